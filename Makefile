@@ -1,0 +1,68 @@
+# Two commands matter: `make up` and `make test`. `make help` lists the rest.
+# Only relative paths, so that a checkout with a space in its path works.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PORT ?= 8000
+export DATA_DIR ?= .ariadne
+export DEMO ?= 1
+export PROCESSES ?= 1
+export PYTHONUNBUFFERED := 1
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help up test test-client lint format types requirements bench soak lock browser clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):[^#]*## /\1|/' | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+up: $(VENV)/.runtime ## start everything on http://127.0.0.1:$(PORT); DEMO=0 for an empty server
+	@exec $(BIN)/python -m ariadne.up
+
+test: $(VENV)/.dev ## every test, with a real Postgres and a real browser
+	@$(BIN)/python -m ariadne.browser
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+requirements: $(VENV)/.dev ## the matrix: requirement, tests, result
+	@$(BIN)/python tests/requirements_matrix.py
+
+lint: $(VENV)/.dev ## format and rules, types, arrows, JavaScript
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy ariadne ingest viewer compact_client/src/compact
+	$(BIN)/lint-imports
+	$(BIN)/python static/check.py
+
+format: $(VENV)/.dev ## apply the formatter and the safe fixes
+	$(BIN)/ruff check --fix --quiet . || true
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev ## the benchmarks, side by side; takes minutes
+	@$(BIN)/python -m pytest tests/bench -q -s -p no:cacheprovider --timeout=3600
+
+soak: $(VENV)/.dev ## agents, pages and faults for ten minutes
+	@$(BIN)/python -m tests.soak
+
+lock: $(VENV)/.dev ## compile requirements/*.txt again
+	$(BIN)/python requirements/compile.py
+
+clean: ## remove the environment and the caches; DATA_DIR stays
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis node_modules
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Ariadne needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@echo "Creating $(VENV) …"
+	@$(PYTHON) -m venv $(VENV) || { echo "Could not make a virtual environment. On Debian or Ubuntu: apt install python3-venv"; rm -rf $(VENV); exit 1; }
+
+# The two distributions are installed as they stand in the tree: a locked hash cannot name them.
+$(VENV)/.runtime: requirements/runtime.txt pyproject.toml compact_client/pyproject.toml | $(VENV)/bin/python
+	@echo "Installing locked dependencies …"
+	@$(PIP) install --quiet --progress-bar on --require-hashes -r requirements/runtime.txt
+	@$(PIP) install --quiet --no-deps --no-build-isolation -e compact_client -e .
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.txt $(VENV)/.runtime
+	@echo "Installing locked test tools …"
+	@$(PIP) install --quiet --progress-bar on --require-hashes -r requirements/dev.txt
+	@touch $@

@@ -1,0 +1,202 @@
+"""Every setting of the server, from the environment, with a default that works on a laptop.
+
+A value that makes no sense stops the process here, with the name of the variable, before anything is served.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from django.core.exceptions import ImproperlyConfigured
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+
+def envstr(name: str, default: str = "") -> str:
+    return os.environ.get(name, default).strip()
+
+
+def envbool(name: str, default: bool) -> bool:
+    value = envstr(name).lower()
+    if value in {"", None}:
+        return default
+    if value in {"1", "true", "yes", "on"}:
+        return True
+    if value in {"0", "false", "no", "off"}:
+        return False
+    raise ImproperlyConfigured(f"{name}={value!r} is not a yes or a no: use 1 or 0")
+
+
+def envint(name: str, default: int) -> int:
+    value = envstr(name)
+    if not value:
+        return default
+    try:
+        return int(value)
+    except ValueError:
+        raise ImproperlyConfigured(f"{name}={value!r} is not a whole number") from None
+
+
+def envlist(name: str, default: str = "") -> list[str]:
+    return [part.strip() for part in envstr(name, default).split(",") if part.strip()]
+
+
+def envsecret(name: str, file: Path) -> str:
+    """The secret from the environment, else from `file`, which is made (mode 600) at first use."""
+    if value := envstr(name):
+        return value
+    try:
+        return file.read_text().strip()
+    except FileNotFoundError:
+        pass
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return file.read_text().strip()
+    with os.fdopen(handle, "w") as out:
+        value = secrets.token_urlsafe(48)
+        out.write(value)
+    return value
+
+
+def database(url: str, data_dir: Path) -> dict[str, Any]:
+    """Django's description of `DATABASE_URL`, or of the embedded server that `make up` runs on `data_dir`."""
+    common = {"ENGINE": "django.db.backends.postgresql", "CONN_MAX_AGE": 60, "CONN_HEALTH_CHECKS": True}
+    if not url:
+        from ariadne.embedded import socket_dir  # noqa: PLC0415 - not needed where a server is named
+
+        return {**common, "NAME": "ariadne", "USER": "ariadne", "HOST": str(socket_dir(data_dir))}
+    parts = urlsplit(url)
+    if parts.scheme not in {"postgres", "postgresql"} or not parts.path.strip("/"):
+        raise ImproperlyConfigured("DATABASE_URL must look like postgresql://user:password@host:5432/name")
+    options = dict(parse_qsl(parts.query))
+    return {
+        **common,
+        "NAME": unquote(parts.path.lstrip("/")),
+        "USER": unquote(parts.username or ""),
+        "PASSWORD": unquote(parts.password or ""),
+        "HOST": options.pop("host", "") or unquote(parts.hostname or ""),
+        "PORT": str(parts.port or ""),
+        "OPTIONS": options,
+    }
+
+
+DATA_DIR = Path(envstr("DATA_DIR", ".ariadne"))
+DATA_DIR = DATA_DIR if DATA_DIR.is_absolute() else BASE_DIR / DATA_DIR
+
+# A laptop serves on loopback without TLS; anything else is production and says so.
+PRODUCTION = envbool("ARIADNE_PRODUCTION", False)
+DEBUG = envbool("ARIADNE_DEBUG", False)
+if PRODUCTION and DEBUG:
+    raise ImproperlyConfigured("ARIADNE_DEBUG=1 shows tracebacks to strangers: not with ARIADNE_PRODUCTION=1")
+SECRET_KEY = envsecret("ARIADNE_SECRET_KEY", DATA_DIR / "secret_key")
+ALLOWED_HOSTS = envlist("ARIADNE_HOSTS", "127.0.0.1,localhost,[::1]")
+CSRF_TRUSTED_ORIGINS = envlist("ARIADNE_ORIGINS")
+
+DATABASES = {"default": database(envstr("DATABASE_URL"), DATA_DIR)}
+REDIS_URL = envstr("REDIS_URL")
+CHANNEL_LAYERS = {
+    "default": (
+        {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [REDIS_URL]}}
+        if REDIS_URL
+        else {"BACKEND": "channels.layers.InMemoryChannelLayer"}
+    )
+}
+
+INSTALLED_APPS = [
+    "daphne",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "channels",
+    "rest_framework",
+    "drf_spectacular",
+    "ingest",
+    "viewer",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+ROOT_URLCONF = "ariadne.urls"
+ASGI_APPLICATION = "ariadne.asgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+STATIC_URL = "/static/"
+STATIC_ROOT = BASE_DIR / "staticfiles"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+WHITENOISE_USE_FINDERS = True
+
+LANGUAGE_CODE = "en-gb"
+TIME_ZONE = "UTC"
+USE_TZ = True
+USE_I18N = False
+
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "session-list"
+LOGOUT_REDIRECT_URL = "login"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
+]
+
+SESSION_COOKIE_AGE = int(timedelta(hours=12).total_seconds())
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+X_FRAME_OPTIONS = "DENY"
+SECURE_REFERRER_POLICY = "same-origin"
+if PRODUCTION:
+    SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
+    SECURE_SSL_REDIRECT = envbool("ARIADNE_SSL_REDIRECT", True)
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    SECURE_HSTS_SECONDS = int(timedelta(days=365).total_seconds())
+    SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = True
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.SessionAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+}
+SPECTACULAR_SETTINGS = {"TITLE": "Ariadne", "VERSION": "1", "SERVE_INCLUDE_SCHEMA": False}
+
+# Ingest limits. An event may carry a 5 MB tool output; a body holds a batch of ordinary ones.
+INGEST_MAX_BODY_BYTES = envint("ARIADNE_INGEST_MAX_BODY_BYTES", 32 * 1024 * 1024)
+INGEST_MAX_EVENTS = envint("ARIADNE_INGEST_MAX_EVENTS", 10_000)
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": envstr("ARIADNE_LOG_LEVEL", "WARNING")},
+}

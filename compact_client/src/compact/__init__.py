@@ -1,0 +1,1 @@
+"""Context compaction for LLM agents."""

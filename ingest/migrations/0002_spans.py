@@ -1,0 +1,33 @@
+"""The span table, partitioned, and the sequence that orders its changes."""
+
+from django.db import migrations
+
+FORWARD = """
+CREATE SEQUENCE ingest_seq AS bigint CACHE 1;
+CREATE TABLE ingest_span (
+    session_key uuid NOT NULL,
+    session_day date NOT NULL,
+    trace_id text NOT NULL,
+    span_id text NOT NULL,
+    project_id integer NOT NULL,
+    seq bigint NOT NULL,
+    parent_id text,
+    kind text NOT NULL DEFAULT '',
+    name text NOT NULL DEFAULT '',
+    status text NOT NULL DEFAULT '',
+    started_at timestamptz,
+    ended_at timestamptz,
+    tokens integer,
+    data jsonb NOT NULL DEFAULT '{}',
+    payload jsonb,
+    PRIMARY KEY (session_key, session_day, trace_id, span_id)
+) PARTITION BY RANGE (session_day);
+CREATE INDEX span_changes ON ingest_span (session_key, seq);
+"""
+
+BACKWARD = "DROP TABLE ingest_span; DROP SEQUENCE ingest_seq;"
+
+
+class Migration(migrations.Migration):
+    dependencies = [("ingest", "0001_initial")]
+    operations = [migrations.RunSQL(FORWARD, BACKWARD)]

@@ -1,0 +1,192 @@
+"""The log and its aggregates: projects, keys, traces, sessions, spans, message texts, transcripts.
+
+Spans are partitioned by the day on which their session was first seen and keyed by the session, so that Citus can
+distribute them as they are: every unique key begins with the distribution column, no foreign key points from or to
+them, and ids are the client's or hashes. Only `writer` and `transcripts` write here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+
+def session_key(project_id: int, session_id: str) -> uuid.UUID:
+    """The name of a session across projects, and the column that distributes it."""
+    return _key("session", project_id, session_id)
+
+
+def trace_key(project_id: int, trace_id: str) -> uuid.UUID:
+    return _key("trace", project_id, trace_id)
+
+
+def _key(kind: str, project_id: int, text: str) -> uuid.UUID:
+    digest = hashlib.blake2b(f"{kind}:{project_id}:{text}".encode("utf-8", "surrogatepass"), digest_size=16)
+    return uuid.UUID(bytes=digest.digest())
+
+
+class Project(models.Model):
+    slug = models.SlugField(unique=True)
+    name = models.CharField(max_length=200)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class IngestKey(models.Model):
+    """A right to write into one project, and to see nothing."""
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="ingest_keys")
+    label = models.CharField(max_length=100)
+    # Keys are 256 random bits, so a plain digest is as good as a slow one and costs no time on the hot path.
+    digest = models.CharField(max_length=64, unique=True)
+    hint = models.CharField(max_length=16)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL)
+    created_at = models.DateTimeField(default=timezone.now)
+    last_used_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return f"{self.label} ({self.hint}…)"
+
+
+class Session(models.Model):
+    """One agent session with what a list shows of it, right even after replays."""
+
+    session_key = models.UUIDField(primary_key=True)
+    project_id = models.IntegerField()
+    session_id = models.TextField()
+    day = models.DateField()  # the partition of its spans
+    created_at = models.DateTimeField()
+    first_at = models.DateTimeField(null=True)  # event times; the clock is the agent's
+    last_at = models.DateTimeField(null=True)
+    last_seq = models.BigIntegerField()
+    span_count = models.IntegerField(default=0)
+    running_count = models.IntegerField(default=0)
+    error_count = models.IntegerField(default=0)
+    turn_count = models.IntegerField(default=0)
+    check_count = models.IntegerField(default=0)
+    compaction_count = models.IntegerField(default=0)
+    fallback_count = models.IntegerField(default=0)
+    model = models.TextField(default="")
+    model_at = models.DateTimeField(null=True)
+    peak_tokens = models.IntegerField(default=0)
+    window_tokens = models.IntegerField(default=0)
+    trigger_tokens = models.IntegerField(default=0)
+    last_tokens = models.IntegerField(default=0)  # the newest estimate
+    last_tokens_at = models.DateTimeField(null=True)
+    worst_retention = models.FloatField(null=True)  # 0 to 1
+
+    class Meta:
+        indexes = [models.Index(fields=["project_id", "-last_seq"], name="session_newest")]
+
+    def __str__(self) -> str:
+        return self.session_id
+
+
+class Trace(models.Model):
+    """Which session a trace belongs to, and what is known of the trace itself.
+
+    `source` says how well the session is known: a trace's group outranks a session named by one of its spans,
+    which outranks the trace's own id. When a better source arrives, the trace's spans move.
+    """
+
+    class Source(models.IntegerChoices):
+        TRACE_ID = 0
+        SPAN = 1
+        GROUP = 2
+
+    trace_key = models.UUIDField(primary_key=True)
+    project_id = models.IntegerField()
+    trace_id = models.TextField()
+    session_key = models.UUIDField()
+    source = models.SmallIntegerField(choices=Source.choices)
+    is_mixed = models.BooleanField(default=False)  # spans of one trace named different sessions
+    seq = models.BigIntegerField()
+    name = models.TextField(default="")
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    metadata = models.JSONField(default=dict)
+
+    class Meta:
+        indexes = [models.Index(fields=["session_key"], name="trace_session")]
+
+    def __str__(self) -> str:
+        return self.trace_id
+
+
+class Span(models.Model):
+    """One thing that happened. Partitioned by `session_day`; the table is made by the first migration's SQL."""
+
+    class Status(models.TextChoices):
+        UNSET = ""
+        OK = "ok"
+        ERROR = "error"
+
+    pk = models.CompositePrimaryKey("session_key", "session_day", "trace_id", "span_id")
+    session_key = models.UUIDField()
+    session_day = models.DateField()
+    trace_id = models.TextField()
+    span_id = models.TextField()
+    project_id = models.IntegerField()
+    seq = models.BigIntegerField()  # rises with every change, in the order of commits within a project
+    parent_id = models.TextField(null=True)
+    kind = models.TextField(default="")
+    name = models.TextField(default="")
+    status = models.TextField(choices=Status.choices, default=Status.UNSET)
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    tokens = models.IntegerField(null=True)  # what a row's token bar shows
+    data = models.JSONField(default=dict)
+    payload = models.JSONField(null=True)  # texts; leaves the server only with view_payload
+
+    class Meta:
+        managed = False
+        db_table = "ingest_span"
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.span_id}"
+
+
+class Content(models.Model):
+    """One message text of a project, stored once however often it was sent; `hash` is SHA-256 of its canonical JSON."""
+
+    pk = models.CompositePrimaryKey("hash", "project_id")
+    hash = models.BinaryField(max_length=32)
+    project_id = models.IntegerField()
+    body = models.BinaryField()  # zstd of the canonical JSON, redacted
+    size = models.IntegerField()
+    created_at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return bytes(self.hash).hex()
+
+
+class Transcript(models.Model):
+    """A redacted pre-compact transcript: an ordered list of message hashes, chained to the step before it."""
+
+    pk = models.CompositePrimaryKey("session_key", "step")
+    session_key = models.UUIDField()
+    step = models.IntegerField()
+    project_id = models.IntegerField()
+    session_id = models.TextField()
+    created_at = models.DateTimeField()
+    received_at = models.DateTimeField(default=timezone.now)
+    message_count = models.IntegerField()
+    size = models.BigIntegerField()  # bytes of the JSONL as downloaded
+    sha256 = models.CharField(max_length=64)
+    hashes = models.BinaryField()  # 32 bytes a message, in order
+    redactions = models.JSONField(default=dict)  # rule to count, never the secret
+    previous = models.CharField(max_length=64, default="")
+    chain = models.CharField(max_length=64)
+
+    class Meta:
+        indexes = [models.Index(fields=["project_id", "-received_at"], name="transcript_newest")]
+
+    def __str__(self) -> str:
+        return f"{self.session_id} step {self.step}"
