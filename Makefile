@@ -21,18 +21,18 @@ up: $(VENV)/.runtime ## start everything on http://127.0.0.1:$(PORT); DEMO=0 for
 	@exec $(BIN)/python -m ariadne.up
 
 test: $(VENV)/.dev ## every test, with a real Postgres and a real browser
-	@$(BIN)/python -m ariadne.browser
+	@$(BIN)/python -m tools.browser
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 requirements: $(VENV)/.dev ## the matrix: requirement, tests, result
-	@$(BIN)/python tests/requirements_matrix.py
+	@$(BIN)/python -m tools.requirements_matrix
 
 lint: $(VENV)/.dev ## format and rules, types, arrows, JavaScript
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy ariadne ingest viewer compact_client/src/compact
 	$(BIN)/lint-imports
-	$(BIN)/python static/check.py
+	$(BIN)/python -m tools.javascript
 
 format: $(VENV)/.dev ## apply the formatter and the safe fixes
 	$(BIN)/ruff check --fix --quiet . || true
@@ -45,7 +45,7 @@ soak: $(VENV)/.dev ## agents, pages and faults for ten minutes
 	@$(BIN)/python -m tests.soak
 
 lock: $(VENV)/.dev ## compile requirements/*.txt again
-	$(BIN)/python requirements/compile.py
+	$(BIN)/python -m tools.lock
 
 clean: ## remove the environment and the caches; DATA_DIR stays
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis node_modules
@@ -58,11 +58,11 @@ $(VENV)/bin/python:
 # The two distributions are installed as they stand in the tree: a locked hash cannot name them.
 $(VENV)/.runtime: requirements/runtime.txt pyproject.toml compact_client/pyproject.toml | $(VENV)/bin/python
 	@echo "Installing locked dependencies …"
-	@$(PIP) install --quiet --progress-bar on --require-hashes -r requirements/runtime.txt
+	@$(BIN)/python tools/install.py requirements/runtime.txt
 	@$(PIP) install --quiet --no-deps --no-build-isolation -e compact_client -e .
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.runtime
 	@echo "Installing locked test tools …"
-	@$(PIP) install --quiet --progress-bar on --require-hashes -r requirements/dev.txt
+	@$(BIN)/python tools/install.py requirements/dev.txt
 	@touch $@

@@ -1,0 +1,253 @@
+"""`make up`: Postgres, migrations, first logins, web processes, demo; one supervisor, and nothing left behind it.
+
+The supervisor holds the listening socket and its children share it, so a taken port is known before anything starts and a
+web process can be replaced without refusing a connection. Children die with it, even when it is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+from ariadne.embedded import Postgres, PostgresError, die_with_parent
+
+ROOT = Path(__file__).resolve().parent.parent
+READY_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 10.0
+# A web process that dies this often within a minute is broken, not unlucky.
+MAX_RESTARTS_A_MINUTE = 5
+
+
+class CannotStart(RuntimeError):
+    """Something the person at the keyboard can mend; the message says how."""
+
+
+class Stop(Exception):  # noqa: N818 - a request, not an error
+    """SIGTERM or SIGINT arrived."""
+
+
+def main() -> int:
+    if os.environ.get("MAKELEVEL"):
+        die_with_parent(signal.SIGTERM)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, _raise_stop)
+    try:
+        _run()
+    except Stop:
+        _say("\nStopped.")
+    except (CannotStart, PostgresError) as error:
+        _say(f"Ariadne cannot start: {error}")
+        return 1
+    return 0
+
+
+def _run() -> None:
+    data_dir = _data_dir()
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(_listen(_port()))
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        if not os.environ.get("DATABASE_URL"):
+            _say("Starting Postgres …")
+            os.environ["DATABASE_URL"] = stack.enter_context(_postgres(data_dir))
+        credentials = _prepare(data_dir, url)
+        web = stack.enter_context(_children())
+        for _ in range(_processes()):
+            web.append(_start_web(listener))
+        _wait_until_ready(url, web)
+        _banner(credentials, data_dir)
+        if os.environ.get("DEMO", "1") != "0":
+            demo = stack.enter_context(_children())
+            demo.append(_start_demo(credentials))
+        _watch(web, listener)
+
+
+def _data_dir() -> Path:
+    folder = ROOT / os.environ.get("DATA_DIR", ".ariadne")
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise CannotStart(f"DATA_DIR={folder} cannot be made: {error.strerror}") from None
+    os.environ["DATA_DIR"] = str(folder)
+    return folder
+
+
+def _port() -> int:
+    value = os.environ.get("PORT", "8000")
+    if not value.isdigit() or int(value) > 65535:
+        raise CannotStart(f"PORT={value} is not a port: use a number from 1 to 65535")
+    return int(value)
+
+
+def _processes() -> int:
+    value = os.environ.get("PROCESSES", "1")
+    if not value.isdigit() or int(value) < 1:
+        raise CannotStart(f"PROCESSES={value} is not a number of processes")
+    if int(value) > 1 and not os.environ.get("REDIS_URL"):
+        raise CannotStart("PROCESSES above 1 needs a channel layer they share: set REDIS_URL=redis://host:6379/0")
+    return int(value)
+
+
+@contextlib.contextmanager
+def _listen(port: int) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+            listener.listen(1024)
+        except OSError as error:
+            raise CannotStart(f"port {port} is taken ({error.strerror}): try make up PORT={port + 1}") from None
+        listener.set_inheritable(True)
+        yield listener
+
+
+@contextlib.contextmanager
+def _postgres(data_dir: Path) -> Iterator[str]:
+    server = Postgres(data_dir)
+    server.start()
+    try:
+        server.create_database("ariadne")
+        yield server.dsn()
+    finally:
+        server.stop()
+
+
+def _prepare(data_dir: Path, url: str) -> dict[str, object]:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "ariadne.settings")
+    import django  # noqa: PLC0415 - only now is the database known
+
+    django.setup()
+    from django.core.management import call_command  # noqa: PLC0415
+    from django.db import OperationalError, connections  # noqa: PLC0415
+
+    from ariadne.firstrun import prepare  # noqa: PLC0415
+
+    _say("Migrating …")
+    try:
+        call_command("migrate", verbosity=0, interactive=False)
+    except OperationalError as error:
+        raise CannotStart(f"the database does not answer: {str(error).splitlines()[0]}. Check DATABASE_URL.") from None
+    credentials = prepare(data_dir, url).as_dict()
+    connections.close_all()
+    return credentials
+
+
+@contextlib.contextmanager
+def _children() -> Iterator[list[subprocess.Popen[bytes]]]:
+    children: list[subprocess.Popen[bytes]] = []
+    try:
+        yield children
+    finally:
+        for child in children:
+            if child.poll() is None:
+                child.terminate()
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        for child in children:
+            try:
+                child.wait(timeout=max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+
+
+def _start_web(listener: socket.socket) -> subprocess.Popen[bytes]:
+    handle = listener.fileno()
+    command = ["-m", "daphne", "--fd", str(handle), "--verbosity", "0", "--no-server-name", "ariadne.asgi:application"]
+    return _start(command, pass_fds=(handle,))
+
+
+def _start_demo(credentials: dict[str, object]) -> subprocess.Popen[bytes]:
+    environment = {
+        "ARIADNE_URL": f"{credentials['url']}/ingest",
+        "ARIADNE_API_KEY": str(credentials["ingest_key"]),
+    }
+    return _start(["-m", "ariadne.demo"], environment=environment)
+
+
+def _start(
+    arguments: list[str], *, pass_fds: tuple[int, ...] = (), environment: dict[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(  # noqa: S603 - our own interpreter
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, **(environment or {})},
+        pass_fds=pass_fds,
+        # Ctrl-C reaches the supervisor only, which stops things in order.
+        start_new_session=True,
+        preexec_fn=die_with_parent,  # noqa: PLW1509 - the supervisor has no threads
+    )
+
+
+def _wait_until_ready(url: str, web: list[subprocess.Popen[bytes]]) -> None:
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    host = url.removeprefix("http://")
+    while time.monotonic() < deadline:
+        if dead := [child.returncode for child in web if child.poll() is not None]:
+            raise CannotStart(f"the web process ended with {dead[0]}; its message is above")
+        try:
+            connection = http.client.HTTPConnection(host, timeout=5)
+            connection.request("GET", "/readyz")
+            if connection.getresponse().status == 200:
+                return
+        except (OSError, http.client.HTTPException):
+            pass
+        time.sleep(0.05)
+    raise CannotStart(f"the server did not become ready within {READY_TIMEOUT_S:.0f} s: see {url}/readyz")
+
+
+def _watch(web: list[subprocess.Popen[bytes]], listener: socket.socket) -> None:
+    restarts: list[float] = []
+    while True:
+        time.sleep(0.5)
+        for index, child in enumerate(web):
+            if child.poll() is None:
+                continue
+            restarts = [moment for moment in restarts if moment > time.monotonic() - 60] + [time.monotonic()]
+            if len(restarts) > MAX_RESTARTS_A_MINUTE:
+                raise CannotStart(f"the web process keeps ending (last with {child.returncode})")
+            _say(f"A web process ended with {child.returncode}; starting another.")
+            web[index] = _start_web(listener)
+
+
+def _banner(credentials: dict[str, object], data_dir: Path) -> None:
+    logins = credentials["logins"]
+    assert isinstance(logins, dict)
+    lines = [f"\n  Ariadne is up    {credentials['url']}\n"]
+    for name, login in logins.items():
+        lines.append(f"  {name:<12}     {login['username']} / {login['password'] or '(password set earlier)'}")
+    lines += [
+        f"\n  ingest key       {credentials['ingest_key']}",
+        f"  written to       {_shown(data_dir / 'credentials.json')}",
+        "\n  Ctrl-C stops everything; the data stays.\n",
+    ]
+    _say("\n".join(lines))
+
+
+def _shown(path: Path) -> str:
+    with contextlib.suppress(ValueError):
+        return str(path.relative_to(Path.cwd()))
+    return str(path)
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+def _raise_stop(_number: int, _frame: FrameType | None) -> None:
+    # A second signal while stopping must not interrupt the stopping.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    raise Stop
+
+
+if __name__ == "__main__":
+    sys.exit(main())
