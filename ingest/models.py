@@ -135,7 +135,7 @@ class Span(models.Model):
     span_id = models.TextField()
     project_id = models.IntegerField()
     seq = models.BigIntegerField()  # rises with every change, in the order of commits within a project
-    parent_id = models.TextField(null=True)
+    parent_id = models.TextField(null=True)  # noqa: DJ001 - no parent is not an empty name
     kind = models.TextField(default="")
     name = models.TextField(default="")
     status = models.TextField(choices=Status.choices, default=Status.UNSET)

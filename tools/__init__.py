@@ -1,1 +1,1 @@
-"""What the Makefile calls: lock files, browser, JavaScript check, requirements matrix. Never imported by the product."""
+"""What the Makefile calls: lock files, browser, JavaScript, requirements. The product never imports it."""

@@ -1,4 +1,4 @@
-"""Install a lock file with pip and one line of progress. Standard library only: it runs before anything is installed."""
+"""Install a lock file with pip and one line of progress. Standard library only: it comes before all else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,15 @@ _STEP = re.compile(r"^(Collecting|Requirement already satisfied:) ([A-Za-z0-9._-
 def main() -> int:
     lock = Path(sys.argv[1])
     total = sum(1 for line in lock.read_text().splitlines() if re.match(r"[A-Za-z0-9]", line))
-    command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-color", "--progress-bar=off"]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--disable-pip-version-check",
+        "--no-color",
+        "--progress-bar=off",
+    ]
     process = subprocess.Popen(  # noqa: S603 - our own interpreter
         [*command, "--require-hashes", "-r", str(lock)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
