@@ -1,7 +1,7 @@
 """`make up`: Postgres, migrations, first logins, web processes, demo; one supervisor, and nothing left behind it.
 
-The supervisor holds the listening socket and its children share it, so a taken port is known before anything starts and a
-web process can be replaced without refusing a connection. Children die with it, even when it is killed.
+The supervisor holds the listening socket and its children share it, so a taken port is known before anything starts
+and a web process can be replaced without refusing a connection. Children die with it, even when it is killed.
 """
 
 from __future__ import annotations
