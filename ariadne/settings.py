@@ -120,6 +120,7 @@ INSTALLED_APPS = [
     "channels",
     "rest_framework",
     "drf_spectacular",
+    "ariadne",
     "ingest",
     "viewer",
 ]

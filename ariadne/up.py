@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import json
 import os
 import signal
 import socket
@@ -123,20 +124,17 @@ def _postgres(data_dir: Path) -> Iterator[str]:
 def _prepare(data_dir: Path, url: str) -> dict[str, object]:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "ariadne.settings")
     import django  # noqa: PLC0415 - only now is the database known
+    from django.core.management import CommandError, call_command  # noqa: PLC0415
+    from django.db import connections  # noqa: PLC0415
 
     django.setup()
-    from django.core.management import call_command  # noqa: PLC0415
-    from django.db import OperationalError, connections  # noqa: PLC0415
-
-    from ariadne.firstrun import prepare  # noqa: PLC0415
-
     _say("Migrating …")
     try:
-        call_command("migrate", verbosity=0, interactive=False)
-    except OperationalError as error:
-        raise CannotStart(f"the database does not answer: {str(error).splitlines()[0]}. Check DATABASE_URL.") from None
-    credentials = prepare(data_dir, url).as_dict()
+        call_command("setup", url=url, verbosity=0)
+    except CommandError as error:
+        raise CannotStart(str(error)) from None
     connections.close_all()
+    credentials: dict[str, object] = json.loads((data_dir / "credentials.json").read_text())
     return credentials
 
 

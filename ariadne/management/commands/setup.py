@@ -1,0 +1,29 @@
+"""`manage.py setup`: migrate, then make the project, key and logins that are missing. Safe at every start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import OperationalError
+
+from ariadne.firstrun import prepare
+
+
+class Command(BaseCommand):
+    help = "Migrate the database and make the first project, ingest key and logins, if they are missing."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--url", default="http://127.0.0.1:8000", help="the address to write into credentials.json")
+
+    def handle(self, *_args: Any, url: str, verbosity: int, **_options: Any) -> None:
+        try:
+            call_command("migrate", verbosity=0, interactive=False)
+        except OperationalError as error:
+            first_line = str(error).splitlines()[0]
+            raise CommandError(f"the database does not answer: {first_line}. Check DATABASE_URL.") from None
+        prepare(settings.DATA_DIR, url)
+        if verbosity:
+            self.stdout.write(f"Ready. Logins and the ingest key are in {settings.DATA_DIR / 'credentials.json'}")
