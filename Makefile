@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CLIENT_VENV := .venv-client
 export PORT ?= 8000
 export DATA_DIR ?= .ariadne
 export DEMO ?= 1
@@ -22,7 +23,14 @@ up: $(VENV)/.runtime ## start everything on http://127.0.0.1:$(PORT); DEMO=0 for
 
 test: $(VENV)/.dev ## every test, with a real Postgres and a real browser
 	@$(BIN)/python -m tools.browser
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(PYTEST_ARGS)
+	@$(MAKE) --no-print-directory test-client
+
+test-client: $(VENV)/.dev $(CLIENT_VENV)/.ready ## the client's tests against its built wheel, without Django
+	@rm -rf dist && $(BIN)/python -m build --wheel --no-isolation --outdir dist compact_client >/dev/null
+	@$(CLIENT_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall dist/*.whl
+	@! $(CLIENT_VENV)/bin/python -c 'import django' 2>/dev/null || { echo "Django is in $(CLIENT_VENV)"; exit 1; }
+	@$(CLIENT_VENV)/bin/python -m pytest --numprocesses 2 tests/client $(PYTEST_ARGS)
 
 requirements: $(VENV)/.dev ## the matrix: requirement, tests, result
 	@$(BIN)/python -m tools.requirements_matrix
@@ -48,7 +56,7 @@ lock: $(VENV)/.dev ## compile requirements/*.txt again
 	$(BIN)/python -m tools.lock
 
 clean: ## remove the environment and the caches; DATA_DIR stays
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis node_modules
+	rm -rf $(VENV) $(CLIENT_VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis node_modules
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Ariadne needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
@@ -60,6 +68,12 @@ $(VENV)/.runtime: requirements/runtime.txt pyproject.toml compact_client/pyproje
 	@echo "Installing locked dependencies …"
 	@$(BIN)/python tools/install.py requirements/runtime.txt
 	@$(PIP) install --quiet --no-deps --no-build-isolation -e compact_client -e .
+	@touch $@
+
+$(CLIENT_VENV)/.ready: requirements/client.txt | $(VENV)/bin/python
+	@$(BIN)/python -m venv $(CLIENT_VENV)
+	@echo "Installing the client's environment …"
+	@$(CLIENT_VENV)/bin/python tools/install.py requirements/client.txt
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.runtime

@@ -1,4 +1,4 @@
-"""Compile the two lock files from the two pyproject.toml.
+"""Compile the lock files from the two pyproject.toml.
 
 The files carry hashes and no download address, so they install from whatever registry the machine is set up for.
 """
@@ -22,10 +22,13 @@ def main() -> None:
     runtime += client["project"]["dependencies"] + server["build-system"]["requires"]
     extras = client["project"]["optional-dependencies"]
     # `all` names the others, and would name us.
-    dev = server["dependency-groups"]["dev"] + [d for name, deps in extras.items() if name != "all" for d in deps]
+    every_extra = [dependency for name, deps in extras.items() if name != "all" for dependency in deps]
+    dev = server["dependency-groups"]["dev"] + every_extra
     # The larger set first: what satisfies the test tools also runs the server.
     lock("dev", [*runtime, *dev])
     lock("runtime", runtime, constraint=ROOT / "requirements/dev.txt")
+    client_deps = client["project"]["dependencies"] + every_extra
+    lock("client", [*client_deps, *server["dependency-groups"]["client-test"]], constraint=ROOT / "requirements/dev.txt")
 
 
 def lock(name: str, requirements: list[str], *, constraint: Path | None = None) -> None:
