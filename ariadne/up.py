@@ -124,14 +124,15 @@ def _postgres(data_dir: Path) -> Iterator[str]:
 def _prepare(data_dir: Path, url: str) -> dict[str, object]:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "ariadne.settings")
     import django  # noqa: PLC0415 - only now is the database known
+    from django.core.exceptions import ImproperlyConfigured  # noqa: PLC0415
     from django.core.management import CommandError, call_command  # noqa: PLC0415
     from django.db import connections  # noqa: PLC0415
 
-    django.setup()
-    _say("Migrating …")
     try:
+        django.setup()
+        _say("Migrating …")
         call_command("setup", url=url, verbosity=0)
-    except CommandError as error:
+    except (CommandError, ImproperlyConfigured) as error:
         raise CannotStart(str(error)) from None
     connections.close_all()
     credentials: dict[str, object] = json.loads((data_dir / "credentials.json").read_text())

@@ -75,7 +75,9 @@ def test_leaves_no_process_behind(start_server: ServerFactory, number: int) -> N
 def test_a_second_start_keeps_data_and_logins(start_server: ServerFactory) -> None:
     """What was stored and what people wrote down still holds, in a directory with a space and after a kill -9."""
     first = start_server("with a space")
-    body = json.dumps({"event": "compact.warning", "session_id": "kept", "ts": time.time(), "message": "hello"}).encode()
+    body = json.dumps(
+        {"event": "compact.warning", "session_id": "kept", "ts": time.time(), "message": "hello"}
+    ).encode()
     request = urllib.request.Request(
         first.ingest_url, data=body, headers={**first.headers, "Content-Type": "application/json"}
     )

@@ -26,9 +26,10 @@ def main() -> None:
     dev = server["dependency-groups"]["dev"] + every_extra
     # The larger set first: what satisfies the test tools also runs the server.
     lock("dev", [*runtime, *dev])
-    lock("runtime", runtime, constraint=ROOT / "requirements/dev.txt")
-    client_deps = client["project"]["dependencies"] + every_extra
-    lock("client", [*client_deps, *server["dependency-groups"]["client-test"]], constraint=ROOT / "requirements/dev.txt")
+    narrower = ROOT / "requirements/dev.txt"
+    lock("runtime", runtime, constraint=narrower)
+    alone = client["project"]["dependencies"] + every_extra + server["dependency-groups"]["client-test"]
+    lock("client", alone, constraint=narrower)
 
 
 def lock(name: str, requirements: list[str], *, constraint: Path | None = None) -> None:
