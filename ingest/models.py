@@ -33,6 +33,8 @@ class Project(models.Model):
     slug = models.SlugField(unique=True)
     name = models.CharField(max_length=200)
     created_at = models.DateTimeField(default=timezone.now)
+    retention_days = models.PositiveIntegerField(null=True, blank=True, help_text="Empty: keep for ever.")
+    legal_hold = models.BooleanField(default=False, help_text="Nothing of this project is deleted while set.")
 
     def __str__(self) -> str:
         return self.name
@@ -180,13 +182,42 @@ class Transcript(models.Model):
     message_count = models.IntegerField()
     size = models.BigIntegerField()  # bytes of the JSONL as downloaded
     sha256 = models.CharField(max_length=64)
+    sent_sha256 = models.CharField(max_length=64)  # of the bytes as sent, before our own redaction
     hashes = models.BinaryField()  # 32 bytes a message, in order
+    ids = models.JSONField(null=True)  # the messages' ids in the agent's log, in order, if it sent them
     redactions = models.JSONField(default=dict)  # rule to count, never the secret
-    previous = models.CharField(max_length=64, default="")
-    chain = models.CharField(max_length=64)
+    chain = models.CharField(max_length=64)  # the hash of its link
 
     class Meta:
         indexes = [models.Index(fields=["project_id", "-received_at"], name="transcript_newest")]
 
     def __str__(self) -> str:
         return f"{self.session_id} step {self.step}"
+
+
+class ChainLink(models.Model):
+    """One event of a session's archive. Append-only, by a trigger; a deleted transcript's links stay."""
+
+    class Kind(models.TextChoices):
+        STORED = "stored"
+        DELETED = "deleted"
+
+    pk = models.CompositePrimaryKey("session_key", "position")
+    session_key = models.UUIDField()
+    position = models.IntegerField()
+    project_id = models.IntegerField()
+    session_id = models.TextField()
+    kind = models.TextField(choices=Kind.choices)
+    step = models.IntegerField()
+    time = models.DateTimeField()
+    sha256 = models.TextField()
+    manifest = models.JSONField()
+    previous = models.TextField()
+    chain = models.TextField()
+
+    class Meta:
+        managed = False  # flushing must not empty it
+        db_table = "ingest_chainlink"
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.session_id} step {self.step}"

@@ -1,0 +1,295 @@
+"""The archive of pre-compact transcripts: texts kept once, compressed; every step chained to the one before it.
+
+A step is stored once and never replaced. Deleting one removes its texts and adds a tombstone to the chain, so that
+the archive always says what it once held.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import zstandard
+from asgiref.sync import sync_to_async
+from django.db import connection, transaction
+from django.utils import timezone
+
+from ingest.chain import Link, canonical, spell
+from ingest.models import ChainLink, Content, Transcript, session_key
+
+Redact = Callable[[Any], tuple[Any, Mapping[str, int]]]
+
+MAX_STEP = 2**31 - 1
+MAX_SESSION_ID_CHARS = 1024
+# Texts fetched at a time while a transcript is read: a few megabytes of typical messages.
+_READ_CHUNK = 200
+# The first half of a two-part advisory lock; the second is the project. Its own space, apart from the writer's locks.
+_CONTENT_LOCK = 0x7E87
+
+
+class BadTranscript(ValueError):
+    """Nothing was stored; `path` says where it is wrong."""
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(f"{path}: {message}")
+        self.path = path
+        self.message = message
+
+
+class Conflict(Exception):
+    """This step is already archived with another text, or was deleted: an archive does not change its mind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    session_key: uuid.UUID
+    step: int
+    sha256: str
+    chain: str
+    message_count: int
+    size: int
+    redactions: Mapping[str, int]
+    created: bool
+
+
+def store(
+    *,
+    project_id: int,
+    session_id: str,
+    step: int,
+    body: bytes,
+    sha256: str,
+    redact: Redact,
+    created_at: datetime | None = None,
+    redactions: Mapping[str, int] | None = None,
+) -> Stored:
+    """Archive one step: `body` is its JSONL as sent, `sha256` the digest of exactly those bytes.
+
+    The same bytes again change nothing; other bytes for the same step are a `Conflict`.
+    """
+    _check_name(session_id, step)
+    if hashlib.sha256(body).hexdigest() != sha256.lower():
+        raise BadTranscript("sha256", "is not the digest of the body: it was cut or changed on the way")
+    ids, texts, counts = _messages(body, redact)
+    counts.update(redactions or {})
+    hashes = [hashlib.sha256(text).digest() for text in texts]
+    lines = [_line(message_id, text) for message_id, text in zip(ids, texts, strict=True)]
+    key = session_key(project_id, session_id)
+    now = timezone.now()
+    with transaction.atomic(), connection.cursor() as cursor:
+        _lock_chain(cursor, key)
+        if existing := Transcript.objects.filter(session_key=key, step=step).first():
+            if existing.sent_sha256 != sha256.lower():
+                raise Conflict(f"step {step} of {session_id} is archived with another text")
+            return _stored(existing, created=False)
+        if ChainLink.objects.filter(session_key=key, step=step, kind=ChainLink.Kind.DELETED).exists():
+            raise Conflict(f"step {step} of {session_id} was archived and deleted")
+        _keep_texts(cursor, project_id, hashes, texts)
+        transcript = Transcript(
+            session_key=key,
+            step=step,
+            project_id=project_id,
+            session_id=session_id,
+            created_at=created_at or now,
+            received_at=now,
+            message_count=len(texts),
+            size=sum(len(line) + 1 for line in lines),
+            sha256=hashlib.sha256(b"".join(line + b"\n" for line in lines)).hexdigest(),
+            sent_sha256=sha256.lower(),
+            hashes=b"".join(hashes),
+            ids=ids if any(ids) else None,
+            redactions=dict(sorted(counts.items())),
+        )
+        manifest = {
+            "created_at": spell(transcript.created_at),
+            "messages": transcript.message_count,
+            "redactions": transcript.redactions,
+            "sent_sha256": transcript.sent_sha256,
+        }
+        transcript.chain = _append(transcript, ChainLink.Kind.STORED, now, manifest)
+        transcript.save(force_insert=True)
+    return _stored(transcript, created=True)
+
+
+async def astore(**arguments: Any) -> Stored:
+    """`store`, from the event loop: on a thread of its own, with a connection it gives back."""
+
+    def run() -> Stored:
+        try:
+            return store(**arguments)
+        finally:
+            connection.close()
+
+    return await sync_to_async(run, thread_sensitive=False)()
+
+
+def lines(transcript: Transcript) -> Iterator[bytes]:
+    """The archived JSONL, line by line, each without its newline. A text that is gone or changed raises KeyError."""
+    hashes = message_hashes(transcript)
+    ids: Sequence[str | None] = transcript.ids or [None] * len(hashes)
+    for start in range(0, len(hashes), _READ_CHUNK):
+        chunk = hashes[start : start + _READ_CHUNK]
+        texts = read_texts(transcript.project_id, chunk)
+        for message_id, digest in zip(ids[start : start + _READ_CHUNK], chunk, strict=True):
+            yield _line(message_id, texts[digest])
+
+
+def read_texts(project_id: int, hashes: Sequence[bytes]) -> dict[bytes, bytes]:
+    """Canonical JSON by hash; what is not stored, or no longer what its hash says, is left out."""
+    unpack = zstandard.ZstdDecompressor()
+    rows = Content.objects.filter(project_id=project_id, hash__in=set(hashes)).values_list("hash", "body", "size")
+    texts: dict[bytes, bytes] = {}
+    for digest, body, size in rows:
+        try:
+            text = unpack.decompress(bytes(body), max_output_size=size)
+        except zstandard.ZstdError:
+            continue
+        if hashlib.sha256(text).digest() == bytes(digest):
+            texts[bytes(digest)] = text
+    return texts
+
+
+def message_hashes(transcript: Transcript) -> list[bytes]:
+    packed = bytes(transcript.hashes)
+    return [packed[at : at + 32] for at in range(0, len(packed), 32)]
+
+
+def delete(transcript: Transcript, *, reason: str, by: str) -> str:
+    """Remove one transcript and the texts nothing else uses; the chain keeps a tombstone. Returns its hash."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        _lock_chain(cursor, transcript.session_key)
+        cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_CONTENT_LOCK, transcript.project_id])
+        current = Transcript.objects.get(session_key=transcript.session_key, step=transcript.step)
+        current_hashes = message_hashes(current)
+        chain = _append(current, ChainLink.Kind.DELETED, timezone.now(), {"by": by, "reason": reason})
+        current.delete()
+        cursor.execute(_DELETE_UNUSED, [current.project_id, current_hashes, current.project_id])
+    return chain
+
+
+# A text goes only when no transcript left in the project names it.
+_DELETE_UNUSED = """
+DELETE FROM ingest_content WHERE project_id = %s AND hash = ANY(%s) AND hash NOT IN (
+    SELECT substring(t.hashes FROM 1 + 32 * n FOR 32)
+    FROM ingest_transcript t, generate_series(0, length(t.hashes) / 32 - 1) AS n
+    WHERE t.project_id = %s)
+"""
+
+
+def _check_name(session_id: str, step: int) -> None:
+    if not session_id or len(session_id) > MAX_SESSION_ID_CHARS or "\x00" in session_id:
+        raise BadTranscript("session", f"must be 1 to {MAX_SESSION_ID_CHARS} characters, none of them NUL")
+    if not 0 <= step <= MAX_STEP:
+        raise BadTranscript("step", f"must be 0 to {MAX_STEP}")
+
+
+def _messages(body: bytes, redact: Redact) -> tuple[list[str | None], list[bytes], Counter[str]]:
+    """Ids, canonical texts and what was redacted. A line's own `hash` is dropped: ours is computed."""
+    ids: list[str | None] = []
+    texts: list[bytes] = []
+    counts: Counter[str] = Counter()
+    for number, raw in enumerate(body.split(b"\n"), start=1):
+        if not raw.strip():
+            continue
+        path = f"line {number}"
+        try:
+            message = json.loads(raw, parse_constant=_no_constant)
+        except (ValueError, RecursionError) as error:
+            raise BadTranscript(path, f"is not JSON: {error}") from None
+        if not isinstance(message, dict):
+            raise BadTranscript(path, "is not a JSON object")
+        message, found = redact(message)
+        message_id = message.pop("id", None)
+        message.pop("hash", None)
+        ids.append(None if message_id is None else str(message_id).replace("\x00", "\ufffd"))
+        texts.append(canonical(message))
+        counts.update(found)
+    if not texts:
+        raise BadTranscript("body", "holds no message")
+    return ids, texts, counts
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _line(message_id: str | None, text: bytes) -> bytes:
+    """A stored text with its id in front, which keeps the text itself the same wherever it was sent."""
+    if message_id is None:
+        return text
+    head = b'{"id":' + canonical(message_id)
+    return head + (b"}" if text == b"{}" else b"," + text[1:])
+
+
+def _lock_chain(cursor: Any, key: uuid.UUID) -> None:
+    cursor.execute("SELECT pg_advisory_xact_lock(%s)", [int.from_bytes(key.bytes[:8], "big", signed=True)])
+
+
+def _keep_texts(cursor: Any, project_id: int, hashes: list[bytes], texts: list[bytes]) -> None:
+    # Shared: many may add at once, but none while `delete` looks for texts that nobody uses.
+    cursor.execute("SELECT pg_advisory_xact_lock_shared(%s, %s)", [_CONTENT_LOCK, project_id])
+    wanted = dict(zip(hashes, texts, strict=True))
+    cursor.execute(
+        "SELECT hash FROM ingest_content WHERE project_id = %s AND hash = ANY(%s)", [project_id, list(wanted)]
+    )
+    for (known,) in cursor.fetchall():
+        del wanted[bytes(known)]
+    pack = zstandard.ZstdCompressor(level=6)
+    # In order of hash, so that two writers of the same texts never wait for each other in a circle.
+    rows = [(digest, pack.compress(text), len(text)) for digest, text in sorted(wanted.items())]
+    if rows:
+        digests, bodies, sizes = (list(column) for column in zip(*rows, strict=True))
+        cursor.execute(
+            "INSERT INTO ingest_content (hash, project_id, body, size, created_at)"
+            " SELECT h, %s, b, s, now() FROM unnest(%s::bytea[], %s::bytea[], %s::int[]) AS t(h, b, s)"
+            " ON CONFLICT DO NOTHING",
+            [project_id, digests, bodies, sizes],
+        )
+
+
+def _append(transcript: Transcript, kind: str, now: datetime, manifest: Mapping[str, Any]) -> str:
+    last = ChainLink.objects.filter(session_key=transcript.session_key).order_by("-position").first()
+    link = Link(
+        project=transcript.project_id,
+        session=transcript.session_id,
+        position=last.position + 1 if last else 0,
+        kind=str(kind),
+        step=transcript.step,
+        time=spell(now),
+        sha256=transcript.sha256,
+        manifest=manifest,
+        previous=last.chain if last else "",
+    )
+    ChainLink.objects.create(
+        session_key=transcript.session_key,
+        position=link.position,
+        project_id=link.project,
+        session_id=link.session,
+        kind=link.kind,
+        step=link.step,
+        time=now,
+        sha256=link.sha256,
+        manifest=link.manifest,
+        previous=link.previous,
+        chain=link.hash(),
+    )
+    return link.hash()
+
+
+def _stored(transcript: Transcript, *, created: bool) -> Stored:
+    return Stored(
+        session_key=transcript.session_key,
+        step=transcript.step,
+        sha256=transcript.sha256,
+        chain=transcript.chain,
+        message_count=transcript.message_count,
+        size=transcript.size,
+        redactions=transcript.redactions,
+        created=created,
+    )
