@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -44,6 +45,12 @@ def envint(name: str, default: int) -> int:
 
 def envlist(name: str, default: str = "") -> list[str]:
     return [part.strip() for part in envstr(name, default).split(",") if part.strip()]
+
+
+def envrequired(name: str) -> str:
+    if value := envstr(name):
+        return value
+    raise ImproperlyConfigured(f"{name} must be set when ARIADNE_OIDC_CLIENT_ID is")
 
 
 def envsecret(name: str, file: Path) -> str:
@@ -120,12 +127,16 @@ INSTALLED_APPS = [
     "channels",
     "rest_framework",
     "drf_spectacular",
+    "axes",
+    "csp",
     "ariadne",
     "ingest",
     "viewer",
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "viewer.headers.privacy_headers",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -133,6 +144,8 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "viewer.audit.refusals",
+    "axes.middleware.AxesMiddleware",
 ]
 ROOT_URLCONF = "ariadne.urls"
 ASGI_APPLICATION = "ariadne.asgi.application"
@@ -170,20 +183,69 @@ AUTH_PASSWORD_VALIDATORS = [
     for name in ("MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
 ]
 
-SESSION_COOKIE_AGE = int(timedelta(hours=12).total_seconds())
+AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
+# Locks the pair, so that a stranger who guesses at a name cannot keep its owner out.
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_FAILURE_LIMIT = envint("ARIADNE_LOGIN_ATTEMPTS", 5)
+AXES_COOLOFF_TIME = timedelta(minutes=envint("ARIADNE_LOGIN_LOCK_MINUTES", 15))
+AXES_RESET_ON_SUCCESS = True
+AXES_LOCKOUT_TEMPLATE = "registration/locked.html"
+AXES_CLIENT_IP_CALLABLE = "viewer.audit.request_address"
+AXES_DISABLE_ACCESS_LOG = True  # the audit log has it
+AXES_VERBOSE = False
+
+# How many proxies of ours stand in front: X-Forwarded-For and -Proto are believed only as far as they wrote them.
+TRUSTED_PROXIES = envint("ARIADNE_PROXIES", 1 if PRODUCTION else 0)
+SESSION_COOKIE_AGE = int(timedelta(hours=envint("ARIADNE_SESSION_HOURS", 12)).total_seconds())
 SESSION_COOKIE_HTTPONLY = True
-SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 X_FRAME_OPTIONS = "DENY"
 SECURE_REFERRER_POLICY = "same-origin"
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [NONE],
+        "script-src": [SELF],
+        "style-src": [SELF],
+        "img-src": [SELF, "data:"],
+        "font-src": [SELF],
+        "connect-src": [SELF],
+        "form-action": [SELF],
+        "base-uri": [NONE],
+        "frame-ancestors": [NONE],
+    }
+}
 if PRODUCTION:
     SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
+    # Browsers accept these names only over TLS, for this host alone and from its root.
+    SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "__Host-session", "__Host-csrf"
     SECURE_SSL_REDIRECT = envbool("ARIADNE_SSL_REDIRECT", True)
-    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    if TRUSTED_PROXIES:
+        SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
     SECURE_HSTS_SECONDS = int(timedelta(days=365).total_seconds())
     SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = True
 
+# Single sign-on is on when a client id is set; then every address of the provider must be.
+OIDC_RP_CLIENT_ID = envstr("ARIADNE_OIDC_CLIENT_ID")
+SSO = bool(OIDC_RP_CLIENT_ID)
+if SSO:
+    INSTALLED_APPS.append("mozilla_django_oidc")
+    AUTHENTICATION_BACKENDS.append("viewer.sso.Backend")
+    OIDC_RP_CLIENT_SECRET = envrequired("ARIADNE_OIDC_CLIENT_SECRET")
+    OIDC_OP_AUTHORIZATION_ENDPOINT = envrequired("ARIADNE_OIDC_AUTHORIZATION_URL")
+    OIDC_OP_TOKEN_ENDPOINT = envrequired("ARIADNE_OIDC_TOKEN_URL")
+    OIDC_OP_USER_ENDPOINT = envrequired("ARIADNE_OIDC_USER_URL")
+    OIDC_OP_JWKS_ENDPOINT = envrequired("ARIADNE_OIDC_JWKS_URL")
+    OIDC_RP_SIGN_ALGO = envstr("ARIADNE_OIDC_ALGORITHM", "RS256")
+    OIDC_RP_SCOPES = envstr("ARIADNE_OIDC_SCOPES", "openid email profile")
+    OIDC_GROUPS_CLAIM = envstr("ARIADNE_OIDC_GROUPS_CLAIM")
+    OIDC_USE_PKCE = True
+    LOGIN_REDIRECT_URL_FAILURE = "login"
+
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.SessionAuthentication"],
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "viewer.tokens.TokenAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",

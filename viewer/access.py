@@ -19,11 +19,12 @@ from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponseBase
+from django.utils import timezone
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
 from ingest.models import Project, Session, session_key
-from viewer.models import Membership
+from viewer.models import ApiToken, Membership
 
 AnyUser = AbstractBaseUser | AnonymousUser
 
@@ -51,6 +52,7 @@ class Grant:
     user_id: int | None = None
     username: str = ""
     rights: Mapping[int, frozenset[Right]] = field(default_factory=dict)
+    is_everyones: bool = False  # a superuser's: sees also what belongs to no project
 
     def may(self, right: Right, project_id: int) -> bool:
         return right in self.rights.get(project_id, ())
@@ -81,7 +83,7 @@ def grant_of(user: AnyUser) -> Grant:
         return NOBODY
     if user.is_superuser:
         everything = dict.fromkeys(Project.objects.values_list("pk", flat=True), EVERY_RIGHT)
-        return Grant(user.pk, user.get_username(), everything)
+        return Grant(user.pk, user.get_username(), everything, is_everyones=True)
     held = _rights(Permission.objects.filter(Q(user=user) | Q(group__user=user)))
     memberships = Membership.objects.filter(user=user).select_related("role").prefetch_related("role__permissions")
     rights = {
@@ -118,7 +120,13 @@ def _socket_grant(scope: Mapping[str, Any]) -> Grant:
     user: AnyUser = scope.get("user") or AnonymousUser()
     if user.pk is not None:
         user = User.objects.filter(pk=user.pk).first() or AnonymousUser()
-    return grant_of(user)
+    token: ApiToken | None = scope.get("token")
+    if token is None:
+        return grant_of(user)
+    token = ApiToken.objects.filter(pk=token.pk, revoked_at=None).first()
+    if token is None or (token.expires_at is not None and token.expires_at <= timezone.now()):
+        return NOBODY
+    return grant_of(user).narrowed(scopes=token.scopes, project_id=token.project_id)
 
 
 View = Callable[..., HttpResponseBase]
