@@ -71,7 +71,8 @@ class Session(models.Model):
     span_count = models.IntegerField(default=0)
     running_count = models.IntegerField(default=0)
     error_count = models.IntegerField(default=0)
-    turn_count = models.IntegerField(default=0)
+    turn_count = models.IntegerField(default=0)  # the highest turn told, or how many turn spans there are
+    turn_span_count = models.IntegerField(default=0)
     check_count = models.IntegerField(default=0)
     compaction_count = models.IntegerField(default=0)
     fallback_count = models.IntegerField(default=0)

@@ -115,6 +115,7 @@ class Migration(migrations.Migration):
                 ("running_count", models.IntegerField(default=0)),
                 ("error_count", models.IntegerField(default=0)),
                 ("turn_count", models.IntegerField(default=0)),
+                ("turn_span_count", models.IntegerField(default=0)),
                 ("check_count", models.IntegerField(default=0)),
                 ("compaction_count", models.IntegerField(default=0)),
                 ("fallback_count", models.IntegerField(default=0)),

@@ -3,7 +3,8 @@
 from django.db import migrations
 
 FORWARD = """
-CREATE SEQUENCE ingest_seq AS bigint CACHE 1;
+-- Each call takes a block of numbers for the rows of one commit.
+CREATE SEQUENCE ingest_seq AS bigint INCREMENT BY 65536 CACHE 1;
 CREATE TABLE ingest_span (
     session_key uuid NOT NULL,
     session_day date NOT NULL,

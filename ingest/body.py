@@ -1,0 +1,106 @@
+"""Read a request's body, inflated, within a size and a time.
+
+Limits hold while reading, on what arrives and on what it inflates to: a length in a header is a claim.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import zstandard
+
+from ingest.errors import Malformed, Refusal, TooLarge, WrongType
+
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+READ_TIMEOUT_S = 20.0
+_STEP = 1024 * 1024
+
+
+class Disconnected(Exception):
+    """The sender went away."""
+
+
+class TooSlow(Refusal):
+    status, code = 408, "too_slow"
+
+
+async def read(receive: Receive, *, declared: str, encoding: str, max_bytes: int) -> bytes:
+    """The body, inflated, of at most `max_bytes`."""
+    if declared.isdigit() and int(declared) > max_bytes:
+        raise TooLarge(f"the body has {int(declared):,} bytes; at most {max_bytes:,} are taken")
+    try:
+        async with asyncio.timeout(READ_TIMEOUT_S):
+            body = await _read(receive, max_bytes)
+    except TimeoutError:
+        raise TooSlow(f"the body did not arrive within {READ_TIMEOUT_S:.0f} seconds") from None
+    return inflate(body, encoding, max_bytes)
+
+
+async def _read(receive: Receive, max_bytes: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Disconnected
+        part = message.get("body", b"")
+        size += len(part)
+        if size > max_bytes:
+            raise TooLarge(f"the body has more than {max_bytes:,} bytes")
+        parts.append(part)
+        if not message.get("more_body", False):
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def inflate(body: bytes, encoding: str, max_bytes: int) -> bytes:
+    encoding = encoding.strip().lower()
+    if encoding in {"", "identity"}:
+        return body
+    try:
+        if encoding in {"gzip", "x-gzip"}:
+            return _gunzip(body, max_bytes)
+        if encoding == "deflate":
+            return _bounded(zlib.decompressobj(), body, max_bytes)
+        if encoding == "zstd":
+            return _unzstd(body, max_bytes)
+    except (zlib.error, zstandard.ZstdError, EOFError):
+        raise Malformed(f"the body is not valid {encoding}") from None
+    raise WrongType(f"Content-Encoding {encoding[:40]!r} is not known: use gzip or zstd")
+
+
+def _gunzip(body: bytes, max_bytes: int) -> bytes:
+    parts: list[bytes] = []
+    left = max_bytes
+    # A gzip file may have several members, one after the other.
+    while body:
+        inflater = zlib.decompressobj(wbits=31)
+        parts.append(_bounded(inflater, body, left))
+        left -= len(parts[-1])
+        body = inflater.unused_data
+    return b"".join(parts)
+
+
+def _bounded(inflater: Any, body: bytes, max_bytes: int) -> bytes:
+    found = inflater.decompress(body, max_bytes + 1)
+    if len(found) > max_bytes:
+        raise TooLarge(f"the body inflates to more than {max_bytes:,} bytes")
+    if not inflater.eof:
+        raise EOFError
+    return bytes(found)
+
+
+def _unzstd(body: bytes, max_bytes: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    with zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(body, read_across_frames=True) as reader:
+        while part := reader.read(_STEP):
+            size += len(part)
+            if size > max_bytes:
+                raise TooLarge(f"the body inflates to more than {max_bytes:,} bytes")
+            parts.append(part)
+    if not parts and body:
+        raise EOFError
+    return b"".join(parts)

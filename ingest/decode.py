@@ -1,0 +1,267 @@
+"""From the bytes of a body to its events, one refusal for each that cannot be one.
+
+The usual body is decoded in one go. A body with anything strange in it (NUL, a lone surrogate, NaN, brackets without
+end, half an event) is taken apart instead, so that one event never costs its neighbours.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from ingest.errors import Malformed, TooLarge
+from ingest.events import Rejection, Span, Trace
+from ingest.schema import MAX_DEPTH, Event, Invalid, to_record
+
+
+class _Body(Event):
+    """A body that begins with a brace: an envelope of events, or one event."""
+
+    batch: list[Event] | None = None
+    events: list[Event] | None = None
+
+
+_Faults = (msgspec.MsgspecError, RecursionError, UnicodeError)
+_decode_body = msgspec.json.Decoder(_Body).decode
+_decode_list = msgspec.json.Decoder(list[Event]).decode
+_decode_lines = msgspec.json.Decoder(Event).decode_lines
+_decode_event = msgspec.json.Decoder(Event).decode
+_decode_any = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+_ENVELOPES = ("batch", "events")
+
+Record = Span | Trace
+
+
+class Decoded(msgspec.Struct):
+    """The records of a body, the position of each in it, and what of it was refused."""
+
+    records: list[Record] = []
+    indexes: list[int] = []
+    rejections: list[Rejection] = []
+
+    def take(self, index: int, event: Event, raw: bytes | None) -> None:
+        try:
+            self.records.append(to_record(event, raw))
+            self.indexes.append(index)
+        except Invalid as invalid:
+            self.rejections.append(Rejection(index, invalid.path, invalid.message))
+
+
+def decode(body: bytes, *, max_events: int, is_lines: bool = False) -> Decoded:
+    """The events of a body, whatever its form."""
+    body = body.strip()
+    if not body:
+        raise Malformed("the body is empty")
+    events = _usual(body, is_lines=is_lines) if _is_plain(body) else None
+    if events is None:
+        return _taken_apart(body, max_events, is_lines=is_lines)
+    if len(events) > max_events:
+        raise TooLarge(f"{len(events):,} events in one body; at most {max_events:,} are taken")
+    decoded = Decoded()
+    try:
+        for index, event in enumerate(events):
+            decoded.take(index, event, body if type(event) is _Body else None)
+    except _Faults:
+        return _taken_apart(body, max_events, is_lines=is_lines)
+    return decoded
+
+
+def _is_plain(body: bytes) -> bool:
+    """Nothing in it that JSON allows and Postgres does not."""
+    if b"\\u0000" in body:
+        return False
+    if body.isascii():
+        return True
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _usual(body: bytes, *, is_lines: bool) -> list[Event] | None:
+    try:
+        if is_lines:
+            events = _decode_lines(body)
+        elif body[:1] == b"[":
+            events = _decode_list(body)
+        else:
+            found = _decode_body(body)
+            if found.batch is None and found.events is None:
+                return [found]
+            events = [*(found.batch or []), *(found.events or [])]
+    except _Faults:
+        return None
+    # A flat event without `properties` needs its own bytes, which only taking apart gives.
+    return None if any(_is_bare(event) for event in events) else events
+
+
+def _is_bare(event: Event) -> bool:
+    return event.event is not None and bytes(event.properties) == b"null" and bytes(event.data) == b"null"
+
+
+def _taken_apart(body: bytes, max_events: int, *, is_lines: bool) -> Decoded:
+    decoded = Decoded()
+    for index, raw in enumerate(_pieces(body, is_lines=is_lines)):
+        if index >= max_events:
+            raise TooLarge(f"more than {max_events:,} events in one body")
+        try:
+            sound = mended(raw)
+            decoded.take(index, _decode_event(sound), sound)
+        except Invalid as invalid:
+            decoded.rejections.append(Rejection(index, invalid.path, invalid.message))
+        except msgspec.ValidationError as error:
+            decoded.rejections.append(Rejection(index, *_path_of(error)))
+        except _Faults:
+            decoded.rejections.append(Rejection(index, "", "not valid JSON"))
+    return decoded
+
+
+def _path_of(error: msgspec.ValidationError) -> tuple[str, str]:
+    message, _, path = str(error).partition(" - at `$")
+    return path.strip("`."), message
+
+
+def mended(raw: bytes) -> bytes:
+    """`raw` as JSON that every reader takes: no NUL, no half character, no NaN, no number beyond all numbers."""
+    if _is_plain(raw):
+        try:
+            _decode_any(raw)
+            return raw
+        except _Faults:
+            pass
+    if _brackets(raw) > MAX_DEPTH:
+        raise Invalid("", f"nested deeper than {MAX_DEPTH} levels")
+    try:
+        value = json.loads(raw.decode("utf-8", "replace"), parse_int=_whole, strict=False)
+    except (ValueError, RecursionError):
+        raise Invalid("", "not valid JSON") from None
+    return _encode(_sound(value))
+
+
+def _whole(digits: str) -> int | str:
+    # Numbers of hundreds of digits are somebody's mistake or attack; as text they harm nobody.
+    return int(digits) if len(digits) <= 40 else digits
+
+
+def _sound(value: Any) -> Any:
+    if isinstance(value, str):
+        return _sound_text(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, dict):
+        return {_sound_text(key): _sound(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_sound(item) for item in value]
+    return value
+
+
+def _sound_text(text: str) -> str:
+    """NUL and half characters become U+FFFD, the mark of something that could not be shown."""
+    if "\0" in text:
+        text = text.replace("\0", "\ufffd")
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},]', re.DOTALL)
+
+
+def _brackets(raw: bytes) -> int:
+    deepest = level = 0
+    for token in _TOKEN.finditer(raw):
+        mark = token[0]
+        if mark in (b"[", b"{"):
+            level += 1
+            deepest = max(deepest, level)
+        elif mark in (b"]", b"}"):
+            level -= 1
+    return deepest
+
+
+def _pieces(body: bytes, *, is_lines: bool) -> Iterator[bytes]:
+    """The events of a body as they stand in it, found by counting brackets: whatever is inside them stays there."""
+    if is_lines:
+        for line in filter(None, map(bytes.strip, body.split(b"\n"))):
+            # A broken line is one broken event.
+            yield from _elements_of(line) if line[:1] == b"{" and _end_of(line) == len(line) else (line,)
+    elif body[:1] == b"[":
+        yield from _elements(body)
+    elif body[:1] == b"{":
+        yield from _from_object(body)
+    else:
+        raise Malformed("the body is not JSON: expected an object, a list of objects, or a line of JSON for each event")
+
+
+def _from_object(body: bytes) -> Iterator[bytes]:
+    end = _end_of(body)
+    if 0 < end < len(body) and body[end:].lstrip()[:1] == b"{":
+        # More than one value: lines of JSON sent as JSON.
+        yield from _pieces(body, is_lines=True)
+        return
+    if end != len(body):
+        raise Malformed("the body is not JSON: it ends in the middle, or goes on after its end")
+    yield from _elements_of(body)
+
+
+def _elements_of(body: bytes) -> Iterator[bytes]:
+    lists = [part for key in _ENVELOPES if (part := _member(body, key)) is not None]
+    if not lists:
+        yield body
+    for part in lists:
+        yield from _elements(part)
+
+
+def _end_of(value: bytes, start: int = 0) -> int:
+    level = 0
+    for token in _TOKEN.finditer(value, start):
+        mark = token[0]
+        if mark in (b"[", b"{"):
+            level += 1
+        elif mark in (b"]", b"}"):
+            level -= 1
+            if level <= 0:
+                return token.end()
+    return -1
+
+
+def _elements(body: bytes) -> Iterator[bytes]:
+    level, begin = 0, 1
+    for token in _TOKEN.finditer(body):
+        mark = token[0]
+        if mark in (b"[", b"{"):
+            level += 1
+        elif mark in (b"]", b"}"):
+            level -= 1
+            if level == 0:
+                if last := body[begin : token.start()].strip():
+                    yield last
+                if body[token.end() :].strip():
+                    raise Malformed("the body is not JSON: it goes on after its end")
+                return
+        elif mark == b"," and level == 1:
+            yield body[begin : token.start()].strip()
+            begin = token.end()
+    raise Malformed("the body is not JSON: it ends in the middle")
+
+
+def _member(body: bytes, key: str) -> bytes | None:
+    """The list under `key` of the object `body`, wherever it stands in it."""
+    level = 0
+    for token in _TOKEN.finditer(body):
+        mark = token[0]
+        if mark in (b"[", b"{"):
+            level += 1
+        elif mark in (b"]", b"}"):
+            level -= 1
+        elif level == 1 and mark == f'"{key}"'.encode():
+            rest = body[token.end() :].lstrip()
+            if rest[:1] == b":" and rest[1:].lstrip()[:1] == b"[":
+                found = rest[1:].lstrip()
+                return found[: _end_of(found)]
+    return None

@@ -1,0 +1,310 @@
+"""The only task of a process that writes spans: group commit, and an answer after it.
+
+Whatever arrived while the last commit ran is the next one; no timer delays a lonely request. What is waiting is
+bounded in events and bytes, and whoever waits is told to come back when the database does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import psycopg
+from psycopg import errors as pg
+
+from ingest import metrics, partitions
+from ingest.commit import Committed, write
+from ingest.database import connect
+from ingest.decode import mended
+from ingest.errors import Unavailable
+from ingest.events import Rejection, Span, Trace
+from ingest.publish import publish
+
+logger = logging.getLogger("ariadne.ingest")
+
+Record = Span | Trace
+# A group is one COPY: large enough that its fixed costs vanish, small enough to commit in tens of milliseconds.
+GROUP_MAX_RECORDS = 5_000
+GROUP_MAX_BYTES = 16 * 1024 * 1024
+QUEUE_MAX_BYTES = 128 * 1024 * 1024
+QUEUE_MAX_RECORDS = 100_000
+# Clients give up after a few seconds and send again; holding their request longer helps nobody.
+ANSWER_TIMEOUT_S = 10.0
+COMMIT_TIMEOUT_S = 20.0
+RETRY_AFTER_S = 1
+_RECONNECT_MAX_S = 2.0
+_OPEN_REMEMBERED = 200_000
+_ATTEMPTS = 4
+
+_Gone = (psycopg.OperationalError, psycopg.InterfaceError, OSError, TimeoutError)
+_Again = (pg.SerializationFailure, pg.DeadlockDetected)
+
+
+@dataclass(slots=True)
+class Batch:
+    """One request's records, and who waits for them."""
+
+    project_id: int
+    records: Sequence[Record]
+    size: int
+    future: asyncio.Future[list[Rejection]]
+    indexes: Sequence[int]
+    queued_at: float = field(default_factory=time.monotonic)
+
+
+class Writer:
+    """Takes batches, writes them in groups. One per process and event loop."""
+
+    def __init__(self) -> None:
+        self._queue: deque[Batch] = deque()
+        self._records = self._bytes = 0
+        self._wake = asyncio.Event()
+        self._connection: psycopg.AsyncConnection[object] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._is_closing = False
+        # Spans this process stored without an end: the next event about them completes a stored row.
+        self._open: OrderedDict[tuple[int, str, str], None] = OrderedDict()
+        self._days: set[object] = set()
+        self._notices: set[asyncio.Task[bool]] = set()
+        self.is_connected = False
+
+    async def write(
+        self, project_id: int, records: Sequence[Record], *, size: int, indexes: Sequence[int] | None = None
+    ) -> list[Rejection]:
+        """Store `records`; returns once they are committed, with those that could not be stored."""
+        if self._bytes + size > QUEUE_MAX_BYTES or self._records + len(records) > QUEUE_MAX_RECORDS:
+            raise Unavailable("too much is waiting for the database", retry_after_s=RETRY_AFTER_S)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run(), name="ingest-writer")
+        future: asyncio.Future[list[Rejection]] = asyncio.get_running_loop().create_future()
+        self._queue.append(Batch(project_id, records, size, future, indexes or range(len(records))))
+        self._records += len(records)
+        self._bytes += size
+        self._wake.set()
+        try:
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                return await future
+        except TimeoutError:
+            raise Unavailable("the database does not answer", retry_after_s=RETRY_AFTER_S) from None
+
+    async def close(self) -> None:
+        """Commit what was accepted, then stop."""
+        self._is_closing = True
+        self._wake.set()
+        if self._task is not None:
+            with contextlib.suppress(TimeoutError, asyncio.CancelledError):
+                await asyncio.wait_for(self._task, COMMIT_TIMEOUT_S)
+        await self._disconnect()
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """How many records and bytes wait for a commit."""
+        return self._records, self._bytes
+
+    @property
+    def lag_s(self) -> float:
+        """How long the oldest waiting batch has waited."""
+        return time.monotonic() - self._queue[0].queued_at if self._queue else 0.0
+
+    async def _run(self) -> None:
+        pause_s = 0.05
+        while True:
+            while not self._queue:
+                if self._is_closing:
+                    return
+                self._wake.clear()
+                await self._wake.wait()
+            group = self._next_group()
+            try:
+                async with asyncio.timeout(COMMIT_TIMEOUT_S):
+                    await self._commit(group)
+                pause_s = 0.05
+            except _Gone as error:
+                await self._disconnect()
+                logger.warning("database away: %s", type(error).__name__)
+                metrics.database_failures.inc()
+                self._fail(group)
+                # What queued up meanwhile is told at once; nobody waits for a server that is not there.
+                self._fail(self._drain())
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, _RECONNECT_MAX_S)
+            except Exception:
+                await self._disconnect()
+                logger.exception("commit failed")
+                self._fail(group)
+
+    def _next_group(self) -> list[Batch]:
+        group: list[Batch] = []
+        records = size = 0
+        while self._queue:
+            batch = self._queue[0]
+            if group and (records + len(batch.records) > GROUP_MAX_RECORDS or size + batch.size > GROUP_MAX_BYTES):
+                break
+            self._queue.popleft()
+            self._forget(batch)
+            # Its sender has gone and will send it again.
+            if batch.future.done():
+                continue
+            group.append(batch)
+            records += len(batch.records)
+            size += batch.size
+        return group
+
+    def _drain(self) -> list[Batch]:
+        batches = list(self._queue)
+        self._queue.clear()
+        for batch in batches:
+            self._forget(batch)
+        return batches
+
+    def _forget(self, batch: Batch) -> None:
+        self._records -= len(batch.records)
+        self._bytes -= batch.size
+
+    def _fail(self, batches: list[Batch]) -> None:
+        for batch in batches:
+            if not batch.future.done():
+                batch.future.set_exception(Unavailable("the database is away", retry_after_s=RETRY_AFTER_S))
+
+    async def _commit(self, group: list[Batch]) -> None:
+        if not group:
+            return
+        try:
+            await self._transaction([(batch.project_id, batch.records) for batch in group])
+        except _Gone:
+            raise
+        except psycopg.Error as error:
+            logger.warning("group refused (%s): storing it request by request", error.sqlstate)
+            for batch in group:
+                self._answer(batch, await self._salvage(batch))
+            return
+        for batch in group:
+            self._answer(batch, [])
+
+    def _answer(self, batch: Batch, rejections: list[Rejection]) -> None:
+        metrics.ack_seconds.observe(time.monotonic() - batch.queued_at)
+        if not batch.future.done():
+            batch.future.set_result(rejections)
+
+    async def _salvage(self, batch: Batch) -> list[Rejection]:
+        """Store what can be stored of a batch that Postgres refused as a whole."""
+        for record in batch.records:
+            _mend(record)
+        rejections: list[Rejection] = []
+        parts = [list(zip(batch.indexes, batch.records, strict=True))]
+        while parts:
+            part = parts.pop()
+            try:
+                await self._transaction([(batch.project_id, [record for _, record in part])])
+            except _Gone:
+                raise
+            except psycopg.Error as error:
+                if len(part) == 1:
+                    rejections.append(Rejection(part[0][0], "", f"cannot be stored ({error.sqlstate})"))
+                else:
+                    middle = len(part) // 2
+                    parts += [part[middle:], part[:middle]]
+        return sorted(rejections, key=lambda rejection: rejection.index)
+
+    async def _transaction(self, parts: list[tuple[int, Sequence[Record]]]) -> None:
+        """Write and commit, then tell the readers."""
+        by_project: dict[int, list[Record]] = {}
+        for project_id, records in parts:
+            by_project.setdefault(project_id, []).extend(records)
+        is_sure = True
+        for attempt in range(_ATTEMPTS):
+            connection = await self._connected()
+            await self._partition_for_today(connection)
+            began = time.monotonic()
+            try:
+                async with connection.transaction():
+                    cursor = connection.cursor()
+                    done = [
+                        await write(
+                            cursor, project_id, records, maybe_stored=self._known_open(project_id) if is_sure else None
+                        )
+                        for project_id, records in sorted(by_project.items())
+                    ]
+            except pg.UniqueViolation:
+                # A span that was stored before came again: look every one of them up.
+                if not is_sure:
+                    raise
+                is_sure = False
+            except pg.CheckViolation:
+                if attempt:
+                    raise
+                self._days.clear()
+            except _Again:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+            else:
+                metrics.commit_seconds.observe(time.monotonic() - began)
+                for committed in done:
+                    self._after(committed)
+                return
+        raise Unavailable("the database refuses to commit", retry_after_s=RETRY_AFTER_S)
+
+    def _known_open(self, project_id: int) -> _Open:
+        return _Open(self._open, project_id)
+
+    def _after(self, done: Committed) -> None:
+        for trace_id, span_id in done.closed:
+            self._open.pop((done.project_id, trace_id, span_id), None)
+        for trace_id, span_id in done.opened:
+            self._open[done.project_id, trace_id, span_id] = None
+        while len(self._open) > _OPEN_REMEMBERED:
+            self._open.popitem(last=False)
+        metrics.stored.inc(done.stored)
+        if done.sessions:
+            task = asyncio.create_task(publish(done.project_id, done.seq, done.sessions))
+            self._notices.add(task)
+            task.add_done_callback(self._notices.discard)
+
+    async def _connected(self) -> psycopg.AsyncConnection[object]:
+        if self._connection is None or self._connection.closed:
+            self._days.clear()
+            self._connection = await connect(application="ariadne-writer")
+            self.is_connected = True
+        return self._connection
+
+    async def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        self.is_connected = False
+        if connection is not None:
+            with contextlib.suppress(Exception):
+                await connection.close()
+
+    async def _partition_for_today(self, connection: psycopg.AsyncConnection[object]) -> None:
+        today = datetime.now(UTC).date()
+        if today in self._days:
+            return
+        for day in partitions.days_from(today, ahead=1):
+            await connection.execute(partitions.create_statement(day))
+        self._days = {today}
+
+
+class _Open:
+    """The open spans of one project, as `(trace_id, span_id)`."""
+
+    def __init__(self, known: OrderedDict[tuple[int, str, str], None], project_id: int) -> None:
+        self._known = known
+        self._project_id = project_id
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, tuple) and (self._project_id, *key) in self._known
+
+
+def _mend(record: Record) -> None:
+    """Take out of a record's JSON what only Postgres objects to, such as 1e999999."""
+    if isinstance(record, Trace):
+        record.metadata = mended(record.metadata)
+        return
+    record.data = mended(record.data)
+    if record.payload is not None:
+        record.payload = mended(record.payload)
