@@ -17,11 +17,12 @@ from typing import Any
 
 import zstandard
 from asgiref.sync import sync_to_async
+from compact.redaction import default_redactor
 from django.db import connection, transaction
 from django.utils import timezone
 
 from ingest.chain import Link, canonical, spell
-from ingest.models import ChainLink, Content, Transcript, session_key
+from ingest.models import ChainLink, Content, Project, Transcript, session_key
 
 Redact = Callable[[Any], tuple[Any, Mapping[str, int]]]
 
@@ -46,6 +47,10 @@ class Conflict(Exception):
     """This step is already archived with another text, or was deleted: an archive does not change its mind."""
 
 
+class Held(Exception):
+    """A legal hold forbids it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stored:
     session_key: uuid.UUID
@@ -65,7 +70,7 @@ def store(
     step: int,
     body: bytes,
     sha256: str,
-    redact: Redact,
+    redact: Redact | None = None,
     created_at: datetime | None = None,
     redactions: Mapping[str, int] | None = None,
 ) -> Stored:
@@ -76,7 +81,7 @@ def store(
     _check_name(session_id, step)
     if hashlib.sha256(body).hexdigest() != sha256.lower():
         raise BadTranscript("sha256", "is not the digest of the body: it was cut or changed on the way")
-    ids, texts, counts = _messages(body, redact)
+    ids, texts, counts = _messages(body, redact or default_redactor().tree)
     counts.update(redactions or {})
     hashes = [hashlib.sha256(text).digest() for text in texts]
     lines = [_line(message_id, text) for message_id, text in zip(ids, texts, strict=True)]
@@ -160,17 +165,28 @@ def message_hashes(transcript: Transcript) -> list[bytes]:
     return [packed[at : at + 32] for at in range(0, len(packed), 32)]
 
 
-def delete(transcript: Transcript, *, reason: str, by: str) -> str:
-    """Remove one transcript and the texts nothing else uses; the chain keeps a tombstone. Returns its hash."""
+def delete(doomed: Sequence[Transcript], *, reason: str, by: str) -> None:
+    """Remove transcripts of one project and the texts nothing else uses; each leaves a tombstone in its chain.
+
+    Nothing of a project under legal hold is removed: `Held`.
+    """
+    if not doomed:
+        return
+    project_id = doomed[0].project_id
+    hashes: set[bytes] = set()
     with transaction.atomic(), connection.cursor() as cursor:
-        _lock_chain(cursor, transcript.session_key)
-        cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_CONTENT_LOCK, transcript.project_id])
-        current = Transcript.objects.get(session_key=transcript.session_key, step=transcript.step)
-        current_hashes = message_hashes(current)
-        chain = _append(current, ChainLink.Kind.DELETED, timezone.now(), {"by": by, "reason": reason})
-        current.delete()
-        cursor.execute(_DELETE_UNUSED, [current.project_id, current_hashes, current.project_id])
-    return chain
+        # Locked, so that a hold set this moment either stops us or waits until we are done.
+        project = Project.objects.select_for_update().get(pk=project_id)
+        if project.legal_hold:
+            raise Held(f"{project} is under legal hold: nothing of it is deleted")
+        cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_CONTENT_LOCK, project_id])
+        for transcript in sorted(doomed, key=lambda t: (t.session_key, t.step)):
+            _lock_chain(cursor, transcript.session_key)
+            current = Transcript.objects.get(project_id=project_id, pk=transcript.pk)
+            hashes.update(message_hashes(current))
+            _append(current, ChainLink.Kind.DELETED, timezone.now(), {"by": by, "reason": reason})
+            current.delete()
+        cursor.execute(_DELETE_UNUSED, [project_id, list(hashes), project_id])
 
 
 # A text goes only when no transcript left in the project names it.

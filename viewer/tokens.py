@@ -28,7 +28,7 @@ from ingest.models import Project
 from viewer.access import Right
 from viewer.models import ApiToken
 
-PREFIX = "ari_"
+PREFIX = "arip_"
 # What a reading program may be given. Managing keys and people is for people.
 SCOPES = (Right.SESSIONS, Right.PAYLOAD, Right.TAIL, Right.TRANSCRIPTS, Right.AUDIT)
 _LAST_USED_EVERY = timedelta(minutes=1)
@@ -78,7 +78,7 @@ def revoke(token: ApiToken) -> None:
 
 
 class TokenAuthentication(BaseAuthentication):
-    """`Authorization: Bearer ari_…`."""
+    """`Authorization: Bearer arip_…`."""
 
     def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
         scheme, _, text = get_authorization_header(request).decode("latin-1").partition(" ")

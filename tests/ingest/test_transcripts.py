@@ -11,7 +11,7 @@ from django.db import DatabaseError, connection, transaction
 
 from ingest import transcripts
 from ingest.chain import canonical
-from ingest.models import ChainLink, Content, Transcript
+from ingest.models import ChainLink, Content, Project, Transcript
 
 pytestmark = pytest.mark.django_db
 
@@ -20,6 +20,11 @@ MESSAGES = [{"id": "m1", "role": "system", "content": "Be brief."}, {"id": "m2",
 
 def jsonl(messages: list[dict[str, Any]]) -> bytes:
     return b"".join(json.dumps(message).encode() + b"\n" for message in messages)
+
+
+@pytest.fixture(autouse=True)
+def project() -> Project:
+    return Project.objects.create(pk=1, slug="p", name="P")
 
 
 def no_redaction(value: Any) -> tuple[Any, dict[str, int]]:
@@ -97,7 +102,7 @@ def test_deleting_leaves_a_tombstone_and_the_texts_others_use():
     """The chain grows by one link; a text goes only when its last user went; the step cannot be archived again."""
     store()
     store([MESSAGES[0], {"role": "user", "content": "only here"}], step=2)
-    transcripts.delete(Transcript.objects.get(step=2), reason="asked to", by="ann")
+    transcripts.delete([Transcript.objects.get(step=2)], reason="asked to", by="ann")
     links = list(ChainLink.objects.filter(session_id="s").order_by("position"))
     assert [(link.kind, link.step) for link in links] == [("stored", 1), ("stored", 2), ("deleted", 2)]
     assert links[2].manifest == {"by": "ann", "reason": "asked to"}
@@ -122,6 +127,26 @@ def test_the_database_refuses_to_rewrite_the_archive(statement: str):
     store()
     with pytest.raises(DatabaseError, match="append-only"), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(statement)
+
+
+@pytest.mark.req("K-UI-3")
+def test_nothing_is_deleted_under_legal_hold(project: Project):
+    """Whoever asks."""
+    Project.objects.update(legal_hold=True)
+    store()
+    with pytest.raises(transcripts.Held):
+        transcripts.delete(list(Transcript.objects.all()), reason="asked to", by="ann")
+    assert Transcript.objects.exists()
+
+
+@pytest.mark.req("S-RED-1")
+def test_secrets_are_hidden_again_on_arrival():
+    """Whatever the client forgot, with counts by rule; the digest of what was sent still identifies a retry."""
+    stored = store([{"role": "user", "content": "api_key=sk-abcdefghijklmnop1234"}], redact=None)
+    assert b"sk-abc" not in text_of() and b"<REDACTED>" in text_of()
+    assert sum(stored.redactions.values()) == 1
+    again = store([{"role": "user", "content": "api_key=sk-abcdefghijklmnop1234"}], redact=None)
+    assert not again.created
 
 
 @pytest.mark.django_db(transaction=True)

@@ -44,7 +44,7 @@ def test_a_token_ends_when_revoked_expired_or_its_owner_is_gone(developer: User)
     assert tokens.check(texts[2]) is None
 
 
-@pytest.mark.parametrize("text", ["", "ari_", "ari_x", "Bearer", "ari_' OR 1=1 --", "ari_\x00", "ari_\ud800"])
+@pytest.mark.parametrize("text", ["", "arip_", "arip_x", "Bearer", "arip_' OR 1=1 --", "arip_\x00", "arip_\ud800"])
 def test_nonsense_is_no_token(text: str):
     """And no error either."""
     assert tokens.check(text) is None
