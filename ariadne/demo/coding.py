@@ -1,4 +1,4 @@
-"""A coding agent hunts a duplicate invoice: rules at the start, a refused summary in the middle, tests green at the end."""
+"""A coding agent hunts a duplicate invoice: rules first, a refused summary on the way, green tests at the end."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ SYSTEM = (
 )
 
 _GOALS = (
-    "Customers get two invoices when a webhook is retried (ticket BILL-2317). Find the cause and fix it. Rules: never edit "
-    "a migration that has been applied, keep the public API of billing/invoices/api.py unchanged, and the fix must hold "
-    "for webhooks up to 72 hours late. Budget for the whole job: $40.",
+    "Customers get two invoices when a webhook is retried (ticket BILL-2317). Find the cause and fix it. Rules: never "
+    "edit a migration that has been applied, keep the public API of billing/invoices/api.py unchanged, and the fix "
+    "must hold for webhooks up to 72 hours late. Budget for the whole job: $40.",
     "Start with the webhook handler. I think the idempotency key is computed from the wrong field.",
     "Good find. Use the provider's event id, not our own uuid. Decision: dedupe in the outbox, because the handler "
     "runs in two regions.",
@@ -61,7 +61,8 @@ def _turns() -> Iterator[Turn]:
 
 def _todo(number: int) -> Step:
     done = [f"step {n} done" for n in range(number)]
-    return Step("manage_todo_list", {"done": done[-3:], "next": f"step {number}"}, f"{number} of {len(_GOALS)} done", 0.1)
+    arguments = {"done": done[-3:], "next": f"step {number}"}
+    return Step("manage_todo_list", arguments, f"{number} of {len(_GOALS)} done", 0.1)
 
 
 def _reply(number: int) -> str:

@@ -1,4 +1,4 @@
-"""A research agent reads long pages: they are externalised, one is asked for again and comes back, one call overflows."""
+"""A research agent reads long pages: they are externalised, one is asked for and comes back, one call overflows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def _turns() -> Iterator[Turn]:
         if number == 6:
             # The player replaces the marker by the id of the first page that was externalised.
             ask = "Compare that with what you read at the start, {artifact}: the same cause?"
-        yield Turn(ask, tuple(steps), f"Noted for the report: {topic}. Two figures kept with their source.", False, number == 8)
+        reply = f"Noted for the report: {topic}. Two figures kept with their source."
+        yield Turn(ask, tuple(steps), reply, provider_overflows=number == 8)
 
 
 STORY = Story(

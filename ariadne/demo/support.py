@@ -12,8 +12,8 @@ SYSTEM = (
     "without the traveller's explicit yes; compensation is paid once per reservation."
 )
 _ASKS = (
-    "My flight was cancelled. Reservation QX7PLM, name Ioana Marin. I only want aisle seats, and I must be in Toronto by 18:00 "
-    "on the 14th.",
+    "My flight was cancelled. Reservation QX7PLM, name Ioana Marin. I only want aisle seats, and I must be in Toronto by "
+    "18:00 on the 14th.",
     "Do not book anything over 900 EUR without asking me.",
     "What about going through Lisbon?",
     "Yes, take that one. Also my daughter travels with me, reservation QX7PLN. She is vegetarian.",
@@ -35,7 +35,7 @@ def _turns() -> Iterator[Turn]:
         reservation = "QX7PLM" if number % 3 else "QX7PLN"
         steps = [
             Step("find_reservation", {"number": reservation}, booking(f"{reservation}{number}"), 0.4),
-            Step("search_flights", {"to": "YYZ", "date": f"2026-12-{14 + number % 8}"}, booking(f"options {number}"), 0.9),
+            Step("search_flights", {"to": "YYZ", "day": 14 + number % 8}, booking(f"options {number}"), 0.9),
         ]
         if number in {3, 6, 12}:
             fault = {"error": "fare no longer available", "code": "FARE_EXPIRED"}

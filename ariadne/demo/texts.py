@@ -20,10 +20,10 @@ def source_file(name: str, *, lines: int = 60) -> str:
             f"def {verb}_{noun}({other}_id: str, *, limit: int = {limit}) -> list[{noun.title()}]:",
             f'    """{verb.title()} at most `limit` {noun}s of one {other}, oldest first."""',
             f"    rows = session.execute(select({noun.title()}).where({noun.title()}.{other}_id == {other}_id))",
-            f"    found = sorted(rows.scalars(), key=lambda row: row.created_at)[:limit]",
-            f"    if not found:",
+            "    found = sorted(rows.scalars(), key=lambda row: row.created_at)[:limit]",
+            "    if not found:",
             f'        log.info("no {noun} for {other} %s", {other}_id)',
-            f"    for row in found:",
+            "    for row in found:",
             f"        row.{pick.choice(('state', 'version', 'attempts'))} = next_{pick.choice(_VERBS)}(row)",
             "    return found",
             "",
@@ -48,7 +48,7 @@ def search_hits(word: str, *, count: int = 40) -> str:
     """What grep found."""
     pick = random.Random(f"hits {word}")  # noqa: S311
     return "\n".join(
-        f"billing/{pick.choice(_NOUNS)}s/{pick.choice(('api', 'tasks', 'models', 'handlers'))}.py:{pick.randint(8, 420)}:"
+        f"billing/{pick.choice(_NOUNS)}s/{pick.choice(('api', 'tasks', 'models'))}.py:{pick.randint(8, 420)}:"
         f"    {pick.choice(_VERBS)}_{pick.choice(_NOUNS)}({word}, attempt={pick.randint(1, 5)})"
         for _ in range(count)
     )
@@ -62,7 +62,7 @@ def article(topic: str, *, paragraphs: int = 14) -> str:
         year, share, size = pick.randint(2015, 2025), pick.uniform(2, 48), pick.randint(120, 9800)
         out.append(
             f"{index + 1}. In {year} the {pick.choice(('northern', 'coastal', 'inland', 'island'))} sites reported "
-            f"{share:.1f}% {pick.choice(('curtailment', 'availability loss', 'round-trip loss', 'capacity fade'))} over "
+            f"{share:.1f}% {pick.choice(('curtailment', 'availability loss', 'round-trip loss', 'fade'))} over "
             f"{size:,} MWh of storage. {pick.choice(('Operators', 'Regulators', 'Vendors'))} attributed it to "
             f"{pick.choice(('cell temperature', 'inverter limits', 'grid congestion', 'late firmware'))}, and "
             f"{pick.choice(('a follow-up study', 'an audit', 'field data'))} in {year + 1} "
@@ -79,7 +79,7 @@ def booking(number: str) -> str:
             "flight": f"AR{pick.randint(100, 999)}",
             "from": pick.choice(("LIS", "CPH", "ATH", "OSL")),
             "to": pick.choice(("JFK", "NRT", "GRU", "YYZ")),
-            "departs": f"2026-12-{pick.randint(1, 28):02d}T{pick.randint(6, 22):02d}:{pick.choice(('05', '20', '45'))}Z",
+            "departs": f"2026-12-{pick.randint(1, 28):02d}T{pick.randint(6, 22):02d}:45Z",
             "cabin": pick.choice(("economy", "business")),
             "fare_basis": f"{pick.choice('QTVLK')}{pick.randint(10, 99)}AR",
             "seat": f"{pick.randint(3, 42)}{pick.choice('ACDF')}",

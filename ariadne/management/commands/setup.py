@@ -1,4 +1,4 @@
-"""`manage.py setup`: migrate, then make the project, key and logins that are missing. Safe at every start."""
+"""`manage.py setup`: migrate, collect static files, make the missing logins. Safe at every start."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import OperationalError
 
 from ariadne.firstrun import prepare
+from ariadne.staticfiles import collect
 
 
 class Command(BaseCommand):
-    help = "Migrate the database and make the first project, ingest key and logins, if they are missing."
+    help = "Migrate, collect static files, and make the first project, ingest key and logins if they are missing."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--url", default="http://127.0.0.1:8000", help="the address to write into credentials.json")
@@ -24,6 +25,7 @@ class Command(BaseCommand):
         except OperationalError as error:
             first_line = str(error).splitlines()[0]
             raise CommandError(f"the database does not answer: {first_line}. Check DATABASE_URL.") from None
+        collect()
         prepare(settings.DATA_DIR, url)
         if verbosity:
             self.stdout.write(f"Ready. Logins and the ingest key are in {settings.DATA_DIR / 'credentials.json'}")
