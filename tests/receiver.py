@@ -1,0 +1,111 @@
+"""A loopback HTTP server that answers as a test scripts it: well, slowly, badly, or never.
+
+Real sockets and a real HTTP parser, so that what a client sends is what is checked.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass
+class Request:
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def raw(self) -> bytes:
+        return gzip.decompress(self.body) if self.headers.get("content-encoding") == "gzip" else self.body
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return json.loads(self.raw)["batch"]
+
+
+@dataclass
+class Answer:
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    body: dict[str, Any] = field(default_factory=dict)
+    wait: Callable[[], None] | None = None
+
+
+class Receiver:
+    """`receiver.answers` are given in order, the last one for ever after."""
+
+    def __init__(self, *answers: Answer, port: int = 0) -> None:
+        self.answers = list(answers) or [Answer()]
+        self.requests: list[Request] = []
+        self.released = threading.Event()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                request = Request(self.path, {k.lower(): v for k, v in self.headers.items()}, body)
+                answer = outer.answers.pop(0) if len(outer.answers) > 1 else outer.answers[0]
+                outer.requests.append(request)
+                if answer.wait is not None:
+                    answer.wait()
+                data = json.dumps(answer.body or {"success": True}).encode()
+                try:
+                    self.send_response(answer.status)
+                    for name, value in answer.headers.items():
+                        self.send_header(name, value)
+                    self.send_header("Content-Length", str(len(data)))
+                    self.end_headers()
+                    self.wfile.write(data)
+                except (BrokenPipeError, ConnectionResetError):
+                    return
+
+            def log_message(self, format: str, *args: Any) -> None:
+                return
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self._server.daemon_threads = True
+        # Closing must not wait for a handler that was scripted to hang.
+        self._server.block_on_close = False
+        self.port: int = self._server.server_address[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        self._thread.start()
+
+    def hang(self) -> Answer:
+        """An answer that comes only when the test ends."""
+        return Answer(wait=lambda: self.released.wait(30) and None)
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return [event for request in list(self.requests) for event in request.events]
+
+    def close(self) -> None:
+        self.released.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(5)
+
+    def __enter__(self) -> Receiver:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def eventually(condition: Callable[[], Any], timeout_s: float = 5.0) -> Any:
+    """Wait for a condition, and return what made it true."""
+    deadline = time.monotonic() + timeout_s
+    while not (result := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError("the condition did not come true in time")
+        time.sleep(0.002)
+    return result
