@@ -75,9 +75,11 @@ def pick(data: bytes) -> _Picked:
 def session_of(picked: _Picked) -> str | None:
     """The session that data names, if it names one."""
     for value in (picked.session_id, picked.session, picked.conversation):
+        if value is None:
+            continue
         if isinstance(value, str) and value:
             return value
-        if isinstance(value, int) and not isinstance(value, bool):
+        if type(value) is int:
             return str(value)
     return None
 
@@ -125,16 +127,14 @@ def _of_generation(picked: _Picked) -> Facts:
     made = _first(
         picked.output_tokens, picked.completion_tokens, usage.get("output_tokens"), usage.get("completion_tokens")
     )
-    model = next(
-        filter(None, map(_text, (picked.request_model, picked.model, picked.llm_model, picked.response_model))), ""
-    )
+    model = _text(picked.request_model or picked.model or picked.llm_model or picked.response_model)
     total = None if used is None and made is None else min((used or 0) + (made or 0), _INT_MAX)
     return Facts(model=model, tokens=total, context_tokens=used)
 
 
 def _first(*values: Any) -> int | None:
     for value in values:
-        if (count := _count(value)) is not None:
+        if value is not None and (count := _count(value)) is not None:
             return count
     return None
 

@@ -52,6 +52,7 @@ _STATUSES = {
 }
 _EMPTY = b"{}"
 _NULL = b"null"
+ABSENT = Raw(_NULL)
 
 
 class Invalid(Exception):
@@ -80,10 +81,10 @@ class Event(msgspec.Struct):
     ts: str | Number | None = None
     session_id: str | int | None = None
     group_id: str | int | None = None
-    data: Raw = Raw(_NULL)
-    properties: Raw = Raw(_NULL)
-    payload: Raw = Raw(_NULL)
-    metadata: Raw = Raw(_NULL)
+    data: Raw = ABSENT
+    properties: Raw = ABSENT
+    payload: Raw = ABSENT
+    metadata: Raw = ABSENT
 
 
 _FIELDS = frozenset(Event.__struct_fields__)
@@ -99,7 +100,7 @@ def to_record(event: Event, raw: bytes | None = None) -> Span | Trace:
         return _trace(event)
     if event.type == "span" or (event.type is None and event.event is None and event.span_id is not None):
         return _span(
-            event, _object(event.data, "data") if _given(event.data) else _object(event.properties, "properties")
+            event, _object(event.data, "data") if is_given(event.data) else _object(event.properties, "properties")
         )
     if event.event is not None:
         return _flat(event, raw)
@@ -154,9 +155,9 @@ def _span(event: Event, data: bytes) -> Span:
 
 def _flat(event: Event, raw: bytes | None) -> Span:
     """Document 000's form: the event's own fields are its properties, and ids may be missing."""
-    if _given(event.properties):
+    if is_given(event.properties):
         data = _object(event.properties, "properties")
-    elif _given(event.data):
+    elif is_given(event.data):
         data = _object(event.data, "data")
     else:
         fields = _decode_fields(raw if raw is not None else _encode(event))
@@ -183,6 +184,8 @@ def _unwrap(data: bytes) -> bytes:
 
 def _object(raw: Raw, path: str) -> bytes:
     """The JSON object that `raw` is; a JSON string that holds one is taken for it."""
+    if raw is ABSENT:
+        return _EMPTY
     value = bytes(raw)
     if value == _NULL:
         return _EMPTY
@@ -194,6 +197,8 @@ def _object(raw: Raw, path: str) -> bytes:
 
 
 def _payload(raw: Raw) -> bytes | None:
+    if raw is ABSENT:
+        return None
     value = bytes(raw)
     if value == _NULL:
         return None
@@ -243,8 +248,8 @@ def depth(value: bytes) -> int:
     return deepest
 
 
-def _given(raw: Raw) -> bool:
-    return bytes(raw) != _NULL
+def is_given(raw: Raw) -> bool:
+    return raw is not ABSENT and bytes(raw) != _NULL
 
 
 def _required(value: str | int | None, path: str) -> str:

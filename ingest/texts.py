@@ -48,8 +48,9 @@ _TEXT_PREFIXES = (
     "embedding.embeddings.",
 )
 _MAYBE = re.compile(
-    rb'"(?:arguments|completion|content|gen_ai\.[ipcost]|input|llm\.[iop]|messages|output|prompt|response|result|text|'
-    rb"tool\.p|retrieval\.|reranker\.|embedding\.)"
+    rb'"(?:(?:arguments|completion|content|input|input\.value|input_messages|messages|output|output\.value|output_blob'
+    rb'|output_preview|prompt|response|result|text)"|gen_ai\.(?:[ioc]|system_|tool\.call|prompt)'
+    rb"|llm\.(?:input|output|prompts)|tool\.p|retrieval\.|reranker\.|embedding\.)"
 )
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_any = msgspec.json.Decoder().decode
