@@ -262,6 +262,11 @@ SPECTACULAR_SETTINGS = {"TITLE": "Ariadne", "VERSION": "1", "SERVE_INCLUDE_SCHEM
 # Ingest limits. An event may carry a 5 MB tool output; a body holds a batch of ordinary ones.
 INGEST_MAX_BODY_BYTES = envint("ARIADNE_INGEST_MAX_BODY_BYTES", 32 * 1024 * 1024)
 INGEST_MAX_EVENTS = envint("ARIADNE_INGEST_MAX_EVENTS", 10_000)
+# Per key and process; 0 is no limit. High enough that only a mistake or an attack meets them.
+INGEST_KEY_EVENTS_PER_S = envint("ARIADNE_INGEST_KEY_EVENTS_PER_S", 100_000)
+INGEST_KEY_BYTES_PER_S = envint("ARIADNE_INGEST_KEY_BYTES_PER_S", 128 * 1024 * 1024)
+# Bodies that one process holds in memory at once.
+INGEST_MAX_HELD_BYTES = envint("ARIADNE_INGEST_MAX_HELD_BYTES", 256 * 1024 * 1024)
 
 LOGGING = {
     "version": 1,

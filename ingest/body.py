@@ -12,7 +12,7 @@ from typing import Any
 
 import zstandard
 
-from ingest.errors import Malformed, Refusal, TooLarge, WrongType
+from ingest.errors import Malformed, TooLarge, TooSlow, WrongType
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 READ_TIMEOUT_S = 20.0
@@ -21,10 +21,6 @@ _STEP = 1024 * 1024
 
 class Disconnected(Exception):
     """The sender went away."""
-
-
-class TooSlow(Refusal):
-    status, code = 408, "too_slow"
 
 
 async def read(receive: Receive, *, declared: str, encoding: str, max_bytes: int) -> bytes:

@@ -112,8 +112,8 @@ def _taken_apart(body: bytes, max_events: int, *, is_lines: bool) -> Decoded:
         if index >= max_events:
             raise TooLarge(f"more than {max_events:,} events in one body")
         try:
-            sound = mended(raw)
-            decoded.take(index, _decode_event(sound), sound)
+            usable = mended(raw)
+            decoded.take(index, _decode_event(usable), usable)
         except Invalid as invalid:
             decoded.rejections.append(Rejection(index, invalid.path, invalid.message))
         except msgspec.ValidationError as error:
@@ -142,7 +142,7 @@ def mended(raw: bytes) -> bytes:
         value = json.loads(raw.decode("utf-8", "replace"), parse_int=_whole, strict=False)
     except (ValueError, RecursionError):
         raise Invalid("", "not valid JSON") from None
-    return _encode(_sound(value))
+    return _encode(sound(value))
 
 
 def _whole(digits: str) -> int | str:
@@ -150,15 +150,16 @@ def _whole(digits: str) -> int | str:
     return int(digits) if len(digits) <= 40 else digits
 
 
-def _sound(value: Any) -> Any:
+def sound(value: Any) -> Any:
+    """A copy without NUL, half characters, NaN or infinity: a mark or a word stands where they were."""
     if isinstance(value, str):
         return _sound_text(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, dict):
-        return {_sound_text(key): _sound(item) for key, item in value.items()}
+        return {_sound_text(key): sound(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_sound(item) for item in value]
+        return [sound(item) for item in value]
     return value
 
 

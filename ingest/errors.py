@@ -40,12 +40,20 @@ class Malformed(Refusal):
     status, code = 400, "malformed"
 
 
+class Conflict(Refusal):
+    status, code = 409, "conflict"
+
+
 class TooLarge(Refusal):
     status, code = 413, "too_large"
 
 
 class WrongType(Refusal):
     status, code = 415, "unsupported_type"
+
+
+class TooSlow(Refusal):
+    status, code = 408, "too_slow"
 
 
 class WrongMethod(Refusal):

@@ -46,6 +46,8 @@ class _Picked(msgspec.Struct):
     output_tokens: Any = msgspec.field(default=None, name="gen_ai.usage.output_tokens")
     prompt_tokens: Any = msgspec.field(default=None, name="llm.token_count.prompt")
     completion_tokens: Any = msgspec.field(default=None, name="llm.token_count.completion")
+    old_input_tokens: Any = msgspec.field(default=None, name="gen_ai.usage.prompt_tokens")
+    old_output_tokens: Any = msgspec.field(default=None, name="gen_ai.usage.completion_tokens")
     t_est: Any = None
     tokens_estimated: Any = None
     max_tokens: Any = None
@@ -123,9 +125,19 @@ def _shown(kind: str, estimate: int | None, before: int | None, after: int | Non
 
 def _of_generation(picked: _Picked) -> Facts:
     usage = picked.usage if isinstance(picked.usage, dict) else {}
-    used = _first(picked.input_tokens, picked.prompt_tokens, usage.get("input_tokens"), usage.get("prompt_tokens"))
+    used = _first(
+        picked.input_tokens,
+        picked.prompt_tokens,
+        picked.old_input_tokens,
+        usage.get("input_tokens"),
+        usage.get("prompt_tokens"),
+    )
     made = _first(
-        picked.output_tokens, picked.completion_tokens, usage.get("output_tokens"), usage.get("completion_tokens")
+        picked.output_tokens,
+        picked.completion_tokens,
+        picked.old_output_tokens,
+        usage.get("output_tokens"),
+        usage.get("completion_tokens"),
     )
     model = _text(picked.request_model or picked.model or picked.llm_model or picked.response_model)
     total = None if used is None and made is None else min((used or 0) + (made or 0), _INT_MAX)

@@ -31,6 +31,7 @@ _REMEMBERED = 10_000
 LOOKUP = """
 SELECT k.id, k.project_id FROM ingest_ingestkey k WHERE k.digest = %s AND k.revoked_at IS NULL
 """
+NOTE_USED = "UPDATE ingest_ingestkey SET last_used_at = now() WHERE id = ANY(%s) RETURNING 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,15 @@ class KeyRing:
     def __init__(self, fetch: Callable[[str], Awaitable[tuple[Any, ...] | None]]) -> None:
         self._fetch = fetch
         self._known: OrderedDict[str, tuple[float, Grant | None]] = OrderedDict()
+        self._used: set[int] = set()
+
+    def used(self, grant: Grant) -> None:
+        """Note that a key was used; written down now and then, never on the way of a request."""
+        self._used.add(grant.key_id)
+
+    def take_used(self) -> list[int]:
+        used, self._used = list(self._used), set()
+        return used
 
     async def check(self, authorization: str) -> Grant:
         """Whom the header lets write where; `Unauthorized` otherwise."""

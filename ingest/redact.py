@@ -1,7 +1,8 @@
 """Hide secrets again on arrival, whatever the client did: `compact`'s rules, applied to everything that is stored.
 
 Nearly all events hold nothing to hide, so the work is to know that quickly: texts that were looked at before are
-known, what is left of a whole request is looked at in one go, and only a request with a finding is walked event by event.
+known, what is left of a whole request is looked at in one go, and only a request with a finding is walked event by
+event.
 """
 
 from __future__ import annotations

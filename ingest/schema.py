@@ -106,7 +106,7 @@ def to_record(event: Event, raw: bytes | None = None) -> Span | Trace:
         return _flat(event, raw)
     if event.type is None:
         raise Invalid("type", 'expected "trace" or "span", or an "event" name')
-    raise Invalid("type", f'"{_cut(event.type, 40)}" is not known: expected "trace" or "span"')
+    raise Invalid("type", f'"{cut(event.type, 40)}" is not known: expected "trace" or "span"')
 
 
 def _trace(event: Event) -> Trace:
@@ -115,7 +115,7 @@ def _trace(event: Event) -> Trace:
     started, ended = _times(event)
     return Trace(
         trace_id=trace_id,
-        name=_cut(event.name or "", NAME_MAX_CHARS),
+        name=cut(event.name or "", NAME_MAX_CHARS),
         group_id=_identifier(event.group_id, "group_id", SESSION_MAX_BYTES),
         session_id=_identifier(event.session_id, "session_id", SESSION_MAX_BYTES) or _named_session(metadata),
         started_us=started,
@@ -132,7 +132,7 @@ def _span(event: Event, data: bytes) -> Span:
     if name.startswith("compact.") and not kind.startswith("compact."):
         kind = name
         data = _unwrap(data)
-    kind = _cut(_KINDS.get(kind, kind), KIND_MAX_CHARS)
+    kind = cut(_KINDS.get(kind, kind), KIND_MAX_CHARS)
     payload = _payload(event.payload)
     data, payload = split_texts(kind, data, payload)
     picked = pick(data)
@@ -142,7 +142,7 @@ def _span(event: Event, data: bytes) -> Span:
         span_id=span_id,
         parent_id=_identifier(event.parent_id, "parent_id", ID_MAX_BYTES),
         kind=kind,
-        name=_cut(name or kind, NAME_MAX_CHARS),
+        name=cut(name or kind, NAME_MAX_CHARS),
         status=_status(event.status),
         started_us=started,
         ended_us=ended,
@@ -323,7 +323,7 @@ def _from_unix(value: Number) -> datetime:
     return datetime.fromtimestamp(value, UTC)
 
 
-def _cut(text: str, max_chars: int) -> str:
+def cut(text: str, max_chars: int) -> str:
     return text if len(text) <= max_chars else f"{text[:max_chars]}… (+{len(text) - max_chars:,} characters)"
 
 

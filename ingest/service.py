@@ -11,10 +11,12 @@ import weakref
 from typing import Any
 
 import psycopg
+from django.conf import settings
 
 from ingest.database import connect, parameters
 from ingest.errors import Unavailable
 from ingest.keys import LOOKUP, KeyRing
+from ingest.limits import Allowance, Room
 from ingest.writer import RETRY_AFTER_S, Writer
 
 _LOOKUP_TIMEOUT_S = 5.0
@@ -27,6 +29,9 @@ class Service:
         self.database = parameters()
         self.writer = Writer()
         self.keys = KeyRing(self._lookup)
+        self.event_rate = Allowance(settings.INGEST_KEY_EVENTS_PER_S, "events")
+        self.byte_rate = Allowance(settings.INGEST_KEY_BYTES_PER_S, "bytes")
+        self.room = Room(settings.INGEST_MAX_HELD_BYTES)
         self._connection: psycopg.AsyncConnection[Any] | None = None
         self._lock = asyncio.Lock()
 

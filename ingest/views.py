@@ -6,20 +6,24 @@ is here; and every refusal has one shape, so that a client needs one piece of co
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import parse_qs
 
 import msgspec
 from django.conf import settings
 
-from ingest import health, metrics
+from ingest import health, metrics, otlp, transcripts
 from ingest.body import Disconnected, Receive, read
 from ingest.decode import Decoded, decode
-from ingest.errors import Malformed, Refusal, WrongMethod, WrongType
+from ingest.errors import Conflict, Malformed, Refusal, Unavailable, WrongMethod, WrongType
 from ingest.keys import Grant
 from ingest.redact import redact
+from ingest.redact import value as redact_value
 from ingest.service import Service, service
 
 logger = logging.getLogger("ariadne.ingest")
@@ -28,19 +32,25 @@ Scope = dict[str, Any]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Answer = tuple[int, bytes, list[tuple[bytes, bytes]]]
 _JSON = [(b"content-type", b"application/json")]
+_PROTOBUF = [(b"content-type", b"application/x-protobuf")]
 _JSON_TYPES = {"", "application/json", "text/json", "text/plain", "application/x-www-form-urlencoded"}
 _LINE_TYPES = {"application/x-ndjson", "application/ndjson", "application/jsonl", "application/jsonlines"}
+# From here on decoding would hold up every other request of the process; a thread shares the processor fairly.
+_LARGE_BYTES = 512 * 1024
 _encode = msgspec.json.Encoder().encode
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer one request whose path is one of `PATHS`."""
-    endpoint = scope["path"].rstrip("/") or "/"
+    endpoint = scope["path"].rstrip("/")
     began = time.perf_counter()
+    metrics.in_flight.inc()
     try:
         status, body, headers = await _answered(endpoint, scope, receive)
     except Disconnected:
         return
+    finally:
+        metrics.in_flight.dec()
     metrics.requests.labels(endpoint, status).inc()
     metrics.request_seconds.labels(endpoint).observe(time.perf_counter() - began)
     await send(
@@ -54,32 +64,33 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def _answered(endpoint: str, scope: Scope, receive: Receive) -> Answer:
+    method, handle = PATHS[endpoint]
+    request = Request(scope, receive)
     try:
-        method, handle = PATHS[endpoint]
         if scope["method"] != method and not (method == "GET" and scope["method"] == "HEAD"):
             raise WrongMethod(f"use {method} here")
-        return await handle(service(), Request(scope, receive))
+        return await handle(service(), request)
     except Refusal as refusal:
-        return _refused(refusal)
+        return _refused(refusal, request, endpoint)
     except Disconnected:
         raise
     except Exception:
-        # The edge: nothing an event holds may end as a 500. The sender keeps it and tries again.
-        logger.exception("request failed at %s", endpoint)
-        return _refused(Refusal503("the request could not be handled; it may be sent again", retry_after_s=5))
+        # The edge: nothing that an event holds may end as a 500. The sender keeps it and tries again.
+        logger.exception("request failed", extra={"endpoint": endpoint})
+        return _refused(Unavailable("this request could not be handled", retry_after_s=5), request, endpoint)
 
 
-class Refusal503(Refusal):
-    status, code = 503, "unavailable"
-
-
-def _refused(refusal: Refusal) -> Answer:
-    headers = list(_JSON)
+def _refused(refusal: Refusal, request: Request, endpoint: str) -> Answer:
+    if endpoint == "/v1/traces":
+        is_json = not request.is_protobuf
+        headers, body = list(_JSON if is_json else _PROTOBUF), otlp.status(refusal.message, is_json=is_json)
+    else:
+        headers, body = list(_JSON), _encode(refusal.body())
     if refusal.retry_after_s is not None:
         headers.append((b"retry-after", str(refusal.retry_after_s).encode()))
     if refusal.status == 401:
         headers.append((b"www-authenticate", b'Bearer realm="ariadne ingest"'))
-    return refusal.status, _encode(refusal.body()), headers
+    return refusal.status, body, headers
 
 
 class Request:
@@ -88,7 +99,7 @@ class Request:
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self._headers: dict[bytes, bytes] = dict(scope["headers"])
         self._receive = receive
-        self.scope = scope
+        self._query: bytes = scope.get("query_string", b"")
 
     def header(self, name: bytes) -> str:
         return self._headers.get(name, b"").decode("latin-1")
@@ -96,6 +107,14 @@ class Request:
     @property
     def media_type(self) -> str:
         return self.header(b"content-type").partition(";")[0].strip().lower()
+
+    @property
+    def is_protobuf(self) -> bool:
+        return self.media_type in {"application/x-protobuf", "application/protobuf", "application/octet-stream"}
+
+    def query(self) -> dict[str, str]:
+        found = parse_qs(self._query.decode("latin-1"), keep_blank_values=True)
+        return {key: values[-1] for key, values in found.items()}
 
     async def body(self) -> bytes:
         return await read(
@@ -107,30 +126,122 @@ class Request:
 
 
 async def ingest(parts: Service, request: Request) -> Answer:
+    """Events as JSON, in any of their forms."""
     grant = await parts.keys.check(request.header(b"authorization"))
-    if request.media_type not in _JSON_TYPES | _LINE_TYPES:
+    is_lines = request.media_type in _LINE_TYPES
+    if not is_lines and request.media_type not in _JSON_TYPES:
         raise WrongType(f"Content-Type {request.media_type[:60]!r} is not known: use application/json")
-    body = await request.body()
-    decoded = decode(body, max_events=settings.INGEST_MAX_EVENTS, is_lines=request.media_type in _LINE_TYPES)
-    await _store(parts, grant, decoded, len(body), "/ingest")
+    decoded = await _taken(
+        parts, request, grant, "/ingest", lambda body, top: decode(body, max_events=top, is_lines=is_lines)
+    )
     if decoded.rejections and not decoded.records:
         raise Malformed("not one event could be stored", rejected=[msgspec.to_builtins(r) for r in decoded.rejections])
     return 200, _encode({"success": True, "count": len(decoded.records), "rejected": decoded.rejections}), _JSON
 
 
-async def _store(parts: Service, grant: Grant, decoded: Decoded, size: int, endpoint: str) -> None:
-    if decoded.records:
-        metrics.redacted.inc(redact(decoded.records))
-        refused = await parts.writer.write(grant.project_id, decoded.records, size=size, indexes=decoded.indexes)
-        if refused:
-            gone = {rejection.index for rejection in refused}
-            kept = [pair for pair in zip(decoded.indexes, decoded.records, strict=True) if pair[0] not in gone]
-            decoded.indexes = [index for index, _ in kept]
-            decoded.records = [record for _, record in kept]
-            decoded.rejections = sorted([*decoded.rejections, *refused], key=lambda rejection: rejection.index)
+async def traces(parts: Service, request: Request) -> Answer:
+    """OTLP/HTTP, answered in the form that was asked."""
+    grant = await parts.keys.check(request.header(b"authorization"))
+    if not request.is_protobuf and request.media_type not in _JSON_TYPES:
+        raise WrongType("use application/x-protobuf or application/json")
+    convert = otlp.from_protobuf if request.is_protobuf else otlp.from_json
+    decoded = await _taken(parts, request, grant, "/v1/traces", lambda body, top: convert(body, max_events=top))
+    answer = otlp.response(decoded.rejections, is_json=not request.is_protobuf)
+    return 200, answer, _PROTOBUF if request.is_protobuf else _JSON
+
+
+async def _taken(
+    parts: Service, request: Request, grant: Grant, endpoint: str, convert: Callable[[bytes, int], Decoded]
+) -> Decoded:
+    """Read, decode, redact, write; what could be stored is, once this returns."""
+    body = await request.body()
+    parts.byte_rate.take(grant.key_id, len(body))
+    with parts.room.hold(len(body)):
+        if len(body) > _LARGE_BYTES:
+            decoded = await asyncio.to_thread(_prepared, body, convert)
+        else:
+            decoded = _prepared(body, convert)
+        parts.event_rate.take(grant.key_id, len(decoded.records))
+        if decoded.records:
+            refused = await parts.writer.write(
+                grant.project_id, decoded.records, size=len(body), indexes=decoded.indexes
+            )
+            if refused:
+                decoded = _without(decoded, refused)
     metrics.accepted.labels(endpoint).inc(len(decoded.records))
     metrics.rejected.labels(endpoint).inc(len(decoded.rejections))
-    metrics.received_bytes.labels(endpoint).inc(size)
+    metrics.received_bytes.labels(endpoint).inc(len(body))
+    parts.keys.used(grant)
+    return decoded
+
+
+def _prepared(body: bytes, convert: Callable[[bytes, int], Decoded]) -> Decoded:
+    decoded = convert(body, settings.INGEST_MAX_EVENTS)
+    if hidden := redact(decoded.records):
+        metrics.redacted.inc(hidden)
+    return decoded
+
+
+def _without(decoded: Decoded, refused: list[Any]) -> Decoded:
+    gone = {rejection.index for rejection in refused}
+    kept = [pair for pair in zip(decoded.indexes, decoded.records, strict=True) if pair[0] not in gone]
+    return Decoded(
+        records=[record for _, record in kept],
+        indexes=[index for index, _ in kept],
+        rejections=sorted([*decoded.rejections, *refused], key=lambda rejection: rejection.index),
+    )
+
+
+async def transcript(parts: Service, request: Request) -> Answer:
+    """One pre-compact transcript, as lines of JSON; sent again it changes nothing."""
+    grant = await parts.keys.check(request.header(b"authorization"))
+    query = request.query()
+    step = query.get("step", "")
+    if not query.get("session") or not (step.isascii() and step.isdigit() and len(step) < 10):
+        raise Malformed("expected ?session=<id>&step=<number>&sha256=<of the body, inflated>")
+    body = await request.body()
+    parts.byte_rate.take(grant.key_id, len(body))
+    with parts.room.hold(len(body)):
+        try:
+            stored = await transcripts.astore(
+                project_id=grant.project_id,
+                session_id=query["session"],
+                step=int(step),
+                body=body,
+                sha256=query.get("sha256", ""),
+                created_at=_created_at(query.get("created_at", "")),
+                redact=redact_value,
+            )
+        except transcripts.BadTranscript as error:
+            raise Malformed(
+                error.message, rejected=[{"index": 0, "path": error.path, "message": error.message}]
+            ) from None
+        except transcripts.Conflict as error:
+            raise Conflict(str(error)) from None
+        except OSError as error:
+            raise Unavailable("the database is away", retry_after_s=1) from error
+    parts.keys.used(grant)
+    metrics.received_bytes.labels("/ingest/transcripts").inc(len(body))
+    found = {
+        "success": True,
+        "session": query["session"],
+        "step": stored.step,
+        "sha256": stored.sha256,
+        "chain": stored.chain,
+        "messages": stored.message_count,
+        "redactions": dict(stored.redactions),
+    }
+    return (201 if stored.created else 200), _encode(found), _JSON
+
+
+def _created_at(text: str) -> datetime | None:
+    if not text:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise Malformed("created_at: expected an ISO 8601 time") from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 async def healthz(parts: Service, request: Request) -> Answer:
@@ -149,6 +260,8 @@ async def metrics_page(parts: Service, request: Request) -> Answer:
 
 PATHS: dict[str, tuple[str, Callable[[Service, Request], Awaitable[Answer]]]] = {
     "/ingest": ("POST", ingest),
+    "/ingest/transcripts": ("POST", transcript),
+    "/v1/traces": ("POST", traces),
     "/healthz": ("GET", healthz),
     "/readyz": ("GET", readyz),
     "/metrics": ("GET", metrics_page),

@@ -1,0 +1,129 @@
+"""What the attributes of an OpenTelemetry span mean here.
+
+Three vocabularies are spoken: `gen_ai.*` (OpenTelemetry), OpenInference (`openinference.span.kind`, `llm.*`,
+`input.value`) and `traceloop.*`. They give a span its kind, its session, and messages in one form. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ingest.texts import is_text
+
+_KIND_KEYS = (
+    "openinference.span.kind",
+    "gen_ai.operation.name",
+    "traceloop.span.kind",
+    "llm.request.type",
+    "span.type",
+)
+_KINDS = {
+    "agent": "agent",
+    "create_agent": "agent",
+    "invoke_agent": "agent",
+    "invoke_workflow": "agent",
+    "chain": "span",
+    "workflow": "span",
+    "llm": "generation",
+    "chat": "generation",
+    "completion": "generation",
+    "text_completion": "generation",
+    "generate_content": "generation",
+    "generation": "generation",
+    "response": "generation",
+    "tool": "tool",
+    "function": "tool",
+    "execute_tool": "tool",
+    "embedding": "embedding",
+    "embeddings": "embedding",
+    "retriever": "retrieval",
+    "retrieval": "retrieval",
+    "reranker": "retrieval",
+    "rerank": "retrieval",
+    "guardrail": "guardrail",
+    "handoff": "handoff",
+    "task": "task",
+    "turn": "turn",
+    "custom": "custom",
+}
+_SESSION_KEYS = (
+    "session.id",
+    "gen_ai.conversation.id",
+    "session_id",
+    "traceloop.association.properties.session_id",
+    "langfuse.session.id",
+    "thread_id",
+)
+# From a vocabulary's name for a text to ours.
+_INPUTS = ("gen_ai.input.messages", "input.value", "gen_ai.tool.call.arguments", "traceloop.entity.input")
+_OUTPUTS = ("gen_ai.output.messages", "output.value", "gen_ai.tool.call.result", "traceloop.entity.output")
+_INDEXED = {
+    "llm.input_messages.": "input",
+    "gen_ai.prompt.": "input",
+    "llm.output_messages.": "output",
+    "gen_ai.completion.": "output",
+}
+_decode = msgspec.json.Decoder().decode
+
+
+def kind_of(attributes: dict[str, Any]) -> str:
+    for key in _KIND_KEYS:
+        value = attributes.get(key)
+        if isinstance(value, str) and (kind := _KINDS.get(value.lower())):
+            return kind
+    if "gen_ai.tool.name" in attributes or "gen_ai.tool.call.id" in attributes:
+        return "tool"
+    if "gen_ai.request.model" in attributes or "llm.model_name" in attributes:
+        return "generation"
+    return "span"
+
+
+def session_of(attributes: dict[str, Any]) -> str | None:
+    for key in _SESSION_KEYS:
+        value = attributes.get(key)
+        if isinstance(value, str | int) and value != "":
+            return str(value)
+    return None
+
+
+def split(attributes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is known about a span, and what was said in it: `input` and `output`, as messages where they are some."""
+    data: dict[str, Any] = {}
+    said: dict[str, Any] = {}
+    indexed: dict[str, dict[int, dict[str, Any]]] = {}
+    for key, value in attributes.items():
+        prefix = next((prefix for prefix in _INDEXED if key.startswith(prefix)), None)
+        if prefix is not None and _place(indexed.setdefault(_INDEXED[prefix], {}), key[len(prefix) :], value):
+            continue
+        if key in _INPUTS or key in _OUTPUTS:
+            continue
+        (said if is_text(key) else data)[key] = value
+    for name, keys in (("input", _INPUTS), ("output", _OUTPUTS)):
+        found = next((attributes[key] for key in keys if key in attributes), None)
+        if name in indexed:
+            said[name] = [indexed[name][number] for number in sorted(indexed[name])]
+        elif found is not None:
+            said[name] = parsed(found)
+    return data, said
+
+
+def _place(messages: dict[int, dict[str, Any]], path: str, value: Any) -> bool:
+    """Put `0.message.content` and the like where they belong; false if the path is no such thing."""
+    number, _, rest = path.partition(".")
+    if not number.isdigit() or len(number) > 5 or not rest:
+        return False
+    message = messages.setdefault(int(number), {})
+    message[rest.removeprefix("message.")] = value
+    return True
+
+
+def parsed(value: Any) -> Any:
+    """The JSON that a text is, or the text itself: attributes cannot nest, so clients send JSON in strings."""
+    if isinstance(value, str) and value[:1] in {"{", "["}:
+        try:
+            return _decode(value)
+        except (msgspec.MsgspecError, RecursionError, UnicodeError):
+            return value
+    return value

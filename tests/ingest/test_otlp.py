@@ -1,0 +1,170 @@
+"""POST /v1/traces: what OpenTelemetry clients send comes out as sessions that look like ours."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import uuid
+from typing import Any
+
+import pytest
+from opentelemetry.exporter.otlp.proto.http import Compression
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import Status, StatusCode
+
+from .conftest import Wire
+
+MESSAGES = [{"role": "user", "content": "Where is the invoice?"}]
+
+
+def tracer(wire: Wire, compression: Compression = Compression.NoCompression) -> tuple[Any, TracerProvider]:
+    exporter = OTLPSpanExporter(
+        endpoint=f"{wire.url}/v1/traces", headers={"authorization": f"Bearer {wire.key}"}, compression=compression
+    )
+    provider = TracerProvider(resource=Resource.create({"service.name": "billing-agent"}))
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    return provider.get_tracer("tests"), provider
+
+
+@pytest.mark.req("K-ING-2")
+@pytest.mark.parametrize("compression", [Compression.NoCompression, Compression.Gzip])
+def test_the_opentelemetry_sdk_works_unchanged(wire: Wire, name: str, compression: Compression) -> None:
+    """gen_ai spans of the real SDK: kinds, model, tokens, texts in the payload, one session, its name."""
+    tracing, provider = tracer(wire, compression)
+    with tracing.start_as_current_span("invoke_agent billing") as agent:
+        agent.set_attributes({"gen_ai.operation.name": "invoke_agent", "gen_ai.conversation.id": name})
+        with tracing.start_as_current_span("chat gpt-5") as chat:
+            chat.set_attributes(
+                {
+                    "gen_ai.operation.name": "chat",
+                    "gen_ai.request.model": "gpt-5",
+                    "gen_ai.usage.input_tokens": 1200,
+                    "gen_ai.usage.output_tokens": 34,
+                    "gen_ai.input.messages": json.dumps(MESSAGES),
+                }
+            )
+        with tracing.start_as_current_span("execute_tool search") as tool:
+            tool.set_attributes({"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "search"})
+            tool.record_exception(ValueError("no such table"))
+            tool.set_status(Status(StatusCode.ERROR, "no such table"))
+        agent.add_event("compact.token_estimate", {"t_est": 1200, "max_tokens": 8000, "breakdown": '{"history": 1200}'})
+    provider.shutdown()
+    rows = {row["name"]: row for row in wire.spans(name)}
+    agent_row, chat_row, tool_row = (rows[key] for key in ("invoke_agent billing", "chat gpt-5", "execute_tool search"))
+    assert [row["kind"] for row in (agent_row, chat_row, tool_row)] == ["agent", "generation", "tool"]
+    assert chat_row["parent_id"] == tool_row["parent_id"] == agent_row["span_id"]
+    assert (chat_row["tokens"], chat_row["payload"]["input"]) == (1234, MESSAGES)
+    assert "gen_ai.input.messages" not in chat_row["data"]
+    assert (tool_row["status"], tool_row["data"]["error"]["message"]) == ("error", "no such table")
+    estimate = rows["compact.token_estimate"]
+    assert (estimate["kind"], estimate["parent_id"]) == ("compact.token_estimate", agent_row["span_id"])
+    assert estimate["data"]["breakdown"] == {"history": 1200}
+    session = wire.session(name)
+    assert (session["model"], session["peak_tokens"], session["window_tokens"]) == ("gpt-5", 1200, 8000)
+    assert (session["span_count"], session["error_count"]) == (4, 1)
+    (trace,) = wire.rows("SELECT * FROM ingest_trace WHERE session_key = %s", session["session_key"])
+    assert (trace["name"], trace["metadata"]["service.name"]) == ("invoke_agent billing", "billing-agent")
+
+
+@pytest.mark.req("K-ING-2")
+def test_openinference_spans_are_understood(wire: Wire, name: str) -> None:
+    """Phoenix' vocabulary: its kinds, its flattened messages, its token counts."""
+    tracing, provider = tracer(wire)
+    with tracing.start_as_current_span("pipeline") as chain:
+        chain.set_attributes({"openinference.span.kind": "CHAIN", "session.id": name, "input.value": '{"q": "hi"}'})
+        with tracing.start_as_current_span("ChatCompletion") as llm:
+            llm.set_attributes(
+                {
+                    "openinference.span.kind": "LLM",
+                    "llm.model_name": "gpt-5-mini",
+                    "llm.token_count.prompt": 10,
+                    "llm.token_count.completion": 5,
+                    "llm.input_messages.0.message.role": "user",
+                    "llm.input_messages.0.message.content": "hi",
+                    "llm.output_messages.0.message.role": "assistant",
+                    "llm.output_messages.0.message.content": "hello",
+                }
+            )
+        with tracing.start_as_current_span("lookup") as retriever:
+            retriever.set_attribute("openinference.span.kind", "RETRIEVER")
+    provider.shutdown()
+    rows = {row["name"]: row for row in wire.spans(name)}
+    assert {key: row["kind"] for key, row in rows.items()} == {
+        "pipeline": "span",
+        "ChatCompletion": "generation",
+        "lookup": "retrieval",
+    }
+    assert rows["ChatCompletion"]["payload"] == {
+        "input": [{"role": "user", "content": "hi"}],
+        "output": [{"role": "assistant", "content": "hello"}],
+    }
+    assert (rows["ChatCompletion"]["tokens"], wire.session(name)["model"]) == (15, "gpt-5-mini")
+    assert rows["pipeline"]["payload"] == {"input": {"q": "hi"}}
+
+
+def as_json(*spans: dict[str, Any]) -> dict[str, Any]:
+    return {"resourceSpans": [{"scopeSpans": [{"spans": list(spans)}]}]}
+
+
+def json_span(trace_id: str, number: int = 1, **more: Any) -> dict[str, Any]:
+    return {
+        "traceId": trace_id,
+        "spanId": f"{number:016x}",
+        "name": f"span {number}",
+        "startTimeUnixNano": "1763265600000000000",
+        "endTimeUnixNano": "1763265601000000000",
+        **more,
+    }
+
+
+@pytest.mark.req("K-ING-2")
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_json_is_taken_and_answered_in_json(wire: Wire, is_packed: bool) -> None:
+    """OTLP/JSON, plain and gzipped: numbers may be strings, ids are hexadecimal, the answer is an empty object."""
+    trace_id = uuid.uuid4().hex
+    value = {"intValue": "42"}
+    nested = {"kvlistValue": {"values": [{"key": "a", "value": {"arrayValue": {"values": [{"boolValue": True}]}}}]}}
+    body = json.dumps(
+        as_json(json_span(trace_id, attributes=[{"key": "n", "value": value}, {"key": "tree", "value": nested}]))
+    ).encode()
+    packed = {"content_encoding": "gzip"} if is_packed else {}
+    answer = wire.post(gzip.compress(body) if is_packed else body, path="/v1/traces", **packed)
+    assert (answer.status_code, answer.json()) == (200, {})
+    (row,) = wire.spans(trace_id)
+    assert row["data"] == {"n": 42, "tree": {"a": [True]}}
+
+
+@pytest.mark.req("K-ING-2")
+def test_partial_success_counts_what_was_refused(wire: Wire) -> None:
+    """Good spans are stored; the answer has the number of the others and why, in both forms."""
+    trace_id = uuid.uuid4().hex
+    bad = json_span(trace_id, 2, spanId="00")
+    answer = wire.post(as_json(json_span(trace_id, 1), bad), path="/v1/traces")
+    assert answer.json()["partialSuccess"]["rejectedSpans"] == "1"
+    assert "spanId" in answer.json()["partialSuccess"]["errorMessage"]
+    request = ExportTraceServiceRequest()
+    spans = request.resource_spans.add().scope_spans.add().spans
+    spans.add(trace_id=bytes.fromhex(trace_id), span_id=b"12345678", name="good", start_time_unix_nano=10**18)
+    spans.add(trace_id=b"short", span_id=b"12345678", name="bad")
+    answer = wire.post(request.SerializeToString(), path="/v1/traces", content_type="application/x-protobuf")
+    assert answer.headers["content-type"] == "application/x-protobuf"
+    assert ExportTraceServiceResponse.FromString(answer.content).partial_success.rejected_spans == 1
+    assert {row["name"] for row in wire.spans(trace_id)} == {"span 1", "good"}
+
+
+def test_nonsense_is_a_400_that_otlp_clients_understand(wire: Wire) -> None:
+    """A google.rpc.Status with a message, in the form that was sent; a wrong type is 415; no key is 401."""
+    answer = wire.post(b"\xff\xff\xff", path="/v1/traces", content_type="application/x-protobuf")
+    assert (answer.status_code, answer.headers["content-type"]) == (400, "application/x-protobuf")
+    assert b"protobuf" in answer.content
+    assert wire.post(b"{", path="/v1/traces").status_code == 400
+    assert wire.post(b"{}", path="/v1/traces", content_type="text/html").status_code == 415
+    assert wire.post(b"{}", path="/v1/traces", key="ari_no").status_code == 401
+    assert wire.post(b"{}", path="/v1/traces").status_code == 200
