@@ -5,9 +5,11 @@ A value that makes no sense stops the process here, with the name of the variabl
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 import secrets
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -54,7 +56,15 @@ def envrequired(name: str) -> str:
     raise ImproperlyConfigured(f"{name} must be set when ARIADNE_OIDC_CLIENT_ID is")
 
 
-def envsecret(name: str, file: Path) -> str:
+def new_signing_key() -> str:
+    return base64.b64encode(secrets.token_bytes(32)).decode()
+
+
+def new_secret() -> str:
+    return secrets.token_urlsafe(48)
+
+
+def envsecret(name: str, file: Path, make: Callable[[], str] = new_secret) -> str:
     """The secret from the environment, else from `file`, which is made (mode 600) at first use."""
     if value := envstr(name):
         return value
@@ -63,14 +73,14 @@ def envsecret(name: str, file: Path) -> str:
     except FileNotFoundError:
         pass
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    try:
-        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return file.read_text().strip()
-    with os.fdopen(handle, "w") as out:
-        value = secrets.token_urlsafe(48)
-        out.write(value)
-    return value
+    new = file.with_name(f".{file.name}.{os.getpid()}")
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+        out.write(make())
+    # A link is whole or not there at all: of several processes that start at once, one decides and none reads half.
+    with contextlib.suppress(FileExistsError):
+        os.link(new, file)
+    new.unlink()
+    return file.read_text().strip()
 
 
 def database(url: str, data_dir: Path) -> dict[str, Any]:
@@ -104,6 +114,8 @@ DEBUG = envbool("ARIADNE_DEBUG", False)
 if PRODUCTION and DEBUG:
     raise ImproperlyConfigured("ARIADNE_DEBUG=1 shows tracebacks to strangers: not with ARIADNE_PRODUCTION=1")
 SECRET_KEY = envsecret("ARIADNE_SECRET_KEY", DATA_DIR / "secret_key")
+# Signs audit bundles: the base64 of 32 bytes.
+SIGNING_KEY = envsecret("ARIADNE_SIGNING_KEY", DATA_DIR / "signing_key", make=new_signing_key)
 ALLOWED_HOSTS = envlist("ARIADNE_HOSTS", "127.0.0.1,localhost,[::1]")
 CSRF_TRUSTED_ORIGINS = envlist("ARIADNE_ORIGINS")
 

@@ -13,7 +13,12 @@ import secrets
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
 
 from ingest.errors import Unauthorized
 from ingest.models import IngestKey, Project
@@ -22,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from django.contrib.auth.models import User
+    from django.db.models import QuerySet
 
 PREFIX = "ari_"
 FRESH_S = 5.0
@@ -29,7 +35,8 @@ FRESH_S = 5.0
 _REMEMBERED = 10_000
 
 LOOKUP = """
-SELECT k.id, k.project_id FROM ingest_ingestkey k WHERE k.digest = %s AND k.revoked_at IS NULL
+SELECT k.id, k.project_id FROM ingest_ingestkey k
+WHERE k.digest = %s AND (k.revoked_at IS NULL OR k.revoked_at > now())
 """
 NOTE_USED = "UPDATE ingest_ingestkey SET last_used_at = now() WHERE id = ANY(%s) RETURNING 1"
 
@@ -60,7 +67,23 @@ def create(project: Project, *, label: str, created_by: User | None = None) -> s
 
 
 def is_valid(key: str, project: Project) -> bool:
-    return bool(key) and IngestKey.objects.filter(digest=digest(key), project=project, revoked_at__isnull=True).exists()
+    return bool(key) and live().filter(digest=digest(key), project=project).exists()
+
+
+def live() -> QuerySet[IngestKey]:
+    """Keys that still count: never revoked, or replaced so lately that their time is not over."""
+    return IngestKey.objects.filter(Q(revoked_at=None) | Q(revoked_at__gt=timezone.now()))
+
+
+def rotate(old: IngestKey, *, overlap: timedelta, created_by: User | None = None) -> str:
+    """A new key in the place of `old`, which counts for `overlap` longer, so that agents can be told one by one."""
+    with transaction.atomic():
+        revoke(old, after=overlap)
+        return create(old.project, label=old.label, created_by=created_by)
+
+
+def revoke(key: IngestKey, *, after: timedelta = timedelta(0)) -> None:
+    live().filter(pk=key.pk).update(revoked_at=timezone.now() + after)
 
 
 def from_header(authorization: str) -> str:

@@ -84,7 +84,7 @@ def store(
     ids, texts, counts = _messages(body, redact or default_redactor().tree)
     counts.update(redactions or {})
     hashes = [hashlib.sha256(text).digest() for text in texts]
-    lines = [_line(message_id, text) for message_id, text in zip(ids, texts, strict=True)]
+    sent = [line_of(message_id, text) for message_id, text in zip(ids, texts, strict=True)]
     key = session_key(project_id, session_id)
     now = timezone.now()
     with transaction.atomic(), connection.cursor() as cursor:
@@ -104,8 +104,8 @@ def store(
             created_at=created_at or now,
             received_at=now,
             message_count=len(texts),
-            size=sum(len(line) + 1 for line in lines),
-            sha256=hashlib.sha256(b"".join(line + b"\n" for line in lines)).hexdigest(),
+            size=sum(len(line) + 1 for line in sent),
+            sha256=hashlib.sha256(b"".join(line + b"\n" for line in sent)).hexdigest(),
             sent_sha256=sha256.lower(),
             hashes=b"".join(hashes),
             ids=ids if any(ids) else None,
@@ -142,7 +142,7 @@ def lines(transcript: Transcript) -> Iterator[bytes]:
         chunk = hashes[start : start + _READ_CHUNK]
         texts = read_texts(transcript.project_id, chunk)
         for message_id, digest in zip(ids[start : start + _READ_CHUNK], chunk, strict=True):
-            yield _line(message_id, texts[digest])
+            yield line_of(message_id, texts[digest])
 
 
 def read_texts(project_id: int, hashes: Sequence[bytes]) -> dict[bytes, bytes]:
@@ -235,7 +235,7 @@ def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def _line(message_id: str | None, text: bytes) -> bytes:
+def line_of(message_id: str | None, text: bytes) -> bytes:
     """A stored text with its id in front, which keeps the text itself the same wherever it was sent."""
     if message_id is None:
         return text
