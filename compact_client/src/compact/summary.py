@@ -259,6 +259,9 @@ class StructuredSummary:
         for name in _ENTRY_TYPES:
             if name not in merged:
                 merged[name] = _union(getattr(self, name), getattr(newer, name))
+        if self.current_task and newer.current_task and self.current_task.key != newer.current_task.key:
+            # A task that another one followed is still something the user asked for.
+            merged["goals"] = _union((*self.goals, self.current_task), newer.goals)
         done = tuple(note.text for note in newer.completed)
         still_open = {item.key for item in newer.open_items}
         merged["open_items"] = tuple(

@@ -1,0 +1,272 @@
+"""From lines to a typed summary within a budget, and from a summary back to lines that compete again.
+
+The one guarantee: the rendered text of what comes out has at most `max_tokens` tokens by the given count.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from compact.extraction.coverage import CHARS_PER_TOKEN, Candidate, Choice, Reading, choose
+from compact.extraction.lines import Kind, Line, read_lines
+from compact.messages import Message
+from compact.span import SpanReference
+from compact.summary import (
+    RANK,
+    Command,
+    Decision,
+    Entity,
+    Entry,
+    FileTouched,
+    Note,
+    OpenItem,
+    StructuredSummary,
+    ToolOutcome,
+)
+
+CountTokens = Callable[[str], int]
+
+_NAMES_SHARE: Final = 0.06  # room for bare names of what no chosen line mentions
+_HEADROOM: Final = 1.15  # lines are chosen by estimate; a few too many are chosen and the last ones dropped by count
+_NAME_TYPES: Final = {
+    "path": "paths",
+    "file": "files",
+    "url": "urls",
+    "email": "mails",
+    "uuid": "ids",
+    "code": "ids",
+    "ticket": "ids",
+    "hex": "ids",
+    "branch": "ids",
+    "date": "dates",
+    "money": "amounts",
+    "unit": "amounts",
+    "error": "errors",
+    "version": "versions",
+}
+_WHY: Final = re.compile(r"\b(?:because|since|due to|caused by|so that|as it|in order to)\b", re.IGNORECASE)
+_TOPIC: Final = re.compile(
+    r"\b(?:use|using|go with|going with|switch(?:ing)? to|choose|chose|opt for)\b.{1,80}?"
+    r"\b(?:for|as) (?:the |our |a )?([\w -]{3,40})",
+    re.IGNORECASE,
+)
+_LINE_KINDS: Final[dict[str, Kind]] = {
+    "current_task": "user",
+    "goals": "user",
+    "constraints": "user",
+    "requests": "user",
+    "files": "edit",
+    "commands": "command",
+    "tool_outcomes": "call",
+}
+_ROLE_KINDS: Final[dict[str, Kind]] = {"user": "user", "tool": "output", "code": "code"}
+
+
+def estimate_tokens(text: str) -> int:
+    """A count that needs no vocabulary: a little high on prose, about right on code and ids."""
+    return round(len(text.encode("utf-8", "replace")) / 3.3) + 1
+
+
+def fit(
+    summary: StructuredSummary,
+    *,
+    max_tokens: int,
+    visible: Sequence[Message] = (),
+    count_tokens: CountTokens | None = None,
+    keep_keys: Sequence[str] = (),
+) -> StructuredSummary:
+    """The summary cut to a budget: the lines worth most stay, word for word."""
+    count = count_tokens or estimate_tokens
+    if count(summary.render(version=999)) <= max_tokens:
+        return summary
+    reading = Reading(keep_keys)
+    reading.add(summary_lines(summary))
+    reading.add_visible(read_lines(visible))
+    return select(reading, span=summary.span, style=summary.style, max_tokens=max_tokens, count_tokens=count)
+
+
+def select(
+    reading: Reading,
+    *,
+    span: SpanReference | None,
+    style: str,
+    max_tokens: int,
+    count_tokens: CountTokens,
+    completed: Sequence[Note] = (),
+) -> StructuredSummary:
+    """The best typed summary of what was read whose text fits."""
+    choice = choose(reading, max_tokens * _HEADROOM)
+    room = max_tokens - count_tokens(StructuredSummary(style=style).render(version=999)) - 1
+    kept = _prefix(choice.chosen, room * (1.0 - _NAMES_SHARE), count_tokens)
+    while True:
+        summary = assemble(kept, span=span, style=style, completed=completed)
+        used = count_tokens(summary.render(version=999))
+        if used <= max_tokens or not kept:
+            break
+        # Headings and joins cost a little more than their lines; drop the least valuable until it fits.
+        kept = kept[: -max(1, len(kept) * (used - max_tokens) // max(used, 1))]
+    names = _names(reading, choice, kept, max_tokens - used, count_tokens)
+    named = replace(summary, entities=(*summary.entities, *names))
+    while names and count_tokens(named.render(version=999)) > max_tokens:
+        names = names[: len(names) * 3 // 4]
+        named = replace(summary, entities=(*summary.entities, *names))
+    return named
+
+
+def _prefix(chosen: list[Candidate], room: float, count_tokens: CountTokens) -> list[Candidate]:
+    kept: list[Candidate] = []
+    for candidate in chosen:
+        tokens = count_tokens(candidate.line.text) + 3
+        if tokens > room:
+            continue
+        room -= tokens
+        kept.append(candidate)
+    return kept
+
+
+def _names(
+    reading: Reading, choice: Choice, kept: list[Candidate], room: int, count_tokens: CountTokens
+) -> tuple[Entity, ...]:
+    """Bare names, by sort, of the likeliest entities that no kept line mentions."""
+    covered = set(reading.visible)
+    for candidate in kept:
+        covered.update(candidate.entities)
+    ranked = sorted(
+        (-choice.chances[number] / (len(key) / CHARS_PER_TOKEN + 2.0), number, key)
+        for number, key in enumerate(reading.keys)
+        if number not in covered
+    )
+    names: list[Entity] = []
+    room -= 12
+    for _, number, key in ranked:
+        if room < 4:
+            break
+        usage = reading.usages[number]
+        at = usage.line.lower().find(key)
+        name = usage.line[at : at + len(key)] if at >= 0 and len(usage.line) == len(usage.line.lower()) else key
+        if ", " in name or "\n" in name:
+            continue
+        room -= count_tokens(name) + 1
+        names.append(Entity(name, _NAME_TYPES.get(usage.type, ""), (), number))
+    return tuple(sorted(names, key=lambda entity: (entity.role, entity.order)))
+
+
+def assemble(
+    kept: Iterable[Candidate], *, span: SpanReference | None, style: str, completed: Sequence[Note] = ()
+) -> StructuredSummary:
+    """Lines as typed entries, in order of time; an excerpt joins its call where that was kept too."""
+    fields: dict[str, list[Any]] = {}
+    heads: dict[str, tuple[str, int]] = {}
+    ordered = sorted(kept, key=lambda candidate: candidate.order)
+    for candidate in ordered:
+        if candidate.field in ("commands", "tool_outcomes", "files"):
+            name, entry = _headed(candidate)
+            entries = fields.setdefault(name, [])
+            if name == "files" and (known := heads.get(f"file:{entry.path}")) is not None:
+                # A second change of the same file is one more line under it.
+                before = entries[known[1]]
+                entries[known[1]] = replace(
+                    before,
+                    excerpts=(*before.excerpts, entry.change or entry.path),
+                    sources=tuple(dict.fromkeys(before.sources + entry.sources)),
+                )
+                heads[candidate.line.text] = known
+                continue
+            heads[candidate.line.text] = (name, len(entries))
+            if name == "files":
+                heads[f"file:{entry.path}"] = heads[candidate.line.text]
+            entries.append(entry)
+    for candidate in ordered:
+        line = candidate.line
+        if candidate.field in ("commands", "tool_outcomes", "files"):
+            continue
+        head = heads.get(line.head) if line.head else None
+        if head is not None and candidate.field in ("outputs", "errors"):
+            entries = fields[head[0]]
+            before = entries[head[1]]
+            entries[head[1]] = replace(
+                before,
+                excerpts=(*before.excerpts, line.text),
+                sources=tuple(dict.fromkeys(before.sources + line.sources)),
+            )
+            continue
+        name, entry = _entry(candidate)
+        fields.setdefault(name, []).append(entry)
+    *earlier, task = fields.pop("current_task", None) or [None]
+    # A task that another one followed is still something the user asked for.
+    fields["goals"] = [*earlier, *fields.get("goals", ())]
+    values: dict[str, Any] = {name: tuple(entries) for name, entries in fields.items()}
+    return StructuredSummary(span=span, style=style, current_task=task, completed=tuple(completed), **values)
+
+
+def _headed(candidate: Candidate) -> tuple[str, Any]:
+    line, order = candidate.line, candidate.order
+    if line.entry is not None:
+        bare: Any = line.entry
+        return candidate.field, replace(bare, excerpts=(), order=order)
+    if candidate.field == "commands":
+        return "commands", Command(line.text, sources=line.sources, order=order)
+    if candidate.field == "files":
+        path, _, change = line.text.partition(": ")
+        return "files", FileTouched(path, change, sources=line.sources, order=order)
+    return "tool_outcomes", ToolOutcome(line.text.partition("(")[0], call=line.text, sources=line.sources, order=order)
+
+
+def _entry(candidate: Candidate) -> tuple[str, Entry]:
+    line, field, order = candidate.line, candidate.field, candidate.order
+    if line.entry is not None and field != "outputs":
+        return field, replace(line.entry, order=order)
+    if field == "decisions":
+        return field, decision_of(line.text, line.sources, order)
+    if field == "open_items":
+        return field, OpenItem(line.text, sources=line.sources, order=order)
+    role = {"user": "user", "output": "tool", "code": "code"}.get(line.kind, "")
+    if field in ("requests", "outputs"):
+        field = "facts"
+    return field, Note(line.text, line.sources, order, role)
+
+
+def decision_of(text: str, sources: tuple[str, ...], order: int) -> Decision:
+    """A sentence as a decision: its reason is the clause after the word that gives one."""
+    why = _WHY.search(text)
+    rationale = text[why.end() :].strip(" ,:.") if why and why.start() > 0 else ""
+    topic = _TOPIC.search(text)
+    return Decision(
+        text, rationale, topic=topic.group(1).strip().lower() if topic else "", sources=sources, order=order
+    )
+
+
+def summary_lines(summary: StructuredSummary) -> Iterator[Line]:
+    """The lines of a summary, each with its entry, so that they can compete with new ones as they stand."""
+    found: list[tuple[int, str, Entry]] = []
+    for name in RANK:
+        value = getattr(summary, name)
+        entries = ([value] if value is not None else []) if name == "current_task" else value
+        found += [(entry.order, name, entry) for entry in entries]
+    found.sort(key=lambda item: item[0])
+    for order, name, entry in found:
+        yield from _entry_lines(order, name, entry)
+
+
+def _entry_lines(order: int, name: str, entry: Entry) -> Iterator[Line]:
+    head = _head_text(entry)
+    kind = _LINE_KINDS.get(name, "prose")
+    field = name
+    if isinstance(entry, Note) and name == "facts" and entry.role:
+        kind = _ROLE_KINDS.get(entry.role, "prose")
+    yield Line(head, kind, entry.sources, order, 0, "", entry, field)
+    for index, excerpt in enumerate(getattr(entry, "excerpts", ()), start=1):
+        excerpt_kind: Kind = "code" if name == "files" else "output"
+        yield Line(excerpt, excerpt_kind, entry.sources, order, index, head, None, "outputs")
+
+
+def _head_text(entry: Entry) -> str:
+    from compact.summary_text import entry_lines
+
+    if isinstance(entry, Entity):
+        return entry.name
+    line = entry_lines(entry)[0]
+    return line.removeprefix("- ")

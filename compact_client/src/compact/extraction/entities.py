@@ -1,0 +1,208 @@
+"""Find the things a conversation may come back to: paths, ids, numbers, names, errors.
+
+Linear in the text and cheap: a line is cut into chunks once, and each distinct chunk is classified once per process.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+
+class Mention(NamedTuple):
+    """One recognised thing: its comparable form, and what sort of thing it is."""
+
+    key: str
+    type: str
+
+
+# How much it hurts to lose one, by sort. What can only be copied (ids, paths) stands above what can be described.
+TYPE_WEIGHTS: Final[dict[str, float]] = {
+    "branch": 1.0,
+    "code": 1.0,
+    "email": 1.0,
+    "error": 1.0,
+    "money": 1.0,
+    "path": 1.0,
+    "ticket": 1.0,
+    "url": 1.0,
+    "uuid": 1.0,
+    "date": 0.9,
+    "file": 0.8,
+    "hex": 0.8,
+    "quoted": 0.7,
+    "version": 0.7,
+    "name": 0.6,
+    "unit": 0.6,
+    "flag": 0.5,
+    "ident": 0.5,
+    "num": 0.5,
+    "dotted": 0.4,
+    "acronym": 0.3,
+}
+
+_CHUNK: Final = re.compile(r"[^\s\"'`,;()\[\]{}<>|=!?*…→│]+")
+_QUOTED: Final = re.compile(r"`([^`\n]{2,60})`|\"([^\"\n]{2,48})\"|(?<![A-Za-z0-9])'([^'\n]{2,48})'(?![A-Za-z])")
+# The look-behinds stand after the first character, so that the engine can skip to a candidate before testing it.
+_UNIT: Final = re.compile(
+    r"(\d(?<![\w.$-]\d)[\d,]*(?:\.\d+)?)\s?(%|[kKMG]?i?B\b|ms\b|[a-z]{1,12}s\b|min\b|hour\b|sec\b|px\b|[kKMG]\b)"
+)
+_NAME: Final = re.compile(r"[A-Z](?<![\w.][A-Z])[a-z]{1,20}(?: (?:[A-Z][a-z]{1,20}|[A-Z]\.))+(?!\w)")
+_MONTHS: Final = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Sept|Oct|Nov|Dec)[a-z]{0,6}\.?"
+_DATE: Final = re.compile(rf"{_MONTHS} \d{{1,2}}(?:st|nd|rd|th)?(?:,? \d{{4}})?(?!\d)|\d{{1,2}} {_MONTHS}(?: \d{{4}})?")
+_HAS_MONTH: Final = re.compile("Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec")
+_HAS_DIGIT: Final = re.compile(r"\d")
+
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
+_HEX: Final = re.compile(r"(?:0x)?(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}")
+_EMAIL: Final = re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]+")
+_ISO_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+_VERSION: Final = re.compile(r"v?\d+\.\d+\.\d+[\w.+-]*|v\d+(?:\.\d+)*[\w.+-]*")
+_TICKET: Final = re.compile(r"#\d+|[A-Z][A-Z0-9]+-\d+")
+_MONEY: Final = re.compile(r"[$€£]\d[\d.]*")
+_FLAG: Final = re.compile(r"--?[A-Za-z][\w-]+")
+_CODE: Final = re.compile(r"(?=[A-Z0-9]*\d)(?=[A-Z0-9]*[A-Z])[A-Z0-9]{4,12}")
+_NUMBER: Final = re.compile(r"[-+]?(?:\d{3,}|\d+\.\d+)")
+_IDENT: Final = re.compile(r"_*[A-Za-z][A-Za-z0-9]*(?:_+[A-Za-z0-9]+)+_*|_+[A-Za-z]\w+|[A-Za-z]*[a-z0-9][A-Z]\w*")
+_DOTTED: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
+_ERROR: Final = re.compile(r"[A-Z]\w*(?:Error|Exception|Warning|Fault|Failure)|E[A-Z]{3,}|E\d{3,}|SIG[A-Z]{3,}")
+_ACRONYM: Final = re.compile(r"[A-Z]{3,5}")
+_FILE: Final = re.compile(r"[\w@.+-]*\w\.([A-Za-z][A-Za-z0-9]{0,5})")
+_LINE_SUFFIX: Final = re.compile(r":\d+(?:[:-]\d+)*:?$")
+_PATH_OK: Final = re.compile(r"[\w.@~+%:#\\/-]+")
+_HAS_ALPHA: Final = re.compile(r"[A-Za-z]")
+
+_EXTENSION_NAMES: Final = """
+py pyi ipynb go rs c h cc cpp hpp cs java kt scala rb php pl lua swift m mm js jsx mjs cjs ts tsx vue svelte html htm
+css scss less json jsonl yaml yml toml ini cfg conf env lock xml csv tsv parquet sql db sqlite md mdx rst txt log sh
+bash zsh fish ps1 bat dockerfile mk cmake gradle tf proto graphql patch diff zip gz tar xz img png jpg jpeg gif svg pdf
+docx xlsx pptx pem key crt in out tmp bak so dll exe bin whl jar mod sum pony tex
+"""
+_EXTENSIONS: Final = frozenset(_EXTENSION_NAMES.split())
+_ABBREVIATIONS: Final = frozenset({"e.g", "i.e", "etc.", "a.k.a", "vs.", "p.s"})
+
+_CACHE_LIMIT: Final = 200_000
+_classified: dict[str, tuple[Mention, ...]] = {}
+
+
+def find_entities(line: str) -> list[Mention]:
+    """All entities of one line, with repeats, in no particular order but always the same one."""
+    found: list[Mention] = []
+    cache = _classified
+    for chunk in _CHUNK.findall(line):
+        known = cache.get(chunk)
+        if known is None:
+            known = _remember(chunk)
+        if known:
+            found += known
+    if "`" in line or '"' in line or "'" in line:
+        for groups in _QUOTED.findall(line):
+            text = (groups[0] or groups[1] or groups[2]).strip().lower()
+            # A quoted phrase counts; punctuation between two closing quotes does not.
+            if len(text) > 2 and text[0] not in ",:;)]}":
+                found.append(Mention(text, "quoted"))
+    if _HAS_DIGIT.search(line):
+        found += [Mention(f"{number} {unit}".lower(), "unit") for number, unit in _UNIT.findall(line)]
+        if _HAS_MONTH.search(line):
+            found += [Mention(text.lower(), "date") for text in _DATE.findall(line)]
+    found += [Mention(text.lower(), "name") for text in _NAME.findall(line)]
+    return found
+
+
+def _remember(chunk: str) -> tuple[Mention, ...]:
+    # Cleared whole when full: entries are cheap to make again, and an eviction order would cost more than it saves.
+    if len(_classified) >= _CACHE_LIMIT:
+        _classified.clear()
+    entities = tuple(_classify(chunk))
+    _classified[chunk] = entities
+    return entities
+
+
+def _classify(chunk: str) -> list[Mention]:
+    word = chunk.rstrip(".:\\…").lstrip(":\\…")
+    if "/" not in word:
+        # A leading dot belongs to a path (.git/config); elsewhere it is punctuation.
+        word = word.lstrip(".").rstrip("-")
+    if len(word) < 2 or len(word) > 300:
+        return []
+    lowered = word.lower()
+    if "://" in word:
+        return [Mention(lowered.rstrip("/."), "url")]
+    if "@" in word and (match := _EMAIL.fullmatch(word)):
+        return [Mention(match.group().lower(), "email")]
+    if "/" in word or "\\" in word:
+        return _classify_path(word)
+    if _UUID.fullmatch(word):
+        return [Mention(lowered, "uuid")]
+    if _HAS_DIGIT.search(word) and (kind := _numeric_kind(word)):
+        return [Mention(lowered, kind)]
+    if word[0] == "-":
+        return [Mention(lowered, "flag")] if _FLAG.fullmatch(word) else []
+    if ":" in word:
+        word = _LINE_SUFFIX.sub("", word)
+        if ":" in word:
+            return [mention for part in word.split(":") if part for mention in _classify(part)]
+        lowered = word.lower()
+    return _classify_word(word, lowered)
+
+
+def _numeric_kind(word: str) -> str | None:
+    for kind, pattern in (
+        ("money", _MONEY),
+        ("date", _ISO_DATE),
+        ("version", _VERSION),
+        ("ticket", _TICKET),
+        ("num", _NUMBER),
+        ("hex", _HEX),
+        ("error", _ERROR),
+        ("code", _CODE),
+    ):
+        if pattern.fullmatch(word):
+            return kind
+    return None
+
+
+def _classify_word(word: str, lowered: str) -> list[Mention]:
+    if _ERROR.fullmatch(word):
+        return [Mention(lowered, "error")]
+    if "." in word:
+        if lowered in _ABBREVIATIONS:
+            return []
+        match = _FILE.fullmatch(word)
+        if match and match.group(1).lower() in _EXTENSIONS:
+            return _file(word)
+        if _DOTTED.fullmatch(word):
+            parts = word.split(".")
+            inner = [Mention(part.lower(), "ident") for part in parts if _IDENT.fullmatch(part)]
+            return [Mention(lowered, "dotted"), *inner]
+        return []
+    if _IDENT.fullmatch(word):
+        return [Mention(lowered, "ident")]
+    if _ACRONYM.fullmatch(word):
+        return [Mention(lowered, "acronym")]
+    return []
+
+
+def _file(name: str) -> list[Mention]:
+    stem = name.rpartition(".")[0]
+    inner = [Mention(stem.lower(), "ident")] if _IDENT.fullmatch(stem) else []
+    return [Mention(name.lower(), "file"), *inner]
+
+
+def _classify_path(word: str) -> list[Mention]:
+    path = _LINE_SUFFIX.sub("", word.replace("\\", "/")).rstrip("/.:")
+    if not _PATH_OK.fullmatch(path) or not _HAS_ALPHA.search(path):
+        return []
+    parts = [part for part in path.split("/") if part and part not in (".", "..", "~")]
+    if not parts:
+        return []
+    last = parts[-1]
+    found = [Mention("/".join(parts[-2:]).lower(), "path")] if len(parts) > 1 else []
+    match = _FILE.fullmatch(last)
+    if match and match.group(1).lower() in _EXTENSIONS:
+        found += _file(last)
+    elif len(parts) == 1:
+        found.append(Mention(path.lower(), "path"))
+    elif _IDENT.fullmatch(last):
+        found.append(Mention(last.lower(), "ident"))
+    return found

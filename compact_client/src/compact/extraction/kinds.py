@@ -1,0 +1,73 @@
+"""Say what kind of line a line is, by its words and by who wrote it.
+
+Rules in English, written as lists of phrases so that they can be read and argued about.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from compact.extraction.lines import Line
+
+
+def _phrases(*groups: str) -> re.Pattern[str]:
+    """A pattern that finds any of the phrases as whole words; phrases are parted by commas."""
+    phrases = [phrase.strip() for group in groups for phrase in group.split(",")]
+    return re.compile(rf"\b(?:{'|'.join(phrases)})\b", re.IGNORECASE)
+
+
+_STANDING: Final = (
+    "must, never, always, only, don'?t, do not, should(?:n'?t| not), shall, cannot, can'?t, won'?t, avoid, forbidden",
+    "prefer(?:s|red)?, at most, at least, no (?:more|less|later|earlier) than, without, make sure, ensure, required?",
+    r"not allowed, budget, deadline, exactly, under [$€£]?\d, up to [$€£]?\d, within \d, maximum, minimum, instead of",
+)
+# An instruction that holds until it is withdrawn. These go into a summary before anything competes.
+STANDING: Final = _phrases(*_STANDING)
+# The wider sort: a wish, a preference, a request about how.
+CONSTRAINT: Final = _phrases(
+    *_STANDING,
+    "should, requires?, requirement, preference, instead, rather, needs? to, has to, have to, keep, limit, let'?s",
+    "please, does not, doesn'?t, i want, i'?d like, want, would like, use, no need, not more, ok(?:ay)? with",
+)
+DECISION: Final = _phrases(
+    "because, root cause, decid(?:e|ed|ing), decision, going with, go with, went with, instead of, rather than, chose",
+    "choose, chosen, conclu(?:de|sion), turns out, caused by, due to, so that, therefore, this means, agreed",
+    "the (?:issue|problem|bug|cause|fix|reason|solution|approach) (?:is|was), settled on, switch(?:ed|ing) to",
+    "confirmed, approved, opt(?:ed)? for, i'll use, we'll use, since, the best (?:way|option|approach)",
+)
+OPEN_ITEM: Final = re.compile(
+    _phrases(
+        "todo, fixme, next steps?, remaining, still (?:need|have|to|missing|fails?|failing), needs? to, not yet",
+        "pending, blocked, blocker, follow[- ]?ups?, left to do, to do, unresolved, outstanding, later",
+        "will (?:need|have to), must still, yet to, should (?:also|now), wip, open question, waiting (?:for|on)",
+        "in progress",
+    ).pattern
+    + r"|\[ \]",
+    re.IGNORECASE,
+)
+ERROR: Final = _phrases(
+    r"\w*error, \w*exception, fail(?:ed|s|ure|ing)?, traceback, fatal, panic, denied, not found, no such, invalid",
+    r"undefined, unable to, cannot, refused, timed? ?out, abort(?:ed)?, exit (?:code|status) [1-9]\d*, segfault",
+    "unexpected, mismatch, conflict",
+)
+
+_BY_KIND: Final = {"command": "commands", "edit": "files", "call": "tool_outcomes", "code": "outputs"}
+
+
+def field_of(line: Line) -> str:
+    """The field of the summary a line belongs to."""
+    text = line.text
+    if line.kind == "user":
+        if CONSTRAINT.search(text):
+            return "constraints"
+        return "goals" if line.position == 0 and line.place == 0 else "requests"
+    if line.kind == "prose":
+        if OPEN_ITEM.search(text):
+            return "open_items"
+        if DECISION.search(text):
+            return "decisions"
+        return "errors" if ERROR.search(text) else "facts"
+    if line.kind == "output":
+        return "errors" if ERROR.search(text) else "outputs"
+    return _BY_KIND[line.kind]

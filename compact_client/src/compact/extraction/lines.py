@@ -1,0 +1,178 @@
+"""Cut messages into verbatim lines and say what kind of line each one is.
+
+Nothing is rewritten: a line is a stretch of its message, at most clipped, so that whatever is kept can be found again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+from compact.messages import Message, ToolCall
+
+if TYPE_CHECKING:
+    from compact.summary import Entry
+
+SENTENCE_CHARS: Final = 320  # a longer sentence is split at a comma: one long line brings much that nobody asked for
+OUTPUT_CHARS: Final = 200  # lines of tool output and code have less to say per character
+_ARGUMENT_CHARS: Final = 200
+_MESSAGE_CHARS: Final = 400_000  # beyond this a single message is read from both ends only
+
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'`(\[*-])")
+_SOFT_BREAK: Final = re.compile(r"(?<=[,;}\]|])\s+|(?<=[,;])(?=[\"{\[])")
+_LINE_NUMBER: Final = re.compile(r"^\s*\d+(?:→|\t|\| ?)\s*")
+_FENCE: Final = "```"
+
+_COMMAND_KEYS: Final = ("command", "cmd", "script", "action", "code", "query", "sql")
+_PATH_KEYS: Final = ("file_path", "path", "filename", "file", "notebook_path", "target_file")
+_EDIT_TOOL: Final = re.compile(r"edit|write|create|patch|replace|insert|delete|remove|rename|move|apply", re.IGNORECASE)
+
+
+Kind = Literal["user", "prose", "code", "call", "command", "edit", "output"]
+
+
+class Line(NamedTuple):
+    """A verbatim stretch of one message."""
+
+    text: str
+    kind: Kind
+    sources: tuple[str, ...]  # the id of the message it stands in
+    position: int  # the place of that message in what was read
+    place: int = 0  # the place of the line in its message
+    head: str = ""  # for outputs and edited code: the call line they belong to
+    entry: Entry | None = None  # the entry of an earlier summary whose line this is
+    field: str = ""  # and the field it stood in
+
+
+def read_lines(messages: Sequence[Message]) -> Iterator[Line]:
+    """Every line of these messages, in order."""
+    calls: dict[str, str] = {}
+    for position, message in enumerate(messages):
+        sources = (message.id,) if message.id else ()
+        text = _bounded(message.text)
+        if message.role == "tool" or message.answers:
+            head = calls.get(message.answers[0] if message.answers else "", message.name or "")
+            for index, piece in enumerate(_output_lines(text)):
+                yield Line(piece, "output", sources, position, index, head)
+            continue
+        kind: Kind = "user" if message.role == "user" else "prose"
+        index = 0
+        for index, (piece, is_code) in enumerate(_prose_lines(text)):
+            yield Line(piece, "code" if is_code and kind == "prose" else kind, sources, position, index)
+        for call in message.tool_calls:
+            line, kind, rest = describe_call(call)
+            calls[call.id] = line
+            index += 1
+            yield Line(line, kind, sources, position, index)
+            for piece in rest:
+                index += 1
+                yield Line(piece, "code", sources, position, index, line)
+
+
+def describe_call(call: ToolCall) -> tuple[str, Kind, list[str]]:
+    """One line for a tool call, its kind, and the lines of the arguments that were too long for it."""
+    arguments = _arguments(call.arguments)
+    if not isinstance(arguments, dict):
+        text = _flat(str(call.arguments or ""))
+        return f"{call.name}({_clip(text, _ARGUMENT_CHARS)})", "call", []
+    shown: list[str] = []
+    rest: list[str] = []
+    for key, value in arguments.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
+        stripped = text.strip()
+        if len(stripped) <= _ARGUMENT_CHARS and "\n" not in stripped:
+            shown.append(f"{key}={stripped}")
+            continue
+        lines = list(_output_lines(_bounded(stripped)))
+        shown.append(f"{key}={_clip(lines[0] if lines else '', 80)}")
+        rest += lines
+    if any(key in arguments for key in _COMMAND_KEYS):
+        return f"{call.name}({', '.join(shown)})", "command", rest
+    path = edited_path(call)
+    if path is not None:
+        change = ", ".join(item for item in shown if item.partition("=")[2] != path)
+        return f"{path}: {call.name}({change})", "edit", rest
+    return f"{call.name}({', '.join(shown)})", "call", rest
+
+
+def edited_path(call: ToolCall) -> str | None:
+    """The file a call writes to, if it is a call that writes to a file."""
+    arguments = _arguments(call.arguments)
+    if not isinstance(arguments, dict) or not _EDIT_TOOL.search(call.name):
+        return None
+    return next((str(arguments[key]) for key in _PATH_KEYS if arguments.get(key)), None)
+
+
+def _arguments(raw: Any) -> Any:
+    if not isinstance(raw, str):
+        return raw
+    try:
+        return json.loads(raw)
+    except ValueError:
+        return raw
+
+
+def _prose_lines(text: str) -> Iterator[tuple[str, bool]]:
+    is_code = False
+    for raw in text.split("\n"):
+        line = raw.strip()
+        if line.startswith(_FENCE):
+            is_code = not is_code
+            continue
+        if len(line) < 3 or not line.strip("-=_*#~|+`. "):
+            continue
+        if is_code:
+            yield from ((piece, True) for piece in _split(line, OUTPUT_CHARS))
+        elif len(line) <= 120:
+            yield line, False
+        else:
+            for sentence in _SENTENCE_END.split(line):
+                yield from ((piece, False) for piece in _split(sentence, SENTENCE_CHARS))
+
+
+def _output_lines(text: str) -> Iterator[str]:
+    for raw in text.split("\n"):
+        line = raw.strip()
+        if line and line[0].isdigit():
+            line = _LINE_NUMBER.sub("", line)
+        if len(line) < 4 or not line.strip("-=_*#~|+`./\\<>(){}[];:,! "):
+            continue
+        yield from _split(line, OUTPUT_CHARS)
+
+
+def _split(line: str, limit: int) -> Iterator[str]:
+    if len(line) <= limit:
+        yield line
+        return
+    aim = limit * 2 // 3
+    pending = ""
+    for part in _SOFT_BREAK.split(line):
+        piece = part
+        if pending and len(pending) + len(piece) > aim:
+            yield pending
+            pending = ""
+        while len(piece) > limit:
+            cut = piece.rfind(" ", aim // 2, limit)
+            cut = cut if cut > 0 else limit
+            yield piece[:cut]
+            piece = piece[cut:].lstrip()
+        pending = f"{pending} {piece}" if pending else piece
+    if pending:
+        yield pending
+
+
+def _bounded(text: str) -> str:
+    if len(text) <= _MESSAGE_CHARS:
+        return text
+    half = _MESSAGE_CHARS // 2
+    return f"{text[:half]}\n{text[-half:]}"
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _clip(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

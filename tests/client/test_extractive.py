@@ -1,0 +1,198 @@
+"""The extractive summariser: verbatim lines within a budget, the same bytes every time."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from compact.messages import Message, ToolCall
+from compact.summarizers import ExtractiveSummarizer
+from compact.summary import StructuredSummary
+
+STYLES = ("task_state", "brief", "step_ledger", "requirements_ledger", "code_delta", "decision_log")
+
+
+def call(number: int, name: str, arguments: str, **message: object) -> Message:
+    return Message("assistant", "", tool_calls=(ToolCall(f"c{number}", name, arguments),), id=f"a{number}", **message)
+
+
+def result(number: int, text: str) -> Message:
+    return Message("tool", text, tool_call_id=f"c{number}", id=f"t{number}")
+
+
+def coding_session() -> list[Message]:
+    return [
+        Message("user", "Fix the login timeout in src/auth/login.py.\nNever touch the production database.", id="u1"),
+        Message("assistant", "I'll look at the retry code first.", id="a0"),
+        call(1, "Read", '{"file_path": "/srv/app/src/auth/login.py"}'),
+        result(1, "     1→import time\n     2→RETRY_LIMIT = 3\n     3→def login(user_id):\n     4→    time.sleep(30)"),
+        Message("assistant", "The root cause is the sleep(30) because the gateway closes after 20 seconds.", id="a2"),
+        call(
+            3,
+            "Edit",
+            '{"file_path": "/srv/app/src/auth/login.py", "old_string": "sleep(30)", "new_string": "sleep(3)"}',
+        ),
+        result(3, "ok"),
+        call(4, "Bash", '{"command": "pytest tests/test_login.py -q"}'),
+        result(4, "FAILED tests/test_login.py::test_slow - TimeoutError: gateway gw-7781\n1 failed, 12 passed"),
+        Message("user", "Also keep the retry limit at most 5, ticket ENT-221.", id="u5"),
+        Message("assistant", "Still need to raise RETRY_LIMIT and rerun test_slow.", id="a6"),
+    ]
+
+
+def summarize(messages: list[Message], **options: object) -> StructuredSummary:
+    return ExtractiveSummarizer().summarize_span(messages, **{"max_tokens": 400, **options})
+
+
+@pytest.mark.req("P-SUM-1", "S-SUM-4")
+@pytest.mark.parametrize("style", STYLES)
+def test_the_same_messages_give_the_same_bytes(style):
+    """No seed, no clock, no network: two runs are identical."""
+    texts = {summarize(coding_session(), style=style).render() for _ in range(3)}
+    assert len(texts) == 1
+
+
+@pytest.mark.req("P-SUM-1", "P-KR-4")
+@pytest.mark.parametrize("style", STYLES)
+def test_every_template_keeps_constraints_ids_paths_and_errors(style):
+    """Whatever the shape, what can only be copied is there."""
+    text = summarize(coding_session(), style=style).render()
+    for fact in (
+        "Never touch the production database",
+        "at most 5",
+        "ENT-221",
+        "src/auth/login.py",
+        "pytest tests/test_login.py -q",
+        "gw-7781",
+        "RETRY_LIMIT",
+    ):
+        assert fact in text, fact
+
+
+@pytest.mark.req("S-SUM-1")
+def test_task_state_sorts_lines_into_fields():
+    """Goals, constraints, decisions with their reason, open actions, files and commands each hold their line."""
+    summary = summarize(coding_session())
+    assert "Never touch the production database." in [note.text for note in summary.constraints]
+    assert any(
+        "root cause" in decision.decision and "gateway closes" in decision.rationale for decision in summary.decisions
+    )
+    assert any("RETRY_LIMIT" in item.description for item in summary.open_items)
+    assert [file.path for file in summary.files] == ["/srv/app/src/auth/login.py"]
+    assert any("pytest" in command.command for command in summary.commands)
+
+
+@pytest.mark.req("S-SUM-2")
+def test_decision_log_has_the_ledger_format():
+    """Ledger lines begin with the id of the message that decided."""
+    lines = summarize(coding_session(), style="decision_log").render().split("\n")
+    ledger = [line for line in lines if line.startswith("[a2]")]
+    assert len(ledger) == 1
+    assert ledger[0].count(" :: ") == 3
+
+
+@pytest.mark.req("S-SUM-3")
+def test_code_delta_has_a_bullet_per_file():
+    """The changed file is named with its change."""
+    text = summarize(coding_session(), style="code_delta").render()
+    assert "- /srv/app/src/auth/login.py: Edit(old_string=sleep(30), new_string=sleep(3))" in text
+
+
+@pytest.mark.req("S-SUM-2")
+@pytest.mark.parametrize("style", STYLES)
+def test_nothing_is_invented(style):
+    """Every line of the summary is a stretch of the input, apart from headings and our own marks."""
+    messages = coding_session()
+    summary = summarize(messages, style=style)
+    source = "\n".join(message.text + " ".join(call.arguments for call in message.tool_calls) for message in messages)
+    for note in (*summary.constraints, *summary.facts, *summary.goals, *summary.errors):
+        assert note.text in source
+    for decision in summary.decisions:
+        assert decision.decision in source
+        assert decision.rationale in source
+
+
+def test_every_line_names_its_source():
+    """Each entry but a bare name links back to messages that exist."""
+    messages = coding_session()
+    summary = summarize(messages)
+    ids = {message.id for message in messages}
+    lines = [entry for entry in summary.entries() if entry not in summary.entities]
+    assert lines
+    assert all(entry.sources and ids.issuperset(entry.sources) for entry in lines)
+
+
+@pytest.mark.parametrize("max_tokens", [60, 120, 400, 4000])
+def test_the_rendered_text_stays_within_its_budget(max_tokens):
+    """By the counter that was given, whatever the budget."""
+    messages = [message for number in range(20) for message in _renumbered(coding_session(), number)]
+
+    def count(text: str) -> int:
+        return len(text) // 4 + 1
+
+    summary = summarize(messages, max_tokens=max_tokens, count_tokens=count)
+    assert count(summary.render(version=12)) <= max_tokens
+
+
+def test_what_stays_in_the_prompt_is_not_repeated():
+    """A fact visible in the recent messages leaves its room to others."""
+    old = [
+        Message("user", "Look at service gamma_ray_17 and at beta_test_99", id="u1"),
+        Message("assistant", "ok", id="a1"),
+    ]
+    recent = [Message("assistant", "gamma_ray_17 is up", id="a2")]
+    summary = summarize([*old, Message("assistant", "checked gamma_ray_17", id="a3")], visible=recent)
+    assert "beta_test_99" in summary.render()
+    assert "checked gamma_ray_17" not in summary.render()
+
+
+@pytest.mark.req("D-SUM-1", "S-LAY-2")
+def test_ten_rounds_lose_no_constraint_id_number_or_path():
+    """The old summary is taken over line by line, so nothing fades while it fits."""
+    history: list[Message] = []
+    facts: list[str] = []
+    text = ""
+    for step in range(10):
+        constraint = f"Never use more than {step}50 workers for job_{step}."
+        facts += [constraint, f"data/run{step}/out_{step}.csv", f"ORD-{step}117"]
+        new = [
+            Message("user", constraint, id=f"u{step}"),
+            Message("assistant", f"Wrote data/run{step}/out_{step}.csv for order ORD-{step}117.", id=f"a{step}"),
+        ]
+        old = [Message("assistant", text, id=f"s{step}")] if text else []
+        history = old + new
+        text = summarize(history, max_tokens=2000).render(version=step + 1)
+    missing = [fact for fact in facts if fact not in text]
+    assert missing == []
+    assert text.count("<COMPACT-SUMMARY") == 1
+
+
+def test_a_finished_to_do_is_not_in_the_recorded_plan():
+    """Of a to-do list given to a tool, only what is open is a plan."""
+    todos = [{"content": "Write parser", "status": "completed"}, {"content": "Write docs", "status": "pending"}]
+    summary = summarize([call(1, "TodoWrite", json.dumps({"todos": todos})), result(1, "ok")])
+    assert [note.text for note in summary.current_plan] == ["[pending] Write docs"]
+    assert [note.text for note in summary.completed] == ["Write parser"]
+
+
+def test_the_public_seam_gives_one_assistant_message():
+    """`summarize(messages, style, keep_keys)` is document 000's protocol."""
+    message = ExtractiveSummarizer().summarize(coding_session(), "brief", ())
+    assert message.role == "assistant"
+    assert message.is_summary
+
+
+def test_lines_with_a_key_to_keep_come_first():
+    """With room for little, the line that carries the key stays."""
+    messages = [Message("tool", f"row {n}: value_{n}_x", tool_call_id="c", id=f"t{n}") for n in range(50)]
+    messages.insert(25, Message("tool", "customer_ref is zz", tool_call_id="c", id="k"))
+    assert "customer_ref is zz" in summarize(messages, max_tokens=60, keep_keys=("customer_ref",)).render()
+
+
+def _renumbered(messages: list[Message], number: int) -> list[Message]:
+    from dataclasses import replace
+
+    return [
+        replace(message, id=f"{number}-{message.id}", content=message.text.replace("7", str(number)))
+        for message in messages
+    ]
