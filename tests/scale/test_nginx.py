@@ -1,0 +1,87 @@
+"""deploy/nginx.conf in front of real web processes. nginx is in no package registry: a machine may lack it."""
+
+from __future__ import annotations
+
+import http.client
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+from scale.test_web import Process
+from scale.waiting import wait_until
+from websockets.sync.client import connect
+
+NGINX = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
+pytestmark = pytest.mark.skipif(NGINX is None, reason="nginx is not installed: deploy/nginx.conf is not tried here")
+
+
+def get(port: int, path: str, method: str = "GET") -> tuple[int, str]:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
+        connection.request(method, path, body=b"{}" if method == "POST" else None)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+
+
+@pytest.fixture
+def web() -> Iterator[list[Process]]:
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
+        processes = [Process(one), Process(two)]
+        # Only the processes listen: a killed one must be refused, not queued.
+        one.close()
+        two.close()
+        yield processes
+    for process in processes:
+        process.process.kill()
+        process.process.wait()
+
+
+@pytest.fixture
+def nginx(web: list[Process], tmp_path: Path) -> Iterator[int]:
+    """nginx with the checked-in configuration; only its port and its places are the test's own."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    text = (ROOT / "deploy/nginx.conf").read_text()
+    for old, new in (
+        ("listen 8080;", f"listen 127.0.0.1:{port};"),
+        ("/tmp/ariadne-nginx", f"{tmp_path}/nginx"),
+        ("/dev/stdout", f"{tmp_path}/access.log"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    (tmp_path / "nginx.conf").write_text(text)
+    (tmp_path / "upstream.conf").write_text("".join(f"server 127.0.0.1:{process.port};\n" for process in web))
+    command = [NGINX, "-c", str(tmp_path / "nginx.conf"), "-p", str(tmp_path), "-g", "daemon off; user root;"]
+    running = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    assert wait_until(lambda: running.poll() is not None or _answers(port))
+    yield port
+    running.terminate()
+    running.wait()
+
+
+def _answers(port: int) -> bool:
+    try:
+        return get(port, "/nginx-health")[0] == 200
+    except OSError:
+        return False
+
+
+def test_pages_events_and_sockets_pass(nginx: int) -> None:
+    """Plain requests, posts and websockets reach a web process; metrics do not leave."""
+    assert get(nginx, "/count") == (200, "0")
+    assert get(nginx, "/ingest", "POST")[0] == 200
+    assert get(nginx, "/metrics")[0] == 404
+    with connect(f"ws://127.0.0.1:{nginx}/ws/tail/") as page:
+        page.ping().wait(timeout=10)
+
+
+def test_a_dead_process_costs_no_event(web: list[Process], nginx: int) -> None:
+    """One of two is killed: every post is answered by the other, none is refused."""
+    assert {get(nginx, "/ingest", "POST")[0] for _ in range(10)} == {200}
+    web[0].process.kill()
+    web[0].process.wait()
+    assert {get(nginx, "/ingest", "POST")[0] for _ in range(20)} == {200}

@@ -1,0 +1,118 @@
+"""A web process that is asked to stop: what it has taken it finishes, what is open comes back elsewhere."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+
+import pytest
+from conftest import ROOT
+from scale.waiting import wait_until
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+
+class Process:
+    """A web process with the patient application, on a socket of the test's own."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self.port = listener.getsockname()[1]
+        ready, told = os.pipe()
+        self.process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "ariadne.web", "scale.patient_app:application"),
+                *("--fd", str(listener.fileno()), "--ready-fd", str(told)),
+            ],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"},
+            pass_fds=(listener.fileno(), told),
+        )
+        os.close(told)
+        assert select.select([ready], [], [], 20)[0]
+        assert os.read(ready, 5) == b"ready"
+        os.close(ready)
+
+    def get(self, path: str) -> tuple[str, str | None]:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)) as connection:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.read().decode(), answer.getheader("Connection")
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening
+
+
+@pytest.fixture
+def web(listener: socket.socket) -> Iterator[Process]:
+    process = Process(listener)
+    yield process
+    with suppress(ProcessLookupError):
+        process.process.kill()
+    process.process.wait()
+
+
+def test_a_request_that_was_taken_is_answered(web: Process) -> None:
+    """SIGTERM in the middle of a request: it is answered, its connection closed, and only then the process ends."""
+    with ThreadPoolExecutor() as pool, socket.create_connection(("127.0.0.1", web.port)) as late:
+        waiting = pool.submit(web.get, "/wait")
+        assert wait_until(lambda: web.get("/count")[0] == "1")
+        with connect(f"ws://127.0.0.1:{web.port}/") as page:
+            web.stop()
+            with pytest.raises(ConnectionClosed):
+                page.recv(timeout=10)
+        # This connection was open before the signal and brings its request after it.
+        late.sendall(b"GET /go HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert waiting.result(timeout=20) == ("waited", "close")
+    assert web.process.wait(timeout=20) == 0
+
+
+def test_an_idle_process_stops_at_once(web: Process) -> None:
+    """Idle keep-alive connections do not hold it."""
+    with closing(http.client.HTTPConnection("127.0.0.1", web.port, timeout=20)) as connection:
+        connection.request("GET", "/count")
+        connection.getresponse().read()
+        web.stop()
+        assert web.process.wait(timeout=5) == 0
+
+
+def test_open_pages_are_told_to_come_back(web: Process) -> None:
+    """A websocket is closed with 1012, service restart, and does not hold the process."""
+    with connect(f"ws://127.0.0.1:{web.port}/") as page:
+        web.stop()
+        with pytest.raises(ConnectionClosed) as closed:
+            page.recv(timeout=10)
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1012
+    assert web.process.wait(timeout=5) == 0
+
+
+def test_a_successor_takes_what_its_predecessor_does_not(listener: socket.socket, web: Process) -> None:
+    """While one drains, another on the same socket answers: no connection is refused."""
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(web.get, "/wait")
+        assert wait_until(lambda: web.get("/count")[0] == "1")
+        web.stop()
+        successor = Process(listener)
+        try:
+            assert wait_until(lambda: successor.get("/count")[0] == "0")
+            assert [successor.get("/count")[0] for _ in range(20)] == ["0"] * 20
+        finally:
+            successor.process.kill()
+            successor.process.wait()
+            web.process.kill()
+        with pytest.raises((http.client.HTTPException, OSError)):
+            waiting.result(timeout=20)
