@@ -1,0 +1,138 @@
+"""The OTLP exporter, checked with OpenTelemetry's own SDK, its own exporter and its own protobuf messages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from compact.exporters import OTLPExporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from receiver import Answer, Receiver
+
+TRACE, CHECK = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+
+
+def events(*, error: bool = False) -> Iterator[dict[str, Any]]:
+    """One check that compacts, in the order in which the manager emits it."""
+    common = {"session_id": "s1", "trace_id": TRACE, "status": "ok"}
+    check = {**common, "event": "compact.check", "span_id": CHECK, "started_at": "2026-11-16T04:00:00.000Z"}
+    yield {**check, "ts": check["started_at"], "properties": {"turn": 3}}
+    yield {
+        **common,
+        "event": "compact.trigger_decision",
+        "span_id": "00f067aa0ba902b7",
+        "parent_id": CHECK,
+        "ts": "2026-11-16T04:00:00.002Z",
+        "properties": {"triggered": True, "policy": {"trigger_pct": 0.85}, "reason": "full", "model": "gpt-5"},
+        "payload": {"secret plans": "not for everybody"},
+    }
+    if error:
+        yield {
+            **common,
+            "event": "compact.error",
+            "span_id": "00f067aa0ba902b8",
+            "parent_id": CHECK,
+            "ts": "2026-11-16T04:00:00.003Z",
+            "status": "error",
+            "properties": {"error_type": "SummarizationError", "message": "no", "fallback": "pruning-only"},
+        }
+    yield {
+        **check,
+        "ts": "2026-11-16T04:00:00.250Z",
+        "ended_at": "2026-11-16T04:00:00.250Z",
+        "properties": {"turn": 3, "triggered": True, "model": "gpt-5", "tokens_after": 100},
+    }
+
+
+def value(attributes: Any, key: str) -> Any:
+    found = next(a.value for a in attributes if a.key == key)
+    return getattr(found, found.WhichOneof("value"))
+
+
+@pytest.mark.req("P-EXP-1", "P-TST-2")
+def test_alone_it_sends_otlp_with_span_events() -> None:
+    """One before_model_call span with the ids of our event, the decision a span event, gen_ai names beside ours."""
+    with Receiver(Answer(body={})) as receiver:
+        exporter = OTLPExporter(f"{receiver.url}/v1/traces", headers={"authorization": "Bearer key"})
+        for event in events():
+            exporter.emit(event)
+        assert exporter.flush(5)
+        exporter.close()
+        request = receiver.requests[0]
+    assert request.path == "/v1/traces"
+    assert request.headers["authorization"] == "Bearer key"
+    assert request.headers["content-type"] == "application/x-protobuf"
+    message = ExportTraceServiceRequest.FromString(request.raw)
+    resource = message.resource_spans[0]
+    assert value(resource.resource.attributes, "service.name") == "compact"
+    (span,) = resource.scope_spans[0].spans
+    assert (span.name, span.trace_id.hex(), span.span_id.hex()) == ("before_model_call", TRACE, CHECK)
+    assert span.end_time_unix_nano - span.start_time_unix_nano == 250_000_000
+    assert value(span.attributes, "gen_ai.conversation.id") == "s1"
+    assert value(span.attributes, "gen_ai.request.model") == "gpt-5"
+    assert value(span.attributes, "gen_ai.conversation.compacted") is True
+    (decision,) = span.events
+    assert decision.name == "compact.trigger_decision"
+    assert value(decision.attributes, "compact.triggered") is True
+    assert value(decision.attributes, "compact.policy.trigger_pct") == 0.85
+    assert decision.time_unix_nano - span.start_time_unix_nano == 2_000_000
+    assert b"not for everybody" not in request.raw
+
+
+@pytest.mark.req("P-EXP-1")
+def test_inside_an_application_it_joins_the_current_span() -> None:
+    """With the application's provider, the check is a child of what the application is doing."""
+    memory = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(memory))
+    exporter = OTLPExporter(tracer_provider=provider, include_payload=True)
+    with provider.get_tracer("app").start_as_current_span("agent turn") as outer:
+        for event in events(error=True):
+            exporter.emit(event)
+    assert exporter.flush(5)
+    exporter.close()
+    check = next(span for span in memory.get_finished_spans() if span.name == "before_model_call")
+    assert check.parent is not None
+    assert check.parent.span_id == outer.get_span_context().span_id
+    assert [event.name for event in check.events] == ["compact.trigger_decision", "compact.error"]
+    assert check.events[0].attributes is not None
+    assert "not for everybody" in str(check.events[0].attributes["compact.payload"])
+    assert check.status.status_code.name == "ERROR"
+    assert check.attributes is not None
+    assert check.attributes["error.type"] == "SummarizationError"
+
+
+def test_events_without_a_check_are_spans_of_their_own() -> None:
+    """A late child hangs under its check; a flat event of document 000 stands alone."""
+    memory = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(memory))
+    exporter = OTLPExporter(tracer_provider=provider)
+    for event in events():
+        exporter.emit(event)
+    exporter.emit({"event": "compact.archival", "session_id": "s1", "parent_id": CHECK, "span_id": "1" * 16})
+    exporter.emit({"event": "compact.warning", "session_id": "s1", "ts": "2026-11-16T04:00:00Z", "properties": {}})
+    assert exporter.flush(5)
+    exporter.close()
+    spans = {span.name: span for span in memory.get_finished_spans()}
+    assert spans["compact.archival"].parent.span_id == spans["before_model_call"].context.span_id  # type: ignore[union-attr]
+    assert spans["compact.warning"].parent is None
+
+
+@pytest.mark.req("S-ARI-1")
+def test_a_dead_receiver_costs_the_agent_nothing() -> None:
+    """Emitting is quick, nothing raises, and closing keeps its deadline."""
+    exporter = OTLPExporter("http://127.0.0.1:1/v1/traces", exit_timeout_s=0.3)
+    started = time.perf_counter()
+    for _ in range(200):
+        for event in events():
+            exporter.emit(event)
+    assert time.perf_counter() - started < 0.2
+    started = time.perf_counter()
+    exporter.close()
+    assert time.perf_counter() - started < 2.0
