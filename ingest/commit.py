@@ -29,9 +29,11 @@ LOCK_SPACE = 0x41524941
 
 _LOCK = "SELECT pg_advisory_xact_lock(%s, %s)"
 _BLOCK = "SELECT nextval('ingest_seq')"
+# Traces and sessions are distributed by different keys (Citus), so the traces are looked up first, then their sessions.
 _TRACES = """
+WITH t AS MATERIALIZED (SELECT * FROM ingest_trace WHERE trace_key = ANY(%s))
 SELECT t.trace_key, t.session_key, t.source, t.is_mixed, t.name, t.started_at, t.ended_at, t.metadata::text
-FROM ingest_trace t JOIN ingest_session s ON s.session_key = t.session_key WHERE t.trace_key = ANY(%s)
+FROM t JOIN ingest_session s ON s.session_key = t.session_key
 """
 _PUT_TRACE = """
 INSERT INTO ingest_trace (trace_key, project_id, trace_id, session_key, source, is_mixed, seq, name, started_at,
@@ -72,9 +74,9 @@ SELECT trace_id, span_id, parent_id, kind, name, status, started_at, ended_at, d
 FROM ingest_span WHERE session_key = %s AND session_day = %s
 """
 _DROP_EMPTY = """
-DELETE FROM ingest_session s WHERE session_key = ANY(%s) AND span_count = 0
-  AND NOT EXISTS (SELECT FROM ingest_trace t WHERE t.session_key = s.session_key)
-  AND NOT EXISTS (SELECT FROM ingest_transcript t WHERE t.session_key = s.session_key)
+DELETE FROM ingest_session WHERE session_key = ANY(%(keys)s) AND span_count = 0
+  AND session_key NOT IN (SELECT session_key FROM ingest_trace WHERE session_key = ANY(%(keys)s))
+  AND session_key NOT IN (SELECT session_key FROM ingest_transcript WHERE session_key = ANY(%(keys)s))
 """
 _COPY = f"COPY ingest_span ({rows.COLUMNS}) FROM STDIN (FORMAT BINARY)"
 
@@ -390,5 +392,5 @@ async def _count_again(cursor: Cursor, keys: set[uuid.UUID], days: dict[uuid.UUI
             total.stretch(*(None if at is None else microseconds(at) for at in times))
         await cursor.execute(CLEAR, (key,))
         await cursor.execute(ADD, {**total.parameters(), "session_key": key, "seq": seq})
-    await cursor.execute(_DROP_EMPTY, (sorted(keys),))
+    await cursor.execute(_DROP_EMPTY, {"keys": sorted(keys)})
     return seq

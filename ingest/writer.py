@@ -231,8 +231,9 @@ class Writer:
                         )
                         for project_id, records in sorted(by_project.items())
                     ]
-            except pg.UniqueViolation:
-                # A span that was stored before came again: look every one of them up.
+            except (pg.UniqueViolation, pg.InternalError_):
+                # A span that was stored before came again: look every one of them up. (Citus calls a duplicate in a
+                # COPY an internal error.)
                 if not is_sure:
                     raise
                 is_sure = False
