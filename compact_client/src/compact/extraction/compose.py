@@ -31,8 +31,10 @@ CountTokens = Callable[[str], int]
 
 _NAMES_SHARE: Final = 0.06  # room for bare names of what no chosen line mentions
 _HEADROOM: Final = 1.15  # lines are chosen by estimate; a few too many are chosen and the last ones dropped by count
-_NAME_TYPES: Final = {
+NAME_GROUPS: Final = {
+    "id": "ids",
     "path": "paths",
+    "number": "amounts",
     "file": "files",
     "url": "urls",
     "email": "mails",
@@ -135,22 +137,21 @@ def _names(
     for candidate in kept:
         covered.update(candidate.entities)
     ranked = sorted(
-        (-choice.chances[number] / (len(key) / CHARS_PER_TOKEN + 2.0), number, key)
+        (-choice.chances[number] / (len(key) / CHARS_PER_TOKEN + 2.0), number)
         for number, key in enumerate(reading.keys)
         if number not in covered
     )
     names: list[Entity] = []
     room -= 12
-    for _, number, key in ranked:
+    for _, number in ranked:
         if room < 4:
             break
         usage = reading.usages[number]
-        at = usage.line.lower().find(key)
-        name = usage.line[at : at + len(key)] if at >= 0 and len(usage.line) == len(usage.line.lower()) else key
+        name = reading.name(number)
         if ", " in name or "\n" in name:
             continue
         room -= count_tokens(name) + 1
-        names.append(Entity(name, _NAME_TYPES.get(usage.type, ""), (), number))
+        names.append(Entity(name, NAME_GROUPS.get(usage.type, ""), (), number))
     return tuple(sorted(names, key=lambda entity: (entity.role, entity.order)))
 
 
@@ -237,6 +238,22 @@ def decision_of(text: str, sources: tuple[str, ...], order: int) -> Decision:
     return Decision(
         text, rationale, topic=topic.group(1).strip().lower() if topic else "", sources=sources, order=order
     )
+
+
+def message_lines(messages: Sequence[Message]) -> Iterator[Line]:
+    """Lines of messages; an earlier summary among them gives its own entries, not a reading of its text."""
+    for index, message in enumerate(messages):
+        earlier = StructuredSummary.parse(message.text) if message.is_summary else None
+        if earlier is None:
+            continue
+        # Rare: at most one earlier summary stands in a history, so the slices are taken once or twice.
+        yield from read_lines(messages[:index])
+        for line in summary_lines(earlier):
+            yield line._replace(position=index, sources=line.sources or ((message.id,) if message.id else ()))
+        for line in message_lines(messages[index + 1 :]):
+            yield line._replace(position=line.position + index + 1)
+        return
+    yield from read_lines(messages)
 
 
 def summary_lines(summary: StructuredSummary) -> Iterator[Line]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from compact.extraction.entities import TYPE_WEIGHTS, find_entities
-from compact.extraction.kinds import STANDING, field_of
+from compact.extraction.kinds import field_of, is_instruction
 from compact.extraction.lines import Line
 
 # Fitted on recorded sessions (logistic regression on "was it used again"), rounded to what held when each source of
@@ -95,6 +95,7 @@ class Reading:
 
     def __init__(self, keep_keys: Sequence[str] = ()) -> None:
         self.usages: list[Usage] = []
+        self.keys: list[str] = []
         self.candidates: list[Candidate] = []
         self.visible: set[int] = set()
         self.chars = 0
@@ -103,10 +104,13 @@ class Reading:
         self._seen: dict[str, Candidate] = {}
         self._keep = re.compile("|".join(map(re.escape, sorted(keep_keys))), re.IGNORECASE) if keep_keys else None
 
-    @property
-    def keys(self) -> list[str]:
-        """The entities by number."""
-        return list(self._index)
+    def name(self, number: int) -> str:
+        """An entity as it was first written."""
+        line, key = self.usages[number].line, self.keys[number]
+        lowered = line.lower()
+        at = lowered.find(key)
+        # A few letters change length in lower case; then the places do not match and the key itself must do.
+        return line[at : at + len(key)] if at >= 0 and len(line) == len(lowered) else key
 
     def add(self, lines: Iterable[Line], *, last_user: int = -1) -> None:
         """Read lines that may be kept."""
@@ -156,7 +160,7 @@ class Reading:
     def _is_first(self, line: Line, field: str) -> bool:
         if field in ("current_task", "artifacts"):
             return True
-        if field == "constraints" and (line.entry is not None or STANDING.search(line.text)):
+        if field == "constraints" and (line.entry is not None or is_instruction(line.text)):
             return True
         return self._keep is not None and self._keep.search(line.text) is not None
 
@@ -191,6 +195,7 @@ class Reading:
             if number is None:
                 number = index[key] = len(usages)
                 usages.append(Usage(kind, text))
+                self.keys.append(key)
             elif TYPE_WEIGHTS[kind] > TYPE_WEIGHTS[usages[number].type]:
                 usages[number].type = kind
             found[number] = None

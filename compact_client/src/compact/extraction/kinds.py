@@ -55,6 +55,14 @@ ERROR: Final = _phrases(
 _BY_KIND: Final = {"command": "commands", "edit": "files", "call": "tool_outcomes", "code": "outputs"}
 
 
+def is_instruction(text: str) -> bool:
+    """Whether a user's line is a standing instruction in words, and not a line of a log that was pasted."""
+    if not STANDING.search(text):
+        return False
+    letters = sum(character.isalpha() or character == " " for character in text)
+    return letters >= 0.75 * len(text) and len(text.split()) >= 3
+
+
 def field_of(line: Line) -> str:
     """The field of the summary a line belongs to."""
     text = line.text

@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from compact.extraction.compose import estimate_tokens, select, summary_lines
+from compact.extraction.compose import estimate_tokens, message_lines, select
 from compact.extraction.coverage import Reading
-from compact.extraction.lines import Line, read_lines
+from compact.extraction.lines import Line
 from compact.messages import Message
 from compact.span import SpanReference
 from compact.summary import Note, StructuredSummary
@@ -47,7 +47,7 @@ class ExtractiveSummarizer:
         last_user = max((place for place, message in enumerate(everything) if message.role == "user"), default=-1)
         removed: list[Line] = []
         stays: list[Line] = []
-        for line in _lines(everything):
+        for line in message_lines(everything):
             (removed if line.position < len(messages) else stays).append(line)
         plan, completed = _todo_list(messages)
         reading.add(_with_task(removed, last_user, plan), last_user=last_user)
@@ -66,22 +66,6 @@ class ExtractiveSummarizer:
         """The public seam: the same summary as one assistant message."""
         summary = self.summarize_span(messages, style=style, keep_keys=keep_keys)
         return Message("assistant", summary.render(version=1))
-
-
-def _lines(messages: Sequence[Message]) -> Iterable[Line]:
-    """Lines of messages; an earlier summary among them gives its own entries, not a reading of its text."""
-    for index, message in enumerate(messages):
-        earlier = StructuredSummary.parse(message.text) if message.is_summary else None
-        if earlier is None:
-            continue
-        # Rare: at most one earlier summary stands in a history, so the slices are taken once or twice.
-        yield from read_lines(messages[:index])
-        for line in summary_lines(earlier):
-            yield line._replace(position=index, sources=line.sources or ((message.id,) if message.id else ()))
-        for line in _lines(messages[index + 1 :]):
-            yield line._replace(position=line.position + index + 1)
-        return
-    yield from read_lines(messages)
 
 
 def _with_task(lines: Sequence[Line], last_user: int, plan: Sequence[Line]) -> Iterable[Line]:

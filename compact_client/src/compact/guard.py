@@ -1,0 +1,208 @@
+"""Check, by rule and without a model, that a compaction kept what it must, and put back what it did not.
+
+Every constraint, id, number, path and open item of the removed messages is looked up in the new prompt. What is
+missing is restored within the budget or listed as lost; a user's standing instruction that is still missing blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from compact.extraction.compose import NAME_GROUPS, estimate_tokens, fit, message_lines, summary_lines
+from compact.extraction.coverage import Reading
+from compact.extraction.kinds import OPEN_ITEM, is_instruction
+from compact.extraction.lines import Line, read_lines
+from compact.messages import Message
+from compact.summary import Entity, Note, OpenItem, StructuredSummary, normalized
+
+LOST_LISTED: Final = 200  # the counts are complete; the list in the event is of what is likeliest to be missed
+_RESTORED_NAMES: Final = 200
+_SENTENCE_WEIGHT: Final = {"constraint": 2.0, "open_item": 0.5}
+_KINDS: Final[dict[str, str]] = {
+    "uuid": "id",
+    "hex": "id",
+    "code": "id",
+    "ticket": "id",
+    "email": "id",
+    "branch": "id",
+    "money": "number",
+    "unit": "number",
+    "num": "number",
+    "date": "number",
+    "version": "number",
+    "path": "path",
+    "file": "path",
+    "url": "path",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something found in the removed messages."""
+
+    kind: str
+    text: str
+    source_ids: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": self.kind, "text": self.text, "source_ids": list(self.source_ids)}
+
+
+@dataclass(frozen=True, slots=True)
+class GuardReport:
+    """What was looked for, what is there, what was put back and what is lost."""
+
+    summary: StructuredSummary
+    by_kind: dict[str, dict[str, int]]
+    lost: tuple[Finding, ...]
+    restored: tuple[Finding, ...]
+    retention_pct: float
+    """The share of what was found that is still there, each weighted by the chance that it is needed again."""
+    missing_constraints: tuple[str, ...]
+
+    @property
+    def blocks(self) -> bool:
+        """Whether this plan must not be committed."""
+        return bool(self.missing_constraints)
+
+
+@dataclass(slots=True)
+class _Item:
+    finding: Finding
+    weight: float
+    order: int
+    is_kept: bool
+
+
+def check(
+    removed: Sequence[Message],
+    rendered: Sequence[Message],
+    summary: StructuredSummary,
+    *,
+    max_tokens: int,
+    count_tokens: Callable[[str], int] | None = None,
+    previous: StructuredSummary | None = None,
+) -> GuardReport:
+    """Look up in `rendered` what stood in `removed`, and repair `summary` within `max_tokens` where it falls short.
+
+    `previous` is the summary that this one follows, where it does not stand among the removed messages.
+    """
+    count = count_tokens or estimate_tokens
+    lines = [*(summary_lines(previous) if previous else ()), *message_lines(removed)]
+    items = _look_up(lines, rendered)
+    missing = [item for item in items if not item.is_kept]
+    repaired = _repaired(summary, missing, max_tokens, count) if missing else summary
+    restored: set[int] = set()
+    if repaired is not summary:
+        text = _flat(repaired.render())
+        restored = {id(item) for item in missing if _flat(item.finding.text) in text}
+    lost = [item for item in missing if id(item) not in restored]
+    by_kind: dict[str, dict[str, int]] = {}
+    for item in items:
+        counts = by_kind.setdefault(item.finding.kind, {"found": 0, "kept": 0, "restored": 0, "lost": 0})
+        counts["found"] += 1
+        counts["kept" if item.is_kept else "restored" if id(item) in restored else "lost"] += 1
+    total = sum(item.weight for item in items)
+    gone = sum(item.weight for item in lost)
+    lost.sort(key=lambda item: (-item.weight, item.order))
+    return GuardReport(
+        summary=repaired,
+        by_kind=dict(sorted(by_kind.items())),
+        lost=tuple(item.finding for item in lost[:LOST_LISTED]),
+        restored=tuple(item.finding for item in missing if id(item) in restored),
+        retention_pct=round(1.0 - gone / total, 4) if total else 1.0,
+        missing_constraints=tuple(item.finding.text for item in lost if item.finding.kind == "constraint"),
+    )
+
+
+def _look_up(lines: Sequence[Line], rendered: Sequence[Message]) -> list[_Item]:
+    reading = Reading()
+    reading.add(lines)
+    reading.add_visible(read_lines(rendered))
+    chances = reading.chances()
+    text = _flat("\n".join(_all_text(message) for message in rendered))
+    items: list[_Item] = []
+    seen: set[str] = set()
+    for line in lines:
+        kind = _sentence_kind(line)
+        key = _flat(line.text)
+        if kind is None or key in seen:
+            continue
+        seen.add(key)
+        finding = Finding(kind, line.text, line.sources)
+        items.append(_Item(finding, _SENTENCE_WEIGHT[kind], len(items), key in text))
+    sources: dict[int, tuple[str, ...]] = {}
+    for candidate in reading.candidates:
+        for number in candidate.entities:
+            sources.setdefault(number, candidate.line.sources)
+    for number, key in enumerate(reading.keys):
+        usage = reading.usages[number]
+        entity_kind = _KINDS.get(usage.type) or ("id" if usage.type == "ident" and _has_digit(key) else None)
+        if entity_kind is None or number not in sources:
+            continue
+        finding = Finding(entity_kind, reading.name(number), sources[number])
+        items.append(_Item(finding, chances[number], len(items), number in reading.visible))
+    return items
+
+
+def _sentence_kind(line: Line) -> str | None:
+    if line.kind == "user" and is_instruction(line.text):
+        return "constraint"
+    if line.field == "open_items" or (line.kind == "prose" and not line.field and OPEN_ITEM.search(line.text)):
+        return "open_item"
+    return None
+
+
+def _repaired(
+    summary: StructuredSummary, missing: Sequence[_Item], max_tokens: int, count: Callable[[str], int]
+) -> StructuredSummary:
+    """The summary with what is missing put back: instructions at the cost of lesser lines, the rest where it fits."""
+    order = 1 + max((entry.order for entry in summary.entries()), default=-1)
+    constraints = [item.finding for item in missing if item.finding.kind == "constraint"]
+    if constraints:
+        notes = tuple(
+            Note(finding.text, finding.source_ids, order + index, "user") for index, finding in enumerate(constraints)
+        )
+        summary = fit(
+            replace(summary, constraints=(*summary.constraints, *notes)), max_tokens=max_tokens, count_tokens=count
+        )
+    room = max_tokens - count(summary.render(version=999)) - 16
+    open_items: list[OpenItem] = []
+    names: list[Entity] = []
+    for item in sorted(missing, key=lambda item: (-item.weight, item.order)):
+        if room < 4 or len(names) >= _RESTORED_NAMES:
+            break
+        finding = item.finding
+        cost = count(finding.text) + 3
+        if finding.kind == "constraint" or cost > room:
+            continue
+        room -= cost
+        if finding.kind == "open_item":
+            open_items.append(OpenItem(finding.text, sources=finding.source_ids, order=order + len(open_items)))
+        else:
+            names.append(
+                Entity(finding.text, NAME_GROUPS.get(finding.kind, ""), finding.source_ids, order + len(names))
+            )
+    if not open_items and not names:
+        return summary
+    known = {entity.key for entity in summary.entities}
+    repaired = replace(
+        summary,
+        open_items=(*summary.open_items, *open_items),
+        entities=(*summary.entities, *(name for name in names if name.key not in known)),
+    )
+    return repaired if count(repaired.render(version=999)) <= max_tokens else summary
+
+
+def _all_text(message: Message) -> str:
+    return "\n".join([message.text, *(f"{call.name} {call.arguments}" for call in message.tool_calls)])
+
+
+def _flat(text: str) -> str:
+    return normalized(text)
+
+
+def _has_digit(key: str) -> bool:
+    return any(character.isdigit() for character in key)
