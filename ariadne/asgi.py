@@ -12,13 +12,15 @@ from django.core.asgi import get_asgi_application
 
 django_application = get_asgi_application()
 
-from ingest import views as ingest  # noqa: E402 - models are there only once Django is set up
+from ingest import guard, views  # noqa: E402 - models are there only once Django is set up
+
+guard.install()
 
 
 async def http(scope: dict[str, Any], receive: Any, send: Any) -> None:
     """Ingest before Django: a request there costs less than Django's handler alone."""
-    if scope["path"].rstrip("/") in ingest.PATHS:
-        await ingest.application(scope, receive, send)
+    if scope["path"].rstrip("/") in views.PATHS:
+        await views.application(scope, receive, send)
     else:
         await django_application(scope, receive, send)
 

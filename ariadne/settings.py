@@ -277,6 +277,8 @@ INGEST_MAX_EVENTS = envint("ARIADNE_INGEST_MAX_EVENTS", 10_000)
 # Per key and process; 0 is no limit. High enough that only a mistake or an attack meets them.
 INGEST_KEY_EVENTS_PER_S = envint("ARIADNE_INGEST_KEY_EVENTS_PER_S", 100_000)
 INGEST_KEY_BYTES_PER_S = envint("ARIADNE_INGEST_KEY_BYTES_PER_S", 128 * 1024 * 1024)
+# A request must have arrived after this long, and the time that its body takes at 64 kB a second.
+INGEST_READ_TIMEOUT_S = envint("ARIADNE_INGEST_READ_TIMEOUT_S", 30)
 # Bodies that one process holds in memory at once.
 INGEST_MAX_HELD_BYTES = envint("ARIADNE_INGEST_MAX_HELD_BYTES", 256 * 1024 * 1024)
 

@@ -15,7 +15,6 @@ import zstandard
 from ingest.errors import Malformed, TooLarge, TooSlow, WrongType
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
-READ_TIMEOUT_S = 20.0
 _STEP = 1024 * 1024
 
 
@@ -23,15 +22,15 @@ class Disconnected(Exception):
     """The sender went away."""
 
 
-async def read(receive: Receive, *, declared: str, encoding: str, max_bytes: int) -> bytes:
+async def read(receive: Receive, *, declared: str, encoding: str, max_bytes: int, timeout_s: float) -> bytes:
     """The body, inflated, of at most `max_bytes`."""
     if declared.isdigit() and int(declared) > max_bytes:
         raise TooLarge(f"the body has {int(declared):,} bytes; at most {max_bytes:,} are taken")
     try:
-        async with asyncio.timeout(READ_TIMEOUT_S):
+        async with asyncio.timeout(timeout_s):
             body = await _read(receive, max_bytes)
     except TimeoutError:
-        raise TooSlow(f"the body did not arrive within {READ_TIMEOUT_S:.0f} seconds") from None
+        raise TooSlow(f"the body did not arrive within {timeout_s:.0f} seconds") from None
     return inflate(body, encoding, max_bytes)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from compact.redaction import DEFAULT_RULES, Redactor, default_redactor
 
+from ingest.decode import mended
 from ingest.events import Span, Trace
 
 # Shorter than any secret worth the name, and than most words.
@@ -55,10 +56,17 @@ def _gather(record: Span | Trace, wordy: list[str], digits: list[str]) -> bool:
     if record.name not in _clean:
         digits.append(record.name)
     if isinstance(record, Trace):
-        return record.metadata != b"{}" and _walk(_decode(record.metadata), wordy, digits)
-    is_suspect = record.data != b"{}" and _walk(_decode(record.data), wordy, digits)
-    if record.payload is not None:
-        is_suspect = _walk(_decode(record.payload), wordy, digits) or is_suspect
+        record.metadata = mended(record.metadata)
+        return _walk(_decode(record.metadata), wordy, digits)
+    try:
+        is_suspect = record.data != b"{}" and _walk(_decode(record.data), wordy, digits)
+        if record.payload is not None:
+            is_suspect = _walk(_decode(record.payload), wordy, digits) or is_suspect
+    except msgspec.MsgspecError:
+        # Numbers beyond all numbers are only met where somebody builds them.
+        record.data = mended(record.data)
+        record.payload = None if record.payload is None else mended(record.payload)
+        return _gather(record, wordy, digits)
     return is_suspect
 
 

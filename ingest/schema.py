@@ -318,8 +318,9 @@ def _parsed(value: str) -> datetime:
 
 def _from_unix(value: Number) -> datetime:
     # Milli-, micro- and nanoseconds are told apart by their size: as seconds they would lie past the year 5000.
-    while value > 1e11:
-        value /= 1000
+    for _ in range(3):
+        if value > 1e11:
+            value /= 1000
     return datetime.fromtimestamp(value, UTC)
 
 

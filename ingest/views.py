@@ -122,6 +122,7 @@ class Request:
             declared=self.header(b"content-length"),
             encoding=self.header(b"content-encoding"),
             max_bytes=settings.INGEST_MAX_BODY_BYTES,
+            timeout_s=settings.INGEST_READ_TIMEOUT_S,
         )
 
 

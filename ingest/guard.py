@@ -1,0 +1,90 @@
+"""Cut off requests that are too large or too slow while they arrive.
+
+Daphne hands a request over when all of it is there, so an application cannot refuse one that never ends. This refuses
+it a step earlier: by its declared length, by what has arrived, and by the time it takes.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from django.conf import settings
+
+# A sender slower than this for the length of its body is not sending, it is holding a connection.
+MIN_BYTES_PER_S = 64 * 1024
+_LOOK_EVERY_S = 0.5
+
+
+def install() -> None:
+    """Guard the requests of the daphne that runs this process; under another server, nothing."""
+    protocol: Any = sys.modules.get("daphne.http_protocol")
+    if protocol is None or getattr(protocol.WebRequest, "is_guarded", False):
+        return
+    from twisted.internet import reactor  # noqa: PLC0415 - daphne has chosen the reactor; importing it earlier would
+
+    protocol.WebRequest = _guarded(protocol.WebRequest, reactor)
+
+
+def _guarded(base: Any, reactor: Any) -> type[Any]:
+    arriving: dict[int, Any] = {}
+
+    def look() -> None:
+        now = time.monotonic()
+        for request in [request for request in arriving.values() if request.due_at < now]:
+            request.cut(408, "Request Timeout", "too_slow", "the request did not arrive in time")
+        if arriving:
+            reactor.callLater(_LOOK_EVERY_S, look)
+
+    class GuardedRequest(base):  # type: ignore[misc]
+        is_guarded = True
+
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            self.due_at = time.monotonic() + settings.INGEST_READ_TIMEOUT_S
+            self._arrived_bytes = 0
+            self._is_cut = False
+            if not arriving:
+                reactor.callLater(_LOOK_EVERY_S, look)
+            arriving[id(self)] = self
+
+        def gotLength(self, length: int | None) -> None:  # noqa: N802 - Twisted's name
+            if length is not None and length > settings.INGEST_MAX_BODY_BYTES:
+                super().gotLength(0)
+                self._too_large()
+                return
+            self.due_at += (length or 0) / MIN_BYTES_PER_S
+            super().gotLength(length)
+
+        def handleContentChunk(self, data: bytes) -> None:  # noqa: N802 - Twisted's name
+            if self._is_cut:
+                return
+            self._arrived_bytes += len(data)
+            if self._arrived_bytes > settings.INGEST_MAX_BODY_BYTES:
+                self._too_large()
+            else:
+                super().handleContentChunk(data)
+
+        def process(self) -> Any:
+            arriving.pop(id(self), None)
+            return None if self._is_cut else super().process()
+
+        def connectionLost(self, reason: Any) -> None:  # noqa: N802 - Twisted's name
+            arriving.pop(id(self), None)
+            super().connectionLost(reason)
+
+        def _too_large(self) -> None:
+            limit = settings.INGEST_MAX_BODY_BYTES
+            self.cut(413, "Content Too Large", "too_large", f"at most {limit:,} bytes are taken")
+
+        def cut(self, status: int, reason: str, code: str, message: str) -> None:
+            arriving.pop(id(self), None)
+            self._is_cut = True
+            body = f'{{"success":false,"code":"{code}","error":"{message}"}}'
+            head = f"HTTP/1.1 {status} {reason}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+            transport = self.channel.transport
+            transport.write(f"{head}Connection: close\r\n\r\n{body}".encode())
+            transport.loseConnection()
+
+    return GuardedRequest
