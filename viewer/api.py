@@ -1,0 +1,203 @@
+"""The reading API. Each view asks `access`, then `queries`, then answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import Http404, HttpResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema, inline_serializer
+from rest_framework import serializers
+from rest_framework.exceptions import ValidationError
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from ingest.models import Session
+from viewer import access, audit, queries
+from viewer.access import Right
+from viewer.audit import Action
+from viewer.reducer import projected_turns
+from viewer.serializers import CheckSerializer, SessionSerializer, SpanSchema, check_json, span_json
+
+MAX_PAGE = 1_000
+
+
+def _parameter(name: str, description: str, kind: Any = OpenApiTypes.STR) -> OpenApiParameter:
+    return OpenApiParameter(name, kind, OpenApiParameter.QUERY, description=description)
+
+
+def _number(request: Request, name: str, default: int, *, most: int | None = None) -> int:
+    text = request.query_params.get(name, "")
+    if not text:
+        return default
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise ValidationError({name: "must be a whole number"})
+    return min(int(text), most) if most else int(text)
+
+
+class ReadView(APIView):
+    permission_classes = [access.Needs]
+    right = Right.SESSIONS
+
+    def session(self, request: Request, name: str) -> Session:
+        return access.session(access.grant(request), name, self.right)
+
+
+class SessionList(ReadView):
+    """Sessions, newest activity first."""
+
+    @extend_schema(
+        operation_id="sessions",
+        parameters=[
+            _parameter("q", "text in the session id or the model"),
+            _parameter("model", "exact model"),
+            _parameter("state", "near, running, compacted, errors, fallback or lossy"),
+            _parameter("before", "the `next` of the page before", OpenApiTypes.INT64),
+        ],
+        responses=inline_serializer(
+            "SessionPage",
+            {"results": SessionSerializer(many=True), "next": serializers.IntegerField(allow_null=True)},
+        ),
+    )
+    def get(self, request: Request) -> Response:
+        _number(request, "before", 0)
+        wanted = queries.SessionFilter.from_query(request.query_params)
+        page, more = queries.sessions_page(access.grant(request).projects(self.right), wanted)
+        return Response({"results": SessionSerializer(page, many=True).data, "next": more})
+
+
+class SessionDetail(ReadView):
+    """One session with its traces."""
+
+    @extend_schema(operation_id="session", responses=SessionSerializer)
+    def get(self, request: Request, session: str) -> Response:
+        found = self.session(request, session)
+        return Response({**SessionSerializer(found).data, "traces": queries.traces(found)})
+
+
+class SpanList(ReadView):
+    """The spans of a session in the order in which they last changed."""
+
+    @extend_schema(
+        operation_id="session_spans",
+        parameters=[
+            _parameter("after", "the `next` of the page before", OpenApiTypes.INT64),
+            _parameter("limit", f"at most {MAX_PAGE}", OpenApiTypes.INT),
+            _parameter("kind", "one kind"),
+            _parameter("status", "ok or error"),
+        ],
+        responses=inline_serializer(
+            "SpanPage",
+            {"results": serializers.ListField(child=SpanSchema), "next": serializers.IntegerField(allow_null=True)},
+        ),
+    )
+    def get(self, request: Request, session: str) -> Response:
+        found = self.session(request, session)
+        limit = max(1, _number(request, "limit", 200, most=MAX_PAGE))
+        rows = queries.spans_page(
+            found,
+            after=_number(request, "after", 0),
+            limit=limit + 1,
+            kind=request.query_params.get("kind", ""),
+            status=request.query_params.get("status", ""),
+        )
+        more = rows[limit - 1].seq if len(rows) > limit else None
+        return Response({"results": [span_json(row) for row in rows[:limit]], "next": more})
+
+
+class SpanTree(ReadView):
+    """All skeletons of a session at once, as columns, for the tree."""
+
+    @extend_schema(
+        operation_id="session_tree",
+        parameters=[_parameter("after", "only changes after this seq", OpenApiTypes.INT64)],
+        responses=OpenApiTypes.OBJECT,
+    )
+    def get(self, request: Request, session: str) -> HttpResponse:
+        found = self.session(request, session)
+        spans = queries.tree_json(found, after=_number(request, "after", 0))
+        head = JSONRenderer().render({"seq": found.last_seq, "traces": queries.traces(found)})
+        return HttpResponse(head[:-1] + b',"spans":' + spans.encode() + b"}", content_type="application/json")
+
+
+class TokenList(ReadView):
+    """Every check of a session: the token timeline."""
+
+    @extend_schema(
+        operation_id="session_tokens",
+        responses=inline_serializer(
+            "Tokens",
+            {
+                "seq": serializers.IntegerField(),
+                "results": CheckSerializer(many=True),
+                "projected_turns": serializers.IntegerField(allow_null=True),
+            },
+        ),
+    )
+    def get(self, request: Request, session: str) -> Response:
+        found = self.session(request, session)
+        checks = queries.checks(found).ordered()
+        return Response(
+            {
+                "seq": found.last_seq,
+                "results": [check_json(check) for check in checks],
+                "projected_turns": projected_turns(checks),
+            }
+        )
+
+
+class CompactionList(ReadView):
+    """The compactions of a session, numbered as its pages number them."""
+
+    @extend_schema(
+        operation_id="session_compactions",
+        responses=inline_serializer("Compactions", {"results": CheckSerializer(many=True)}),
+    )
+    def get(self, request: Request, session: str) -> Response:
+        found = self.session(request, session)
+        compactions = queries.checks(found).compactions()
+        return Response({"results": [{"n": n, **check_json(check)} for n, check in enumerate(compactions, 1)]})
+
+
+class SpanDetail(ReadView):
+    """One span, named `trace_id:span_id`, or by its span id together with `session`."""
+
+    @extend_schema(
+        operation_id="span",
+        parameters=[
+            _parameter("session", "the session it belongs to"),
+            _parameter("payload", "1 to include the payload; needs view_payload", OpenApiTypes.INT),
+        ],
+        responses=SpanSchema,
+    )
+    def get(self, request: Request, span: str) -> Response:
+        grant = access.grant(request)
+        session, trace_id, span_id = find_span(grant, span, request.query_params.get("session", ""))
+        with_payload = request.query_params.get("payload") == "1"
+        if with_payload:
+            grant.require(Right.PAYLOAD, session.project_id)
+        found = queries.span(session, span_id, trace_id=trace_id, with_payload=with_payload)
+        if found is None:
+            raise Http404
+        answer = {**span_json(found.row), "session": session.session_id, "has_payload": found.has_payload}
+        if with_payload:
+            target = f"{session.session_id}/{found.row.key}"
+            audit.record(request, Action.PAYLOAD_VIEW, project_id=session.project_id, target=target)
+            answer["payload"] = found.payload
+        return Response(answer)
+
+
+def find_span(grant: access.Grant, name: str, session: str) -> tuple[Session, str, str]:
+    """The session, trace id and span id meant by `trace:span`, or by a span id and its session."""
+    trace_id, _, span_id = name.rpartition(":")
+    if session:
+        found = access.session(grant, session, Right.SESSIONS)
+        return found, trace_id, span_id
+    owner = queries.session_of_trace(grant.projects(Right.SESSIONS), trace_id) if trace_id else None
+    if owner is None:
+        owner, trace_id, span_id = queries.session_of_span(grant.projects(Right.SESSIONS), name), "", name
+    if owner is None:
+        raise Http404
+    return owner, trace_id, span_id

@@ -1,0 +1,208 @@
+"""Websockets: the list, one session, the tail. Join, replay from the client's last seq, follow.
+
+Each frame carries a seq, and a client that comes back with the last one it saw misses nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import Any
+from urllib.parse import parse_qs
+
+from channels.generic.websocket import AsyncWebsocketConsumer
+from django.core.exceptions import PermissionDenied
+from django.http import Http404
+
+from ingest.models import Session
+from viewer import access, live, queries
+from viewer.access import Grant, Right
+from viewer.reducer import SpanRow
+from viewer.sentences import describe
+from viewer.serializers import columns, event_json, session_json
+
+RECHECK_S = 30.0
+# A browser acknowledges frames, so that what is under way to a slow one is bounded here and not in the kernel.
+WINDOW_FRAMES = 32
+UNAUTHENTICATED, FORBIDDEN, MISSING = 4401, 4403, 4404
+
+
+class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
+    """What the three have in common: rights, the subscription, acknowledgement."""
+
+    right = Right.SESSIONS
+    wants_spans = True
+
+    async def connect(self) -> None:
+        self.query = {name: values[-1] for name, values in parse_qs(self.scope["query_string"].decode()).items()}
+        self.pump: asyncio.Task[None] | None = None
+        self.subscription: live.Subscription | None = None
+        self.in_flight = 0
+        self.room = asyncio.Event()
+        self.room.set()
+        await self.accept()
+        grant = await access.socket_grant(self.scope)
+        if grant.user_id is None:
+            await self.close(UNAUTHENTICATED)
+            return
+        try:
+            self.project_id, self.session = await self.find(grant)
+        except (PermissionDenied, Http404) as refusal:
+            await self.close(FORBIDDEN if isinstance(refusal, PermissionDenied) else MISSING)
+            return
+        self.pump = asyncio.create_task(self.follow())
+
+    async def disconnect(self, code: int) -> None:
+        if self.pump is not None:
+            self.pump.cancel()
+        if self.subscription is not None:
+            live.hub().unsubscribe(self.subscription)
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        if text_data == "ack":
+            self.in_flight = max(0, self.in_flight - 1)
+            self.room.set()
+
+    async def find(self, grant: Grant) -> tuple[int, Session | None]:
+        """The project this socket follows, and its session if it follows one."""
+        allowed = grant.projects(self.right)
+        named = self.query.get("project", "")
+        if named:
+            chosen = await live.read(queries.project_id, named, allowed)
+            if chosen is None:
+                raise Http404
+            return chosen, None
+        if not allowed:
+            raise PermissionDenied
+        return min(allowed), None
+
+    async def follow(self) -> None:
+        self.subscription = await live.hub().subscribe(self.project_id, self.session, spans=self.wants_spans)
+        after = self.query.get("after", "")
+        now = await live.read(queries.last_seq, self.project_id)
+        self.seq = int(after) if after.isascii() and after.isdigit() and len(after) < 19 else now
+        await self.say({"type": "hello", "seq": self.seq, "project": self.project_id})
+        await self.catch_up(now)
+        checked = time.monotonic()
+        while True:
+            try:
+                change = await asyncio.wait_for(self.subscription.queue.get(), RECHECK_S)
+            except TimeoutError:
+                change = None
+            if time.monotonic() - checked > RECHECK_S:
+                checked = time.monotonic()
+                if not await self.is_allowed():
+                    await self.close(FORBIDDEN)
+                    return
+            if change is None or change.seq <= self.seq:
+                continue
+            if self.subscription.is_behind:
+                self.subscription.is_behind = False
+                await self.say({"type": "behind", "seq": self.seq})
+                await self.catch_up(change.seq)
+                continue
+            await self.deliver(change)
+            self.seq = change.seq
+
+    async def is_allowed(self) -> bool:
+        grant = await access.socket_grant(self.scope)
+        return grant.may(self.right, self.project_id)
+
+    async def say(self, message: dict[str, Any] | str) -> None:
+        if self.query.get("ack"):
+            while self.in_flight >= WINDOW_FRAMES:
+                self.room.clear()
+                await self.room.wait()
+            self.in_flight += 1
+        await self.send(message if isinstance(message, str) else json.dumps(message))
+
+    async def catch_up(self, upto: int) -> None:
+        raise NotImplementedError
+
+    async def deliver(self, change: live.Change) -> None:
+        raise NotImplementedError
+
+
+class SessionListConsumer(LiveConsumer):
+    """Sessions whose row changed."""
+
+    wants_spans = False
+
+    async def catch_up(self, upto: int) -> None:
+        while self.seq < upto:
+            sessions = await live.read(queries.sessions_after, self.project_id, self.seq)
+            if not sessions:
+                return
+            self.seq = sessions[-1].last_seq
+            await self.say_sessions(sessions)
+
+    async def deliver(self, change: live.Change) -> None:
+        self.seq = change.seq
+        await self.say_sessions(list(change.sessions.values()))
+
+    async def say_sessions(self, sessions: list[Session]) -> None:
+        await self.say({"type": "sessions", "seq": self.seq, "sessions": [session_json(s) for s in sessions]})
+
+
+class SessionConsumer(LiveConsumer):
+    """The spans of one session."""
+
+    async def find(self, grant: Grant) -> tuple[int, Session | None]:
+        session = await access.asession(grant, self.scope["url_route"]["kwargs"]["session"], self.right)
+        return session.project_id, session
+
+    async def catch_up(self, upto: int) -> None:
+        assert self.session is not None
+        while self.seq < upto:
+            rows = await live.read(queries.spans_between, [self.session], self.seq, upto, limit=live.BATCH_ROWS)
+            if not rows:
+                return
+            self.seq = rows[-1][1].seq
+            spans = [span for _, span in rows]
+            # Checks come from all of a session's compact spans, so a page that has missed some reads them anew.
+            is_stale = any(span.kind.startswith("compact.") for span in spans)
+            await self.say({"type": "spans", "seq": self.seq, "spans": columns(spans), "checks_stale": is_stale})
+
+    async def deliver(self, change: live.Change) -> None:
+        assert self.session is not None
+        frame = change.session_frame(self.session.session_key)
+        if frame is not None:
+            await self.say(frame)
+
+
+class TailConsumer(LiveConsumer):
+    """Every event of a project that passes the filters."""
+
+    right = Right.TAIL
+
+    async def catch_up(self, upto: int) -> None:
+        while self.seq < upto:
+            sessions = await live.read(queries.sessions_after, self.project_id, self.seq)
+            rows = await live.read(queries.spans_between, sessions, self.seq, upto, limit=live.BATCH_ROWS)
+            if not rows:
+                return
+            self.seq = rows[-1][1].seq
+            await self.say_events({s.session_key: s for s in sessions}, rows)
+
+    async def deliver(self, change: live.Change) -> None:
+        self.seq = change.seq
+        await self.say_events(change.sessions, change.spans)
+
+    async def say_events(self, sessions: dict[Any, Session], rows: list[tuple[Any, SpanRow]]) -> None:
+        events = [event_json(sessions[key], s) for key, s in rows if key in sessions and self.passes(sessions[key], s)]
+        if events:
+            await self.say({"type": "events", "seq": self.seq, "events": events})
+
+    def passes(self, session: Session, span: SpanRow) -> bool:
+        wanted = self.query
+        if wanted.get("session") and wanted["session"] not in {session.session_id, str(session.session_key)}:
+            return False
+        if wanted.get("kind") and not span.kind.startswith(wanted["kind"]):
+            return False
+        if wanted.get("status") and span.status != wanted["status"]:
+            return False
+        text = wanted.get("q", "").lower()
+        return not text or any(
+            text in part.lower() for part in (span.name, span.kind, session.session_id, describe(span))
+        )

@@ -1,0 +1,147 @@
+"""The HTML pages. Each asks `access`, then `queries`, then `reducer`; templates only lay out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+
+from ingest.models import IngestKey, Session
+from viewer import access, audit, queries
+from viewer.access import Right
+from viewer.audit import Action
+from viewer.chrome import current_project
+from viewer.inspection import inspect
+from viewer.reducer import projected_turns
+from viewer.sentences import story
+
+# Enough to read before any script runs; the script brings the rest.
+FIRST_ROWS = 60
+
+
+@access.needs(Right.SESSIONS)
+def session_list(request: HttpRequest) -> HttpResponse:
+    project = current_project(request)
+    assert project is not None
+    wanted = queries.SessionFilter.from_query(request.GET)
+    sessions, more = queries.sessions_page([project.pk], wanted)
+    context = {
+        "project": project,
+        "sessions": sessions,
+        "next": _with(request, before=more) if more else "",
+        "wanted": wanted,
+        "is_filtered": bool(wanted.q or wanted.model or wanted.state),
+        "is_first_page": wanted.before is None,
+        "last_seq": queries.last_seq(project.pk),
+    }
+    if request.GET.get("fragment") == "rows":
+        return render(request, "viewer/_session_rows.html", context)
+    context |= {
+        "fleet": queries.fleet([project.pk]),
+        "models": queries.models_in([project.pk]),
+        "first": _first_event(request, project.pk) if not sessions and not context["is_filtered"] else None,
+    }
+    return render(request, "viewer/session_list.html", context)
+
+
+@access.needs(Right.SESSIONS)
+def session_detail(request: HttpRequest, session: str) -> HttpResponse:
+    grant = access.grant(request)
+    found = access.session(grant, session)
+    checks = queries.checks(found).ordered()
+    compactions = [check for check in checks if check.is_compaction]
+    context = {
+        "session": found,
+        "checks": checks,
+        "compactions": list(enumerate(compactions, 1)),
+        "story": story(compactions),
+        "last": checks[-1] if checks else None,
+        "projected": projected_turns(checks),
+        "rows": queries.first_spans(found, limit=FIRST_ROWS),
+        "may_payload": grant.may(Right.PAYLOAD, found.project_id),
+    }
+    if name := request.GET.get("span"):
+        context["inspected"] = _inspected(request, found, name)
+    return render(request, "viewer/session_detail.html", context)
+
+
+@access.needs(Right.SESSIONS)
+def inspector(request: HttpRequest, session: str) -> HttpResponse:
+    """What the inspector shows of one span, as a piece of a page; without `span`, the session's overview."""
+    found = access.session(access.grant(request), session)
+    if name := request.GET.get("span"):
+        return render(
+            request, "viewer/_inspector.html", {"session": found, "inspected": _inspected(request, found, name)}
+        )
+    compactions = queries.checks(found).compactions()
+    context = {"session": found, "compactions": list(enumerate(compactions, 1)), "story": story(compactions)}
+    return render(request, "viewer/_overview.html", context)
+
+
+@access.needs(Right.PAYLOAD)
+def payload(request: HttpRequest, session: str) -> HttpResponse:
+    """The texts of one span, as a piece of a page. That they were looked at is written down first."""
+    found = access.session(access.grant(request), session, Right.PAYLOAD)
+    span = _span(found, request.GET.get("span", ""))
+    audit.record(request, Action.PAYLOAD_VIEW, project_id=found.project_id, target=f"{found.session_id}/{span.row.key}")
+    text = json.dumps(span.payload, indent=2, ensure_ascii=False)
+    return render(request, "viewer/_payload.html", {"text": text, "span": span.row})
+
+
+@access.needs(Right.SESSIONS)
+def compaction_detail(request: HttpRequest, session: str, number: int) -> HttpResponse:
+    found = access.session(access.grant(request), session)
+    compactions = queries.checks(found).compactions()
+    if not 1 <= number <= len(compactions):
+        raise Http404
+    return render(
+        request,
+        "viewer/compaction_detail.html",
+        {"session": found, "check": compactions[number - 1], "number": number, "count": len(compactions)},
+    )
+
+
+@access.needs(Right.TAIL)
+def tail(request: HttpRequest) -> HttpResponse:
+    project = current_project(request, Right.TAIL)
+    assert project is not None
+    return render(request, "viewer/tail.html", {"project": project, "last_seq": queries.last_seq(project.pk)})
+
+
+@access.needs(Right.SESSIONS)
+def compare(request: HttpRequest) -> HttpResponse:
+    return render(request, "viewer/compare.html", {})
+
+
+def _inspected(request: HttpRequest, session: Session, name: str) -> dict[str, Any]:
+    may_payload = access.grant(request).may(Right.PAYLOAD, session.project_id)
+    return inspect(_span(session, name), queries.checks(session), may_payload=may_payload)
+
+
+def _span(session: Session, name: str) -> queries.FullSpan:
+    trace_id, _, span_id = name.rpartition(":")
+    found = queries.span(session, span_id, trace_id=trace_id, with_payload=True)
+    if found is None:
+        raise Http404("no such span")
+    return found
+
+
+def _first_event(request: HttpRequest, project_id: int) -> dict[str, str]:
+    """What a person needs to send a first event: the address of this server and which key to use."""
+    key = IngestKey.objects.filter(project_id=project_id, revoked_at=None).order_by("-created_at").first()
+    return {
+        "address": request.build_absolute_uri(reverse("session-list")).split("?")[0].rstrip("/") + "/ingest",
+        "key_hint": f"{key.hint}…" if key else "",
+        "key_label": key.label if key else "",
+    }
+
+
+def _with(request: HttpRequest, **changes: Any) -> str:
+    query = request.GET.copy()
+    query.pop("fragment", None)
+    for name, value in changes.items():
+        query[name] = str(value)
+    return f"?{query.urlencode()}"

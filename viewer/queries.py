@@ -1,0 +1,272 @@
+"""Every read, one function per question a screen asks.
+
+Nothing here decides who may ask: callers pass the projects or the session that `access` granted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+from django.db.models import Count, F, Min, Q, QuerySet, Sum
+
+from ingest.models import Project, Session, Trace
+from viewer.reducer import Checks, SpanRow
+
+PAGE_SIZE = 50
+_SKELETON = "trace_id, span_id, parent_id, kind, name, status, started_at, ended_at, tokens, seq"
+_ROWS = f"SELECT {_SKELETON}, data FROM ingest_span "  # noqa: S608 - a constant
+
+# Postgres writes the columns as JSON itself: building 100,000 Python rows would cost more than reading them.
+_TREE = """
+SELECT json_build_object(
+    'trace', coalesce(json_agg(trace_id), '[]'),
+    'id', coalesce(json_agg(span_id), '[]'),
+    'parent', coalesce(json_agg(parent_id), '[]'),
+    'kind', coalesce(json_agg(kind), '[]'),
+    'name', coalesce(json_agg(name), '[]'),
+    'status', coalesce(json_agg(status), '[]'),
+    'start', coalesce(json_agg(floor(extract(epoch FROM started_at) * 1000)), '[]'),
+    'end', coalesce(json_agg(floor(extract(epoch FROM ended_at) * 1000)), '[]'),
+    'tokens', coalesce(json_agg(tokens), '[]'))::text
+FROM (
+    SELECT trace_id, span_id, parent_id, kind, left(name, 200) AS name, status, started_at, ended_at, tokens
+    FROM ingest_span WHERE session_key = %s AND session_day = %s AND seq > %s AND seq <= %s) spans
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFilter:
+    """What the list shows, as its address says it."""
+
+    q: str = ""
+    model: str = ""
+    state: str = ""
+    before: int | None = None
+
+    @classmethod
+    def from_query(cls, query: Mapping[str, Any]) -> SessionFilter:
+        before = str(query.get("before", ""))
+        return cls(
+            q=str(query.get("q", "")).strip()[:200],
+            model=str(query.get("model", "")).strip()[:200],
+            state=str(query.get("state", "")),
+            before=int(before) if before.isascii() and before.isdigit() and len(before) < 19 else None,
+        )
+
+    def apply(self, sessions: QuerySet[Session]) -> QuerySet[Session]:
+        if self.q:
+            sessions = sessions.filter(Q(session_id__icontains=self.q) | Q(model__icontains=self.q))
+        if self.model:
+            sessions = sessions.filter(model=self.model)
+        if self.state in STATES:
+            sessions = sessions.filter(STATES[self.state])
+        if self.before is not None:
+            sessions = sessions.filter(last_seq__lt=self.before)
+        return sessions
+
+
+# Within a tenth of the trigger the next turn or two will compact.
+_NEAR_PCT = 0.9
+STATES: dict[str, Q] = {
+    "near": Q(trigger_tokens__gt=0, last_tokens__gte=F("trigger_tokens") * _NEAR_PCT),
+    "running": Q(running_count__gt=0),
+    "compacted": Q(compaction_count__gt=0),
+    "errors": Q(error_count__gt=0),
+    "fallback": Q(fallback_count__gt=0),
+    "lossy": Q(worst_retention__lt=0.9),
+}
+
+
+def sessions_page(projects: Iterable[int], wanted: SessionFilter) -> tuple[list[Session], int | None]:
+    """The newest sessions first, and the `before` of the next page."""
+    rows = wanted.apply(Session.objects.filter(project_id__in=list(projects))).order_by("-last_seq")
+    page = list(rows[: PAGE_SIZE + 1])
+    more = page[PAGE_SIZE - 1].last_seq if len(page) > PAGE_SIZE else None
+    return page[:PAGE_SIZE], more
+
+
+def sessions_after(project_id: int, seq: int) -> list[Session]:
+    """Sessions that changed after `seq`, oldest change first. All of them: one left out could hold an older change."""
+    return list(Session.objects.filter(project_id=project_id, last_seq__gt=seq).order_by("last_seq"))
+
+
+def project_id(slug: str, allowed: Iterable[int]) -> int | None:
+    return Project.objects.filter(slug=slug, pk__in=list(allowed)).values_list("pk", flat=True).first()
+
+
+def last_seq(project_id: int) -> int:
+    newest = Session.objects.filter(project_id=project_id).order_by("-last_seq").values_list("last_seq", flat=True)
+    return newest.first() or 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """The newest sessions of a project at a glance."""
+
+    sessions: int
+    running: int
+    near: int
+    errors: int
+    compactions: int
+    fallbacks: int
+    lossy: int
+    worst_retention: float | None
+
+    @property
+    def fallback_pct(self) -> float:
+        return self.fallbacks / self.compactions if self.compactions else 0.0
+
+
+def fleet(projects: Iterable[int]) -> Fleet:
+    """Over the newest thousand sessions, so that it costs the same in a small project and a large one."""
+    newest = Session.objects.filter(project_id__in=list(projects)).order_by("-last_seq").values("pk")[:1000]
+    row = Session.objects.filter(pk__in=newest).aggregate(
+        sessions=Count("pk"),
+        running=Count("pk", filter=STATES["running"]),
+        near=Count("pk", filter=STATES["near"]),
+        errors=Count("pk", filter=STATES["errors"]),
+        compactions=Sum("compaction_count", default=0),
+        fallbacks=Sum("fallback_count", default=0),
+        lossy=Count("pk", filter=STATES["lossy"]),
+        worst_retention=Min("worst_retention"),
+    )
+    return Fleet(**row)
+
+
+def models_in(projects: Iterable[int]) -> list[str]:
+    """The models of recent sessions, for the filter's menu."""
+    recent = Session.objects.filter(project_id__in=list(projects)).order_by("-last_seq").values_list("model", flat=True)
+    return sorted({model for model in recent[:500] if model})
+
+
+def tree_json(session: Session, *, after: int = 0) -> str:
+    """The skeletons of all spans changed after `after`, as JSON columns, up to the session's own `last_seq`."""
+    with connection.cursor() as cursor:
+        cursor.execute(_TREE, [session.session_key, session.day, after, session.last_seq])
+        (columns,) = cursor.fetchone()
+    return str(columns)
+
+
+def traces(session: Session) -> list[dict[str, Any]]:
+    rows = Trace.objects.filter(session_key=session.session_key).order_by("started_at", "trace_id")
+    return [
+        {
+            "id": trace.trace_id,
+            "name": trace.name,
+            "start": _ms(trace.started_at),
+            "end": _ms(trace.ended_at),
+            "is_mixed": trace.is_mixed,
+        }
+        for trace in rows[:10_000]
+    ]
+
+
+def first_spans(session: Session, *, limit: int) -> list[SpanRow]:
+    """Where a session begins, for the page that needs no script."""
+    return _spans(
+        _ROWS + "WHERE session_key = %s AND session_day = %s ORDER BY started_at NULLS LAST, seq LIMIT %s",
+        [session.session_key, session.day, limit],
+    )
+
+
+def compact_spans(session: Session) -> list[SpanRow]:
+    """Every `compact.*` span of a session with its properties, without payloads."""
+    return _spans(
+        _ROWS + "WHERE session_key = %s AND session_day = %s AND kind LIKE 'compact.%%' ORDER BY seq",
+        [session.session_key, session.day],
+    )
+
+
+def checks(session: Session) -> Checks:
+    return Checks(compact_spans(session))
+
+
+def spans_between(sessions: Sequence[Session], after: int, upto: int, *, limit: int) -> list[tuple[UUID, SpanRow]]:
+    """Changes of these sessions in (after, upto], in the order of commits; at most `limit`."""
+    if not sessions:
+        return []
+    keys, days = [session.session_key for session in sessions], list({session.day for session in sessions})
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT session_key, {_SKELETON}, data FROM ingest_span WHERE session_key = ANY(%s) "  # noqa: S608
+            "AND session_day = ANY(%s) AND seq > %s AND seq <= %s ORDER BY seq LIMIT %s",
+            [keys, days, after, upto, limit],
+        )
+        return [(row[0], _row(row[1:])) for row in cursor.fetchall()]
+
+
+def spans_page(session: Session, *, after: int, limit: int, kind: str = "", status: str = "") -> list[SpanRow]:
+    """Spans by seq, for the API's keyset pages."""
+    return _spans(
+        _ROWS + "WHERE session_key = %s AND session_day = %s AND seq > %s "
+        "AND (%s = '' OR kind = %s) AND (%s = '' OR status = %s) ORDER BY seq LIMIT %s",
+        [session.session_key, session.day, after, kind, kind, status, status, limit],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FullSpan:
+    row: SpanRow
+    has_payload: bool
+    payload: Any
+
+
+def span(session: Session, span_id: str, *, trace_id: str = "", with_payload: bool) -> FullSpan | None:
+    """One span; its payload is read only when asked for, and the caller checks the right first."""
+    payload = "payload" if with_payload else "NULL"
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT {_SKELETON}, data, payload IS NOT NULL, {payload} FROM ingest_span "  # noqa: S608
+            "WHERE session_key = %s AND session_day = %s AND span_id = %s AND (%s = '' OR trace_id = %s) LIMIT 1",
+            [session.session_key, session.day, span_id, trace_id, trace_id],
+        )
+        row = cursor.fetchone()
+    return FullSpan(_row(row[:11]), row[11], _json(row[12])) if row else None
+
+
+def children(session: Session, parent: SpanRow) -> list[SpanRow]:
+    return _spans(
+        _ROWS + "WHERE session_key = %s AND session_day = %s "
+        "AND trace_id = %s AND parent_id = %s ORDER BY started_at NULLS LAST, seq LIMIT 200",
+        [session.session_key, session.day, parent.trace_id, parent.span_id],
+    )
+
+
+def session_of_trace(projects: Iterable[int], trace_id: str) -> Session | None:
+    trace = Trace.objects.filter(project_id__in=list(projects), trace_id=trace_id).first()
+    return Session.objects.filter(session_key=trace.session_key).first() if trace else None
+
+
+def session_of_span(projects: Iterable[int], span_id: str) -> Session | None:
+    """The session of a span known by its id alone; reads every partition, so it is for people, not for pages."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT session_key FROM ingest_span WHERE span_id = %s AND project_id = ANY(%s) LIMIT 1",
+            [span_id, list(projects)],
+        )
+        row = cursor.fetchone()
+    return Session.objects.filter(session_key=row[0]).first() if row else None
+
+
+def _spans(sql: str, values: list[Any]) -> list[SpanRow]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)
+        return [_row(row) for row in cursor.fetchall()]
+
+
+def _row(row: Sequence[Any]) -> SpanRow:
+    return SpanRow(*[*row[:10], _json(row[10]) or {}])
+
+
+def _json(value: Any) -> Any:
+    # Raw cursors of Django hand jsonb over as text.
+    return json.loads(value) if isinstance(value, str) else value
+
+
+def _ms(moment: Any) -> int | None:
+    return int(moment.timestamp() * 1000) if moment else None

@@ -1,0 +1,92 @@
+"""What happened, as a person would say it at night on the phone.
+
+Pure: the same check gives the same sentence, on a page, in the API and in a live frame.
+"""
+
+from __future__ import annotations
+
+from viewer.reducer import DECISION, Check, SpanRow, fraction, whole
+
+
+def sentence(check: Check) -> str:
+    """What was decided, with its numbers, as a person would say it at night on the phone."""
+    used = usage(check.before, check.window)
+    if not check.is_compaction:
+        if check.margin is None:
+            return f"Not compacted: {used}."
+        return f"Not compacted: {used}, {abs(check.margin):,} below the trigger of {check.trigger_tokens:,}."
+    if check.has_failed:
+        error = check.errors[-1].data
+        return f"Could not compact at {used}: {error.get('message') or error.get('error_type') or 'no reason given'}"
+    result = f" Now {check.after:,}." if check.after is not None else ""
+    if check.is_running:
+        return f"Compacting: {used}…"
+    if check.trigger == "manual":
+        note = check.value("note", DECISION)
+        return f"Compacted by hand at {used}{f' (“{note}”)' if note else ''}.{result}"
+    if check.trigger == "overflow":
+        return f"Compacted after the provider refused {used}.{result}"
+    if check.trigger_tokens and check.window and check.before >= check.trigger_tokens:
+        pct = check.trigger_tokens / check.window
+        return f"Compacted: {used} reached the {percent(pct)} trigger.{result}"
+    reason = check.value("reason", DECISION)
+    return f"Compacted: {used}{f' ({reason})' if reason else ''}.{result}"
+
+
+def usage(tokens: int, window: int) -> str:
+    return f"{tokens:,} of {window:,} tokens ({tokens / window:.1%})" if window else f"{tokens:,} tokens"
+
+
+def percent(value: float) -> str:
+    return f"{value:.1%}".replace(".0%", "%")
+
+
+def describe(span: SpanRow) -> str:
+    """One line about a span for a stream of them."""
+    data = span.data
+    match span.kind:
+        case "compact.token_estimate":
+            return usage(whole(data.get("t_est")), whole(data.get("max_tokens")))
+        case "compact.trigger_decision":
+            verdict = "compact" if data.get("triggered") else "no compaction"
+            return f"{verdict}: {data.get('reason') or usage(whole(data.get('t_est')), whole(data.get('max_tokens')))}"
+        case "compact.check" if data.get("tokens_after") is not None and data.get("triggered"):
+            return f"{whole(data.get('tokens_before')):,} → {whole(data.get('tokens_after')):,} tokens"
+        case "compact.summary_created":
+            return f"{whole(data.get('input_messages'))} messages into {whole(data.get('summary_tokens')):,} tokens"
+        case "compact.pruned_messages":
+            freed = f"{whole(data.get('tokens_before')):,} → {whole(data.get('tokens_after')):,} tokens"
+            return f"{whole(data.get('pruned_count'))} messages left the prompt, {freed}"
+        case "compact.retention":
+            return f"{percent(fraction(data.get('retention_pct')))} of key facts kept"
+        case "compact.error" | "compact.warning":
+            then = f", then {data['fallback']}" if data.get("fallback") else ""
+            return f"{data.get('message') or data.get('error_type') or data.get('code') or ''}{then}"
+    return str(data.get("message") or data.get("error") or data.get("model") or "")[:300]
+
+
+def story(compactions: list[Check]) -> str:
+    """A session's memory in one breath: what was forgotten, how much, how well."""
+    done = [check for check in compactions if not check.has_failed and not check.is_running]
+    failed = sum(check.has_failed for check in compactions)
+    if not compactions:
+        return "Nothing has been forgotten: no compaction yet."
+    parts = []
+    if done:
+        freed = sum(check.before - check.after for check in done if check.after is not None)
+        gone = sum(check.pruned_count for check in done)
+        taken = f"took {counted(gone, 'message')} out of the prompt and freed {freed:,} tokens"
+        parts.append(f"{counted(len(done), 'compaction')} {taken}.")
+    if failed:
+        parts.append(f"{counted(failed, 'compaction')} failed.")
+    fallbacks = sum(bool(check.fallback) for check in done)
+    if fallbacks:
+        parts.append(f"{counted(fallbacks, 'time')} no summary could be made and older turns were only pruned.")
+    kept = [check.retention for check in done if check.retention is not None]
+    if kept:
+        parts.append(f"Key facts kept: {percent(min(kept))} at worst.")
+    return " ".join(parts)
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
