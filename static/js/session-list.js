@@ -1,0 +1,114 @@
+// @ts-check
+// Keeps the list of sessions as the server would draw it now. A frame says that something changed; the rows come
+// from the server, so that filters, paging and rights are decided in one place.
+import { parse } from "./dom.js";
+import { LiveSocket } from "./socket.js";
+import { localize } from "./times.js";
+
+// Often enough to feel live, seldom enough for a busy project.
+const REFRESH_MS = 250;
+
+class SessionList extends HTMLElement {
+  /** @type {LiveSocket | null} */ #socket = null;
+  #timer = 0;
+  #last = 0;
+
+  connectedCallback() {
+    this.addEventListener("click", this.#onClick);
+    this.addEventListener("change", this.#onChoose);
+    this.#socket = new LiveSocket("/ws/sessions/", {
+      after: Number(this.dataset.lastSeq ?? 0),
+      query: () => ({ project: this.dataset.project ?? "" }),
+      count: (frame) => frame.sessions?.length ?? 1,
+      onFrame: () => this.#refreshSoon(),
+    });
+  }
+
+  disconnectedCallback() {
+    this.#socket?.close();
+    clearTimeout(this.#timer);
+  }
+
+  #refreshSoon() {
+    // Older pages stay as they are: rows would run away under the reader.
+    if (this.#timer || new URLSearchParams(location.search).has("before")) return;
+    const wait = Math.max(0, this.#last + REFRESH_MS - performance.now());
+    this.#timer = window.setTimeout(() => this.#refresh(), wait);
+  }
+
+  async #refresh() {
+    const url = new URL(location.href);
+    url.searchParams.set("fragment", "rows");
+    try {
+      const body = this.querySelector("tbody");
+      if (!body) {
+        // The first session has come: the page has a table to show now.
+        location.reload();
+        return;
+      }
+      const answer = await fetch(url, { headers: { Accept: "text/html" } });
+      if (answer.ok) this.#draw(body, await answer.text());
+    } finally {
+      this.#last = performance.now();
+      this.#timer = 0;
+    }
+  }
+
+  /** @param {HTMLElement} body @param {string} html */
+  #draw(body, html) {
+    const holder = document.createElement("template");
+    holder.content.append(...parse(`<table><tbody>${html}</tbody></table>`));
+    const old = new Map([...body.querySelectorAll("tr")].map((row) => [row.dataset.key, row]));
+    let at = body.firstElementChild;
+    for (const fresh of holder.content.querySelectorAll("tr")) {
+      const known = old.get(fresh.dataset.key);
+      old.delete(fresh.dataset.key);
+      let row = fresh;
+      if (known && known.dataset.seq === fresh.dataset.seq) row = known;
+      else if (known) {
+        // Cells change, the row stays: focus, choice and hover outlive the update.
+        const chosen = known.querySelector("input")?.checked ?? false;
+        const hadFocus = known.contains(document.activeElement) ? document.activeElement?.tagName : "";
+        known.replaceChildren(...fresh.children);
+        known.dataset.seq = fresh.dataset.seq;
+        known.toggleAttribute("data-running", fresh.hasAttribute("data-running"));
+        const box = known.querySelector("input");
+        if (box) box.checked = chosen;
+        if (hadFocus) /** @type {HTMLElement | null} */ (known.querySelector(hadFocus))?.focus();
+        row = known;
+      }
+      if (row === at) at = at?.nextElementSibling ?? null;
+      else body.insertBefore(row, at);
+    }
+    for (const gone of old.values()) gone.remove();
+    localize(body);
+  }
+
+  #onClick = (/** @type {MouseEvent} */ event) => {
+    const target = event.target instanceof Element ? event.target : null;
+    const button = target?.closest("[data-action]");
+    if (button?.getAttribute("data-action") === "live") {
+      this.#socket?.toggle();
+      button.setAttribute("aria-pressed", String(!this.#socket?.paused));
+      button.querySelector("use")?.setAttribute("href", this.#socket?.paused ? "#i-play" : "#i-pause");
+    } else if (button?.getAttribute("data-action") === "compare") {
+      const [a, b] = this.#chosen();
+      if (a && b) location.assign(`/compare/?a=${encodeURIComponent(a)}&b=${encodeURIComponent(b)}`);
+    } else if (target && !target.closest("a, input, button")) {
+      // The whole row leads where its name leads.
+      const link = target.closest("tr[data-key]")?.querySelector("a");
+      if (link && !getSelection()?.toString()) link.click();
+    }
+  };
+
+  #onChoose = () => {
+    const button = this.querySelector("[data-action=compare]");
+    if (button instanceof HTMLButtonElement) button.disabled = this.#chosen().length !== 2;
+  };
+
+  #chosen() {
+    const boxes = /** @type {NodeListOf<HTMLInputElement>} */ (this.querySelectorAll("input[name=session]:checked"));
+    return [...boxes].map((box) => box.value);
+  }
+}
+customElements.define("session-list", SessionList);

@@ -1,0 +1,113 @@
+// @ts-check
+// The session page: loads the store, follows the session's socket, keeps the address in step with the selection.
+import "./span-inspector.js";
+import "./span-tree.js";
+import "./token-timeline.js";
+import { isTyping, setText } from "./dom.js";
+import { percent, shortTokens, tokens } from "./format.js";
+import { LiveSocket } from "./socket.js";
+import { startOf, store } from "./store.js";
+
+class SessionView extends HTMLElement {
+  /** @type {LiveSocket | null} */ #socket = null;
+  /** @type {(() => void)[]} */ #undo = [];
+
+  async connectedCallback() {
+    this.addEventListener("click", this.#onClick);
+    document.addEventListener("keydown", this.#onKey);
+    addEventListener("hashchange", this.#readAddress);
+    this.#undo = [
+      store.subscribe("selected", () => this.#writeAddress()),
+      store.subscribe("session", () => this.#drawFigures()),
+    ];
+    const session = this.dataset.session ?? "";
+    await store.load(session);
+    this.#readAddress();
+    this.#socket = new LiveSocket(`/ws/sessions/${encodeURIComponent(session)}/`, {
+      after: store.seq,
+      count: (frame) => frame.spans?.id.length ?? 1,
+      onFrame: (frame) => {
+        store.take(frame);
+        if (frame.checks_stale) void store.loadChecks(session);
+      },
+    });
+  }
+
+  disconnectedCallback() {
+    this.#socket?.close();
+    document.removeEventListener("keydown", this.#onKey);
+    removeEventListener("hashchange", this.#readAddress);
+    for (const undo of this.#undo) undo();
+  }
+
+  /** A link may name a span by its id alone. */
+  #readAddress = () => {
+    const name = new URLSearchParams(location.hash.slice(1)).get("span") ?? "";
+    if (!name) return;
+    const colon = name.lastIndexOf(":");
+    let at = colon >= 0 ? store.spans.find(name.slice(0, colon), name.slice(colon + 1)) : -1;
+    if (at < 0) at = store.spans.find("", name);
+    if (at >= 0) store.select(store.spans.key(at));
+  };
+
+  #writeAddress() {
+    const hash = store.selected ? `#span=${encodeURIComponent(store.selected)}` : "";
+    if (location.hash !== hash) history.replaceState(null, "", `${location.pathname}${location.search}${hash}`);
+  }
+
+  #drawFigures() {
+    const session = store.session;
+    if (!session) return;
+    /** @type {Record<string, string>} */
+    const words = {
+      model: session.model || "–",
+      turn_count: tokens(session.turn_count),
+      compaction_count: tokens(session.compaction_count),
+      last_tokens: `${tokens(session.last_tokens)}${session.window_tokens ? ` of ${shortTokens(session.window_tokens)}` : ""}`,
+      peak_tokens: tokens(session.peak_tokens),
+      worst_retention: percent(session.worst_retention),
+      error_count: tokens(session.error_count),
+      span_count: tokens(session.span_count),
+    };
+    for (const [name, text] of Object.entries(words)) {
+      const slot = this.querySelector(`[data-slot="${name}"]`);
+      if (slot) setText(slot, text);
+    }
+    this.querySelector('[data-slot="error_count"]')?.classList.toggle("bad", session.error_count > 0);
+    const running = this.querySelector('[data-slot="running"]');
+    if (running instanceof HTMLElement) running.hidden = !session.is_running;
+    const last = this.querySelector('[data-slot="last_at"] time');
+    if (last && session.last_at) {
+      last.setAttribute("datetime", session.last_at);
+      last.removeAttribute("data-exact");
+    }
+  }
+
+  #onClick = (/** @type {MouseEvent} */ event) => {
+    const button = event.target instanceof Element ? event.target.closest("[data-action=live]") : null;
+    if (!button || !this.#socket) return;
+    this.#socket.toggle();
+    button.setAttribute("aria-pressed", String(!this.#socket.paused));
+    button.querySelector("use")?.setAttribute("href", this.#socket.paused ? "#i-play" : "#i-pause");
+    const words = button.querySelector("span");
+    if (words) words.textContent = this.#socket.paused ? "Paused" : "Live";
+  };
+
+  #onKey = (/** @type {KeyboardEvent} */ event) => {
+    if (isTyping(event) || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "c" || event.key === "C") this.#stepCompaction(event.key === "C" ? -1 : 1);
+    else if (event.key === "Escape" && !document.querySelector("dialog[open]")) store.select("");
+  };
+
+  /** @param {number} step */
+  #stepCompaction(step) {
+    const all = store.compactions;
+    if (!all.length) return;
+    const at = all.findIndex((check) => check.span === store.selected);
+    const last = all.length - 1;
+    const next = at < 0 ? (step > 0 ? 0 : last) : (at + step + all.length) % all.length;
+    const check = all[next];
+    if (check && startOf(check)) store.select(check.span);
+  }
+}
+customElements.define("session-view", SessionView);

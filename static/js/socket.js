@@ -1,0 +1,135 @@
+// @ts-check
+// A websocket that comes back by itself, with the last seq it saw, and can be paused with what waits counted.
+
+/** @typedef {{ type: string, seq?: number, [key: string]: any }} Frame */
+/** @typedef {"connecting" | "live" | "paused" | "behind" | "offline" | "refused"} State */
+
+const FIRST_RETRY_MS = 250;
+const LAST_RETRY_MS = 10_000;
+// What a paused page keeps; beyond it the page reads from the server again when it resumes.
+const KEPT_FRAMES = 2_000;
+
+export class LiveSocket {
+  /** @type {WebSocket | null} */ #socket = null;
+  /** @type {Frame[]} */ #waiting = [];
+  #waitingCount = 0;
+  #dropped = false;
+  #retry = FIRST_RETRY_MS;
+  #timer = 0;
+  #paused = false;
+  #closed = false;
+  /** @type {State} */ #state = "connecting";
+
+  /**
+   * @param {string} path
+   * @param {{ after: number, query?: () => Record<string, string>, onFrame: (frame: Frame) => void, count?: (frame: Frame) => number }} options
+   */
+  constructor(path, options) {
+    this.path = path;
+    this.options = options;
+    this.seq = options.after;
+    this.#connect();
+    addEventListener("online", this.#now);
+    document.addEventListener("visibilitychange", this.#now);
+  }
+
+  get paused() {
+    return this.#paused;
+  }
+
+  toggle() {
+    this.#paused = !this.#paused;
+    if (!this.#paused) {
+      const frames = this.#waiting;
+      this.#waiting = [];
+      this.#waitingCount = 0;
+      if (this.#dropped) {
+        // More waited than was kept: read it again from where the page stopped.
+        this.#dropped = false;
+        this.restart();
+      } else {
+        for (const frame of frames) this.#take(frame);
+      }
+    }
+    this.#say(this.#paused ? "paused" : this.#socket?.readyState === WebSocket.OPEN ? "live" : "connecting");
+  }
+
+  /** Leave and come back, for a new query. */
+  restart() {
+    this.#socket?.close();
+    this.#socket = null;
+    clearTimeout(this.#timer);
+    this.#connect();
+  }
+
+  close() {
+    this.#closed = true;
+    clearTimeout(this.#timer);
+    removeEventListener("online", this.#now);
+    document.removeEventListener("visibilitychange", this.#now);
+    this.#socket?.close();
+  }
+
+  #now = () => {
+    if (!this.#closed && this.#state === "offline" && document.visibilityState === "visible") {
+      clearTimeout(this.#timer);
+      this.#connect();
+    }
+  };
+
+  #connect() {
+    const url = new URL(this.path, location.href);
+    url.protocol = url.protocol.replace("http", "ws");
+    for (const [name, value] of Object.entries(this.options.query?.() ?? {})) if (value) url.searchParams.set(name, value);
+    url.searchParams.set("after", String(this.seq));
+    url.searchParams.set("ack", "1");
+    const socket = new WebSocket(url);
+    this.#socket = socket;
+    if (!this.#paused) this.#say("connecting");
+    socket.addEventListener("message", (event) => {
+      if (socket !== this.#socket) return;
+      const frame = /** @type {Frame} */ (JSON.parse(event.data));
+      socket.send("ack");
+      this.#retry = FIRST_RETRY_MS;
+      if (frame.type === "hello") this.#say(this.#paused ? "paused" : "live");
+      else if (frame.type === "behind") this.#say("behind");
+      else if (this.#paused) this.#keep(frame);
+      else this.#take(frame);
+    });
+    socket.addEventListener("close", (event) => {
+      if (socket !== this.#socket || this.#closed) return;
+      if ([4401, 4403, 4404].includes(event.code)) {
+        this.#say("refused");
+        if (event.code === 4401) location.assign(`/login/?next=${encodeURIComponent(location.pathname + location.search)}`);
+        return;
+      }
+      this.#say("offline");
+      this.#timer = window.setTimeout(() => this.#connect(), this.#retry * (0.7 + 0.6 * Math.random()));
+      this.#retry = Math.min(LAST_RETRY_MS, this.#retry * 2);
+    });
+  }
+
+  /** @param {Frame} frame */
+  #keep(frame) {
+    this.#waitingCount += this.options.count?.(frame) ?? 1;
+    if (this.#waiting.length < KEPT_FRAMES) this.#waiting.push(frame);
+    else this.#dropped = true;
+    this.#say("paused");
+  }
+
+  /** @param {Frame} frame */
+  #take(frame) {
+    if (frame.seq != null) {
+      if (frame.seq <= this.seq && frame.type !== "sessions") return;
+      this.seq = frame.seq;
+    }
+    if (this.#state === "behind") this.#say("live");
+    this.options.onFrame(frame);
+  }
+
+  /** @param {State} state */
+  #say(state) {
+    this.#state = state;
+    document.dispatchEvent(new CustomEvent("ariadne:live", { detail: { state, waiting: this.#waitingCount } }));
+  }
+}

@@ -1,0 +1,374 @@
+// @ts-check
+// Draws the rows of a session that are on screen. Never fetches: the store does.
+import { h, icon, isTyping, setText } from "./dom.js";
+import { duration, shortTokens, tokens } from "./format.js";
+import { familyOf, iconOf, labelOf } from "./kinds.js";
+import { splitKey } from "./span-inspector.js";
+import { store } from "./store.js";
+import { visibleRows } from "./tree.js";
+
+const ROW = 28;
+// Rows beyond the edges, so that a quick flick of the wheel shows no blank; with a tall window still below 80.
+const SPARE = 6;
+const MAX_ROWS = 80;
+// Past this depth rows are no longer indented further, or a thousand levels would push the names out of sight.
+const MAX_INDENT = 16;
+
+class SpanTree extends HTMLElement {
+  /** @type {(() => void)[]} */ #undo = [];
+  /** @type {Set<number>} */ #closed = new Set();
+  /** @type {Int32Array} */ #rows = new Int32Array(0);
+  #cursor = -1;
+  #find = "";
+  #kinds = "";
+  #onlyMatches = false;
+  /** @type {Map<number, HTMLElement>} */ #mounted = new Map();
+  /** @type {HTMLElement[]} */ #pool = [];
+  #frame = 0;
+  #ticker = 0;
+  /** @type {ResizeObserver | null} */ #resize = null;
+  /** @type {HTMLElement} */ #scroller = h("div", { class: "tree-scroll", role: "tree", tabindex: "0", "aria-label": "Spans of the session" });
+  /** @type {HTMLElement} */ #sizer = h("div", { class: "tree-sizer", role: "presentation" });
+  /** @type {HTMLInputElement} */ #field = h("input", { class: "field", type: "search", placeholder: "Find in spans…", "aria-label": "Find in spans", "data-find": true });
+  /** @type {HTMLElement} */ #count = h("span", { class: "faint small num", role: "status" });
+  /** @type {HTMLElement} */ #axis = h("div", { class: "tree-axis", "aria-hidden": "true" });
+  /** @type {HTMLButtonElement} */ #errors = h("button", { class: "button quiet", type: "button", hidden: true, title: "Next error (e)" });
+
+  connectedCallback() {
+    const only = h("button", { class: "button", type: "button", "aria-pressed": "false", title: "Show only what matches" }, "Filter");
+    only.addEventListener("click", () => {
+      this.#onlyMatches = !this.#onlyMatches;
+      only.setAttribute("aria-pressed", String(this.#onlyMatches));
+      this.#layout();
+    });
+    const kinds = h(
+      "select",
+      { class: "field", "aria-label": "Kinds of spans" },
+      ...[
+        ["", "All kinds"],
+        ["compact", "Compaction"],
+        ["error", "Errors"],
+        ["generation", "Generations"],
+        ["tool", "Tools"],
+        ["turn", "Turns"],
+        ["running", "Running"],
+      ].map(([value, label]) => h("option", { value }, label)),
+    );
+    kinds.addEventListener("change", () => {
+      this.#kinds = kinds.value;
+      this.#layout();
+    });
+    const close = h("button", { class: "button quiet", type: "button", title: "Close all branches" }, "Collapse");
+    close.addEventListener("click", () => this.#closeAll());
+    const open = h("button", { class: "button quiet", type: "button", title: "Open all branches" }, "Expand");
+    open.addEventListener("click", () => {
+      this.#closed.clear();
+      this.#layout();
+    });
+    this.#errors.addEventListener("click", () => this.#stepError(1));
+    this.#field.addEventListener("input", () => {
+      this.#find = this.#field.value.trim().toLowerCase();
+      this.#layout();
+      if (this.#find) this.#stepMatch(1, true);
+    });
+    this.#field.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") this.#stepMatch(event.shiftKey ? -1 : 1);
+      else if (event.key === "Escape") {
+        this.#field.value = this.#find = "";
+        this.#layout();
+        this.#scroller.focus();
+      } else return;
+      event.preventDefault();
+    });
+    const head = h(
+      "div",
+      { class: "tree-head" },
+      h("div", { class: "panel-head no-print" }, this.#field, this.#count, only, kinds, h("div", { class: "end" }, this.#errors, open, close)),
+      h("div", { class: "tree-columns faint" }, h("span", {}, "Span"), h("span", { class: "num" }, "Tokens"), h("span", { class: "num" }, "Time"), this.#axis),
+    );
+    this.#scroller.append(this.#sizer);
+    this.#head = head;
+    this.#scroller.addEventListener("scroll", () => this.#drawSoon(), { passive: true });
+    this.#scroller.addEventListener("keydown", this.#onKey);
+    this.#scroller.addEventListener("click", this.#onClick);
+    document.addEventListener("keydown", this.#onPageKey);
+    this.#resize = new ResizeObserver(() => this.#drawSoon());
+    this.#resize.observe(this.#scroller);
+    this.#undo = [store.subscribe("spans", () => this.#layout()), store.subscribe("selected", () => this.#reveal())];
+    // Running spans grow while nobody says anything.
+    this.#ticker = window.setInterval(() => store.tree.running && this.#drawSoon(), 500);
+  }
+
+  /** @type {HTMLElement | null} */ #head = null;
+
+  disconnectedCallback() {
+    for (const undo of this.#undo) undo();
+    this.#resize?.disconnect();
+    clearInterval(this.#ticker);
+    document.removeEventListener("keydown", this.#onPageKey);
+  }
+
+  /** Which rows there are; then draws. */
+  #layout() {
+    if (!store.isLoaded) return;
+    if (this.#head && !this.#head.isConnected) this.replaceChildren(this.#head, this.#scroller);
+    const matches = this.#matcher();
+    this.#rows = visibleRows(store.tree, this.#closed, matches);
+    this.#sizer.style.height = `${this.#rows.length * ROW}px`;
+    const { errors } = store.tree;
+    this.#errors.hidden = !errors;
+    setText(this.#errors, `${tokens(errors)} error${errors === 1 ? "" : "s"}`);
+    this.#count.textContent = this.#find ? `${tokens(this.#matches().length)} found` : "";
+    this.#drawAxis();
+    this.#drawSoon();
+  }
+
+  /** @returns {((at: number) => boolean) | null} */
+  #matcher() {
+    const { kind, status, start, end } = store.spans.columns;
+    const kinds = this.#kinds;
+    const isFinding = this.#onlyMatches && this.#find;
+    if (!kinds && !isFinding) return null;
+    return (at) => {
+      if (kinds === "compact" && !kind[at]?.startsWith("compact.")) return false;
+      if (kinds === "error" && status[at] !== "error") return false;
+      if (kinds === "running" && (end[at] != null || start[at] == null)) return false;
+      if (kinds && !["compact", "error", "running"].includes(kinds) && kind[at] !== kinds) return false;
+      return !isFinding || this.#isFound(at);
+    };
+  }
+
+  /** @param {number} at */
+  #isFound(at) {
+    const { name, kind, id } = store.spans.columns;
+    const wanted = this.#find;
+    return Boolean(name[at]?.toLowerCase().includes(wanted) || kind[at]?.includes(wanted) || id[at]?.toLowerCase() === wanted);
+  }
+
+  /** Every span that the text is found in, in the order of the tree, closed branches included. */
+  #matches() {
+    return this.#find ? store.tree.order.filter((at) => this.#isFound(at)) : new Int32Array(0);
+  }
+
+  #drawSoon() {
+    if (!this.#frame) this.#frame = requestAnimationFrame(() => this.#draw());
+  }
+
+  #draw() {
+    this.#frame = 0;
+    const top = this.#scroller.scrollTop;
+    const height = this.#scroller.clientHeight;
+    const first = Math.max(0, Math.floor(top / ROW) - SPARE);
+    const last = Math.min(this.#rows.length, first + Math.min(MAX_ROWS, Math.ceil(height / ROW) + 2 * SPARE));
+    const wanted = new Set(this.#rows.subarray(first, last));
+    for (const [at, row] of this.#mounted) {
+      if (wanted.has(at)) continue;
+      this.#mounted.delete(at);
+      row.hidden = true;
+      this.#pool.push(row);
+    }
+    const now = Date.now();
+    for (let k = first; k < last; k++) {
+      const at = this.#rows[k] ?? 0;
+      let row = this.#mounted.get(at);
+      if (!row) {
+        row = this.#pool.pop() ?? this.#newRow();
+        row.hidden = false;
+        this.#mounted.set(at, row);
+      }
+      this.#fill(row, at, k, now);
+    }
+    while (this.#pool.length > 8) this.#pool.pop()?.remove();
+  }
+
+  #newRow() {
+    const row = h(
+      "div",
+      { class: "span-row", role: "treeitem", "data-testid": "span-row" },
+      h("span", { class: "cell-name" }, h("span", { class: "twisty", "aria-hidden": "true" }, icon("chevron")), icon("span"), h("span", { class: "label" }), h("span", { class: "kind faint" })),
+      h("span", { class: "cell-tokens num" }),
+      h("span", { class: "cell-time num" }),
+      h("span", { class: "cell-bar", "aria-hidden": "true" }, h("span", { class: "bar" })),
+    );
+    this.#sizer.append(row);
+    return row;
+  }
+
+  /** @param {HTMLElement} row @param {number} at @param {number} position @param {number} now */
+  #fill(row, at, position, now) {
+    const { kind, name, status, start, end, tokens: used } = store.spans.columns;
+    const { depth, size, from, to } = store.tree;
+    const began = start[at] ?? null;
+    const over = end[at] ?? null;
+    const isRunning = over === null && began !== null;
+    const ended = over ?? (isRunning ? Math.max(now, to) : began);
+    const level = depth[at] ?? 0;
+    const isBranch = (size[at] ?? 1) > 1;
+    row.style.transform = `translateY(${position * ROW}px)`;
+    row.dataset.at = String(at);
+    row.id = `span-${at}`;
+    row.dataset.kind = kind[at] ?? "";
+    row.dataset.family = familyOf(kind[at] ?? "");
+    row.dataset.status = isRunning ? "running" : (status[at] ?? "");
+    row.setAttribute("aria-level", String(level + 1));
+    row.setAttribute("aria-posinset", String(position + 1));
+    row.setAttribute("aria-setsize", String(this.#rows.length));
+    if (isBranch) row.setAttribute("aria-expanded", String(!this.#closed.has(at)));
+    else row.removeAttribute("aria-expanded");
+    row.setAttribute("aria-selected", String(store.selected === store.spans.key(at)));
+    row.toggleAttribute("data-found", Boolean(this.#find) && this.#isFound(at));
+    const cells = row.children;
+    const nameCell = /** @type {HTMLElement} */ (cells[0]);
+    nameCell.style.paddingInlineStart = `${Math.min(level, MAX_INDENT) * 14 + 4}px`;
+    const label = (name[at] || labelOf(kind[at] ?? "") || "span").slice(0, 200);
+    const parts = nameCell.children;
+    parts[1]?.querySelector("use")?.setAttribute("href", `#i-${iconOf(kind[at] ?? "")}`);
+    setText(/** @type {Element} */ (parts[2]), kind[at]?.startsWith("compact.") && label === kind[at] ? labelOf(label) : label);
+    const suffix = level > MAX_INDENT ? `level ${level}` : isBranch && this.#closed.has(at) ? `${tokens((size[at] ?? 1) - 1)} inside` : "";
+    setText(/** @type {Element} */ (parts[3]), suffix);
+    setText(/** @type {Element} */ (cells[1]), used[at] == null ? "" : shortTokens(used[at]));
+    setText(/** @type {Element} */ (cells[2]), began === null ? "" : isRunning ? duration(now - began) : duration((ended ?? began) - began));
+    const whole = Math.max(1, Math.max(to, store.tree.running ? now : to) - from);
+    const bar = /** @type {HTMLElement} */ (cells[3]?.firstElementChild);
+    if (began === null) {
+      bar.hidden = true;
+    } else {
+      bar.hidden = false;
+      bar.style.left = `${((began - from) / whole) * 100}%`;
+      bar.style.width = `${(Math.max(0, (ended ?? began) - began) / whole) * 100}%`;
+    }
+  }
+
+  #drawAxis() {
+    const { from, to } = store.tree;
+    const whole = Math.max(0, to - from);
+    this.#axis.replaceChildren(...[0, 0.5, 1].map((share) => h("span", {}, share === 0 ? "0" : duration(whole * share))));
+  }
+
+  /** Opens what hides the selected span, and scrolls to it if it is out of sight. */
+  #reveal() {
+    const [trace, id] = splitKey(store.selected);
+    const at = store.selected ? store.spans.find(trace, id) : -1;
+    this.#cursor = at;
+    if (at >= 0) {
+      let changed = false;
+      for (let up = store.tree.parent[at] ?? -1; up >= 0; up = store.tree.parent[up] ?? -1) changed = this.#closed.delete(up) || changed;
+      if (changed) this.#layout();
+      if (this.#rows.indexOf(at) < 0 && (this.#kinds || this.#onlyMatches)) this.#clearFilters();
+      this.#scrollTo(this.#rows.indexOf(at));
+      this.#scroller.setAttribute("aria-activedescendant", `span-${at}`);
+    } else this.#scroller.removeAttribute("aria-activedescendant");
+    this.#draw();
+  }
+
+  #clearFilters() {
+    this.#kinds = "";
+    this.#onlyMatches = false;
+    const select = this.querySelector("select");
+    if (select) select.value = "";
+    this.querySelector(".tree-head [aria-pressed]")?.setAttribute("aria-pressed", "false");
+    this.#layout();
+  }
+
+  /** @param {number} position */
+  #scrollTo(position) {
+    if (position < 0) return;
+    const top = position * ROW;
+    const { scrollTop, clientHeight } = this.#scroller;
+    if (top < scrollTop) this.#scroller.scrollTop = Math.max(0, top - 2 * ROW);
+    else if (top + ROW > scrollTop + clientHeight) this.#scroller.scrollTop = top + 3 * ROW - clientHeight;
+  }
+
+  /** @param {number} position */
+  #go(position) {
+    const at = this.#rows[Math.max(0, Math.min(this.#rows.length - 1, position))];
+    if (at !== undefined) store.select(store.spans.key(at));
+  }
+
+  /** @param {number} at */
+  #toggle(at) {
+    if ((store.tree.size[at] ?? 1) < 2) return;
+    if (!this.#closed.delete(at)) this.#closed.add(at);
+    this.#layout();
+  }
+
+  #closeAll() {
+    const { order, depth, size } = store.tree;
+    this.#closed = new Set(order.filter((at) => (size[at] ?? 1) > 1 && (depth[at] ?? 0) >= 0));
+    this.#layout();
+    this.#scroller.scrollTop = 0;
+  }
+
+  /** @param {number} step @param {boolean} [stay] whether the present one will do */
+  #stepMatch(step, stay = false) {
+    this.#stepAmong(this.#matches(), step, stay);
+  }
+
+  /** @param {number} step */
+  #stepError(step) {
+    const { status } = store.spans.columns;
+    this.#stepAmong(store.tree.order.filter((at) => status[at] === "error"), step, false);
+  }
+
+  /** @param {Int32Array} found in the order of the tree @param {number} step @param {boolean} stay */
+  #stepAmong(found, step, stay) {
+    if (!found.length) return;
+    const here = store.tree.order.indexOf(this.#cursor);
+    const places = found.map((at) => store.tree.order.indexOf(at));
+    let next = step > 0 ? places.findIndex((place) => (stay ? place >= here : place > here)) : places.findLastIndex((place) => place < here);
+    if (next < 0) next = step > 0 ? 0 : found.length - 1;
+    const at = found[next] ?? 0;
+    store.select(store.spans.key(at));
+    this.#count.textContent = `${tokens(next + 1)} of ${tokens(found.length)}`;
+  }
+
+  #onKey = (/** @type {KeyboardEvent} */ event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const position = this.#rows.indexOf(this.#cursor);
+    const at = this.#cursor;
+    const isOpen = at >= 0 && (store.tree.size[at] ?? 1) > 1 && !this.#closed.has(at);
+    const page = Math.max(1, Math.floor(this.#scroller.clientHeight / ROW) - 1);
+    if (event.key === "ArrowDown" || event.key === "j") this.#go(position + 1);
+    else if (event.key === "ArrowUp" || event.key === "k") this.#go(Math.max(0, position - 1));
+    else if (event.key === "PageDown") this.#go(position + page);
+    else if (event.key === "PageUp") this.#go(position - page);
+    else if (event.key === "Home") this.#go(0);
+    else if (event.key === "End") this.#go(this.#rows.length - 1);
+    else if (event.key === "ArrowRight" && at >= 0) {
+      if (isOpen) this.#go(position + 1);
+      else this.#toggle(at);
+    } else if (event.key === "ArrowLeft" && at >= 0) {
+      const up = store.tree.parent[at] ?? -1;
+      if (isOpen) this.#toggle(at);
+      else if (up >= 0) store.select(store.spans.key(up));
+    } else if (event.key === "*") {
+      this.#closed.clear();
+      this.#layout();
+    } else if (event.key === "Enter") document.querySelector("span-inspector")?.scrollIntoView({ block: "nearest" });
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+
+  #onPageKey = (/** @type {KeyboardEvent} */ event) => {
+    if ((event.ctrlKey || event.metaKey) && event.key === "f") {
+      event.preventDefault();
+      this.#field.focus();
+      this.#field.select();
+    } else if (!isTyping(event) && !event.ctrlKey && !event.metaKey && !event.altKey) {
+      if (event.key === "e") this.#stepError(1);
+      else if (event.key === "E") this.#stepError(-1);
+      else if ((event.key === "j" || event.key === "k") && event.target !== this.#scroller) this.#onKey(event);
+    }
+  };
+
+  #onClick = (/** @type {MouseEvent} */ event) => {
+    const target = event.target instanceof Element ? event.target : null;
+    const row = target?.closest(".span-row");
+    if (!(row instanceof HTMLElement)) return;
+    const at = Number(row.dataset.at);
+    if (target?.closest(".twisty")) this.#toggle(at);
+    else store.select(store.spans.key(at));
+  };
+}
+customElements.define("span-tree", SpanTree);

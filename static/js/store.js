@@ -1,0 +1,117 @@
+// @ts-check
+// What the session page knows: spans, checks, the session's figures, what is selected. The only place that fetches them.
+import { buildTree, Spans } from "./tree.js";
+
+/**
+ * @typedef {{ id: string, span: string, turn: number | null, step: number | null, started_at: string | null,
+ *   ended_at: string | null, trigger: string, is_compaction: boolean, is_running: boolean, has_failed: boolean,
+ *   before: number, after: number | null, window: number, trigger_tokens: number, cap_tokens: number,
+ *   margin: number | null, parts: number[], after_parts: number[] | null, fates: Record<string, number>,
+ *   pruned_count: number, retention: number | null, fallback: string, sentence: string }} Check
+ * @typedef {"spans" | "checks" | "session" | "selected"} Topic
+ */
+
+class Store {
+  spans = new Spans();
+  /** @type {ReturnType<typeof buildTree>} */ tree = buildTree(this.spans);
+  /** @type {Check[]} */ checks = [];
+  /** @type {number | null} */ projectedTurns = null;
+  /** @type {Record<string, any> | null} */ session = null;
+  selected = "";
+  seq = 0;
+  isLoaded = false;
+  /** @type {Map<Topic, Set<() => void>>} */ #listeners = new Map();
+  /** @type {Set<Topic>} */ #pending = new Set();
+  #treeIsStale = false;
+
+  /** @param {Topic} topic @param {() => void} listener @returns {() => void} */
+  subscribe(topic, listener) {
+    let set = this.#listeners.get(topic);
+    if (!set) this.#listeners.set(topic, (set = new Set()));
+    set.add(listener);
+    return () => void set.delete(listener);
+  }
+
+  /** @param {string} session */
+  async load(session) {
+    const base = `/api/sessions/${encodeURIComponent(session)}`;
+    const [tree] = await Promise.all([json(`${base}/tree/`), this.loadChecks(session)]);
+    this.spans = new Spans();
+    this.spans.addTraces(tree.traces);
+    this.spans.add(tree.spans);
+    this.seq = tree.seq;
+    this.isLoaded = true;
+    this.tree = buildTree(this.spans);
+    this.#announce("spans");
+  }
+
+  /** @param {string} session */
+  async loadChecks(session) {
+    const tokens = await json(`/api/sessions/${encodeURIComponent(session)}/tokens/`);
+    this.checks = tokens.results;
+    this.projectedTurns = tokens.projected_turns;
+    this.#announce("checks");
+  }
+
+  /** One frame of the session's socket. @param {{ [key: string]: any }} frame */
+  take(frame) {
+    if (frame.spans) {
+      this.spans.add(frame.spans);
+      this.#treeIsStale = true;
+      this.#announce("spans");
+    }
+    if (frame.checks?.length) {
+      const byId = new Map(this.checks.map((check) => [check.id, check]));
+      for (const check of frame.checks) byId.set(check.id, check);
+      this.checks = [...byId.values()].sort((a, b) => startOf(a) - startOf(b));
+      this.projectedTurns = null;
+      this.#announce("checks");
+    }
+    if (frame.session) {
+      this.session = frame.session;
+      this.#announce("session");
+    }
+  }
+
+  /** @param {string} key trace:span, or nothing */
+  select(key) {
+    if (key === this.selected) return;
+    this.selected = key;
+    this.#announce("selected");
+  }
+
+  /** Compactions in order; the n-th has the page /compactions/n/. */
+  get compactions() {
+    return this.checks.filter((check) => check.is_compaction);
+  }
+
+  /** Many frames may come between two paints; what they changed is told once. @param {Topic} topic */
+  #announce(topic) {
+    if (!this.#pending.size) requestAnimationFrame(() => this.#tell());
+    this.#pending.add(topic);
+  }
+
+  #tell() {
+    if (this.#treeIsStale) {
+      this.tree = buildTree(this.spans, this.tree.byStart);
+      this.#treeIsStale = false;
+    }
+    const topics = [...this.#pending];
+    this.#pending.clear();
+    for (const topic of topics) for (const listener of this.#listeners.get(topic) ?? []) listener();
+  }
+}
+
+/** @param {Check} check */
+export function startOf(check) {
+  return check.started_at ? Date.parse(check.started_at) : Infinity;
+}
+
+/** @param {string} url @returns {Promise<any>} */
+async function json(url) {
+  const answer = await fetch(url, { headers: { Accept: "application/json" } });
+  if (!answer.ok) throw new Error(`${url}: ${answer.status}`);
+  return answer.json();
+}
+
+export const store = new Store();

@@ -1,0 +1,122 @@
+// @ts-check
+// Checks to bars, lines and markers in pixels. Pure: one layout, painted on a canvas and written as SVG alike.
+
+/** @typedef {import("./store.js").Check} Check */
+/** @typedef {"turn" | "time" | "tokens"} Scale */
+/**
+ * @typedef {{ check: Check, index: number, x: number, width: number, at: number }} Bar
+ * @typedef {{ bars: Bar[], markers: (Bar & { number: number })[], lines: { name: string, y: number, tokens: number }[],
+ *   ticksY: { y: number, tokens: number }[], ticksX: { x: number, at: number }[], gaps: number[], y: (tokens: number) => number,
+ *   from: number, to: number, whole: [number, number], plot: { left: number, top: number, width: number, height: number } }} Layout
+ */
+
+export const PARTS = ["system", "developer", "tools_schema", "memory", "history", "user_input"];
+const MARGIN = { left: 48, right: 86, top: 26, bottom: 20 };
+// Idle longer than this many times the median pause is drawn as a gap of one median.
+const GAP_TIMES = 8;
+
+/**
+ * Where each check stands on the axis, before zoom.
+ * @param {Check[]} checks
+ * @param {Scale} scale
+ * @param {boolean} compress
+ * @returns {{ at: Float64Array, gaps: number[] }}
+ */
+export function positions(checks, scale, compress) {
+  const at = new Float64Array(checks.length);
+  /** @type {number[]} */ const gaps = [];
+  if (scale === "turn") {
+    for (let i = 0; i < checks.length; i++) at[i] = i;
+    return { at, gaps };
+  }
+  if (scale === "tokens") {
+    // What went through the model so far: the sum of the prompts.
+    let sum = 0;
+    for (let i = 0; i < checks.length; i++) {
+      at[i] = sum;
+      sum += Math.max(1, checks[i]?.after ?? checks[i]?.before ?? 0);
+    }
+    return { at, gaps };
+  }
+  const times = checks.map((check) => (check.started_at ? Date.parse(check.started_at) : NaN));
+  for (let i = 0; i < times.length; i++) if (Number.isNaN(times[i])) times[i] = times[i - 1] ?? times.find((t) => !Number.isNaN(t)) ?? 0;
+  const pauses = times.slice(1).map((time, i) => time - (times[i] ?? time));
+  const median = [...pauses].sort((a, b) => a - b)[Math.floor(pauses.length / 2)] ?? 0;
+  let shift = 0;
+  for (let i = 0; i < times.length; i++) {
+    const pause = i ? (pauses[i - 1] ?? 0) : 0;
+    if (compress && median > 0 && pause > GAP_TIMES * median) {
+      shift += pause - 2 * median;
+      gaps.push(i);
+    }
+    at[i] = (times[i] ?? 0) - shift;
+  }
+  return { at, gaps };
+}
+
+/**
+ * @param {Check[]} checks
+ * @param {{ width: number, height: number, scale: Scale, compress: boolean, zoom: [number, number] | null }} view
+ * @returns {Layout}
+ */
+export function layout(checks, view) {
+  const plot = {
+    left: MARGIN.left,
+    top: MARGIN.top,
+    width: Math.max(10, view.width - MARGIN.left - MARGIN.right),
+    height: Math.max(10, view.height - MARGIN.top - MARGIN.bottom),
+  };
+  const { at, gaps } = positions(checks, view.scale, view.compress);
+  const first = at[0] ?? 0;
+  const final = at[checks.length - 1] ?? 1;
+  const step = checks.length > 1 ? (final - first) / (checks.length - 1) : 1;
+  /** @type {[number, number]} */ const whole = [first - step / 2, final + step / 2 || first + 1];
+  const [from, to] = view.zoom ?? whole;
+  const perUnit = plot.width / Math.max(1e-9, to - from);
+  let top = 1;
+  for (const check of checks) top = Math.max(top, check.window, check.before);
+  top *= 1.04;
+  const y = (/** @type {number} */ tokens) => plot.top + plot.height * (1 - Math.min(1, Math.max(0, tokens / top)));
+  // On a time axis bars stand where they happened, so their width comes from how many there are.
+  const pitch = view.scale === "turn" ? perUnit : (plot.width / Math.max(1, checks.length)) * ((whole[1] - whole[0]) / Math.max(1e-9, to - from));
+  const width = Math.max(1, Math.min(26, pitch * 0.78));
+  /** @type {Bar[]} */ const bars = [];
+  /** @type {(Bar & { number: number })[]} */ const markers = [];
+  let number = 0;
+  for (let i = 0; i < checks.length; i++) {
+    const check = /** @type {Check} */ (checks[i]);
+    if (check.is_compaction) number++;
+    const place = at[i] ?? 0;
+    if (place < from || place > to) continue;
+    const bar = { check, index: i, x: plot.left + (place - from) * perUnit - width / 2, width, at: place };
+    bars.push(bar);
+    if (check.is_compaction) markers.push({ ...bar, number });
+  }
+  const newest = [...checks].reverse().find((check) => check.window);
+  const lines = newest
+    ? [
+        { name: "window", tokens: newest.window },
+        { name: "cap", tokens: newest.cap_tokens },
+        { name: "trigger", tokens: newest.trigger_tokens },
+      ]
+        .filter((line) => line.tokens > 0)
+        .map((line) => ({ ...line, y: y(line.tokens) }))
+    : [];
+  return { bars, markers, lines, ticksY: ticksY(top, y), ticksX: ticksX(bars, plot), gaps, y, from, to, whole, plot };
+}
+
+/** @param {number} top @param {(tokens: number) => number} y */
+function ticksY(top, y) {
+  const rough = top / 4;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const unit = [1, 2, 2.5, 5, 10].map((times) => times * power).find((size) => size >= rough) ?? power * 10;
+  const ticks = [];
+  for (let tokens = 0; tokens < top; tokens += unit) ticks.push({ y: y(tokens), tokens });
+  return ticks;
+}
+
+/** @param {Bar[]} bars @param {{ width: number }} plot */
+function ticksX(bars, plot) {
+  const every = Math.max(1, Math.ceil(bars.length / Math.max(2, Math.floor(plot.width / 90))));
+  return bars.filter((_, i) => i % every === 0).map((bar) => ({ x: bar.x + bar.width / 2, at: bar.index }));
+}

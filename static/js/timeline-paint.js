@@ -1,0 +1,126 @@
+// @ts-check
+// Draws a layout on a surface: a canvas on the page, or the text of an SVG for a file.
+import { clock, shortTokens } from "./format.js";
+
+/** @typedef {import("./timeline-layout.js").Layout} Layout */
+/** @typedef {Record<string, string>} Colours */
+/**
+ * @typedef {{ rect(x: number, y: number, width: number, height: number, fill: string, opacity?: number): void,
+ *   line(x1: number, y1: number, x2: number, y2: number, stroke: string, dash?: number[], width?: number): void,
+ *   text(words: string, x: number, y: number, fill: string, align?: "left" | "right" | "center", bold?: boolean): void }} Surface
+ */
+
+const PART_COLOURS = ["system", "developer", "tools", "memory", "history", "input"];
+const LINE_LABELS = /** @type {Record<string, string>} */ ({ window: "window", cap: "cap", trigger: "trigger" });
+
+/**
+ * @param {Surface} surface
+ * @param {Layout} layout
+ * @param {Colours} colours
+ * @param {{ scale: string, selected: number, hovered: number, projected: number | null }} state
+ */
+export function paint(surface, layout, colours, state) {
+  const { plot, y } = layout;
+  const right = plot.left + plot.width;
+  for (const tick of layout.ticksY) {
+    surface.line(plot.left, tick.y, right, tick.y, colours.line ?? "");
+    surface.text(shortTokens(tick.tokens), plot.left - 8, tick.y + 4, colours.faint ?? "", "right");
+  }
+  for (const bar of layout.bars) {
+    const { check } = bar;
+    const isSelected = bar.index === state.selected;
+    if (isSelected || bar.index === state.hovered) {
+      surface.rect(bar.x - 3, plot.top, bar.width + 6, plot.height, colours.selected ?? "");
+    }
+    let below = 0;
+    const after = check.after ?? Infinity;
+    for (let part = 0; part < 6; part++) {
+      const size = check.parts[part] ?? 0;
+      if (!size) continue;
+      const colour = colours[PART_COLOURS[part] ?? ""] ?? "";
+      // What a compaction took away is drawn pale above what it left.
+      const stays = Math.max(0, Math.min(size, after - below));
+      if (stays > 0) surface.rect(bar.x, y(below + stays), bar.width, y(below) - y(below + stays), colour);
+      if (size - stays > 0) surface.rect(bar.x, y(below + size), bar.width, y(below + stays) - y(below + size), colour, 0.28);
+      below += size;
+    }
+    if (check.has_failed) surface.rect(bar.x, y(below) - 3, bar.width, 3, colours.bad ?? "");
+    if (check.after !== null && bar.width >= 3) surface.line(bar.x - 2, y(check.after), bar.x + bar.width + 2, y(check.after), colours.ink ?? "", [], 1.5);
+  }
+  let labelY = Infinity;
+  for (const line of [...layout.lines].sort((a, b) => b.y - a.y)) {
+    const colour = colours[line.name] ?? "";
+    surface.line(plot.left, line.y, right, line.y, colour, line.name === "trigger" ? [5, 3] : line.name === "cap" ? [] : [1, 3], 1.25);
+    // Cap and window are often two pixels apart; their words are not.
+    labelY = Math.min(line.y + 4, labelY - 12);
+    surface.text(`${LINE_LABELS[line.name]} ${shortTokens(line.tokens)}`, right + 6, labelY, colour, "left");
+  }
+  drawMargin(surface, layout, colours, state.projected);
+  for (const tick of layout.ticksX) {
+    const check = layout.bars.find((bar) => bar.index === tick.at)?.check;
+    const words = state.scale === "time" && check?.started_at ? clock(Date.parse(check.started_at)) : state.scale === "tokens" ? shortTokens(layout.bars.find((bar) => bar.index === tick.at)?.at) : String(check?.turn ?? tick.at + 1);
+    surface.text(words, tick.x, plot.top + plot.height + 14, colours.faint ?? "", "center");
+  }
+}
+
+/** How far the newest check is from the trigger, and when it would get there. @param {Surface} surface @param {Layout} layout @param {Colours} colours @param {number | null} projected */
+function drawMargin(surface, layout, colours, projected) {
+  const last = layout.bars.at(-1);
+  if (!last || last.check.is_compaction || last.check.margin === null || last.check.margin <= 0) return;
+  const x = last.x + last.width / 2;
+  const from = layout.y(last.check.before);
+  const to = layout.y(last.check.trigger_tokens);
+  if (from - to < 14) return;
+  surface.line(x, from - 2, x, to + 2, colours.trigger ?? "", [2, 2]);
+  const words = `${shortTokens(last.check.margin)} left${projected ? `, about ${projected} turn${projected === 1 ? "" : "s"}` : ""}`;
+  surface.text(words, x - 5, (from + to) / 2 + 4, colours.soft ?? "", "right");
+}
+
+/** @param {CanvasRenderingContext2D} context @param {string} font @returns {Surface} */
+export function canvasSurface(context, font) {
+  return {
+    rect(x, y, width, height, fill, opacity = 1) {
+      context.globalAlpha = opacity;
+      context.fillStyle = fill;
+      context.fillRect(x, y, width, height);
+      context.globalAlpha = 1;
+    },
+    line(x1, y1, x2, y2, stroke, dash = [], width = 1) {
+      context.strokeStyle = stroke;
+      context.lineWidth = width;
+      context.setLineDash(dash);
+      context.beginPath();
+      context.moveTo(x1, Math.round(y1) + 0.5);
+      context.lineTo(x2, Math.round(y2) + 0.5);
+      context.stroke();
+    },
+    text(words, x, y, fill, align = "left", bold = false) {
+      context.font = `${bold ? "600 " : ""}11px ${font}`;
+      context.fillStyle = fill;
+      context.textAlign = align;
+      context.fillText(words, x, y);
+    },
+  };
+}
+
+/** @param {number} width @param {number} height @param {string} ground @returns {Surface & { toString(): string }} */
+export function svgSurface(width, height, ground) {
+  const parts = [`<rect width="${width}" height="${height}" fill="${ground}"/>`];
+  const round = (/** @type {number} */ value) => value.toFixed(1);
+  return {
+    rect(x, y, w, h, fill, opacity = 1) {
+      parts.push(`<rect x="${round(x)}" y="${round(y)}" width="${round(w)}" height="${round(h)}" fill="${fill}"${opacity < 1 ? ` opacity="${opacity}"` : ""}/>`);
+    },
+    line(x1, y1, x2, y2, stroke, dash = [], w = 1) {
+      parts.push(`<line x1="${round(x1)}" y1="${round(y1)}" x2="${round(x2)}" y2="${round(y2)}" stroke="${stroke}" stroke-width="${w}"${dash.length ? ` stroke-dasharray="${dash.join(" ")}"` : ""}/>`);
+    },
+    text(words, x, y, fill, align = "left", bold = false) {
+      const anchor = { left: "start", right: "end", center: "middle" }[align];
+      const safe = words.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
+      parts.push(`<text x="${round(x)}" y="${round(y)}" fill="${fill}" text-anchor="${anchor}"${bold ? ' font-weight="600"' : ""}>${safe}</text>`);
+    },
+    toString() {
+      return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" font-family="sans-serif" font-size="11">${parts.join("")}</svg>`;
+    },
+  };
+}

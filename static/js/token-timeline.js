@@ -1,0 +1,368 @@
+// @ts-check
+// The token timeline: one stacked bar a check, the lines it is held against, a marker a compaction. Never fetches.
+import { download, h, icon, isTyping } from "./dom.js";
+import { exact, percent, shortTokens, tokens } from "./format.js";
+import { splitKey } from "./span-inspector.js";
+import { store } from "./store.js";
+import { layout } from "./timeline-layout.js";
+import { canvasSurface, paint, svgSurface } from "./timeline-paint.js";
+
+/** @typedef {import("./timeline-layout.js").Layout} Layout */
+/** @typedef {import("./timeline-layout.js").Scale} Scale */
+
+const PART_NAMES = /** @type {const} */ ([
+  ["system", "System"],
+  ["developer", "Developer"],
+  ["tools", "Tool schemas"],
+  ["memory", "Memory"],
+  ["history", "History"],
+  ["input", "User input"],
+]);
+const HEIGHT = 232;
+
+class TokenTimeline extends HTMLElement {
+  /** @type {(() => void)[]} */ #undo = [];
+  /** @type {Scale} */ #scale = "turn";
+  #compress = false;
+  /** @type {[number, number] | null} */ #zoom = null;
+  /** @type {Layout | null} */ #layout = null;
+  #frame = 0;
+  #hovered = -1;
+  /** @type {Record<string, string> | null} */ #colours = null;
+  /** @type {ResizeObserver | null} */ #resize = null;
+  #canvas = h("canvas", { class: "timeline-canvas", role: "img", "aria-label": "Tokens of each prompt by part" });
+  #overlay = h("div", { class: "timeline-overlay" });
+  #brush = h("div", { class: "timeline-brush", hidden: true });
+  #tip = h("div", { class: "timeline-tip", role: "status", hidden: true });
+  #stage = h("div", { class: "timeline-stage", tabindex: "0", role: "group", "aria-label": "Timeline. Plus and minus zoom, arrows move along the checks, Enter inspects." });
+  #reset = h("button", { class: "button quiet", type: "button", hidden: true, title: "Show everything (0)" }, "Everything");
+  #note = h("span", { class: "faint small" });
+
+  connectedCallback() {
+    this.#stage.append(this.#canvas, this.#overlay, this.#brush, this.#tip);
+    const scales = h(
+      "div",
+      { class: "segmented", role: "group", "aria-label": "Axis" },
+      .../** @type {[Scale, string][]} */ ([
+        ["turn", "Turns"],
+        ["time", "Time"],
+        ["tokens", "Tokens"],
+      ]).map(([scale, label]) => {
+        const button = h("button", { type: "button", "aria-pressed": String(scale === this.#scale) }, label);
+        button.addEventListener("click", () => {
+          this.#scale = scale;
+          this.#zoom = null;
+          for (const other of scales.children) other.setAttribute("aria-pressed", String(other === button));
+          compress.hidden = scale !== "time";
+          this.#drawSoon();
+        });
+        return button;
+      }),
+    );
+    const compress = h("button", { class: "button", type: "button", "aria-pressed": "false", hidden: true, title: "Draw long idle times short" }, "Compress gaps");
+    compress.addEventListener("click", () => {
+      this.#compress = !this.#compress;
+      this.#zoom = null;
+      compress.setAttribute("aria-pressed", String(this.#compress));
+      this.#drawSoon();
+    });
+    this.#reset.addEventListener("click", () => this.#setZoom(null));
+    const legend = h("ul", { class: "legend" }, ...PART_NAMES.map(([name, label]) => h("li", {}, h("span", { class: "swatch", "data-part": name }), label)));
+    const save = h("button", { class: "button quiet", type: "button", title: "Save the timeline as SVG" }, icon("download"), "SVG");
+    save.addEventListener("click", () => this.#saveSvg());
+    const png = h("button", { class: "button quiet", type: "button", title: "Save the timeline as PNG" }, icon("download"), "PNG");
+    png.addEventListener("click", () => this.#canvas.toBlob((blob) => blob && download(`${this.dataset.session}-tokens.png`, blob)));
+    this.replaceChildren(
+      h("div", { class: "panel-head" }, h("h2", {}, "Tokens"), legend, this.#note, h("div", { class: "end no-print" }, this.#reset, compress, scales, save, png)),
+      this.#stage,
+    );
+    this.#stage.addEventListener("pointermove", this.#onMove);
+    this.#stage.addEventListener("pointerleave", () => this.#hover(-1));
+    this.#stage.addEventListener("pointerdown", this.#onDown);
+    this.#overlay.addEventListener("click", (event) => {
+      const marker = event.target instanceof Element ? event.target.closest(".compaction-marker") : null;
+      if (marker instanceof HTMLElement) store.select(marker.dataset.span ?? "");
+    });
+    this.#stage.addEventListener("dblclick", () => this.#setZoom(null));
+    this.#stage.addEventListener("wheel", this.#onWheel, { passive: false });
+    this.#stage.addEventListener("keydown", this.#onStageKey);
+    document.addEventListener("keydown", this.#onKey);
+    document.addEventListener("ariadne:theme", this.#onTheme);
+    this.#dark.addEventListener("change", this.#onTheme);
+    this.#resize = new ResizeObserver(() => this.#drawSoon());
+    this.#resize.observe(this.#stage);
+    this.#undo = [store.subscribe("checks", () => this.#drawSoon()), store.subscribe("selected", () => this.#drawSoon()), store.subscribe("spans", () => this.#drawSoon())];
+    this.#drawSoon();
+  }
+
+  #dark = matchMedia("(prefers-color-scheme: dark)");
+
+  disconnectedCallback() {
+    for (const undo of this.#undo) undo();
+    this.#resize?.disconnect();
+    document.removeEventListener("keydown", this.#onKey);
+    document.removeEventListener("ariadne:theme", this.#onTheme);
+    this.#dark.removeEventListener("change", this.#onTheme);
+  }
+
+  #onTheme = () => {
+    this.#colours = null;
+    this.#drawSoon();
+  };
+
+  #drawSoon() {
+    if (!this.#frame) this.#frame = requestAnimationFrame(() => this.#draw());
+  }
+
+  #draw() {
+    this.#frame = 0;
+    const width = this.#stage.clientWidth;
+    if (!width) return;
+    const scale = devicePixelRatio || 1;
+    if (this.#canvas.width !== Math.round(width * scale)) {
+      this.#canvas.width = Math.round(width * scale);
+      this.#canvas.height = Math.round(HEIGHT * scale);
+    }
+    const context = this.#canvas.getContext("2d");
+    if (!context) return;
+    context.setTransform(scale, 0, 0, scale, 0, 0);
+    context.clearRect(0, 0, width, HEIGHT);
+    const made = layout(store.checks, { width, height: HEIGHT, scale: this.#scale, compress: this.#compress, zoom: this.#zoom });
+    this.#layout = made;
+    if (!store.checks.length) {
+      this.#note.textContent = store.isLoaded ? "No check yet: bars appear with the first preflight." : "";
+      this.#overlay.replaceChildren();
+      return;
+    }
+    this.#colours ??= readColours(this);
+    paint(canvasSurface(context, this.#colours.font ?? "sans-serif"), made, this.#colours, this.#state());
+    this.#note.textContent = "";
+    this.#drawMarkers(made);
+    this.#reset.hidden = !this.#zoom;
+  }
+
+  #state() {
+    return { scale: this.#scale, selected: this.#selectedIndex(), hovered: this.#hovered, projected: store.projectedTurns };
+  }
+
+  /** The check that holds the selected span, which may be any of its children. */
+  #selectedIndex() {
+    if (!store.selected) return -1;
+    const bySpan = new Map(store.checks.map((check, i) => [check.span, i]));
+    const [trace, id] = splitKey(store.selected);
+    for (let at = store.spans.find(trace, id); at >= 0; at = store.tree.parent[at] ?? -1) {
+      const found = bySpan.get(store.spans.key(at));
+      if (found !== undefined) return found;
+    }
+    return -1;
+  }
+
+  /** @param {Layout} made */
+  #drawMarkers(made) {
+    const known = new Map([...this.#overlay.children].map((child) => [child.getAttribute("data-number"), child]));
+    const selected = this.#selectedIndex();
+    let free = -Infinity;
+    for (const marker of made.markers) {
+      const key = String(marker.number);
+      let button = /** @type {HTMLElement | undefined} */ (known.get(key));
+      known.delete(key);
+      const { check } = marker;
+      if (!button) {
+        button = h("button", { type: "button", class: "compaction-marker", "data-testid": "compaction-marker", "data-number": key }, h("span", { class: "marker-n" }), h("span", { class: "marker-words" }));
+        this.#overlay.append(button);
+      }
+      button.dataset.span = check.span;
+      button.dataset.index = String(marker.index);
+      button.dataset.tone = check.has_failed ? "bad" : check.fallback ? "warn" : check.is_running ? "running" : "";
+      button.setAttribute("aria-pressed", String(marker.index === selected));
+      button.setAttribute("aria-label", `Compaction ${marker.number}: ${check.sentence}`);
+      const x = marker.x + marker.width / 2;
+      button.style.left = `${x}px`;
+      const [number, words] = button.children;
+      if (number) number.textContent = key;
+      // Words only where there is room for them; the number always.
+      const next = made.markers[made.markers.indexOf(marker) + 1];
+      const room = (next ? next.x : made.plot.left + made.plot.width + 60) - x;
+      const text = check.has_failed ? "failed" : `${shortTokens(check.before)} → ${check.after === null ? "…" : shortTokens(check.after)}`;
+      if (words) words.textContent = room > 112 ? text : "";
+      button.hidden = x < free;
+      if (!button.hidden) free = x + 12;
+    }
+    for (const gone of known.values()) gone.remove();
+  }
+
+  /** @param {number} index */
+  #hover(index) {
+    if (index === this.#hovered) return;
+    this.#hovered = index;
+    const bar = this.#layout?.bars.find((one) => one.index === index);
+    this.#tip.hidden = !bar;
+    if (bar) {
+      const { check } = bar;
+      this.#tip.replaceChildren(
+        h("strong", {}, check.is_compaction ? "Compaction" : "Check", check.turn === null ? "" : ` at turn ${check.turn}`),
+        h("p", {}, check.sentence),
+        h("ul", {}, ...PART_NAMES.map(([name, label], i) => (check.parts[i] ? h("li", {}, h("span", { class: "swatch", "data-part": name }), h("span", {}, label), h("span", { class: "num" }, tokens(check.parts[i])), h("span", { class: "num faint" }, percent((check.parts[i] ?? 0) / Math.max(1, check.before)))) : null))),
+        h("p", { class: "faint" }, check.started_at ? exact(Date.parse(check.started_at)) : ""),
+      );
+      const width = this.#stage.clientWidth;
+      const x = bar.x + bar.width / 2;
+      this.#tip.style.left = `${x > width / 2 ? Math.max(0, x - 272) : x + 16}px`;
+    }
+    this.#drawSoon();
+  }
+
+  /** @param {number} x */
+  #nearest(x) {
+    const bars = this.#layout?.bars ?? [];
+    let best = -1;
+    let distance = Infinity;
+    for (const bar of bars) {
+      const away = Math.abs(bar.x + bar.width / 2 - x);
+      if (away < distance) {
+        distance = away;
+        best = bar.index;
+      }
+    }
+    return distance < 40 ? best : -1;
+  }
+
+  /** @param {PointerEvent | WheelEvent} event */
+  #x(event) {
+    return event.clientX - this.#stage.getBoundingClientRect().left;
+  }
+
+  #onMove = (/** @type {PointerEvent} */ event) => {
+    if (event.buttons !== 0) return;
+    const marker = event.target instanceof Element ? event.target.closest(".compaction-marker") : null;
+    this.#hover(marker instanceof HTMLElement ? Number(marker.dataset.index) : this.#nearest(this.#x(event)));
+  };
+
+  #onDown = (/** @type {PointerEvent} */ event) => {
+    const made = this.#layout;
+    if (!made || event.button !== 0) return;
+    if (event.target instanceof Element && event.target.closest(".compaction-marker")) return;
+    const from = this.#x(event);
+    this.#stage.setPointerCapture(event.pointerId);
+    const move = (/** @type {PointerEvent} */ at) => {
+      const to = this.#x(at);
+      this.#brush.hidden = Math.abs(to - from) < 5;
+      this.#brush.style.left = `${Math.min(from, to)}px`;
+      this.#brush.style.width = `${Math.abs(to - from)}px`;
+    };
+    const up = (/** @type {PointerEvent} */ at) => {
+      this.#stage.removeEventListener("pointermove", move);
+      this.#brush.hidden = true;
+      const to = this.#x(at);
+      if (Math.abs(to - from) < 5) {
+        const check = store.checks[this.#nearest(to)];
+        if (check) store.select(check.span);
+        return;
+      }
+      const unit = (made.to - made.from) / made.plot.width;
+      this.#setZoom([made.from + (Math.min(from, to) - made.plot.left) * unit, made.from + (Math.max(from, to) - made.plot.left) * unit]);
+    };
+    this.#stage.addEventListener("pointermove", move);
+    this.#stage.addEventListener("pointerup", up, { once: true });
+  };
+
+  #onWheel = (/** @type {WheelEvent} */ event) => {
+    const made = this.#layout;
+    if (!made || !(event.ctrlKey || event.metaKey || this.#zoom || Math.abs(event.deltaX) > Math.abs(event.deltaY))) return;
+    event.preventDefault();
+    if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) this.#pan(event.deltaX / made.plot.width);
+    else this.#zoomBy(Math.exp(event.deltaY / 300), (this.#x(event) - made.plot.left) / made.plot.width);
+  };
+
+  /** @param {number} factor below 1 goes in @param {number} anchor 0 to 1, what stays in place */
+  #zoomBy(factor, anchor = 0.5) {
+    const made = this.#layout;
+    if (!made) return;
+    const size = made.to - made.from;
+    const least = (made.whole[1] - made.whole[0]) / Math.max(1, store.checks.length) / 2;
+    const next = Math.max(least, size * factor);
+    const from = made.from + (size - next) * Math.max(0, Math.min(1, anchor));
+    this.#setZoom([from, from + next]);
+  }
+
+  /** @param {number} share of what is seen */
+  #pan(share) {
+    const made = this.#layout;
+    if (!made || !this.#zoom) return;
+    const by = (made.to - made.from) * share;
+    this.#setZoom([made.from + by, made.to + by]);
+  }
+
+  /** @param {[number, number] | null} zoom */
+  #setZoom(zoom) {
+    const whole = this.#layout?.whole;
+    if (zoom && whole) {
+      const size = Math.min(zoom[1] - zoom[0], whole[1] - whole[0]);
+      const from = Math.max(whole[0], Math.min(whole[1] - size, zoom[0]));
+      zoom = size >= whole[1] - whole[0] ? null : [from, from + size];
+    }
+    this.#zoom = zoom;
+    this.#drawSoon();
+  }
+
+  #onKey = (/** @type {KeyboardEvent} */ event) => {
+    if (isTyping(event) || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "+" || event.key === "=") this.#zoomBy(0.6);
+    else if (event.key === "-") this.#zoomBy(1 / 0.6);
+    else if (event.key === "0") this.#setZoom(null);
+  };
+
+  #onStageKey = (/** @type {KeyboardEvent} */ event) => {
+    const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
+    if (step && event.shiftKey) this.#pan(step * 0.2);
+    else if (step) {
+      const now = this.#hovered >= 0 ? this.#hovered : step > 0 ? -1 : store.checks.length;
+      this.#hover(Math.max(0, Math.min(store.checks.length - 1, now + step)));
+    } else if (event.key === "Enter" && event.target === this.#stage) {
+      const span = store.checks[this.#hovered]?.span;
+      if (span) store.select(span);
+    } else return;
+    event.preventDefault();
+  };
+
+  #saveSvg() {
+    if (!this.#layout || !this.#colours) return;
+    const surface = svgSurface(this.#stage.clientWidth, HEIGHT, this.#colours.ground ?? "white");
+    paint(surface, this.#layout, this.#colours, { ...this.#state(), hovered: -1 });
+    for (const marker of this.#layout.markers) surface.text(String(marker.number), marker.x + marker.width / 2, 16, this.#colours.memory ?? "", "center", true);
+    download(`${this.dataset.session}-tokens.svg`, new Blob([String(surface)], { type: "image/svg+xml" }));
+  }
+}
+
+/** The colours of tokens.css as they are now, light or dark. @param {Element} element */
+function readColours(element) {
+  const names = /** @type {Record<string, string>} */ ({
+    system: "--part-system",
+    developer: "--part-developer",
+    tools: "--part-tools",
+    memory: "--part-memory",
+    history: "--part-history",
+    input: "--part-input",
+    trigger: "--line-trigger",
+    cap: "--line-cap",
+    window: "--line-window",
+    line: "--line",
+    faint: "--ink-faint",
+    soft: "--ink-soft",
+    ink: "--ink",
+    bad: "--bad",
+    selected: "--selected",
+    ground: "--surface",
+  });
+  const probe = h("span", { hidden: true });
+  element.append(probe);
+  /** @type {Record<string, string>} */ const colours = {};
+  for (const [name, variable] of Object.entries(names)) {
+    probe.style.color = `var(${variable})`;
+    colours[name] = getComputedStyle(probe).color;
+  }
+  colours.font = getComputedStyle(element).fontFamily;
+  probe.remove();
+  return colours;
+}
+customElements.define("token-timeline", TokenTimeline);
