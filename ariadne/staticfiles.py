@@ -19,8 +19,11 @@ _UNUSED = ["rest_framework"]
 
 class HashedStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]
     support_js_module_import_aggregation = True
-    # Before `collect` has run (in tests, say) files go by their plain names.
     manifest_strict = False
+
+    def stored_name(self, name: str) -> str:
+        # Before `collect` has run (in tests, say) files go by their plain names.
+        return str(super().stored_name(name)) if self.hashed_files else name
 
 
 def collect() -> None:
