@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from compact.delivery.sender import server_url
 from compact.exceptions import ConfigError
 from compact.exporters import AriadneExporter
-from compact.exporters.ariadne import ingest_url
 from receiver import Answer, Receiver, eventually
 
 Make = Callable[..., AriadneExporter]
@@ -99,7 +99,7 @@ def test_events_arrive_as_spans_within_200_ms(receiver: Receiver, make: Make) ->
 )
 def test_the_address_may_leave_out_the_path(given_url: str, expected: str) -> None:
     """With or without /ingest, the address is the same."""
-    assert ingest_url(given_url) == expected
+    assert server_url(given_url, "/ingest") == expected
 
 
 def test_address_and_key_come_from_the_environment(

@@ -53,7 +53,7 @@ def test_colour_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("name", "properties", "words"),
     [
-        ("compact.token_estimate", {"t_est": 960, "max_tokens": 1280, "usage_pct": 0.75}, "960 of 1,280 tokens (75.0%)"),
+        ("compact.token_estimate", {"t_est": 96, "max_tokens": 1280, "usage_pct": 0.075}, "96 of 1,280 tokens (7.5%)"),
         ("compact.trigger_decision", {"triggered": False, "reason": "under"}, "no: under"),
         (
             "compact.summary_created",

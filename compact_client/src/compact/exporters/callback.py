@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from compact.exporters.stderr import say
+from compact.delivery.stderr import say
 
 
 class CallbackExporter:

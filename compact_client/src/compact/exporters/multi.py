@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from compact.exporters.stderr import say
+from compact.delivery.stderr import say
 from compact.protocols import Exporter
 
 

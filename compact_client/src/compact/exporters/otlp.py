@@ -17,8 +17,8 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
-from compact.exporters.batch import Batcher
-from compact.exporters.stderr import say
+from compact.delivery.batch import Batcher
+from compact.delivery.stderr import say
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

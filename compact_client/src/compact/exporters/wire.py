@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from compact.exporters.spool import Record
+from compact.delivery.spool import Record
 
 Event = dict[str, Any]
 
