@@ -105,21 +105,29 @@ def database(url: str, data_dir: Path) -> dict[str, Any]:
     }
 
 
+#: The folder of the embedded Postgres, the secrets and `credentials.json`; relative to the checkout.
 DATA_DIR = Path(envstr("DATA_DIR", ".ariadne"))
 DATA_DIR = DATA_DIR if DATA_DIR.is_absolute() else BASE_DIR / DATA_DIR
 
 # A laptop serves on loopback without TLS; anything else is production and says so.
+#: Anything but a laptop: TLS only, secure cookies, HSTS.
 PRODUCTION = envbool("ARIADNE_PRODUCTION", False)
+#: Tracebacks in the browser. Refused in production.
 DEBUG = envbool("ARIADNE_DEBUG", False)
 if PRODUCTION and DEBUG:
     raise ImproperlyConfigured("ARIADNE_DEBUG=1 shows tracebacks to strangers: not with ARIADNE_PRODUCTION=1")
+#: Signs logins. The same for all web processes.
 SECRET_KEY = envsecret("ARIADNE_SECRET_KEY", DATA_DIR / "secret_key")
-# Signs audit bundles: the base64 of 32 bytes.
+#: Signs audit bundles: the base64 of 32 bytes. The same for all web processes.
 SIGNING_KEY = envsecret("ARIADNE_SIGNING_KEY", DATA_DIR / "signing_key", make=new_signing_key)
+#: The names under which people reach the server; any other is refused.
 ALLOWED_HOSTS = envlist("ARIADNE_HOSTS", "127.0.0.1,localhost,[::1]")
+#: Origins whose forms and websockets are accepted behind TLS, such as `https://ariadne.example.com`.
 CSRF_TRUSTED_ORIGINS = envlist("ARIADNE_ORIGINS")
 
+#: `postgresql://user:password@host:5432/name`, Postgres 15 or newer. Empty: the embedded server of `DATA_DIR`.
 DATABASES = {"default": database(envstr("DATABASE_URL"), DATA_DIR)}
+#: `redis://host:6379/0`: carries notices between web processes. Empty: one web process, nothing needed.
 REDIS_URL = envstr("REDIS_URL")
 CHANNEL_LAYERS = {
     "default": (
@@ -206,7 +214,9 @@ AUTH_PASSWORD_VALIDATORS = [
 AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
 # Locks the pair, so that a stranger who guesses at a name cannot keep its owner out.
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+#: Wrong passwords after which a name is locked for the address that tried.
 AXES_FAILURE_LIMIT = envint("ARIADNE_LOGIN_ATTEMPTS", 5)
+#: How long it stays locked.
 AXES_COOLOFF_TIME = timedelta(minutes=envint("ARIADNE_LOGIN_LOCK_MINUTES", 15))
 AXES_RESET_ON_SUCCESS = True
 AXES_LOCKOUT_TEMPLATE = "registration/locked.html"
@@ -214,8 +224,9 @@ AXES_CLIENT_IP_CALLABLE = "viewer.audit.request_address"
 AXES_DISABLE_ACCESS_LOG = True  # the audit log has it
 AXES_VERBOSE = False
 
-# How many proxies of ours stand in front: X-Forwarded-For and -Proto are believed only as far as they wrote them.
+#: How many proxies of yours stand in front: `X-Forwarded-For` is believed only as far as they wrote it.
 TRUSTED_PROXIES = envint("ARIADNE_PROXIES", 1 if PRODUCTION else 0)
+#: How long a login lasts.
 SESSION_COOKIE_AGE = int(timedelta(hours=envint("ARIADNE_SESSION_HOURS", 12)).total_seconds())
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
@@ -238,6 +249,7 @@ if PRODUCTION:
     SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
     # Browsers accept these names only over TLS, for this host alone and from its root.
     SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "__Host-session", "__Host-csrf"
+    #: In production, send plain HTTP to HTTPS. 0 where the proxy does it.
     SECURE_SSL_REDIRECT = envbool("ARIADNE_SSL_REDIRECT", True)
     if TRUSTED_PROXIES:
         SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
@@ -245,18 +257,27 @@ if PRODUCTION:
     SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = True
 
 # Single sign-on is on when a client id is set; then every address of the provider must be.
+#: Turns single sign-on (OpenID Connect) on.
 OIDC_RP_CLIENT_ID = envstr("ARIADNE_OIDC_CLIENT_ID")
 SSO = bool(OIDC_RP_CLIENT_ID)
 if SSO:
     INSTALLED_APPS.append("mozilla_django_oidc")
     AUTHENTICATION_BACKENDS.append("viewer.sso.Backend")
+    #: The client secret at the provider.
     OIDC_RP_CLIENT_SECRET = envrequired("ARIADNE_OIDC_CLIENT_SECRET")
+    #: The provider's authorization endpoint.
     OIDC_OP_AUTHORIZATION_ENDPOINT = envrequired("ARIADNE_OIDC_AUTHORIZATION_URL")
+    #: The provider's token endpoint.
     OIDC_OP_TOKEN_ENDPOINT = envrequired("ARIADNE_OIDC_TOKEN_URL")
+    #: The provider's user-info endpoint.
     OIDC_OP_USER_ENDPOINT = envrequired("ARIADNE_OIDC_USER_URL")
+    #: The provider's signing keys.
     OIDC_OP_JWKS_ENDPOINT = envrequired("ARIADNE_OIDC_JWKS_URL")
+    #: How the provider signs.
     OIDC_RP_SIGN_ALGO = envstr("ARIADNE_OIDC_ALGORITHM", "RS256")
+    #: What is asked of the provider.
     OIDC_RP_SCOPES = envstr("ARIADNE_OIDC_SCOPES", "openid email profile")
+    #: The claim that holds a person's groups (operators, developers, auditors, admins). Empty: groups are kept here.
     OIDC_GROUPS_CLAIM = envstr("ARIADNE_OIDC_GROUPS_CLAIM")
     OIDC_USE_PKCE = True
     LOGIN_REDIRECT_URL_FAILURE = "login"
@@ -273,14 +294,18 @@ REST_FRAMEWORK = {
 SPECTACULAR_SETTINGS = {"TITLE": "Ariadne", "VERSION": "1", "SERVE_INCLUDE_SCHEMA": False}
 
 # Ingest limits. An event may carry a 5 MB tool output; a body holds a batch of ordinary ones.
+#: The largest request, on the inflated bytes.
 INGEST_MAX_BODY_BYTES = envint("ARIADNE_INGEST_MAX_BODY_BYTES", 32 * 1024 * 1024)
+#: The most events in one request.
 INGEST_MAX_EVENTS = envint("ARIADNE_INGEST_MAX_EVENTS", 10_000)
 # Per key and process; 0 is no limit. High enough that only a mistake or an attack meets them.
+#: Events a second that one key may send to one process; 0 is no limit.
 INGEST_KEY_EVENTS_PER_S = envint("ARIADNE_INGEST_KEY_EVENTS_PER_S", 100_000)
+#: Bytes a second that one key may send to one process; 0 is no limit.
 INGEST_KEY_BYTES_PER_S = envint("ARIADNE_INGEST_KEY_BYTES_PER_S", 128 * 1024 * 1024)
-# A request must have arrived after this long, and the time that its body takes at 64 kB a second.
+#: A request must have arrived after this long, and the time that its body takes at 64 kB a second.
 INGEST_READ_TIMEOUT_S = envint("ARIADNE_INGEST_READ_TIMEOUT_S", 30)
-# Bodies that one process holds in memory at once.
+#: Bodies that one process holds in memory at once; more is answered with 503.
 INGEST_MAX_HELD_BYTES = envint("ARIADNE_INGEST_MAX_HELD_BYTES", 256 * 1024 * 1024)
 
 LOGGING = {
@@ -288,5 +313,6 @@ LOGGING = {
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    #: DEBUG, INFO, WARNING or ERROR, to stderr.
     "root": {"handlers": ["stderr"], "level": envstr("ARIADNE_LOG_LEVEL", "WARNING")},
 }

@@ -60,6 +60,7 @@ def _run() -> None:
         web = stack.enter_context(WebProcesses(listener, _processes(), say=_say))
         _wait_until_ready(url, web)
         _banner(credentials, data_dir)
+        #: 1 fills a new server with demo sessions, 0 starts empty.
         if os.environ.get("DEMO", "1") != "0":
             stack.enter_context(children()).append(_start_demo(credentials))
         web.watch()
@@ -76,6 +77,7 @@ def _data_dir() -> Path:
 
 
 def _port() -> int:
+    #: The port to listen on.
     value = os.environ.get("PORT", "8000")
     if not value.isdigit() or int(value) > 65535:
         raise CannotStart(f"PORT={value} is not a port: use a number from 1 to 65535")
@@ -83,6 +85,7 @@ def _port() -> int:
 
 
 def _processes() -> int:
+    #: Web processes on this machine, sharing the port. More than one needs `REDIS_URL`.
     value = os.environ.get("PROCESSES", "1")
     if not value.isdigit() or int(value) < 1:
         raise CannotStart(f"PROCESSES={value} is not a number of processes")
@@ -96,6 +99,7 @@ def _listen(port: int) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
+            #: The address to listen on. Another than loopback belongs behind nginx and TLS.
             listener.bind((os.environ.get("BIND", "127.0.0.1"), port))
             listener.listen(1024)
         except OSError as error:
