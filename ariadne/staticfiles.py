@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 from django.conf import settings
 from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
+from whitenoise.compress import Compressor
 from whitenoise.storage import CompressedManifestStaticFilesStorage
 
 # The browsable API is off, so nobody asks for its files.
@@ -24,6 +26,10 @@ class HashedStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]
     def stored_name(self, name: str) -> str:
         # Before `collect` has run (in tests, say) files go by their plain names.
         return str(super().stored_name(name)) if self.hashed_files else name
+
+    def create_compressor(self, **options: Any) -> Compressor:
+        # Brotli at its best setting takes seconds, and only where a test tool happened to bring it.
+        return Compressor(**options, use_brotli=False)
 
 
 def collect() -> None:

@@ -12,7 +12,7 @@ SYSTEM = (
     "without the traveller's explicit yes; compensation is paid once per reservation."
 )
 _ASKS = (
-    "My flight was cancelled. Reservation QX7PLM, name Ioana Marin. I only want aisle seats, and I must be in Toronto by "
+    "My flight was cancelled. Reservation QX7PLM, name Ioana Marin. I only want aisle seats, and must be in Toronto by "
     "18:00 on the 14th.",
     "Do not book anything over 900 EUR without asking me.",
     "What about going through Lisbon?",
