@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Role = Literal["system", "developer", "assistant", "user", "tool"]
-Kind = Literal["message", "reasoning", "opaque"]
+Kind = Literal["message", "reasoning", "opaque", "sealed"]
 
 SUMMARY_TAG = "<COMPACT-SUMMARY v"
 
@@ -42,6 +42,8 @@ class Message:
     kind: Kind = field(default="message", kw_only=True)
     also_answers: tuple[str, ...] = field(default=(), kw_only=True)
     """Further calls answered here: one Anthropic message may hold several tool results."""
+    extra_tokens: int = field(default=0, kw_only=True, repr=False)
+    """What images and encrypted parts weigh beside the text."""
     source: Mapping[str, Any] | None = field(default=None, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
@@ -75,10 +77,6 @@ class Message:
     def is_summary(self) -> bool:
         """Whether this is a session summary that a compaction wrote."""
         return self.role == "assistant" and self.text.startswith(SUMMARY_TAG)
-
-    def with_text(self, text: str) -> Message:
-        """The same message with another text; the provider's item is rebuilt by its codec."""
-        return replace(self, content=text)
 
     def to_dict(self) -> dict[str, Any]:
         """The message as JSON: the provider's own item if it came from one, else chat format with `meta`."""

@@ -49,7 +49,8 @@ class ExternalizationRecord:
     artifact_id: str
     summary: StructuredSummary
     rehydrate_hint: str = ""
-    keywords: tuple[str, ...] = ()
+    is_folded: bool = False
+    """The pointer has moved into a later summary; the artifact can still be brought back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +155,8 @@ class CompactionPlan:
     """The records' summaries merged by code; what the layered and bridge renderers show."""
     summary_text: str | None = None
     """Its rendered text, fixed here so that a later release renders an old plan to the same bytes."""
-    pinned_ids: tuple[str, ...] = ()
-    """Messages the renderer moves to the front, in order."""
-    bridge_ids: tuple[str, ...] = ()
-    """User messages the bridge renderer repeats though they are summarised, in order."""
+    lead_ids: tuple[str, ...] = ()
+    """Messages the layered and bridge renderers put before the summary, in order."""
     original_token_count: int = 0
     compacted_token_count: int = 0
     cache: CacheEffect | None = None

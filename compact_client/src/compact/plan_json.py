@@ -38,7 +38,7 @@ def plan_to_dict(plan: CompactionPlan) -> dict[str, Any]:
                 "artifact_id": record.artifact_id,
                 "summary": record.summary.to_dict(),
                 "rehydrate_hint": record.rehydrate_hint,
-                "keywords": list(record.keywords),
+                "is_folded": record.is_folded,
             }
             for record in plan.externalizations
         ],
@@ -64,8 +64,7 @@ def plan_to_dict(plan: CompactionPlan) -> dict[str, Any]:
         ],
         "session_summary": plan.session_summary.to_dict() if plan.session_summary else None,
         "summary_text": plan.summary_text,
-        "pinned_ids": list(plan.pinned_ids),
-        "bridge_ids": list(plan.bridge_ids),
+        "lead_ids": list(plan.lead_ids),
         "original_token_count": plan.original_token_count,
         "compacted_token_count": plan.compacted_token_count,
         "cache": plan.cache.to_dict() if plan.cache else None,
@@ -89,7 +88,7 @@ def plan_from_dict(data: Mapping[str, Any]) -> CompactionPlan:
                 artifact_id=item["artifact_id"],
                 summary=StructuredSummary.from_dict(item["summary"]),
                 rehydrate_hint=item["rehydrate_hint"],
-                keywords=tuple(item["keywords"]),
+                is_folded=item["is_folded"],
             )
             for item in data["externalizations"]
         ),
@@ -115,8 +114,7 @@ def plan_from_dict(data: Mapping[str, Any]) -> CompactionPlan:
         ),
         session_summary=StructuredSummary.from_dict(data["session_summary"]) if data["session_summary"] else None,
         summary_text=data["summary_text"],
-        pinned_ids=tuple(data["pinned_ids"]),
-        bridge_ids=tuple(data["bridge_ids"]),
+        lead_ids=tuple(data["lead_ids"]),
         original_token_count=data["original_token_count"],
         compacted_token_count=data["compacted_token_count"],
         cache=CacheEffect(**data["cache"]) if data["cache"] else None,

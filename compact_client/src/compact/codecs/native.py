@@ -1,0 +1,45 @@
+"""Message objects as the caller made them.
+
+In and out are the same objects; only synthetic and shortened messages are new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Any
+
+from compact.exceptions import MalformedMessage
+from compact.messages import Message, ToolCall
+
+
+class NativeCodec:
+    name = "native"
+
+    def decode(self, item: Any, index: int) -> Message:
+        if not isinstance(item, Message):
+            raise MalformedMessage(index, f"is a {type(item).__name__}, not a Message or a dict")
+        return item
+
+    def encode(self, message: Message) -> Any:
+        return message
+
+    def assistant(self, text: str, message_id: str) -> Message:
+        return Message("assistant", text, id=message_id)
+
+    def user(self, text: str, message_id: str) -> Message:
+        return Message("user", text, id=message_id)
+
+    def output(self, call: ToolCall, call_message: Message, text: str, message_id: str) -> Message:
+        return Message("tool", text, tool_call_id=call.id, name=call.name or None, id=message_id)
+
+    def map_outputs(self, message: Message, change: Callable[[str], str]) -> Message:
+        text = message.text
+        changed = change(text)
+        return message if changed == text else replace(message, content=changed)
+
+    def without_answers(self, message: Message, call_ids: Collection[str]) -> Message | None:
+        rest = tuple(call_id for call_id in message.answers if call_id not in call_ids)
+        if not rest:
+            return None
+        return replace(message, tool_call_id=rest[0], also_answers=rest[1:])

@@ -1,0 +1,105 @@
+"""Exact counts with the model's own vocabulary, with no network.
+
+The two vocabularies in use are shipped in the package and checked by their hash; tiktoken itself would download
+them. A text is encoded once: the count is remembered by the text.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from compact.estimators.counting import RequestCounter
+
+if TYPE_CHECKING:
+    import tiktoken
+
+_SHA256 = {
+    "o200k_base": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
+    "cl100k_base": "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
+}
+DEFAULT_ENCODING = "o200k_base"
+# tiktoken's regex engine recurses on very long runs without a word break; pieces this long stay far below that.
+_PIECE_CHARS = 200_000
+_CACHE_CHARS = 64_000_000
+
+
+class TiktokenEstimator(RequestCounter):
+    """tiktoken with the encoding of the model; one unknown to tiktoken counts as `o200k_base`."""
+
+    name = "tiktoken"
+
+    def __init__(self, encoding: str | None = None) -> None:
+        self._encoding_name = encoding
+        self._counts: dict[str, dict[str, int]] = {}
+        self._cached_chars = 0
+
+    def count_tokens(self, text: str, model: str = "") -> int:
+        name = self._encoding_name or encoding_name(model)
+        counts = self._counts.get(name)
+        if counts is None:
+            counts = self._counts.setdefault(name, {})
+        tokens = counts.get(text)
+        if tokens is None:
+            tokens = _count(text, load_encoding(name))
+            self._cached_chars += len(text)
+            # Emptied rather than aged: the texts of a live session are counted again in one pass.
+            if self._cached_chars > _CACHE_CHARS:
+                self._counts = {name: (counts := {})}
+                self._cached_chars = len(text)
+            counts[text] = tokens
+        return tokens
+
+
+def _count(text: str, encoding: tiktoken.Encoding) -> int:
+    if len(text) <= _PIECE_CHARS:
+        return len(encoding.encode_ordinary(text))
+    return sum(
+        len(encoding.encode_ordinary(text[start : start + _PIECE_CHARS])) for start in range(0, len(text), _PIECE_CHARS)
+    )
+
+
+@cache
+def encoding_name(model: str) -> str:
+    """The shipped vocabulary that fits a model best."""
+    from tiktoken.model import encoding_name_for_model
+
+    try:
+        name = encoding_name_for_model(model) if model else DEFAULT_ENCODING
+    except KeyError:
+        return DEFAULT_ENCODING
+    if name in _SHA256:
+        return name
+    return "o200k_base" if name.startswith("o200k") else "cl100k_base"
+
+
+@cache
+def load_encoding(name: str) -> tiktoken.Encoding:
+    """Build an encoding from the shipped vocabulary."""
+    import tiktoken
+
+    return tiktoken.Encoding(**_definition(name, _ranks(name)))
+
+
+def _ranks(name: str) -> dict[bytes, int]:
+    if name not in _SHA256:
+        raise ValueError(f"encoding {name!r} is not shipped: one of {', '.join(_SHA256)}")
+    raw = gzip.decompress((files("compact.estimators") / "vocab" / f"{name}.tiktoken.gz").read_bytes())
+    if hashlib.sha256(raw).hexdigest() != _SHA256[name]:
+        raise ValueError(f"the vocabulary {name} is damaged: install compact-client again")
+    decode = base64.b64decode
+    return {decode(token): int(rank) for token, rank in (line.split() for line in raw.splitlines() if line)}
+
+
+def _definition(name: str, ranks: dict[bytes, int]) -> dict[str, Any]:
+    # Pattern and special tokens are tiktoken's own; only its download is replaced.
+    import tiktoken_ext.openai_public as public
+
+    constructor = public.ENCODING_CONSTRUCTORS[name]
+    scope = {**constructor.__globals__, "load_tiktoken_bpe": lambda *_, **__: ranks}
+    rebuilt: dict[str, Any] = type(constructor)(constructor.__code__, scope)()
+    return rebuilt
