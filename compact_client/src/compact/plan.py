@@ -161,6 +161,9 @@ class CompactionPlan:
     compacted_token_count: int = 0
     cache: CacheEffect | None = None
     ledger: tuple[LedgerEntry, ...] = ()
+    """The fate of every message of the prompt this plan was made from, in order."""
+    absorbed: tuple[LedgerEntry, ...] = ()
+    """Every message that this and earlier compactions took out of the prompt."""
     _actions: dict[str, tuple[CompactionAction, CompactionRecord | None]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )

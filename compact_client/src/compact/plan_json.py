@@ -69,6 +69,7 @@ def plan_to_dict(plan: CompactionPlan) -> dict[str, Any]:
         "compacted_token_count": plan.compacted_token_count,
         "cache": plan.cache.to_dict() if plan.cache else None,
         "ledger": [entry.to_dict() for entry in plan.ledger],
+        "absorbed": [entry.to_dict() for entry in plan.absorbed],
     }
 
 
@@ -119,6 +120,7 @@ def plan_from_dict(data: Mapping[str, Any]) -> CompactionPlan:
         compacted_token_count=data["compacted_token_count"],
         cache=CacheEffect(**data["cache"]) if data["cache"] else None,
         ledger=tuple(LedgerEntry(**entry) for entry in data["ledger"]),
+        absorbed=tuple(LedgerEntry(**entry) for entry in data["absorbed"]),
     )
 
 

@@ -40,7 +40,8 @@ class AgentThread:
         """Add a message and return it with its id."""
         text = f"{message.role}\0{message.text}"
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:6]
-        added = replace(message, id=f"m{len(self._messages) + 1}-{digest}")
+        # A caller may change the meta of its own Message; the log keeps what it was.
+        added = replace(message, id=f"m{len(self._messages) + 1}-{digest}", meta=dict(message.meta))
         self._messages.append(added)
         assert added.id is not None
         self._by_id[added.id] = added

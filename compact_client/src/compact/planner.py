@@ -1,0 +1,174 @@
+"""Draft a compaction: what stays, what goes, and how long the summary may be.
+
+Pure arithmetic over counts that are already known. It finds out before any summary is made whether the budget can
+be met at all, and says so with the numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from compact.exceptions import InsufficientBudget
+from compact.messages import Message
+from compact.partition import Partition, partition, partition_for_bridge, pin_rules, reductions
+from compact.policy import CompactPolicy
+from compact.pruning import prune
+from compact.units import Unit, group_units
+
+MIN_SUMMARY_TOKENS = 96  # room for the tag, the version line and a few lines; below that a summary says nothing
+HEADROOM = 0.92  # of the trigger, so that the next message does not set it off again
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The limits of a request, in the planner's own tokens."""
+
+    budget_tokens: int
+    target_tokens: int
+    """Where a rung of the ladder may stop."""
+    comfort_tokens: int
+    """Where a summary should leave the request: below the trigger, with headroom."""
+
+    def scaled(self, factor: float) -> Room:
+        return Room(
+            int(self.budget_tokens * factor), int(self.target_tokens * factor), int(self.comfort_tokens * factor)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A compaction that will fit: its units, the reductions it took, and the summary's limit."""
+
+    part: Partition
+    units: tuple[Unit, ...]
+    reductions: tuple[str, ...]
+    summary_tokens: int
+    """The longest summary that fits; 0 means there is no room for one."""
+    fixed_tokens: int
+    pinned_tokens: int
+    recent_tokens: int
+    remainder_tokens: int
+
+
+def room_for(policy: CompactPolicy, window_tokens: int | None, trigger_tokens: int | None) -> Room:
+    """The limits a policy sets for a window; with an unknown window the configured limit stands for it."""
+    if window_tokens is None:
+        limit = policy.auto_compact_token_limit or 0
+        return Room(limit, int(limit * policy.target_pct), int(limit * HEADROOM))
+    budget = window_tokens - policy.hard_cap_buffer
+    trigger = window_tokens if trigger_tokens is None else trigger_tokens
+    return Room(
+        budget,
+        min(budget, int(window_tokens * policy.target_pct), int(trigger * 0.7)),
+        int(min(budget, trigger) * HEADROOM),
+    )
+
+
+def draft(
+    messages: Sequence[Message],
+    counts: Sequence[int],
+    *,
+    policy: CompactPolicy,
+    room: Room,
+    fixed_tokens: int,
+    covered_tokens: int = 0,
+    carried_tokens: int = 0,
+    protected_ids: Collection[str] = (),
+) -> Draft:
+    """The mildest partition whose kept part and summary fit the budget.
+
+    `covered_tokens` were summarised before, `carried_tokens` are earlier summaries that stay as they are.
+    Raises `InsufficientBudget` when even the floor does not fit.
+    """
+    units = group_units(messages)
+    sizes = {unit.first: sum(counts[index] for index in unit.indices) for unit in units}
+    pins = pin_rules(units, messages, policy, protected_ids)
+    base = fixed_tokens + carried_tokens
+    pinned_tokens = base + sum(sizes[first] for first in pins)
+    _require_floor(units, sizes, pins, room, base, pinned_tokens)
+
+    lines: list[str] = []
+    latest: Draft | None = None
+    for part, line in _partitions(messages, counts, units, pins, policy, room, pinned_tokens):
+        if line:
+            lines.append(line)
+        recent_tokens = sum(sizes[unit.first] for unit in part.recent)
+        remainder_tokens = sum(sizes[unit.first] for unit in part.remainder)
+        covered = covered_tokens + remainder_tokens
+        wish = _summary_wish(policy, room, pinned_tokens, covered)
+        latest = Draft(
+            part, tuple(units), tuple(lines), wish, fixed_tokens, pinned_tokens, recent_tokens, remainder_tokens
+        )
+        if pinned_tokens + recent_tokens + wish <= room.budget_tokens:
+            # What the recent messages leave unused goes to the summary, up to where the next call would trigger.
+            most = min(policy.summary_max_tokens, max(MIN_SUMMARY_TOKENS, int(covered * policy.summary_ratio)))
+            comfortable = min(most, room.comfort_tokens - pinned_tokens - recent_tokens)
+            return replace(latest, summary_tokens=max(wish, comfortable))
+    assert latest is not None
+    return _at_floor(latest, room)
+
+
+def _partitions(
+    messages: Sequence[Message],
+    counts: Sequence[int],
+    units: Sequence[Unit],
+    pins: dict[int, str],
+    policy: CompactPolicy,
+    room: Room,
+    pinned_tokens: int,
+) -> Iterator[tuple[Partition, str]]:
+    """What could be kept, most first, with the line that names each reduction."""
+    if policy.renderer == "bridge":
+        users = min(policy.user_message_tokens, max(0, (room.comfort_tokens - pinned_tokens) // 2))
+        while True:
+            part = partition_for_bridge(messages, policy, counts=counts, user_tokens=users, units=units, pins=pins)
+            yield part, ""
+            if users == 0:
+                return
+            users = users // 2 if users > 100 else 0
+    for turns, pairs, line in reductions(policy):
+        part = partition(messages, policy, keep_turns=turns, keep_pairs=pairs, units=units, pins=pins)
+        yield prune(part, messages, counts, policy, room.comfort_tokens - pinned_tokens), line
+
+
+def _summary_wish(policy: CompactPolicy, room: Room, pinned_tokens: int, covered_tokens: int) -> int:
+    if covered_tokens == 0:
+        return 0
+    share = int((room.comfort_tokens - pinned_tokens) * policy.summary_room_pct)
+    return max(MIN_SUMMARY_TOKENS, min(share, policy.summary_max_tokens, int(covered_tokens * policy.summary_ratio)))
+
+
+def _at_floor(latest: Draft, room: Room) -> Draft:
+    left = room.budget_tokens - latest.pinned_tokens - latest.recent_tokens
+    if left < 0:
+        raise InsufficientBudget(
+            needed_tokens=latest.pinned_tokens + latest.recent_tokens,
+            budget_tokens=room.budget_tokens,
+            parts={
+                "instructions and tools": latest.fixed_tokens,
+                "pinned messages": latest.pinned_tokens - latest.fixed_tokens,
+                "newest turn and tool pair": latest.recent_tokens,
+            },
+            detail="protected messages, one turn and one tool pair",
+        )
+    return replace(latest, summary_tokens=left if left >= MIN_SUMMARY_TOKENS else 0)
+
+
+def _require_floor(
+    units: Sequence[Unit], sizes: dict[int, int], pins: dict[int, str], room: Room, base: int, pinned_tokens: int
+) -> None:
+    """Refuse at once what no summary could ever make fit."""
+    free = [unit for unit in units if unit.first not in pins]
+    newest = sizes[max(free, key=lambda unit: unit.last).first] if free else 0
+    if pinned_tokens + newest > room.budget_tokens:
+        raise InsufficientBudget(
+            needed_tokens=pinned_tokens + newest,
+            budget_tokens=room.budget_tokens,
+            parts={
+                "instructions and tools": base,
+                "pinned messages": pinned_tokens - base,
+                "newest unit": newest,
+            },
+            detail="protected messages" if not newest else "protected messages and the newest unit",
+        )

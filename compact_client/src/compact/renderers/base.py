@@ -1,0 +1,66 @@
+"""What a renderer is, and the pieces all three share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Protocol
+
+from compact.codecs.base import Codec
+from compact.messages import Message
+from compact.plan import ClearRecord, CompactionPlan, ExternalizationRecord
+from compact.summary import StructuredSummary
+
+COMPACTION_RENDER_FORMAT_VERSION = "v1.0"
+
+
+class Renderer(Protocol):
+    """Turns a conversation and its plan into what is sent."""
+
+    name: str
+
+    def render(self, messages: Sequence[Message], plan: CompactionPlan, codec: Codec) -> list[Message]: ...
+
+    def summary_text(self, summary: StructuredSummary, step: int) -> str:
+        """The text of the session summary as this shape words it."""
+        ...
+
+
+def cleared(message: Message, record: ClearRecord, codec: Codec) -> Message:
+    """A tool output with its text replaced by what must survive of it; anything else as it is."""
+    if not message.answers and message.role != "tool":
+        return message
+    return codec.map_outputs(message, lambda _: clear_placeholder(record))
+
+
+def clear_placeholder(record: ClearRecord) -> str:
+    fields = dict(record.preserved_fields)
+    tool = fields.pop("tool_name", "tool")
+    outcome = fields.pop("outcome", "success")
+    text = f"[{tool}: {outcome}]"
+    if fields:
+        text += f"\nKey data: {json.dumps(fields, sort_keys=True, ensure_ascii=False, default=str)}"
+    return text
+
+
+def pointer_text(record: ExternalizationRecord) -> str:
+    """The line that stands for externalised content."""
+    return (
+        f"[Externalized Content - artifact:{record.artifact_id}]\n"
+        f"Summary: {record.summary.render_as_message()}\n"
+        f'To retrieve full content, call: read_artifact("{record.artifact_id}")'
+    )
+
+
+def led_by_user(messages: list[Message], codec: Codec) -> list[Message]:
+    """Anthropic refuses a conversation that opens with the assistant; one line of ours opens it instead."""
+    if codec.name != "anthropic" or not messages:
+        return messages
+    for place, message in enumerate(messages):
+        if message.role in ("system", "developer"):
+            continue
+        if message.role == "assistant":
+            opening = codec.user("(The conversation so far was compacted; its summary follows.)", "opening")
+            return [*messages[:place], opening, *messages[place:]]
+        break
+    return messages

@@ -1,0 +1,54 @@
+"""Each span's summary where the span began (document 003); everything else stays in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from compact.codecs.base import Codec
+from compact.messages import Message
+from compact.plan import (
+    ClearRecord,
+    CompactionAction,
+    CompactionPlan,
+    ExternalizationRecord,
+    SummarizationRecord,
+)
+from compact.renderers.base import cleared, led_by_user, pointer_text
+from compact.summary import StructuredSummary
+
+
+class InplaceRenderer:
+    name = "inplace"
+
+    def summary_text(self, summary: StructuredSummary, step: int) -> str:
+        return summary.render(version=step)
+
+    def render(self, messages: Sequence[Message], plan: CompactionPlan, codec: Codec) -> list[Message]:
+        rendered: list[Message] = []
+        seen: set[str] = set()
+        for message in messages:
+            action, record = plan.get_action(message.id or "")
+            if action is CompactionAction.DROP:
+                continue
+            if isinstance(record, SummarizationRecord):
+                key = f"span-{record.span.start_message_id}"
+                if key not in seen:
+                    seen.add(key)
+                    rendered.append(codec.assistant(span_text(record), key))
+            elif isinstance(record, ExternalizationRecord):
+                key = f"artifact-{record.artifact_id}"
+                if key not in seen and not record.is_folded:
+                    seen.add(key)
+                    rendered.append(codec.assistant(pointer_text(record), key))
+            elif isinstance(record, ClearRecord):
+                rendered.append(cleared(message, record, codec))
+            else:
+                rendered.append(message)
+        return led_by_user(rendered, codec)
+
+
+def span_text(record: SummarizationRecord) -> str:
+    return (
+        f"[Context Summary - Turns {record.span.first_turn}-{record.span.last_turn}]\n"
+        f"{record.summary.render_as_message()}"
+    )

@@ -1,0 +1,392 @@
+"""What a manager knows of one session: the log, the view the host has of it, and what was last sent.
+
+Showing the same conversation again with a few messages more costs only those few: everything known about the
+earlier ones is kept beside a snapshot that is compared in one pass.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from compact.align import align
+from compact.budget import PARTS, Breakdown, part_of
+from compact.codecs.base import Codec
+from compact.messages import Message, content_hash
+from compact.normalize import normalize
+from compact.plan import CompactionPlan
+from compact.renderers import renderer_named
+from compact.thread import AgentThread
+
+How = Literal["new", "extended", "handed_back", "edited", "reset"]
+# More edits than this are cheaper to find by alignment than one by one.
+_FEW_EDITS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """How the host's list relates to what was seen before, and the messages that are new."""
+
+    how: How
+    new: tuple[Message, ...]
+
+
+@dataclass(slots=True)
+class Shown:
+    """A list of messages as it was shown to or by the host: copies, for comparing, and the id of each."""
+
+    items: list[Any] = field(default_factory=list)
+    metas: list[dict[str, Any]] | None = None  # of Message objects, whose meta a caller may change in place
+    ids: list[str] = field(default_factory=list)
+
+    def is_prefix_of(self, items: Sequence[Any]) -> bool:
+        size = len(self.items)
+        if len(items) < size or list(items[:size]) != self.items:
+            return False
+        return self.metas is None or [item.meta for item in items[:size]] == self.metas
+
+    def add(self, item: Any, message_id: str) -> None:
+        self.items.append(item)
+        self.ids.append(message_id)
+        if isinstance(item, Message):
+            if self.metas is None:
+                self.metas = []
+            self.metas.append(dict(item.meta))
+
+
+@dataclass(slots=True)
+class Request:
+    """What is sent: messages, where each comes from in the host's list, and running sums of their tokens."""
+
+    messages: list[Message] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+    layout: list[int | None] = field(default_factory=list)
+    """For each message its place in the host's list, or None if it is ours."""
+    sums: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PARTS, 0))
+    open_calls: dict[str, int] = field(default_factory=dict)
+    is_normal: bool = True
+    is_same_as_shown: bool = True
+    has_ephemeral: bool = False
+    """Holds content for this turn only, so the next request starts from the view again."""
+
+    @property
+    def message_tokens(self) -> int:
+        return sum(self.sums.values())
+
+    def add(self, message: Message, tokens: int, place: int | None, *, protected_flag: str) -> None:
+        self.messages.append(message)
+        self.counts.append(tokens)
+        self.layout.append(place)
+        self.sums[part_of(message, protected_flag=protected_flag)] += tokens
+        for call_id in message.answers:
+            waiting = self.open_calls.get(call_id, 0)
+            if waiting == 0:
+                self.is_normal = False
+            elif waiting == 1:
+                del self.open_calls[call_id]
+            else:
+                self.open_calls[call_id] = waiting - 1
+        for call in message.tool_calls:
+            if call.needs_output:
+                self.open_calls[call.id] = self.open_calls.get(call.id, 0) + 1
+
+    def breakdown(self, *, tools: int, instructions: int, overhead: int, protected_flag: str) -> Breakdown:
+        sums = dict(self.sums)
+        sums["tools_schema"] += tools
+        sums["system"] += instructions
+        sums["history"] += overhead
+        for message, tokens in zip(reversed(self.messages), reversed(self.counts), strict=True):
+            if message.role != "user":
+                break
+            if part_of(message, protected_flag=protected_flag) == "history":
+                sums["history"] -= tokens
+                sums["user_input"] += tokens
+        return Breakdown(**sums)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """All it takes to render a past request again."""
+
+    view_version: int
+    view_length: int
+    plan_version: int
+    injected: tuple[Message, ...] = ()
+
+
+class Session:
+    """One session's log, plan and last request."""
+
+    def __init__(self, session_id: str, trace_id: str) -> None:
+        self.session_id = session_id
+        self.trace_id = trace_id
+        self.lock = threading.Lock()
+        self.thread = AgentThread(session_id)
+        self.codec: Codec | None = None
+        self.view: list[Message] = []
+        self.view_version = 0
+        """Rises when the host edits its history; appending leaves it."""
+        self.plan: CompactionPlan | None = None
+        self.plans: dict[int, CompactionPlan] = {}
+        self.sent: list[Sent] = []
+        self.old_views: dict[int, list[Message]] = {}
+        self.turn = 0
+        self.correction = 1.0
+        self.is_corrected = False
+        self.protected_ids: set[str] = set()
+        self.shown = Shown()
+        self.output = Shown()
+        self.request = Request()
+        self.last_estimate = 0
+        self.fruitless_at: int | None = None
+        self.turns_since_compaction = 0
+        self.rehydration_requests = 0
+        self.recent_injections: dict[str, int] = {}
+        self.clean: dict[str, tuple[Message, Counter[str]]] = {}
+        """The redacted form of each logged message, and how often each rule was used on it."""
+        self.hashes: dict[str, str] = {}
+        self._tokens: dict[str, int] = {}
+        self._shortened: dict[str, Message] = {}
+
+    def observe(self, items: Sequence[Any], codec: Codec) -> Seen:
+        """Take in the host's list: recognise what was seen, append what is new to the log."""
+        if self.codec is not None and codec.name != self.codec.name:
+            self.shown, self.output, self.view = Shown(), Shown(), []
+        self.codec = codec
+        if self.shown.is_prefix_of(items):
+            how: How = "extended" if self.shown.items else "new"
+        elif not self.request.is_same_as_shown and self.output.is_prefix_of(items):
+            # The host adopted what it was given: from now on that is its list.
+            self.shown, self.output = self.output, Shown()
+            self._relay()
+            how = "handed_back"
+        else:
+            return self._observe_edited(items, codec)
+        start = len(self.shown.items)
+        new = [self._take(item, start + offset, codec) for offset, item in enumerate(items[start:])]
+        self.view.extend(new)
+        return Seen(how, tuple(new))
+
+    def _take(self, item: Any, place: int, codec: Codec) -> Message:
+        """Decode one new item and append it to the log."""
+        frozen = frozen_copy(item)
+        message = self.thread.append(codec.decode(frozen, place))
+        self.shown.add(frozen, message.id or "")
+        return message
+
+    def _relay(self) -> None:
+        """The request is now exactly what the host shows."""
+        self.request.layout = list(range(len(self.request.messages)))
+        self.request.is_same_as_shown = True
+
+    def _observe_edited(self, items: Sequence[Any], codec: Codec) -> Seen:
+        decoded = [codec.decode(frozen_copy(item), place) for place, item in enumerate(items)]
+        known_ids, is_output = self._recognise(items, decoded)
+        by_id = {message.id: message for message in self.view}
+        shown, view, new = Shown(), [], []
+        for message, known_id in zip(decoded, known_ids, strict=True):
+            item = message.source if message.source is not None else message
+            if known_id is not None:
+                shown.add(item, known_id)
+                known = by_id.get(known_id)
+                if known is not None:
+                    view.append(known)
+                continue
+            added = self.thread.append(message)
+            shown.add(item, added.id or "")
+            new.append(added)
+            view.append(added)
+        survived = [known_id for known_id in known_ids if known_id is not None]
+        how: How = "edited"
+        if not self.shown.items:
+            how = "new"
+        elif not self._continues(survived):
+            # Nothing but instructions is left of the old conversation: its summary must not leak into this one.
+            how, self.plan = "reset", None
+        elif is_output:
+            view = self._with_hidden(view)
+        self.old_views[self.view_version] = self.view
+        self.view_version += 1
+        self.view = view
+        self.shown, self.output = shown, Shown()
+        return Seen(how, tuple(new))
+
+    def _recognise(self, items: Sequence[Any], decoded: Sequence[Message]) -> tuple[list[str | None], bool]:
+        """The known id of each item, and whether the host edited our output rather than its own list."""
+        best: list[str | None] = [None] * len(items)
+        best_is_output = False
+        for reference, is_output in ((self.shown, False), (self.output, True)):
+            ids = _few_edits(items, reference)
+            if ids is None:
+                keys = [_key(item) for item in reference.items]
+                places = align([_key(message) for message in decoded], keys)
+                ids = [None if place is None else reference.ids[place] for place in places]
+            if _known(ids) > _known(best):
+                best, best_is_output = ids, is_output
+        return best, best_is_output
+
+    def _continues(self, survived: Sequence[str]) -> bool:
+        talk = {message.id for message in self.view if message.role not in ("system", "developer")}
+        return not talk or any(message_id in talk or message_id.startswith("summary-v") for message_id in survived)
+
+    def _with_hidden(self, view: list[Message]) -> list[Message]:
+        """The edited view with the messages our output had left out, in their old places."""
+        kept = {message.id for message in view}
+        output_ids = set(self.output.ids)
+        hidden = [message for message in self.view if message.id not in output_ids]
+        order = {message.id: place for place, message in enumerate(self.view)}
+        merged: list[Message] = []
+        waiting = iter(hidden)
+        following = next(waiting, None)
+        for message in view:
+            place = order.get(message.id)
+            while following is not None and place is not None and order[following.id] < place:
+                merged.append(following)
+                following = next(waiting, None)
+            merged.append(message)
+        while following is not None:
+            if following.id not in kept:
+                merged.append(following)
+            following = next(waiting, None)
+        return merged
+
+    def short_form(self, message: Message, shorten: Callable[[Message], Message]) -> Message:
+        """The message as it enters a prompt, decided once."""
+        message_id = message.id or ""
+        if message_id in self._shortened:
+            return self._shortened[message_id]
+        short = shorten(message)
+        if short is not message:
+            short = replace(short, id=message_id)
+            self._shortened[message_id] = short
+        return short
+
+    @property
+    def truncated_ids(self) -> frozenset[str]:
+        return frozenset(self._shortened)
+
+    def extend_request(
+        self,
+        new: Sequence[Message],
+        *,
+        count: Callable[[Message], int],
+        shorten: Callable[[Message], Message],
+        protected_flag: str,
+    ) -> bool:
+        """Add new messages to the request; False if it must be rendered from scratch instead."""
+        request = self.request
+        if request.has_ephemeral:
+            return False
+        place = len(self.shown.items) - len(new)
+        for message in new:
+            short = self.short_form(message, shorten)
+            is_ours = short is not message
+            request.add(short, self.tokens_of(short, count), None if is_ours else place, protected_flag=protected_flag)
+            if is_ours and request.is_same_as_shown:
+                request.is_same_as_shown = False
+                self.output = Shown()
+                for item, message_id in zip(self.shown.items[:place], self.shown.ids[:place], strict=True):
+                    self.output.add(item, message_id)
+            if not request.is_same_as_shown:
+                shown_item = self.shown.items[place]
+                self.output.add(_item(short) if is_ours else shown_item, message.id or "")
+            place += 1
+        return request.is_normal and not request.open_calls
+
+    def render(
+        self,
+        *,
+        count: Callable[[Message], int],
+        shorten: Callable[[Message], Message],
+        protected_flag: str,
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Render the view from scratch under the current plan; returns ids that normalising added and removed."""
+        assert self.codec is not None
+        rendered = self.rendered(self.view, self.plan, shorten)
+        normal = normalize(rendered, self.codec, protected_flag=protected_flag)
+        self.set_request(normal.messages, count=count, protected_flag=protected_flag)
+        return normal.added, normal.removed
+
+    def rendered(
+        self, view: Sequence[Message], plan: CompactionPlan | None, shorten: Callable[[Message], Message]
+    ) -> list[Message]:
+        assert self.codec is not None
+        short = [self.short_form(message, shorten) for message in view]
+        if plan is None:
+            return short
+        return renderer_named(plan.renderer).render(short, plan, self.codec)
+
+    def set_request(self, messages: Sequence[Message], *, count: Callable[[Message], int], protected_flag: str) -> None:
+        places = {message_id: place for place, message_id in enumerate(self.shown.ids)}
+        request = Request()
+        output = Shown()
+        for message in messages:
+            place = places.get(message.id or "")
+            item = _item(message)
+            if place is not None and not same_item(self.shown.items[place], item):
+                place = None
+            request.add(message, self.tokens_of(message, count), place, protected_flag=protected_flag)
+            output.add(item if place is None else self.shown.items[place], message.id or "")
+        # Messages are paired now; a call still open here is one the provider itself will answer.
+        request.is_normal, request.open_calls = True, {}
+        request.is_same_as_shown = request.layout == list(range(len(self.shown.items)))
+        self.request = request
+        self.output = Shown() if request.is_same_as_shown else output
+
+    def tokens_of(self, message: Message, count: Callable[[Message], int]) -> int:
+        """The tokens of a message as rendered; the logged form is counted once."""
+        message_id = message.id or ""
+        if self._shortened.get(message_id, self.thread.get(message_id)) is not message:
+            return count(message)  # synthetic or cleared: its text is short, and the estimator remembers it
+        tokens = self._tokens.get(message_id)
+        if tokens is None:
+            tokens = self._tokens[message_id] = count(message)
+        return tokens
+
+
+def frozen_copy(item: Any) -> Any:
+    """A copy of a provider's item that the host cannot change; texts are shared."""
+    if isinstance(item, dict):
+        return {key: frozen_copy(value) for key, value in item.items()}
+    if isinstance(item, list):
+        return [frozen_copy(value) for value in item]
+    return item
+
+
+def same_item(left: Any, right: Any) -> bool:
+    return left is right or bool(left == right)
+
+
+def _item(message: Message) -> Any:
+    return message.source if message.source is not None else message
+
+
+def _key(item: Any) -> str:
+    if isinstance(item, Message):
+        item = item.to_dict()
+    return content_hash(item) if isinstance(item, Mapping) else repr(item)
+
+
+def _known(ids: Sequence[str | None]) -> int:
+    return sum(message_id is not None for message_id in ids)
+
+
+def _few_edits(items: Sequence[Any], reference: Shown) -> list[str | None] | None:
+    """The ids if the host only replaced a few messages in place and appended; None if it did more."""
+    size = len(reference.items)
+    if not size or len(items) < size:
+        return None
+    ids: list[str | None] = list(reference.ids)
+    edits = 0
+    for place in range(size):
+        if items[place] != reference.items[place] or (
+            reference.metas is not None and items[place].meta != reference.metas[place]
+        ):
+            edits += 1
+            if edits > _FEW_EDITS:
+                return None
+            ids[place] = None
+    return [*ids, *([None] * (len(items) - size))]

@@ -1,0 +1,92 @@
+"""What a rung of the ladder is.
+
+`analyze` looks and proposes, without effects; `execute` carries one proposal out and returns the record for the
+plan. Neither sees what is pinned or recent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from compact.durability import DEFAULT_POLICY, ToolDurabilityPolicy, ToolResultEnvelope, envelope_for
+from compact.effects import Steps
+from compact.messages import Message, ToolCall
+from compact.plan import CompactionRecord
+from compact.policy import CompactPolicy
+from compact.span import SpanReference
+from compact.units import Unit
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionProposal:
+    """What a strategy would do, and what it would free."""
+
+    strategy: str
+    span: SpanReference
+    estimated_tokens_freed: int
+    reason: str
+    units: tuple[Unit, ...] = ()
+
+
+@dataclass(slots=True)
+class Workbench:
+    """Everything a strategy may look at."""
+
+    session_id: str
+    messages: Sequence[Message]
+    """The request before this compaction; units are places in it."""
+    counts: Sequence[int]
+    originals: Mapping[str, Message]
+    """The log's own form of each message, before any cut."""
+    policy: CompactPolicy
+    turns: Sequence[int]
+    """The user turn of each message."""
+    count_text: Callable[[str], int]
+    now: str
+    tokens_to_free: int
+    durability: Mapping[str, ToolDurabilityPolicy] = field(default_factory=dict)
+    artifact_store: Any = None
+    security_context: Any = None
+    is_after_rehydration: bool = False
+    summarize: Callable[[Sequence[Message], SpanReference], Steps[Any]] | None = None
+
+    def tokens(self, unit: Unit) -> int:
+        return sum(self.counts[index] for index in unit.indices)
+
+    def span(self, units: Sequence[Unit]) -> SpanReference:
+        indices = sorted(index for unit in units for index in unit.indices)
+        ids = tuple(self.messages[index].id or "" for index in indices)
+        return SpanReference(ids, self.turns[indices[0]], self.turns[indices[-1]])
+
+    def original(self, index: int) -> Message:
+        message = self.messages[index]
+        return self.originals.get(message.id or "", message)
+
+    def envelopes(self, unit: Unit) -> list[tuple[int, ToolCall, ToolResultEnvelope]]:
+        """Each output of a unit with its call and envelope."""
+        calls = {call.id: call for index in unit.indices for call in self.messages[index].tool_calls}
+        found = []
+        for index in unit.indices:
+            message = self.messages[index]
+            if not message.answers and message.role != "tool":
+                continue
+            name = message.name or str(message.meta.get("tool_name", ""))
+            call = calls.get(message.answers[0] if message.answers else "") or ToolCall("", name)
+            found.append((index, call, envelope_for(call, self.original(index), self.durability)))
+        return found
+
+    def durability_of(self, call: ToolCall) -> ToolDurabilityPolicy:
+        return self.durability.get(call.name, DEFAULT_POLICY)
+
+
+class CompactionStrategy(Protocol):
+    """One rung."""
+
+    name: str
+    aggressiveness: int
+
+    def analyze(self, bench: Workbench, candidates: Sequence[Unit]) -> list[CompactionProposal]: ...
+
+    def execute(self, proposal: CompactionProposal, bench: Workbench) -> Steps[CompactionRecord]: ...
