@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from compact import events
+from compact import events, guard
 from compact.archive import archive_summary, archive_transcript
 from compact.counting import Counting
 from compact.effects import Steps
 from compact.exceptions import InsufficientBudget, PlanConflict
+from compact.extraction.compose import fit
 from compact.ledger import absorbed_by, after_ledger, build_ledger, cache_effect, fate_counts
 from compact.messages import Message
 from compact.outbound import Outbound
@@ -278,7 +279,8 @@ def _summarize(
     renderer = renderer_named(job.policy.renderer)
     if not maker.is_custom:
         merged = _fitted(merged, limit, visible, job.counting.text)
-    merged = _guarded(job, merged, real, visible, limit, step)
+    most = job.room.budget_tokens - current.pinned_tokens - current.recent_tokens
+    merged = _guarded(job, merged, real, visible, limit, most, step)
     climb.summary = merged
     climb.summary_text = renderer.summary_text(merged, step)
     climb.summary_tokens = job.counting.message(Message("assistant", climb.summary_text))
@@ -309,8 +311,6 @@ def _fitted(
 ) -> StructuredSummary:
     if count_text(summary.render(version=1)) <= max_tokens:
         return summary
-    from compact.extraction.compose import fit
-
     return fit(summary, max_tokens=max_tokens, visible=visible, count_tokens=count_text)
 
 
@@ -320,27 +320,39 @@ def _guarded(
     removed: Sequence[Message],
     visible: Sequence[Message],
     limit: int,
+    most: int,
     step: int,
 ) -> StructuredSummary:
     """Check what the summary kept of the messages it replaces, and put back what must not be lost."""
-    try:
-        from compact import guard
-    except ImportError:
-        return summary
-    report = guard.check(
-        removed=removed,
-        rendered=visible,
-        summary=summary,
-        budget_tokens=limit,
-        count_tokens=job.counting.text,
-    )
+    report = _report(job, summary, removed, visible, limit)
+    if report.blocks and most > limit:
+        report = _report(job, summary, removed, visible, most)
+    if report.blocks:
+        text = f"{len(report.missing_constraints)} standing instructions did not fit: {report.missing_constraints[0]}"
+        job.check.emit(events.WARNING, {"severity": "high", "code": "constraint_lost", "message": text})
     job.check.emit(
         events.RETENTION,
-        {"step": step, "retention_pct": report.retention_pct, "by_kind": dict(report.by_kind)},
-        payload={"lost": list(report.lost), "restored": list(report.restored)},
+        {"step": step, "retention_pct": report.retention_pct, "by_kind": report.by_kind},
+        payload={
+            "lost": [finding.to_dict() for finding in report.lost],
+            "restored": [finding.to_dict() for finding in report.restored],
+        },
     )
-    restored: StructuredSummary = report.summary
-    return restored
+    return report.summary
+
+
+def _report(
+    job: Job, summary: StructuredSummary, removed: Sequence[Message], visible: Sequence[Message], limit: int
+) -> guard.GuardReport:
+    plan = job.session.plan
+    return guard.check(
+        removed,
+        [*visible, Message("assistant", summary.render(version=1))],
+        summary,
+        max_tokens=limit,
+        count_tokens=job.counting.text,
+        previous=plan.session_summary if plan else None,
+    )
 
 
 def turn_numbers(messages: Sequence[Message]) -> list[int]:

@@ -127,7 +127,8 @@ class CompactManager:
         """What is remembered now: the summary, what is pinned, and the recent window."""
         session = self._session(session_id)
         with session.lock:
-            pinned, recent = [], []
+            pinned: list[Message] = []
+            recent: list[Message] = []
             messages = session.request.messages
             for unit in group_units(messages):
                 rule = pin_rule(unit, messages, self.cfg.policy, session.protected_ids)
@@ -430,8 +431,8 @@ class CompactManager:
             return None
 
         def send(event: dict[str, Any]) -> None:
-            clean = self._outbound.value({key: event[key] for key in ("properties", "payload") if key in event})
-            event.update(clean)
+            parts: dict[str, Any] = {key: event[key] for key in ("properties", "payload") if key in event}
+            event.update(self._outbound.value(parts))
             for name, deliver in (
                 ("export", exporter.emit if exporter is not None else None),
                 ("archive", (lambda item: storage.save_event(session_id, item)) if storage is not None else None),

@@ -184,7 +184,7 @@ class Session:
 
     def _observe_edited(self, items: Sequence[Any], codec: Codec) -> Seen:
         decoded = [codec.decode(frozen_copy(item), place) for place, item in enumerate(items)]
-        known_ids, is_output = self._recognise(items, decoded)
+        known_ids, reference = self._recognise(items, decoded)
         by_id = {message.id: message for message in self.view}
         shown, view, new = Shown(), [], []
         for message, known_id in zip(decoded, known_ids, strict=True):
@@ -206,37 +206,40 @@ class Session:
         elif not self._continues(survived):
             # Nothing but instructions is left of the old conversation: its summary must not leak into this one.
             how, self.plan = "reset", None
-        elif is_output:
-            view = self._with_hidden(view)
+        else:
+            view = self._with_hidden(view, reference)
         self.old_views[self.view_version] = self.view
         self.view_version += 1
         self.view = view
         self.shown, self.output = shown, Shown()
         return Seen(how, tuple(new))
 
-    def _recognise(self, items: Sequence[Any], decoded: Sequence[Message]) -> tuple[list[str | None], bool]:
-        """The known id of each item, and whether the host edited our output rather than its own list."""
+    def _recognise(self, items: Sequence[Any], decoded: Sequence[Message]) -> tuple[list[str | None], Shown]:
+        """The known id of each item, and the list it was recognised in: what was shown, our output, or the history."""
         best: list[str | None] = [None] * len(items)
-        best_is_output = False
-        for reference, is_output in ((self.shown, False), (self.output, True)):
+        best_reference = self.shown
+        history = Shown()
+        for message in self.view:
+            history.add(_item(message), message.id or "")
+        for reference in (self.shown, self.output, history):
             ids = _few_edits(items, reference)
             if ids is None:
                 keys = [_key(item) for item in reference.items]
                 places = align([_key(message) for message in decoded], keys)
                 ids = [None if place is None else reference.ids[place] for place in places]
             if _known(ids) > _known(best):
-                best, best_is_output = ids, is_output
-        return best, best_is_output
+                best, best_reference = ids, reference
+        return best, best_reference
 
     def _continues(self, survived: Sequence[str]) -> bool:
         talk = {message.id for message in self.view if message.role not in ("system", "developer")}
         return not talk or any(message_id in talk or message_id.startswith("summary-v") for message_id in survived)
 
-    def _with_hidden(self, view: list[Message]) -> list[Message]:
-        """The edited view with the messages our output had left out, in their old places."""
+    def _with_hidden(self, view: list[Message], reference: Shown) -> list[Message]:
+        """The edited view with the messages that the host was never shown again, in their old places."""
         kept = {message.id for message in view}
-        output_ids = set(self.output.ids)
-        hidden = [message for message in self.view if message.id not in output_ids]
+        reference_ids = set(reference.ids)
+        hidden = [message for message in self.view if message.id not in reference_ids]
         order = {message.id: place for place, message in enumerate(self.view)}
         merged: list[Message] = []
         waiting = iter(hidden)

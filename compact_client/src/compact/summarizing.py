@@ -72,19 +72,22 @@ class SummaryMaker:
             except SummaryTooLong as error:
                 halvings += 1
                 if halvings > MAX_HALVINGS:
-                    return self._give_up(error, attempt)
+                    self._give_up(error, attempt)
+                    return None
                 limit = max(1, limit // 2)
                 self._report(error, attempt, f"retry with max_tokens {limit}")
             except SummaryRefused as error:
                 if self.style == "brief":
-                    return self._give_up(error, attempt)
+                    self._give_up(error, attempt)
+                    return None
                 self.style = "brief"
                 self._report(error, attempt, "retry as brief")
             except SummarizerOverflow as error:
                 self._report(error, attempt, "canned summary")
                 return StructuredSummary(span=span, style="brief", facts=(Note(CANNED, span.message_ids),))
             except Exception as error:
-                return self._give_up(error, attempt)
+                self._give_up(error, attempt)
+                return None
             else:
                 return summary
 

@@ -97,7 +97,7 @@ def _ranks(name: str) -> dict[bytes, int]:
 
 def _definition(name: str, ranks: dict[bytes, int]) -> dict[str, Any]:
     # Pattern and special tokens are tiktoken's own; only its download is replaced.
-    import tiktoken_ext.openai_public as public
+    from tiktoken_ext import openai_public as public  # type: ignore[import-untyped]
 
     constructor = public.ENCODING_CONSTRUCTORS[name]
     scope = {**constructor.__globals__, "load_tiktoken_bpe": lambda *_, **__: ranks}
