@@ -294,7 +294,7 @@ _VENDORS: dict[str, tuple[str, str, int]] = {
     "openrouter_perplexity_groq": ("pplx- gsk_ xai- r8_ fw_ csk-", _WORD, 24),
     "nvidia": ("nvapi-", _DASHED, 40),
     "langfuse_langsmith": ("sk-lf- pk-lf- lsv2_pt_ lsv2_sk_", _DASHED, 24),
-    "ariadne": ("ari_ ark_", r"[\w-]", 24),
+    "ariadne": ("ari_ arip_", r"[\w-]", 24),
     "tailscale": ("tskey-", _DASHED, 16),
     "onepassword": ("ops_eyJ", _BASE64, 40),
     "docker": ("dckr_pat_ dckr_oat_", _DASHED, 20),

@@ -1,0 +1,206 @@
+"""Archives: exact paths, whole files, nothing replaced, nothing lost."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+import stat
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from compact.adapters import AriadneStorage, DatabaseStorage, FileStorage
+from compact.adapters.transcript import folder_of
+from compact.exceptions import CompactError
+from compact.messages import Message, content_hash
+from hypothesis import given
+from hypothesis import strategies as st
+from receiver import Answer, Receiver, eventually
+
+MESSAGES = [Message("user", "hello ☃", id="m1"), Message("assistant", "hi", id="m2")]
+SUMMARY = Message("assistant", "<COMPACT-SUMMARY v1>\nsaid hello")
+
+
+@pytest.mark.req("S-STO-1")
+def test_the_filesystem_archive_has_the_specified_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Transcript, summary and events lie where the specification says, by default under .compact/archive."""
+    monkeypatch.chdir(tmp_path)
+    storage = FileStorage()
+    saved = storage.save_transcript("session-1", MESSAGES, step=1)
+    storage.save_summary("session-1", SUMMARY, 1)
+    storage.save_event("session-1", {"event": "compact.archival"})
+    storage.save_event("session-1", {"event": "compact.check"})
+    folder = tmp_path / ".compact/archive/session-1"
+    names = {"transcript-pre-compact-001.jsonl", "summary-001.json", "events.jsonl", "SHA256SUMS"}
+    assert {file.name for file in folder.iterdir()} == names
+    body = (folder / "transcript-pre-compact-001.jsonl").read_bytes()
+    assert [json.loads(line) for line in body.splitlines()] == [
+        {"id": "m1", "role": "user", "content": "hello ☃"},
+        {"id": "m2", "role": "assistant", "content": "hi"},
+    ]
+    assert saved["path"] == ".compact/archive/session-1/transcript-pre-compact-001.jsonl"
+    assert (saved["sha256"], saved["message_count"]) == (hashlib.sha256(body).hexdigest(), 2)
+    assert json.loads((folder / "summary-001.json").read_text())["summary"]["content"] == SUMMARY.content
+    assert [json.loads(line)["event"] for line in (folder / "events.jsonl").read_text().splitlines()] == [
+        "compact.archival",
+        "compact.check",
+    ]
+
+
+def test_a_line_has_the_hash_of_its_message(tmp_path: Path) -> None:
+    """The hash in a fate ledger and the hash of the archived line are the same."""
+    saved = FileStorage(tmp_path).save_transcript("s", MESSAGES)
+    lines = [json.loads(line) for line in Path(saved["path"]).read_text().splitlines()]
+    assert [content_hash(line) for line in lines] == [content_hash(m.to_dict()) for m in MESSAGES]
+
+
+def test_checksums_are_those_that_sha256sum_reads(tmp_path: Path) -> None:
+    """Anyone can check an archive with the tool they already have."""
+    storage = FileStorage(tmp_path)
+    storage.save_transcript("s", MESSAGES)
+    storage.save_summary("s", SUMMARY, 1)
+    command = ["sha256sum", "-c", "SHA256SUMS"]
+    result = subprocess.run(command, cwd=tmp_path / "s", capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout
+    assert result.stdout.count("OK") == 2
+
+
+def test_an_archived_step_is_never_replaced(tmp_path: Path) -> None:
+    """Saving the same again changes nothing; other content under the same number gets the next one."""
+    storage = FileStorage(tmp_path)
+    first = storage.save_transcript("s", MESSAGES, step=1)
+    assert storage.save_transcript("s", MESSAGES, step=1) == first
+    other = storage.save_transcript("s", MESSAGES[:1], step=1)
+    assert other["path"].endswith("transcript-pre-compact-002.jsonl")
+    assert storage.save_transcript("s", MESSAGES * 2)["step"] == 3
+    assert hashlib.sha256(Path(first["path"]).read_bytes()).hexdigest() == first["sha256"]
+    storage.save_summary("s", SUMMARY, 1)
+    assert storage.save_summary("s", Message("assistant", "other"), 1)["path"].endswith("summary-002.json")
+
+
+def test_archives_are_for_their_owner_only(tmp_path: Path) -> None:
+    """No other user of the machine reads a transcript."""
+    saved = Path(FileStorage(tmp_path / "archive").save_transcript("s", MESSAGES)["path"])
+    assert stat.S_IMODE(saved.stat().st_mode) & 0o077 == 0
+    assert stat.S_IMODE(saved.parent.stat().st_mode) & 0o077 == 0
+
+
+def test_a_directory_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    """The caller must hear of it, for it would prune next; no half file stays behind."""
+    (tmp_path / "archive").write_text("a file in the way")
+    with pytest.raises(OSError, match="archive"):
+        FileStorage(tmp_path / "archive").save_transcript("s", MESSAGES)
+
+
+@pytest.mark.req("P-STO-1")
+def test_retention_removes_what_is_older(tmp_path: Path) -> None:
+    """Sessions untouched for longer than the retention go; without a retention all stay."""
+    storage = FileStorage(tmp_path, retention_days=30)
+    old, new = storage.save_transcript("old", MESSAGES), storage.save_transcript("new", MESSAGES)
+    for file in Path(old["path"]).parent.iterdir():
+        os.utime(file, (0, 0))
+    assert FileStorage(tmp_path).clean() == 0
+    assert storage.clean() == 1
+    assert not Path(old["path"]).parent.exists()
+    assert Path(new["path"]).exists()
+
+
+@given(st.text(min_size=0, max_size=300), st.text(max_size=300))
+def test_any_session_id_is_one_safe_folder(one: str, other: str) -> None:
+    """No id leaves the archive, hides in it, or takes the folder of another."""
+    name = folder_of(one)
+    assert name
+    assert "/" not in name
+    assert "\\" not in name
+    assert not name.startswith(".")
+    assert len(name) <= 255
+    assert (folder_of(other) == name) == (other == one)
+
+
+def test_usual_session_ids_are_left_as_they_are() -> None:
+    """The path is the one the specification shows."""
+    assert folder_of("session-1_a.b") == "session-1_a.b"
+    assert folder_of("../../etc") == "%2E.%2F..%2Fetc"
+
+
+@pytest.mark.req("P-STO-1")
+def test_a_database_is_an_archive_too(tmp_path: Path) -> None:
+    """Any DB-API driver: here SQLite, with retention."""
+    file = tmp_path / "archive.db"
+    storage = DatabaseStorage(lambda: sqlite3.connect(file), retention_days=1)
+    first = storage.save_transcript("s", MESSAGES, step=1)
+    assert storage.save_transcript("s", MESSAGES, step=1) == first
+    assert storage.save_transcript("s", MESSAGES[:1], step=1)["step"] == 2
+    storage.save_summary("s", SUMMARY, 1)
+    storage.save_event("s", {"event": "compact.check"})
+    connection = sqlite3.connect(file)
+    rows = connection.execute("SELECT step, sha256, body FROM compact_transcripts ORDER BY step").fetchall()
+    assert [row[0] for row in rows] == [1, 2]
+    assert all(hashlib.sha256(row[2].encode()).hexdigest() == row[1] for row in rows)
+    assert connection.execute("SELECT count(*) FROM compact_summaries").fetchone() == (1,)
+    connection.execute("UPDATE compact_transcripts SET created_at = 0 WHERE step = 1")
+    connection.commit()
+    storage.save_transcript("s", MESSAGES[:1])
+    assert connection.execute("SELECT min(step) FROM compact_transcripts").fetchone() == (2,)
+    connection.close()
+
+
+@pytest.mark.req("K-STO-1")
+def test_transcripts_go_to_the_server_with_their_hash(tmp_path: Path) -> None:
+    """Session, step and SHA-256 in the address, gzip in the body, the key as bearer."""
+    with Receiver(Answer(201)) as receiver:
+        storage = AriadneStorage(receiver.url, "key", spool_dir=tmp_path)
+        saved = storage.save_transcript("a session/1", MESSAGES, step=1)
+        assert storage.flush()
+        storage.close()
+        (request,) = receiver.requests
+    assert request.path.startswith("/ingest/transcripts?session=a+session%2F1&step=1&sha256=" + saved["sha256"])
+    assert hashlib.sha256(request.raw).hexdigest() == saved["sha256"]
+    assert request.headers["authorization"] == "Bearer key"
+    assert saved["key"] == "ariadne:a session/1/1"
+
+
+@pytest.mark.req("K-STO-1")
+def test_a_server_that_is_away_gets_its_transcripts_later(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The transcript is on disk before pruning, and the next process sends it."""
+    with Receiver() as gone:
+        port = gone.port
+    storage = AriadneStorage(f"http://127.0.0.1:{port}", "key", spool_dir=tmp_path)
+    storage.save_transcript("s", MESSAGES)
+    storage.save_transcript("s", MESSAGES * 2)
+    eventually(lambda: storage.stats()["failures"])
+    assert storage.stats()["waiting"] == 2
+    storage.close(0.1)
+    assert "[Ariadne]" in capsys.readouterr().err
+    with Receiver(port=port) as receiver:
+        later = AriadneStorage(receiver.url, "key", spool_dir=tmp_path)
+        assert later.flush()
+        later.close()
+        assert ["step=1" in request.path or "step=2" in request.path for request in receiver.requests] == [True, True]
+
+
+def test_without_a_spool_a_failed_upload_is_raised(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing else would hold the transcript, so the caller must know before it prunes."""
+    with Receiver(Answer(409, body={"code": "conflict"})) as receiver:
+        storage = AriadneStorage(receiver.url, "key", spool_dir=None, exit_timeout_s=1)
+        with pytest.raises(CompactError, match="could not be archived"):
+            storage.save_transcript("s", MESSAGES)
+        storage.close()
+    assert "HTTP 409" in capsys.readouterr().err
+
+
+@pytest.mark.req("P-STO-1")
+def test_an_adapter_of_ones_own_needs_three_methods() -> None:
+    """The protocol is all that the library asks for."""
+    from compact.protocols import StorageAdapter
+
+    class Mine:
+        def save_transcript(self, session_id: str, transcript: Any) -> None: ...
+        def save_summary(self, session_id: str, summary: Message, step: int) -> None: ...
+        def save_event(self, session_id: str, event: dict[str, Any]) -> None: ...
+
+    assert isinstance(Mine(), StorageAdapter)
+    assert isinstance(FileStorage("x"), StorageAdapter)

