@@ -36,6 +36,8 @@ RANK: Final = (
     "facts",
 )
 
+WHY: Final = re.compile(r"\b(?:because|since|due to|caused by|so that|as it|in order to)\b", re.IGNORECASE)
+
 
 @dataclass(frozen=True, slots=True)
 class Note:
@@ -67,6 +69,20 @@ class Decision:
     @property
     def key(self) -> str:
         return self.topic or normalized(self.decision)
+
+    @classmethod
+    def from_sentence(cls, text: str, *, sources: tuple[str, ...] = (), order: int = 0) -> Decision:
+        """A sentence cut where its reason begins; both parts stay word for word."""
+        why = WHY.search(text)
+        at = why.start() if why else 0
+        topic = _TOPIC.search(text)
+        return cls(
+            text[:at].rstrip() if at else text,
+            text[at:] if at else "",
+            topic=topic.group(1).strip().lower() if topic else "",
+            sources=sources,
+            order=order,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +183,11 @@ class ToolOutcome:
 Entry = Note | Decision | OpenItem | Entity | ArtifactReference | FileTouched | Command | ToolOutcome
 _E = TypeVar("_E", bound=Entry)
 
+_TOPIC: Final = re.compile(
+    r"\b(?:use|using|go with|going with|switch(?:ing)? to|choose|chose|opt for)\b.{1,80}?"
+    r"\b(?:for|as) (?:the |our |a )?([\w -]{3,40})",
+    re.IGNORECASE,
+)
 _CHECKBOX: Final = re.compile(r"^\s*(?:[-*]\s*)?\[[ xX]\]\s*")
 _SPACE: Final = re.compile(r"\s+")
 _WORD: Final = re.compile(r"[a-z0-9_./-]{3,}")
@@ -290,7 +311,7 @@ class StructuredSummary:
     @classmethod
     def parse(cls, text: str) -> StructuredSummary | None:
         """Read a rendered summary back; None if the text is not one of ours."""
-        from compact.summary_text import parse_text
+        from compact.summary_parse import parse_text
 
         return parse_text(text)
 

@@ -5,7 +5,6 @@ The one guarantee: the rendered text of what comes out has at most `max_tokens` 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -29,7 +28,7 @@ from compact.summary import (
 
 CountTokens = Callable[[str], int]
 
-_NAMES_SHARE: Final = 0.06  # room for bare names of what no chosen line mentions
+_NAMES_SHARE: Final = 0.04  # room for bare names of what no chosen line mentions
 _HEADROOM: Final = 1.15  # lines are chosen by estimate; a few too many are chosen and the last ones dropped by count
 NAME_GROUPS: Final = {
     "id": "ids",
@@ -49,12 +48,6 @@ NAME_GROUPS: Final = {
     "error": "errors",
     "version": "versions",
 }
-_WHY: Final = re.compile(r"\b(?:because|since|due to|caused by|so that|as it|in order to)\b", re.IGNORECASE)
-_TOPIC: Final = re.compile(
-    r"\b(?:use|using|go with|going with|switch(?:ing)? to|choose|chose|opt for)\b.{1,80}?"
-    r"\b(?:for|as) (?:the |our |a )?([\w -]{3,40})",
-    re.IGNORECASE,
-)
 _LINE_KINDS: Final[dict[str, Kind]] = {
     "current_task": "user",
     "goals": "user",
@@ -101,15 +94,17 @@ def select(
 ) -> StructuredSummary:
     """The best typed summary of what was read whose text fits."""
     choice = choose(reading, max_tokens * _HEADROOM)
-    room = max_tokens - count_tokens(StructuredSummary(style=style).render(version=999)) - 1
-    kept = _prefix(choice.chosen, room * (1.0 - _NAMES_SHARE), count_tokens)
+    room = (max_tokens - count_tokens(StructuredSummary(style=style).render(version=999)) - 1) * (1.0 - _NAMES_SHARE)
+    text = "\n- ".join(candidate.line.text for candidate in choice.chosen)
+    tokens_per_char = count_tokens(text) / max(1, len(text))
     while True:
+        kept = _prefix(choice.chosen, room, tokens_per_char)
         summary = assemble(kept, span=span, style=style, completed=completed)
         used = count_tokens(summary.render(version=999))
         if used <= max_tokens or not kept:
             break
-        # Headings and joins cost a little more than their lines; drop the least valuable until it fits.
-        kept = kept[: -max(1, len(kept) * (used - max_tokens) // max(used, 1))]
+        # Headings and joins cost a little more than their lines: ask for less by as much as it was over, and a token.
+        room -= used - max_tokens + 1
     names = _names(reading, choice, kept, max_tokens - used, count_tokens)
     named = replace(summary, entities=(*summary.entities, *names))
     while names and count_tokens(named.render(version=999)) > max_tokens:
@@ -118,14 +113,13 @@ def select(
     return named
 
 
-def _prefix(chosen: list[Candidate], room: float, count_tokens: CountTokens) -> list[Candidate]:
+def _prefix(chosen: Sequence[Candidate], room: float, tokens_per_char: float) -> list[Candidate]:
     kept: list[Candidate] = []
     for candidate in chosen:
-        tokens = count_tokens(candidate.line.text) + 3
-        if tokens > room:
-            continue
-        room -= tokens
-        kept.append(candidate)
+        tokens = len(candidate.line.text) * tokens_per_char + 2.0
+        if tokens <= room:
+            room -= tokens
+            kept.append(candidate)
     return kept
 
 
@@ -221,23 +215,13 @@ def _entry(candidate: Candidate) -> tuple[str, Entry]:
     if line.entry is not None and field != "outputs":
         return field, replace(line.entry, order=order)
     if field == "decisions":
-        return field, decision_of(line.text, line.sources, order)
+        return field, Decision.from_sentence(line.text, sources=line.sources, order=order)
     if field == "open_items":
         return field, OpenItem(line.text, sources=line.sources, order=order)
     role = {"user": "user", "output": "tool", "code": "code"}.get(line.kind, "")
     if field in ("requests", "outputs"):
         field = "facts"
     return field, Note(line.text, line.sources, order, role)
-
-
-def decision_of(text: str, sources: tuple[str, ...], order: int) -> Decision:
-    """A sentence as a decision: its reason is the clause after the word that gives one."""
-    why = _WHY.search(text)
-    rationale = text[why.end() :].strip(" ,:.") if why and why.start() > 0 else ""
-    topic = _TOPIC.search(text)
-    return Decision(
-        text, rationale, topic=topic.group(1).strip().lower() if topic else "", sources=sources, order=order
-    )
 
 
 def message_lines(messages: Sequence[Message]) -> Iterator[Line]:

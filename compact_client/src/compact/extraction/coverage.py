@@ -101,7 +101,7 @@ class Reading:
         self.chars = 0
         self._index: dict[str, int] = {}
         self._lines: dict[str, tuple[int, ...]] = {}
-        self._seen: dict[str, Candidate] = {}
+        self._seen: set[str] = set()
         self._keep = re.compile("|".join(map(re.escape, sorted(keep_keys))), re.IGNORECASE) if keep_keys else None
 
     def name(self, number: int) -> str:
@@ -116,27 +116,23 @@ class Reading:
         """Read lines that may be kept."""
         for line in lines:
             entities = self._use(line, last_user)
-            seen = self._seen.get(line.text)
-            if seen is not None:
+            text = line.text
+            if text in self._seen:
                 continue
+            self._seen.add(text)
+            if not entities and line.kind in ("output", "code") and self._keep is None:
+                continue  # names nothing: it could never be worth its tokens
             field = line.field or field_of(line)
-            candidate = Candidate(
-                line,
-                field,
-                entities,
-                BONUS.get(field, 0.0),
-                len(line.text) / CHARS_PER_TOKEN + _LINE_TOKENS,
-                len(self.candidates),
-                self._is_first(line, field),
-            )
-            self._seen[line.text] = candidate
-            self.candidates.append(candidate)
+            bonus = BONUS.get(field, 0.0)
+            tokens = len(text) / CHARS_PER_TOKEN + _LINE_TOKENS
+            is_first = self._is_first(line, field)
+            self.candidates.append(Candidate(line, field, entities, bonus, tokens, len(self.candidates), is_first))
 
     def add_visible(self, lines: Iterable[Line], *, last_user: int = -1) -> None:
         """Read lines that stay in the prompt anyway: what they mention need not be kept twice."""
         for line in lines:
             self.visible.update(self._use(line, last_user))
-            self._seen.setdefault(line.text, _VISIBLE)
+            self._seen.add(line.text)
 
     def chances(self) -> list[float]:
         """For each entity, its weight times the chance that it is needed again."""
@@ -202,9 +198,6 @@ class Reading:
         result = tuple(found)
         self._lines[text] = result
         return result
-
-
-_VISIBLE: Final = Candidate(Line("", "prose", (), 0), "", (), 0.0, 1.0, -1, False)
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ Linear in the text and cheap: a line is cut into chunks once, and each distinct 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 
@@ -85,8 +86,9 @@ _CACHE_LIMIT: Final = 200_000
 _classified: dict[str, tuple[Mention, ...]] = {}
 
 
-def find_entities(line: str) -> list[Mention]:
-    """All entities of one line, with repeats, in no particular order but always the same one."""
+@lru_cache(maxsize=32_768)  # a session is read again at its next compaction, and by the guard
+def find_entities(line: str) -> tuple[Mention, ...]:
+    """The entities of one line, each once, in no particular order but always the same one."""
     found: list[Mention] = []
     cache = _classified
     for chunk in _CHUNK.findall(line):
@@ -106,7 +108,7 @@ def find_entities(line: str) -> list[Mention]:
         if _HAS_MONTH.search(line):
             found += [Mention(text.lower(), "date") for text in _DATE.findall(line)]
     found += [Mention(text.lower(), "name") for text in _NAME.findall(line)]
-    return found
+    return tuple(dict.fromkeys(found)) if len(found) > 1 else tuple(found)
 
 
 def _remember(chunk: str) -> tuple[Mention, ...]:

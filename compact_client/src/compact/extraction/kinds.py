@@ -46,10 +46,11 @@ OPEN_ITEM: Final = re.compile(
     + r"|\[ \]",
     re.IGNORECASE,
 )
-ERROR: Final = _phrases(
-    r"\w*error, \w*exception, fail(?:ed|s|ure|ing)?, traceback, fatal, panic, denied, not found, no such, invalid",
-    r"undefined, unable to, cannot, refused, timed? ?out, abort(?:ed)?, exit (?:code|status) [1-9]\d*, segfault",
-    "unexpected, mismatch, conflict",
+# Looked for in every line of tool output: no word boundary in front, so that each alternative begins with a letter.
+ERROR: Final = re.compile(
+    r"error|exception|fail(?:ed|s|ure|ing)?\b|traceback|fatal|panic|denied|not found|no such|invalid|undefined"
+    r"|unable to|cannot|refused|timed? ?out|abort(?:ed)?\b|exit (?:code|status) [1-9]|segfault|unexpected|mismatch"
+    r"|conflict"
 )
 
 _BY_KIND: Final = {"command": "commands", "edit": "files", "call": "tool_outcomes", "code": "outputs"}
@@ -75,7 +76,7 @@ def field_of(line: Line) -> str:
             return "open_items"
         if DECISION.search(text):
             return "decisions"
-        return "errors" if ERROR.search(text) else "facts"
+        return "errors" if ERROR.search(text.lower()) else "facts"
     if line.kind == "output":
-        return "errors" if ERROR.search(text) else "outputs"
+        return "errors" if ERROR.search(text.lower()) else "outputs"
     return _BY_KIND[line.kind]
