@@ -7,15 +7,14 @@ from typing import Any
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "ariadne.settings")
 
-from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
-from channels.security.websocket import AllowedHostsOriginValidator
 from django.core.asgi import get_asgi_application
 
 django_application = get_asgi_application()
 
 from ingest import guard, views  # noqa: E402 - models are there only once Django is set up
 from viewer.routing import websocket_urlpatterns  # noqa: E402
+from viewer.tokens import SocketAuth  # noqa: E402
 
 guard.install()
 
@@ -28,5 +27,5 @@ async def http(scope: dict[str, Any], receive: Any, send: Any) -> None:
         await django_application(scope, receive, send)
 
 
-websocket = AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns)))
+websocket = SocketAuth(URLRouter(websocket_urlpatterns))
 application = ProtocolTypeRouter({"http": http, "websocket": websocket})

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.contrib import admin
 from django.contrib.auth import views as auth
 from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView
 
-from viewer import api, pages
+from viewer import api, archive_api, audit_pages, key_pages, pages, signing, transcript_pages
 
 api_patterns = [
     path("schema/", SpectacularAPIView.as_view(), name="schema"),
@@ -18,6 +19,12 @@ api_patterns = [
     path("sessions/<path:session>/compactions/", api.CompactionList.as_view(), name="api-compactions"),
     path("sessions/<path:session>/", api.SessionDetail.as_view(), name="api-session"),
     path("spans/<path:span>/", api.SpanDetail.as_view(), name="api-span"),
+    path("transcripts/", archive_api.TranscriptList.as_view(), name="api-transcripts"),
+    path("transcripts/<str:name>/", archive_api.TranscriptDetail.as_view(), name="api-transcript"),
+    path("transcripts/<str:name>/download/", archive_api.TranscriptDownload.as_view(), name="api-transcript-download"),
+    path("transcripts/<str:name>/bundle/", archive_api.TranscriptBundle.as_view(), name="api-transcript-bundle"),
+    path("transcripts/<str:name>/verify/", archive_api.TranscriptVerify.as_view(), name="api-transcript-verify"),
+    path("audit/", archive_api.AuditList.as_view(), name="api-audit"),
 ]
 
 urlpatterns = [
@@ -28,8 +35,31 @@ urlpatterns = [
     path("sessions/<path:session>/", pages.session_detail, name="session-detail"),
     path("tail/", pages.tail, name="tail"),
     path("compare/", pages.compare, name="compare"),
-    path("login/", auth.LoginView.as_view(redirect_authenticated_user=True), name="login"),
+    path("transcripts/", transcript_pages.transcript_list, name="transcript-list"),
+    path("transcripts/<uuid:key>/<int:step>/", transcript_pages.transcript_detail, name="transcript-detail"),
+    path(
+        "transcripts/<uuid:key>/<int:step>/download/", transcript_pages.transcript_download, name="transcript-download"
+    ),
+    path("transcripts/<uuid:key>/<int:step>/verify/", transcript_pages.transcript_verify, name="transcript-verify"),
+    path("transcripts/<uuid:key>/<int:step>/delete/", transcript_pages.transcript_delete, name="transcript-delete"),
+    path("audit/", audit_pages.audit_log, name="audit-log"),
+    path("audit/csv/", audit_pages.audit_csv, name="audit-csv"),
+    path("audit/verify/", audit_pages.audit_verify, name="audit-verify"),
+    path("keys/", key_pages.key_list, name="key-list"),
+    path("keys/<int:pk>/rotate/", key_pages.key_rotate, name="key-rotate"),
+    path("keys/<int:pk>/revoke/", key_pages.key_revoke, name="key-revoke"),
+    path("tokens/", key_pages.token_list, name="token-list"),
+    path("tokens/<int:pk>/revoke/", key_pages.token_revoke, name="token-revoke"),
+    path(".well-known/ariadne-signing-key", signing.published, name="signing-key"),
+    path(
+        "login/",
+        auth.LoginView.as_view(redirect_authenticated_user=True, extra_context={"sso": settings.SSO}),
+        name="login",
+    ),
     path("logout/", auth.LogoutView.as_view(), name="logout"),
     path("api/", include(api_patterns)),
     path("admin/", admin.site.urls),
 ]
+
+if settings.SSO:
+    urlpatterns.append(path("oidc/", include("mozilla_django_oidc.urls")))

@@ -134,14 +134,15 @@ async def astore(**arguments: Any) -> Stored:
     return await sync_to_async(run, thread_sensitive=False)()
 
 
-def lines(transcript: Transcript) -> Iterator[bytes]:
+def lines(transcript: Transcript, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
     """The archived JSONL, line by line, each without its newline. A text that is gone or changed raises KeyError."""
     hashes = message_hashes(transcript)
+    stop = len(hashes) if stop is None else min(stop, len(hashes))
     ids: Sequence[str | None] = transcript.ids or [None] * len(hashes)
-    for start in range(0, len(hashes), _READ_CHUNK):
-        chunk = hashes[start : start + _READ_CHUNK]
-        texts = read_texts(transcript.project_id, chunk)
-        for message_id, digest in zip(ids[start : start + _READ_CHUNK], chunk, strict=True):
+    for at in range(start, stop, _READ_CHUNK):
+        chunk = slice(at, min(at + _READ_CHUNK, stop))
+        texts = read_texts(transcript.project_id, hashes[chunk])
+        for message_id, digest in zip(ids[chunk], hashes[chunk], strict=True):
             yield line_of(message_id, texts[digest])
 
 

@@ -23,7 +23,7 @@ from django.utils import timezone
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
-from ingest.models import Project, Session, session_key
+from ingest.models import Project, Session, Transcript, session_key
 from viewer.models import ApiToken, Membership
 
 AnyUser = AbstractBaseUser | AnonymousUser
@@ -177,6 +177,16 @@ def session(
 
 
 asession = sync_to_async(session)
+
+
+def transcript(held: Grant, key: uuid.UUID, step: int, right: Right = Right.TRANSCRIPTS) -> Transcript:
+    """One archived step, where the holder of the grant may see it."""
+    found = Transcript.objects.filter(session_key=key, step=step, project_id__in=list(held.rights)).first()
+    if found is None:
+        raise Http404("no such transcript")
+    held.require(right, found.project_id)
+    return found
+
 
 # What operators may see of a payload: the summary they are there for, and who went where; never a message's text.
 _WITHOUT_TEXT: dict[str, dict[str, frozenset[str] | None]] = {

@@ -13,8 +13,8 @@ import re
 import tempfile
 from base64 import b64encode
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import IO, Any
 from urllib.parse import quote
 
@@ -42,16 +42,25 @@ class Export:
 
 def export(transcript: Transcript) -> Export:
     redact, counts = default_redactor().tree, Counter[str]()
+
+    def lines() -> Iterator[bytes]:
+        for archived in transcripts.lines(transcript):
+            message, found = redact(json.loads(archived))
+            counts.update(found)
+            yield (_spelled(message) if found else archived) + b"\n"
+
+    return replace(spool(lines()), redactions=dict(sorted(counts.items())))
+
+
+def spool(pieces: Iterable[bytes]) -> Export:
+    """Anything else that leaves as a file, measured the same way."""
     digest, size = hashlib.sha256(), 0
     file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by whoever sends it
-    for archived in transcripts.lines(transcript):
-        message, found = redact(json.loads(archived))
-        counts.update(found)
-        line = (_spelled(message) if found else archived) + b"\n"
-        digest.update(line)
-        size += len(line)
-        file.write(line)
-    return Export(file, size, digest.hexdigest(), dict(sorted(counts.items())))
+    for piece in pieces:
+        digest.update(piece)
+        size += len(piece)
+        file.write(piece)
+    return Export(file, size, digest.hexdigest(), {})
 
 
 def _spelled(message: dict[str, Any]) -> bytes:
@@ -60,8 +69,13 @@ def _spelled(message: dict[str, Any]) -> bytes:
 
 def file_name(transcript: Transcript, ending: str) -> str:
     """Readable, and harmless whatever an agent called its session: no path, no header, no hidden file."""
-    session = re.sub(r"[^A-Za-z0-9._-]+", "_", transcript.session_id).strip("._")[:80] or "session"
+    session = re.sub(r"[^\w.-]+", "_", transcript.session_id).strip("._")[:80] or "session"
     return f"{session}-transcript-pre-compact-{transcript.step:03d}{ending}"
+
+
+def _plain(name: str) -> str:
+    """For clients that read only ASCII."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", name).lstrip("._-")
 
 
 def respond(request: HttpRequest, export: Export, *, name: str, content_type: str) -> HttpResponseBase:
@@ -70,7 +84,7 @@ def respond(request: HttpRequest, export: Export, *, name: str, content_type: st
     headers = {
         "Accept-Ranges": "bytes",
         "Cache-Control": "private, no-store",
-        "Content-Disposition": f"attachment; filename=\"{name}\"; filename*=UTF-8''{quote(name)}",
+        "Content-Disposition": f"attachment; filename=\"{_plain(name)}\"; filename*=UTF-8''{quote(name)}",
         "Content-Type": content_type,
         "ETag": etag,
         "Repr-Digest": f"sha-256=:{b64encode(bytes.fromhex(export.sha256)).decode()}:",
@@ -96,7 +110,10 @@ def respond(request: HttpRequest, export: Export, *, name: str, content_type: st
         return HttpResponse(status=status, headers=headers)
     pieces = _pieces(export.file, start, end)
     body = _awaited(pieces) if isinstance(request, ASGIRequest) else pieces
-    return StreamingHttpResponse(body, status=status, headers=headers)
+    response = StreamingHttpResponse(body, status=status, headers=headers)
+    # A reader who left before the first piece never starts the generator, whose end would close the file.
+    response._resource_closers.append(export.file.close)
+    return response
 
 
 def _pieces(file: IO[bytes], start: int, end: int) -> Iterator[bytes]:

@@ -119,7 +119,7 @@ def test_a_part_of_another_version_is_answered_with_the_whole(transcript: Transc
         ("run-7", "run-7-transcript-pre-compact-001.jsonl"),
         ("../../etc/passwd", "etc_passwd-transcript-pre-compact-001.jsonl"),
         ('a"\r\nSet-Cookie: x=y', "a_Set-Cookie_x_y-transcript-pre-compact-001.jsonl"),
-        ("日本", "session-transcript-pre-compact-001.jsonl"),
+        ("日本", "日本-transcript-pre-compact-001.jsonl"),
         (".hidden", "hidden-transcript-pre-compact-001.jsonl"),
         ("x" * 500, "x" * 80 + "-transcript-pre-compact-001.jsonl"),
     ],

@@ -1,0 +1,48 @@
+"""People in projects, and clients that are logged in as them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from django.contrib.auth.models import Group, User
+from django.test import Client
+
+from ingest import transcripts
+from ingest.models import Project, Transcript
+from viewer.models import Membership
+
+GROUPS = {"operator": "operators", "developer": "developers", "auditor": "auditors", "admin": "admins"}
+
+
+def person(kind: str, *projects: Project, name: str = "") -> User:
+    """A person of one group (`""`: of none), a member of `projects`."""
+    user = User.objects.create_user(name or f"{kind or 'nobody'}-{User.objects.count()}")
+    if kind:
+        user.groups.add(Group.objects.get(name=GROUPS[kind]))
+    for project in projects:
+        Membership.objects.create(user=user, project=project)
+    return user
+
+
+def signed_in(user: User | None, **options: Any) -> Client:
+    client = Client(**options)
+    if user is not None:
+        client.force_login(user)
+    return client
+
+
+def project(slug: str = "ours") -> Project:
+    return Project.objects.create(slug=slug, name=slug.title())
+
+
+def archived(
+    owner: Project, *, session: str = "s", step: int = 1, texts: tuple[str, ...] = ("hello", "hi")
+) -> Transcript:
+    """A transcript in the archive, as an agent would have sent it."""
+    messages = [{"id": f"m{n}", "role": "user", "content": text} for n, text in enumerate(texts)]
+    body = b"".join(json.dumps(message).encode() + b"\n" for message in messages)
+    digest = hashlib.sha256(body).hexdigest()
+    stored = transcripts.store(project_id=owner.pk, session_id=session, step=step, body=body, sha256=digest)
+    return Transcript.objects.get(session_key=stored.session_key, step=step)

@@ -1,0 +1,84 @@
+"""Downloads: check the right, log the access with its reason, then send. The page and the API come through here."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponseBase
+from django.utils.timezone import now
+from rest_framework.request import Request
+
+from ingest.models import Transcript
+from viewer import access, archive_queries, audit, bundles, csvfile, exports
+from viewer.access import Right
+from viewer.archive_queries import AuditFilter, BadFilter
+from viewer.audit import Action
+from viewer.models import AuditEntry
+
+REASONS = ("Routine audit", "Incident investigation", "Legal request", "Data subject request", "Debugging", "Other")
+AUDIT_COLUMNS = (
+    *("position", "at", "actor", "address", "action", "outcome", "project_id", "target", "reason", "detail"),
+    *("agent", "previous", "hash"),
+)
+
+
+def reason_of(request: HttpRequest | Request) -> str:
+    """Why, in the reader's words; a server may insist on it."""
+    given = [request.GET.get(name, "").strip() for name in ("reason", "note")]
+    reason = audit.clean(": ".join(part for part in given if part))
+    if not reason and settings.REQUIRE_REASON:
+        raise BadFilter("reason", "is needed to download: say why")
+    return reason
+
+
+def send_transcript(request: HttpRequest | Request, transcript: Transcript) -> HttpResponseBase:
+    reason = reason_of(request)
+    exported = exports.export(transcript)
+    _log(request, Action.TRANSCRIPT_DOWNLOAD, transcript, reason, exported)
+    name = exports.file_name(transcript, ".jsonl")
+    return exports.respond(_bare(request), exported, name=name, content_type="application/x-ndjson")
+
+
+def send_bundle(request: HttpRequest | Request, transcript: Transcript) -> HttpResponseBase:
+    reason = reason_of(request)
+    data, exported = bundles.build(transcript, by=request.user.get_username(), reason=reason)
+    _log(request, Action.BUNDLE_DOWNLOAD, transcript, reason, exported)
+    name = exports.file_name(transcript, ".zip")
+    return exports.respond(_bare(request), exports.spool([data]), name=name, content_type="application/zip")
+
+
+def send_audit_csv(request: HttpRequest) -> HttpResponseBase:
+    held = access.grant(request)
+    wanted = AuditFilter.from_query(request.GET)
+    rows = archive_queries.audit_entries(held, wanted).iterator(chunk_size=2000)
+    cells = ([_cell(row, name) for name in AUDIT_COLUMNS] for row in rows)
+    exported = exports.spool(csvfile.encode(AUDIT_COLUMNS, cells))
+    for project_id in sorted(held.projects(Right.AUDIT)):
+        filters = wanted.described()
+        audit.record(request, Action.AUDIT_EXPORT, project_id=project_id, sha256=exported.sha256, filters=filters)
+    name = f"audit-{now():%Y%m%dT%H%M%SZ}.csv"
+    return exports.respond(request, exported, name=name, content_type="text/csv; charset=utf-8")
+
+
+def _cell(entry: AuditEntry, name: str) -> object:
+    value = getattr(entry, name)
+    return value.isoformat() if name == "at" else value
+
+
+def _log(
+    request: HttpRequest | Request, action: Action, transcript: Transcript, reason: str, exported: exports.Export
+) -> None:
+    audit.record(
+        request,
+        action,
+        project_id=transcript.project_id,
+        target=f"{transcript.session_id} step {transcript.step}",
+        reason=reason,
+        sha256=exported.sha256,
+        bytes=exported.size,
+        redactions=exported.redactions,
+        range=audit.clean(request.headers.get("Range", "")),
+    )
+
+
+def _bare(request: HttpRequest | Request) -> HttpRequest:
+    return request._request if isinstance(request, Request) else request
