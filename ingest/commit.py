@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import Any
 
+import msgspec
 import psycopg
 
 from ingest import rows
 from ingest.events import Span, Trace, microseconds, moment
-from ingest.facts import facts_of, pick
+from ingest.facts import facts_of
 from ingest.merge import merge, merge_traces
 from ingest.models import Trace as TraceRow
 from ingest.models import session_key, trace_key
@@ -315,7 +316,7 @@ def _from_row(row: tuple[Any, ...]) -> Span:
         data=encoded,
         payload=None if payload is None else payload.encode(),
         session_id=None,
-        facts=facts_of(kind, pick(encoded)),
+        facts=facts_of(kind, msgspec.json.decode(encoded)),
     )
 
 

@@ -7,6 +7,7 @@ which is how Postgres keeps them.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 
@@ -24,7 +25,7 @@ def moment(microseconds: int | None) -> datetime | None:
     return None if microseconds is None else EPOCH + timedelta(microseconds=microseconds)
 
 
-class Span(msgspec.Struct):
+class Span(msgspec.Struct, gc=False):
     """One span, or the part of it that one event told."""
 
     trace_id: str
@@ -39,6 +40,8 @@ class Span(msgspec.Struct):
     payload: bytes | None
     session_id: str | None  # the session that the event itself names
     facts: Facts
+    fields: dict[str, Any] | None = None  # `data` and `payload` as objects, until they have been looked through
+    said: Any = None
 
     @property
     def is_running(self) -> bool:
@@ -50,7 +53,7 @@ class Span(msgspec.Struct):
         return self.started_us if self.ended_us is None else self.ended_us
 
 
-class Trace(msgspec.Struct):
+class Trace(msgspec.Struct, gc=False):
     """What an event told about a trace as a whole."""
 
     trace_id: str

@@ -5,11 +5,14 @@ Pure, and derivable from a stored row, so that aggregates can always be counted 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 _INT_MAX = 2**31 - 1
+_INPUT_TOKENS = ("gen_ai.usage.input_tokens", "llm.token_count.prompt", "gen_ai.usage.prompt_tokens")
+_OUTPUT_TOKENS = ("gen_ai.usage.output_tokens", "llm.token_count.completion", "gen_ai.usage.completion_tokens")
 
 
 class Facts(msgspec.Struct, frozen=True, gc=False):
@@ -31,52 +34,10 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
 NOTHING = Facts()
 
 
-class _Picked(msgspec.Struct):
-    """The few keys of a span's data that are read; the rest is skipped, not built."""
-
-    session_id: Any = None
-    session: Any = msgspec.field(default=None, name="session.id")
-    conversation: Any = msgspec.field(default=None, name="gen_ai.conversation.id")
-    model: Any = None
-    request_model: Any = msgspec.field(default=None, name="gen_ai.request.model")
-    response_model: Any = msgspec.field(default=None, name="gen_ai.response.model")
-    llm_model: Any = msgspec.field(default=None, name="llm.model_name")
-    usage: Any = None
-    input_tokens: Any = msgspec.field(default=None, name="gen_ai.usage.input_tokens")
-    output_tokens: Any = msgspec.field(default=None, name="gen_ai.usage.output_tokens")
-    prompt_tokens: Any = msgspec.field(default=None, name="llm.token_count.prompt")
-    completion_tokens: Any = msgspec.field(default=None, name="llm.token_count.completion")
-    old_input_tokens: Any = msgspec.field(default=None, name="gen_ai.usage.prompt_tokens")
-    old_output_tokens: Any = msgspec.field(default=None, name="gen_ai.usage.completion_tokens")
-    t_est: Any = None
-    tokens_estimated: Any = None
-    max_tokens: Any = None
-    max: Any = None
-    trigger_tokens: Any = None
-    tokens_before: Any = None
-    tokens_after: Any = None
-    summary_tokens: Any = None
-    triggered: Any = None
-    turn: Any = None
-    fallback: Any = None
-    retention_pct: Any = None
-
-
-_pick = msgspec.json.Decoder(_Picked).decode
-_NONE = _Picked()
-
-
-def pick(data: bytes) -> _Picked:
-    try:
-        return _pick(data)
-    except msgspec.MsgspecError:
-        # Not an object, or a number no float can hold: stored as it is, and no part of any sum.
-        return _NONE
-
-
-def session_of(picked: _Picked) -> str | None:
-    """The session that data names, if it names one."""
-    for value in (picked.session_id, picked.session, picked.conversation):
+def session_of(fields: dict[str, Any]) -> str | None:
+    """The session that a span's data names, if it names one."""
+    for key in ("session_id", "session.id", "gen_ai.conversation.id"):
+        value = fields.get(key)
         if value is None:
             continue
         if isinstance(value, str) and value:
@@ -86,32 +47,33 @@ def session_of(picked: _Picked) -> str | None:
     return None
 
 
-def facts_of(kind: str, picked: _Picked) -> Facts:
-    if kind.startswith("compact."):
-        return _of_compaction(kind, picked)
+def facts_of(kind: str, fields: dict[str, Any]) -> Facts:
     if kind == "generation":
-        return _of_generation(picked)
+        return _of_generation(fields)
+    if kind.startswith("compact."):
+        return _of_compaction(kind, fields.get)
     if kind == "turn":
-        return Facts(is_turn=True, turn=_count(picked.turn) or 0)
+        return Facts(is_turn=True, turn=_count(fields.get("turn")) or 0)
     return NOTHING
 
 
-def _of_compaction(kind: str, picked: _Picked) -> Facts:
-    estimate = _first(picked.t_est, picked.tokens_estimated)
-    before, after = _count(picked.tokens_before), _count(picked.tokens_after)
+def _of_compaction(kind: str, get: Callable[[str], Any]) -> Facts:
+    estimate = _first(get("t_est"), get("tokens_estimated"))
+    before, after = _count(get("tokens_before")), _count(get("tokens_after"))
     is_estimate = kind == "compact.token_estimate"
     is_decision = kind == "compact.trigger_decision"
+    is_count = is_estimate or is_decision
     return Facts(
-        model=_text(picked.model) if is_estimate else "",
-        tokens=_shown(kind, estimate, before, after, _count(picked.summary_tokens)),
-        context_tokens=estimate if is_estimate or is_decision else None,
-        window_tokens=_first(picked.max_tokens, picked.max) if is_estimate or is_decision else None,
-        trigger_tokens=_count(picked.trigger_tokens) if is_decision else None,
-        turn=_count(picked.turn) or 0,
+        model=_text(get("model")) if is_estimate else "",
+        tokens=_shown(kind, estimate, before, after, _count(get("summary_tokens"))),
+        context_tokens=estimate if is_count else None,
+        window_tokens=_first(get("max_tokens"), get("max")) if is_count else None,
+        trigger_tokens=_count(get("trigger_tokens")) if is_decision else None,
+        turn=_count(get("turn")) or 0,
         is_check=is_decision,
         is_compaction=kind == "compact.pruned_messages",
-        is_fallback=kind == "compact.error" and bool(picked.fallback),
-        retention=_share(picked.retention_pct) if kind == "compact.retention" else None,
+        is_fallback=kind == "compact.error" and bool(get("fallback")),
+        retention=_share(get("retention_pct")) if kind == "compact.retention" else None,
     )
 
 
@@ -123,25 +85,18 @@ def _shown(kind: str, estimate: int | None, before: int | None, after: int | Non
     return before if after is None else after
 
 
-def _of_generation(picked: _Picked) -> Facts:
-    usage = picked.usage if isinstance(picked.usage, dict) else {}
-    used = _first(
-        picked.input_tokens,
-        picked.prompt_tokens,
-        picked.old_input_tokens,
-        usage.get("input_tokens"),
-        usage.get("prompt_tokens"),
-    )
-    made = _first(
-        picked.output_tokens,
-        picked.completion_tokens,
-        picked.old_output_tokens,
-        usage.get("output_tokens"),
-        usage.get("completion_tokens"),
-    )
-    model = _text(picked.request_model or picked.model or picked.llm_model or picked.response_model)
+def _of_generation(fields: dict[str, Any]) -> Facts:
+    get = fields.get
+    usage = get("usage")
+    if isinstance(usage, dict):
+        used = _first(usage.get("input_tokens"), usage.get("prompt_tokens"))
+        made = _first(usage.get("output_tokens"), usage.get("completion_tokens"))
+    else:
+        used = _first(*map(get, _INPUT_TOKENS))
+        made = _first(*map(get, _OUTPUT_TOKENS))
+    model = get("gen_ai.request.model") or get("model") or get("llm.model_name") or get("gen_ai.response.model")
     total = None if used is None and made is None else min((used or 0) + (made or 0), _INT_MAX)
-    return Facts(model=model, tokens=total, context_tokens=used)
+    return Facts(model=_text(model), tokens=total, context_tokens=used)
 
 
 def _first(*values: Any) -> int | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from ingest.events import Span, Trace
-from ingest.facts import facts_of, pick
+from ingest.facts import facts_of
 
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
@@ -36,7 +36,7 @@ def merge(old: Span, new: Span) -> Span:
         data=data,
         payload=_filled_payload(first.payload, second.payload),
         session_id=first.session_id or second.session_id,
-        facts=facts_of(kind, pick(data)),
+        facts=facts_of(kind, msgspec.json.decode(data)),
     )
     return old if _same(old, merged) else merged
 

@@ -22,7 +22,7 @@ from ingest.attributes import kind_of, parsed, session_of, split
 from ingest.decode import Decoded, mended, sound
 from ingest.errors import Malformed
 from ingest.events import Rejection, Span, Trace
-from ingest.facts import facts_of, pick
+from ingest.facts import facts_of
 from ingest.schema import NAME_MAX_CHARS, SESSION_MAX_BYTES, Invalid, cut
 
 # From the Unix epoch in nanoseconds to Postgres' in microseconds.
@@ -170,7 +170,9 @@ def _spans(told: _Told) -> Iterator[Span]:
         data=encoded,
         payload=_encode(said) if said else None,
         session_id=session_id,
-        facts=facts_of(kind, pick(encoded)),
+        facts=facts_of(kind, data),
+        fields=data,
+        said=said or None,
     )
 
 
@@ -193,7 +195,9 @@ def _child(told: _Told, moment: _Moment, number: int, session_id: str | None) ->
         data=encoded,
         payload=_encode(said) if said else None,
         session_id=session_of(moment.attributes) or session_id,
-        facts=facts_of(kind, pick(encoded)),
+        facts=facts_of(kind, data),
+        fields=data,
+        said=said or None,
     )
 
 

@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 from compact.redaction import DEFAULT_RULES, Redactor, default_redactor
 
-from ingest.decode import mended
 from ingest.events import Span, Trace
 
 # Shorter than any secret worth the name, and than most words.
@@ -41,9 +40,13 @@ def redact(records: Iterable[Span | Trace]) -> int:
     is_suspect = False
     for record in records:
         is_suspect = _gather(record, wordy, digits) or is_suspect
-    if not is_suspect and _is_clean(_wordy, wordy) and _is_clean(_everything, digits):
-        return 0
-    return sum(map(_redacted, records))
+    found = 0
+    if is_suspect or not (_is_clean(_wordy, wordy) and _is_clean(_everything, digits)):
+        found = sum(map(_redacted, records))
+    for record in records:
+        if isinstance(record, Span):
+            record.fields = record.said = None
+    return found
 
 
 def value(value: Any) -> tuple[Any, Counter[str]]:
@@ -56,36 +59,32 @@ def _gather(record: Span | Trace, wordy: list[str], digits: list[str]) -> bool:
     if record.name not in _clean:
         digits.append(record.name)
     if isinstance(record, Trace):
-        record.metadata = mended(record.metadata)
-        return _walk(_decode(record.metadata), wordy, digits)
-    try:
-        is_suspect = record.data != b"{}" and _walk(_decode(record.data), wordy, digits)
-        if record.payload is not None:
-            is_suspect = _walk(_decode(record.payload), wordy, digits) or is_suspect
-    except msgspec.MsgspecError:
-        # Numbers beyond all numbers are only met where somebody builds them.
-        record.data = mended(record.data)
-        record.payload = None if record.payload is None else mended(record.payload)
-        return _gather(record, wordy, digits)
-    return is_suspect
+        return record.metadata != b"{}" and _walk(_decode(record.metadata), wordy, digits)
+    is_suspect = _walk(record.fields, wordy, digits)
+    return is_suspect if record.said is None else _walk(record.said, wordy, digits) or is_suspect
 
 
 def _walk(item: Any, wordy: list[str], digits: list[str]) -> bool:
     is_suspect = False
-    if isinstance(item, str):
-        if len(item) >= _SHORT_CHARS and item not in _clean:
-            (digits if _has_digits(item) else wordy).append(item)
-    elif isinstance(item, dict):
+    if type(item) is dict:
         for key, inner in item.items():
-            if inner is None or inner is True or inner is False:
-                continue
-            if isinstance(inner, int | float):
-                is_suspect = is_suspect or hides_number(key)
-            elif _walk(inner, wordy, digits) or (hides_text(key) and isinstance(inner, str)):
+            kind = type(inner)
+            if kind is str:
+                if hides_text(key):
+                    is_suspect = True
+                if inner not in _clean and len(inner) >= _SHORT_CHARS:
+                    (digits if _has_digits(inner) else wordy).append(inner)
+            elif kind is int or kind is float:
+                if hides_number(key):
+                    is_suspect = True
+            elif (kind is dict or kind is list) and _walk(inner, wordy, digits):
                 is_suspect = True
-    elif isinstance(item, list):
+    elif type(item) is list:
         for inner in item:
-            is_suspect = _walk(inner, wordy, digits) or is_suspect
+            if _walk(inner, wordy, digits):
+                is_suspect = True
+    elif type(item) is str and item not in _clean and len(item) >= _SHORT_CHARS:
+        (digits if _has_digits(item) else wordy).append(item)
     return is_suspect
 
 
@@ -125,11 +124,11 @@ def _redacted(record: Span | Trace) -> bool:
         if found or more:
             record.name, record.metadata = name, _encode(metadata)
         return bool(found or more)
-    data, in_data = _everything.tree(_decode(record.data))
+    data, in_data = _everything.tree(record.fields)
     if in_data:
         record.data = _encode(data)
-    if record.payload is not None:
-        payload, in_payload = _everything.tree(_decode(record.payload))
+    if record.said is not None:
+        payload, in_payload = _everything.tree(record.said)
         if in_payload:
             record.payload = _encode(payload)
         found += in_payload

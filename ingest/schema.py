@@ -7,14 +7,14 @@ what would make a span unfindable (no id, an impossible time) is refused.
 from __future__ import annotations
 
 import hashlib
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
-from ingest.events import Span, Trace, microseconds
-from ingest.facts import facts_of, pick, session_of
+from ingest.events import EPOCH, Span, Trace, microseconds
+from ingest.facts import facts_of, session_of
 from ingest.texts import split_texts
 
 # Ids are part of an index entry, which holds 2,704 bytes; names and kinds are shown on one line.
@@ -25,7 +25,8 @@ KIND_MAX_CHARS = 100
 # Deeper than this, readers' JSON parsers give up; so does Postgres, some thousands of levels later.
 MAX_DEPTH = 200
 # Agents' clocks are wrong by years, not by centuries.
-_FIRST_YEAR, _LAST_YEAR = 1970, 2199
+_FIRST_US = microseconds(datetime(1970, 1, 1, tzinfo=UTC))
+_END_US = microseconds(datetime(2200, 1, 1, tzinfo=UTC))
 
 Number = int | float
 _KINDS = {
@@ -64,7 +65,7 @@ class Invalid(Exception):
         self.message = message
 
 
-class Event(msgspec.Struct):
+class Event(msgspec.Struct, gc=False):
     """Every form of event at once, as it came. JSON whose content is not ours to judge stays raw."""
 
     type: str | None = None
@@ -117,7 +118,7 @@ def _trace(event: Event) -> Trace:
         trace_id=trace_id,
         name=cut(event.name or "", NAME_MAX_CHARS),
         group_id=_identifier(event.group_id, "group_id", SESSION_MAX_BYTES),
-        session_id=_identifier(event.session_id, "session_id", SESSION_MAX_BYTES) or _named_session(metadata),
+        session_id=_identifier(event.session_id, "session_id", SESSION_MAX_BYTES) or _session(_decode(metadata)),
         started_us=started,
         ended_us=ended,
         metadata=metadata,
@@ -132,24 +133,29 @@ def _span(event: Event, data: bytes) -> Span:
     if name.startswith("compact.") and not kind.startswith("compact."):
         kind = name
         data = _unwrap(data)
-    kind = cut(_KINDS.get(kind, kind), KIND_MAX_CHARS)
+    kind = _KINDS.get(kind, kind)
     payload = _payload(event.payload)
-    data, payload = split_texts(kind, data, payload)
-    picked = pick(data)
+    fields = _decode(data)
+    said = None if payload is None else _decode(payload)
+    if texts := split_texts(kind, fields):
+        said = {**texts, **said} if isinstance(said, dict) else texts if said is None else {**texts, "payload": said}
+        data, payload = _encode(fields), _encode(said)
     started, ended = _times(event)
     return Span(
         trace_id=trace_id,
         span_id=span_id,
         parent_id=_identifier(event.parent_id, "parent_id", ID_MAX_BYTES),
-        kind=kind,
+        kind=cut(kind, KIND_MAX_CHARS),
         name=cut(name or kind, NAME_MAX_CHARS),
         status=_status(event.status),
         started_us=started,
         ended_us=ended,
         data=data,
         payload=payload,
-        session_id=_identifier(event.session_id, "session_id", SESSION_MAX_BYTES) or _session(session_of(picked)),
-        facts=facts_of(kind, picked),
+        session_id=_identifier(event.session_id, "session_id", SESSION_MAX_BYTES) or _session(fields),
+        facts=facts_of(kind, fields),
+        fields=fields,
+        said=said,
     )
 
 
@@ -163,7 +169,7 @@ def _flat(event: Event, raw: bytes | None) -> Span:
         fields = _decode_fields(raw if raw is not None else _encode(event))
         data = _encode({key: value for key, value in fields.items() if key not in _FIELDS})
     if event.trace_id in {None, ""}:
-        session_id = _identifier(event.session_id, "session_id", ID_MAX_BYTES) or _session(session_of(pick(data)))
+        session_id = _identifier(event.session_id, "session_id", ID_MAX_BYTES) or _session(_decode(data))
         if not session_id:
             raise Invalid("session_id", "expected a session_id or a trace_id")
         event.trace_id = session_id
@@ -268,13 +274,10 @@ def _identifier(value: str | int | None, path: str, max_bytes: int) -> str | Non
     return text
 
 
-def _session(value: str | None) -> str | None:
+def _session(fields: dict[str, Any]) -> str | None:
     # Named inside the data, where it may be anything: too long to be an id, it is not one.
+    value = session_of(fields)
     return value if value is None or len(value.encode()) <= SESSION_MAX_BYTES else None
-
-
-def _named_session(data: bytes) -> str | None:
-    return None if data == _EMPTY else _session(session_of(pick(data)))
 
 
 def _status(value: str | None) -> str:
@@ -300,34 +303,29 @@ def _time(value: str | Number | None, path: str) -> int | None:
     if value is None or value == "":
         return None
     try:
-        found = _parsed(value) if isinstance(value, str) else _from_unix(value)
-        if _FIRST_YEAR <= found.year <= _LAST_YEAR:
-            return microseconds(found)
-    except (ValueError, OverflowError, OSError):
+        found = microseconds(_parsed(value)) if isinstance(value, str) else _from_unix(value)
+    except (ValueError, OverflowError):
         raise Invalid(path, "expected an ISO 8601 time or Unix seconds") from None
-    raise Invalid(path, f"the year {found.year} is not between {_FIRST_YEAR} and {_LAST_YEAR}")
+    if _FIRST_US <= found < _END_US:
+        return found
+    raise Invalid(path, "the time does not lie between the years 1970 and 2200")
 
 
 def _parsed(value: str) -> datetime:
     try:
         found = datetime.fromisoformat(value)
     except ValueError:
-        return _from_unix(float(value))
+        return EPOCH + timedelta(microseconds=_from_unix(float(value)))
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
-def _from_unix(value: Number) -> datetime:
+def _from_unix(value: Number) -> int:
     # Milli-, micro- and nanoseconds are told apart by their size: as seconds they would lie past the year 5000.
     for _ in range(3):
         if value > 1e11:
             value /= 1000
-    return datetime.fromtimestamp(value, UTC)
+    return round(value * 1_000_000) + _FIRST_US
 
 
 def cut(text: str, max_chars: int) -> str:
     return text if len(text) <= max_chars else f"{text[:max_chars]}… (+{len(text) - max_chars:,} characters)"
-
-
-def plain(value: Any) -> bytes:
-    """JSON of what we made ourselves."""
-    return _encode(value)

@@ -6,10 +6,7 @@ prompts and answers among their attributes, so those are moved.
 
 from __future__ import annotations
 
-import re
 from typing import Any
-
-import msgspec
 
 # Keys under which the Agents SDK, the public Ariadne exporters, OpenInference, and OpenTelemetry keep texts.
 _TEXT_KEYS = frozenset(
@@ -47,30 +44,16 @@ _TEXT_PREFIXES = (
     "reranker.",
     "embedding.embeddings.",
 )
-_MAYBE = re.compile(
-    rb'"(?:(?:arguments|completion|content|input|input\.value|input_messages|messages|output|output\.value|output_blob'
-    rb'|output_preview|prompt|response|result|text)"|gen_ai\.(?:[ioc]|system_|tool\.call|prompt)'
-    rb"|llm\.(?:input|output|prompts)|tool\.p|retrieval\.|reranker\.|embedding\.)"
-)
-_decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_decode_any = msgspec.json.Decoder().decode
-_encode = msgspec.json.Encoder().encode
 
 
-def split_texts(kind: str, data: bytes, payload: bytes | None) -> tuple[bytes, bytes | None]:
-    """`data` without what was said in it, and `payload` with it."""
+def split_texts(kind: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """What was said in a span's data, taken out of it."""
     # Our own events keep texts in their payload already.
-    if kind.startswith("compact.") or len(data) < 12 or _MAYBE.search(data) is None:
-        return data, payload
-    fields = _decode(data)
-    texts = {key: value for key, value in fields.items() if is_text(key) and bytes(value) != b"null"}
-    if not texts:
-        return data, payload
-    rest = {key: value for key, value in fields.items() if key not in texts}
-    said: Any = {} if payload is None else _decode_any(payload)
-    said = said if isinstance(said, dict) else {"payload": said}
-    return _encode(rest), _encode({**texts, **said})
+    if kind.startswith("compact."):
+        return {}
+    texts = {key for key in fields if is_text(key) and fields[key] is not None}
+    return {key: fields.pop(key) for key in list(fields) if key in texts} if texts else {}
 
 
 def is_text(key: str) -> bool:
-    return key in _TEXT_KEYS or key.startswith(_TEXT_PREFIXES)
+    return key in _TEXT_KEYS or ("." in key and key.startswith(_TEXT_PREFIXES))

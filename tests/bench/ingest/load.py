@@ -1,0 +1,115 @@
+"""A load generator that costs little: keep-alive sockets, bodies made beforehand, one thread for each sender."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+BATCH = 100
+
+
+def event(trace_id: str, number: int, session_id: str) -> dict[str, Any]:
+    """A span of about 600 bytes, as an agent's exporter sends it."""
+    started = 1_763_265_600 + number * 0.05
+    return {
+        "type": "span",
+        "trace_id": trace_id,
+        "span_id": f"{number:016x}",
+        "parent_id": f"{number - number % 10:016x}" if number % 10 else None,
+        "kind": ("agent", "generation", "tool", "custom", "generation")[number % 5],
+        "name": ("agent", "gpt-5", "read_file", "plan", "gpt-5")[number % 5],
+        "started_at": started,
+        "ended_at": started + 0.04,
+        "status": "ok",
+        "data": {
+            "session_id": session_id,
+            "model": "gpt-5",
+            "usage": {"input_tokens": 1000 + number % 5000, "output_tokens": number % 700},
+            "turn": number // 10,
+            "temperature": 0.2,
+            "note": f"step {number}: looked at the open files, compared them with the plan and went on with the next one",
+            "labels": ["nightly", "eu", "agent-7"],
+        },
+    }
+
+
+def bodies(count: int, *, sender: int = 0, batch: int = BATCH) -> list[bytes]:
+    """`count` bodies of `batch` new spans, ten bodies a session."""
+    made = []
+    for index in range(count):
+        if index % 10 == 0:
+            trace_id, session_id = uuid.uuid4().hex, f"bench-{sender}-{uuid.uuid4().hex[:12]}"
+        first = (index % 10) * batch
+        made.append(json.dumps({"batch": [event(trace_id, first + n, session_id) for n in range(batch)]}).encode())
+    return made
+
+
+@dataclass
+class Run:
+    """What came of sending."""
+
+    events: int = 0
+    seconds: float = 0.0
+    latencies_ms: list[float] = field(default_factory=list)
+    failures: int = 0
+
+    @property
+    def rate(self) -> float:
+        return self.events / self.seconds
+
+    def percentile(self, share: float) -> float:
+        ordered = sorted(self.latencies_ms)
+        return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def post(link: http.client.HTTPConnection, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
+    link.request("POST", path, body, headers)
+    answer = link.getresponse()
+    return answer.status, answer.read()
+
+
+def send(
+    url: str,
+    headers: dict[str, str],
+    work: list[list[bytes]],
+    *,
+    path: str = "/ingest",
+    batch: int = BATCH,
+) -> Run:
+    """Each list of bodies by a sender of its own, all at once."""
+    run = Run()
+    lock = threading.Lock()
+    host = urlsplit(url).netloc
+    start = threading.Barrier(len(work) + 1)
+
+    def sender(mine: list[bytes]) -> None:
+        link = http.client.HTTPConnection(host, timeout=60)
+        link.connect()
+        times, failures = [], 0
+        start.wait()
+        for body in mine:
+            began = time.perf_counter()
+            status, _ = post(link, path, body, headers)
+            times.append((time.perf_counter() - began) * 1000)
+            failures += status != 200
+        with lock:
+            run.latencies_ms += times
+            run.failures += failures
+        link.close()
+
+    threads = [threading.Thread(target=sender, args=(mine,)) for mine in work]
+    for thread in threads:
+        thread.start()
+    start.wait()
+    began = time.perf_counter()
+    for thread in threads:
+        thread.join()
+    run.seconds = time.perf_counter() - began
+    run.events = sum(len(mine) for mine in work) * batch
+    return run
