@@ -122,7 +122,8 @@ async def write(
     homes, moves = await _homes(cursor, project_id, spans, traces)
     placed = _placed(project_id, spans, homes)
     named = {home.session_key: home.session_id for home in homes.values() if home.session_id is not None}
-    named |= {session_key(project_id, span.session_id): span.session_id for span in spans if span.session_id}
+    for session_id in {span.session_id for span in spans if span.session_id}:
+        named[session_key(project_id, session_id)] = session_id
     days = await _days(cursor, project_id, {*placed.values(), *_keys_of(homes, moves)}, named, seq)
     for trace_ids, old, new in moves:
         await _move(cursor, trace_ids, old, new, days)

@@ -22,6 +22,8 @@ _SHORT_CHARS = 6
 # Names, models and reasons come again and again; prose does not.
 _REMEMBERED_CHARS = 80
 _REMEMBERED_TEXTS = 50_000
+# The shortest thing that is known by its digits alone, a British insurance number, has six.
+_MIN_DIGITS = 6
 _DIGITS = b"0123456789"
 
 _decode = msgspec.json.Decoder().decode
@@ -90,7 +92,7 @@ def _walk(item: Any, wordy: list[str], digits: list[str]) -> bool:
 
 def _has_digits(text: str) -> bool:
     encoded = text.encode()
-    return len(encoded) - len(encoded.translate(None, _DIGITS)) > 1
+    return len(encoded) - len(encoded.translate(None, _DIGITS)) >= _MIN_DIGITS
 
 
 @lru_cache(maxsize=10_000)

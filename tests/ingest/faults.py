@@ -1,0 +1,269 @@
+"""A server whose parts can be killed, and senders that do not give up: for tests and soaks of "nothing is lost"."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from ariadne.embedded import Postgres
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@dataclass
+class Stack:
+    """Postgres, with fsync as in production, and one web process in front of it."""
+
+    folder: Path
+    port: int
+    postgres: Postgres = field(init=False)
+    web: subprocess.Popen[bytes] | None = None
+    key: str = ""
+
+    def __post_init__(self) -> None:
+        self.postgres = Postgres(self.folder / "data")
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.postgres.start()
+        self.postgres.create_database("ariadne")
+        self.key = self._python(
+            "import django; django.setup();"
+            "from django.core.management import call_command as c; c('migrate', verbosity=0);"
+            "from ingest import keys; from ingest.models import Project;"
+            "p, _ = Project.objects.get_or_create(slug='default', defaults={'name': 'Default'});"
+            "print(keys.create(p, label='faults'))"
+        ).strip()
+        self.start_web()
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "DATABASE_URL": self.postgres.dsn(),
+            "DATA_DIR": str(self.folder),
+            "DJANGO_SETTINGS_MODULE": "ariadne.settings",
+        }
+
+    def _python(self, code: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, env=self._environment(), capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    def start_web(self) -> None:
+        with (self.folder / "web.log").open("ab") as log:
+            self.web = subprocess.Popen(
+                [sys.executable, "-m", "ariadne.web", "--bind", f"127.0.0.1:{self.port}"],
+                cwd=ROOT,
+                env=self._environment(),
+                stdout=log,
+                stderr=log,
+            )
+
+    def kill_web(self) -> None:
+        assert self.web is not None
+        self.web.kill()
+        self.web.wait()
+
+    def kill_postgres(self) -> None:
+        """kill -9 of the postmaster; its children notice and go."""
+        process = self.postgres.process
+        assert process is not None
+        process.kill()
+        process.wait()
+
+    def stall_postgres(self, is_stalled: bool) -> None:
+        """Stop every process of the server where it stands, or let them go on."""
+        process = self.postgres.process
+        assert process is not None
+        os.killpg(process.pid, signal.SIGSTOP if is_stalled else signal.SIGCONT)
+
+    def start_postgres(self) -> None:
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                self.postgres.start()
+            except Exception:
+                # The killed server's children may still hold its memory for a moment.
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+            else:
+                return
+
+    def wait_until_ready(self, timeout_s: float = 30) -> None:
+        deadline = time.monotonic() + timeout_s
+        while get(self.port, "/readyz")[0] != 200:
+            assert time.monotonic() < deadline, "not ready"
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        if self.web is not None and self.web.poll() is None:
+            self.web.terminate()
+            try:
+                self.web.wait(20)
+            except subprocess.TimeoutExpired:
+                self.web.kill()
+                self.web.wait()
+        self.postgres.stop()
+
+    def connect(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(self.postgres.dsn(), autocommit=True)
+
+
+@contextlib.contextmanager
+def running(folder: Path, port: int) -> Iterator[Stack]:
+    stack = Stack(folder, port)
+    try:
+        stack.start()
+        stack.wait_until_ready()
+        yield stack
+    finally:
+        stack.stop()
+
+
+def get(port: int, path: str) -> tuple[int, bytes]:
+    link = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        link.request("GET", path)
+        answer = link.getresponse()
+        return answer.status, answer.read()
+    except (OSError, http.client.HTTPException):
+        return 0, b""
+    finally:
+        link.close()
+
+
+class Senders:
+    """Threads that send numbered spans, each body again and again until it is acknowledged."""
+
+    def __init__(self, stack: Stack, *, count: int, name: str, batch: int = 20) -> None:
+        self.stack = stack
+        self.name = name
+        self.batch = batch
+        self.acknowledged: set[tuple[str, str]] = set()
+        self.statuses: dict[int, int] = {}
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._threads = [threading.Thread(target=self._send, args=(number,)) for number in range(count)]
+
+    def __enter__(self) -> Senders:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(timeout=60)
+
+    def _send(self, sender: int) -> None:
+        number = 0
+        trace_id = f"{self.name}-{sender}"
+        while not self._stop.is_set():
+            ids = [f"s{number + offset}" for offset in range(self.batch)]
+            # Every span is opened and completed, and some are told twice, so that merges are under fire as well.
+            opened = [span(trace_id, span_id) for span_id in ids]
+            closed = [{**event, "ended_at": "2026-11-16T05:00:01Z", "status": "ok"} for event in opened]
+            body = json.dumps({"batch": [*opened, *closed] if number % 3 else closed}).encode()
+            if self._until_acknowledged(body):
+                with self._lock:
+                    self.acknowledged |= {(trace_id, span_id) for span_id in ids}
+            number += self.batch
+
+    def _until_acknowledged(self, body: bytes) -> bool:
+        headers = {"Authorization": f"Bearer {self.stack.key}", "Content-Type": "application/json"}
+        while True:
+            link = http.client.HTTPConnection("127.0.0.1", self.stack.port, timeout=15)
+            try:
+                link.request("POST", "/ingest", body, headers)
+                answer = link.getresponse()
+                status = answer.status
+                answer.read()
+            except (OSError, http.client.HTTPException):
+                status = 0
+            finally:
+                link.close()
+            with self._lock:
+                self.statuses[status] = self.statuses.get(status, 0) + 1
+            if status == 200:
+                return True
+            if self._stop.is_set():
+                return False
+            time.sleep(random.uniform(0.02, 0.1))
+
+    def wait_for(self, more: int, timeout_s: float = 30) -> None:
+        """Wait until `more` spans beyond the present ones are acknowledged."""
+        target = len(self.acknowledged) + more
+        deadline = time.monotonic() + timeout_s
+        while len(self.acknowledged) < target:
+            assert time.monotonic() < deadline, f"{len(self.acknowledged)} of {target}, statuses {self.statuses}"
+            time.sleep(0.02)
+
+
+def span(trace_id: str, span_id: str) -> dict[str, Any]:
+    return {
+        "type": "span",
+        "trace_id": trace_id,
+        "span_id": span_id,
+        "kind": "tool",
+        "name": "work",
+        "started_at": "2026-11-16T05:00:00Z",
+        "data": {"note": f"{trace_id} {span_id}"},
+    }
+
+
+def check(stack: Stack, senders: Senders) -> dict[str, int]:
+    """Every acknowledged span is there, once, whole; and the sums of each session are those of its rows."""
+    with stack.connect() as database:
+        rows = database.execute(
+            "SELECT trace_id, span_id, ended_at, data->>'note' FROM ingest_span WHERE trace_id LIKE %s",
+            (f"{senders.name}-%",),
+        ).fetchall()
+        stored = {(row[0], row[1]) for row in rows}
+        assert len(rows) == len(stored), "a span is there twice"
+        lost = senders.acknowledged - stored
+        assert not lost, f"{len(lost)} acknowledged spans are lost"
+        whole = {(row[0], row[1]) for row in rows if row[2] is not None and row[3] == f"{row[0]} {row[1]}"}
+        assert senders.acknowledged <= whole, "an acknowledged span is not whole"
+        wrong = database.execute(
+            """
+            SELECT s.session_id, s.span_count, s.running_count, n.spans, n.running FROM ingest_session s JOIN (
+              SELECT session_key, count(*) AS spans, count(*) FILTER (WHERE ended_at IS NULL) AS running
+              FROM ingest_span GROUP BY session_key) n USING (session_key)
+            WHERE (s.span_count, s.running_count) <> (n.spans, n.running)
+            """
+        ).fetchall()
+        assert not wrong, wrong
+    return {"acknowledged": len(senders.acknowledged), "stored": len(stored)}
+
+
+Fault = Callable[[Stack], None]
+
+
+def kill_web(stack: Stack) -> None:
+    stack.kill_web()
+    stack.start_web()
+
+
+def kill_postgres(stack: Stack) -> None:
+    stack.kill_postgres()
+    stack.start_postgres()
