@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from compact import CompactConfig, CompactManager, CompactPolicy, InsufficientBudget, Message
 
 
@@ -31,9 +30,7 @@ def test_layers_come_in_order_and_the_number_rises():
     """Pinned, one summary, recent; a second compaction leaves one summary with the next number."""
     recorder = Recorder()
     policy = CompactPolicy(hard_cap_buffer=100)
-    manager = CompactManager(
-        CompactConfig(model="gpt-5", max_context_tokens=2000, exporter=recorder, policy=policy)
-    )
+    manager = CompactManager(CompactConfig(model="gpt-5", max_context_tokens=2000, exporter=recorder, policy=policy))
     messages = talk(30)
     first = manager.preflight("s", messages)
     assert [message.role for message in first[:2]] == ["system", "assistant"]

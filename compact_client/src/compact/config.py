@@ -1,7 +1,12 @@
-"""One table of settings; everything but the model and its window has a default."""
+"""What a manager needs to know. Everything but the model and its window has a default.
+
+`CompactConfig` holds objects and is made in code; `load_config` makes one from a file, the `COMPACT_*` environment and
+keyword arguments, by the one table of settings in `compact.settings`.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -28,6 +33,7 @@ class CompactConfig:
     redact: Callable[[Message], Message] | None = None
     redaction: RedactionSettings = field(default_factory=RedactionSettings)
     archive_required: bool = True
+    """Without an archived transcript nothing is pruned; False prunes all the same, with a warning event."""
     artifact_store: Any = None
     plan_store: Any = None
     security_context: Any = None
@@ -37,3 +43,24 @@ class CompactConfig:
     def __post_init__(self) -> None:
         if self.max_context_tokens is not None and self.max_context_tokens <= 0:
             raise ConfigError("max_context_tokens", "must be more than 0, or null when the window is unknown")
+
+
+def load_config(
+    path: str | os.PathLike[str] | None = None, *, environ: Mapping[str, str] | None = None, **overrides: Any
+) -> CompactConfig:
+    """A configuration from a YAML or JSON file, the environment and code; each wins over the one before it.
+
+    Without `path`, `COMPACT_CONFIG` names the file, else `compact.yaml`, `.yml` or `.json` here, else all is default.
+    `overrides` are top-level settings (`model="gpt-5"`) and may be dicts (`policy={"trigger_pct": 0.9}`) or, for
+    `exporter`, `storage`, `summarizer` and `token_estimator`, objects.
+    """
+    # Pydantic and YAML load here, so that `import compact` stays quick.
+    from compact.settings import resolve
+    from compact.wiring import build
+
+    objects: dict[str, Any] = {
+        name: overrides.pop(name)
+        for name in ("exporter", "storage", "summarizer", "token_estimator", "redact")
+        if name in overrides and not isinstance(overrides[name], (str, Mapping, type(None)))
+    }
+    return build(resolve(path, environ=environ, code=overrides).settings, objects)
