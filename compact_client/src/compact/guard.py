@@ -6,19 +6,25 @@ missing is restored within the budget or listed as lost; a user's standing instr
 
 from __future__ import annotations
 
+import heapq
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from compact.extraction.compose import NAME_GROUPS, estimate_tokens, fit, message_lines, summary_lines
-from compact.extraction.coverage import Reading
+from compact.extraction.entities import TYPE_WEIGHTS, find_entities, surface
 from compact.extraction.kinds import OPEN_ITEM, is_instruction
 from compact.extraction.lines import Line, read_lines
 from compact.messages import Message
 from compact.summary import Entity, Note, OpenItem, StructuredSummary, normalized
 
 LOST_LISTED: Final = 200  # the counts are complete; the list in the event is of what is likeliest to be missed
-_RESTORED_NAMES: Final = 200
+_RESTORED: Final = 200
+# What only a tool ever showed is needed again far less often than what somebody said or passed on.
+_WEIGHT_SAID: Final = 1.0
+_WEIGHT_SHOWN: Final = 0.15
+_DIGIT: Final = re.compile(r"\d")
 _SENTENCE_WEIGHT: Final = {"constraint": 2.0, "open_item": 0.5}
 _KINDS: Final[dict[str, str]] = {
     "uuid": "id",
@@ -59,7 +65,7 @@ class GuardReport:
     lost: tuple[Finding, ...]
     restored: tuple[Finding, ...]
     retention_pct: float
-    """The share of what was found that is still there, each weighted by the chance that it is needed again."""
+    """The share of what was found that is still there; what only a tool showed weighs less than what was said."""
     missing_constraints: tuple[str, ...]
 
     @property
@@ -93,11 +99,9 @@ def check(
     lines = [*(summary_lines(previous) if previous else ()), *message_lines(removed)]
     items = _look_up(lines, rendered)
     missing = [item for item in items if not item.is_kept]
-    repaired = _repaired(summary, missing, max_tokens, count) if missing else summary
-    restored: set[int] = set()
-    if repaired is not summary:
-        text = _flat(repaired.render())
-        restored = {id(item) for item in missing if _flat(item.finding.text) in text}
+    repaired, tried = _repaired(summary, missing, max_tokens, count) if missing else (summary, [])
+    text = _flat(repaired.render()) if tried else ""
+    restored = {id(item) for item in tried if _flat(item.finding.text) in text}
     lost = [item for item in missing if id(item) not in restored]
     by_kind: dict[str, dict[str, int]] = {}
     for item in items:
@@ -118,32 +122,30 @@ def check(
 
 
 def _look_up(lines: Sequence[Line], rendered: Sequence[Message]) -> list[_Item]:
-    reading = Reading()
-    reading.add(lines)
-    reading.add_visible(read_lines(rendered))
-    chances = reading.chances()
     text = _flat("\n".join(_all_text(message) for message in rendered))
+    visible = {key for line in read_lines(rendered) for key, _ in find_entities(line.text)}
     items: list[_Item] = []
-    seen: set[str] = set()
+    known: dict[str, _Item] = {}
+    sentences: set[str] = set()
     for line in lines:
         kind = _sentence_kind(line)
-        key = _flat(line.text)
-        if kind is None or key in seen:
-            continue
-        seen.add(key)
-        finding = Finding(kind, line.text, line.sources)
-        items.append(_Item(finding, _SENTENCE_WEIGHT[kind], len(items), key in text))
-    sources: dict[int, tuple[str, ...]] = {}
-    for candidate in reading.candidates:
-        for number in candidate.entities:
-            sources.setdefault(number, candidate.line.sources)
-    for number, key in enumerate(reading.keys):
-        usage = reading.usages[number]
-        entity_kind = _KINDS.get(usage.type) or ("id" if usage.type == "ident" and _has_digit(key) else None)
-        if entity_kind is None or number not in sources:
-            continue
-        finding = Finding(entity_kind, reading.name(number), sources[number])
-        items.append(_Item(finding, chances[number], len(items), number in reading.visible))
+        if kind is not None and (key := _flat(line.text)) not in sentences:
+            sentences.add(key)
+            item = _Item(Finding(kind, line.text, line.sources), _SENTENCE_WEIGHT[kind], len(items), key in text)
+            items.append(item)
+        weight = _WEIGHT_SHOWN if line.kind == "output" else _WEIGHT_SAID
+        for key, sort in find_entities(line.text):
+            before = known.get(key)
+            if before is not None:
+                before.weight = max(before.weight, weight * TYPE_WEIGHTS[sort])
+                continue
+            entity_kind = _KINDS.get(sort) or ("id" if sort == "ident" and _DIGIT.search(key) else None)
+            if entity_kind is None:
+                continue
+            finding = Finding(entity_kind, surface(line.text, key), line.sources)
+            item = _Item(finding, weight * TYPE_WEIGHTS[sort], len(items), key in visible)
+            known[key] = item
+            items.append(item)
     return items
 
 
@@ -157,43 +159,36 @@ def _sentence_kind(line: Line) -> str | None:
 
 def _repaired(
     summary: StructuredSummary, missing: Sequence[_Item], max_tokens: int, count: Callable[[str], int]
-) -> StructuredSummary:
+) -> tuple[StructuredSummary, list[_Item]]:
     """The summary with what is missing put back: instructions at the cost of lesser lines, the rest where it fits."""
     order = 1 + max((entry.order for entry in summary.entries()), default=-1)
-    constraints = [item.finding for item in missing if item.finding.kind == "constraint"]
-    if constraints:
-        notes = tuple(
-            Note(finding.text, finding.source_ids, order + index, "user") for index, finding in enumerate(constraints)
-        )
+    tried = [item for item in missing if item.finding.kind == "constraint"]
+    if tried:
+        notes = [Note(item.finding.text, item.finding.source_ids, order + item.order, "user") for item in tried]
         summary = fit(
             replace(summary, constraints=(*summary.constraints, *notes)), max_tokens=max_tokens, count_tokens=count
         )
     room = max_tokens - count(summary.render(version=999)) - 16
+    rest = [item for item in missing if item.finding.kind != "constraint"] if room >= 4 else []
+    known = {entity.key for entity in summary.entities}
     open_items: list[OpenItem] = []
     names: list[Entity] = []
-    for item in sorted(missing, key=lambda item: (-item.weight, item.order)):
-        if room < 4 or len(names) >= _RESTORED_NAMES:
-            break
+    put_back: list[_Item] = []
+    for item in heapq.nsmallest(_RESTORED, rest, key=lambda item: (-item.weight, item.order)):
         finding = item.finding
         cost = count(finding.text) + 3
-        if finding.kind == "constraint" or cost > room:
+        if cost > room or finding.text.lower() in known:
             continue
         room -= cost
+        put_back.append(item)
         if finding.kind == "open_item":
-            open_items.append(OpenItem(finding.text, sources=finding.source_ids, order=order + len(open_items)))
+            open_items.append(OpenItem(finding.text, sources=finding.source_ids, order=order + item.order))
         else:
-            names.append(
-                Entity(finding.text, NAME_GROUPS.get(finding.kind, ""), finding.source_ids, order + len(names))
-            )
-    if not open_items and not names:
-        return summary
-    known = {entity.key for entity in summary.entities}
-    repaired = replace(
-        summary,
-        open_items=(*summary.open_items, *open_items),
-        entities=(*summary.entities, *(name for name in names if name.key not in known)),
-    )
-    return repaired if count(repaired.render(version=999)) <= max_tokens else summary
+            names.append(Entity(finding.text, NAME_GROUPS[finding.kind], finding.source_ids, order + item.order))
+    repaired = replace(summary, open_items=(*summary.open_items, *open_items), entities=(*summary.entities, *names))
+    if put_back and count(repaired.render(version=999)) <= max_tokens:
+        return repaired, tried + put_back
+    return summary, tried
 
 
 def _all_text(message: Message) -> str:
@@ -202,7 +197,3 @@ def _all_text(message: Message) -> str:
 
 def _flat(text: str) -> str:
     return normalized(text)
-
-
-def _has_digit(key: str) -> bool:
-    return any(character.isdigit() for character in key)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from compact.extraction.entities import TYPE_WEIGHTS, find_entities
+from compact.extraction.entities import TYPE_WEIGHTS, find_entities, surface
 from compact.extraction.kinds import field_of, is_instruction
 from compact.extraction.lines import Line
 
@@ -106,11 +106,7 @@ class Reading:
 
     def name(self, number: int) -> str:
         """An entity as it was first written."""
-        line, key = self.usages[number].line, self.keys[number]
-        lowered = line.lower()
-        at = lowered.find(key)
-        # A few letters change length in lower case; then the places do not match and the key itself must do.
-        return line[at : at + len(key)] if at >= 0 and len(line) == len(lowered) else key
+        return surface(self.usages[number].line, self.keys[number])
 
     def add(self, lines: Iterable[Line], *, last_user: int = -1) -> None:
         """Read lines that may be kept."""

@@ -111,6 +111,14 @@ def find_entities(line: str) -> tuple[Mention, ...]:
     return tuple(dict.fromkeys(found)) if len(found) > 1 else tuple(found)
 
 
+def surface(line: str, key: str) -> str:
+    """An entity as it is written in its line."""
+    lowered = line.lower()
+    at = lowered.find(key)
+    # A few letters change length in lower case; then the places do not match and the key itself must do.
+    return line[at : at + len(key)] if at >= 0 and len(line) == len(lowered) else key
+
+
 def _remember(chunk: str) -> tuple[Mention, ...]:
     # Cleared whole when full: entries are cheap to make again, and an eviction order would cost more than it saves.
     if len(_classified) >= _CACHE_LIMIT:
