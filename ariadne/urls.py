@@ -30,6 +30,11 @@ api_patterns = [
 urlpatterns = [
     path("", pages.session_list, name="session-list"),
     path("sessions/<path:session>/compactions/<int:number>/", pages.compaction_detail, name="compaction-detail"),
+    path("sessions/<path:session>/compactions/<int:number>/what-if/", pages.what_if, name="what-if"),
+    path(
+        "sessions/<path:session>/compactions/<int:number>/ledger.<str:extension>", pages.ledger_file, name="ledger-file"
+    ),
+    path("sessions/<path:session>/messages/<str:digest>/", pages.message, name="message"),
     path("sessions/<path:session>/inspector/", pages.inspector, name="inspector"),
     path("sessions/<path:session>/payload/", pages.payload, name="payload"),
     path("sessions/<path:session>/", pages.session_detail, name="session-detail"),

@@ -89,11 +89,13 @@ def retention_rows(data: Mapping[str, Any]) -> list[dict[str, Any]]:
     by_kind = data.get("by_kind")
     if not isinstance(by_kind, Mapping):
         return []
-    return [
-        {"kind": label(str(kind)), **{name: whole(counts.get(name)) for name in ("found", "kept", "restored", "lost")}}
-        for kind, counts in by_kind.items()
-        if isinstance(counts, Mapping)
-    ]
+    rows: list[dict[str, Any]] = []
+    for kind, counts in by_kind.items():
+        if not isinstance(counts, Mapping):
+            continue
+        row = {name: whole(counts.get(name)) for name in ("found", "kept", "restored", "lost")}
+        rows.append({"kind": label(str(kind)), "safe": row["kept"] + row["restored"], **row})
+    return rows
 
 
 def label(name: str) -> str:

@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from django.db import connection
 from django.db.models import Count, F, Min, Q, QuerySet, Sum
 
-from ingest.models import Project, Session, Trace
+from ingest.models import Project, Session, Trace, Transcript
+from ingest.transcripts import read_texts
 from viewer.reducer import Checks, SpanRow
 
 PAGE_SIZE = 50
@@ -37,6 +39,21 @@ FROM (
     SELECT trace_id, span_id, parent_id, kind, left(name, 200) AS name, status, started_at, ended_at, tokens
     FROM ingest_span WHERE session_key = %s AND session_day = %s AND seq > %s AND seq <= %s) spans
 """
+
+# Arguments arrive under several names, as data or as payload; what matters is only whether they are the same.
+_REPEATED = f"""
+WITH calls AS (
+    SELECT *, md5(coalesce(payload->>'input', payload->>'arguments', payload->>'tool.arguments',
+                           data->>'input', data->>'arguments', data->>'tool.arguments')) AS arguments
+    FROM ingest_span WHERE session_key = %(key)s AND session_day = %(day)s AND kind = 'tool')
+SELECT {", ".join("b." + name for name in (_SKELETON + ", data").split(", "))},
+       {", ".join("a." + name for name in (_SKELETON + ", data").split(", "))}
+FROM calls a JOIN LATERAL (
+    SELECT * FROM calls b WHERE b.name = a.name AND b.arguments = a.arguments AND b.started_at < %(at)s
+    ORDER BY b.started_at DESC LIMIT 1) b ON true
+WHERE a.started_at >= %(at)s AND a.arguments IS NOT NULL
+ORDER BY a.started_at LIMIT 50
+"""  # noqa: S608 - constants
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +244,41 @@ def span(session: Session, span_id: str, *, trace_id: str = "", with_payload: bo
         )
         row = cursor.fetchone()
     return FullSpan(_row(row[:11]), row[11], _json(row[12])) if row else None
+
+
+def payloads(session: Session, kind: str) -> dict[str, Any]:
+    """The payloads of one kind of span in a session, by the span's key."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT trace_id, span_id, payload FROM ingest_span WHERE session_key = %s AND session_day = %s "
+            "AND kind = %s AND payload IS NOT NULL",
+            [session.session_key, session.day, kind],
+        )
+        return {f"{trace}:{span}": _json(payload) for trace, span, payload in cursor.fetchall()}
+
+
+def repeated_tools(session: Session, at: datetime) -> list[tuple[SpanRow, SpanRow]]:
+    """Tools that ran after `at` with the name and arguments of one that ran before: (before, again)."""
+    with connection.cursor() as cursor:
+        cursor.execute(_REPEATED, {"key": session.session_key, "day": session.day, "at": at})
+        rows = cursor.fetchall()
+    return [(_row(row[:11]), _row(row[11:])) for row in rows]
+
+
+def transcript(session: Session, step: int | None) -> Transcript | None:
+    if step is None:
+        return None
+    return Transcript.objects.filter(session_key=session.session_key, step=step).first()
+
+
+def message_text(session: Session, digest: str) -> str | None:
+    """The stored text of a message, by its hash; nothing if it was never archived."""
+    try:
+        name = bytes.fromhex(digest)
+    except ValueError:
+        return None
+    body = read_texts(session.project_id, [name]).get(name)
+    return body.decode("utf-8", "replace") if body is not None else None
 
 
 def children(session: Session, parent: SpanRow) -> list[SpanRow]:

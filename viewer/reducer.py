@@ -151,9 +151,17 @@ class Check:
 
     @property
     def after_parts(self) -> list[int] | None:
-        """The parts after compacting, when the client said so."""
+        """The parts after compacting: as the client said, else only memory and history are thought to have changed."""
         breakdown = self.value("breakdown_after", PRUNED, CHECK)
-        return [whole(breakdown.get(part)) for part in PARTS] if isinstance(breakdown, Mapping) else None
+        if isinstance(breakdown, Mapping):
+            return [whole(breakdown.get(part)) for part in PARTS]
+        if self.after is None or not isinstance(self.value("breakdown", ESTIMATE), Mapping):
+            return None
+        system, developer, tools, memory, _, user_input = self.parts
+        memory = whole(self.value("summary_tokens", SUMMARY)) or memory
+        fixed = system + developer + tools + user_input
+        memory = min(memory, max(0, self.after - fixed))
+        return [system, developer, tools, memory, max(0, self.after - fixed - memory), user_input]
 
     @property
     def fates(self) -> dict[str, int]:

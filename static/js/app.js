@@ -5,7 +5,9 @@ import "./menu-button.js";
 import "./split-pane.js";
 import "./session-list.js";
 import "./session-view.js";
+import "./fate-ledger.js";
 import "./json-view.js";
+import "./what-if.js";
 import { isTyping, toast } from "./dom.js";
 import { keepTimes } from "./times.js";
 

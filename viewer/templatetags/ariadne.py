@@ -145,3 +145,14 @@ def icon(kind: str) -> str:
     if kind.startswith("compact."):
         return "compaction"
     return kind if kind in _PLAIN else "span"
+
+
+@register.filter
+def add_number(value: float, by: float) -> str:
+    """For coordinates: Django's own `add` knows whole numbers only."""
+    return f"{value + by:.2f}"
+
+
+@register.filter
+def times(value: Any, by: float) -> str:
+    return f"{value * by:g}" if isinstance(value, int | float) else ""

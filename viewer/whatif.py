@@ -1,0 +1,161 @@
+"""A stored transcript planned again under another policy, by `compact`'s public API.
+
+Nothing leaves: the events of the second plan are caught here, only fates and token counts are kept, and the summary
+is the built-in one, so no model is asked and the same choice always gives the same answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ingest import transcripts
+from ingest.models import Transcript
+from viewer.compaction import Entry, Ledger, ledger
+from viewer.reducer import PARTS, Check, fraction, whole
+
+STRATEGIES = ("task_state", "brief", "decision_log", "code_delta", "step_ledger", "requirements_ledger")
+# A larger transcript would keep the reader waiting; the answer is meant to be there at once.
+MAX_BYTES = 20_000_000
+
+
+class CannotPlan(Exception):
+    """Why there is no answer, in words for the page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The policy to try."""
+
+    trigger_pct: float
+    strategy: str
+    keep_recent_turns: int
+    keep_tool_io_pairs: int
+
+    @classmethod
+    def from_query(cls, query: Mapping[str, Any], check: Check) -> Choice:
+        """What was chosen; what was not is as it was then."""
+        policy = check.policy
+        strategy = str(query.get("strategy") or policy.get("strategy") or STRATEGIES[0])
+        return cls(
+            trigger_pct=_number(query.get("trigger_pct"), fraction(policy.get("trigger_pct")) * 100 or 85, 1, 100)
+            / 100,
+            strategy=strategy if strategy in STRATEGIES else STRATEGIES[0],
+            keep_recent_turns=int(
+                _number(query.get("keep_recent_turns"), whole(policy.get("keep_recent_turns", 6)), 0, 500)
+            ),
+            keep_tool_io_pairs=int(
+                _number(query.get("keep_tool_io_pairs"), whole(policy.get("keep_tool_io_pairs", 4)), 0, 500)
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A message whose fate would have been another."""
+
+    entry: Entry
+    fate: str
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    choice: Choice
+    triggered: bool
+    before: int
+    after: int
+    reason: str
+    counts: list[tuple[str, int, int]]
+    fates: list[tuple[str, int, int]]  # fate, then, now
+    differences: list[Difference]
+    summary_tokens: int
+    retention: float | None
+
+
+def plan_again(stored: Transcript, check: Check, then: Ledger, choice: Choice) -> Answer:
+    # The engine and its tokenizer take a third of a second to load: only who asks pays for it.
+    from compact import CallbackExporter, CompactConfig, CompactError, CompactManager, CompactPolicy  # noqa: PLC0415
+
+    if stored.size > MAX_BYTES:
+        raise CannotPlan(f"this transcript has {stored.size:,} bytes; what-if takes up to {MAX_BYTES:,}")
+    try:
+        messages = [json.loads(line) for line in transcripts.lines(stored)]
+    except KeyError:
+        raise CannotPlan("a text of this transcript is gone from the archive, or is not what its hash says") from None
+    events: list[dict[str, Any]] = []
+    policy = CompactPolicy(
+        trigger_pct=choice.trigger_pct,
+        strategy=choice.strategy,
+        keep_recent_turns=choice.keep_recent_turns,
+        keep_tool_io_pairs=choice.keep_tool_io_pairs,
+    )
+    # What was beside the messages then (tool schemas) is part of every prompt, so the window is that much smaller.
+    beside = check.parts[PARTS.index("tools_schema")]
+    manager = CompactManager(
+        CompactConfig(
+            model=str(check.value("model", "compact.check", "compact.token_estimate") or "gpt-4o"),
+            max_context_tokens=max(1, check.window - beside),
+            policy=policy,
+            exporter=CallbackExporter(events.append),
+        )
+    )
+    plain = [{key: value for key, value in message.items() if key != "hash"} for message in messages]
+    try:
+        manager.preflight("what-if", plain)
+    except CompactError as error:
+        raise CannotPlan(str(error)) from None
+    return _answer(events, choice, then, beside)
+
+
+def _answer(events: list[dict[str, Any]], choice: Choice, then: Ledger, beside: int) -> Answer:
+    decision = _properties(events, "compact.trigger_decision")
+    pruned = next((event for event in events if event["event"] == "compact.pruned_messages"), None)
+    before = whole(decision.get("t_est")) + beside
+    now = ledger(pruned.get("payload")) if pruned else Ledger([], [])
+    fates = {fate: [count, 0] for fate, count, _ in then.counts}
+    for fate, count, _ in now.counts:
+        fates.setdefault(fate, [0, 0])[1] = count
+    retention = _properties(events, "compact.retention").get("retention_pct")
+    return Answer(
+        choice=choice,
+        triggered=bool(decision.get("triggered")),
+        before=before,
+        after=whole(pruned["properties"].get("tokens_after")) + beside if pruned else before,
+        reason=str(decision.get("reason") or ""),
+        counts=now.counts,
+        fates=[(fate, counts[0], counts[1]) for fate, counts in fates.items()],
+        differences=_differences(then, now),
+        summary_tokens=whole(_properties(events, "compact.summary_created").get("summary_tokens")),
+        retention=fraction(retention) if retention is not None else None,
+    )
+
+
+def _differences(then: Ledger, now: Ledger) -> list[Difference]:
+    """By hash, in order: the same text may be in a prompt twice."""
+    again: dict[str, list[Entry]] = {}
+    for entry in now.entries:
+        again.setdefault(entry.hash or entry.id, []).append(entry)
+    found = []
+    for entry in then.entries:
+        others = again.get(entry.hash or entry.id)
+        if not others:
+            continue
+        other = others.pop(0)
+        if other.fate != entry.fate:
+            found.append(Difference(entry, other.fate, other.rule))
+    return found
+
+
+def _properties(events: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    return next((dict(event["properties"]) for event in events if event["event"] == name), {})
+
+
+def _number(value: Any, default: float, least: float, most: float) -> float:
+    try:
+        number = float(value) if value not in (None, "") else default
+    except ValueError:
+        number = default
+    return max(least, min(most, number))
