@@ -18,12 +18,15 @@ from viewer.access import Right
 from viewer.audit import Action
 from viewer.chrome import current_project
 from viewer.compaction import cache_effect, flow, ledger, rehydrations, versions
+from viewer.comparison import Side, compare_sides
 from viewer.inspection import inspect, retention_rows
 from viewer.reducer import PRUNED, RETENTION, SUMMARY, Check, projected_turns
 from viewer.sentences import story
+from viewer.serializers import event_json
 
 # Enough to read before any script runs; the script brings the rest.
 FIRST_ROWS = 60
+FIRST_EVENTS = 200
 
 
 @access.needs(Right.SESSIONS)
@@ -179,12 +182,39 @@ def what_if(request: HttpRequest, session: str, number: int) -> HttpResponse:
 def tail(request: HttpRequest) -> HttpResponse:
     project = current_project(request, Right.TAIL)
     assert project is not None
-    return render(request, "viewer/tail.html", {"project": project, "last_seq": queries.last_seq(project.pk)})
+    last_seq = queries.last_seq(project.pk)
+    events = [event_json(session, span) for session, span in queries.newest_spans(project.pk, limit=FIRST_EVENTS)]
+    wanted = {name: request.GET.get(name, "")[:200] for name in ("session", "kind", "status", "q", "regex")}
+    context = {"project": project, "last_seq": last_seq, "events": events, "wanted": wanted}
+    return render(
+        request, "viewer/tail.html", context | {"first": None if events else _first_event(request, project.pk)}
+    )
 
 
 @access.needs(Right.SESSIONS)
 def compare(request: HttpRequest) -> HttpResponse:
-    return render(request, "viewer/compare.html", {})
+    """Two sessions, or two compactions, side by side: `?a=…&b=…`, with `an` and `bn` to choose compactions."""
+    grant = access.grant(request)
+    project = current_project(request)
+    sides = [_side(grant, request.GET.get(name, ""), request.GET.get(f"{name}n", "")) for name in ("a", "b")]
+    found = [side for side in sides if side is not None]
+    recent, _ = queries.sessions_page([project.pk] if project else [], queries.SessionFilter())
+    context = {
+        "a": request.GET.get("a", ""),
+        "b": request.GET.get("b", ""),
+        "recent": recent,
+        "comparison": compare_sides(*found) if len(found) == 2 else None,
+    }
+    return render(request, "viewer/compare.html", context)
+
+
+def _side(grant: access.Grant, name: str, number: str) -> Side | None:
+    if not name:
+        return None
+    session = access.session(grant, name)
+    return Side(
+        session, queries.checks(session).ordered(), int(number) if number.isascii() and number.isdigit() else None
+    )
 
 
 def _compaction(request: HttpRequest, session: str, number: int) -> tuple[Session, list[Check], Check]:

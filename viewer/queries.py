@@ -217,6 +217,21 @@ def spans_between(sessions: Sequence[Session], after: int, upto: int, *, limit: 
         return [(row[0], _row(row[1:])) for row in cursor.fetchall()]
 
 
+def newest_spans(project: int, *, limit: int) -> list[tuple[Session, SpanRow]]:
+    """The last changes of a project, oldest first, for a tail that has just been opened."""
+    sessions = {s.session_key: s for s in Session.objects.filter(project_id=project).order_by("-last_seq")[:20]}
+    if not sessions:
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT session_key, {_SKELETON}, data FROM ingest_span WHERE session_key = ANY(%s) "  # noqa: S608
+            "AND session_day = ANY(%s) ORDER BY seq DESC LIMIT %s",
+            [list(sessions), list({s.day for s in sessions.values()}), limit],
+        )
+        rows = cursor.fetchall()
+    return [(sessions[row[0]], _row(row[1:])) for row in reversed(rows)]
+
+
 def spans_page(session: Session, *, after: int, limit: int, kind: str = "", status: str = "") -> list[SpanRow]:
     """Spans by seq, for the API's keyset pages."""
     return _spans(

@@ -5,6 +5,7 @@ import "./menu-button.js";
 import "./split-pane.js";
 import "./session-list.js";
 import "./session-view.js";
+import "./event-tail.js";
 import "./fate-ledger.js";
 import "./json-view.js";
 import "./what-if.js";

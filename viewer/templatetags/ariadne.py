@@ -156,3 +156,30 @@ def add_number(value: float, by: float) -> str:
 @register.filter
 def times(value: Any, by: float) -> str:
     return f"{value * by:g}" if isinstance(value, int | float) else ""
+
+
+@register.filter
+def rest(value: float) -> str:
+    """What is left to 100: SVG counts from the top."""
+    return f"{100 - value:.2f}"
+
+
+@register.filter
+def figure(value: Any, unit: str) -> str:
+    if value is None:
+        return "–"
+    if unit == "percent":
+        return percent(float(value))
+    return duration(value) if unit == "ms" else f"{value:,.0f}"
+
+
+@register.filter
+def signed(value: Any, unit: str) -> str:
+    """A difference with its sign."""
+    if value is None:
+        return "–"
+    if not value:
+        return "same"
+    sign = "+" if value > 0 else "−"
+    points = f"{abs(value) * 100:.1f} points" if unit == "percent" else figure(abs(value), unit)
+    return f"{sign}{points}"
