@@ -308,6 +308,8 @@ INGEST_KEY_EVENTS_PER_S = envint("ARIADNE_INGEST_KEY_EVENTS_PER_S", 100_000)
 INGEST_KEY_BYTES_PER_S = envint("ARIADNE_INGEST_KEY_BYTES_PER_S", 128 * 1024 * 1024)
 #: A request must have arrived after this long, and the time that its body takes at 64 kB a second.
 INGEST_READ_TIMEOUT_S = envint("ARIADNE_INGEST_READ_TIMEOUT_S", 30)
+#: A commit that takes longer is answered with 503; clients give up after a few seconds and send again.
+INGEST_ANSWER_TIMEOUT_S = envint("ARIADNE_INGEST_ANSWER_TIMEOUT_S", 10)
 #: Bodies that one process holds in memory at once; more is answered with 503.
 INGEST_MAX_HELD_BYTES = envint("ARIADNE_INGEST_MAX_HELD_BYTES", 256 * 1024 * 1024)
 

@@ -12,6 +12,7 @@ Refusal
 
 from __future__ import annotations
 
+import traceback
 from typing import Any
 
 
@@ -66,3 +67,11 @@ class TooMany(Refusal):
 
 class Unavailable(Refusal):
     status, code = 503, "unavailable"
+
+
+def describe(error: BaseException) -> str:
+    """An unforeseen error for the log: what and where, never its message, which may quote what an agent said."""
+    frames = traceback.extract_tb(error.__traceback__)[-3:]
+    where = " < ".join(f"{frame.filename.rpartition('/')[2]}:{frame.lineno}" for frame in reversed(frames))
+    sqlstate = getattr(error, "sqlstate", None)
+    return f"error={type(error).__name__} sqlstate={sqlstate or '-'} at={where!r}"

@@ -36,6 +36,6 @@ async def publish(project_id: int, seq: int, session_keys: Iterable[uuid.UUID]) 
     try:
         await layer.group_send(GROUP, notice)
     except Exception as error:
-        logger.warning("notice not sent: %s", type(error).__name__)
+        logger.warning("notice_not_sent error=%s", type(error).__name__)
         return False
     return True

@@ -7,19 +7,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import time
 import weakref
+from collections.abc import Awaitable
 from typing import Any
 
 import psycopg
+from asgiref.sync import sync_to_async
 from django.conf import settings
+from django.db import DatabaseError, connection
 
+from ingest import retention
 from ingest.database import connect, parameters
-from ingest.errors import Unavailable
-from ingest.keys import LOOKUP, KeyRing
+from ingest.errors import Refusal, Unavailable, describe
+from ingest.keys import LOOKUP, NOTE_USED, KeyRing
 from ingest.limits import Allowance, Room
 from ingest.writer import RETRY_AFTER_S, Writer
 
+logger = logging.getLogger("ariadne.ingest")
+
 _LOOKUP_TIMEOUT_S = 5.0
+_NOTE_EVERY_S = 30.0
+_PARTITIONS_EVERY_S = 3600.0
 
 
 class Service:
@@ -34,6 +44,7 @@ class Service:
         self.room = Room(settings.INGEST_MAX_HELD_BYTES)
         self._connection: psycopg.AsyncConnection[Any] | None = None
         self._lock = asyncio.Lock()
+        self._chores = asyncio.create_task(self._housekeeping(), name="ingest-housekeeping")
 
     async def query(self, statement: str, arguments: tuple[Any, ...] = ()) -> tuple[Any, ...] | None:
         """One row, over the one connection that is kept for small questions."""
@@ -52,6 +63,34 @@ class Service:
                         raise Unavailable("the database is away", retry_after_s=RETRY_AFTER_S) from None
         return None
 
+    async def _housekeeping(self) -> None:
+        """Note which keys were used; keep the partitions in order."""
+        next_run = 0.0
+        while True:
+            if time.monotonic() >= next_run:
+                next_run = time.monotonic() + _PARTITIONS_EVERY_S
+                await self._chore(self._partitions())
+            await asyncio.sleep(_NOTE_EVERY_S)
+            if used := self.keys.take_used():
+                await self._chore(self.query(NOTE_USED, (used,)))
+
+    async def _chore(self, work: Awaitable[Any]) -> None:
+        try:
+            await work
+        except (Refusal, DatabaseError) as error:
+            logger.warning("housekeeping_put_off %s", describe(error))
+
+    async def _partitions(self) -> None:
+        def run() -> retention.Report:
+            try:
+                return retention.run()
+            finally:
+                connection.close()
+
+        report = await sync_to_async(run, thread_sensitive=False)()
+        if report.dropped or report.thinned:
+            logger.info("retention sessions=%d days=%d", report.sessions, len(report.dropped))
+
     async def _lookup(self, digest: str) -> tuple[Any, ...] | None:
         return await self.query(LOOKUP, (digest,))
 
@@ -62,6 +101,7 @@ class Service:
                 await connection.close()
 
     async def close(self) -> None:
+        self._chores.cancel()
         await self.writer.close()
         await self._disconnect()
 

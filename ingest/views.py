@@ -20,7 +20,7 @@ from django.conf import settings
 from ingest import health, metrics, otlp, transcripts
 from ingest.body import Disconnected, Receive, read
 from ingest.decode import Decoded, decode
-from ingest.errors import Conflict, Malformed, Refusal, Unavailable, WrongMethod, WrongType
+from ingest.errors import Conflict, Malformed, Refusal, Unavailable, WrongMethod, WrongType, describe
 from ingest.keys import Grant
 from ingest.redact import redact
 from ingest.redact import value as redact_value
@@ -51,8 +51,11 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
         return
     finally:
         metrics.in_flight.dec()
+    took_s = time.perf_counter() - began
     metrics.requests.labels(endpoint, status).inc()
-    metrics.request_seconds.labels(endpoint).observe(time.perf_counter() - began)
+    metrics.request_seconds.labels(endpoint).observe(took_s)
+    if logger.isEnabledFor(logging.INFO):
+        logger.info("request endpoint=%s status=%d ms=%.1f", endpoint, status, took_s * 1000)
     await send(
         {
             "type": "http.response.start",
@@ -74,9 +77,9 @@ async def _answered(endpoint: str, scope: Scope, receive: Receive) -> Answer:
         return _refused(refusal, request, endpoint)
     except Disconnected:
         raise
-    except Exception:
+    except Exception as error:
         # The edge: nothing that an event holds may end as a 500. The sender keeps it and tries again.
-        logger.exception("request failed", extra={"endpoint": endpoint})
+        logger.error("request_failed endpoint=%s %s", endpoint, describe(error))
         return _refused(Unavailable("this request could not be handled", retry_after_s=5), request, endpoint)
 
 

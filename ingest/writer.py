@@ -16,13 +16,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import psycopg
+from django.conf import settings
 from psycopg import errors as pg
 
 from ingest import metrics, partitions
 from ingest.commit import Committed, write
 from ingest.database import connect
 from ingest.decode import mended
-from ingest.errors import Unavailable
+from ingest.errors import Unavailable, describe
 from ingest.events import Rejection, Span, Trace
 from ingest.publish import publish
 
@@ -34,8 +35,6 @@ GROUP_MAX_RECORDS = 5_000
 GROUP_MAX_BYTES = 16 * 1024 * 1024
 QUEUE_MAX_BYTES = 128 * 1024 * 1024
 QUEUE_MAX_RECORDS = 100_000
-# Clients give up after a few seconds and send again; holding their request longer helps nobody.
-ANSWER_TIMEOUT_S = 10.0
 COMMIT_TIMEOUT_S = 20.0
 RETRY_AFTER_S = 1
 _RECONNECT_MAX_S = 2.0
@@ -43,6 +42,9 @@ _OPEN_REMEMBERED = 200_000
 _ATTEMPTS = 4
 
 _Gone = (psycopg.OperationalError, psycopg.InterfaceError, OSError, TimeoutError)
+# Classes of SQLSTATE that blame the data: bad values, broken constraints, values beyond a limit. Anything else is the
+# server's trouble, and a client must keep its events and send them again.
+_OWN_FAULT = {"22", "23", "54"}
 _Again = (pg.SerializationFailure, pg.DeadlockDetected)
 
 
@@ -88,7 +90,7 @@ class Writer:
         self._bytes += size
         self._wake.set()
         try:
-            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            async with asyncio.timeout(settings.INGEST_ANSWER_TIMEOUT_S):
                 return await future
         except TimeoutError:
             raise Unavailable("the database does not answer", retry_after_s=RETRY_AFTER_S) from None
@@ -127,16 +129,16 @@ class Writer:
                 pause_s = 0.05
             except _Gone as error:
                 await self._disconnect()
-                logger.warning("database away: %s", type(error).__name__)
+                logger.warning("database_away %s", describe(error))
                 metrics.database_failures.inc()
                 self._fail(group)
                 # What queued up meanwhile is told at once; nobody waits for a server that is not there.
                 self._fail(self._drain())
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, _RECONNECT_MAX_S)
-            except Exception:
+            except Exception as error:  # the edge of the task: whatever it is, the next group gets its chance
                 await self._disconnect()
-                logger.exception("commit failed")
+                logger.error("commit_failed %s", describe(error))
                 self._fail(group)
 
     def _next_group(self) -> list[Batch]:
@@ -180,7 +182,9 @@ class Writer:
         except _Gone:
             raise
         except psycopg.Error as error:
-            logger.warning("group refused (%s): storing it request by request", error.sqlstate)
+            if (error.sqlstate or "")[:2] not in _OWN_FAULT:
+                raise
+            logger.warning("group_refused sqlstate=%s requests=%d", error.sqlstate, len(group))
             for batch in group:
                 self._answer(batch, await self._salvage(batch))
             return
@@ -205,6 +209,8 @@ class Writer:
             except _Gone:
                 raise
             except psycopg.Error as error:
+                if (error.sqlstate or "")[:2] not in _OWN_FAULT:
+                    raise
                 if len(part) == 1:
                     rejections.append(Rejection(part[0][0], "", f"cannot be stored ({error.sqlstate})"))
                 else:
