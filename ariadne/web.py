@@ -56,6 +56,7 @@ class WebProcess(Server):  # type: ignore[misc]
     def listen_success(self, port: Any) -> None:
         super().listen_success(port)
         self._ports.append(port)
+        _accept_one_by_one(port)
 
     def _ready(self) -> None:
         build = self.http_factory.buildProtocol
@@ -124,6 +125,17 @@ class WebProcess(Server):  # type: ignore[misc]
         for channel in self._channels:
             if channel.requests:
                 channel.persistent = 0
+
+
+def _accept_one_by_one(port: Any) -> None:
+    """Leave waiting connections to the other processes of the socket: Twisted would take a hundred at a time."""
+    accept = port.doRead
+
+    def accept_one() -> None:
+        port.numberAccepts = 1
+        accept()
+
+    port.doRead = accept_one
 
 
 def _is_open(request: Any) -> bool:

