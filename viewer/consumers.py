@@ -186,8 +186,10 @@ class TailConsumer(LiveConsumer):
             await self.say_events({s.session_key: s for s in sessions}, rows)
 
     async def deliver(self, change: live.Change) -> None:
+        # The hub may have read from before the place that this socket caught up to.
+        rows = [(key, span) for key, span in change.spans if span.seq > self.seq]
         self.seq = change.seq
-        await self.say_events(change.sessions, change.spans)
+        await self.say_events(change.sessions, rows)
 
     async def say_events(self, sessions: dict[Any, Session], rows: list[tuple[Any, SpanRow]]) -> None:
         events = [event_json(sessions[key], s) for key, s in rows if key in sessions and self.passes(sessions[key], s)]

@@ -65,7 +65,7 @@ def _command(process: psutil.Process) -> list[str]:
 def load(
     server: Server, database: Postgres, *, agents: int = 4, pages: int = 3
 ) -> Iterator[tuple[list[Agent], list[Watcher]]]:
-    """Agents sending and pages following; at the end everything that was sent is acknowledged, stored once and shown."""
+    """Agents sending, pages following; at the end all that was sent is acknowledged, stored once and shown once."""
     run = secrets.token_hex(4)
     cookies = sign_in(server.url, server.logins["developer"])
     watchers = [Watcher(server.url, cookies) for _ in range(pages)]
