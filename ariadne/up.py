@@ -61,7 +61,7 @@ def _run() -> None:
         _wait_until_ready(url, web)
         _banner(credentials, data_dir)
         #: 1 fills a new server with demo sessions, 0 starts empty.
-        if os.environ.get("DEMO", "1") != "0":
+        if os.environ.get("DEMO", "1") != "0" and _is_empty():
             stack.enter_context(children()).append(_start_demo(credentials))
         web.watch()
 
@@ -137,6 +137,17 @@ def _prepare(data_dir: Path, url: str) -> dict[str, object]:
     connections.close_all()
     credentials: dict[str, object] = json.loads((data_dir / "credentials.json").read_text())
     return credentials
+
+
+def _is_empty() -> bool:
+    """Whether no agent has sent anything yet: the stories are for a first look, not for every start."""
+    from django.db import connections  # noqa: PLC0415
+
+    from ingest.models import Session  # noqa: PLC0415
+
+    is_empty = not Session.objects.exists()
+    connections.close_all()
+    return is_empty
 
 
 def _start_demo(credentials: dict[str, object]) -> Child:

@@ -51,5 +51,5 @@ STORY = Story(
     turns=tuple(_turns()),
     live_from=7,
     tools=("web_search", "fetch_page", "read_artifact"),
-    strategy="task_state",
+    externalizes=True,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -39,5 +39,6 @@ class Story:
     system: str
     turns: Iterable[Turn]
     live_from: int  # turns before this one are played at once, the rest at the pace of a real agent
-    tools: tuple[str, ...] = field(default=())
+    tools: tuple[str, ...] = ()
     strategy: str = "task_state"
+    externalizes: bool = False  # large tool outputs go to an artifact store and can come back

@@ -1,0 +1,166 @@
+"""Plays a story as an agent loop would run it: preflight, model, tools, each a span of its turn's trace.
+
+The model's words come from the script; what the library does with the history does not.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from compact import AriadneExporter, AriadneStorage, CompactConfig, CompactManager, CompactPolicy
+from compact.artifacts import MemoryArtifactStore
+from compact.events import parent_span
+from compact.exceptions import SummaryRefused
+from compact.summarizers import ExtractiveSummarizer
+
+from ariadne.demo.script import Step, Story, Turn
+
+_ARTIFACT = "{artifact}"
+
+
+class Player:
+    """One session of one story."""
+
+    def __init__(self, story: Story, exporter: AriadneExporter, storage: AriadneStorage) -> None:
+        self._story = story
+        self._exporter = exporter
+        self._summarizer = MoodySummarizer()
+        self._manager = CompactManager(
+            CompactConfig(
+                model=story.model,
+                max_context_tokens=story.window_tokens,
+                policy=CompactPolicy(strategy=story.strategy, hard_cap_buffer=600, keep_recent_turns=3),
+                summarizer=self._summarizer,
+                exporter=exporter,
+                storage=storage,
+                artifact_store=MemoryArtifactStore() if story.externalizes else None,
+            )
+        )
+        self._messages: list[dict[str, Any]] = [{"role": "system", "content": story.system}]
+        self._tools = [_schema(name) for name in story.tools]
+        self._trace_id = ""
+        self._turns = 0
+        self._is_live = False
+
+    def play(self) -> None:
+        for number, turn in enumerate(self._story.turns, start=1):
+            self._is_live = number >= self._story.live_from
+            self._play_run(number, turn)
+
+    def _play_run(self, number: int, turn: Turn) -> None:
+        """One message of the user and everything the agent does about it: a trace, as the Agents SDK makes one."""
+        self._trace_id = secrets.token_hex(16)
+        trace = {"type": "trace", "trace_id": self._trace_id, "group_id": self._story.session_id}
+        self._exporter.emit({**trace, "name": f"Request {number}", "started_at": _now()})
+        self._summarizer.refuses = turn.summarizer_refuses
+        self._messages.append({"role": "user", "content": self._addressed(turn.user)})
+        with self._span("agent", self._story.agent, data={}, payload={"input": turn.user}) as agent_id:
+            for index, step in enumerate(turn.steps):
+                self._play_step(f"call_{number}_{index}", step, agent_id)
+            with self._turn(agent_id) as turn_id:
+                self._generate(turn.reply, turn_id)
+            self._messages.append({"role": "assistant", "content": turn.reply})
+        self._exporter.emit({**trace, "ended_at": _now()})
+
+    def _play_step(self, call_id: str, step: Step, agent_id: str) -> None:
+        arguments = json.dumps(step.arguments)
+        call = {"id": call_id, "type": "function", "function": {"name": step.tool, "arguments": arguments}}
+        with self._turn(agent_id) as turn_id:
+            self._generate(step.says or f"{step.tool}({arguments})", turn_id)
+            self._messages.append({"role": "assistant", "content": step.says, "tool_calls": [call]})
+            with self._span(
+                *("tool", step.tool),
+                parent_id=turn_id,
+                data={"arguments": step.arguments},
+                payload={"output": step.output},
+                is_error=step.is_error,
+            ):
+                self._spend(step.seconds)
+        self._messages.append({"role": "tool", "tool_call_id": call_id, "content": step.output})
+
+    def _turn(self, agent_id: str) -> AbstractContextManager[str]:
+        """One call of the model and what it asked for."""
+        self._turns += 1
+        return self._span("turn", f"Turn {self._turns}", parent_id=agent_id, data={"turn": self._turns})
+
+    def _generate(self, output: str, parent_id: str) -> None:
+        """One call of the model, checked and if need be compacted before it."""
+        token = parent_span.set((self._trace_id, parent_id))
+        try:
+            prompt = self._manager.preflight(self._story.session_id, self._messages, tools=self._tools)
+        finally:
+            parent_span.reset(token)
+        estimate = self._manager.remember(self._story.session_id).tokens
+        data = {
+            "model": self._story.model,
+            "usage": {"input_tokens": estimate, "output_tokens": max(1, len(output) // 4)},
+            "prompt_messages": len(prompt),
+        }
+        with self._span("generation", self._story.model, parent_id=parent_id, data=data, payload={"output": output}):
+            self._spend(0.2 + len(output) / 200)
+
+    def _addressed(self, text: str) -> str:
+        """The user's words, with the id of the first page that was put away where the script asks for it."""
+        if _ARTIFACT not in text:
+            return text
+        plan = self._manager.plan(self._story.session_id)
+        known = [record.artifact_id for record in plan.externalizations] if plan else []
+        return text.replace(_ARTIFACT, known[0] if known else "the first page")
+
+    @contextmanager
+    def _span(
+        self,
+        kind: str,
+        name: str,
+        *,
+        parent_id: str | None = None,
+        data: dict[str, Any],
+        payload: dict[str, Any] | None = None,
+        is_error: bool = False,
+    ) -> Iterator[str]:
+        span_id = secrets.token_hex(8)
+        span: dict[str, Any] = {"type": "span", "trace_id": self._trace_id, "span_id": span_id, "kind": kind}
+        span |= {"name": name, "parent_id": parent_id, "started_at": _now(), "data": data}
+        self._exporter.emit(span if parent_id else {key: span[key] for key in span if key != "parent_id"})
+        yield span_id
+        ending: dict[str, Any] = {"status": "error" if is_error else "ok", "ended_at": _now()}
+        self._exporter.emit({**span, **ending, **({"payload": payload} if payload else {})})
+
+    def _spend(self, seconds: float) -> None:
+        """What a real model or tool would take. The past is played faster: there is something to see at once."""
+        time.sleep(seconds if self._is_live else seconds / 50)
+
+
+class MoodySummarizer:
+    """The built-in summariser, which a turn can have refuse, as a model behind a content policy may."""
+
+    def __init__(self) -> None:
+        self.refuses = False
+        self._inner = ExtractiveSummarizer()
+
+    def summarize_span(self, messages: Any, **options: Any) -> Any:
+        if self.refuses:
+            raise SummaryRefused("the model declined to summarise this conversation")
+        return self._inner.summarize_span(messages, **options)
+
+
+def _schema(name: str) -> dict[str, Any]:
+    properties = {"path": {"type": "string"}, "query": {"type": "string"}, "number": {"type": "string"}}
+    return {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": f"{name.replace('_', ' ').capitalize()} and return what was found.",
+            "parameters": {"type": "object", "properties": properties},
+        },
+    }
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()
