@@ -16,10 +16,11 @@ from typing import Any
 import msgspec
 import psycopg
 
-from ingest import rows
+from ingest import messages, rows
 from ingest.events import Span, Trace, microseconds, moment
 from ingest.facts import facts_of
 from ingest.merge import merge, merge_traces
+from ingest.messages import Stored
 from ingest.models import Trace as TraceRow
 from ingest.models import session_key, trace_key
 from ingest.totals import ADD, CLEAR, Totals
@@ -92,6 +93,8 @@ class Committed:
     sessions: set[uuid.UUID] = field(default_factory=set)
     opened: list[tuple[str, str]] = field(default_factory=list)
     closed: list[tuple[str, str]] = field(default_factory=list)
+    messages: list[bytes] = field(default_factory=list)
+    day: date = field(default_factory=lambda: datetime.now(UTC).date())
 
 
 @dataclass(slots=True)
@@ -108,7 +111,12 @@ class _Home:
 
 
 async def write(
-    cursor: Cursor, project_id: int, records: Sequence[Span | Trace], *, maybe_stored: Container[tuple[str, str]] | None
+    cursor: Cursor,
+    project_id: int,
+    records: Sequence[Span | Trace],
+    *,
+    maybe_stored: Container[tuple[str, str]] | None,
+    known_messages: Stored,
 ) -> Committed:
     """Write `records` in the caller's transaction.
 
@@ -118,6 +126,7 @@ async def write(
     await cursor.execute(_LOCK, (LOCK_SPACE, project_id))
     seq = await _block(cursor)
     done = Committed(project_id, seq)
+    done.messages = await _put_messages(cursor, project_id, records, known_messages)
     spans, traces = _gathered(records)
     homes, moves = await _homes(cursor, project_id, spans, traces)
     placed = _placed(project_id, spans, homes)
@@ -142,6 +151,28 @@ async def write(
         done.seq = await _count_again(cursor, {key for _, old, new in moves for key in (old, new)}, days)
         done.sessions |= {key for _, old, new in moves for key in (old, new)}
     return done
+
+
+async def _put_messages(
+    cursor: Cursor, project_id: int, records: Sequence[Span | Trace], stored: Stored
+) -> list[bytes]:
+    """Store the texts that are not there yet; the names of those that are now."""
+    texts: dict[bytes, bytes] = {}
+    for record in records:
+        if isinstance(record, Span) and record.texts:
+            texts |= record.texts
+    today = datetime.now(UTC).date()
+    missing = stored.missing(project_id, texts, today) if texts else []
+    if not missing:
+        return []
+    await cursor.execute(messages.KNOWN, (project_id, missing))
+    known = {bytes(row[0]) for row in await cursor.fetchall()}
+    if known:
+        await cursor.execute(messages.USED, (today, project_id, list(known), today))
+    new = {digest: texts[digest] for digest in missing if digest not in known}
+    if new:
+        await cursor.execute(messages.PUT, messages.put_arguments(project_id, today, new))
+    return missing
 
 
 async def _block(cursor: Cursor) -> int:

@@ -42,6 +42,7 @@ class Span(msgspec.Struct, gc=False):
     facts: Facts
     fields: dict[str, Any] | None = None  # `data` and `payload` as objects, until they have been looked through
     said: Any = None
+    texts: dict[bytes, bytes] | None = None  # messages of `payload` by hash, stored beside it
 
     @property
     def is_running(self) -> bool:

@@ -170,6 +170,23 @@ class Content(models.Model):
         return bytes(self.hash).hex()
 
 
+class Message(models.Model):
+    """One message that spans carried, stored once a project; `day` is the last on which a span came with it."""
+
+    pk = models.CompositePrimaryKey("hash", "project_id")
+    hash = models.BinaryField(max_length=32)
+    project_id = models.IntegerField()
+    day = models.DateField()
+    size = models.IntegerField()
+    body = models.BinaryField()  # zstd of the canonical JSON, redacted
+
+    class Meta:
+        indexes = [models.Index(fields=["project_id", "day"], name="message_day")]
+
+    def __str__(self) -> str:
+        return bytes(self.hash).hex()
+
+
 class Transcript(models.Model):
     """A redacted pre-compact transcript: an ordered list of message hashes, chained to the step before it."""
 

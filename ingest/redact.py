@@ -45,9 +45,6 @@ def redact(records: Iterable[Span | Trace]) -> int:
     found = 0
     if is_suspect or not (_is_clean(_wordy, wordy) and _is_clean(_everything, digits)):
         found = sum(map(_redacted, records))
-    for record in records:
-        if isinstance(record, Span):
-            record.fields = record.said = None
     return found
 
 
@@ -132,7 +129,7 @@ def _redacted(record: Span | Trace) -> bool:
     if record.said is not None:
         payload, in_payload = _everything.tree(record.said)
         if in_payload:
-            record.payload = _encode(payload)
+            record.said, record.payload = payload, _encode(payload)
         found += in_payload
     if found:
         record.name = name

@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime, timedelta
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
-from ingest import partitions
+from ingest import messages, partitions
 from ingest.commit import LOCK_SPACE
 from ingest.models import Project, Session
 
@@ -51,7 +51,17 @@ def run(*, today: date | None = None, is_dry: bool = False) -> Report:
                 return report
             cursor.execute("SELECT set_config('lock_timeout', %s, true)", [_LOCK_TIMEOUT])
             _expire(cursor, day, today, report, is_dry=is_dry)
+    if not is_dry:
+        _forget_messages(today)
     return report
+
+
+def _forget_messages(today: date) -> None:
+    """Texts that no session within retention came with."""
+    with connection.cursor() as cursor:
+        for project in Project.objects.filter(legal_hold=False, retention_days__isnull=False):
+            cursor.execute(messages.EXPIRE, [project.pk, today - timedelta(days=project.retention_days or 0)])
+        cursor.execute("DELETE FROM ingest_message WHERE project_id NOT IN (SELECT id FROM ingest_project)")
 
 
 def _existing() -> set[date]:

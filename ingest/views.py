@@ -21,7 +21,9 @@ from ingest import health, metrics, otlp, transcripts
 from ingest.body import Disconnected, Receive, read
 from ingest.decode import Decoded, decode
 from ingest.errors import Conflict, Malformed, Refusal, Unavailable, WrongMethod, WrongType, describe
+from ingest.events import Span
 from ingest.keys import Grant
+from ingest.messages import extract
 from ingest.redact import redact
 from ingest.redact import value as redact_value
 from ingest.service import Service, service
@@ -183,6 +185,11 @@ def _prepared(body: bytes, convert: Callable[[bytes, int], Decoded]) -> Decoded:
     decoded = convert(body, settings.INGEST_MAX_EVENTS)
     if hidden := redact(decoded.records):
         metrics.redacted.inc(hidden)
+    for record in decoded.records:
+        if isinstance(record, Span):
+            # Named after redaction: the name must be that of what is stored.
+            extract(record)
+            record.fields = record.said = None
     return decoded
 
 

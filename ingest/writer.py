@@ -25,6 +25,7 @@ from ingest.database import connect
 from ingest.decode import mended
 from ingest.errors import Unavailable, describe
 from ingest.events import Rejection, Span, Trace
+from ingest.messages import Stored
 from ingest.publish import publish
 
 logger = logging.getLogger("ariadne.ingest")
@@ -72,6 +73,7 @@ class Writer:
         self._is_closing = False
         # Spans this process stored without an end: the next event about them completes a stored row.
         self._open: OrderedDict[tuple[int, str, str], None] = OrderedDict()
+        self._messages = Stored()
         self._days: set[object] = set()
         self._notices: set[asyncio.Task[bool]] = set()
         self.is_connected = False
@@ -233,7 +235,11 @@ class Writer:
                     cursor = connection.cursor()
                     done = [
                         await write(
-                            cursor, project_id, records, maybe_stored=self._known_open(project_id) if is_sure else None
+                            cursor,
+                            project_id,
+                            records,
+                            maybe_stored=_Open(self._open, project_id) if is_sure else None,
+                            known_messages=self._messages,
                         )
                         for project_id, records in sorted(by_project.items())
                     ]
@@ -257,9 +263,6 @@ class Writer:
                 return
         raise Unavailable("the database refuses to commit", retry_after_s=RETRY_AFTER_S)
 
-    def _known_open(self, project_id: int) -> _Open:
-        return _Open(self._open, project_id)
-
     def _after(self, done: Committed) -> None:
         for trace_id, span_id in done.closed:
             self._open.pop((done.project_id, trace_id, span_id), None)
@@ -267,6 +270,7 @@ class Writer:
             self._open[done.project_id, trace_id, span_id] = None
         while len(self._open) > _OPEN_REMEMBERED:
             self._open.popitem(last=False)
+        self._messages.remember(done.project_id, done.messages, done.day)
         metrics.stored.inc(done.stored)
         if done.sessions:
             task = asyncio.create_task(publish(done.project_id, done.seq, done.sessions))
@@ -276,6 +280,8 @@ class Writer:
     async def _connected(self) -> psycopg.AsyncConnection[object]:
         if self._connection is None or self._connection.closed:
             self._days.clear()
+            # Another server, or the same one restored from a backup.
+            self._messages = Stored()
             self._connection = await connect(application="ariadne-writer")
             self.is_connected = True
         return self._connection
