@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from compact.delivery.sender import server_url
 from compact.exceptions import ConfigError
 from compact.exporters import AriadneExporter

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from compact import bundle, ed25519
 
 SEED = b"a seed of thirty-two bytes, fine"

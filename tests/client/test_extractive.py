@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from compact.messages import Message, ToolCall
 from compact.summarizers import ExtractiveSummarizer
 from compact.summary import StructuredSummary

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from compact import CompactConfig, CompactManager, CompactPolicy, InsufficientBudget, Message
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import BotoCoreError
+
 from compact.adapters import S3Storage
 from compact.exceptions import ConfigError
 from compact.messages import Message

@@ -8,6 +8,7 @@ import urllib.request
 from typing import Any
 
 import psycopg
+
 from conftest import Server
 
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import psycopg
+
 from conftest import ROOT, Server, ServerFactory
 from scale.agent import span, stored, tell
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from conftest import ROOT
 
 COMPOSE = (ROOT / "docker-compose.yml").read_text()
