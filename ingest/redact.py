@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
-
 from compact.redaction import DEFAULT_RULES, Redactor, default_redactor
+
 from ingest.events import Span, Trace
 
 # Shorter than any secret worth the name, and than most words.

@@ -17,10 +17,10 @@ from typing import Any
 
 import zstandard
 from asgiref.sync import sync_to_async
+from compact.redaction import default_redactor
 from django.db import connection, transaction
 from django.utils import timezone
 
-from compact.redaction import default_redactor
 from ingest.chain import Link, canonical, spell
 from ingest.models import ChainLink, Content, Project, Transcript, session_key
 

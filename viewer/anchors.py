@@ -13,11 +13,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from compact import ed25519
 from django.conf import settings
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
-from compact import ed25519
 from ingest.chain import canonical, spell
 from ingest.models import ChainLink
 from viewer import signing

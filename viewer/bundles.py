@@ -6,10 +6,10 @@ import json
 from collections import Counter
 from typing import Any
 
-from django.utils import timezone
-
 from compact import bundle
 from compact.redaction import default_redactor
+from django.utils import timezone
+
 from ingest import archive
 from ingest.chain import canonical, spell
 from ingest.models import Session, Span, Transcript

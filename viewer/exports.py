@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 from typing import IO, Any
 from urllib.parse import quote
 
+from compact.redaction import default_redactor
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 
-from compact.redaction import default_redactor
 from ingest import transcripts
 from ingest.chain import canonical
 from ingest.models import Transcript

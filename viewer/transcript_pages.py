@@ -7,12 +7,12 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
+from compact.redaction import default_redactor
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
-from compact.redaction import default_redactor
 from ingest import archive, transcripts
 from ingest.models import ChainLink, Project, Session, Transcript
 from viewer import access, archive_queries, audit, downloads

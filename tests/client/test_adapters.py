@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from compact.adapters import AriadneStorage, DatabaseStorage, FileStorage
 from compact.adapters.transcript import folder_of
 from compact.exceptions import CompactError
 from compact.messages import Message, content_hash
+from hypothesis import given
+from hypothesis import strategies as st
 from receiver import Answer, Receiver, eventually
 
 MESSAGES = [Message("user", "hello ☃", id="m1"), Message("assistant", "hi", id="m2")]

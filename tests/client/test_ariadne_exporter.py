@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from compact.delivery.sender import server_url
 from compact.exceptions import ConfigError
 from compact.exporters import AriadneExporter

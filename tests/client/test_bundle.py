@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
 from compact import bundle, ed25519
 
 SEED = b"a seed of thirty-two bytes, fine"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from compact import ed25519
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from compact import ed25519
 
 # RFC 8032, section 7.1: public key, message, signature.
 VECTORS = [

@@ -6,7 +6,6 @@ import io
 from typing import Any
 
 import pytest
-
 from compact.exporters import CallbackExporter, ConsoleExporter, MultiExporter
 
 DECISION: dict[str, Any] = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-
 from compact.messages import Message, ToolCall
 from compact.summarizers import ExtractiveSummarizer
 from compact.summary import StructuredSummary

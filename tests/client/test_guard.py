@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from compact import guard
 from compact.messages import Message
 from compact.summarizers import ExtractiveSummarizer

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from compact.exporters import OTLPExporter
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-
-from compact.exporters import OTLPExporter
 from receiver import Answer, Receiver
 
 TRACE, CHECK = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

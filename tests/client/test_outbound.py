@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-
 from compact.messages import Message, ToolCall
 from compact.outbound import Outbound, RedactionSettings
 from compact.redaction import MASK

@@ -6,10 +6,9 @@ import json
 import time
 
 import pytest
+from compact.redaction import DEFAULT_RULES, MASK, Redactor, _find_each, _finder, default_redactor
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from compact.redaction import DEFAULT_RULES, MASK, Redactor, _find_each, _finder, default_redactor
 
 redactor = default_redactor()
 

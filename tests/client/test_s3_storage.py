@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import BotoCoreError
-
 from compact.adapters import S3Storage
 from compact.exceptions import ConfigError
 from compact.messages import Message

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-
 from compact.span import SpanReference
 from compact.summary import (
     ArtifactReference,

@@ -8,7 +8,6 @@ import urllib.request
 from typing import Any
 
 import psycopg
-
 from conftest import Server
 
 

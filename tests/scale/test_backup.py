@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import psycopg
-
 from conftest import ROOT, Server, ServerFactory
 from scale.agent import span, stored, tell
 

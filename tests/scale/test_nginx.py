@@ -11,11 +11,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from websockets.sync.client import connect
-
 from conftest import ROOT
 from scale.test_web import Process
 from scale.waiting import wait_until
+from websockets.sync.client import connect
 
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
 pytestmark = pytest.mark.skipif(NGINX is None, reason="nginx is not installed: deploy/nginx.conf is not tried here")

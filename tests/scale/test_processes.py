@@ -10,8 +10,6 @@ from contextlib import contextmanager
 import psutil
 import psycopg
 import pytest
-
-from ariadne.embedded import Postgres
 from conftest import Server
 from conftest import _end as end
 from conftest import _start_server as start
@@ -20,6 +18,8 @@ from scale.load import Agent
 from scale.redis_server import Redis
 from scale.waiting import wait_until
 from scale.watch import Watcher, sign_in
+
+from ariadne.embedded import Postgres
 
 
 @pytest.fixture(scope="module")

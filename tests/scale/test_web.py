@@ -14,11 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 
 import pytest
-from websockets.exceptions import ConnectionClosed
-from websockets.sync.client import connect
-
 from conftest import ROOT
 from scale.waiting import wait_until
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
 
 
 class Process:

@@ -6,8 +6,8 @@ import csv
 import io
 
 import pytest
-
 from people import archived, person, project, signed_in
+
 from viewer import audit, csvfile
 from viewer.audit import Action, Origin
 from viewer.models import AuditEntry

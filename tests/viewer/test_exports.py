@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from compact import bundle
+from compact.redaction import Redactor
 from django.core.management import CommandError, call_command
 from django.db import connection
 from django.http import StreamingHttpResponse
 from django.test import RequestFactory
 
-from compact import bundle
-from compact.redaction import Redactor
 from ingest import transcripts
 from ingest.models import Project, Transcript
 from viewer import anchors, bundles, exports, signing

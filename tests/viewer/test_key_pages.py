@@ -6,10 +6,10 @@ import re
 
 import pytest
 from django.utils import timezone
+from people import person, project, signed_in
 
 from ingest import keys
 from ingest.models import IngestKey
-from people import person, project, signed_in
 from viewer.models import ApiToken, AuditEntry
 
 pytestmark = pytest.mark.django_db

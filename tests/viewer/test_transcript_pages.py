@@ -7,12 +7,12 @@ import json
 import zipfile
 
 import pytest
+from compact import bundle
 from django.db import connection
 from django.urls import reverse
-
-from compact import bundle
-from ingest.models import Project, Transcript
 from people import archived, person, project, signed_in
+
+from ingest.models import Project, Transcript
 from viewer.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
