@@ -141,16 +141,19 @@ class Fleet:
 
 def fleet(projects: Iterable[int]) -> Fleet:
     """Over the newest thousand sessions, so that it costs the same in a small project and a large one."""
-    newest = Session.objects.filter(project_id__in=list(projects)).order_by("-last_seq").values("pk")[:1000]
-    row = Session.objects.filter(pk__in=newest).aggregate(
-        sessions=Count("pk"),
-        running=Count("pk", filter=STATES["running"]),
-        near=Count("pk", filter=STATES["near"]),
-        errors=Count("pk", filter=STATES["errors"]),
-        compactions=Sum("compaction_count", default=0),
-        fallbacks=Sum("fallback_count", default=0),
-        lossy=Count("pk", filter=STATES["lossy"]),
-        worst_retention=Min("worst_retention"),
+    row = (
+        Session.objects.filter(project_id__in=list(projects))
+        .order_by("-last_seq")[:1000]
+        .aggregate(
+            sessions=Count("pk"),
+            running=Count("pk", filter=STATES["running"]),
+            near=Count("pk", filter=STATES["near"]),
+            errors=Count("pk", filter=STATES["errors"]),
+            compactions=Sum("compaction_count", default=0),
+            fallbacks=Sum("fallback_count", default=0),
+            lossy=Count("pk", filter=STATES["lossy"]),
+            worst_retention=Min("worst_retention"),
+        )
     )
     return Fleet(**row)
 

@@ -1,0 +1,109 @@
+"""Millions of spans, made inside the database: sessions of 200 spans, a hundred at a time side by side, day by day.
+
+Rows lie on disk as they would after real agents: the spans of one session are scattered among those of the ninety-nine
+that ran beside it. `data` is about 400 bytes; every tenth span also has a payload of 2 kB that hardly compresses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+import psycopg
+
+from ingest import partitions
+
+SPANS_A_SESSION = 200
+SIDE_BY_SIDE = 100
+FIRST_PROJECT = 1
+
+_SESSIONS = """
+INSERT INTO ingest_session (session_key, project_id, session_id, day, created_at, first_at, last_at, last_seq,
+  span_count, running_count, error_count, turn_count, turn_span_count, check_count, compaction_count, fallback_count,
+  model, peak_tokens, window_tokens, trigger_tokens, last_tokens)
+SELECT md5('session-' || n)::uuid, %(project)s, 'session-' || n, %(day)s, %(day)s, %(day)s, %(day)s,
+  %(seq)s + (n / %(beside)s + 1)::bigint * %(beside)s * %(spans)s - %(beside)s + n %% %(beside)s + 1,
+  %(spans)s, 0, 0, 20, 20, 40, 3, 0, 'gpt-5', 108000, 128000, 108800, 64000
+FROM generate_series(%(first)s, %(last)s) n
+"""
+_TRACES = """
+INSERT INTO ingest_trace (trace_key, project_id, trace_id, session_key, source, is_mixed, seq, name, metadata)
+SELECT md5('trace-' || n)::uuid, %(project)s, 'trace-' || n, md5('session-' || n)::uuid, 1, false, 1, 'run', '{}'
+FROM generate_series(%(first)s, %(last)s) n
+"""
+_SPANS = """
+INSERT INTO {table} (session_key, session_day, trace_id, span_id, project_id, seq, parent_id, kind, name, status,
+  started_at, ended_at, tokens, data, payload)
+SELECT md5('session-' || s)::uuid, %(day)s, 'trace-' || s, to_hex(p), %(project)s,
+  %(seq)s + c::bigint * %(beside)s * %(spans)s + p * %(beside)s + s %% %(beside)s + 1,
+  CASE WHEN p %% 10 > 0 THEN to_hex(p - p %% 10) END,
+  CASE p %% 10 WHEN 0 THEN 'turn' WHEN 1 THEN 'compact.check' WHEN 2 THEN 'compact.token_estimate'
+    WHEN 3 THEN 'generation' ELSE 'tool' END,
+  'step ' || p, 'ok', %(day)s::timestamptz + p * interval '3 s', %(day)s::timestamptz + (3 * p + 1) * interval '1 s',
+  (p * 640) %% 128000,
+  jsonb_build_object('model', 'gpt-5', 'turn', p / 10, 't_est', (p * 640) %% 128000, 'max_tokens', 128000, 'usage_pct',
+    0.5, 'note', 'looked at the open files, compared them with the plan and went on with the next one of the list',
+    'labels', jsonb_build_array('nightly', 'eu', 'agent-' || s %% 50), 'digest', md5(s::text || p::text)),
+  CASE WHEN p %% 10 = 4 THEN (SELECT jsonb_build_object('text', string_agg(md5(s::text || p::text || g::text), ' '))
+    FROM generate_series(1, 60) g) END
+FROM generate_series(%(first_chunk)s, %(last_chunk)s) c, generate_series(0, %(spans)s - 1) p,
+  generate_series(c * %(beside)s, (c + 1) * %(beside)s - 1) s
+"""
+
+_OLD_SESSIONS = """
+INSERT INTO ingest_session SELECT (json_populate_record(x.s, json_build_object('session_key', md5('old-' || n)::uuid,
+  'session_id', 'old-' || n, 'last_seq', -n, 'day', (x.s).day - 100))).*
+FROM (SELECT s FROM ingest_session s LIMIT 1) x, generate_series(1, %s) n
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    sessions: int
+    spans: int
+    days: list[date]
+    last_seq: int
+
+
+def fill(url: str, spans: int, *, days: int, today: date, project: int = FIRST_PROJECT) -> Filled:
+    """Fill an empty, migrated database; `spans` is rounded to whole days of whole hundreds of sessions."""
+    chunks_a_day = max(1, round(spans / (days * SIDE_BY_SIDE * SPANS_A_SESSION)))
+    named = [today - timedelta(days=days - number) for number in range(days)]
+    common = {"project": project, "beside": SIDE_BY_SIDE, "spans": SPANS_A_SESSION, "seq": 0}
+    with psycopg.connect(url, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection:
+        connection.execute("SET synchronous_commit = off")
+        connection.execute("SET work_mem = '256MB'")
+        for number, day in enumerate(named):
+            chunk = number * chunks_a_day
+            values = {
+                **common,
+                "day": day,
+                "first": chunk * SIDE_BY_SIDE,
+                "last": (chunk + chunks_a_day) * SIDE_BY_SIDE - 1,
+                "first_chunk": chunk,
+                "last_chunk": chunk + chunks_a_day - 1,
+            }
+            connection.execute(_SESSIONS, values)
+            connection.execute(_TRACES, values)
+            table = partitions.name_of(day)
+            connection.execute(f"CREATE TABLE {table} (LIKE ingest_span INCLUDING DEFAULTS)")  # type: ignore[arg-type]
+            connection.execute(_SPANS.format(table=table), values)  # type: ignore[arg-type]
+            # Indexes are built once, when it is attached, and not row by row.
+            connection.execute(
+                f"ALTER TABLE ingest_span ATTACH PARTITION {table} "  # type: ignore[arg-type]
+                f"FOR VALUES FROM ('{day}') TO ('{day + timedelta(days=1)}')"
+            )
+        sessions = days * chunks_a_day * SIDE_BY_SIDE
+        made = sessions * SPANS_A_SESSION
+        connection.execute("SELECT setval('ingest_seq', %s)", (made + 65536,))
+        connection.execute("VACUUM ANALYZE ingest_span")
+        connection.execute("VACUUM ANALYZE ingest_session")
+        connection.execute("VACUUM ANALYZE ingest_trace")
+    return Filled(sessions, made, named, made)
+
+
+def add_old_sessions(url: str, count: int) -> None:
+    """Sessions of long ago, whose spans are gone: for plans over a long list without the time to fill one."""
+    with psycopg.connect(url, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection:
+        connection.execute(_OLD_SESSIONS, (count,))
+        connection.execute("VACUUM ANALYZE ingest_session")

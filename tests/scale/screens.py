@@ -1,0 +1,35 @@
+"""The questions that screens ask most, each as the code asks it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ingest.models import Session
+from viewer import queries
+
+Question = Callable[[], object]
+
+
+def questions(project: int, last_seq: int) -> dict[str, Question]:
+    """By name, in the order of a visit: the list, a page far down it, a session, the tail after an hour away."""
+    session = Session.objects.filter(project_id=project).order_by("-last_seq")[150]
+    everything = queries.SessionFilter()
+
+    def behind(changes: int) -> Question:
+        def ask() -> object:
+            changed = queries.sessions_after(project, last_seq - changes)
+            return queries.spans_between(changed, last_seq - changes, last_seq, limit=5_000)
+
+        return ask
+
+    return {
+        "session list, first page": lambda: queries.sessions_page([project], everything),
+        "session list, far down": lambda: queries.sessions_page([project], queries.SessionFilter(before=last_seq // 2)),
+        "session list, overview": lambda: queries.fleet([project]),
+        "session page, tree": lambda: queries.tree_json(session),
+        "session page, checks": lambda: queries.checks(session),
+        "session page, traces": lambda: queries.traces(session),
+        "session page, one span": lambda: queries.span(session, "c4", with_payload=True),
+        "tail, 100 changes behind": behind(100),
+        "tail, 5,000 changes behind": behind(5_000),
+    }
