@@ -119,7 +119,7 @@ def test_every_setting_can_come_from_the_environment() -> None:
 @pytest.mark.parametrize(
     ("environ", "code", "message"),
     [
-        ({"COMPACT_TRIGGER_PCT": "9"}, {}, "policy.trigger_pct must be 0.0-1.0 ('9', from environment COMPACT_TRIGGER_PCT)"),
+        ({"COMPACT_TRIGGER_PCT": "9"}, {}, "trigger_pct must be 0.0-1.0 ('9', from environment COMPACT_TRIGGER_PCT)"),
         ({}, {"policy": {"keep_recent_turns": "many"}}, "policy.keep_recent_turns must be a valid integer"),
         ({}, {"policy": {"trigger_pc": 1}}, "policy.trigger_pc is not a setting; did you mean policy.trigger_pct?"),
         ({}, {"storage": {"adapter": "ftp"}}, "storage.adapter must be 'none', 'fs', 's3'"),
