@@ -7,10 +7,12 @@ import json
 from typing import Any
 
 from django.contrib.auth.models import Group, User
+from django.db import connection
 from django.test import Client
+from django.utils import timezone
 
-from ingest import transcripts
-from ingest.models import Project, Transcript
+from ingest import partitions, transcripts
+from ingest.models import Project, Session, Span, Trace, Transcript, session_key, trace_key
 from viewer.models import Membership
 
 GROUPS = {"operator": "operators", "developer": "developers", "auditor": "auditors", "admin": "admins"}
@@ -46,3 +48,41 @@ def archived(
     digest = hashlib.sha256(body).hexdigest()
     stored = transcripts.store(project_id=owner.pk, session_id=session, step=step, body=body, sha256=digest)
     return Transcript.objects.get(session_key=stored.session_key, step=step)
+
+
+def session_with_span(owner: Project, *, session_id: str = "s", text: str = "hello") -> Session:
+    """A session with one span whose payload is `text`, written past the writer."""
+    now = timezone.now()
+    session = Session.objects.create(
+        session_key=session_key(owner.pk, session_id),
+        project_id=owner.pk,
+        session_id=session_id,
+        day=now.date(),
+        created_at=now,
+        last_seq=1,
+        span_count=1,
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(partitions.create_statement(now.date()))
+    Trace.objects.create(
+        trace_key=trace_key(owner.pk, f"t-{session_id}"),
+        project_id=owner.pk,
+        trace_id=f"t-{session_id}",
+        session_key=session.session_key,
+        source=0,
+        seq=1,
+    )
+    Span.objects.create(
+        session_key=session.session_key,
+        session_day=session.day,
+        trace_id=f"t-{session_id}",
+        span_id="a",
+        project_id=owner.pk,
+        seq=1,
+        kind="generation",
+        name="call",
+        started_at=now,
+        ended_at=now,
+        payload={"prompt": text},
+    )
+    return session

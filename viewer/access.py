@@ -14,11 +14,14 @@ from functools import wraps
 from typing import Any
 
 from asgiref.sync import sync_to_async
+from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Permission, User
 from django.contrib.auth.views import redirect_to_login
+from django.contrib.sessions.backends.base import SessionBase
+from django.contrib.sessions.backends.db import SessionStore
 from django.core.exceptions import PermissionDenied
 from django.db.models import Q
-from django.http import Http404, HttpRequest, HttpResponseBase
+from django.http import Http404, HttpRequest, HttpResponseBase, HttpResponseNotAllowed
 from django.utils import timezone
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
@@ -122,7 +125,7 @@ def _socket_grant(scope: Mapping[str, Any]) -> Grant:
         user = User.objects.filter(pk=user.pk).first() or AnonymousUser()
     token: ApiToken | None = scope.get("token")
     if token is None:
-        return grant_of(user)
+        return grant_of(user) if _is_still_signed_in(scope, user) else NOBODY
     token = ApiToken.objects.filter(pk=token.pk, revoked_at=None).first()
     if token is None or (token.expires_at is not None and token.expires_at <= timezone.now()):
         return NOBODY
@@ -132,8 +135,20 @@ def _socket_grant(scope: Mapping[str, Any]) -> Grant:
 View = Callable[..., HttpResponseBase]
 
 
-def needs(right: Right) -> Callable[[View], View]:
-    """A page for people who have `right` in some project; others are sent to the login, or refused."""
+def _is_still_signed_in(scope: Mapping[str, Any], user: AnyUser) -> bool:
+    """Whether the login behind a socket has not ended meanwhile; its own copy of the session would not know."""
+    session: SessionBase | None = scope.get("session")
+    if session is None or user.pk is None:
+        return True
+    return SessionStore(session.session_key).get(SESSION_KEY) == str(user.pk)
+
+
+def needs(right: Right, *methods: str) -> Callable[[View], View]:
+    """A page for people who have `right` in some project; others are sent to the login, or refused.
+
+    Pages answer GET and HEAD, unless `methods` says otherwise.
+    """
+    allowed = methods or ("GET", "HEAD")
 
     def decorate(view: View) -> View:
         @wraps(view)
@@ -142,6 +157,8 @@ def needs(right: Right) -> Callable[[View], View]:
                 return redirect_to_login(request.get_full_path())
             if not grant(request).projects(right):
                 raise PermissionDenied(f"this needs the right {right.value}")
+            if request.method not in allowed:
+                return HttpResponseNotAllowed(allowed)
             return view(request, *args, **kwargs)
 
         return guarded

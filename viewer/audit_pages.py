@@ -5,7 +5,6 @@ from __future__ import annotations
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_POST, require_safe
 
 from ingest.models import Project
 from viewer import access, anchors, archive_queries, audit, downloads
@@ -15,7 +14,6 @@ from viewer.audit import Action
 
 
 @access.needs(Right.AUDIT)
-@require_safe
 def audit_log(request: HttpRequest) -> HttpResponse:
     held = access.grant(request)
     fault = None
@@ -40,7 +38,6 @@ def audit_log(request: HttpRequest) -> HttpResponse:
 
 
 @access.needs(Right.AUDIT)
-@require_safe
 def audit_csv(request: HttpRequest) -> HttpResponseBase:
     try:
         return downloads.send_audit_csv(request)
@@ -49,8 +46,7 @@ def audit_csv(request: HttpRequest) -> HttpResponseBase:
         return redirect("audit-log")
 
 
-@access.needs(Right.AUDIT)
-@require_POST
+@access.needs(Right.AUDIT, "POST")
 def audit_verify(request: HttpRequest) -> HttpResponse:
     """Recompute the whole log and compare it with the anchors."""
     faults = [*audit.faults(), *anchors.faults()]

@@ -112,7 +112,7 @@ def respond(request: HttpRequest, export: Export, *, name: str, content_type: st
     body = _awaited(pieces) if isinstance(request, ASGIRequest) else pieces
     response = StreamingHttpResponse(body, status=status, headers=headers)
     # A reader who left before the first piece never starts the generator, whose end would close the file.
-    response._resource_closers.append(export.file.close)
+    response._resource_closers.append(export.file.close)  # type: ignore[attr-defined]
     return response
 
 

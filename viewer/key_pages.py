@@ -25,8 +25,7 @@ _LABEL_MAX_CHARS = 100
 _DAYS = (7, 30, 90, 365)
 
 
-@access.needs(Right.KEYS)
-@require_http_methods(["GET", "HEAD", "POST"])
+@access.needs(Right.KEYS, "GET", "HEAD", "POST")
 def key_list(request: HttpRequest) -> HttpResponse:
     held = access.grant(request)
     shown: dict[str, Any] = {}
@@ -41,8 +40,7 @@ def key_list(request: HttpRequest) -> HttpResponse:
     return _show_keys(request, held, shown)
 
 
-@access.needs(Right.KEYS)
-@require_POST
+@access.needs(Right.KEYS, "POST")
 def key_rotate(request: HttpRequest, pk: int) -> HttpResponse:
     """A new key at once; the old one counts for a day longer."""
     held = access.grant(request)
@@ -52,8 +50,7 @@ def key_rotate(request: HttpRequest, pk: int) -> HttpResponse:
     return _show_keys(request, held, shown)
 
 
-@access.needs(Right.KEYS)
-@require_POST
+@access.needs(Right.KEYS, "POST")
 def key_revoke(request: HttpRequest, pk: int) -> HttpResponse:
     key = _key(request, access.grant(request), pk)
     keys.revoke(key)

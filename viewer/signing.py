@@ -12,6 +12,7 @@ from functools import lru_cache
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.conf import settings
 from django.http import HttpRequest, JsonResponse
+from django.views.decorators.http import require_safe
 
 
 @lru_cache(maxsize=1)
@@ -27,6 +28,7 @@ def public_key() -> str:
     return base64.b64encode(_key(settings.SIGNING_KEY).public_key().public_bytes_raw()).decode()
 
 
+@require_safe
 def published(request: HttpRequest) -> JsonResponse:
     """What `compactctl verify --key` is given. Open to everybody: it is no secret, and an auditor may be a stranger."""
     key = public_key()

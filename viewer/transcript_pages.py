@@ -11,7 +11,6 @@ from compact.redaction import default_redactor
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_POST, require_safe
 
 from ingest import archive, transcripts
 from ingest.models import ChainLink, Project, Session, Transcript
@@ -38,7 +37,6 @@ class Line:
 
 
 @access.needs(Right.TRANSCRIPTS)
-@require_safe
 def transcript_list(request: HttpRequest) -> HttpResponse:
     held = access.grant(request)
     projects = {p.pk: p for p in Project.objects.filter(pk__in=held.projects(Right.TRANSCRIPTS)).order_by("name")}
@@ -61,7 +59,6 @@ def transcript_list(request: HttpRequest) -> HttpResponse:
 
 
 @access.needs(Right.TRANSCRIPTS)
-@require_safe
 def transcript_detail(request: HttpRequest, key: uuid.UUID, step: int) -> HttpResponse:
     held = access.grant(request)
     transcript = access.transcript(held, key, step)
@@ -91,7 +88,6 @@ def transcript_detail(request: HttpRequest, key: uuid.UUID, step: int) -> HttpRe
 
 
 @access.needs(Right.TRANSCRIPTS)
-@require_safe
 def transcript_download(request: HttpRequest, key: uuid.UUID, step: int) -> HttpResponseBase:
     transcript = access.transcript(access.grant(request), key, step)
     send = downloads.send_bundle if request.GET.get("as") == "bundle" else downloads.send_transcript
@@ -102,8 +98,7 @@ def transcript_download(request: HttpRequest, key: uuid.UUID, step: int) -> Http
         return redirect("transcript-detail", key, step)
 
 
-@access.needs(Right.TRANSCRIPTS)
-@require_POST
+@access.needs(Right.TRANSCRIPTS, "POST")
 def transcript_verify(request: HttpRequest, key: uuid.UUID, step: int) -> HttpResponse:
     """Check the whole chain of the session, texts included, and come back with the answer."""
     transcript = access.transcript(access.grant(request), key, step)
@@ -123,8 +118,7 @@ def transcript_verify(request: HttpRequest, key: uuid.UUID, step: int) -> HttpRe
     return redirect("transcript-detail", key, step)
 
 
-@access.needs(Right.MANAGE)
-@require_POST
+@access.needs(Right.MANAGE, "POST")
 def transcript_delete(request: HttpRequest, key: uuid.UUID, step: int) -> HttpResponse:
     transcript = access.transcript(access.grant(request), key, step, Right.MANAGE)
     reason = audit.clean(request.POST.get("reason", "").strip())

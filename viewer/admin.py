@@ -1,0 +1,130 @@
+"""The administration site: people, projects, memberships; keys and tokens to look at and to revoke.
+
+Every change made here is a line of the audit log. Nothing here shows a secret, and a project is never deleted here:
+its archive answers to retention and legal hold.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from axes.models import AccessFailureLog, AccessLog
+from django.contrib import admin
+from django.contrib.auth.admin import GroupAdmin, UserAdmin
+from django.contrib.auth.models import Group, User
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
+
+from ingest import keys
+from ingest.models import IngestKey, Project
+from viewer import audit, tokens
+from viewer.audit import Action
+from viewer.models import ApiToken, Membership
+
+admin.site.site_header = admin.site.site_title = "Ariadne"
+admin.site.index_title = "Administration"
+# Our own pages and log take the place of these.
+admin.site.unregister([User, Group, AccessLog, AccessFailureLog])
+
+if TYPE_CHECKING:
+    ModelAdmin = admin.ModelAdmin[Any]
+    PeopleAdmin = UserAdmin[User]
+    MembershipTable = admin.TabularInline[Membership, Any]
+else:
+    ModelAdmin, PeopleAdmin, MembershipTable = admin.ModelAdmin, UserAdmin, admin.TabularInline
+
+
+class Logged(ModelAdmin):
+    """Adds each change to the audit log, beside Django's own history."""
+
+    action = Action.PROJECT_CHANGE
+
+    def log_addition(self, request: HttpRequest, obj: Model, message: Any) -> Any:
+        self._record(request, obj, "added", message)
+        return super().log_addition(request, obj, message)
+
+    def log_change(self, request: HttpRequest, obj: Model, message: Any) -> Any:
+        self._record(request, obj, "changed", message)
+        return super().log_change(request, obj, message)
+
+    def log_deletions(self, request: HttpRequest, queryset: QuerySet[Any]) -> Any:
+        for obj in queryset:
+            self._record(request, obj, "deleted", [])
+        return super().log_deletions(request, queryset)
+
+    def _record(self, request: HttpRequest, obj: Model, verb: str, message: Any) -> None:
+        project_id = obj.pk if isinstance(obj, Project) else getattr(obj, "project_id", None)
+        # Names of fields, never their values: a password form passes here too.
+        changes = message if isinstance(message, list) else []
+        target = f"{obj._meta.verbose_name} {obj}"
+        audit.record(request, self.action, project_id=project_id, target=target, verb=verb, changes=changes)
+
+
+class ReadOnly(Logged):
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+
+class MembershipInline(MembershipTable):
+    model = Membership
+    extra = 0
+    autocomplete_fields = ("user", "project")
+
+
+@admin.register(User)
+class PersonAdmin(Logged, PeopleAdmin):
+    action = Action.USER_CHANGE
+    inlines = (MembershipInline,)
+    list_display = ("username", "first_name", "email", "is_active", "is_superuser", "last_login")
+    list_filter = ("groups", "is_active", "is_superuser")
+
+
+@admin.register(Group)
+class RoleAdmin(Logged, GroupAdmin):
+    action = Action.USER_CHANGE
+
+
+@admin.register(Project)
+class ProjectAdmin(Logged):
+    list_display = ("name", "slug", "retention_days", "legal_hold", "created_at")
+    search_fields = ("name", "slug")
+    readonly_fields = ("created_at",)
+    inlines = (MembershipInline,)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+
+@admin.register(IngestKey)
+class IngestKeyAdmin(ReadOnly):
+    action = Action.KEY_REVOKE
+    list_display = ("label", "hint", "project", "created_by", "created_at", "last_used_at", "revoked_at")
+    list_filter = ("project",)
+    exclude = ("digest",)
+    actions = ("revoke",)
+
+    @admin.action(description="Revoke the chosen keys", permissions=["view"])
+    def revoke(self, request: HttpRequest, chosen: QuerySet[IngestKey]) -> None:
+        for key in chosen:
+            keys.revoke(key)
+            self._record(request, key, "revoked", [])
+
+
+@admin.register(ApiToken)
+class ApiTokenAdmin(ReadOnly):
+    action = Action.TOKEN_REVOKE
+    list_display = ("label", "hint", "user", "project", "created_at", "expires_at", "last_used_at", "revoked_at")
+    exclude = ("digest",)
+    actions = ("revoke",)
+
+    @admin.action(description="Revoke the chosen tokens", permissions=["view"])
+    def revoke(self, request: HttpRequest, chosen: QuerySet[ApiToken]) -> None:
+        for token in chosen:
+            tokens.revoke(token)
+            self._record(request, token, "revoked", [])
