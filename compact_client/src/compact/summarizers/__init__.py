@@ -1,7 +1,23 @@
-"""Summarisers: the built-in extractive one, and one that asks a model."""
+"""Summarisers: the built-in extractive one, one that asks a model, and what keeps or prepares their work."""
 
 from __future__ import annotations
 
+from compact.summarizers.cache import (
+    DiskSummaryCache,
+    MemorySummaryCache,
+    SummaryCache,
+    SummaryCacheKey,
+    TieredSummaryCache,
+)
 from compact.summarizers.extractive import ExtractiveSummarizer
+from compact.summarizers.model import ModelSummarizer
 
-__all__ = ["ExtractiveSummarizer"]
+__all__ = [
+    "DiskSummaryCache",
+    "ExtractiveSummarizer",
+    "MemorySummaryCache",
+    "ModelSummarizer",
+    "SummaryCache",
+    "SummaryCacheKey",
+    "TieredSummaryCache",
+]
