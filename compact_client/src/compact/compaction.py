@@ -79,12 +79,13 @@ class Climb:
     summary: StructuredSummary | None = None
     summary_text: str | None = None
     summary_tokens: int = 0
+    is_new_summary: bool = False
 
 
 def compact(job: Job, first: Draft, messages: Sequence[Message], counts: Sequence[int]) -> Steps[bool]:
     """Compact the session's request; True if its plan changed. Raises `InsufficientBudget`."""
     session = job.session
-    if not first.part.remainder:
+    if not first.part.remainder and not _has_long_summary(job, first):
         return False
     step = (session.plan.step if session.plan else _named_step(session.view)) + 1
     yield from archive_transcript(job, step)
@@ -173,6 +174,7 @@ def _named_step(view: Sequence[Message]) -> int:
 
 def _climb(job: Job, current: Draft, messages: Sequence[Message], counts: Sequence[int], step: int) -> Steps[Climb]:
     climb = Climb()
+    _carry_summary(job, current, climb, step)
     kept = current.pinned_tokens + current.recent_tokens
     target = 0 if job.is_manual else job.room.target_tokens
     bench = _bench(job, current, messages, counts, step, climb)
@@ -194,6 +196,23 @@ def _climb(job: Job, current: Draft, messages: Sequence[Message], counts: Sequen
     return climb
 
 
+def _carry_summary(job: Job, current: Draft, climb: Climb, step: int) -> None:
+    """Start from the summary there is, cut to the room there is now; a new one replaces it."""
+    plan = job.session.plan
+    if plan is None or plan.session_summary is None or not current.summary_tokens:
+        return
+    climb.summary, climb.summary_text = plan.session_summary, plan.summary_text
+    if _has_long_summary(job, current):
+        climb.summary = fit(plan.session_summary, max_tokens=current.summary_tokens, count_tokens=job.counting.text)
+        climb.summary_text = renderer_named(job.policy.renderer).summary_text(climb.summary, step)
+    climb.summary_tokens = job.counting.message(Message("assistant", climb.summary_text or ""))
+
+
+def _has_long_summary(job: Job, current: Draft) -> bool:
+    plan = job.session.plan
+    return bool(plan and plan.summary_text and job.counting.text(plan.summary_text) > max(current.summary_tokens, 1))
+
+
 def _rung(job: Job, name: str, bench: Workbench, remaining: Sequence[Unit], climb: Climb) -> Steps[None]:
     strategy = strategy_named(name)
     for proposal in strategy.analyze(bench, remaining):
@@ -207,7 +226,7 @@ def _rung(job: Job, name: str, bench: Workbench, remaining: Sequence[Unit], clim
             },
         )
         record = yield from strategy.execute(proposal, bench)
-        if isinstance(record, SummarizationRecord) and climb.summary is None:
+        if isinstance(record, SummarizationRecord) and not climb.is_new_summary:
             # No summary could be made: the same span is pruned instead.
             dropping = strategy_named("drop")
             bench.tokens_to_free, bench.is_after_rehydration = 1 << 60, False
@@ -281,7 +300,7 @@ def _summarize(
         merged = _fitted(merged, limit, visible, job.counting.text)
     most = job.room.budget_tokens - current.pinned_tokens - current.recent_tokens
     merged = _guarded(job, merged, real, visible, limit, most, step)
-    climb.summary = merged
+    climb.summary, climb.is_new_summary = merged, True
     climb.summary_text = renderer.summary_text(merged, step)
     climb.summary_tokens = job.counting.message(Message("assistant", climb.summary_text))
     own_tokens = job.counting.text(summary.render_as_message())
@@ -309,8 +328,6 @@ def _summarize(
 def _fitted(
     summary: StructuredSummary, max_tokens: int, visible: Sequence[Message], count_text: Callable[[str], int]
 ) -> StructuredSummary:
-    if count_text(summary.render(version=1)) <= max_tokens:
-        return summary
     return fit(summary, max_tokens=max_tokens, visible=visible, count_tokens=count_text)
 
 
@@ -374,7 +391,6 @@ def _plan(
     if bridge:
         lead += [unit for unit in current.part.recent if unit.kind == "user"]
     lead_ids = [messages[index].id or "" for unit in lead for index in unit.indices]
-    made_summary = climb.summary is not None
     return CompactionPlan(
         thread_id=job.session.session_id,
         thread_version=job.session.thread.version,
@@ -382,12 +398,12 @@ def _plan(
         version=(before.version if before else 0) + 1,
         step=step,
         renderer=job.policy.renderer,
-        externalizations=_externalizations(before, climb, fold=made_summary),
+        externalizations=_externalizations(before, climb, fold=climb.is_new_summary),
         summarizations=_of(before, "summarizations") + _new(climb, SummarizationRecord),
         clearings=_of(before, "clearings") + _new(climb, ClearRecord),
         drops=_of(before, "drops") + _new(climb, DropRecord),
-        session_summary=climb.summary if made_summary else (before.session_summary if before else None),
-        summary_text=climb.summary_text if made_summary else (before.summary_text if before else None),
+        session_summary=climb.summary,
+        summary_text=climb.summary_text,
         lead_ids=tuple(lead_ids),
         original_token_count=job.tokens_before,
     )
@@ -416,12 +432,13 @@ def _commit(job: Job, plan_before: CompactionPlan | None) -> Steps[None]:
     plan = session.plan
     assert plan is not None
     if job.plan_store is not None:
-        expected = plan_before.version if plan_before else 0
+        expected = session.store_version
         committed = yield lambda: job.plan_store.commit_plan(session.session_id, plan, expected)
         if not committed:
             session.plan = plan_before
             _render(job)
             raise PlanConflict(f"another process committed a plan for {session.session_id!r} after version {expected}")
+        session.store_version = expected + 1
     session.plans[plan.version] = plan
 
 
@@ -457,6 +474,7 @@ def _announce(job: Job, current: Draft, climb: Climb, before: Sequence[Message],
             "pruned_count": sum(record.span.message_count for record in climb.records if _removes(record)),
             "tokens_before": job.tokens_before,
             "tokens_after": after_tokens,
+            "breakdown_after": session.breakdown_of(after_tokens) if session.breakdown_of else None,
             "plan_version": plan.version,
             "cache": plan.cache.to_dict() if plan.cache else None,
             "fates": fate_counts(plan),

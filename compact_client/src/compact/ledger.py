@@ -23,7 +23,8 @@ from compact.plan import (
     SummarizationRecord,
 )
 from compact.planner import Draft
-from compact.session import Request, Session
+from compact.request import Request
+from compact.session import Session
 
 if TYPE_CHECKING:
     from compact.compaction import Job

@@ -1,7 +1,7 @@
 """The front of the library: check a conversation before it is sent, and compact it when it must be.
 
-Every call reads the same way: recognise, count, decide, compact if need be, send. What a host passes in is never
-changed; what it gets back is a new list of the same kind.
+Every entry has a sync and an async form that run the same steps. What a host passes in is never changed; what it
+gets back is a new list of the same kind.
 """
 
 from __future__ import annotations
@@ -9,35 +9,30 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 from compact import events
-from compact.archive import ArchiveFailed
 from compact.budget import Usage, correction_from
-from compact.codecs import CHAT, detect
-from compact.codecs.base import Codec
-from compact.compaction import Job, carried_tokens, compact, covered_tokens, plannable
 from compact.config import CompactConfig
-from compact.counting import Counting
-from compact.durability import ToolDurabilityPolicy, declared_policy
 from compact.effects import Steps, arun, run
-from compact.exceptions import InsufficientBudget, MalformedMessage, PlanConflict
+from compact.engine import Call, Engine, as_item
+from compact.exceptions import CompactError
 from compact.memory import Memory
 from compact.messages import Message
-from compact.outbound import Outbound
+from compact.normalize import normalize
+from compact.overflow import recover
 from compact.partition import pin_rule
 from compact.plan import CompactionPlan
-from compact.planner import Draft, draft, room_for
-from compact.session import Request, Seen, Sent, Session, frozen_copy
-from compact.trigger import Decision, decide
-from compact.truncate import truncate_output
+from compact.recovery import is_context_length_error
+from compact.returning import with_injected
+from compact.session import Session
 from compact.units import group_units
 
 T = TypeVar("T", Message, dict[str, Any])
+R = TypeVar("R")
 
 _MAX_SESSIONS = 1024
-_COMMIT_ATTEMPTS = 3
 
 
 class CompactManager:
@@ -45,15 +40,9 @@ class CompactManager:
 
     def __init__(self, cfg: CompactConfig, *, clock: events.Clock = events.utc_now) -> None:
         self.cfg = cfg
-        self._clock = clock
-        self._counting = Counting(cfg.token_estimator, cfg.model)
-        self._outbound = Outbound(cfg.redaction, hook=cfg.redact)
-        self._summarizer = cfg.summarizer if cfg.summarizer is not None else _built_in_summarizer()
+        self._engine = Engine(cfg, clock)
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         self._lock = threading.Lock()
-        self._warned: set[str] = set()
-
-    # What a host calls.
 
     def preflight(
         self,
@@ -63,11 +52,16 @@ class CompactManager:
         tools: Sequence[Any] | None = None,
         instructions: str | None = None,
         output_schema: Any = None,
+        format: str | None = None,
+        protected: Collection[int] = (),
     ) -> list[T]:
-        """Count the request, compact it if a trigger says so, and return what to send."""
-        session = self._session(session_id)
-        with session.lock:
-            return run(self._preflight(session, messages, tools, instructions, output_schema))
+        """Count the request, compact it if a trigger says so, and return what to send.
+
+        `instructions` is a system prompt that is not among the messages; `format` names the messages' format where
+        it cannot be told; `protected` are places in the list that must stay, for formats without room for a flag.
+        """
+        call = Call(messages, tools, instructions, output_schema, format, protected)
+        return self._run(session_id, lambda session: self._engine.preflight(session, call))
 
     async def apreflight(
         self,
@@ -77,14 +71,12 @@ class CompactManager:
         tools: Sequence[Any] | None = None,
         instructions: str | None = None,
         output_schema: Any = None,
+        format: str | None = None,
+        protected: Collection[int] = (),
     ) -> list[T]:
         """`preflight` for async callers: summarisers and stores never block the event loop."""
-        session = self._session(session_id)
-        await _acquire(session.lock)
-        try:
-            return await arun(self._preflight(session, messages, tools, instructions, output_schema))
-        finally:
-            session.lock.release()
+        call = Call(messages, tools, instructions, output_schema, format, protected)
+        return await self._arun(session_id, lambda session: self._engine.preflight(session, call))
 
     def manual_compact(
         self,
@@ -95,11 +87,12 @@ class CompactManager:
         tools: Sequence[Any] | None = None,
         instructions: str | None = None,
         output_schema: Any = None,
+        format: str | None = None,
+        protected: Collection[int] = (),
     ) -> list[T]:
-        """Compact whatever the usage; the note is in the trace."""
-        session = self._session(session_id)
-        with session.lock:
-            return run(self._preflight(session, messages, tools, instructions, output_schema, note=note))
+        """Compact whatever the usage; the note is in the trace. `report` then says what was saved."""
+        call = Call(messages, tools, instructions, output_schema, format, protected, note)
+        return self._run(session_id, lambda session: self._engine.preflight(session, call))
 
     async def amanual_compact(
         self,
@@ -110,14 +103,22 @@ class CompactManager:
         tools: Sequence[Any] | None = None,
         instructions: str | None = None,
         output_schema: Any = None,
+        format: str | None = None,
+        protected: Collection[int] = (),
     ) -> list[T]:
         """`manual_compact` for async callers."""
-        session = self._session(session_id)
-        await _acquire(session.lock)
-        try:
-            return await arun(self._preflight(session, messages, tools, instructions, output_schema, note=note))
-        finally:
-            session.lock.release()
+        call = Call(messages, tools, instructions, output_schema, format, protected, note)
+        return await self._arun(session_id, lambda session: self._engine.preflight(session, call))
+
+    def report(self, session_id: str) -> str:
+        """One line about the last compaction: tokens saved and messages compressed."""
+        plan = self._session(session_id).plan
+        if plan is None:
+            return "nothing was compacted yet"
+        saved = plan.original_token_count - plan.compacted_token_count
+        gone = sum(entry.fate in ("summarized", "externalized", "dropped") for entry in plan.ledger)
+        share = saved / plan.original_token_count if plan.original_token_count else 0.0
+        return f"{saved:,} tokens saved ({share:.0%}), {gone} messages compressed"
 
     def plan(self, session_id: str) -> CompactionPlan | None:
         """The session's current plan, if it was ever compacted."""
@@ -144,7 +145,26 @@ class CompactManager:
                 plan,
             )
 
-    def report_usage(self, session_id: str, usage: Usage | Any) -> None:
+    def rerender(self, session_id: str, number: int) -> list[Any]:
+        """The messages of the session's request `number` (from 1), byte for byte as they were returned."""
+        session = self._session(session_id)
+        with session.lock:
+            if not 1 <= number <= len(session.sent):
+                raise CompactError(f"session {session_id!r} has sent {len(session.sent)} requests, not {number}")
+            sent = session.sent[number - 1]
+            view = session.old_views.get(sent.view_version, session.view)[: sent.view_length]
+            forms = session.forms_at(number)
+            shorten = self._engine.shortener(session)
+            rendered = session.rendered(
+                view,
+                session.plans.get(sent.plan_version),
+                lambda message: forms.get(message.id or "") or shorten(message),
+            )
+            assert session.codec is not None
+            normal = normalize(rendered, session.codec, protected_flag=self.cfg.policy.protected_flag)
+            return [as_item(message) for message in with_injected(normal.messages, sent.injected)]
+
+    def report_usage(self, session_id: str, usage: Any) -> None:
         """Tell what the provider counted for the last request; it corrects every later estimate."""
         session = self._session(session_id)
         reported = Usage.of(usage)
@@ -152,13 +172,79 @@ class CompactManager:
             uncorrected = round(session.last_estimate / session.correction)
             session.correction = correction_from(reported.input_tokens, uncorrected)
             session.is_corrected = reported.input_tokens > 0 and uncorrected > 0
+            session.last_usage = reported
+
+    def report_outcome(self, session_id: str, *, success: bool) -> None:
+        """Tell whether the task succeeded; it is emitted with the quality figures."""
+        session = self._session(session_id)
+        with session.lock:
+            self._engine.report_outcome(session, success=success)
+
+    def read_artifact(self, session_id: str, artifact_id: str, *, context: Any = None) -> str | None:
+        """The full content behind a pointer, if the requester may have it: what the `read_artifact` tool calls."""
+        session = self._session(session_id)
+        store = self.cfg.artifact_store
+        if store is None:
+            return None
+        with session.lock:
+            session.rehydration_requests += 1
+            content: str | None = run(_one(lambda: store.retrieve(artifact_id, context or self.cfg.security_context)))
+            return content
+
+    async def aread_artifact(self, session_id: str, artifact_id: str, *, context: Any = None) -> str | None:
+        """`read_artifact` for async callers."""
+        session = self._session(session_id)
+        store = self.cfg.artifact_store
+        if store is None:
+            return None
+        session.rehydration_requests += 1
+        content: str | None = await arun(
+            _one(lambda: store.retrieve(artifact_id, context or self.cfg.security_context))
+        )
+        return content
+
+    def recover(self, session_id: str, messages: Sequence[T], error: BaseException, *, attempt: int = 1) -> list[T]:
+        """After a context overflow: the last request without its oldest messages, pairs intact."""
+        return self._run(session_id, lambda session: recover(self._engine, session, messages, error, attempt))
+
+    async def arecover(
+        self, session_id: str, messages: Sequence[T], error: BaseException, *, attempt: int = 1
+    ) -> list[T]:
+        """`recover` for async callers."""
+        return await self._arun(session_id, lambda session: recover(self._engine, session, messages, error, attempt))
+
+    def call_with_recovery(
+        self, session_id: str, messages: Sequence[T], call: Callable[[list[T]], R], **preflight: Any
+    ) -> R:
+        """Preflight, call the model, and on a context overflow shrink and call again, a few times at most."""
+        sending = self.preflight(session_id, messages, **preflight)
+        for attempt in range(1, self.cfg.policy.overflow_max_retries + 1):
+            try:
+                return call(sending)
+            except Exception as error:
+                if not is_context_length_error(error):
+                    raise
+                sending = self.recover(session_id, messages, error, attempt=attempt)
+        return call(sending)
+
+    async def acall_with_recovery(
+        self, session_id: str, messages: Sequence[T], call: Callable[[list[T]], Awaitable[R]], **preflight: Any
+    ) -> R:
+        """`call_with_recovery` for async callers."""
+        sending = await self.apreflight(session_id, messages, **preflight)
+        for attempt in range(1, self.cfg.policy.overflow_max_retries + 1):
+            try:
+                return await call(sending)
+            except Exception as error:
+                if not is_context_length_error(error):
+                    raise
+                sending = await self.arecover(session_id, messages, error, attempt=attempt)
+        return await call(sending)
 
     def forget(self, session_id: str) -> None:
         """Let go of a session's state; a stored plan stays stored."""
         with self._lock:
             self._sessions.pop(session_id, None)
-
-    # How it is done.
 
     def _session(self, session_id: str) -> Session:
         with self._lock:
@@ -171,333 +257,20 @@ class CompactManager:
                 self._sessions.move_to_end(session_id)
             return session
 
-    def _preflight(
-        self,
-        session: Session,
-        items: Sequence[Any],
-        tools: Sequence[Any] | None,
-        instructions: str | None,
-        output_schema: Any,
-        *,
-        note: str | None = None,
-    ) -> Steps[list[Any]]:
-        check = events.Check(
-            session.session_id, session.trace_id, sink=self._sink(session.session_id), clock=self._clock
-        )
-        session.turn += 1
-        check.properties = {
-            "turn": session.turn,
-            "model": self.cfg.model,
-            "trigger": "preflight" if note is None else "manual",
-            "max_tokens": self.cfg.max_context_tokens,
-        }
-        self._warn_if_unredacted(session, check)
-        fixed = self._counting.tools(tools) + self._schema_tokens(output_schema)
-        spoken = self._counting.text(instructions) if instructions else 0
+    def _run(self, session_id: str, steps: Callable[[Session], Steps[R]]) -> R:
+        session = self._session(session_id)
+        with session.lock:
+            return run(steps(session))
+
+    async def _arun(self, session_id: str, steps: Callable[[Session], Steps[R]]) -> R:
+        session = self._session(session_id)
+        if not session.lock.acquire(blocking=False):
+            await asyncio.to_thread(session.lock.acquire)
         try:
-            seen = session.observe(items, _codec_for(session, items))
-        except MalformedMessage as error:
-            return self._skip(check, items, error)
-        self._take_in(session, seen, check)
-        estimate = self._emit_estimate(session, check, fixed, spoken)
-        decision = decide(
-            estimate,
-            window_tokens=self.cfg.max_context_tokens,
-            policy=self.cfg.policy,
-            at_turn_start=_ends_with_user(session.request),
-            is_manual=note is not None,
-        )
-        is_error = False
-        try:
-            if decision.triggered:
-                yield from self._compact(session, check, decision, estimate, fixed + spoken, tools, note)
-            else:
-                self._emit_decision(session, check, decision, None, note)
-        except InsufficientBudget as error:
-            is_error = True
-            _emit_error(check, error, "none: raised to the caller")
-            raise
+            return await arun(steps(session))
         finally:
-            session.last_estimate = self._estimate(session, fixed, spoken)
-            check.properties.update(
-                triggered=decision.triggered,
-                tokens_before=estimate,
-                tokens_after=session.last_estimate,
-                step=session.plan.step if session.plan else 0,
-            )
-            check.close(is_error=is_error)
-        plan_version = session.plan.version if session.plan else 0
-        session.sent.append(Sent(session.view_version, len(session.view), plan_version))
-        return _output(session.request, items)
-
-    def _take_in(self, session: Session, seen: Seen, check: events.Check) -> None:
-        """Bring the request up to date with what the host shows."""
-        arguments: dict[str, Any] = {
-            "count": self._counting.message,
-            "shorten": lambda message: self._shorten(message, session),
-            "protected_flag": self.cfg.policy.protected_flag,
-        }
-        if seen.how in ("new", "extended", "handed_back") and session.extend_request(seen.new, **arguments):
-            return
-        added, removed = session.render(**arguments)
-        if seen.how == "reset":
-            text = "nothing of the earlier conversation is left: its summary is not carried over"
-            check.emit(events.WARNING, {"severity": "low", "code": "session_reset", "message": text})
-        if added or removed:
-            details = {"added": list(added), "removed": list(removed)}
-            text = f"{len(added)} calls without output, {len(removed)} outputs without call"
-            check.emit(events.WARNING, {"severity": "low", "code": "normalized", "message": text, "details": details})
-
-    def _shorten(self, message: Message, session: Session) -> Message:
-        policy = self.cfg.policy
-        if policy.tool_output_truncation == "none" or message.role != "tool" or session.codec is None:
-            return message
-        if message.meta.get(policy.protected_flag) or len(message.text) <= policy.tool_output_max_tokens:
-            return message
-        return session.codec.map_outputs(message, lambda text: truncate_output(text, policy, self._counting.text))
-
-    def _schema_tokens(self, output_schema: Any) -> int:
-        return self._counting.tools([output_schema]) if output_schema is not None else 0
-
-    def _estimate(self, session: Session, fixed: int, spoken: int) -> int:
-        request = session.request
-        overhead = self._counting.overhead(request.messages)
-        total = self._counting.conversation(request.messages, request.message_tokens + overhead) + fixed + spoken
-        return round(total * session.correction) if session.correction != 1.0 else total
-
-    def _emit_estimate(self, session: Session, check: events.Check, fixed: int, spoken: int) -> int:
-        total = self._estimate(session, fixed, spoken)
-        if not check.is_watched:
-            return total
-        breakdown = session.request.breakdown(
-            tools=fixed,
-            instructions=spoken,
-            overhead=self._counting.overhead(session.request.messages),
-            protected_flag=self.cfg.policy.protected_flag,
-        )
-        window = self.cfg.max_context_tokens
-        check.emit(
-            events.TOKEN_ESTIMATE,
-            {
-                "model": self.cfg.model,
-                "t_est": total,
-                "max_tokens": window,
-                "usage_pct": round(total / window, 6) if window else None,
-                "turn": session.turn,
-                "estimator": self._counting.name,
-                "source": "provider" if session.is_corrected else "estimate",
-                "breakdown": breakdown.scaled_to(total).to_dict(),
-            },
-        )
-        return total
-
-    def _emit_decision(
-        self, session: Session, check: events.Check, decision: Decision, found: Draft | None, note: str | None
-    ) -> None:
-        if not check.is_watched:
-            return
-        policy, window = self.cfg.policy, self.cfg.max_context_tokens
-        properties: dict[str, Any] = {
-            "triggered": decision.triggered,
-            "reason": decision.reason if note is None else f"{decision.reason}: {note}",
-            "rule": decision.rule,
-            "margin_tokens": decision.margin_tokens,
-            "t_est": decision.used_tokens,
-            "max_tokens": window,
-            "trigger_tokens": decision.trigger_tokens,
-            "budget_tokens": window - policy.hard_cap_buffer if window is not None else None,
-            "turn": session.turn,
-            "policy": {
-                "trigger_pct": policy.trigger_pct,
-                "hard_cap_buffer": policy.hard_cap_buffer,
-                "strategy": policy.strategy,
-                "keep_recent_turns": policy.keep_recent_turns,
-                "keep_tool_io_pairs": policy.keep_tool_io_pairs,
-                "renderer": policy.renderer,
-                "pruning": policy.pruning,
-            },
-        }
-        if note is not None:
-            properties["note"] = note
-        if decision.triggered:
-            part = found.part if found else None
-            properties["kept"] = {
-                "pinned": sum(len(unit.indices) for unit in part.pinned) if part else 0,
-                "recent_turns": part.recent_turns if part else 0,
-                "tool_pairs": part.tool_pairs if part else 0,
-            }
-            properties["pruned_count"] = sum(len(unit.indices) for unit in part.remainder) if part else 0
-        check.emit(events.TRIGGER_DECISION, properties)
-
-    def _compact(
-        self,
-        session: Session,
-        check: events.Check,
-        decision: Decision,
-        estimate: int,
-        fixed_tokens: int,
-        tools: Sequence[Any] | None,
-        note: str | None,
-    ) -> Steps[None]:
-        policy = self.cfg.policy
-        check.properties.update(triggered=True, tokens_before=estimate)
-        check.open()
-        check.emit(events.CHECK_STARTED, {"tokens_before": estimate, "budget_limit": self._budget()})
-        own = max(1, session.request.message_tokens + fixed_tokens + self._counting.overhead(session.request.messages))
-        real_room = room_for(policy, self.cfg.max_context_tokens, decision.trigger_tokens)
-        room = real_room.scaled(own / estimate) if estimate and estimate != own else real_room
-        messages, counts = plannable(session)
-        try:
-            first = draft(
-                messages,
-                counts,
-                policy=policy,
-                room=room,
-                fixed_tokens=fixed_tokens + self._counting.overhead(messages),
-                covered_tokens=covered_tokens(session),
-                carried_tokens=carried_tokens(session, policy),
-                protected_ids=session.protected_ids,
-            )
-        except InsufficientBudget:
-            self._emit_decision(session, check, decision, None, note)
-            raise
-        self._emit_decision(session, check, decision, first, note)
-        check.emit(
-            events.POLICY_APPLIED,
-            {"policy": policy.to_dict(), "reductions": list(first.reductions), "summary_tokens": first.summary_tokens},
-        )
-        job = Job(
-            session=session,
-            policy=policy,
-            counting=self._counting,
-            check=check,
-            outbound=self._outbound,
-            clock=self._clock,
-            room=room,
-            budget_tokens=real_room.budget_tokens,
-            fixed_tokens=fixed_tokens + self._counting.overhead(messages),
-            tokens_before=estimate,
-            estimate=lambda: self._estimate(session, fixed_tokens, 0),
-            shorten=lambda message: self._shorten(message, session),
-            summarizer=self._summarizer,
-            storage=self.cfg.storage,
-            is_archive_required=self.cfg.archive_required,
-            artifact_store=self.cfg.artifact_store,
-            plan_store=self.cfg.plan_store,
-            security_context=self.cfg.security_context,
-            durability=self._durability(tools),
-            is_manual=note is not None,
-        )
-        try:
-            changed = yield from compact(job, first, messages, counts)
-        except ArchiveFailed as error:
-            _emit_error(check, error, "not compacted: archive failed")
-            return
-        after = self._estimate(session, fixed_tokens, 0)
-        check.emit(
-            events.COMPLETED,
-            {
-                "tokens_before": estimate,
-                "tokens_after": after,
-                "budget_limit": self._budget(),
-                "tokens_freed": estimate - after,
-                "strategy": policy.strategy,
-                "details": {"changed": changed},
-            },
-        )
-
-    def _budget(self) -> int | None:
-        window = self.cfg.max_context_tokens
-        return None if window is None else window - self.cfg.policy.hard_cap_buffer
-
-    def _durability(self, tools: Sequence[Any] | None) -> dict[str, ToolDurabilityPolicy]:
-        declared = {
-            getattr(tool, "__name__", ""): policy
-            for tool in tools or ()
-            if (policy := declared_policy(tool)) is not None
-        }
-        return {**declared, **self.cfg.tool_durability}
-
-    def _skip(self, check: events.Check, items: Sequence[Any], error: MalformedMessage) -> list[Any]:
-        """A malformed tool message: nothing is compacted this turn, and the run goes on."""
-        _emit_error(check, error, "not compacted this turn")
-        check.properties.update(triggered=False)
-        check.close(is_error=True)
-        return list(items)
-
-    def _sink(self, session_id: str) -> events.Sink | None:
-        exporter, storage = self.cfg.exporter, self.cfg.storage
-        if exporter is None and storage is None:
-            return None
-
-        def send(event: dict[str, Any]) -> None:
-            parts: dict[str, Any] = {key: event[key] for key in ("properties", "payload") if key in event}
-            event.update(self._outbound.value(parts))
-            for name, deliver in (
-                ("export", exporter.emit if exporter is not None else None),
-                ("archive", (lambda item: storage.save_event(session_id, item)) if storage is not None else None),
-            ):
-                if deliver is None:
-                    continue
-                try:
-                    deliver(event)
-                except Exception as error:
-                    events.complain(f"{name} failed: {error}")
-
-        return send
-
-    def _warn_if_unredacted(self, session: Session, check: events.Check) -> None:
-        if self._outbound.enabled or session.session_id in self._warned:
-            return
-        self._warned.add(session.session_id)
-        text = "redaction is off: messages are exported and archived as they are"
-        check.emit(events.WARNING, {"severity": "high", "code": "redaction_disabled", "message": text})
+            session.lock.release()
 
 
-def _emit_error(check: events.Check, error: Exception, fallback: str) -> None:
-    check.emit(
-        events.ERROR,
-        {"error_type": type(error).__name__, "message": str(error), "fallback": fallback},
-        is_error=True,
-    )
-
-
-def _codec_for(session: Session, items: Sequence[Any]) -> Codec:
-    """The format of the list; what does not say is read like the session's earlier messages."""
-    known = len(session.shown.items)
-    found = detect(items[known:]) if session.codec is not None and len(items) >= known else detect(items)
-    if found is not None:
-        return found
-    return session.codec or CHAT
-
-
-def _ends_with_user(request: Request) -> bool:
-    return bool(request.messages) and request.messages[-1].role == "user"
-
-
-def _output(request: Request, items: Sequence[Any]) -> list[Any]:
-    """The host's own objects where they are sent as they are, ours where they are not."""
-    if request.is_same_as_shown:
-        return list(items)
-    return [
-        items[place] if place is not None else _written(message)
-        for message, place in zip(request.messages, request.layout, strict=True)
-    ]
-
-
-def _written(message: Message) -> Any:
-    return frozen_copy(message.source) if message.source is not None else message
-
-
-def _built_in_summarizer() -> Any:
-    from compact.summarizers import ExtractiveSummarizer
-
-    return ExtractiveSummarizer()
-
-
-async def _acquire(lock: threading.Lock) -> None:
-    if not lock.acquire(blocking=False):
-        await asyncio.to_thread(lock.acquire)
-
-
-__all__ = ["CompactManager", "PlanConflict"]
+def _one(effect: Callable[[], Any]) -> Steps[Any]:
+    return (yield effect)

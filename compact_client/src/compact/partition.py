@@ -68,7 +68,10 @@ def partition(
     units: Sequence[Unit] | None = None,
     pins: Mapping[int, str] | None = None,
 ) -> Partition:
-    """Pinned, recent (the last turns and tool pairs, the newest unit, the last user message) and the remainder."""
+    """Pinned, recent (the last turns and tool pairs, the newest unit, the last user message) and the remainder.
+
+    A negative `keep_turns` gives up the last user message too, if it is not itself the newest unit.
+    """
     units = group_units(messages) if units is None else units
     turns = policy.keep_recent_turns if keep_turns is None else keep_turns
     pairs = policy.keep_tool_io_pairs if keep_pairs is None else keep_pairs
@@ -87,7 +90,7 @@ def partition(
         newest = max(free, key=lambda unit: unit.last)
         rules.setdefault(newest.first, "newest unit")
         users = [unit for unit in free if unit.kind == "user"]
-        if users:
+        if users and turns >= 0:
             rules.setdefault(users[-1].first, "last user message")
     pinned_set = {unit.first for unit in pinned}
     recent = tuple(unit for unit in free if unit.first in rules)
@@ -115,6 +118,9 @@ def reductions(policy: CompactPolicy) -> Iterator[tuple[int, int, str]]:
         if pairs > 1:
             pairs -= 1
             yield turns, pairs, f"over budget: keep_tool_io_pairs {pairs + 1} -> {pairs}"
+    # Below the floor of one turn and one pair only what the next call cannot do without is left.
+    yield 0, 0, "over budget at one turn and one tool pair: the newest unit and the last user message"
+    yield -1, 0, "over budget: the newest unit alone"
 
 
 def talk_turns(units: Sequence[Unit]) -> list[list[Unit]]:
@@ -136,7 +142,7 @@ def _recent_turns(free: Sequence[Unit], keep: int) -> dict[int, str]:
     # A user message nobody has answered yet is the input of this call, not one of the turns behind it.
     if turns and turns[-1][-1].kind == "user" and turns[-1][-1] is free[-1]:
         rules[turns.pop()[-1].first] = "user input"
-    for number, turn in enumerate(reversed(turns[-keep:] if keep else []), start=1):
+    for number, turn in enumerate(reversed(turns[-keep:] if keep > 0 else []), start=1):
         for unit in turn:
             rules[unit.first] = f"recent {number} of {keep}"
     return rules

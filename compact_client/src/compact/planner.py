@@ -17,7 +17,7 @@ from compact.pruning import prune
 from compact.units import Unit, group_units
 
 MIN_SUMMARY_TOKENS = 96  # room for the tag, the version line and a few lines; below that a summary says nothing
-HEADROOM = 0.92  # of the trigger, so that the next message does not set it off again
+HEADROOM = 0.9  # of the trigger; only small windows get near it, elsewhere summary_max_tokens is the limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,21 +90,22 @@ def draft(
 
     lines: list[str] = []
     latest: Draft | None = None
-    for part, line in _partitions(messages, counts, units, pins, policy, room, pinned_tokens):
+    for part, line, is_floor in _partitions(messages, counts, units, pins, policy, room, pinned_tokens):
         if line:
             lines.append(line)
         recent_tokens = sum(sizes[unit.first] for unit in part.recent)
         remainder_tokens = sum(sizes[unit.first] for unit in part.remainder)
         covered = covered_tokens + remainder_tokens
-        wish = _summary_wish(policy, room, pinned_tokens, covered)
+        # At the floor a short summary is better than giving up one more message.
+        wish = MIN_SUMMARY_TOKENS if is_floor and covered else _summary_wish(policy, room, pinned_tokens, covered)
         latest = Draft(
             part, tuple(units), tuple(lines), wish, fixed_tokens, pinned_tokens, recent_tokens, remainder_tokens
         )
         if pinned_tokens + recent_tokens + wish <= room.budget_tokens:
             # What the recent messages leave unused goes to the summary, up to where the next call would trigger.
             most = min(policy.summary_max_tokens, max(MIN_SUMMARY_TOKENS, int(covered * policy.summary_ratio)))
-            comfortable = min(most, room.comfort_tokens - pinned_tokens - recent_tokens)
-            return replace(latest, summary_tokens=max(wish, comfortable))
+            roof = room.budget_tokens if is_floor else room.comfort_tokens
+            return replace(latest, summary_tokens=max(wish, min(most, roof - pinned_tokens - recent_tokens)))
     assert latest is not None
     return _at_floor(latest, room)
 
@@ -117,19 +118,23 @@ def _partitions(
     policy: CompactPolicy,
     room: Room,
     pinned_tokens: int,
-) -> Iterator[tuple[Partition, str]]:
-    """What could be kept, most first, with the line that names each reduction."""
+) -> Iterator[tuple[Partition, str, bool]]:
+    """What could be kept, most first, the line that names each reduction, and whether it is at the floor."""
     if policy.renderer == "bridge":
         users = min(policy.user_message_tokens, max(0, (room.comfort_tokens - pinned_tokens) // 2))
         while True:
             part = partition_for_bridge(messages, policy, counts=counts, user_tokens=users, units=units, pins=pins)
-            yield part, ""
+            yield part, "", users == 0
             if users == 0:
                 return
             users = users // 2 if users > 100 else 0
     for turns, pairs, line in reductions(policy):
         part = partition(messages, policy, keep_turns=turns, keep_pairs=pairs, units=units, pins=pins)
-        yield prune(part, messages, counts, policy, room.comfort_tokens - pinned_tokens), line
+        yield (
+            prune(part, messages, counts, policy, room.comfort_tokens - pinned_tokens),
+            line,
+            turns <= 1 and pairs <= 1,
+        )
 
 
 def _summary_wish(policy: CompactPolicy, room: Room, pinned_tokens: int, covered_tokens: int) -> int:

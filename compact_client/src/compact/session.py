@@ -9,16 +9,17 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from compact.align import align
-from compact.budget import PARTS, Breakdown, part_of
+from compact.budget import Usage
 from compact.codecs.base import Codec
 from compact.messages import Message, content_hash
 from compact.normalize import normalize
 from compact.plan import CompactionPlan
 from compact.renderers import renderer_named
+from compact.request import Request, Sent, Shown, frozen_copy, item_of
 from compact.thread import AgentThread
 
 How = Literal["new", "extended", "handed_back", "edited", "reset"]
@@ -32,89 +33,6 @@ class Seen:
 
     how: How
     new: tuple[Message, ...]
-
-
-@dataclass(slots=True)
-class Shown:
-    """A list of messages as it was shown to or by the host: copies, for comparing, and the id of each."""
-
-    items: list[Any] = field(default_factory=list)
-    metas: list[dict[str, Any]] | None = None  # of Message objects, whose meta a caller may change in place
-    ids: list[str] = field(default_factory=list)
-
-    def is_prefix_of(self, items: Sequence[Any]) -> bool:
-        size = len(self.items)
-        if len(items) < size or list(items[:size]) != self.items:
-            return False
-        return self.metas is None or [item.meta for item in items[:size]] == self.metas
-
-    def add(self, item: Any, message_id: str) -> None:
-        self.items.append(item)
-        self.ids.append(message_id)
-        if isinstance(item, Message):
-            if self.metas is None:
-                self.metas = []
-            self.metas.append(dict(item.meta))
-
-
-@dataclass(slots=True)
-class Request:
-    """What is sent: messages, where each comes from in the host's list, and running sums of their tokens."""
-
-    messages: list[Message] = field(default_factory=list)
-    counts: list[int] = field(default_factory=list)
-    layout: list[int | None] = field(default_factory=list)
-    """For each message its place in the host's list, or None if it is ours."""
-    sums: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PARTS, 0))
-    open_calls: dict[str, int] = field(default_factory=dict)
-    is_normal: bool = True
-    is_same_as_shown: bool = True
-    has_ephemeral: bool = False
-    """Holds content for this turn only, so the next request starts from the view again."""
-
-    @property
-    def message_tokens(self) -> int:
-        return sum(self.sums.values())
-
-    def add(self, message: Message, tokens: int, place: int | None, *, protected_flag: str) -> None:
-        self.messages.append(message)
-        self.counts.append(tokens)
-        self.layout.append(place)
-        self.sums[part_of(message, protected_flag=protected_flag)] += tokens
-        for call_id in message.answers:
-            waiting = self.open_calls.get(call_id, 0)
-            if waiting == 0:
-                self.is_normal = False
-            elif waiting == 1:
-                del self.open_calls[call_id]
-            else:
-                self.open_calls[call_id] = waiting - 1
-        for call in message.tool_calls:
-            if call.needs_output:
-                self.open_calls[call.id] = self.open_calls.get(call.id, 0) + 1
-
-    def breakdown(self, *, tools: int, instructions: int, overhead: int, protected_flag: str) -> Breakdown:
-        sums = dict(self.sums)
-        sums["tools_schema"] += tools
-        sums["system"] += instructions
-        sums["history"] += overhead
-        for message, tokens in zip(reversed(self.messages), reversed(self.counts), strict=True):
-            if message.role != "user":
-                break
-            if part_of(message, protected_flag=protected_flag) == "history":
-                sums["history"] -= tokens
-                sums["user_input"] += tokens
-        return Breakdown(**sums)
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """All it takes to render a past request again."""
-
-    view_version: int
-    view_length: int
-    plan_version: int
-    injected: tuple[Message, ...] = ()
 
 
 class Session:
@@ -141,7 +59,15 @@ class Session:
         self.output = Shown()
         self.request = Request()
         self.last_estimate = 0
-        self.fruitless_at: int | None = None
+        self.fruitless_rounds = 0
+        self.is_restored = False
+        self.is_request_current = True
+        """Whether the request is the rendering of the view but for what was appended since."""
+        self.store_version = 0
+        self.asked_for_context = False
+        self.task_success: bool | None = None
+        self.last_usage: Usage | None = None
+        self.breakdown_of: Callable[[int], dict[str, int]] | None = None
         self.turns_since_compaction = 0
         self.rehydration_requests = 0
         self.recent_injections: dict[str, int] = {}
@@ -150,19 +76,25 @@ class Session:
         self.hashes: dict[str, str] = {}
         self._tokens: dict[str, int] = {}
         self._shortened: dict[str, Message] = {}
+        self._former: list[tuple[int, str, Message]] = []
 
     def observe(self, items: Sequence[Any], codec: Codec) -> Seen:
         """Take in the host's list: recognise what was seen, append what is new to the log."""
-        if self.codec is not None and codec.name != self.codec.name:
-            self.shown, self.output, self.view = Shown(), Shown(), []
         self.codec = codec
-        if self.shown.is_prefix_of(items):
-            how: How = "extended" if self.shown.items else "new"
-        elif not self.request.is_same_as_shown and self.output.is_prefix_of(items):
+        is_shown = self.shown.is_prefix_of(items)
+        # Both fit when we only added to the host's list; then the longer one is what it holds now.
+        if self.output.items and not (is_shown and len(self.shown.items) > len(self.output.items)):
+            is_output = self.output.is_prefix_of(items)
+        else:
+            is_output = False
+        how: How
+        if is_output:
             # The host adopted what it was given: from now on that is its list.
             self.shown, self.output = self.output, Shown()
             self._relay()
             how = "handed_back"
+        elif is_shown:
+            how = "extended" if self.shown.items else "new"
         else:
             return self._observe_edited(items, codec)
         start = len(self.shown.items)
@@ -212,6 +144,7 @@ class Session:
         self.view_version += 1
         self.view = view
         self.shown, self.output = shown, Shown()
+        self.is_request_current = False
         return Seen(how, tuple(new))
 
     def _recognise(self, items: Sequence[Any], decoded: Sequence[Message]) -> tuple[list[str | None], Shown]:
@@ -220,7 +153,7 @@ class Session:
         best_reference = self.shown
         history = Shown()
         for message in self.view:
-            history.add(_item(message), message.id or "")
+            history.add(item_of(message), message.id or "")
         for reference in (self.shown, self.output, history):
             ids = _few_edits(items, reference)
             if ids is None:
@@ -255,6 +188,22 @@ class Session:
                 merged.append(following)
             following = next(waiting, None)
         return merged
+
+    def shorten_to(self, message_id: str, short: Message) -> None:
+        """Cut a message further than it was; requests already sent keep the form they had."""
+        before = self._shortened.get(message_id) or self.thread.get(message_id)
+        if before is not None:
+            self._former.append((len(self.sent), message_id, before))
+        self._shortened[message_id] = replace(short, id=message_id)
+        self._tokens.pop(message_id, None)
+
+    def forms_at(self, number: int) -> dict[str, Message]:
+        """Forms of messages as request `number` showed them, where they were cut further since."""
+        found: dict[str, Message] = {}
+        for sent_before, message_id, form in self._former:
+            if sent_before >= number:
+                found.setdefault(message_id, form)
+        return found
 
     def short_form(self, message: Message, shorten: Callable[[Message], Message]) -> Message:
         """The message as it enters a prompt, decided once."""
@@ -295,7 +244,7 @@ class Session:
                     self.output.add(item, message_id)
             if not request.is_same_as_shown:
                 shown_item = self.shown.items[place]
-                self.output.add(_item(short) if is_ours else shown_item, message.id or "")
+                self.output.add(item_of(short) if is_ours else shown_item, message.id or "")
             place += 1
         return request.is_normal and not request.open_calls
 
@@ -328,8 +277,8 @@ class Session:
         output = Shown()
         for message in messages:
             place = places.get(message.id or "")
-            item = _item(message)
-            if place is not None and not same_item(self.shown.items[place], item):
+            item = item_of(message)
+            if place is not None and self.shown.items[place] != item:
                 place = None
             request.add(message, self.tokens_of(message, count), place, protected_flag=protected_flag)
             output.add(item if place is None else self.shown.items[place], message.id or "")
@@ -337,6 +286,7 @@ class Session:
         request.is_normal, request.open_calls = True, {}
         request.is_same_as_shown = request.layout == list(range(len(self.shown.items)))
         self.request = request
+        self.is_request_current = True
         self.output = Shown() if request.is_same_as_shown else output
 
     def tokens_of(self, message: Message, count: Callable[[Message], int]) -> int:
@@ -348,23 +298,6 @@ class Session:
         if tokens is None:
             tokens = self._tokens[message_id] = count(message)
         return tokens
-
-
-def frozen_copy(item: Any) -> Any:
-    """A copy of a provider's item that the host cannot change; texts are shared."""
-    if isinstance(item, dict):
-        return {key: frozen_copy(value) for key, value in item.items()}
-    if isinstance(item, list):
-        return [frozen_copy(value) for value in item]
-    return item
-
-
-def same_item(left: Any, right: Any) -> bool:
-    return left is right or bool(left == right)
-
-
-def _item(message: Message) -> Any:
-    return message.source if message.source is not None else message
 
 
 def _key(item: Any) -> str:

@@ -20,6 +20,7 @@ class AgentThread:
         self.thread_id = thread_id
         self._messages: list[Message] = []
         self._by_id: dict[str, Message] = {}
+        self._last = 0
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -41,7 +42,8 @@ class AgentThread:
         text = f"{message.role}\0{message.text}"
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:6]
         # A caller may change the meta of its own Message; the log keeps what it was.
-        added = replace(message, id=f"m{len(self._messages) + 1}-{digest}", meta=dict(message.meta))
+        self._last += 1
+        added = replace(message, id=f"m{self._last}-{digest}", meta=dict(message.meta))
         self._messages.append(added)
         assert added.id is not None
         self._by_id[added.id] = added
@@ -53,6 +55,8 @@ class AgentThread:
             return self.append(message)
         self._messages.append(message)
         self._by_id[message.id] = message
+        digits = message.id[1:].partition("-")[0]
+        self._last = max(self._last, int(digits) if digits.isdigit() else 0)
         return message
 
     def get(self, message_id: str) -> Message | None:

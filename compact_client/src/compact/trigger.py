@@ -12,8 +12,18 @@ from typing import Literal
 from compact.policy import CompactPolicy
 
 Rule = Literal[
-    "manual", "token_limit", "tokens_left", "trigger_pct", "min_left_pct", "soft_trigger_pct", "below", "unknown_window"
+    "manual",
+    "token_limit",
+    "tokens_left",
+    "trigger_pct",
+    "min_left_pct",
+    "soft_trigger_pct",
+    "budget",
+    "below",
+    "unknown_window",
 ]
+# A buffer larger than this was chosen for another window; there the percentage alone decides.
+_LARGEST_BUFFER_PCT = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +80,9 @@ def _thresholds(
         if policy.min_left_pct > 0:
             left = ceil(round(window_tokens * (1 - policy.min_left_pct), 6))
             found.append(("min_left_pct", left, f"at most {policy.min_left_pct:.0%} of the window left"))
+        if policy.hard_cap_buffer <= window_tokens * _LARGEST_BUFFER_PCT:
+            budget = window_tokens - policy.hard_cap_buffer
+            found.append(("budget", budget + 1, f"over the budget of {budget:,}"))
         if policy.trigger_tokens_left is not None:
             tokens = max(0, window_tokens - policy.trigger_tokens_left)
             found.append(("tokens_left", tokens, f"at most {policy.trigger_tokens_left:,} tokens left"))

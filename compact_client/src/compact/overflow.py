@@ -1,0 +1,131 @@
+"""Carry out overflow recovery: remove the oldest units from the plan and try again.
+
+Works without a model, survives a host that shows its whole history again, and learns from the provider's numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from compact import events
+from compact.budget import correction_from
+from compact.compaction import plannable, turn_numbers
+from compact.effects import Steps
+from compact.exceptions import CompactError
+from compact.ledger import hash_of
+from compact.plan import CompactionPlan, DropRecord, LedgerEntry
+from compact.recovery import Overflow, oldest_units, read_overflow
+from compact.session import Session
+from compact.span import SpanReference
+
+if TYPE_CHECKING:
+    from compact.engine import Engine
+
+# With no numbers to go by, each attempt frees this share of the request more than the one before.
+_BLIND_SHARE = 0.15
+
+
+def recover(
+    engine: Engine, session: Session, items: Sequence[Any], error: BaseException, attempt: int
+) -> Steps[list[Any]]:
+    """The request without its oldest units; raises when nothing more may go or the attempts are used up."""
+    from compact.engine import written
+
+    if attempt > engine.policy.overflow_max_retries:
+        raise CompactError(f"still over the context window after {attempt - 1} attempts to recover") from error
+    check = engine.check_for(session, "overflow")
+    before = session.last_estimate
+    overflow = read_overflow(error)
+    _learn(session, overflow, before)
+    messages, counts = plannable(session)
+    needed = _tokens_to_free(engine, session, overflow, attempt)
+    units = oldest_units(messages, counts, engine.policy, tokens_to_free=needed, protected_ids=session.protected_ids)
+    if not units:
+        raise CompactError("over the context window, and nothing that is not pinned is left to remove") from error
+    turns = turn_numbers(messages)
+    indices = sorted(index for unit in units for index in unit.indices)
+    ids = tuple(messages[index].id or "" for index in indices)
+    record = DropRecord(
+        SpanReference(ids, turns[indices[0]], turns[indices[-1]]), f"context overflow, attempt {attempt}"
+    )
+    ledger = tuple(
+        LedgerEntry(
+            messages[index].id or "",
+            hash_of(session, engine.outbound, messages[index]),
+            messages[index].role,
+            counts[index],
+            "dropped",
+            record.reason,
+        )
+        for index in indices
+    )
+    plan = _with_drop(engine, session, record, ledger)
+    if engine.cfg.plan_store is not None:
+        # A conflict is left to the next preflight: this request must go out now.
+        expected = session.store_version
+        if (yield lambda: engine.cfg.plan_store.commit_plan(session.session_id, plan, expected)):
+            session.store_version += 1
+    session.plan = plan
+    session.plans[plan.version] = plan
+    session.render(
+        count=engine.counting.message,
+        shorten=engine.shortener(session),
+        protected_flag=engine.policy.protected_flag,
+    )
+    session.last_estimate = max(0, before - round(sum(entry.tokens for entry in ledger) * session.correction))
+    check.emit(
+        events.OVERFLOW_RECOVERED,
+        {
+            "attempt": attempt,
+            "removed_count": len(ids),
+            "tokens_before": before,
+            "tokens_after": session.last_estimate,
+            "limit_tokens": overflow.limit_tokens,
+            "requested_tokens": overflow.requested_tokens,
+        },
+        payload={"removed": list(ids)},
+    )
+    check.properties.update(triggered=True, tokens_before=before, tokens_after=session.last_estimate)
+    check.close()
+    return written(session.request, items)
+
+
+def _learn(session: Session, overflow: Overflow, estimated_tokens: int) -> None:
+    if overflow.requested_tokens:
+        uncorrected = round(estimated_tokens / session.correction)
+        session.correction = correction_from(overflow.requested_tokens, uncorrected)
+        session.is_corrected = True
+
+
+def _tokens_to_free(engine: Engine, session: Session, overflow: Overflow, attempt: int) -> int:
+    total = session.request.message_tokens
+    blind = round(total * _BLIND_SHARE * attempt)
+    if overflow.limit_tokens is None or overflow.requested_tokens is None:
+        return blind
+    over = overflow.requested_tokens - overflow.limit_tokens + engine.policy.hard_cap_buffer
+    return max(round(over / session.correction), blind // 3)
+
+
+def _with_drop(engine: Engine, session: Session, record: DropRecord, ledger: tuple[LedgerEntry, ...]) -> CompactionPlan:
+    now = events.iso(engine.clock())
+    plan = session.plan
+    if plan is None:
+        return CompactionPlan(
+            session.session_id,
+            session.thread.version,
+            now,
+            step=0,
+            # In place: nothing is moved to the front for the sake of a removal.
+            renderer="inplace",
+            drops=(record,),
+            absorbed=ledger,
+        )
+    return replace(
+        plan,
+        version=plan.version + 1,
+        created_at=now,
+        drops=(*plan.drops, record),
+        absorbed=(*plan.absorbed, *ledger),
+    )
