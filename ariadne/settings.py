@@ -120,6 +120,8 @@ if PRODUCTION and DEBUG:
 SECRET_KEY = envsecret("ARIADNE_SECRET_KEY", DATA_DIR / "secret_key")
 #: Signs audit bundles: the base64 of 32 bytes. The same for all web processes.
 SIGNING_KEY = envsecret("ARIADNE_SIGNING_KEY", DATA_DIR / "signing_key", make=new_signing_key)
+if len(SIGNING_KEY) != len(new_signing_key()):
+    raise ImproperlyConfigured("ARIADNE_SIGNING_KEY is not the base64 of 32 bytes")
 #: The names under which people reach the server; any other is refused.
 ALLOWED_HOSTS = envlist("ARIADNE_HOSTS", "127.0.0.1,localhost,[::1]")
 #: Origins whose forms and websockets are accepted behind TLS, such as `https://ariadne.example.com`.

@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime, timedelta
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
-from ingest import messages, partitions
+from ingest import messages, partitions, transcripts
 from ingest.commit import LOCK_SPACE
 from ingest.models import Project, Session
 
@@ -53,6 +53,7 @@ def run(*, today: date | None = None, is_dry: bool = False) -> Report:
             _expire(cursor, day, today, report, is_dry=is_dry)
     if not is_dry:
         _forget_messages(today)
+        transcripts.expire()
     return report
 
 

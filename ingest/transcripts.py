@@ -12,13 +12,14 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import zstandard
 from asgiref.sync import sync_to_async
 from compact.redaction import default_redactor
 from django.db import connection, transaction
+from django.dispatch import Signal
 from django.utils import timezone
 
 from ingest.chain import Link, canonical, spell
@@ -32,6 +33,13 @@ MAX_SESSION_ID_CHARS = 1024
 _READ_CHUNK = 200
 # The first half of a two-part advisory lock; the second is the project. Its own space, apart from the writer's locks.
 _CONTENT_LOCK = 0x7E87
+
+
+# One transaction deletes this many, and looks once for texts that nobody uses any more.
+_EXPIRE_BATCH = 500
+
+# Sent with project, count and reason: whoever keeps a log of what was done listens.
+expired = Signal()
 
 
 class BadTranscript(ValueError):
@@ -183,11 +191,29 @@ def delete(doomed: Sequence[Transcript], *, reason: str, by: str) -> None:
         cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_CONTENT_LOCK, project_id])
         for transcript in sorted(doomed, key=lambda t: (t.session_key, t.step)):
             _lock_chain(cursor, transcript.session_key)
-            current = Transcript.objects.get(project_id=project_id, pk=transcript.pk)
+            current = Transcript.objects.filter(project_id=project_id, pk=transcript.pk).first()
+            if current is None:
+                continue
             hashes.update(message_hashes(current))
             _append(current, ChainLink.Kind.DELETED, timezone.now(), {"by": by, "reason": reason})
             current.delete()
         cursor.execute(_DELETE_UNUSED, [project_id, list(hashes), project_id])
+
+
+def expire(*, is_dry: bool = False) -> dict[Project, int]:
+    """Delete what is older than its project keeps it; how many of each project. Legal holds are honoured."""
+    gone: dict[Project, int] = {}
+    for project in Project.objects.filter(retention_days__isnull=False, legal_hold=False):
+        before = timezone.now() - timedelta(days=project.retention_days or 0)
+        old = Transcript.objects.filter(project_id=project.pk, received_at__lt=before).order_by("received_at")
+        gone[project] = old.count()
+        if is_dry or not gone[project]:
+            continue
+        reason = f"older than {project.retention_days} days"
+        while batch := list(old[:_EXPIRE_BATCH]):
+            delete(batch, reason=reason, by="retention")
+        expired.send(Project, project=project, count=gone[project], reason=reason)
+    return gone
 
 
 # A text goes only when no transcript left in the project names it.

@@ -24,6 +24,7 @@ from django.utils.decorators import sync_and_async_middleware
 from rest_framework.request import Request
 
 from ingest.chain import canonical, spell
+from ingest.models import Project
 from viewer.access import Grant, Right
 from viewer.models import AuditEntry, Membership
 
@@ -240,6 +241,10 @@ def note_login_failure(
 def note_lockout(sender: Any, request: HttpRequest, username: str | None = None, **_: Any) -> None:
     known = User.objects.filter(username=username or "").first()
     record(Origin(known.pk if known else None, username or "", *_where(request)), Action.LOCKED_OUT, denied=True)
+
+
+def note_expiry(sender: Any, project: Project, count: int, reason: str, **_: Any) -> None:
+    record(Origin(None, "retention"), Action.TRANSCRIPT_DELETE, project_id=project.pk, reason=reason, count=count)
 
 
 def _where(request: HttpRequest | None) -> tuple[str, str]:

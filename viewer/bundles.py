@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from typing import Any
 
@@ -10,7 +9,7 @@ from compact import bundle
 from compact.redaction import default_redactor
 from django.utils import timezone
 
-from ingest import archive
+from ingest import archive, messages
 from ingest.chain import canonical, spell
 from ingest.models import Session, Span, Transcript
 from viewer import signing
@@ -74,7 +73,5 @@ def _compaction(transcript: Transcript) -> tuple[Any, Any, Any, Counter[str]]:
 
 
 def _payload(span: Span | None) -> dict[str, Any]:
-    payload = span.payload if span else None
-    if isinstance(payload, str):
-        payload = json.loads(payload)
+    payload = messages.restore(span.project_id, span.payload) if span else None
     return payload if isinstance(payload, dict) else {}

@@ -1,23 +1,15 @@
-"""`manage.py expire_archive`: delete transcripts that are older than their project keeps them. Run it daily.
+"""`manage.py expire_archive`: delete transcripts that are older than their project keeps them.
 
-A project under legal hold, or without a number of days, keeps everything. Each deletion leaves a tombstone.
+The server does this by itself every hour; the command is for seeing what would go, and for servers that are off.
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
-from django.utils import timezone
 
 from ingest import transcripts
-from ingest.models import Project, Transcript
-from viewer import audit
-from viewer.audit import Action, Origin
-
-# One transaction holds this many, and looks once for texts that nobody uses any more.
-_BATCH = 500
 
 
 class Command(BaseCommand):
@@ -27,15 +19,5 @@ class Command(BaseCommand):
         parser.add_argument("--dry-run", action="store_true", help="only say how many would go")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        for project in Project.objects.filter(retention_days__isnull=False, legal_hold=False):
-            before = timezone.now() - timedelta(days=project.retention_days or 0)
-            old = Transcript.objects.filter(project_id=project.pk, received_at__lt=before).order_by("received_at")
-            count = old.count()
+        for project, count in transcripts.expire(is_dry=options["dry_run"]).items():
             self.stdout.write(f"{project.slug}: {count} transcripts older than {project.retention_days} days")
-            if options["dry_run"] or not count:
-                continue
-            reason = f"older than {project.retention_days} days"
-            while batch := list(old[:_BATCH]):
-                transcripts.delete(batch, reason=reason, by="retention")
-            origin = Origin(None, "retention")
-            audit.record(origin, Action.TRANSCRIPT_DELETE, project_id=project.pk, reason=reason, count=count)
