@@ -55,6 +55,10 @@ class Watcher(threading.Thread):
             self.is_open.clear()
             self._stop_asked.wait(0.1)
 
+    def hurry(self) -> None:
+        """Read as fast as the server sends from now on."""
+        self._pause_s = 0.0
+
     def finish(self) -> None:
         self._stop_asked.set()
         self.join(timeout=20)

@@ -1,0 +1,69 @@
+"""What goes wrong during a soak, in turn: a killed web process, a renewal, Redis away, Postgres crashed."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+
+import psutil
+from conftest import Server
+from scale.redis_server import Redis
+from scale.waiting import wait_until
+
+from ariadne.embedded import Postgres
+
+AWAY_S = 3.0
+
+
+class Faults:
+    """`next()` causes one and returns its name when the system stands again."""
+
+    def __init__(self, server: Server, redis: Redis, database: Postgres) -> None:
+        self._server, self._redis, self._database = server, redis, database
+        self._turn = 0
+        self.caused: list[str] = []
+
+    def next(self) -> str:
+        kinds: list[Callable[[], str]] = [self._kill, self._renew, self._cut_redis, self._crash_postgres]
+        name = kinds[self._turn % len(kinds)]()
+        self._turn += 1
+        self.caused.append(name)
+        return name
+
+    def web(self) -> list[psutil.Process]:
+        """The web processes that run now."""
+        found = []
+        for child in psutil.Process(self._server.process.pid).children(recursive=True):
+            try:
+                if "ariadne.web" in " ".join(child.cmdline()):
+                    found.append(child)
+            except psutil.Error:
+                continue
+        return found
+
+    def _kill(self) -> str:
+        victim = self.web()[0]
+        victim.kill()
+        assert wait_until(lambda: len(self.web()) >= 2 and victim.pid not in {child.pid for child in self.web()})
+        return "web process killed"
+
+    def _renew(self) -> str:
+        done = self._server.log.count("Renewed.")
+        self._server.process.send_signal(signal.SIGUSR2)
+        assert wait_until(lambda: self._server.log.count("Renewed.") > done, timeout_s=90)
+        return "web processes renewed"
+
+    def _cut_redis(self) -> str:
+        self._redis.cut()
+        time.sleep(AWAY_S)
+        self._redis.start()
+        return "Redis away"
+
+    def _crash_postgres(self) -> str:
+        process = self._database.process
+        assert process is not None
+        process.send_signal(signal.SIGQUIT)
+        process.wait(timeout=30)
+        self._database.start()
+        return "Postgres crashed"
