@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from compact.extraction.coverage import CHARS_PER_TOKEN, Candidate, Choice, Reading, choose
+from compact.extraction.kinds import ERROR
 from compact.extraction.lines import Kind, Line, read_lines
 from compact.messages import Message
 from compact.span import SpanReference
@@ -189,6 +190,8 @@ def assemble(
             )
             continue
         name, entry = _entry(candidate)
+        if name == "facts" and line.kind == "output" and ERROR.search(line.text.lower()):
+            name = "errors"
         fields.setdefault(name, []).append(entry)
     *earlier, task = fields.pop("current_task", None) or [None]
     # A task that another one followed is still something the user asked for.

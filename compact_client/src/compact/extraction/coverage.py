@@ -56,7 +56,6 @@ BONUS: Final[dict[str, float]] = {
     "open_items": 0.35,
     "decisions": 0.25,
     "requests": 0.12,
-    "errors": 0.03,
 }
 # At most this share of the budget is given ahead of the competition to standing instructions.
 _FIRST_SHARE: Final = 0.5
@@ -110,24 +109,27 @@ class Reading:
 
     def add(self, lines: Iterable[Line], *, last_user: int = -1) -> None:
         """Read lines that may be kept."""
-        for line in lines:
-            entities = self._use(line, last_user)
-            text = line.text
-            if text in self._seen:
+        seen, candidates = self._seen, self.candidates
+        for line, entities in self._used(lines, last_user):
+            text, kind = line.text, line.kind
+            if text in seen:
                 continue
-            self._seen.add(text)
-            if not entities and line.kind in ("output", "code") and self._keep is None:
+            seen.add(text)
+            is_tool_text = kind in ("output", "code")
+            if is_tool_text and not entities and self._keep is None:
                 continue  # names nothing: it could never be worth its tokens
-            field = line.field or field_of(line)
-            bonus = BONUS.get(field, 0.0)
+            # What tools returned has no bonus, so its field can wait until it is chosen.
+            field = line.field or ("outputs" if is_tool_text else field_of(line))
             tokens = len(text) / CHARS_PER_TOKEN + _LINE_TOKENS
             is_first = self._is_first(line, field)
-            self.candidates.append(Candidate(line, field, entities, bonus, tokens, len(self.candidates), is_first))
+            candidates.append(
+                Candidate(line, field, entities, BONUS.get(field, 0.0), tokens, len(candidates), is_first)
+            )
 
     def add_visible(self, lines: Iterable[Line], *, last_user: int = -1) -> None:
         """Read lines that stay in the prompt anyway: what they mention need not be kept twice."""
-        for line in lines:
-            self.visible.update(self._use(line, last_user))
+        for line, entities in self._used(lines, last_user):
+            self.visible.update(entities)
             self._seen.add(line.text)
 
     def chances(self) -> list[float]:
@@ -156,32 +158,35 @@ class Reading:
             return True
         return self._keep is not None and self._keep.search(line.text) is not None
 
-    def _use(self, line: Line, last_user: int) -> tuple[int, ...]:
-        self.chars += len(line.text) + 1
-        entities = self._entities(line.text)
-        kind, usages = line.kind, self.usages
-        for number in entities:
-            usage = usages[number]
-            usage.last_chars = self.chars
-            if kind == "output":
-                usage.shown += 1
-            elif kind == "code":
-                usage.written += 1
-            else:
-                usage.said += 1
-                if kind == "user":
-                    usage.by_user = True
-                    usage.by_last_user |= line.position == last_user
-                elif kind != "prose":
-                    usage.as_argument = True
-        return entities
+    def _used(self, lines: Iterable[Line], last_user: int) -> Iterator[tuple[Line, tuple[int, ...]]]:
+        """Each line with its entities, whose use it is noted as. The innermost loop of all: kept flat on purpose."""
+        known, usages, chars = self._lines, self.usages, self.chars
+        for line in lines:
+            text, kind = line.text, line.kind
+            chars += len(text) + 1
+            entities = known.get(text)
+            if entities is None:
+                entities = known[text] = self._entities(text)
+            for number in entities:
+                usage = usages[number]
+                usage.last_chars = chars
+                if kind == "output":
+                    usage.shown += 1
+                elif kind == "code":
+                    usage.written += 1
+                else:
+                    usage.said += 1
+                    if kind == "user":
+                        usage.by_user = True
+                        usage.by_last_user |= line.position == last_user
+                    elif kind != "prose":
+                        usage.as_argument = True
+            yield line, entities
+        self.chars = chars
 
     def _entities(self, text: str) -> tuple[int, ...]:
-        known = self._lines.get(text)
-        if known is not None:
-            return known
         index, usages = self._index, self.usages
-        found: dict[int, None] = {}
+        found: list[int] = []
         for key, kind in find_entities(text):
             number = index.get(key)
             if number is None:
@@ -190,10 +195,8 @@ class Reading:
                 self.keys.append(key)
             elif TYPE_WEIGHTS[kind] > TYPE_WEIGHTS[usages[number].type]:
                 usages[number].type = kind
-            found[number] = None
-        result = tuple(found)
-        self._lines[text] = result
-        return result
+            found.append(number)
+        return tuple(dict.fromkeys(found)) if len(found) > 1 else tuple(found)
 
 
 @dataclass(slots=True)

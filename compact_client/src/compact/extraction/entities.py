@@ -129,6 +129,8 @@ def _remember(chunk: str) -> tuple[Mention, ...]:
 
 
 def _classify(chunk: str) -> list[Mention]:
+    if chunk.isalpha() and (chunk.islower() or chunk.istitle()):
+        return []  # a plain word: most chunks end here
     word = chunk.rstrip(".:\\…").lstrip(":\\…")
     if "/" not in word:
         # A leading dot belongs to a path (.git/config); elsewhere it is punctuation.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from compact.messages import Message, ToolCall
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 SENTENCE_CHARS: Final = 320  # a longer sentence is split at a comma: one long line brings much that nobody asked for
 OUTPUT_CHARS: Final = 200  # lines of tool output and code have less to say per character
 _ARGUMENT_CHARS: Final = 200
+_CACHED_CHARS: Final = 40_000
 _MESSAGE_CHARS: Final = 400_000  # beyond this a single message is read from both ends only
 
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'`(\[*-])")
@@ -54,7 +56,8 @@ def read_lines(messages: Sequence[Message]) -> Iterator[Line]:
         text = _bounded(message.text)
         if message.role == "tool" or message.answers:
             head = calls.get(message.answers[0] if message.answers else "", message.name or "")
-            for index, piece in enumerate(_output_lines(text)):
+            pieces = _cached_output_lines(text) if len(text) < _CACHED_CHARS else _output_lines(text)
+            for index, piece in enumerate(pieces):
                 yield Line(piece, "output", sources, position, index, head)
             continue
         kind: Kind = "user" if message.role == "user" else "prose"
@@ -130,6 +133,11 @@ def _prose_lines(text: str) -> Iterator[tuple[str, bool]]:
         else:
             for sentence in _SENTENCE_END.split(line):
                 yield from ((piece, False) for piece in _split(sentence, SENTENCE_CHARS))
+
+
+@lru_cache(maxsize=512)  # read by the summariser, then by the guard, then again at the next compaction
+def _cached_output_lines(text: str) -> tuple[str, ...]:
+    return tuple(_output_lines(text))
 
 
 def _output_lines(text: str) -> Iterator[str]:

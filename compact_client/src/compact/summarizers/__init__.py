@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from compact.summarizers.background import BackgroundSummarizer
 from compact.summarizers.cache import (
     DiskSummaryCache,
     MemorySummaryCache,
@@ -13,6 +14,7 @@ from compact.summarizers.extractive import ExtractiveSummarizer
 from compact.summarizers.model import ModelSummarizer
 
 __all__ = [
+    "BackgroundSummarizer",
     "DiskSummaryCache",
     "ExtractiveSummarizer",
     "MemorySummaryCache",
