@@ -258,7 +258,7 @@ if PRODUCTION:
     SECURE_HSTS_SECONDS = int(timedelta(days=365).total_seconds())
     SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = True
 
-# Pages ask why a transcript is downloaded; programs need not say, unless this is set.
+#: Pages ask why a transcript is downloaded; programs need not say, unless this is 1.
 REQUIRE_REASON = envbool("ARIADNE_REQUIRE_REASON", False)
 
 # Single sign-on is on when a client id is set; then every address of the provider must be.

@@ -1,0 +1,186 @@
+"""Secrets planted in ten places of an event and of a transcript are found nowhere afterwards.
+
+Not in the database, not in the logs, not on a page, not in a frame, not in an export; on a real server.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import uuid
+import zipfile
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+from websockets.sync.client import connect
+
+# Each is of a kind that people do paste into prompts; the tail makes every one of them findable.
+SECRETS = {
+    "name": "sk-proj-Aa1Bb2Cc3Dd4Ee5Ff6Gg7Hh8Ii9Jj0Kk1Ll2",
+    "data": "ghp_016C7kF5vN2mQ8rT4xZ9bL3wY6dJ1sHa0Pq2",
+    "data key": "hunter2-data-Qz81",
+    "data text": "password: hunter2-text-Qz82",
+    "payload": "AKIAQYLPMN5HFIQR7XYA",
+    "payload list": "xoxb-123456789012-1234567890123-AbCdEfGhIjKlMnOpQrStUvWx",
+    "payload JSON text": "api_key=hunter2-json-Qz83Qz83",
+    "tool arguments": "Authorization: Bearer hunter2tokenQz84Qz84Qz84",
+    "metadata": "postgres://admin:hunter2-url-Qz85@db.internal/prod",
+    "trace name": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJodW50ZXIyIn0.Qz86Qz86Qz86Qz86Qz86Qz86Qz86Qz8",
+}
+# What must not be found: the secret part of each.
+HIDDEN = {
+    place: text.split("password: ")[-1].split("api_key=")[-1].split("Bearer ")[-1] for place, text in SECRETS.items()
+}
+HIDDEN["metadata"] = "hunter2-url-Qz85"
+
+
+def events(session: str) -> list[dict[str, Any]]:
+    trace = f"trace-{session}"
+    return [
+        {
+            "type": "trace",
+            "trace_id": trace,
+            "group_id": session,
+            "name": f"run {SECRETS['trace name']}",
+            "metadata": {"dsn": SECRETS["metadata"]},
+        },
+        {
+            "type": "span",
+            "trace_id": trace,
+            "span_id": "a",
+            "kind": "tool",
+            "name": f"call {SECRETS['name']}",
+            "started_at": "2026-01-01T00:00:00Z",
+            "ended_at": "2026-01-01T00:00:01Z",
+            "data": {"note": f"use {SECRETS['data']}", "password": SECRETS["data key"], "text": SECRETS["data text"]},
+            "payload": {
+                "prompt": f"the key {SECRETS['payload']} works",
+                "messages": [{"role": "user", "content": SECRETS["payload list"] + " " + "x" * 300}],
+                "raw": json.dumps({"nested": SECRETS["payload JSON text"]}),
+                "tool_calls": [{"function": {"arguments": json.dumps({"header": SECRETS["tool arguments"]})}}],
+            },
+        },
+    ]
+
+
+def transcript() -> bytes:
+    messages = [
+        {"id": f"m{n}", "role": "user", "content": f"{place}: {text}", "meta": {"note": text}}
+        for n, (place, text) in enumerate(SECRETS.items())
+        if place != "data key"  # only its key tells that it is one
+    ]
+    messages.append({"id": "m99", "role": "assistant", "content": None, "password": SECRETS["data key"]})
+    return b"".join(json.dumps(message).encode() + b"\n" for message in messages)
+
+
+def login(server, person: str) -> httpx.Client:
+    client = httpx.Client(base_url=server.url, follow_redirects=True, timeout=30)
+    client.get("/login/")
+    data = {**server.logins[person], "csrfmiddlewaretoken": client.cookies["csrftoken"]}
+    assert client.post("/login/", data=data, headers={"Referer": server.url}).status_code == 200
+    return client
+
+
+@pytest.fixture(scope="module")
+def planted(server) -> dict[str, Any]:
+    """Everything sent once; the frame that a follower of the tail saw of it."""
+    session = f"secrets-{uuid.uuid4().hex[:8]}"
+    person = login(server, "admin")
+    cookie = f"sessionid={person.cookies['sessionid']}"
+    address = f"{server.url.replace('http', 'ws', 1)}/ws/tail/?session={session}"
+    with connect(address, origin=server.url, additional_headers={"Cookie": cookie}) as socket:
+        frames = [socket.recv(timeout=30)]
+        answer = httpx.post(server.ingest_url, json={"batch": events(session)}, headers=server.headers, timeout=30)
+        assert answer.json()["rejected"] == []
+        while not any(session in frame for frame in frames):
+            frames.append(socket.recv(timeout=30))
+    body = transcript()
+    sent = httpx.post(
+        f"{server.url}/ingest/transcripts",
+        params={"session": session, "step": 1, "sha256": hashlib.sha256(body).hexdigest()},
+        content=gzip.compress(body),
+        headers={**server.headers, "Content-Encoding": "gzip", "Content-Type": "application/x-ndjson"},
+        timeout=30,
+    )
+    assert sent.status_code == 201, sent.text
+    return {"session": session, "frames": frames, "person": person, "answers": [answer.text, sent.text]}
+
+
+def found_in(text: str) -> list[str]:
+    return [place for place, secret in HIDDEN.items() if secret in text]
+
+
+@pytest.mark.req("S-RED-1", "P-SEC-1")
+def test_the_database_holds_none_of_them(server, planted):
+    """Every column of every row of every table, compressed texts unpacked."""
+    import zstandard
+
+    unpack = zstandard.ZstdDecompressor()
+    with psycopg.connect(server.database_url) as database:
+        tables = database.execute(
+            "SELECT c.oid::regclass::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+            " WHERE c.relkind = 'r' AND n.nspname = 'public'"
+        ).fetchall()
+        assert len(tables) > 20
+        for (table,) in tables:
+            for (row,) in database.execute(f"SELECT t::text FROM {table} t"):
+                assert found_in(row) == [], table
+        packed = [
+            row[0]
+            for table in ("ingest_content", "ingest_message")
+            for row in database.execute(f"SELECT body FROM {table}")
+        ]
+        assert packed
+        for body in packed:
+            assert found_in(unpack.decompress(body, max_output_size=1 << 26).decode()) == []
+
+
+@pytest.mark.req("S-RED-1", "P-SEC-1")
+def test_no_answer_no_frame_and_no_log_holds_them(server, planted):
+    """What the agent is told, what a follower sees, what the server writes."""
+    assert found_in(" ".join(planted["frames"]) + " ".join(planted["answers"])) == []
+    logs = [server.log, *(path.read_text(errors="replace") for path in server.data_dir.glob("*.log"))]
+    assert found_in(" ".join(logs)) == []
+
+
+@pytest.mark.req("S-RED-1", "P-SEC-1")
+def test_no_page_and_no_address_of_the_api_holds_them(server, planted):
+    """As the person who may see everything."""
+    session, person = planted["session"], planted["person"]
+    span = f"trace-{session}:a"
+    (row,) = person.get("/api/transcripts/", params={"q": session}).json()["results"]
+    pages = [
+        "/",
+        f"/sessions/{session}/",
+        f"/sessions/{session}/inspector/?span={span}",
+        f"/sessions/{session}/payload/?span={span}",
+        f"/transcripts/{row['session_key']}/1/?show=text",
+        "/audit/",
+        f"/api/sessions/{session}/",
+        f"/api/sessions/{session}/spans/",
+        f"/api/sessions/{session}/tree/",
+        f"/api/spans/{span}/?payload=1",
+        f"/api/transcripts/{row['id']}/",
+    ]
+    for path in pages:
+        answer = person.get(path)
+        assert answer.status_code == 200, path
+        assert found_in(answer.text) == [], path
+    assert "REDACTED" in person.get(f"/api/spans/{span}/?payload=1").text
+
+
+@pytest.mark.req("S-RED-1", "P-SEC-1", "K-UI-3")
+def test_no_export_holds_them(server, planted):
+    """The JSONL, every file of the bundle, the CSV of the audit log."""
+    person = planted["person"]
+    (row,) = person.get("/api/transcripts/", params={"q": planted["session"]}).json()["results"]
+    exported = person.get(f"/api/transcripts/{row['id']}/download/").text
+    assert found_in(exported) == [] and exported.count("<REDACTED>") >= len(SECRETS)
+    archive = zipfile.ZipFile(io.BytesIO(person.get(f"/api/transcripts/{row['id']}/bundle/").content))
+    for name in archive.namelist():
+        assert found_in(archive.read(name).decode()) == [], name
+    assert found_in(person.get("/audit/csv/").text) == []
