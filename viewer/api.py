@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from django.http import Http404, HttpResponse
@@ -9,7 +10,6 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, inline_serializer
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
-from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -19,6 +19,7 @@ from viewer import access, audit, queries
 from viewer.access import Right
 from viewer.audit import Action
 from viewer.reducer import projected_turns
+from viewer.sentences import story
 from viewer.serializers import CheckSerializer, SessionSerializer, SpanSchema, check_json, span_json
 
 MAX_PAGE = 1_000
@@ -108,18 +109,24 @@ class SpanList(ReadView):
 
 
 class SpanTree(ReadView):
-    """All skeletons of a session at once, as columns, for the tree."""
+    """All skeletons of a session at once, for the tree.
+
+    Columns parted by U+001E: a JSON head (`seq`, `traces`), the count, trace ids (empty where all spans
+    are of the one trace of the head), span ids, parent ids, kinds, names,
+    states (these parted by U+001F), then starts, ends (Unix milliseconds) and tokens as the insides of JSON arrays.
+    """
 
     @extend_schema(
         operation_id="session_tree",
         parameters=[_parameter("after", "only changes after this seq", OpenApiTypes.INT64)],
-        responses=OpenApiTypes.OBJECT,
+        responses={(200, "text/plain"): OpenApiTypes.STR},
     )
     def get(self, request: Request, session: str) -> HttpResponse:
         found = self.session(request, session)
-        spans = queries.tree_json(found, after=_number(request, "after", 0))
-        head = JSONRenderer().render({"seq": found.last_seq, "traces": queries.traces(found)})
-        return HttpResponse(head[:-1] + b',"spans":' + spans.encode() + b"}", content_type="application/json")
+        traces = queries.traces(found)
+        head = json.dumps({"seq": found.last_seq, "traces": traces})
+        columns = queries.tree_columns(found, after=_number(request, "after", 0), with_traces=len(traces) != 1)
+        return HttpResponse(f"{head}\x1e{columns}", content_type="text/plain; charset=utf-8")
 
 
 class TokenList(ReadView):
@@ -133,6 +140,7 @@ class TokenList(ReadView):
                 "seq": serializers.IntegerField(),
                 "results": CheckSerializer(many=True),
                 "projected_turns": serializers.IntegerField(allow_null=True),
+                "story": serializers.CharField(),
             },
         ),
     )
@@ -144,6 +152,7 @@ class TokenList(ReadView):
                 "seq": found.last_seq,
                 "results": [check_json(check) for check in checks],
                 "projected_turns": projected_turns(checks),
+                "story": story([check for check in checks if check.is_compaction]),
             }
         )
 
@@ -174,11 +183,11 @@ class SpanDetail(ReadView):
     )
     def get(self, request: Request, span: str) -> Response:
         grant = access.grant(request)
-        session, trace_id, span_id = find_span(grant, span, request.query_params.get("session", ""))
+        session = find_session(grant, span, request.query_params.get("session", ""))
         with_payload = request.query_params.get("payload") == "1"
         if with_payload:
             grant.require(Right.PAYLOAD, session.project_id)
-        found = queries.span(session, span_id, trace_id=trace_id, with_payload=with_payload)
+        found = queries.span(session, span, with_payload=with_payload)
         if found is None:
             raise Http404
         answer = {**span_json(found.row), "session": session.session_id, "has_payload": found.has_payload}
@@ -189,15 +198,16 @@ class SpanDetail(ReadView):
         return Response(answer)
 
 
-def find_span(grant: access.Grant, name: str, session: str) -> tuple[Session, str, str]:
-    """The session, trace id and span id meant by `trace:span`, or by a span id and its session."""
-    trace_id, _, span_id = name.rpartition(":")
+def find_session(grant: access.Grant, name: str, session: str) -> Session:
+    """The session of the span called `name`: the one given, else its trace's, else wherever that span id is."""
     if session:
-        found = access.session(grant, session, Right.SESSIONS)
-        return found, trace_id, span_id
-    owner = queries.session_of_trace(grant.projects(Right.SESSIONS), trace_id) if trace_id else None
-    if owner is None:
-        owner, trace_id, span_id = queries.session_of_span(grant.projects(Right.SESSIONS), name), "", name
+        return access.session(grant, session, Right.SESSIONS)
+    projects = grant.projects(Right.SESSIONS)
+    parts = name.split(":")
+    for at in range(len(parts) - 1, 0, -1):
+        if owner := queries.session_of_trace(projects, ":".join(parts[:at])):
+            return owner
+    owner = queries.session_of_span(projects, name)
     if owner is None:
         raise Http404
-    return owner, trace_id, span_id
+    return owner

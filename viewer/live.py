@@ -25,7 +25,8 @@ from channels.layers import get_channel_layer
 from ingest.models import Session
 from ingest.publish import GROUP
 from viewer import queries
-from viewer.reducer import Checks, SpanRow
+from viewer.reducer import Checks, SpanRow, projected_turns
+from viewer.sentences import story
 from viewer.serializers import check_json, columns, session_json
 
 P = ParamSpec("P")
@@ -54,7 +55,7 @@ class Change:
     seq: int
     sessions: dict[UUID, Session]
     spans: list[tuple[UUID, SpanRow]]
-    checks: dict[UUID, list[dict[str, Any]]] = field(default_factory=dict)
+    checks: dict[UUID, dict[str, Any]] = field(default_factory=dict)
     _frames: dict[UUID, str] = field(default_factory=dict)
 
     def session_frame(self, key: UUID) -> str | None:
@@ -66,8 +67,8 @@ class Change:
                     "type": "spans",
                     "seq": self.seq,
                     "spans": columns(span for owner, span in self.spans if owner == key),
-                    "checks": self.checks.get(key, []),
                     "session": session_json(self.sessions[key]),
+                    **self.checks.get(key, {}),
                 }
             )
         return self._frames[key]
@@ -198,9 +199,12 @@ class Hub:
         for key, spans in by_session.items():
             checks = self._checks[key]
             found = [checks.get(check_key) for check_key in checks.add(spans)]
-            change.checks[key] = [
-                check_json(check) for check in found if check and (check.before or check.is_compaction)
-            ]
+            ordered = checks.ordered()
+            change.checks[key] = {
+                "checks": [check_json(check) for check in found if check and (check.before or check.is_compaction)],
+                "projected_turns": projected_turns(ordered),
+                "story": story([check for check in ordered if check.is_compaction]),
+            }
 
 
 _hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = WeakKeyDictionary()

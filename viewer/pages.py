@@ -248,8 +248,7 @@ def _inspected(request: HttpRequest, session: Session, name: str) -> dict[str, A
 
 
 def _span(session: Session, name: str) -> queries.FullSpan:
-    trace_id, _, span_id = name.rpartition(":")
-    found = queries.span(session, span_id, trace_id=trace_id, with_payload=True)
+    found = queries.span(session, name, with_payload=True)
     if found is None:
         raise Http404("no such span")
     return found

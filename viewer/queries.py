@@ -23,23 +23,21 @@ PAGE_SIZE = 50
 _SKELETON = "trace_id, span_id, parent_id, kind, name, status, started_at, ended_at, tokens, seq"
 _ROWS = f"SELECT {_SKELETON}, data FROM ingest_span "  # noqa: S608 - a constant
 
-# Postgres writes the columns as JSON itself: building 100,000 Python rows would cost more than reading them.
+# Postgres joins the columns itself: building 100,000 Python rows would cost more than reading them. Units are parted by
+# U+001F, which in an agent's text becomes a question mark, columns by U+001E.
 _TREE = """
-SELECT json_build_object(
-    'trace', coalesce(json_agg(trace_id), '[]'),
-    'id', coalesce(json_agg(span_id), '[]'),
-    'parent', coalesce(json_agg(parent_id), '[]'),
-    'kind', coalesce(json_agg(kind), '[]'),
-    'name', coalesce(json_agg(name), '[]'),
-    'status', coalesce(json_agg(status), '[]'),
-    'start', coalesce(json_agg(floor(extract(epoch FROM started_at) * 1000)), '[]'),
-    'end', coalesce(json_agg(floor(extract(epoch FROM ended_at) * 1000)), '[]'),
-    'tokens', coalesce(json_agg(tokens), '[]'))::text
-FROM (
-    SELECT trace_id, span_id, parent_id, kind, left(name, 200) AS name, status, started_at, ended_at, tokens
-    FROM ingest_span WHERE session_key = %s AND session_day = %s AND seq > %s AND seq <= %s) spans
+SELECT concat_ws(E'\\x1e', count(*)::text,
+    coalesce(string_agg(replace(trace_id, E'\\x1f', '?'), E'\\x1f') FILTER (WHERE %s), ''),
+    string_agg(replace(span_id, E'\\x1f', '?'), E'\\x1f'),
+    string_agg(replace(coalesce(parent_id, ''), E'\\x1f', '?'), E'\\x1f'),
+    string_agg(kind, E'\\x1f'),
+    string_agg(translate(left(name, 200), E'\\x1e\\x1f', '??'), E'\\x1f'),
+    string_agg(status, E'\\x1f'),
+    string_agg(coalesce((date_part('epoch', started_at) * 1000)::bigint::text, 'null'), ','),
+    string_agg(coalesce((date_part('epoch', ended_at) * 1000)::bigint::text, 'null'), ','),
+    string_agg(coalesce(tokens::text, 'null'), ','))
+FROM ingest_span WHERE session_key = %s AND session_day = %s AND seq > %s AND seq <= %s
 """
-
 # Arguments arrive under several names, as data or as payload; what matters is only whether they are the same.
 _REPEATED = f"""
 WITH calls AS (
@@ -164,10 +162,13 @@ def models_in(projects: Iterable[int]) -> list[str]:
     return sorted({model for model in recent[:500] if model})
 
 
-def tree_json(session: Session, *, after: int = 0) -> str:
-    """The skeletons of all spans changed after `after`, as JSON columns, up to the session's own `last_seq`."""
+def tree_columns(session: Session, *, after: int = 0, with_traces: bool = True) -> str:
+    """The skeletons of all spans changed after `after`, as columns of text, up to the session's own `last_seq`.
+
+    Most sessions are one trace: then its id need not be said a hundred thousand times.
+    """
     with connection.cursor() as cursor:
-        cursor.execute(_TREE, [session.session_key, session.day, after, session.last_seq])
+        cursor.execute(_TREE, [with_traces, session.session_key, session.day, after, session.last_seq])
         (columns,) = cursor.fetchone()
     return str(columns)
 
@@ -189,7 +190,7 @@ def traces(session: Session) -> list[dict[str, Any]]:
 def first_spans(session: Session, *, limit: int) -> list[SpanRow]:
     """Where a session begins, for the page that needs no script."""
     return _spans(
-        _ROWS + "WHERE session_key = %s AND session_day = %s ORDER BY started_at NULLS LAST, seq LIMIT %s",
+        _ROWS + "WHERE session_key = %s AND session_day = %s ORDER BY seq LIMIT %s",
         [session.session_key, session.day, limit],
     )
 
@@ -251,17 +252,21 @@ class FullSpan:
     payload: Any
 
 
-def span(session: Session, span_id: str, *, trace_id: str = "", with_payload: bool) -> FullSpan | None:
-    """One span; its payload is read only when asked for, and the caller checks the right first."""
+def span(session: Session, name: str, *, with_payload: bool) -> FullSpan | None:
+    """The span called `trace:span`, or by its span id alone. Callers ask for the payload only with the right to it."""
     payload = "payload" if with_payload else "NULL"
+    head = f"SELECT {_SKELETON}, data, payload IS NOT NULL, {payload} FROM ingest_span "  # noqa: S608 - constants
+    mine = "WHERE session_key = %s AND session_day = %s AND "
+    # Ids are the client's and may hold colons themselves, so every way to part the name is tried.
+    parts = name.split(":")
+    pairs = [(":".join(parts[:at]), ":".join(parts[at:])) for at in range(len(parts) - 1, 0, -1)]
+    tries = [("trace_id = %s AND span_id = %s", list(pair)) for pair in pairs[:8]] + [("span_id = %s", [name])]
     with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT {_SKELETON}, data, payload IS NOT NULL, {payload} FROM ingest_span "  # noqa: S608
-            "WHERE session_key = %s AND session_day = %s AND span_id = %s AND (%s = '' OR trace_id = %s) LIMIT 1",
-            [session.session_key, session.day, span_id, trace_id, trace_id],
-        )
-        row = cursor.fetchone()
-    return FullSpan(_row(row[:11]), row[11], _json(row[12])) if row else None
+        for condition, values in tries:
+            cursor.execute(head + mine + condition + " LIMIT 1", [session.session_key, session.day, *values])
+            if row := cursor.fetchone():
+                return FullSpan(_row(row[:11]), row[11], _json(row[12]))
+    return None
 
 
 def payloads(session: Session, kind: str) -> dict[str, Any]:

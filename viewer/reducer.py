@@ -50,9 +50,20 @@ class Check:
 
     key: str
     spans: dict[str, SpanRow] = field(default_factory=dict)
+    started_at: datetime | None = None
+    _first: dict[str, SpanRow] = field(default_factory=dict)
+
+    def take(self, span: SpanRow) -> None:
+        """Add a span, or the newer state of one that is here."""
+        self.spans[span.key] = span
+        known = self._first.get(span.kind)
+        if known is None or known.key == span.key or _order(span) < _order(known):
+            self._first[span.kind] = span
+        if span.started_at and (self.started_at is None or span.started_at < self.started_at):
+            self.started_at = span.started_at
 
     def of(self, kind: str) -> SpanRow | None:
-        return next((span for span in self.spans.values() if span.kind == kind), None)
+        return self._first.get(kind)
 
     def all_of(self, kind: str) -> list[SpanRow]:
         return sorted((span for span in self.spans.values() if span.kind == kind), key=_order)
@@ -69,11 +80,6 @@ class Check:
     def lead(self) -> SpanRow:
         """The span that stands for the whole check: where a click on its bar leads."""
         return self.of(CHECK) or self.of(DECISION) or self.of(ESTIMATE) or min(self.spans.values(), key=_order)
-
-    @property
-    def started_at(self) -> datetime | None:
-        times = [span.started_at for span in self.spans.values() if span.started_at]
-        return min(times) if times else None
 
     @property
     def ended_at(self) -> datetime | None:
@@ -179,7 +185,7 @@ class Check:
 
     @property
     def errors(self) -> list[SpanRow]:
-        return self.all_of(ERROR)
+        return self.all_of(ERROR) if ERROR in self._first else []
 
     @property
     def fallback(self) -> str:
@@ -212,11 +218,11 @@ class Checks:
             home = self._home.get(span.key) or self._find_home(span)
             self._home[span.key] = home
             check = self._checks.setdefault(home, Check(home))
-            check.spans[span.key] = span
+            check.take(span)
             if span.key != home and span.key in self._checks:
                 # Its children came first and waited under its own name.
                 for child in self._checks.pop(span.key).spans.values():
-                    check.spans[child.key] = child
+                    check.take(child)
                     self._home[child.key] = home
                 changed.discard(span.key)
             changed.add(home)

@@ -156,7 +156,7 @@ def session_json(session: Session) -> dict[str, Any]:
 
 
 def columns(spans: Iterable[SpanRow]) -> dict[str, list[Any]]:
-    """Skeletons as columns, in the shape of `queries.tree_json`."""
+    """Skeletons as columns, the way the browser keeps them."""
     out: dict[str, list[Any]] = {
         name: [] for name in ("trace", "id", "parent", "kind", "name", "status", "start", "end", "tokens")
     }

@@ -19,6 +19,7 @@ class SessionView extends HTMLElement {
     this.#undo = [
       store.subscribe("selected", () => this.#writeAddress()),
       store.subscribe("session", () => this.#drawFigures()),
+      store.subscribe("checks", () => this.#drawStory()),
     ];
     const session = this.dataset.session ?? "";
     await store.load(session);
@@ -44,15 +45,18 @@ class SessionView extends HTMLElement {
   #readAddress = () => {
     const name = new URLSearchParams(location.hash.slice(1)).get("span") ?? "";
     if (!name) return;
-    const colon = name.lastIndexOf(":");
-    let at = colon >= 0 ? store.spans.find(name.slice(0, colon), name.slice(colon + 1)) : -1;
-    if (at < 0) at = store.spans.find("", name);
+    const at = store.spans.findKey(name);
     if (at >= 0) store.select(store.spans.key(at));
   };
 
   #writeAddress() {
     const hash = store.selected ? `#span=${encodeURIComponent(store.selected)}` : "";
     if (location.hash !== hash) history.replaceState(null, "", `${location.pathname}${location.search}${hash}`);
+  }
+
+  #drawStory() {
+    const slot = this.querySelector('[data-slot="story"]');
+    if (slot && store.story) setText(slot, store.story);
   }
 
   #drawFigures() {

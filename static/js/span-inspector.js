@@ -39,8 +39,7 @@ class SpanInspector extends HTMLElement {
   /** @param {string} key */
   #versionOf(key) {
     if (!key) return `overview:${store.compactions.map((check) => `${check.id}${check.is_running}${check.after}${check.retention}`).join()}`;
-    const [trace, id] = splitKey(key);
-    const at = store.spans.find(trace, id);
+    const at = store.spans.findKey(key);
     return `${key}:${store.spans.columns.end[at] ?? ""}:${store.spans.columns.status[at] ?? ""}`;
   }
 
@@ -85,9 +84,4 @@ class SpanInspector extends HTMLElement {
   }
 }
 
-/** trace:span; trace ids may hold a colon, span ids may not. @param {string} key @returns {[string, string]} */
-export function splitKey(key) {
-  const at = key.lastIndexOf(":");
-  return at < 0 ? ["", key] : [key.slice(0, at), key.slice(at + 1)];
-}
 customElements.define("span-inspector", SpanInspector);

@@ -3,7 +3,6 @@
 import { h, icon, isTyping, setText } from "./dom.js";
 import { duration, shortTokens, tokens } from "./format.js";
 import { familyOf, iconOf, labelOf } from "./kinds.js";
-import { splitKey } from "./span-inspector.js";
 import { store } from "./store.js";
 import { visibleRows } from "./tree.js";
 
@@ -247,8 +246,7 @@ class SpanTree extends HTMLElement {
 
   /** Opens what hides the selected span, and scrolls to it if it is out of sight. */
   #reveal() {
-    const [trace, id] = splitKey(store.selected);
-    const at = store.selected ? store.spans.find(trace, id) : -1;
+    const at = store.spans.findKey(store.selected);
     this.#cursor = at;
     if (at >= 0) {
       let changed = false;

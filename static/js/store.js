@@ -1,6 +1,6 @@
 // @ts-check
 // What the session page knows: spans, checks, the session's figures, what is selected. The only place that fetches them.
-import { buildTree, Spans } from "./tree.js";
+import { buildTree, decodeTree, Spans } from "./tree.js";
 
 /**
  * @typedef {{ id: string, span: string, turn: number | null, step: number | null, started_at: string | null,
@@ -17,6 +17,7 @@ class Store {
   /** @type {Check[]} */ checks = [];
   /** @type {number | null} */ projectedTurns = null;
   /** @type {Record<string, any> | null} */ session = null;
+  story = "";
   selected = "";
   seq = 0;
   isLoaded = false;
@@ -35,7 +36,8 @@ class Store {
   /** @param {string} session */
   async load(session) {
     const base = `/api/sessions/${encodeURIComponent(session)}`;
-    const [tree] = await Promise.all([json(`${base}/tree/`), this.loadChecks(session)]);
+    const [text] = await Promise.all([fetched(`${base}/tree/`).then((answer) => answer.text()), this.loadChecks(session)]);
+    const tree = decodeTree(text);
     this.spans = new Spans();
     this.spans.addTraces(tree.traces);
     this.spans.add(tree.spans);
@@ -47,9 +49,11 @@ class Store {
 
   /** @param {string} session */
   async loadChecks(session) {
-    const tokens = await json(`/api/sessions/${encodeURIComponent(session)}/tokens/`);
+    const answer = await fetched(`/api/sessions/${encodeURIComponent(session)}/tokens/`);
+    const tokens = await answer.json();
     this.checks = tokens.results;
     this.projectedTurns = tokens.projected_turns;
+    this.story = tokens.story;
     this.#announce("checks");
   }
 
@@ -64,7 +68,8 @@ class Store {
       const byId = new Map(this.checks.map((check) => [check.id, check]));
       for (const check of frame.checks) byId.set(check.id, check);
       this.checks = [...byId.values()].sort((a, b) => startOf(a) - startOf(b));
-      this.projectedTurns = null;
+      this.projectedTurns = frame.projected_turns ?? null;
+      this.story = frame.story ?? this.story;
       this.#announce("checks");
     }
     if (frame.session) {
@@ -107,11 +112,11 @@ export function startOf(check) {
   return check.started_at ? Date.parse(check.started_at) : Infinity;
 }
 
-/** @param {string} url @returns {Promise<any>} */
-async function json(url) {
-  const answer = await fetch(url, { headers: { Accept: "application/json" } });
+/** Without headers of its own, so that what the page preloaded is used. @param {string} url */
+async function fetched(url) {
+  const answer = await fetch(url);
   if (!answer.ok) throw new Error(`${url}: ${answer.status}`);
-  return answer.json();
+  return answer;
 }
 
 export const store = new Store();

@@ -2,7 +2,6 @@
 // The token timeline: one stacked bar a check, the lines it is held against, a marker a compaction. Never fetches.
 import { download, h, icon, isTyping } from "./dom.js";
 import { exact, percent, shortTokens, tokens } from "./format.js";
-import { splitKey } from "./span-inspector.js";
 import { store } from "./store.js";
 import { layout } from "./timeline-layout.js";
 import { canvasSurface, paint, svgSurface } from "./timeline-paint.js";
@@ -149,8 +148,7 @@ class TokenTimeline extends HTMLElement {
   #selectedIndex() {
     if (!store.selected) return -1;
     const bySpan = new Map(store.checks.map((check, i) => [check.span, i]));
-    const [trace, id] = splitKey(store.selected);
-    for (let at = store.spans.find(trace, id); at >= 0; at = store.tree.parent[at] ?? -1) {
+    for (let at = store.spans.findKey(store.selected); at >= 0; at = store.tree.parent[at] ?? -1) {
       const found = bySpan.get(store.spans.key(at));
       if (found !== undefined) return found;
     }
