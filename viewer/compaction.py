@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from viewer.reducer import PRUNED, SUMMARY, Check, SpanRow, whole
@@ -303,7 +303,7 @@ class Version:
     number: int  # of its compaction
     version: int
     tokens: int
-    ratio: float | None
+    input_tokens: int
     text: str
     lines: list[Line]
 
@@ -337,15 +337,16 @@ def versions(compactions: Sequence[Check], payloads: Mapping[str, Any]) -> list[
         if span is None or not isinstance(payload, Mapping):
             continue
         text = str(payload.get("summary") or "")
-        ratio = span.data.get("compression_ratio")
+        sources = _sources(payload.get("structured"))
+        lines = changes(found[-1].text, text) if found else [_line("same", line) for line in _lines(text)]
         found.append(
             Version(
                 number=number,
                 version=whole(span.data.get("version")) or len(found) + 1,
                 tokens=whole(span.data.get("summary_tokens")),
-                ratio=float(ratio) if isinstance(ratio, int | float) else None,
+                input_tokens=whole(span.data.get("input_tokens")),
                 text=text,
-                lines=changes(found[-1].text if found else "", text),
+                lines=[replace(line, sources=line.sources or sources.get(_bare(line.text), ())) for line in lines],
             )
         )
     return found
@@ -395,6 +396,21 @@ def rehydrations(spans: Iterable[SpanRow], check: Check) -> list[SpanRow]:
     ]
 
 
+def _sources(structured: Any) -> dict[str, tuple[str, ...]]:
+    """Which messages each entry of a structured summary came from, by the entry's own words."""
+    found: dict[str, tuple[str, ...]] = {}
+    for entries in structured.values() if isinstance(structured, Mapping) else ():
+        for entry in entries if isinstance(entries, list) else [entries]:
+            ids = entry.get("sources") if isinstance(entry, Mapping) else None
+            if not isinstance(ids, list) or not ids:
+                continue
+            named = tuple(str(source) for source in ids[:6])
+            for value in entry.values():
+                if isinstance(value, str) and len(value) > 3:
+                    found.setdefault(_bare(value), named)
+    return found
+
+
 def _line(state: str, text: str, *, was: str = "") -> Line:
     found = _SOURCE.search(text)
     sources = tuple(part.strip() for part in found.group(1).split(",")) if found else ()
@@ -407,7 +423,7 @@ def _lines(text: str) -> list[str]:
 
 def _bare(line: str) -> str:
     """Without its sources and its version, which change though nothing was said."""
-    return re.sub(r"\bv\d+\b", "v", _SOURCE.sub("", line)).strip().lower()
+    return re.sub(r"\bv\d+\b", "v", _SOURCE.sub("", line)).strip().lstrip("-*>| ").lower()
 
 
 def _likeness(one: str, other: str) -> float:

@@ -108,6 +108,7 @@ def compaction_detail(request: HttpRequest, session: str, number: int) -> HttpRe
     summaries = queries.payloads(found, SUMMARY)
     lineage = versions(compactions, summaries)
     mine = next((version for version in lineage if version.number == number), None)
+    later = compactions[number] if number < len(compactions) else None
     retained = check.of(RETENTION)
     following = checks[checks.index(check) + 1 :]
     calls = next((i for i, other in enumerate(following) if other.is_compaction), len(following))
@@ -125,7 +126,9 @@ def compaction_detail(request: HttpRequest, session: str, number: int) -> HttpRe
         "by_kind": retention_rows(retained.data) if retained else [],
         "lost": _lost(found, check) if may_payload else None,
         "may_payload": may_payload,
-        "regrets": queries.repeated_tools(found, check.ended_at) if check.ended_at else [],
+        "regrets": queries.repeated_tools(found, check.ended_at, later.ended_at if later else None)
+        if check.ended_at
+        else [],
         "rehydrations": rehydrations(queries.compact_spans(found), check),
         "cache": cache_effect(check, calls),
         "transcript": queries.transcript(found, check.step),

@@ -45,11 +45,15 @@ WITH calls AS (
                            data->>'input', data->>'arguments', data->>'tool.arguments')) AS arguments
     FROM ingest_span WHERE session_key = %(key)s AND session_day = %(day)s AND kind = 'tool')
 SELECT {", ".join("b." + name for name in (_SKELETON + ", data").split(", "))},
-       {", ".join("a." + name for name in (_SKELETON + ", data").split(", "))}
-FROM calls a JOIN LATERAL (
+       {", ".join("a." + name for name in (_SKELETON + ", data").split(", "))}, a.times
+FROM (
+    SELECT DISTINCT ON (name, arguments) *, count(*) OVER (PARTITION BY name, arguments) AS times FROM calls
+    WHERE started_at >= %(at)s AND arguments IS NOT NULL
+      AND (%(until)s::timestamptz IS NULL OR started_at < %(until)s)
+    ORDER BY name, arguments, started_at) a
+JOIN LATERAL (
     SELECT * FROM calls b WHERE b.name = a.name AND b.arguments = a.arguments AND b.started_at < %(at)s
     ORDER BY b.started_at DESC LIMIT 1) b ON true
-WHERE a.started_at >= %(at)s AND a.arguments IS NOT NULL
 ORDER BY a.started_at LIMIT 50
 """  # noqa: S608 - constants
 
@@ -280,12 +284,20 @@ def payloads(session: Session, kind: str) -> dict[str, Any]:
         return {f"{trace}:{span}": _json(payload) for trace, span, payload in cursor.fetchall()}
 
 
-def repeated_tools(session: Session, at: datetime) -> list[tuple[SpanRow, SpanRow]]:
-    """Tools that ran after `at` with the name and arguments of one that ran before: (before, again)."""
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """A tool call from before a compaction that was made again after it."""
+
+    before: SpanRow
+    again: SpanRow
+    times: int
+
+
+def repeated_tools(session: Session, at: datetime, until: datetime | None) -> list[Repeat]:
+    """Calls made between `at` and `until` with the name and arguments of one made before `at`."""
     with connection.cursor() as cursor:
-        cursor.execute(_REPEATED, {"key": session.session_key, "day": session.day, "at": at})
-        rows = cursor.fetchall()
-    return [(_row(row[:11]), _row(row[11:])) for row in rows]
+        cursor.execute(_REPEATED, {"key": session.session_key, "day": session.day, "at": at, "until": until})
+        return [Repeat(_row(row[:11]), _row(row[11:22]), row[22]) for row in cursor.fetchall()]
 
 
 def transcript(session: Session, step: int | None) -> Transcript | None:

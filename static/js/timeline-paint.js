@@ -33,17 +33,16 @@ export function paint(surface, layout, colours, state) {
       surface.rect(bar.x - 3, plot.top, bar.width + 6, plot.height, colours.selected ?? "");
     }
     let below = 0;
-    const after = check.after ?? Infinity;
+    // After a compaction what it left is solid, and what it took away is pale above that.
+    const parts = check.after !== null && check.after_parts ? check.after_parts : check.parts;
     for (let part = 0; part < 6; part++) {
-      const size = check.parts[part] ?? 0;
+      const size = parts[part] ?? 0;
       if (!size) continue;
-      const colour = colours[PART_COLOURS[part] ?? ""] ?? "";
-      // What a compaction took away is drawn pale above what it left.
-      const stays = Math.max(0, Math.min(size, after - below));
-      if (stays > 0) surface.rect(bar.x, y(below + stays), bar.width, y(below) - y(below + stays), colour);
-      if (size - stays > 0) surface.rect(bar.x, y(below + size), bar.width, y(below + stays) - y(below + size), colour, 0.28);
+      surface.rect(bar.x, y(below + size), bar.width, y(below) - y(below + size), colours[PART_COLOURS[part] ?? ""] ?? "");
       below += size;
     }
+    if (check.before > below) surface.rect(bar.x, y(check.before), bar.width, y(below) - y(check.before), colours.history ?? "", 0.28);
+    below = Math.max(below, check.before);
     if (check.has_failed) surface.rect(bar.x, y(below) - 3, bar.width, 3, colours.bad ?? "");
     if (check.after !== null && bar.width >= 3) surface.line(bar.x - 2, y(check.after), bar.x + bar.width + 2, y(check.after), colours.ink ?? "", [], 1.5);
   }
@@ -73,7 +72,10 @@ function drawMargin(surface, layout, colours, projected) {
   if (from - to < 14) return;
   surface.line(x, from - 2, x, to + 2, colours.trigger ?? "", [2, 2]);
   const words = `${shortTokens(last.check.margin)} left${projected ? `, about ${projected} turn${projected === 1 ? "" : "s"}` : ""}`;
-  surface.text(words, x - 5, (from + to) / 2 + 4, colours.soft ?? "", "right");
+  const middle = (from + to) / 2;
+  // Bars may stand behind the words.
+  surface.rect(x - 9 - words.length * 5.8, middle - 8, words.length * 5.8 + 6, 16, colours.ground ?? "", 0.85);
+  surface.text(words, x - 5, middle + 4, colours.soft ?? "", "right");
 }
 
 /** @param {CanvasRenderingContext2D} context @param {string} font @returns {Surface} */

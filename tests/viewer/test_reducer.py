@@ -1,0 +1,150 @@
+"""Spans in any order to checks and sentences."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from agent_session import play
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from viewer.reducer import Check, Checks, SpanRow, fraction, projected_turns, whole
+from viewer.sentences import describe, sentence, story
+
+
+def rows(events: list[dict[str, Any]]) -> list[SpanRow]:
+    found = []
+    for seq, event in enumerate(events):
+        if event["type"] != "span":
+            continue
+        started, ended = event.get("started_at"), event.get("ended_at")
+        found.append(
+            SpanRow(
+                event["trace_id"],
+                event["span_id"],
+                event.get("parent_id"),
+                event["kind"],
+                event["name"],
+                event.get("status", ""),
+                datetime.fromisoformat(started) if started else None,
+                datetime.fromisoformat(ended) if ended else None,
+                None,
+                seq,
+                event["data"],
+            )
+        )
+    return found
+
+
+def flat(kind: str, second: int, **data: Any) -> SpanRow:
+    """An event of a client that knows nothing of checks."""
+    at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
+    return SpanRow("t", f"{kind}{second}", None, f"compact.{kind}", kind, "ok", at, at, None, second, data)
+
+
+@pytest.fixture(scope="module")
+def session() -> list[SpanRow]:
+    return rows(play("reducer", turns=30))
+
+
+def test_every_turn_is_a_check_and_those_over_the_trigger_are_compactions(session: list[SpanRow]) -> None:
+    checks = Checks(session)
+    assert len(checks.ordered()) == 30
+    compactions = checks.compactions()
+    assert len(compactions) == 2
+    assert all(check.before >= check.trigger_tokens for check in compactions)
+    assert all(check.after is not None and check.after < check.before for check in compactions)
+
+
+def test_the_parts_of_a_prompt_add_up_before_and_after(session: list[SpanRow]) -> None:
+    for check in Checks(session).ordered():
+        assert sum(check.parts) == check.before
+        if check.after_parts is not None:
+            assert sum(check.after_parts) == check.after
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_the_order_of_arrival_does_not_matter(seed: int) -> None:
+    """Children before parents, half now and half later: the same checks in the end."""
+    spans = rows(play("shuffled", turns=16))
+    expected = [(c.key, c.before, c.after, sentence(c)) for c in Checks(spans).ordered()]
+    shuffled = spans[:]
+    random.Random(seed).shuffle(shuffled)
+    checks = Checks()
+    middle = len(shuffled) // 2
+    checks.add(shuffled[:middle])
+    checks.add(shuffled[middle:])
+    # An open span must not replace the completed one that overtook it.
+    checks.add(span for span in spans if span.ended_at is not None)
+    assert [(c.key, c.before, c.after, sentence(c)) for c in checks.ordered()] == expected
+
+
+def test_events_without_a_parent_fall_into_checks_by_their_estimates() -> None:
+    spans = [
+        flat("token_estimate", 1, t_est=50, max_tokens=100),
+        flat("trigger_decision", 2, triggered=False, t_est=50),
+        flat("token_estimate", 3, t_est=90, max_tokens=100),
+        flat("trigger_decision", 4, triggered=True, t_est=90),
+        flat("pruned_messages", 5, tokens_before=90, tokens_after=40, pruned_count=7),
+    ]
+    first, second = Checks(spans).ordered()
+    assert (first.before, first.is_compaction) == (50, False)
+    assert (second.before, second.after, second.pruned_count) == (90, 40, 7)
+
+
+def test_a_sentence_says_what_was_decided_with_its_numbers(session: list[SpanRow]) -> None:
+    checks = Checks(session).ordered()
+    fired = next(check for check in checks if check.is_compaction)
+    assert sentence(fired) == "Compacted: 113,500 of 128,000 tokens (88.7%) reached the 85% trigger. Now 33,650."
+    assert sentence(checks[0]) == "Not compacted: 9,000 of 128,000 tokens (7.0%), 99,800 below the trigger of 108,800."
+
+
+def test_a_failed_compaction_says_why() -> None:
+    check = Checks(
+        [
+            flat("token_estimate", 1, t_est=120, max_tokens=128),
+            flat("trigger_decision", 2, triggered=True, t_est=120),
+            flat("error", 3, error_type="InsufficientBudget", message="protected messages need 130 tokens"),
+        ]
+    ).ordered()[0]
+    assert check.has_failed
+    assert sentence(check).endswith("protected messages need 130 tokens")
+
+
+def test_the_story_counts_what_was_forgotten(session: list[SpanRow]) -> None:
+    assert story(Checks(session).compactions()).startswith("2 compactions took 72 messages out of the prompt")
+    assert story([]) == "Nothing has been forgotten: no compaction yet."
+
+
+def test_the_projection_follows_the_growth_since_the_last_compaction() -> None:
+    spans = [flat("token_estimate", n, t_est=10 * n, max_tokens=100, policy={}) for n in range(1, 6)] + [
+        flat("trigger_decision", 5, triggered=False, t_est=50, trigger_tokens=85)
+    ]
+    assert projected_turns(Checks(spans).ordered()) == 4
+    assert projected_turns([]) is None
+
+
+@given(st.one_of(st.none(), st.text(), st.floats(), st.booleans(), st.lists(st.integers())))
+def test_whatever_an_agent_sends_for_a_number_is_a_number(value: Any) -> None:
+    assert isinstance(whole(value), int)
+    assert 0.0 <= fraction(value) <= 1.0
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["t_est", "max_tokens", "reason", "triggered", "policy", "breakdown"]),
+        st.one_of(st.none(), st.text(), st.integers(), st.booleans(), st.lists(st.integers())),
+    )
+)
+def test_nonsense_properties_never_break_a_page(data: dict[str, Any]) -> None:
+    for kind in ("token_estimate", "trigger_decision", "pruned_messages", "error", "retention"):
+        span = flat(kind, 1, **data)
+        describe(span)
+        check = Check("k")
+        check.take(span)
+        sentence(check)
+        assert len(check.parts) == 6
