@@ -87,6 +87,6 @@ STORY = Story(
     window_tokens=24_000,
     system=SYSTEM,
     turns=tuple(_turns()),
-    live_from=8,
+    live_from=7,
     tools=("read_file", "grep", "run_tests", "edit_file", "manage_todo_list"),
 )

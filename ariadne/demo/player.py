@@ -1,6 +1,7 @@
 """Plays a story as an agent loop would run it: preflight, model, tools, each a span of its turn's trace.
 
-The model's words come from the script; what the library does with the history does not.
+What the models say, and when they refuse, overlook or overflow, comes from the script; what the library does about it
+does not.
 """
 
 from __future__ import annotations
@@ -8,29 +9,41 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from compact import AriadneExporter, AriadneStorage, CompactConfig, CompactManager, CompactPolicy
+from compact import CompactConfig, CompactManager, CompactPolicy
 from compact.artifacts import MemoryArtifactStore
 from compact.events import parent_span
 from compact.exceptions import SummaryRefused
+from compact.protocols import Exporter, StorageAdapter
 from compact.summarizers import ExtractiveSummarizer
 
 from ariadne.demo.script import Step, Story, Turn
 
 _ARTIFACT = "{artifact}"
+# How far above the estimate the provider's own count is said to lie when the script has a call overflow.
+_UNDERCOUNT = 1.4
 
 
 class Player:
     """One session of one story."""
 
-    def __init__(self, story: Story, exporter: AriadneExporter, storage: AriadneStorage) -> None:
+    def __init__(
+        self,
+        story: Story,
+        exporter: Exporter,
+        storage: StorageAdapter | None,
+        *,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._story = story
         self._exporter = exporter
-        self._summarizer = MoodySummarizer()
+        self._pause = pause
+        self._summarizer = MoodySummarizer(overlooks=story.summarizer_overlooks)
+        self._overflows = 0
         self._manager = CompactManager(
             CompactConfig(
                 model=story.model,
@@ -58,7 +71,8 @@ class Player:
         self._trace_id = secrets.token_hex(16)
         trace = {"type": "trace", "trace_id": self._trace_id, "group_id": self._story.session_id}
         self._exporter.emit({**trace, "name": f"Request {number}", "started_at": _now()})
-        self._summarizer.refuses = turn.summarizer_refuses
+        self._summarizer.refusals += turn.summarizer_refuses
+        self._overflows += turn.provider_overflows
         self._messages.append({"role": "user", "content": self._addressed(turn.user)})
         with self._span("agent", self._story.agent, data={}, payload={"input": turn.user}) as agent_id:
             for index, step in enumerate(turn.steps):
@@ -90,20 +104,32 @@ class Player:
         return self._span("turn", f"Turn {self._turns}", parent_id=agent_id, data={"turn": self._turns})
 
     def _generate(self, output: str, parent_id: str) -> None:
-        """One call of the model, checked and if need be compacted before it."""
+        """One call of the model, checked and if need be compacted before it, and made again if it did not fit."""
+        session_id = self._story.session_id
         token = parent_span.set((self._trace_id, parent_id))
         try:
-            prompt = self._manager.preflight(self._story.session_id, self._messages, tools=self._tools)
+            self._manager.call_with_recovery(
+                session_id,
+                self._messages,
+                lambda prompt: self._call_model(prompt, output, parent_id),
+                tools=self._tools,
+            )
         finally:
             parent_span.reset(token)
-        estimate = self._manager.remember(self._story.session_id).tokens
-        data = {
-            "model": self._story.model,
-            "usage": {"input_tokens": estimate, "output_tokens": max(1, len(output) // 4)},
-            "prompt_messages": len(prompt),
-        }
+
+    def _call_model(self, prompt: list[dict[str, Any]], output: str, parent_id: str) -> None:
+        input_tokens = self._manager.remember(self._story.session_id).tokens
+        is_overflow, self._overflows = self._overflows > 0, max(0, self._overflows - 1)
+        data: dict[str, Any] = {"model": self._story.model, "prompt_messages": len(prompt)}
+        if is_overflow:
+            refusal = ContextLengthExceeded(self._story.window_tokens, round(input_tokens * _UNDERCOUNT))
+            data["error"] = {"message": str(refusal)}
+            with self._span("generation", self._story.model, parent_id=parent_id, data=data, is_error=True):
+                self._spend(0.4)
+            raise refusal
+        data["usage"] = {"input_tokens": input_tokens, "output_tokens": max(1, len(output) // 4)}
         with self._span("generation", self._story.model, parent_id=parent_id, data=data, payload={"output": output}):
-            self._spend(0.2 + len(output) / 200)
+            self._spend(1.4 + len(output) / 80)
 
     def _addressed(self, text: str) -> str:
         """The user's words, with the id of the first page that was put away where the script asks for it."""
@@ -134,19 +160,35 @@ class Player:
 
     def _spend(self, seconds: float) -> None:
         """What a real model or tool would take. The past is played faster: there is something to see at once."""
-        time.sleep(seconds if self._is_live else seconds / 50)
+        self._pause(seconds if self._is_live else seconds / 150)
+
+
+class ContextLengthExceeded(Exception):
+    """A provider's answer to a prompt that does not fit, in the words they use."""
+
+    def __init__(self, limit_tokens: int, requested_tokens: int) -> None:
+        super().__init__(
+            f"This model's maximum context length is {limit_tokens} tokens. However, your messages resulted in "
+            f"{max(requested_tokens, limit_tokens + 1)} tokens. Please reduce the length of the messages."
+        )
 
 
 class MoodySummarizer:
-    """The built-in summariser, which a turn can have refuse, as a model behind a content policy may."""
+    """The built-in summariser with what a model behind a network may do: refuse, or overlook what somebody said."""
 
-    def __init__(self) -> None:
-        self.refuses = False
+    name = "scripted"
+
+    def __init__(self, *, overlooks: str = "") -> None:
+        self.refusals = 0
+        self._overlooks = overlooks
         self._inner = ExtractiveSummarizer()
 
     def summarize_span(self, messages: Any, **options: Any) -> Any:
-        if self.refuses:
+        if self.refusals:
+            self.refusals -= 1
             raise SummaryRefused("the model declined to summarise this conversation")
+        if self._overlooks:
+            messages = [message for message in messages if self._overlooks not in message.text]
         return self._inner.summarize_span(messages, **options)
 
 

@@ -39,7 +39,7 @@ def _turns() -> Iterator[Turn]:
             # The player replaces the marker by the id of the first page that was externalised.
             ask = "Compare that with what you read at the start, {artifact}: the same cause?"
         reply = f"Noted for the report: {topic}. Two figures kept with their source."
-        yield Turn(ask, tuple(steps), reply, provider_overflows=number == 8)
+        yield Turn(ask, tuple(steps), reply, provider_overflows=number == 9)
 
 
 STORY = Story(

@@ -24,8 +24,8 @@ class Turn:
     user: str
     steps: tuple[Step, ...]
     reply: str
-    summarizer_refuses: bool = False
-    provider_overflows: bool = False
+    summarizer_refuses: bool = False  # from here on, the next summary is refused once
+    provider_overflows: bool = False  # the first call of the turn does not fit, whatever was estimated
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,4 +41,5 @@ class Story:
     live_from: int  # turns before this one are played at once, the rest at the pace of a real agent
     tools: tuple[str, ...] = ()
     strategy: str = "task_state"
+    summarizer_overlooks: str = ""  # messages with these words never reach a summary: the guard must notice
     externalizes: bool = False  # large tool outputs go to an artifact store and can come back

@@ -1,4 +1,4 @@
-"""A service agent helps one traveller through a long day: preferences, amounts and ids that must not be forgotten."""
+"""A service agent helps one traveller through a long day; a summary overlooks her rule, and the guard restores it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ SYSTEM = (
     "You are a service agent of Aria Airlines. Policy: refunds above 400 EUR need a supervisor; never change a booking "
     "without the traveller's explicit yes; compensation is paid once per reservation."
 )
+OVERLOOKED = "Do not book anything over 900 EUR without asking me."
 _ASKS = (
     "My flight was cancelled. Reservation QX7PLM, name Ioana Marin. I only want aisle seats, and must be in Toronto by "
     "18:00 on the 14th.",
-    "Do not book anything over 900 EUR without asking me.",
+    OVERLOOKED,
     "What about going through Lisbon?",
     "Yes, take that one. Also my daughter travels with me, reservation QX7PLN. She is vegetarian.",
     "The old ticket should be refunded to the card ending 4402.",
@@ -70,7 +71,8 @@ STORY = Story(
     window_tokens=12_000,
     system=SYSTEM,
     turns=tuple(_turns()),
-    live_from=14,
+    live_from=12,
     tools=("find_reservation", "search_flights", "change_booking"),
     strategy="requirements_ledger",
+    summarizer_overlooks=OVERLOOKED,
 )
