@@ -16,7 +16,7 @@ import msgspec
 
 from ingest.errors import Malformed, TooLarge
 from ingest.events import Rejection, Span, Trace
-from ingest.schema import MAX_DEPTH, Event, Invalid, is_given, to_record
+from ingest.schema import MAX_DEPTH, Event, Invalid, to_record
 
 
 class _Body(Event):
@@ -103,7 +103,7 @@ def _usual(body: bytes, *, is_lines: bool) -> list[Event] | None:
 
 
 def _is_bare(event: Event) -> bool:
-    return event.event is not None and not (is_given(event.properties) or is_given(event.data))
+    return event.event is not None and event.properties is None and event.data is None
 
 
 def _taken_apart(body: bytes, max_events: int, *, is_lines: bool) -> Decoded:

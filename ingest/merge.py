@@ -22,7 +22,7 @@ def merge(old: Span, new: Span) -> Span:
     """`old` completed by `new`; `old` itself if there was nothing to add."""
     first, second = (new, old) if _knows_more(new, old) else (old, new)
     kind = second.kind if first.kind in _VAGUE and second.kind not in _VAGUE else first.kind
-    name = second.name if first.name in _VAGUE and second.name not in _VAGUE else first.name
+    name = second.name if _is_vague(first) and not _is_vague(second) else first.name
     data = _filled(first.data, second.data)
     merged = Span(
         trace_id=old.trace_id,
@@ -56,6 +56,10 @@ def merge_traces(old: Trace, new: Trace) -> Trace:
         getattr(old, field) == getattr(merged, field) for field in Trace.__struct_fields__ if field != "metadata"
     )
     return old if same and _equal_json(old.metadata, merged.metadata) else merged
+
+
+def _is_vague(span: Span) -> bool:
+    return span.name in _VAGUE or span.name == span.kind
 
 
 def _knows_more(new: Span, old: Span) -> bool:

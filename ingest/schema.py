@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
-from msgspec import Raw
 
 from ingest.events import EPOCH, Span, Trace, microseconds
 from ingest.facts import facts_of, session_of
@@ -51,9 +50,8 @@ _STATUSES = {
     "failed": "error",
     "failure": "error",
 }
-_EMPTY = b"{}"
-_NULL = b"null"
-ABSENT = Raw(_NULL)
+# Characters of at most four bytes each.
+_SURELY_SHORT = ID_MAX_BYTES // 4
 
 
 class Invalid(Exception):
@@ -66,7 +64,7 @@ class Invalid(Exception):
 
 
 class Event(msgspec.Struct, gc=False):
-    """Every form of event at once, as it came. JSON whose content is not ours to judge stays raw."""
+    """Every form of event at once, as it came."""
 
     type: str | None = None
     event: str | None = None
@@ -82,27 +80,24 @@ class Event(msgspec.Struct, gc=False):
     ts: str | Number | None = None
     session_id: str | int | None = None
     group_id: str | int | None = None
-    data: Raw = ABSENT
-    properties: Raw = ABSENT
-    payload: Raw = ABSENT
-    metadata: Raw = ABSENT
+    data: Any = None
+    properties: Any = None
+    payload: Any = None
+    metadata: Any = None
 
 
 _FIELDS = frozenset(Event.__struct_fields__)
-_decode_text = msgspec.json.Decoder(str).decode
-_decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
 
 def to_record(event: Event, raw: bytes | None = None) -> Span | Trace:
     """The span or trace that `event` tells of. `raw` is its JSON, needed by flat events without `properties`."""
+    if event.type == "span" or (event.type is None and event.event is None and event.span_id is not None):
+        fields = event.properties if event.data is None else event.data
+        return _span(event, fields if type(fields) is dict else _object(fields, "data"))
     if event.type == "trace":
         return _trace(event)
-    if event.type == "span" or (event.type is None and event.event is None and event.span_id is not None):
-        return _span(
-            event, _object(event.data, "data") if is_given(event.data) else _object(event.properties, "properties")
-        )
     if event.event is not None:
         return _flat(event, raw)
     if event.type is None:
@@ -118,40 +113,37 @@ def _trace(event: Event) -> Trace:
         trace_id=trace_id,
         name=cut(event.name or "", NAME_MAX_CHARS),
         group_id=_identifier(event.group_id, "group_id", SESSION_MAX_BYTES),
-        session_id=_identifier(event.session_id, "session_id", SESSION_MAX_BYTES) or _session(_decode(metadata)),
+        session_id=_identifier(event.session_id, "session_id", SESSION_MAX_BYTES) or _session(metadata),
         started_us=started,
         ended_us=ended,
-        metadata=metadata,
+        metadata=_encoded(metadata, "metadata"),
     )
 
 
-def _span(event: Event, data: bytes) -> Span:
-    trace_id = _required(event.trace_id, "trace_id")
-    span_id = _required(event.span_id, "span_id")
+def _span(event: Event, fields: dict[str, Any]) -> Span:
     name = event.event or event.name or ""
     kind = (event.event or event.kind or "").lower()
     if name.startswith("compact.") and not kind.startswith("compact."):
         kind = name
-        data = _unwrap(data)
+        fields = _unwrapped(fields)
     kind = _KINDS.get(kind, kind)
-    payload = _payload(event.payload)
-    fields = _decode(data)
-    said = None if payload is None else _decode(payload)
+    said = event.payload
+    if type(said) is str:
+        said = _inner_json(said)
     if texts := split_texts(kind, fields):
         said = {**texts, **said} if isinstance(said, dict) else texts if said is None else {**texts, "payload": said}
-        data, payload = _encode(fields), _encode(said)
     started, ended = _times(event)
     return Span(
-        trace_id=trace_id,
-        span_id=span_id,
+        trace_id=_required(event.trace_id, "trace_id"),
+        span_id=_required(event.span_id, "span_id"),
         parent_id=_identifier(event.parent_id, "parent_id", ID_MAX_BYTES),
         kind=cut(kind, KIND_MAX_CHARS),
-        name=cut(name or kind, NAME_MAX_CHARS),
-        status=_status(event.status),
+        name=cut(name or _name(kind, fields), NAME_MAX_CHARS),
+        status="ok" if event.status == "ok" else _status(event.status),
         started_us=started,
         ended_us=ended,
-        data=data,
-        payload=payload,
+        data=_encoded(fields, "data"),
+        payload=None if said is None else _encoded(said, "payload"),
         session_id=_identifier(event.session_id, "session_id", SESSION_MAX_BYTES) or _session(fields),
         facts=facts_of(kind, fields),
         fields=fields,
@@ -159,77 +151,70 @@ def _span(event: Event, data: bytes) -> Span:
     )
 
 
+def _name(kind: str, fields: dict[str, Any]) -> str:
+    """What a nameless span is best called."""
+    if isinstance(name := fields.get("name"), str) and name:
+        return name
+    if kind == "generation" and isinstance(model := fields.get("model"), str) and model:
+        return model
+    if kind == "handoff" and isinstance(target := fields.get("to_agent"), str):
+        return f"{fields.get('from_agent') or ''} → {target}".strip()
+    return kind
+
+
 def _flat(event: Event, raw: bytes | None) -> Span:
     """Document 000's form: the event's own fields are its properties, and ids may be missing."""
-    if is_given(event.properties):
-        data = _object(event.properties, "properties")
-    elif is_given(event.data):
-        data = _object(event.data, "data")
+    given = event.data if event.properties is None else event.properties
+    if given is not None:
+        fields = _object(given, "properties")
     else:
-        fields = _decode_fields(raw if raw is not None else _encode(event))
-        data = _encode({key: value for key, value in fields.items() if key not in _FIELDS})
+        told = _decode(raw) if raw is not None else {}
+        fields = {key: value for key, value in told.items() if key not in _FIELDS}
     if event.trace_id in {None, ""}:
-        session_id = _identifier(event.session_id, "session_id", ID_MAX_BYTES) or _session(_decode(data))
+        session_id = _identifier(event.session_id, "session_id", ID_MAX_BYTES) or _session(fields)
         if not session_id:
             raise Invalid("session_id", "expected a session_id or a trace_id")
         event.trace_id = session_id
     if event.span_id in {None, ""}:
         # The same event sent again must be the same span.
-        told = f"{event.trace_id}\0{event.event}\0{event.ts}\0{event.timestamp}\0".encode("utf-8", "surrogatepass")
-        event.span_id = hashlib.blake2b(told + data + bytes(event.payload), digest_size=8).hexdigest()
-    return _span(event, data)
+        told = (event.trace_id, event.event, event.ts, event.timestamp, event.started_at, fields, event.payload)
+        event.span_id = hashlib.blake2b(msgspec.json.encode(told, order="sorted"), digest_size=8).hexdigest()
+    return _span(event, fields)
 
 
-def _unwrap(data: bytes) -> bytes:
+def _unwrapped(fields: dict[str, Any]) -> dict[str, Any]:
     """The properties inside an Agents SDK custom span, whose data is `{"name": …, "data": {…}}`."""
-    if b'"data"' not in data:
-        return data
-    inner = _decode_fields(data).get("data")
-    return bytes(inner) if inner is not None and bytes(inner)[:1] == b"{" else data
+    inner = fields.get("data")
+    return inner if isinstance(inner, dict) else fields
 
 
-def _object(raw: Raw, path: str) -> bytes:
-    """The JSON object that `raw` is; a JSON string that holds one is taken for it."""
-    if raw is ABSENT:
-        return _EMPTY
-    value = bytes(raw)
-    if value == _NULL:
-        return _EMPTY
-    if value[:1] == b'"':
+def _object(value: Any, path: str) -> dict[str, Any]:
+    """The object that `value` is; a text that holds one as JSON is taken for it."""
+    if value is None:
+        return {}
+    if isinstance(value, str):
         value = _inner_json(value)
-    if value[:1] != b"{":
+    if not isinstance(value, dict):
         raise Invalid(path, "expected an object")
-    return _bounded(value, path)
-
-
-def _payload(raw: Raw) -> bytes | None:
-    if raw is ABSENT:
-        return None
-    value = bytes(raw)
-    if value == _NULL:
-        return None
-    if value[:1] == b'"':
-        inner = _inner_json(value)
-        value = inner if inner[:1] in b"{[" else value
-    return _bounded(value, "payload")
-
-
-def _inner_json(value: bytes) -> bytes:
-    inner = _decode_text(value).strip().encode()
-    if inner[:1] not in (b"{", b"["):
-        return value
-    try:
-        _decode(inner)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError):
-        return value
-    return value if b"\\u0000" in inner else inner
-
-
-def _bounded(value: bytes, path: str) -> bytes:
-    # Counting every bracket is quick; following them is only needed where there are many.
-    if value.count(b"{") + value.count(b"[") > MAX_DEPTH and depth(value) > MAX_DEPTH:
-        raise Invalid(path, f"nested deeper than {MAX_DEPTH} levels")
     return value
+
+
+def _inner_json(text: str) -> Any:
+    """The object or list that `text` is as JSON, or the text itself."""
+    if text.lstrip()[:1] not in {"{", "["} or "\\u0000" in text:
+        return text
+    try:
+        return _decode(text)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return text
+
+
+def _encoded(value: Any, path: str) -> bytes:
+    encoded = _encode(value)
+    # Counting every bracket is quick; following them is only needed where there are many.
+    if encoded.count(b"{") + encoded.count(b"[") > MAX_DEPTH and depth(encoded) > MAX_DEPTH:
+        raise Invalid(path, f"nested deeper than {MAX_DEPTH} levels")
+    return encoded
 
 
 def depth(value: bytes) -> int:
@@ -254,11 +239,9 @@ def depth(value: bytes) -> int:
     return deepest
 
 
-def is_given(raw: Raw) -> bool:
-    return raw is not ABSENT and bytes(raw) != _NULL
-
-
 def _required(value: str | int | None, path: str) -> str:
+    if type(value) is str and 0 < len(value) <= _SURELY_SHORT:
+        return value
     found = _identifier(value, path, ID_MAX_BYTES)
     if not found:
         raise Invalid(path, "required")
@@ -269,7 +252,7 @@ def _identifier(value: str | int | None, path: str, max_bytes: int) -> str | Non
     if value is None or value == "":
         return None
     text = value if isinstance(value, str) else str(value)
-    if len(text) * 4 > max_bytes and len(text.encode()) > max_bytes:
+    if len(text) > _SURELY_SHORT and len(text.encode()) > max_bytes:
         raise Invalid(path, f"longer than {max_bytes} bytes")
     return text
 
@@ -320,10 +303,9 @@ def _parsed(value: str) -> datetime:
 
 
 def _from_unix(value: Number) -> int:
-    # Milli-, micro- and nanoseconds are told apart by their size: as seconds they would lie past the year 5000.
-    for _ in range(3):
-        if value > 1e11:
-            value /= 1000
+    if value > 1e11:
+        # Milli-, micro- and nanoseconds are told apart by their size: as seconds they would lie past the year 5000.
+        value /= 1e9 if value > 1e17 else 1e6 if value > 1e14 else 1e3
     return round(value * 1_000_000) + _FIRST_US
 
 

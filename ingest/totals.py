@@ -7,6 +7,7 @@ taken off before it is put on again), extremes only grow, so a replay adds nothi
 from __future__ import annotations
 
 from ingest.events import Span, moment
+from ingest.facts import NOTHING
 
 
 class Totals:
@@ -45,17 +46,20 @@ class Totals:
         self.retention: float | None = None
 
     def add(self, span: Span) -> None:
+        started, ended = span.started_us, span.ended_us
+        self.stretch(started, ended)
         self._count(span, 1)
-        self.stretch(span.started_us, span.ended_us)
         facts = span.facts
-        at = span.started_us if span.started_us is not None else span.ended_us
+        if facts is NOTHING:
+            return
+        at = started if started is not None else ended or 0
         self.max_turn = max(self.max_turn, facts.turn)
-        if facts.model and (self.model_us is None or (at or 0) >= self.model_us):
-            self.model, self.model_us = facts.model, at or 0
+        if facts.model and (self.model_us is None or at >= self.model_us):
+            self.model, self.model_us = facts.model, at
         if facts.context_tokens is not None:
             self.peak = max(self.peak, facts.context_tokens)
-            if self.tokens_us is None or (at or 0) >= self.tokens_us:
-                self.tokens, self.tokens_us = facts.context_tokens, at or 0
+            if self.tokens_us is None or at >= self.tokens_us:
+                self.tokens, self.tokens_us = facts.context_tokens, at
         self.window = facts.window_tokens or self.window
         self.trigger = facts.trigger_tokens or self.trigger
         if facts.retention is not None:
@@ -66,20 +70,30 @@ class Totals:
         self._count(span, -1)
 
     def _count(self, span: Span, sign: int) -> None:
-        facts = span.facts
         self.spans += sign
-        self.running += sign * span.is_running
-        self.errors += sign * (span.status == "error")
-        self.turns += sign * facts.is_turn
-        self.checks += sign * facts.is_check
-        self.compactions += sign * facts.is_compaction
-        self.fallbacks += sign * facts.is_fallback
+        if span.ended_us is None and span.started_us is not None:
+            self.running += sign
+        if span.status == "error":
+            self.errors += sign
+        facts = span.facts
+        if facts is not NOTHING:
+            self.turns += sign * facts.is_turn
+            self.checks += sign * facts.is_check
+            self.compactions += sign * facts.is_compaction
+            self.fallbacks += sign * facts.is_fallback
 
-    def stretch(self, *times_us: int | None) -> None:
-        for at in times_us:
-            if at is not None:
-                self.first_us = at if self.first_us is None else min(self.first_us, at)
-                self.last_us = at if self.last_us is None else max(self.last_us, at)
+    def stretch(self, started_us: int | None, ended_us: int | None) -> None:
+        first, last = self.first_us, self.last_us
+        if started_us is not None:
+            if first is None or started_us < first:
+                self.first_us = first = started_us
+            if last is None or started_us > last:
+                self.last_us = last = started_us
+        if ended_us is not None:
+            if first is None or ended_us < first:
+                self.first_us = ended_us
+            if last is None or ended_us > last:
+                self.last_us = ended_us
 
     def parameters(self) -> dict[str, object]:
         return {

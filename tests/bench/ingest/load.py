@@ -33,7 +33,7 @@ def event(trace_id: str, number: int, session_id: str) -> dict[str, Any]:
             "usage": {"input_tokens": 1000 + number % 5000, "output_tokens": number % 700},
             "turn": number // 10,
             "temperature": 0.2,
-            "note": f"step {number}: looked at the open files, compared them with the plan and went on with the next one",
+            "note": f"step {number}: looked at the open files, compared them with the plan, went on with the next",
             "labels": ["nightly", "eu", "agent-7"],
         },
     }

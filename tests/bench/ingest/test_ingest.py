@@ -1,0 +1,247 @@
+"""How fast, how soon readable, how large, how steady: the write path's figures, side by side in one run.
+
+    make bench                                  # a few minutes
+    ARIADNE_BENCH_ROWS=5000000 make bench       # growth up to five million spans
+
+Everything runs on this machine: server, Postgres and load share its cores, and every figure says so by standing beside
+raw COPY of the same rows into the same table, measured in the same minute.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import statistics
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import psutil
+import psycopg
+import pytest
+
+from .load import BATCH, Run, bodies, event, post, send
+
+ROWS = int(os.environ.get("ARIADNE_BENCH_ROWS", "200000"))
+GROUP = 1_000
+COPY_ROWS = 20_000
+
+pytestmark = pytest.mark.timeout(3600)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    from tests.conftest import _end, _start_server
+
+    running = _start_server(tmp_path_factory.mktemp("bench"), ARIADNE_INGEST_KEY_EVENTS_PER_S="0")
+    send(running.url, headers(running), [bodies(10)])
+    yield running
+    _end(running)
+
+
+def headers(server: Any) -> dict[str, str]:
+    return {**server.headers, "Content-Type": "application/json"}
+
+
+def say(line: str = "") -> None:
+    print(line, flush=True)
+
+
+def web_process(server: Any) -> psutil.Process:
+    children = psutil.Process(server.process.pid).children(recursive=True)
+    return max(
+        (child for child in children if any(word in " ".join(child.cmdline()) for word in ("ariadne.web", "daphne"))),
+        key=lambda child: child.memory_info().rss,
+    )
+
+
+def cpu_s(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def packed(count: int) -> list[bytes]:
+    """Groups of rows as the writer packs them."""
+    import django
+
+    django.setup()
+    from ingest import rows
+    from ingest.decode import decode
+    from ingest.models import session_key
+
+    groups = []
+    day = time.strftime("%Y-%m-%d", time.gmtime())
+    from datetime import date
+
+    for group in range(count // GROUP):
+        session_id = f"copy-{uuid.uuid4().hex[:12]}"
+        body = json.dumps([event(uuid.uuid4().hex, number, session_id) for number in range(GROUP)]).encode()
+        place = rows.place(session_key(1, session_id), date.fromisoformat(day), 1)
+        spans = decode(body, max_events=GROUP).records
+        packed_rows = [rows.row(span, place, group * GROUP + number) for number, span in enumerate(spans)]  # type: ignore[arg-type]
+        groups.append(b"".join((rows.HEADER, *packed_rows, rows.TRAILER)))
+    return groups
+
+
+def raw_copy(server: Any, groups: list[bytes]) -> float:
+    """Spans a second of binary COPY alone, a commit for each thousand, into the table that the server uses."""
+    from ingest.rows import COLUMNS
+
+    with psycopg.connect(server.database_url, autocommit=True) as connection:
+        began = time.perf_counter()
+        for group in groups:
+            with connection.cursor().copy(f"COPY ingest_span ({COLUMNS}) FROM STDIN (FORMAT BINARY)") as copy:
+                copy.write(group)
+        took = time.perf_counter() - began
+        connection.execute("DELETE FROM ingest_span WHERE session_key NOT IN (SELECT session_key FROM ingest_session)")
+    return len(groups) * GROUP / took
+
+
+def test_throughput_beside_raw_copy(server: Any) -> None:
+    """Durable spans a second and the time to an acknowledgement, with 1, 4 and 16 senders of 100-span batches."""
+    say(
+        f"\n{'senders':>8} {'spans/s':>9} {'of COPY':>8} {'p50 ms':>7} {'p99 ms':>7} {'web µs':>7}   (raw COPY spans/s)"
+    )
+    groups = packed(COPY_ROWS)
+    web = web_process(server)
+    shares = []
+    for senders in (1, 4, 16):
+        work = [bodies(max(320 // senders, 40), sender=number) for number in range(senders)]
+        limit = raw_copy(server, groups)
+        before = cpu_s(web)
+        run = send(server.url, headers(server), work)
+        used_us = (cpu_s(web) - before) / run.events * 1e6
+        limit = statistics.mean([limit, raw_copy(server, packed(COPY_ROWS))])
+        shares.append(run.rate / limit)
+        say(
+            f"{senders:>8} {run.rate:>9,.0f} {run.rate / limit:>8.0%} {run.percentile(0.5):>7.1f}"
+            f" {run.percentile(0.99):>7.1f} {used_us:>7.1f}   ({limit:,.0f})"
+        )
+        assert run.failures == 0
+    with psycopg.connect(server.database_url) as connection:
+        (stored,) = connection.execute("SELECT count(*) FROM ingest_span WHERE trace_id <> ''").fetchone() or (0,)
+        (counted,) = connection.execute("SELECT sum(span_count) FROM ingest_session").fetchone() or (0,)
+    assert stored == counted
+
+
+def test_post_to_readable(server: Any) -> None:
+    """From the first byte of a request to the moment another connection reads its span, under 1,000 spans a second."""
+    stop = threading.Event()
+    background = threading.Thread(target=_steady, args=(server, stop))
+    background.start()
+    link = http.client.HTTPConnection(urlsplit(server.url).netloc)
+    found_ms, ack_ms = [], []
+    try:
+        with psycopg.connect(server.database_url, autocommit=True) as reader:
+            for number in range(200):
+                trace_id = uuid.uuid4().hex
+                body = json.dumps(event(trace_id, number, trace_id)).encode()
+                began = time.perf_counter()
+                seen = threading.Thread(target=_until_seen, args=(reader, trace_id, began, found_ms))
+                seen.start()
+                post(link, "/ingest", body, headers(server))
+                ack_ms.append((time.perf_counter() - began) * 1000)
+                seen.join()
+    finally:
+        stop.set()
+        background.join()
+        link.close()
+    report("post → readable under 1,000 spans/s", found_ms)
+    report("post → acknowledged, the same", ack_ms)
+
+
+def _until_seen(reader: psycopg.Connection[Any], trace_id: str, began: float, found_ms: list[float]) -> None:
+    query = "SELECT 1 FROM ingest_session WHERE session_id = %s AND last_seq > %s"
+    (last,) = reader.execute("SELECT max(last_seq) - 65536 * 200 FROM ingest_session").fetchone() or (0,)
+    while reader.execute(query, (trace_id, last)).fetchone() is None:
+        time.sleep(0.001)
+    found_ms.append((time.perf_counter() - began) * 1000)
+
+
+def _steady(server: Any, stop: threading.Event) -> None:
+    link = http.client.HTTPConnection(urlsplit(server.url).netloc)
+    work = bodies(600, batch=20)
+    began = time.perf_counter()
+    for number, body in enumerate(work):
+        if stop.is_set():
+            break
+        time.sleep(max(0.0, began + number * 0.02 - time.perf_counter()))
+        post(link, "/ingest", body, headers(server))
+    link.close()
+
+
+def report(title: str, times_ms: list[float]) -> None:
+    run = Run(latencies_ms=times_ms)
+    say(f"{title}: p50 {run.percentile(0.5):.1f} ms, p99 {run.percentile(0.99):.1f} ms")
+
+
+def test_growth_memory_and_size(server: Any) -> None:
+    """Acknowledgements, the list page, memory and bytes a span, before and after many more spans."""
+    web = web_process(server)
+    before = _feel(server)
+    say(f"\n{'spans':>10} {'ack p50':>8} {'ack p99':>8} {'list p50':>9} {'web RSS':>8} {'bytes/span':>11}")
+    _row(server, web, before)
+    sent = 0
+    step = max(ROWS // 5, 20_000)
+    resident = []
+    while sent < ROWS:
+        work = [bodies(step // BATCH // 4, sender=number) for number in range(4)]
+        run = send(server.url, headers(server), work)
+        assert run.failures == 0
+        sent += run.events
+        resident.append(web.memory_info().rss / 2**20)
+        after = _feel(server)
+        _row(server, web, after)
+    say(
+        f"ack p50 {after[0] / before[0]:.2f} ×, list {after[2] / before[2]:.2f} ×,"
+        f" RSS {resident[0]:.0f} → {resident[-1]:.0f} MB"
+    )
+    assert resident[-1] < resident[0] * 1.25 + 20, "memory grows with what was stored"
+
+
+def _feel(server: Any) -> tuple[float, float, float]:
+    """Time to an acknowledgement of 100 spans by one sender, and to the list page."""
+    run = send(server.url, headers(server), [bodies(60)])
+    pages = _list_page_ms(server)
+    return run.percentile(0.5), run.percentile(0.99), pages
+
+
+def _list_page_ms(server: Any) -> float:
+    import httpx
+
+    login = server.logins["operator"]
+    with httpx.Client(base_url=server.url, follow_redirects=True, timeout=60) as http:
+        http.get("/login/")
+        http.post(
+            "/login/",
+            content=urlencode(
+                {
+                    "username": login["username"],
+                    "password": login["password"],
+                    "csrfmiddlewaretoken": http.cookies.get("csrftoken", ""),
+                }
+            ),
+            headers={"Content-Type": "application/x-www-form-urlencoded", "Referer": server.url},
+        )
+        times = []
+        for _ in range(12):
+            began = time.perf_counter()
+            assert http.get("/").status_code == 200
+            times.append((time.perf_counter() - began) * 1000)
+    return statistics.median(times)
+
+
+def _row(server: Any, web: psutil.Process, feel: tuple[float, float, float]) -> None:
+    with psycopg.connect(server.database_url) as connection:
+        (spans,) = connection.execute("SELECT sum(span_count) FROM ingest_session").fetchone() or (0,)
+        (size,) = connection.execute(
+            "SELECT sum(pg_total_relation_size(inhrelid)) FROM pg_inherits WHERE inhparent = 'ingest_span'::regclass"
+        ).fetchone() or (0,)
+    say(
+        f"{int(spans):>10,} {feel[0]:>8.1f} {feel[1]:>8.1f} {feel[2]:>9.1f}"
+        f" {web.memory_info().rss / 2**20:>8.0f} {float(size) / float(spans):>11.0f}"
+    )
