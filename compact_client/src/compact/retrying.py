@@ -23,7 +23,8 @@ def shorter(
     front: Any = manager
     if not hasattr(front, "recover") or not _is_overflow(error) or attempt > manager.cfg.policy.overflow_max_retries:
         raise error
-    return front.recover(session_id, items, error, attempt=attempt, tools=tools, instructions=instructions)
+    made: list[Any] = front.recover(session_id, items, error, attempt=attempt, tools=tools, instructions=instructions)
+    return made
 
 
 async def ashorter(
@@ -40,7 +41,10 @@ async def ashorter(
     front: Any = manager
     if not hasattr(front, "arecover") or not _is_overflow(error) or attempt > manager.cfg.policy.overflow_max_retries:
         raise error
-    return await front.arecover(session_id, items, error, attempt=attempt, tools=tools, instructions=instructions)
+    made: list[Any] = await front.arecover(
+        session_id, items, error, attempt=attempt, tools=tools, instructions=instructions
+    )
+    return made
 
 
 def _is_overflow(error: Exception) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from agents import RunConfig, RunHooks
 from agents.models.interface import Model
@@ -78,7 +78,7 @@ async def _compacted(context: RunContext, data: CallModelData[Any], given: Model
     with under_current_span():
         items = await context.manager.apreflight(
             context.session(),
-            cast("list[Any]", list(given.input)),
+            list(given.input),
             # What the model saw last time includes hosted and MCP tools; asking for those here would cost a call.
             tools=context.tools.get(name, list(data.agent.tools)),
             instructions=given.instructions,
