@@ -144,6 +144,36 @@ async def test_reasoning_items_stay_with_what_follows_them(manager: CompactManag
             assert sent[index + 1].get("id") == item["id"].replace("rs_", "msg_")
 
 
+class Overflow(Exception):
+    code = "context_length_exceeded"
+
+
+@pytest.mark.req("R-OVER-1")
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_an_overflow_is_recovered(is_streamed: bool, manager: CompactManager, events: list[Any]) -> None:
+    """The provider says it is too long: the oldest goes, pairs whole, and the call is made again."""
+    history: list[Any] = [{"role": "user", "content": "start"}]
+    for n in range(6):
+        history += [
+            {"type": "function_call", "call_id": f"c{n}", "name": "read", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": f"c{n}", "output": "text " * 20},
+        ]
+    error = Overflow("This model's maximum context length is 500 tokens, you requested 600")
+    model = ScriptedModel([error, [assistant_message("done")]])
+    agent = Agent(name="a", tools=[read])
+    extra = compacting(manager, session_id="s", run_config=RunConfig(model=model))
+    if is_streamed:
+        streamed = Runner.run_streamed(agent, history, **extra)
+        async for _ in streamed.stream_events():
+            pass
+        assert streamed.final_output == "done"
+    else:
+        assert (await Runner.run(agent, history, **extra)).final_output == "done"
+    assert len(model.calls[1].input) < len(model.calls[0].input)
+    assert_paired(model.calls[1].input)
+    assert "compact.overflow_recovered" in names(events)
+
+
 async def test_other_errors_are_the_callers(manager: CompactManager) -> None:
     """A rate limit is not an overflow: it is raised as it came, after one call."""
     model = ScriptedModel([RuntimeError("rate limit"), [assistant_message("never")]])

@@ -82,6 +82,28 @@ class TestLangChain:
         called = [call["id"] for message in last for call in getattr(message, "tool_calls", ())]
         assert called == [message.tool_call_id for message in last if message.type == "tool"]
 
+    @pytest.mark.req("R-OVER-1")
+    def test_an_overflow_is_recovered(self, manager: CompactManager, events: list[Any]) -> None:
+        """The handler is called again with less; the provider's error comes back only when nothing helps."""
+        from compact.langchain import CompactMiddleware
+        from langchain.agents.middleware.types import ModelRequest, ModelResponse
+        from langchain_core.messages import AIMessage, HumanMessage
+
+        asked: list[int] = []
+
+        def handler(request: Any) -> Any:
+            asked.append(len(request.messages))
+            if len(asked) < 3:
+                raise ValueError("This model's maximum context length is 100 tokens, you requested 150")
+            return ModelResponse(result=[AIMessage("done")])
+
+        messages = [HumanMessage(f"{n} " + "word " * 10) for n in range(12)]
+        request = ModelRequest(model=None, messages=messages)  # type: ignore[arg-type]
+        CompactMiddleware(manager, session_id="s").wrap_model_call(request, handler)
+        assert asked[0] == 12
+        assert asked[2] < asked[1] < asked[0]
+        assert any(event["event"] == "compact.overflow_recovered" for event in events)
+
     def test_unchanged_messages_are_the_same_objects(self) -> None:
         """Ids, artifacts and whatever else LangChain hangs on a message go through untouched."""
         from compact.langchain import _Pairs

@@ -32,9 +32,7 @@ class _Compacting:
                 answer = self._call({**arguments, "messages": self._sendable(items)})
             except Exception as error:
                 attempt += 1
-                items = shorter(
-                    self.manager, self.session_id, items, error, attempt=attempt, tools=arguments.get("tools")
-                )
+                items = shorter(self.manager, self.session_id, arguments["messages"], error, attempt=attempt)
             else:
                 self._report(answer)
                 return answer
@@ -48,8 +46,7 @@ class _Compacting:
                 answer = await self._call({**arguments, "messages": self._sendable(items)})
             except Exception as error:
                 attempt += 1
-                tools = arguments.get("tools")
-                items = await ashorter(self.manager, self.session_id, items, error, attempt=attempt, tools=tools)
+                items = await ashorter(self.manager, self.session_id, arguments["messages"], error, attempt=attempt)
             else:
                 self._report(answer)
                 return answer
@@ -69,7 +66,7 @@ class _Compacting:
             return list(arguments["messages"])
 
     def _beside(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        return {"tools": arguments.get("tools") or None}
+        raise NotImplementedError
 
     def _sendable(self, items: list[Any]) -> list[Any]:
         return items
@@ -90,7 +87,11 @@ class ChatCompletions(_Compacting):
         return self._client.chat.completions.create(**arguments)
 
     def _beside(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        return {"tools": arguments.get("tools") or None, "output_schema": arguments.get("response_format") or None}
+        return {
+            "tools": arguments.get("tools") or None,
+            "output_schema": arguments.get("response_format") or None,
+            "format": "chat",
+        }
 
 
 class AnthropicMessages(_Compacting):
@@ -101,7 +102,11 @@ class AnthropicMessages(_Compacting):
 
     def _beside(self, arguments: dict[str, Any]) -> dict[str, Any]:
         system = arguments.get("system")
-        return {"tools": arguments.get("tools") or None, "instructions": text_of(system) if system else None}
+        return {
+            "tools": arguments.get("tools") or None,
+            "instructions": text_of(system) if system else None,
+            "format": "anthropic",
+        }
 
     def _sendable(self, items: list[Any]) -> list[Any]:
         # The API wants a user's message first, and the summary of what came before is the assistant's.

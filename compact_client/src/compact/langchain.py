@@ -34,7 +34,11 @@ class CompactMiddleware(AgentMiddleware[Any, Any]):  # type: ignore[misc]
         session_id, pairs = self._session(request), _Pairs(request.messages)
         try:
             items = self.manager.preflight(
-                session_id, pairs.items, tools=_tools(request), instructions=request.system_prompt
+                session_id,
+                pairs.items,
+                tools=_tools(request),
+                instructions=request.system_prompt,
+                format="chat",
             )
         except Exception as error:
             _tell(error)
@@ -45,7 +49,7 @@ class CompactMiddleware(AgentMiddleware[Any, Any]):  # type: ignore[misc]
                 response = handler(request.override(messages=pairs.messages(items)))
             except Exception as error:
                 attempt += 1
-                items = shorter(self.manager, session_id, items, error, attempt=attempt, tools=_tools(request))
+                items = shorter(self.manager, session_id, pairs.items, error, attempt=attempt)
             else:
                 self._report(session_id, response)
                 return response
@@ -54,7 +58,11 @@ class CompactMiddleware(AgentMiddleware[Any, Any]):  # type: ignore[misc]
         session_id, pairs = self._session(request), _Pairs(request.messages)
         try:
             items = await self.manager.apreflight(
-                session_id, pairs.items, tools=_tools(request), instructions=request.system_prompt
+                session_id,
+                pairs.items,
+                tools=_tools(request),
+                instructions=request.system_prompt,
+                format="chat",
             )
         except Exception as error:
             _tell(error)
@@ -65,7 +73,7 @@ class CompactMiddleware(AgentMiddleware[Any, Any]):  # type: ignore[misc]
                 response = await handler(request.override(messages=pairs.messages(items)))
             except Exception as error:
                 attempt += 1
-                items = await ashorter(self.manager, session_id, items, error, attempt=attempt, tools=_tools(request))
+                items = await ashorter(self.manager, session_id, pairs.items, error, attempt=attempt)
             else:
                 self._report(session_id, response)
                 return response

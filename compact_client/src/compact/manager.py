@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from compact import events
@@ -18,12 +19,14 @@ from compact.config import CompactConfig
 from compact.effects import Steps, arun, run
 from compact.engine import Call, Engine, as_item
 from compact.exceptions import CompactError
+from compact.exporters.multi import MultiExporter
 from compact.memory import Memory
 from compact.messages import Message
 from compact.normalize import normalize
 from compact.overflow import recover
 from compact.partition import pin_rule
 from compact.plan import CompactionPlan
+from compact.protocols import Exporter
 from compact.recovery import is_context_length_error
 from compact.returning import with_injected
 from compact.session import Session
@@ -202,6 +205,12 @@ class CompactManager:
             _one(lambda: store.retrieve(artifact_id, context or self.cfg.security_context))
         )
         return content
+
+    def add_exporter(self, exporter: Exporter) -> None:
+        """Send events to one more exporter, from the next check on."""
+        current = self.cfg.exporter
+        combined = exporter if current is None else MultiExporter(current, exporter)
+        self.cfg = self._engine.cfg = replace(self.cfg, exporter=combined)
 
     def recover(self, session_id: str, messages: Sequence[T], error: BaseException, *, attempt: int = 1) -> list[T]:
         """After a context overflow: the last request without its oldest messages, pairs intact."""

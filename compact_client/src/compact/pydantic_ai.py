@@ -42,6 +42,7 @@ class CompactCapability(AbstractCapability[Any]):
     def __init__(self, manager: CompactManager, *, session_id: SessionId = None) -> None:
         self.manager = manager
         self._session_id = session_id
+        self._shown: dict[str, _Parts] = {}
         self._retries: dict[str, tuple[int, list[ModelMessage]]] = {}
 
     async def prepare_model_request(self, ctx: Any, request_context: Any) -> Any:
@@ -50,10 +51,14 @@ class CompactCapability(AbstractCapability[Any]):
         if waiting is not None and request_context.attempt > 1:
             return replace(request_context, messages=waiting[1])
         self._retries.pop(session_id, None)
-        parts = _Parts(request_context.messages)
+        parts = self._shown[session_id] = _Parts(request_context.messages)
         try:
             items = await self.manager.apreflight(
-                session_id, parts.items, tools=_tools(request_context), instructions=_instructions(request_context)
+                session_id,
+                parts.items,
+                tools=_tools(request_context),
+                instructions=_instructions(request_context),
+                format="chat",
             )
         except Exception as error:
             say("compact", f"not compacted, the input goes out as it is: {type(error).__name__}: {error}")
@@ -63,16 +68,15 @@ class CompactCapability(AbstractCapability[Any]):
     async def on_model_request_error(self, ctx: Any, *, request_context: Any, error: Exception) -> ModelResponse:
         session_id = self._session(ctx)
         attempt = self._retries.get(session_id, (0, []))[0] + 1
-        parts = _Parts(request_context.messages)
-        items = await ashorter(
-            self.manager, session_id, parts.items, error, attempt=attempt, tools=_tools(request_context)
-        )
+        parts = self._shown[session_id]
+        items = await ashorter(self.manager, session_id, parts.items, error, attempt=attempt)
         self._retries[session_id] = (attempt, parts.messages(items))
         raise RetryModelRequest from error
 
     async def after_model_request(self, ctx: Any, *, request_context: Any, response: ModelResponse) -> ModelResponse:
         session_id = self._session(ctx)
         self._retries.pop(session_id, None)
+        self._shown.pop(session_id, None)
         if response.usage.input_tokens:
             self.manager.report_usage(session_id, response.usage)
         return response

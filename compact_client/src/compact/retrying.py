@@ -3,50 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 
+from compact.exceptions import CompactError
 from compact.manager import CompactManager
+from compact.recovery import is_context_length_error
 
 
 def shorter(
-    manager: CompactManager,
-    session_id: str,
-    items: Sequence[Any],
-    error: Exception,
-    *,
-    attempt: int,
-    tools: Sequence[Any] | None = None,
-    instructions: str | None = None,
+    manager: CompactManager, session_id: str, shown: Sequence[Any], error: Exception, *, attempt: int
 ) -> list[Any]:
-    """What to send instead of `items`; raises `error` if it was no overflow, or after too many tries."""
-    front: Any = manager
-    if not hasattr(front, "recover") or not _is_overflow(error) or attempt > manager.cfg.policy.overflow_max_retries:
+    """What to send instead; `shown` is the list that was given to `preflight`.
+
+    Raises the provider's own error if it was no overflow, or when nothing more can be done about it.
+    """
+    if not is_context_length_error(error):
         raise error
-    made: list[Any] = front.recover(session_id, items, error, attempt=attempt, tools=tools, instructions=instructions)
-    return made
+    try:
+        return manager.recover(session_id, shown, error, attempt=attempt)
+    except CompactError as reason:
+        raise error from reason
 
 
 async def ashorter(
-    manager: CompactManager,
-    session_id: str,
-    items: Sequence[Any],
-    error: Exception,
-    *,
-    attempt: int,
-    tools: Sequence[Any] | None = None,
-    instructions: str | None = None,
+    manager: CompactManager, session_id: str, shown: Sequence[Any], error: Exception, *, attempt: int
 ) -> list[Any]:
     """`shorter` for async callers."""
-    front: Any = manager
-    if not hasattr(front, "arecover") or not _is_overflow(error) or attempt > manager.cfg.policy.overflow_max_retries:
+    if not is_context_length_error(error):
         raise error
-    made: list[Any] = await front.arecover(
-        session_id, items, error, attempt=attempt, tools=tools, instructions=instructions
-    )
-    return made
-
-
-def _is_overflow(error: Exception) -> bool:
-    recovery: Any = import_module("compact.recovery")
-    return bool(recovery.is_context_length_error(error))
+    try:
+        return await manager.arecover(session_id, shown, error, attempt=attempt)
+    except CompactError as reason:
+        raise error from reason

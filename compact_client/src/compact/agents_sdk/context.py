@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from agents import get_current_span, get_current_trace
@@ -27,6 +27,8 @@ class RunContext:
     tools: dict[str, list[Any]] = field(default_factory=dict)
     """By agent name, as the model last saw them; hosted and MCP tools included."""
     output_schemas: dict[str, Any] = field(default_factory=dict)
+    shown: list[Any] = field(default_factory=list)
+    """The input as the SDK had it, before the last check."""
     is_server_managed: bool = False
     announced: set[str] = field(default_factory=set)
 
@@ -82,10 +84,11 @@ def under_current_span() -> Iterator[None]:
 
 def mirror_to_sdk(manager: CompactManager) -> None:
     """Have the manager's events also become custom spans of the SDK; once a manager."""
-    exporter = manager.cfg.exporter
-    present = exporter.exporters if isinstance(exporter, MultiExporter) else (exporter,)
-    if any(isinstance(one, AgentsSpanExporter) for one in present):
-        return
-    mine = AgentsSpanExporter()
-    combined = mine if exporter is None else MultiExporter(*present, mine)
-    manager.cfg = replace(manager.cfg, exporter=combined)
+    if not _mirrors(manager.cfg.exporter):
+        manager.add_exporter(AgentsSpanExporter())
+
+
+def _mirrors(exporter: Any) -> bool:
+    if isinstance(exporter, MultiExporter):
+        return any(_mirrors(one) for one in exporter.exporters)
+    return isinstance(exporter, AgentsSpanExporter)

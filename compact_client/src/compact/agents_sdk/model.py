@@ -56,7 +56,7 @@ class CompactingModel(Model):
                 )
             except Exception as error:
                 attempt += 1
-                items = await self._shorter(items, error, attempt, system_instructions, tools, state)
+                items = await self._shorter(items, error, attempt, state)
 
     async def stream_response(
         self,
@@ -84,7 +84,7 @@ class CompactingModel(Model):
                 if has_begun:
                     raise
                 attempt += 1
-                items = await self._shorter(items, error, attempt, system_instructions, tools, state)
+                items = await self._shorter(items, error, attempt, state)
 
     def get_retry_advice(self, request: Any) -> Any:
         return self.inner.get_retry_advice(request)
@@ -131,30 +131,27 @@ class CompactingModel(Model):
             context.tools[name], context.output_schemas[name] = everything, schema
             if self._is_filtered or isinstance(items, str):
                 return items
+            context.shown = list(items)
             with under_current_span():
                 return await context.manager.apreflight(
-                    context.session(), list(items), tools=everything, instructions=instructions, output_schema=schema
+                    context.session(),
+                    context.shown,
+                    tools=everything,
+                    instructions=instructions,
+                    output_schema=schema,
+                    format="responses",
                 )
         except Exception as error:
             say("compact", f"not compacted, the input goes out as it is: {type(error).__name__}: {error}")
             return items
 
-    async def _shorter(
-        self, items: Any, error: Exception, attempt: int, instructions: str | None, tools: Any, state: dict[str, Any]
-    ) -> Any:
+    async def _shorter(self, items: Any, error: Exception, attempt: int, state: dict[str, Any]) -> Any:
         """A shorter input, or the provider's error again."""
+        context = self._context
         if isinstance(items, str) or _is_server_managed(state):
             raise error
         with under_current_span():
-            return await ashorter(
-                self._context.manager,
-                self._context.session(),
-                items,
-                error,
-                attempt=attempt,
-                tools=tools,
-                instructions=instructions,
-            )
+            return await ashorter(context.manager, context.session(), context.shown, error, attempt=attempt)
 
 
 class CompactingProvider(ModelProvider):

@@ -75,14 +75,16 @@ def _filter(context: RunContext, inner: Any) -> Filter:
 
 async def _compacted(context: RunContext, data: CallModelData[Any], given: ModelInputData) -> ModelInputData:
     name = data.agent.name
+    context.shown = list(given.input)
     with under_current_span():
         items = await context.manager.apreflight(
             context.session(),
-            list(given.input),
+            context.shown,
             # What the model saw last time includes hosted and MCP tools; asking for those here would cost a call.
             tools=context.tools.get(name, list(data.agent.tools)),
             instructions=given.instructions,
             output_schema=context.output_schemas.get(name),
+            format="responses",
         )
     return ModelInputData(input=items, instructions=given.instructions)
 
