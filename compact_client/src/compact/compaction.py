@@ -174,7 +174,7 @@ def _named_step(view: Sequence[Message]) -> int:
 
 def _climb(job: Job, current: Draft, messages: Sequence[Message], counts: Sequence[int], step: int) -> Steps[Climb]:
     climb = Climb()
-    _carry_summary(job, current, climb, step)
+    _carry_summary(job, climb)
     kept = current.pinned_tokens + current.recent_tokens
     target = 0 if job.is_manual else job.room.target_tokens
     bench = _bench(job, current, messages, counts, step, climb)
@@ -193,19 +193,28 @@ def _climb(job: Job, current: Draft, messages: Sequence[Message], counts: Sequen
         # The loop breaker or the ladder itself left too much: the budget is not negotiable.
         bench.tokens_to_free, bench.is_after_rehydration = used - job.room.budget_tokens, False
         yield from _rung(job, "drop", bench, remaining, climb)
+    _cut_carried_summary(job, current, climb, step)
     return climb
 
 
-def _carry_summary(job: Job, current: Draft, climb: Climb, step: int) -> None:
-    """Start from the summary there is, cut to the room there is now; a new one replaces it."""
+def _carry_summary(job: Job, climb: Climb) -> None:
+    """Start from the summary there is; a new one will replace it."""
     plan = job.session.plan
-    if plan is None or plan.session_summary is None or not current.summary_tokens:
+    if plan is not None and plan.session_summary is not None:
+        climb.summary, climb.summary_text = plan.session_summary, plan.summary_text
+        climb.summary_tokens = job.counting.message(Message("assistant", plan.summary_text or ""))
+
+
+def _cut_carried_summary(job: Job, current: Draft, climb: Climb, step: int) -> None:
+    """Where no new summary was made, the old one must still fit the room there is now."""
+    if climb.is_new_summary or climb.summary is None or not _has_long_summary(job, current):
         return
-    climb.summary, climb.summary_text = plan.session_summary, plan.summary_text
-    if _has_long_summary(job, current):
-        climb.summary = fit(plan.session_summary, max_tokens=current.summary_tokens, count_tokens=job.counting.text)
-        climb.summary_text = renderer_named(job.policy.renderer).summary_text(climb.summary, step)
-    climb.summary_tokens = job.counting.message(Message("assistant", climb.summary_text or ""))
+    if not current.summary_tokens:
+        climb.summary, climb.summary_text, climb.summary_tokens = None, None, 0
+        return
+    climb.summary = fit(climb.summary, max_tokens=current.summary_tokens, count_tokens=job.counting.text)
+    climb.summary_text = renderer_named(job.policy.renderer).summary_text(climb.summary, step)
+    climb.summary_tokens = job.counting.message(Message("assistant", climb.summary_text))
 
 
 def _has_long_summary(job: Job, current: Draft) -> bool:

@@ -1,0 +1,117 @@
+"""Hypothesis strategies: conversations as agents produce them, in every format, with their usual defects.
+
+A conversation is drawn once as neutral turns and then written in a format, so that a property holds in all three or
+the difference is the bug.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import strategies as st
+
+FORMATS = ("chat", "responses", "anthropic")
+
+_words = st.sampled_from(
+    "deploy the parser must never drop table orders src/app/main.py ORD-1042 fails with code 17 because cache is "
+    "stale we decided to use Postgres instead TODO check https://example.org/x 日本 é 𝄞 naïve".split()
+)
+texts = st.lists(_words, min_size=1, max_size=60).map(" ".join)
+long_texts = st.tuples(texts, st.integers(1, 12)).map(lambda pair: "\n".join([pair[0]] * pair[1]))
+
+
+@dataclass
+class Step:
+    """One thing that happens: somebody speaks, or tools are called."""
+
+    kind: str  # user, assistant, tools, system, developer
+    text: str = ""
+    calls: list[tuple[str, str]] = field(default_factory=list)  # (name, output)
+    answered: int = 0
+    protected: bool = False
+    reasoning: bool = False
+
+
+@st.composite
+def steps(draw, *, max_size=24, orphans=True):
+    kinds = draw(
+        st.lists(st.sampled_from(["user", "assistant", "tools", "tools", "user", "developer"]), max_size=max_size)
+    )
+    found = [Step("system", draw(texts))]
+    for kind in kinds:
+        step = Step(kind, draw(texts), protected=draw(st.integers(0, 9)) == 0, reasoning=draw(st.booleans()))
+        if kind == "tools":
+            names = draw(st.lists(st.sampled_from(["read", "run", "manage_todo_list"]), min_size=1, max_size=3))
+            step.calls = [(name, draw(long_texts)) for name in names]
+            missing = draw(st.integers(0, 7)) == 0 and orphans
+            step.answered = draw(st.integers(0, len(names) - 1)) if missing else len(names)
+        found.append(step)
+    return found
+
+
+def write(conversation: list[Step], fmt: str) -> list[dict[str, Any]]:
+    """The conversation in a provider's format."""
+    items: list[dict[str, Any]] = []
+    for number, step in enumerate(conversation):
+        items.extend({"chat": _chat, "responses": _responses, "anthropic": _anthropic}[fmt](step, number))
+    return items
+
+
+def _meta(step: Step) -> dict[str, Any]:
+    return {"meta": {"protected": True}} if step.protected else {}
+
+
+def _chat(step: Step, number: int) -> list[dict[str, Any]]:
+    if step.kind != "tools":
+        return [{"role": step.kind, "content": step.text, **_meta(step)}]
+    calls = [
+        {"id": f"c{number}-{n}", "type": "function", "function": {"name": name, "arguments": json.dumps({"n": n})}}
+        for n, (name, _) in enumerate(step.calls)
+    ]
+    outputs = [
+        {"role": "tool", "tool_call_id": f"c{number}-{n}", "content": output}
+        for n, (_, output) in enumerate(step.calls[: step.answered])
+    ]
+    return [{"role": "assistant", "content": None, "tool_calls": calls, **_meta(step)}, *outputs]
+
+
+def _responses(step: Step, number: int) -> list[dict[str, Any]]:
+    if step.kind != "tools":
+        item: dict[str, Any] = {"role": step.kind, "content": step.text, **_meta(step)}
+        if step.kind == "assistant":
+            content = [{"type": "output_text", "text": step.text, "annotations": []}]
+            item = {"type": "message", "id": f"msg_{number}", "role": "assistant", "content": content, **_meta(step)}
+        return [*_reasoning(step, number), item] if step.kind == "assistant" else [item]
+    calls = [
+        {"type": "function_call", "call_id": f"c{number}-{n}", "name": name, "arguments": json.dumps({"n": n})}
+        for n, (name, _) in enumerate(step.calls)
+    ]
+    outputs = [
+        {"type": "function_call_output", "call_id": f"c{number}-{n}", "output": output}
+        for n, (_, output) in enumerate(step.calls[: step.answered])
+    ]
+    return [*_reasoning(step, number), *calls, *outputs]
+
+
+def _reasoning(step: Step, number: int) -> list[dict[str, Any]]:
+    return [{"type": "reasoning", "id": f"rs_{number}", "summary": [], "encrypted_content": "x" * 60}] if step.reasoning else []
+
+
+def _anthropic(step: Step, number: int) -> list[dict[str, Any]]:
+    if step.kind != "tools":
+        return [{"role": step.kind, "content": [{"type": "text", "text": step.text}], **_meta(step)}]
+    blocks: list[dict[str, Any]] = []
+    if step.reasoning:
+        blocks.append({"type": "thinking", "thinking": "hm", "signature": "sig=="})
+    blocks += [
+        {"type": "tool_use", "id": f"c{number}-{n}", "name": name, "input": {"n": n}}
+        for n, (name, _) in enumerate(step.calls)
+    ]
+    results = [
+        {"type": "tool_result", "tool_use_id": f"c{number}-{n}", "content": output}
+        for n, (_, output) in enumerate(step.calls[: step.answered])
+    ]
+    asked = {"role": "assistant", "content": blocks, **_meta(step)}
+    return [asked, {"role": "user", "content": results}] if results else [asked]
