@@ -15,8 +15,39 @@ from hypothesis import strategies as st
 FORMATS = ("chat", "responses", "anthropic")
 
 _words = st.sampled_from(
-    "deploy the parser must never drop table orders src/app/main.py ORD-1042 fails with code 17 because cache is "
-    "stale we decided to use Postgres instead TODO check https://example.org/x 日本 é 𝄞 naïve".split()
+    [
+        "deploy",
+        "the",
+        "parser",
+        "must",
+        "never",
+        "drop",
+        "table",
+        "orders",
+        "src/app/main.py",
+        "ORD-1042",
+        "fails",
+        "with",
+        "code",
+        "17",
+        "because",
+        "cache",
+        "is",
+        "stale",
+        "we",
+        "decided",
+        "to",
+        "use",
+        "Postgres",
+        "instead",
+        "TODO",
+        "check",
+        "https://example.org/x",
+        "日本",
+        "é",
+        "𝄞",
+        "naïve",
+    ]
 )
 texts = st.lists(_words, min_size=1, max_size=60).map(" ".join)
 long_texts = st.tuples(texts, st.integers(1, 12)).map(lambda pair: "\n".join([pair[0]] * pair[1]))
@@ -37,7 +68,11 @@ class Step:
 @st.composite
 def steps(draw, *, max_size=24, orphans=True):
     kinds = draw(
-        st.lists(st.sampled_from(["user", "assistant", "tools", "tools", "user", "developer"]), max_size=max_size)
+        st.lists(
+            st.sampled_from(["user", "assistant", "tools", "tools", "user", "user", "developer"]),
+            min_size=min(8, max_size),
+            max_size=max_size,
+        )
     )
     found = [Step("system", draw(texts))]
     for kind in kinds:
@@ -96,7 +131,11 @@ def _responses(step: Step, number: int) -> list[dict[str, Any]]:
 
 
 def _reasoning(step: Step, number: int) -> list[dict[str, Any]]:
-    return [{"type": "reasoning", "id": f"rs_{number}", "summary": [], "encrypted_content": "x" * 60}] if step.reasoning else []
+    return (
+        [{"type": "reasoning", "id": f"rs_{number}", "summary": [], "encrypted_content": "x" * 60}]
+        if step.reasoning
+        else []
+    )
 
 
 def _anthropic(step: Step, number: int) -> list[dict[str, Any]]:

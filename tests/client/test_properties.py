@@ -6,20 +6,21 @@ import json
 from collections import Counter
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from strategies import FORMATS, steps, write
-
 from compact import CompactConfig, CompactManager, CompactPolicy, InsufficientBudget, TiktokenEstimator
 from compact.codecs import codec_named
 from compact.messages import Message
 from compact.normalize import normalize
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from strategies import FORMATS, steps, write
 
 ESTIMATOR = TiktokenEstimator()
 WINDOW = 1600
 BUFFER = 100
 BUDGET = WINDOW - BUFFER
-quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+quick = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 
 formats = st.sampled_from(FORMATS)
 policies = st.builds(

@@ -98,16 +98,14 @@ class Session:
         else:
             return self._observe_edited(items, codec)
         start = len(self.shown.items)
-        new = [self._take(item, start + offset, codec) for offset, item in enumerate(items[start:])]
+        frozen = [frozen_copy(item) for item in items[start:]]
+        # All are read before any is logged: a malformed one must leave nothing behind.
+        decoded = [codec.decode(item, start + offset) for offset, item in enumerate(frozen)]
+        new = [self.thread.append(message) for message in decoded]
+        for item, message in zip(frozen, new, strict=True):
+            self.shown.add(item, message.id or "")
         self.view.extend(new)
         return Seen(how, tuple(new))
-
-    def _take(self, item: Any, place: int, codec: Codec) -> Message:
-        """Decode one new item and append it to the log."""
-        frozen = frozen_copy(item)
-        message = self.thread.append(codec.decode(frozen, place))
-        self.shown.add(frozen, message.id or "")
-        return message
 
     def _relay(self) -> None:
         """The request is now exactly what the host shows."""

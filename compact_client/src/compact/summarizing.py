@@ -80,8 +80,8 @@ class SummaryMaker:
                 if self.style == "brief":
                     self._give_up(error, attempt)
                     return None
-                self.style = "brief"
                 self._report(error, attempt, "retry as brief")
+                self.style = "brief"
             except SummarizerOverflow as error:
                 self._report(error, attempt, "canned summary")
                 return StructuredSummary(span=span, style="brief", facts=(Note(CANNED, span.message_ids),))

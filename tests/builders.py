@@ -1,0 +1,72 @@
+"""Small doubles that satisfy the protocols."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from compact import Message
+
+
+class Recorder:
+    """An exporter that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+
+    def emit(self, event: dict[str, Any]) -> None:
+        self.events.append(event)
+
+    def named(self, name: str) -> list[dict[str, Any]]:
+        return [event for event in self.events if event["event"] == name]
+
+    def last(self, name: str) -> dict[str, Any]:
+        return self.named(name)[-1]["properties"]
+
+
+class Fixed:
+    """An estimator that always says the same."""
+
+    def __init__(self, tokens: int) -> None:
+        self.tokens = tokens
+
+    def estimate(self, messages, model):
+        return self.tokens
+
+
+class Spy:
+    """A summariser that keeps what it was shown and answers with fixed texts or errors, one after the other."""
+
+    def __init__(self, *answers: str | Exception) -> None:
+        self.answers = list(answers) or ["a short summary"]
+        self.seen: list[list[Message]] = []
+        self.styles: list[str] = []
+
+    def summarize(self, messages, style, keep_keys):
+        self.seen.append(list(messages))
+        self.styles.append(style)
+        answer = self.answers[min(len(self.seen), len(self.answers)) - 1]
+        if isinstance(answer, Exception):
+            raise answer
+        return Message("assistant", answer)
+
+
+def talk(turns: int, words: int = 30, *, start: int = 0) -> list[Message]:
+    """Pairs of a user's question and an assistant's answer."""
+    messages = []
+    for turn in range(start, start + turns):
+        messages.append(Message("user", f"question {turn} about module {turn} " + "word " * words))
+        messages.append(Message("assistant", f"answer {turn} " + "word " * words))
+    return messages
+
+
+def tool_pair(number: int, output: str = "ok") -> list[dict[str, Any]]:
+    """A chat call and its output."""
+    function = {"name": "run", "arguments": f'{{"n": {number}}}'}
+    return [
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": f"c{number}", "type": "function", "function": function}],
+        },
+        {"role": "tool", "tool_call_id": f"c{number}", "content": output},
+    ]

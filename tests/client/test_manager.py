@@ -1,0 +1,406 @@
+"""The front, as document 002's scenarios describe it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from builders import Fixed, Recorder, Spy, talk, tool_pair
+from compact import (
+    CompactConfig,
+    CompactError,
+    CompactManager,
+    CompactPolicy,
+    InsufficientBudget,
+    Message,
+    TiktokenEstimator,
+)
+from compact.exceptions import SummarizerOverflow, SummaryRefused
+
+SYSTEM = Message("system", "You are careful.")
+
+
+def small(recorder=None, window=2000, buffer=100, **options):
+    """A manager with a small window, so that few messages are many."""
+    policy = CompactPolicy(hard_cap_buffer=buffer, **options.pop("policy", {}))
+    return CompactManager(CompactConfig("gpt-5", window, policy=policy, exporter=recorder, **options))
+
+
+@pytest.mark.req("S-TRG-1", "S-BUD-2")
+@pytest.mark.parametrize(("tokens", "triggered"), [(108_800, True), (108_799, False), (96_000, False)])
+def test_the_threshold_decides(tokens, triggered):
+    """108,800 of 128,000 at 0.85 compacts before the call, 96,000 does not; both are events."""
+    recorder = Recorder()
+    manager = CompactManager(
+        CompactConfig(model="gpt-4", max_context_tokens=128_000, token_estimator=Fixed(tokens), exporter=recorder)
+    )
+    out = manager.preflight("s", [SYSTEM, *talk(20)])
+    decision = recorder.last("compact.trigger_decision")
+    assert decision["triggered"] is triggered
+    assert decision["budget_tokens"] == 126_500
+    assert (len(out) < 41) is triggered
+    assert recorder.last("compact.token_estimate")["t_est"] == tokens
+
+
+@pytest.mark.req("S-OBS-1", "P-BUD-2")
+def test_the_estimate_has_six_parts_that_sum_up():
+    """token_estimate names model, total, window, share and six parts that sum to the total."""
+    recorder = Recorder()
+    manager = small(recorder, window=50_000)
+    tools = [{"type": "function", "function": {"name": "run", "parameters": {"type": "object"}}}]
+    messages = [
+        {"role": "system", "content": "be careful"},
+        {"role": "developer", "content": "use tabs"},
+        {"role": "user", "content": "remember 42", "meta": {"protected": True}},
+        *tool_pair(1),
+        {"role": "user", "content": "go on"},
+    ]
+    manager.preflight("s", messages, tools=tools)
+    properties = recorder.last("compact.token_estimate")
+    assert properties["model"] == "gpt-5"
+    assert properties["max_tokens"] == 50_000
+    assert properties["usage_pct"] == pytest.approx(properties["t_est"] / 50_000, abs=1e-6)
+    parts = properties["breakdown"]
+    assert set(parts) == {"system", "developer", "tools_schema", "memory", "history", "user_input"}
+    assert sum(parts.values()) == properties["t_est"]
+    assert all(parts.values())
+
+
+@pytest.mark.req("S-MAN-1")
+def test_manual_compaction_ignores_the_usage():
+    """manual_compact compacts a nearly empty window; the note is in the trace."""
+    recorder = Recorder()
+    manager = small(recorder, window=128_000)
+    out = manager.manual_compact("s", [SYSTEM, *talk(20)], note="user-requested")
+    assert len(out) == 1 + 1 + 12
+    assert recorder.last("compact.trigger_decision")["note"] == "user-requested"
+    assert recorder.named("compact.check")[-1]["properties"]["trigger"] == "manual"
+
+
+@pytest.mark.req("R-MAN-1")
+def test_manual_compaction_frees_much_and_says_so():
+    """On a long talk /compact cuts the estimate by at least 40 % and reports tokens and messages."""
+    recorder = Recorder()
+    manager = small(recorder, window=128_000)
+    messages = [SYSTEM, *talk(60)]
+    out = manager.manual_compact("s", messages)
+    count = TiktokenEstimator().estimate
+    assert count(out, "gpt-5") <= 0.6 * count(messages, "gpt-5")
+    assert "tokens saved" in manager.report("s")
+    assert "108 messages compressed" in manager.report("s")
+
+
+@pytest.mark.req("S-PROT-1", "P-PROT-1")
+def test_a_protected_message_stays_and_is_never_summarised():
+    """A protected message is in the output unchanged and was never shown to the summariser."""
+    spy = Spy()
+    manager = small(window=2500, summarizer=spy)
+    secret = Message("user", "the launch code is 0042", meta={"protected": True})
+    messages = [SYSTEM, *talk(3), secret, *talk(30, start=3)]
+    out = manager.preflight("s", messages)
+    assert secret in out
+    assert all("0042" not in message.text for seen in spy.seen for message in seen)
+
+
+@pytest.mark.req("S-PROT-2")
+def test_roles_never_pruned_stay():
+    """System and developer messages stay where the policy names them, and go where it does not."""
+    developer = Message("developer", "always answer in French")
+    messages = [SYSTEM, *talk(5), developer, *talk(30, start=5)]
+    assert developer in small(window=2500).preflight("s", messages)
+    policy = {"roles_never_prune": ("system",)}
+    assert developer not in small(window=2500, policy=policy).preflight("s", messages)
+
+
+@pytest.mark.req("S-PROT-3")
+def test_protected_messages_over_budget_are_an_error_with_advice():
+    """Protected messages larger than the budget raise, emit compact.error, and say what to do."""
+    recorder = Recorder()
+    big = Message("developer", "policy " * 3000)
+    with pytest.raises(
+        InsufficientBudget, match=r"reduce protected memory.*increase the model context limit"
+    ) as caught:
+        small(recorder).preflight("s", [big, Message("user", "hi")])
+    assert isinstance(caught.value, CompactError)
+    assert caught.value.needed_tokens > caught.value.budget_tokens == 1900
+    error = recorder.named("compact.error")[0]
+    assert error["status"] == "error"
+    assert error["properties"]["error_type"] == "InsufficientBudget"
+    assert not recorder.named("compact.summary_created")
+
+
+@pytest.mark.req("S-KEEP-1")
+@pytest.mark.parametrize("pending", [0, 1])
+def test_the_last_turns_stay(pending):
+    """Of 20 pairs the last 6 stay unchanged, with or without a new question behind them."""
+    messages = [SYSTEM, *talk(20), *[Message("user", "and now?")] * pending]
+    out = small(window=128_000).manual_compact("s", messages)
+    assert out[2:] == messages[-12 - pending :]
+
+
+@pytest.mark.req("S-KEEP-2")
+def test_the_last_tool_pairs_stay():
+    """Of 10 call and output pairs the last 4 stay unchanged, each whole."""
+    pairs = [tool_pair(number) for number in range(10)]
+    messages = [{"role": "user", "content": "go"}, *[item for pair in pairs for item in pair]]
+    out = small(window=128_000).manual_compact("s", messages)
+    assert [item for item in out if item.get("tool_call_id") or item.get("tool_calls")] == [
+        i for p in pairs[6:] for i in p
+    ]
+
+
+@pytest.mark.req("S-KEEP-3")
+def test_turns_and_pairs_make_way_one_by_one():
+    """Over budget after summarising, turns go first, then pairs, alternately, and each step is named."""
+    recorder = Recorder()
+    long = [{"role": "user" if n % 2 == 0 else "assistant", "content": f"t{n} " + "word " * 150} for n in range(20)]
+    messages = [*long, *[item for n in range(6) for item in tool_pair(n, "out " * 150)]]
+    out = small(recorder).preflight("s", messages)
+    reductions = recorder.last("compact.policy_applied")["reductions"]
+    assert reductions[:3] == [
+        "over budget: keep_recent_turns 6 -> 5",
+        "over budget: keep_tool_io_pairs 4 -> 3",
+        "over budget: keep_recent_turns 5 -> 4",
+    ]
+    assert out[-2:] == messages[-2:]
+    assert recorder.named("compact.check")[-1]["properties"]["tokens_after"] <= 1900
+
+
+@pytest.mark.req("S-LAY-1", "S-LAY-2")
+def test_layers_come_in_order_and_the_number_rises():
+    """Pinned, one summary, recent; a second compaction leaves one summary with the next number."""
+    recorder = Recorder()
+    manager = small(recorder)
+    messages = [SYSTEM, *talk(30)]
+    first = manager.preflight("s", messages)
+    assert first[0] is SYSTEM
+    assert first[1].role == "assistant"
+    assert first[1].content.startswith("<COMPACT-SUMMARY v1>")
+    assert first[2:] == messages[-12:]
+    second = manager.preflight("s", [*first, *talk(20, start=30)])
+    summaries = [message for message in second if message.content.startswith("<COMPACT-SUMMARY")]
+    assert [message.content[:20] for message in summaries] == ["<COMPACT-SUMMARY v2>"]
+    layers = recorder.last("compact.pruned_messages")["layers"]
+    assert layers == {"pinned": 1, "summary": 1, "recent": len(second) - 2}
+
+
+@pytest.mark.req("S-LAY-2")
+def test_a_summary_of_an_earlier_process_is_taken_over():
+    """A summary that an earlier process left in the history is summarised in, and its number goes on."""
+    first = small().preflight("s", [SYSTEM, Message("user", "Never deploy on Fridays."), *talk(30)])
+    out = small().preflight("s", [*first, *talk(25, start=30)])
+    summaries = [message.content for message in out if message.content.startswith("<COMPACT-SUMMARY")]
+    assert len(summaries) == 1
+    assert summaries[0].startswith("<COMPACT-SUMMARY v2>")
+    assert "Never deploy on Fridays." in summaries[0]
+
+
+@pytest.mark.req("S-OBS-1")
+def test_a_compaction_tells_its_story():
+    """One check span, opened and closed, with estimate, decision, policy, summary, fates and completion below it."""
+    recorder = Recorder()
+    small(recorder).preflight("s", [SYSTEM, *talk(30)])
+    checks = recorder.named("compact.check")
+    assert len(checks) == 2
+    assert checks[0]["span_id"] == checks[1]["span_id"]
+    assert "ended_at" not in checks[0]
+    assert checks[1]["ended_at"].endswith("Z")
+    names = [event["event"] for event in recorder.events]
+    for name in (
+        "token_estimate",
+        "trigger_decision",
+        "policy_applied",
+        "summary_created",
+        "retention",
+        "pruned_messages",
+    ):
+        assert f"compact.{name}" in names
+    children = [event for event in recorder.events if event["event"] != "compact.check"]
+    assert {event["parent_id"] for event in children} == {checks[0]["span_id"]}
+    assert len({event["trace_id"] for event in recorder.events}) == 1
+    summary = recorder.named("compact.summary_created")[0]
+    assert summary["payload"]["summary"].startswith("<COMPACT-SUMMARY v1>")
+    assert summary["properties"]["strategy"] == "task_state"
+    assert 0 < summary["properties"]["compression_ratio"] < 1
+    pruned = recorder.named("compact.pruned_messages")[0]
+    assert {entry["fate"] for entry in pruned["payload"]["ledger"]} == {"pinned", "summarized", "kept"}
+    assert len(pruned["payload"]["ledger"]) == 61
+    assert sum(pruned["properties"]["breakdown_after"].values()) == pruned["properties"]["tokens_after"]
+    json.dumps(recorder.events)
+
+
+@pytest.mark.req("S-OBS-1")
+def test_a_check_without_compaction_is_an_event_too():
+    """Below the threshold the decision and its margin are still reported."""
+    recorder = Recorder()
+    small(recorder, window=50_000).preflight("s", talk(2))
+    decision = recorder.last("compact.trigger_decision")
+    assert decision["triggered"] is False
+    assert decision["margin_tokens"] == decision["trigger_tokens"] - decision["t_est"] > 0
+    assert recorder.last("compact.check")["triggered"] is False
+
+
+@pytest.mark.req("S-FAIL-1")
+def test_a_failing_summariser_leaves_pruning():
+    """A summariser that fails costs the summary, not the compaction; the fallback is named."""
+    recorder = Recorder()
+    messages = [SYSTEM, *talk(30)]
+    out = small(recorder, summarizer=Spy(ConnectionError("no route"))).preflight("s", messages)
+    assert out == [SYSTEM, *messages[-12:]]
+    error = recorder.named("compact.error")[0]
+    assert error["properties"]["fallback"] == "pruning-only"
+    assert error["properties"]["error_type"] == "ConnectionError"
+    fates = {entry["fate"] for entry in recorder.named("compact.pruned_messages")[0]["payload"]["ledger"]}
+    assert fates == {"pinned", "dropped", "kept"}
+
+
+@pytest.mark.req("S-FAIL-2")
+def test_a_summary_that_is_too_long_is_asked_for_again():
+    """Too long a summary is retried with half the tokens, twice, and then given up."""
+    recorder = Recorder()
+    spy = Spy("word " * 5000)
+    out = small(recorder, summarizer=spy).preflight("s", [SYSTEM, *talk(30)])
+    assert len(spy.seen) == 3
+    assert [event["properties"]["fallback"].split()[0] for event in recorder.named("compact.error")] == [
+        "retry",
+        "retry",
+        "pruning-only",
+    ]
+    assert not any(message.is_summary for message in out)
+    small(summarizer=(second := Spy("word " * 5000, "short"))).preflight("s", [SYSTEM, *talk(30)])
+    assert len(second.seen) == 2
+
+
+@pytest.mark.req("S-FAIL-3")
+def test_a_refusal_is_retried_as_brief():
+    """A refusal is retried in the brief style, and only then given up; each failure is in the trace."""
+    recorder = Recorder()
+    spy = Spy(SummaryRefused("policy"), "fine, briefly")
+    out = small(recorder, summarizer=spy).preflight("s", [SYSTEM, *talk(30)])
+    assert spy.styles == ["task_state", "brief"]
+    assert any("fine, briefly" in message.text for message in out)
+    recorder = Recorder()
+    refused = Spy("I'm sorry, but I can't help with that.")
+    small(recorder, summarizer=refused).preflight("s", [SYSTEM, *talk(30)])
+    assert [event["properties"]["style"] for event in recorder.named("compact.error")] == ["task_state", "brief"]
+    assert recorder.last("compact.error")["fallback"] == "pruning-only"
+
+
+@pytest.mark.req("C-SUM-3")
+def test_an_overflowing_summariser_gives_a_canned_summary():
+    """If even the summariser overflows, the history is still compacted and says that older turns were truncated."""
+    out = small(summarizer=Spy(SummarizerOverflow("too long"))).preflight("s", [SYSTEM, *talk(30)])
+    assert "Older turns were truncated" in out[1].text
+
+
+@pytest.mark.req("P-EDGE-1")
+def test_a_malformed_tool_message_skips_the_turn():
+    """A tool message without an id is left alone: an event, no compaction, no exception."""
+    recorder = Recorder()
+    messages = [m.to_dict() for m in talk(40)] + [{"role": "tool", "content": "whose am I?"}]
+    manager = small(recorder)
+    assert manager.preflight("s", messages) == messages
+    assert recorder.last("compact.error")["error_type"] == "MalformedMessage"
+    assert len(manager.preflight("s", messages[:-1])) < 80
+
+
+@pytest.mark.req("R-NORM-1")
+def test_calls_and_outputs_are_paired_before_every_call():
+    """A call without output gets an `aborted` one, an output without call is removed, compaction or not."""
+    messages = [{"role": "user", "content": "go"}, *tool_pair(1)[:1], {"role": "user", "content": "stop"}]
+    orphan = {"role": "tool", "tool_call_id": "nobody", "content": "?"}
+    out = small(window=50_000).preflight("s", [*messages, orphan])
+    assert out == [
+        *messages[:2],
+        {"role": "tool", "tool_call_id": "c1", "content": "aborted"},
+        messages[2],
+    ]
+
+
+@pytest.mark.req("C-BUD-1")
+def test_the_providers_usage_corrects_the_estimate():
+    """What the provider counted replaces the estimate: the same request then counts as it said."""
+    recorder = Recorder()
+    manager = small(recorder, window=50_000)
+    messages = talk(10)
+    manager.preflight("s", messages)
+    ours = recorder.last("compact.token_estimate")["t_est"]
+    manager.report_usage("s", {"prompt_tokens": ours * 2, "completion_tokens": 7})
+    manager.preflight("s", messages)
+    properties = recorder.last("compact.token_estimate")
+    assert properties["source"] == "provider"
+    assert properties["t_est"] == ours * 2
+    assert sum(properties["breakdown"].values()) == ours * 2
+
+
+@pytest.mark.req("P-MEM-1")
+def test_what_is_remembered_can_be_asked():
+    """remember shows the current summary, what is pinned, and the recent window."""
+    manager = small()
+    manager.preflight("s", [SYSTEM, *talk(30)])
+    memory = manager.remember("s")
+    assert memory.summary.startswith("<COMPACT-SUMMARY v1>")
+    assert [message.text for message in memory.pinned] == [SYSTEM.text]
+    assert len(memory.recent) == 12
+    assert "What I remember now" in str(memory)
+    json.dumps(memory.to_dict())
+
+
+@pytest.mark.req("R-PROT-1", "R-PROT-2")
+def test_protected_tools_and_aborted_turns_survive():
+    """The todo list and the marker of an aborted turn are still there after a compaction."""
+    todo = tool_pair(1, "[ ] ship it")
+    todo[0]["tool_calls"][0]["function"]["name"] = "manage_todo_list"
+    marker = {"role": "user", "content": "<turn-aborted>user pressed escape</turn-aborted>"}
+    messages = [{"role": "system", "content": "x"}, *todo, marker, *[m.to_dict() for m in talk(30)]]
+    for renderer in ("layered", "inplace", "bridge"):
+        out = small(policy={"renderer": renderer}).preflight("s", messages)
+        assert all(item in out for item in (*todo, marker)), renderer
+
+
+def test_the_window_may_be_unknown():
+    """With no window the configured limit alone decides."""
+    recorder = Recorder()
+    policy = CompactPolicy(auto_compact_token_limit=900)
+    manager = CompactManager(CompactConfig("some-model", None, policy=policy, exporter=recorder))
+    assert len(manager.preflight("s", talk(5))) == 10
+    assert len(manager.preflight("s", talk(30))) < 60
+    assert recorder.last("compact.trigger_decision")["rule"] == "token_limit"
+
+
+@pytest.mark.req("P-TRG-1")
+def test_an_exporter_that_fails_is_not_the_agents_problem(capsys):
+    """An exporter that raises costs one line on stderr and nothing else."""
+
+    class Broken:
+        def emit(self, event):
+            raise OSError("disk full")
+
+    out = small(Broken(), window=50_000).preflight("s", talk(2))
+    assert len(out) == 4
+    assert "[Ariadne] export failed: disk full" in capsys.readouterr().err
+
+
+async def test_async_callers_get_the_same():
+    """apreflight and amanual_compact give the same bytes, and await an async summariser."""
+
+    class Async(Spy):
+        async def summarize(self, messages, style, keep_keys):
+            return super().summarize(messages, style, keep_keys)
+
+    messages = [SYSTEM, *talk(30)]
+    assert await small().apreflight("s", messages) == small().preflight("s", messages)
+    out = await small(summarizer=Async("awaited")).amanual_compact("s", messages)
+    assert "awaited" in out[1].text
+    # Inside a loop the sync form cannot await: the summary is given up, never the run.
+    assert len(small(summarizer=Async("awaited")).preflight("s", messages)) == 13
+
+
+def test_an_async_summariser_works_in_a_sync_program():
+    """Outside an event loop the sync form runs a coroutine to its end."""
+
+    class Async(Spy):
+        async def summarize(self, messages, style, keep_keys):
+            return super().summarize(messages, style, keep_keys)
+
+    assert "awaited" in small(summarizer=Async("awaited")).preflight("s", [SYSTEM, *talk(30)])[1].text
