@@ -11,6 +11,7 @@ from typing import Any
 
 from compact.estimators import TiktokenEstimator
 from compact.estimators.counting import REPLY_TOKENS, RequestCounter, schema_text
+from compact.estimators.tiktoken import warm
 from compact.messages import Message
 
 
@@ -24,6 +25,8 @@ class Counting:
         self.name: str = getattr(estimator, "name", None) or (
             type(estimator).__name__ if estimator is not None else "tiktoken"
         )
+        if isinstance(self._counter, TiktokenEstimator):
+            warm(model)
         self._tools: dict[int, tuple[Any, int]] = {}
 
     def message(self, message: Message) -> int:

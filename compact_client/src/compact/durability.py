@@ -104,11 +104,16 @@ class ToolResultEnvelope:
         return {"tool_name": self.tool_name, "outcome": self.outcome, **self.key_fields}
 
     def to_cleared_placeholder(self) -> str:
-        from compact.plan import ClearRecord
-        from compact.renderers.base import clear_placeholder
-        from compact.span import SpanReference
+        return cleared_text(self.preserved_fields)
 
-        return clear_placeholder(ClearRecord(SpanReference((self.tool_call_id,)), self.preserved_fields))
+
+def cleared_text(preserved_fields: Mapping[str, Any]) -> str:
+    """What stands in the place of a cleared result."""
+    fields = dict(preserved_fields)
+    text = f"[{fields.pop('tool_name', 'tool')}: {fields.pop('outcome', 'success')}]"
+    if fields:
+        text += f"\nKey data: {json.dumps(fields, sort_keys=True, ensure_ascii=False, default=str)}"
+    return text
 
 
 DEFAULT_POLICY = ToolDurabilityPolicy()

@@ -36,6 +36,7 @@ from compact.units import group_units
 
 _COMMIT_ATTEMPTS = 3
 _FRUITLESS_ROUNDS = 2
+_PREPARE_PCT = 0.9  # of the trigger: a few calls ahead of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +99,15 @@ class Engine:
         turn = TurnContext(session.turn)
         returned = yield from bring_back(self, session, seen.new, turn, check)
         estimate = self._emit_estimate(session, check, fixed, spoken)
+        if session.last_estimate and estimate >= session.last_estimate:
+            session.growth.append(estimate - session.last_estimate)
         decision = self._decide(session, estimate, is_manual=call.note is not None)
         is_error = False
         try:
             if not decision.triggered:
                 session.fruitless_rounds = 0
                 self._emit_decision(session, check, decision, None, call.note)
+                self._prepare_ahead(session, decision, fixed + spoken, call, turn, check)
             elif self._is_fruitless(session, estimate, call.note):
                 self._emit_decision(session, check, decision, None, call.note)
                 text = "the last compactions freed almost nothing: waiting until the budget itself is reached"
@@ -309,6 +313,9 @@ class Engine:
                     "policy": self.policy.to_dict(),
                     "reductions": list(first.reductions),
                     "summary_tokens": first.summary_tokens,
+                    "target_tokens": job.room.summary_roof_tokens,
+                    "headroom_calls": self.policy.headroom_calls,
+                    "growth_tokens": round(self._pace(session, call.note), 1),
                 },
             )
             try:
@@ -330,6 +337,38 @@ class Engine:
                     return
                 job = self._job(session, check, decision, estimate, fixed_tokens, call, turn)
         self._close_round(session, check, estimate, self.estimate(session, fixed_tokens), changed=changed)
+
+    def _prepare_ahead(
+        self,
+        session: Session,
+        decision: Decision,
+        fixed_tokens: int,
+        call: Call,
+        turn: TurnContext,
+        check: events.Check,
+    ) -> None:
+        """Shortly before the trigger, let a summariser that can work ahead begin with what will be summarised."""
+        prepare = getattr(self.summarizer, "prepare", None)
+        if prepare is None or decision.trigger_tokens is None:
+            return
+        if decision.used_tokens < decision.trigger_tokens * _PREPARE_PCT:
+            return
+        job = self._job(session, check, decision, decision.used_tokens, fixed_tokens, call, turn)
+        messages, counts = plannable(session)
+        try:
+            found = draft_again(job, messages, counts, job.room)
+        except InsufficientBudget:
+            return
+        indices = sorted(index for unit in found.part.remainder for index in unit.indices)
+        originals = [session.thread.get(messages[index].id or "") or messages[index] for index in indices]
+        if originals:
+            prepare(
+                originals,
+                style=self.policy.strategy,
+                keep_keys=self.policy.keep_keys,
+                max_tokens=found.summary_tokens,
+                count_tokens=self.counting.text,
+            )
 
     def _draft(self, job: Job, decision: Decision, call: Call) -> tuple[list[Message], list[int], Draft]:
         """What to keep; where only the newest tool output is too large, it is cut before giving up."""
@@ -391,7 +430,9 @@ class Engine:
         call: Call,
         turn: TurnContext,
     ) -> Job:
-        limits = room_for(self.policy, self.cfg.max_context_tokens, decision.trigger_tokens)
+        limits = room_for(
+            self.policy, self.cfg.max_context_tokens, decision.trigger_tokens, self._pace(session, call.note)
+        )
         room: Room = limits.scaled(1 / session.correction) if session.correction != 1.0 else limits
         return Job(
             session=session,
@@ -418,6 +459,12 @@ class Engine:
             is_manual=call.note is not None,
             is_after_rehydration=turn.should_skip_aggressive_compaction(),
         )
+
+    def _pace(self, session: Session, note: str | None) -> float:
+        """Tokens a call of this session adds on average; 0 for the first call and for compaction by hand."""
+        if note is not None or not session.growth:
+            return 0.0
+        return sum(session.growth) / len(session.growth)
 
     def _close_round(self, session: Session, check: events.Check, before: int, after: int, *, changed: bool) -> None:
         window = self.cfg.max_context_tokens or before

@@ -42,10 +42,18 @@ class CompactManager:
     """Compacts any number of sessions; safe to share between threads and tasks."""
 
     def __init__(self, cfg: CompactConfig, *, clock: events.Clock = events.utc_now) -> None:
-        self.cfg = cfg
         self._engine = Engine(cfg, clock)
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         self._lock = threading.Lock()
+
+    @property
+    def cfg(self) -> CompactConfig:
+        """The configuration; a changed exporter or storage counts from the next call on."""
+        return self._engine.cfg
+
+    @cfg.setter
+    def cfg(self, cfg: CompactConfig) -> None:
+        self._engine.cfg = cfg
 
     def preflight(
         self,
@@ -213,7 +221,10 @@ class CompactManager:
         self.cfg = self._engine.cfg = replace(self.cfg, exporter=combined)
 
     def recover(self, session_id: str, messages: Sequence[T], error: BaseException, *, attempt: int = 1) -> list[T]:
-        """After a context overflow: the last request without its oldest messages, pairs intact."""
+        """After a context overflow: the last request without its oldest messages, pairs intact.
+
+        `messages` is what was sent, or the host's own list. Raises when the attempts are used up or nothing may go.
+        """
         return self._run(session_id, lambda session: recover(self._engine, session, messages, error, attempt))
 
     async def arecover(

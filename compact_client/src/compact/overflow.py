@@ -36,6 +36,9 @@ def recover(
     if attempt > engine.policy.overflow_max_retries:
         raise CompactError(f"still over the context window after {attempt - 1} attempts to recover") from error
     check = engine.check_for(session, "overflow")
+    if session.codec is not None:
+        # The host may show what was sent or what it had before; either way its places must be known.
+        session.observe(items, session.codec)
     before = session.last_estimate
     overflow = read_overflow(error)
     _learn(session, overflow, before)

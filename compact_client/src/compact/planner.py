@@ -17,7 +17,8 @@ from compact.pruning import prune
 from compact.units import Unit, group_units
 
 MIN_SUMMARY_TOKENS = 96  # room for the tag, the version line and a few lines; below that a summary says nothing
-HEADROOM = 0.9  # of the trigger; only small windows get near it, elsewhere summary_max_tokens is the limit
+HEADROOM = 0.92  # of the trigger, for a session whose pace is not known yet
+LEAST_TARGET_PCT = 0.45  # of the window: below that, room for later is bought with too much memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +29,16 @@ class Room:
     target_tokens: int
     """Where a rung of the ladder may stop."""
     comfort_tokens: int
-    """Where a summary should leave the request: below the trigger, with headroom."""
+    """What is kept and a summary of the usual size should not pass: just below the trigger."""
+    summary_roof_tokens: int
+    """How far a summary may fill the request: it leaves some calls at the session's own pace."""
 
     def scaled(self, factor: float) -> Room:
         return Room(
-            int(self.budget_tokens * factor), int(self.target_tokens * factor), int(self.comfort_tokens * factor)
+            int(self.budget_tokens * factor),
+            int(self.target_tokens * factor),
+            int(self.comfort_tokens * factor),
+            int(self.summary_roof_tokens * factor),
         )
 
 
@@ -51,17 +57,23 @@ class Draft:
     remainder_tokens: int
 
 
-def room_for(policy: CompactPolicy, window_tokens: int | None, trigger_tokens: int | None) -> Room:
-    """The limits a policy sets for a window; with an unknown window the configured limit stands for it."""
-    if window_tokens is None:
-        limit = policy.auto_compact_token_limit or 0
-        return Room(limit, int(limit * policy.target_pct), int(limit * HEADROOM))
-    budget = window_tokens - policy.hard_cap_buffer
-    trigger = window_tokens if trigger_tokens is None else trigger_tokens
+def room_for(
+    policy: CompactPolicy, window_tokens: int | None, trigger_tokens: int | None, growth_tokens: float = 0.0
+) -> Room:
+    """The limits a policy sets for a window; with an unknown window the configured limit stands for it.
+
+    `growth_tokens` is what a call of this session adds on average; 0 while that is not known.
+    """
+    window = window_tokens or policy.auto_compact_token_limit or 0
+    budget = window if window_tokens is None else window - policy.hard_cap_buffer
+    trigger = window if trigger_tokens is None else trigger_tokens
+    comfort = int(min(budget, trigger) * HEADROOM)
+    paced = trigger - int(policy.headroom_calls * growth_tokens)
     return Room(
         budget,
-        min(budget, int(window_tokens * policy.target_pct), int(trigger * 0.7)),
-        int(min(budget, trigger) * HEADROOM),
+        min(budget, int(window * policy.target_pct), int(trigger * 0.7)),
+        comfort,
+        min(comfort, max(paced, int(window * LEAST_TARGET_PCT))),
     )
 
 
@@ -101,10 +113,11 @@ def draft(
         latest = Draft(
             part, tuple(units), tuple(lines), wish, fixed_tokens, pinned_tokens, recent_tokens, remainder_tokens
         )
-        if pinned_tokens + recent_tokens + wish <= room.budget_tokens:
+        # Reductions aim below the trigger, so that the next call does not compact again; the floor only at the budget.
+        if pinned_tokens + recent_tokens + wish <= (room.budget_tokens if is_floor else room.comfort_tokens):
             # What the recent messages leave unused goes to the summary, up to where the next call would trigger.
             most = min(policy.summary_max_tokens, max(MIN_SUMMARY_TOKENS, int(covered * policy.summary_ratio)))
-            roof = room.budget_tokens if is_floor else room.comfort_tokens
+            roof = room.comfort_tokens if is_floor else room.summary_roof_tokens
             return replace(latest, summary_tokens=max(wish, min(most, roof - pinned_tokens - recent_tokens)))
     assert latest is not None
     return _at_floor(latest, room)
@@ -140,7 +153,7 @@ def _partitions(
 def _summary_wish(policy: CompactPolicy, room: Room, pinned_tokens: int, covered_tokens: int) -> int:
     if covered_tokens == 0:
         return 0
-    share = int((room.comfort_tokens - pinned_tokens) * policy.summary_room_pct)
+    share = int((room.summary_roof_tokens - pinned_tokens) * policy.summary_room_pct)
     return max(MIN_SUMMARY_TOKENS, min(share, policy.summary_max_tokens, int(covered_tokens * policy.summary_ratio)))
 
 

@@ -50,6 +50,8 @@ class CompactPolicy:
     ladder: tuple[Rung, ...] = LADDER
     target_pct: float = 0.6
     """A rung stops the ladder once the request is at most this share of the window."""
+    headroom_calls: int = 12
+    """How many calls at the session's own pace a summary should leave room for before the next compaction."""
     protected_tools: tuple[str, ...] = ("manage_todo_list",)
     keep_keys: tuple[str, ...] = ()
     """Fields a summary must carry over word for word."""
@@ -81,7 +83,13 @@ class CompactPolicy:
             _require(0.0 <= getattr(self, name) <= 1.0, name, "must be 0.0-1.0")
         if self.soft_trigger_pct is not None:
             _require(0.0 <= self.soft_trigger_pct <= self.trigger_pct, "soft_trigger_pct", "must be 0.0-trigger_pct")
-        for name in ("hard_cap_buffer", "keep_recent_turns", "keep_tool_io_pairs", "user_message_tokens"):
+        for name in (
+            "hard_cap_buffer",
+            "keep_recent_turns",
+            "keep_tool_io_pairs",
+            "user_message_tokens",
+            "headroom_calls",
+        ):
             _require(getattr(self, name) >= 0, name, "must be 0 or more")
         for name in ("trigger_tokens_left", "auto_compact_token_limit"):
             value = getattr(self, name)

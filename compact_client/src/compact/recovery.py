@@ -92,6 +92,9 @@ def is_context_length_error(error: BaseException | str) -> bool:
     return False
 
 
+is_overflow = is_context_length_error
+
+
 def read_overflow(error: BaseException | str) -> Overflow:
     """The numbers in a refusal."""
     for link in _chain(error):

@@ -7,7 +7,7 @@ earlier ones is kept beside a snapshot that is compared in one pass.
 from __future__ import annotations
 
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -64,6 +64,8 @@ class Session:
         self.is_request_current = True
         """Whether the request is the rendering of the view but for what was appended since."""
         self.store_version = 0
+        self.growth: deque[int] = deque(maxlen=20)
+        """Tokens that each of the last calls added."""
         self.asked_for_context = False
         self.task_success: bool | None = None
         self.last_usage: Usage | None = None

@@ -9,6 +9,8 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
+import os
+import threading
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -77,12 +79,38 @@ def encoding_name(model: str) -> str:
     return "o200k_base" if name.startswith("o200k") else "cl100k_base"
 
 
-@cache
+_loaded: dict[str, tiktoken.Encoding] = {}
+_loading = threading.Lock()
+
+
 def load_encoding(name: str) -> tiktoken.Encoding:
-    """Build an encoding from the shipped vocabulary."""
+    """The encoding, built from the shipped vocabulary the first time."""
+    encoding = _loaded.get(name)
+    if encoding is not None:
+        return encoding
     import tiktoken
 
-    return tiktoken.Encoding(**_definition(name, _ranks(name)))
+    with _loading:
+        if name not in _loaded:
+            _loaded[name] = tiktoken.Encoding(**_definition(name, _ranks(name)))
+        return _loaded[name]
+
+
+def warm(model: str) -> None:
+    """Build the model's encoding in the background, so that the first count does not wait for it."""
+    name = encoding_name(model)
+    if name not in _loaded:
+        threading.Thread(target=load_encoding, args=(name,), name="compact-vocabulary", daemon=True).start()
+
+
+def _unlock_in_child() -> None:
+    # A fork while another thread builds would leave the child with a lock that nobody holds.
+    global _loading  # noqa: PLW0603
+    _loading = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock_in_child)
 
 
 def _ranks(name: str) -> dict[bytes, int]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Protocol
 
 from compact.codecs.base import Codec
+from compact.durability import cleared_text
 from compact.messages import Message
 from compact.plan import ClearRecord, CompactionPlan, ExternalizationRecord
 from compact.summary import StructuredSummary
@@ -30,17 +30,7 @@ def cleared(message: Message, record: ClearRecord, codec: Codec) -> Message:
     """A tool output with its text replaced by what must survive of it; anything else as it is."""
     if not message.answers and message.role != "tool":
         return message
-    return codec.map_outputs(message, lambda _: clear_placeholder(record))
-
-
-def clear_placeholder(record: ClearRecord) -> str:
-    fields = dict(record.preserved_fields)
-    tool = fields.pop("tool_name", "tool")
-    outcome = fields.pop("outcome", "success")
-    text = f"[{tool}: {outcome}]"
-    if fields:
-        text += f"\nKey data: {json.dumps(fields, sort_keys=True, ensure_ascii=False, default=str)}"
-    return text
+    return codec.map_outputs(message, lambda _: cleared_text(record.preserved_fields))
 
 
 def pointer_text(record: ExternalizationRecord) -> str:
