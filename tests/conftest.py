@@ -166,8 +166,13 @@ def sign_in(browser: Browser, server: Server) -> Iterator[SignIn]:
     contexts: list[BrowserContext] = []
     faults: list[str] = []
 
-    def open_page(person: str = "operator", *, width: int = 1280, height: int = 800, dark: bool = False) -> Page:
+    def open_page(
+        person: str = "operator", *, width: int = 1280, height: int = 800, dark: bool = False, is_new: bool = False
+    ) -> Page:
+        # Who is not new here has dismissed the hints, which would lie over what a test clicks.
+        seen = {"origin": server.url, "localStorage": [{"name": "first-look", "value": "seen"}]}
         context = browser.new_context(
+            storage_state={"origins": [] if is_new else [seen], "cookies": []},
             base_url=server.url,
             viewport={"width": width, "height": height},
             color_scheme="dark" if dark else "light",

@@ -79,9 +79,12 @@ def story(compactions: list[Check]) -> str:
         parts.append(f"{counted(len(done), 'compaction')} {taken}.")
     if failed:
         parts.append(f"{counted(failed, 'compaction')} failed.")
-    fallbacks = sum(bool(check.fallback) for check in done)
-    if fallbacks:
-        parts.append(f"{counted(fallbacks, 'time')} no summary could be made and older turns were only pruned.")
+    pruned = sum(check.fallback == "pruning-only" for check in done)
+    if pruned:
+        parts.append(f"{counted(pruned, 'time')} no summary could be made and older turns were only pruned.")
+    retried = sum(bool(check.fallback) for check in done) - pruned
+    if retried:
+        parts.append(f"{counted(retried, 'time')} a summary failed at first and was made another way.")
     kept = [check.retention for check in done if check.retention is not None]
     if kept:
         parts.append(f"Key facts kept: {percent(min(kept))} at worst.")

@@ -1,5 +1,6 @@
 // @ts-check
 // The session page: loads the store, follows the session's socket, keeps the address in step with the selection.
+import "./first-look.js";
 import "./span-inspector.js";
 import "./span-tree.js";
 import "./token-timeline.js";
