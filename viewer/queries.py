@@ -15,11 +15,12 @@ from uuid import UUID
 from django.db import connection
 from django.db.models import Count, F, Min, Q, QuerySet, Sum
 
-from ingest.models import Project, Session, Trace, Transcript
+from ingest.models import Project, Session, Trace, Transcript, trace_key
 from ingest.transcripts import read_texts
 from viewer.reducer import Checks, SpanRow
 
 PAGE_SIZE = 50
+_SEARCHED_SESSIONS = 1_000
 _SKELETON = "trace_id, span_id, parent_id, kind, name, status, started_at, ended_at, tokens, seq"
 _ROWS = f"SELECT {_SKELETON}, data FROM ingest_span "  # noqa: S608 - a constant
 
@@ -325,16 +326,19 @@ def children(session: Session, parent: SpanRow) -> list[SpanRow]:
 
 
 def session_of_trace(projects: Iterable[int], trace_id: str) -> Session | None:
-    trace = Trace.objects.filter(project_id__in=list(projects), trace_id=trace_id).first()
+    trace = Trace.objects.filter(trace_key__in=[trace_key(project, trace_id) for project in projects]).first()
     return Session.objects.filter(session_key=trace.session_key).first() if trace else None
 
 
 def session_of_span(projects: Iterable[int], span_id: str) -> Session | None:
-    """The session of a span known by its id alone; reads every partition, so it is for people, not for pages."""
+    """The session of a span known by its id alone, among the newest: a span's id is indexed only within its session."""
+    newest = Session.objects.filter(project_id__in=list(projects)).order_by("-last_seq").values_list("pk", "day")
+    keys = newest[:_SEARCHED_SESSIONS]
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT session_key FROM ingest_span WHERE span_id = %s AND project_id = ANY(%s) LIMIT 1",
-            [span_id, list(projects)],
+            "SELECT session_key FROM ingest_span WHERE session_key = ANY(%s) AND session_day = ANY(%s) "
+            "AND span_id = %s LIMIT 1",
+            [[key for key, _ in keys], list({day for _, day in keys}), span_id],
         )
         row = cursor.fetchone()
     return Session.objects.filter(session_key=row[0]).first() if row else None

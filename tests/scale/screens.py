@@ -26,10 +26,12 @@ def questions(project: int, last_seq: int) -> dict[str, Question]:
         "session list, first page": lambda: queries.sessions_page([project], everything),
         "session list, far down": lambda: queries.sessions_page([project], queries.SessionFilter(before=last_seq // 2)),
         "session list, overview": lambda: queries.fleet([project]),
-        "session page, tree": lambda: queries.tree_json(session),
+        "session page, tree": lambda: queries.tree_columns(session),
         "session page, checks": lambda: queries.checks(session),
         "session page, traces": lambda: queries.traces(session),
         "session page, one span": lambda: queries.span(session, "c4", with_payload=True),
+        "a span by its trace": lambda: queries.session_of_trace([project], "trace-5"),
+        "a span by its id alone": lambda: queries.session_of_span([project], "nowhere"),
         "tail, 100 changes behind": behind(100),
         "tail, 5,000 changes behind": behind(5_000),
     }

@@ -1,0 +1,95 @@
+"""A real Citus cluster, where there is one: `CITUS_URL=postgresql://…/empty_database pytest tests/scale/test_citus.py`.
+
+Citus is in no package registry, so this does not run in `make test`; docs/SCALING.md says how to get a cluster and what
+came of it. The database must be empty and its coordinator must know its workers.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from conftest import ROOT, ServerFactory
+from scale.agent import span, stored, tell
+from scale.plans import statements
+
+URL = os.environ.get("CITUS_URL", "")
+pytestmark = pytest.mark.skipif(not URL, reason="CITUS_URL is not set: nothing was tried on a Citus cluster")
+
+
+def manage(*arguments: str) -> str:
+    command = [sys.executable, "manage.py", *arguments]
+    result = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, "DATABASE_URL": URL}, capture_output=True, text=True, check=True
+    )
+    return result.stdout
+
+
+def shards(question: Callable[[], object]) -> list[int]:
+    """How many shards each statement of a question asks."""
+    from django.db import connection
+
+    counts = []
+    for sql, values in statements(question):
+        with connection.cursor() as cursor:
+            cursor.execute(f"EXPLAIN {sql}", values)
+            plan = [line.strip() for (line,) in cursor.fetchall()]
+        counts += [int(line.split(": ")[1]) for line in plan if line.startswith("Task Count")]
+    return counts
+
+
+def test_the_write_path_and_the_screens_on_a_cluster(start_server: ServerFactory, django_db_blocker: Any) -> None:
+    """Open, complete, replay, move to a better session: each once; a session's questions ask one shard."""
+    server = start_server("cluster", DATABASE_URL=URL)
+    assert "ingest_span: distributed by session_key" in manage("distribute")
+    assert "ingest_span: distributed already" in manage("distribute")
+    opened = [span("one", f"s{number}", ended_at=None, data={}) for number in range(50)]
+    tell(server, opened)
+    complete = [{**event, "ended_at": 1_790_000_002.0} for event in opened]
+    tell(server, complete)
+    tell(server, complete)
+    tell(server, [{"type": "trace", "trace_id": "trace-one", "group_id": "moved"}])
+    tell(server, [span(f"other-{number}", "s") for number in range(200)])
+    rows = stored(URL)
+    assert len(rows) == len({row[:2] for row in rows}) == 250
+    with psycopg.connect(URL) as connection:
+        told = connection.execute("SELECT span_count, running_count FROM ingest_session WHERE session_id = 'moved'")
+        assert told.fetchall() == [(50, 0)]
+        places = connection.execute("SELECT count(DISTINCT nodename || ':' || nodeport) FROM citus_shards").fetchone()
+        assert places is not None
+        assert places[0] >= 2, "everything lies on one node: add workers"
+
+    with django_db_blocker.unblock():
+        from django.db import connection as django
+
+        from ariadne.settings import database
+        from ingest import retention
+        from ingest.models import Project, Session
+        from viewer import queries
+
+        before = dict(django.settings_dict)
+        django.close()
+        django.settings_dict.update(database(URL, server.data_dir))
+        try:
+            session = Session.objects.get(session_id="moved")
+            for ask in (
+                lambda: queries.tree_columns(session),
+                lambda: queries.checks(session),
+                lambda: queries.first_spans(session, limit=50),
+                lambda: queries.span(session, "s1", with_payload=True),
+                lambda: queries.spans_page(session, after=0, limit=100),
+            ):
+                assert shards(ask) == [1]
+            page, _ = queries.sessions_page([session.project_id], queries.SessionFilter())
+            assert len(page) == queries.PAGE_SIZE
+            Project.objects.update(retention_days=0)
+            assert retention.run(today=session.day.replace(year=session.day.year + 1)).sessions == 201
+        finally:
+            django.close()
+            django.settings_dict.update(before)
+    assert stored(URL) == []
