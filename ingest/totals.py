@@ -60,8 +60,10 @@ class Totals:
             self.peak = max(self.peak, facts.context_tokens)
             if self.tokens_us is None or at >= self.tokens_us:
                 self.tokens, self.tokens_us = facts.context_tokens, at
-        self.window = facts.window_tokens or self.window
-        self.trigger = facts.trigger_tokens or self.trigger
+        # Of a policy, what was decided last is what holds.
+        if (facts.window_tokens or facts.trigger_tokens) and (self.tokens_us is None or at >= self.tokens_us):
+            self.window = facts.window_tokens or self.window
+            self.trigger = facts.trigger_tokens or self.trigger
         if facts.retention is not None:
             self.retention = facts.retention if self.retention is None else min(self.retention, facts.retention)
 
@@ -131,8 +133,10 @@ UPDATE ingest_session SET
     THEN %(model)s::text ELSE model END,
   model_at = GREATEST(model_at, %(model_at)s::timestamptz),
   peak_tokens = GREATEST(peak_tokens, %(peak)s),
-  window_tokens = COALESCE(NULLIF(%(window)s::integer, 0), window_tokens),
-  trigger_tokens = COALESCE(NULLIF(%(trigger)s::integer, 0), trigger_tokens),
+  window_tokens = CASE WHEN %(window)s::integer > 0
+    AND COALESCE(last_tokens_at <= %(tokens_at)s::timestamptz, true) THEN %(window)s::integer ELSE window_tokens END,
+  trigger_tokens = CASE WHEN %(trigger)s::integer > 0
+    AND COALESCE(last_tokens_at <= %(tokens_at)s::timestamptz, true) THEN %(trigger)s::integer ELSE trigger_tokens END,
   last_tokens = CASE WHEN last_tokens_at IS NULL OR last_tokens_at <= %(tokens_at)s::timestamptz
     THEN %(tokens)s::integer ELSE last_tokens END,
   last_tokens_at = GREATEST(last_tokens_at, %(tokens_at)s::timestamptz),

@@ -31,8 +31,8 @@ from ingest.publish import publish
 logger = logging.getLogger("ariadne.ingest")
 
 Record = Span | Trace
-# A group is one COPY: large enough that its fixed costs vanish, small enough to commit in tens of milliseconds.
-GROUP_MAX_RECORDS = 5_000
+# A group is one COPY: large enough that its fixed costs vanish, small enough that packing it holds no page up.
+GROUP_MAX_RECORDS = 2_000
 GROUP_MAX_BYTES = 16 * 1024 * 1024
 QUEUE_MAX_BYTES = 128 * 1024 * 1024
 QUEUE_MAX_RECORDS = 100_000

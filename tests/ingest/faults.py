@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
 
 from ariadne.embedded import Postgres
@@ -60,6 +61,7 @@ class Stack:
             "DATABASE_URL": self.postgres.dsn(),
             "DATA_DIR": str(self.folder),
             "DJANGO_SETTINGS_MODULE": "ariadne.settings",
+            "ARIADNE_INGEST_ANSWER_TIMEOUT_S": "2",
         }
 
     def _python(self, code: str) -> str:
@@ -94,7 +96,9 @@ class Stack:
         """Stop every process of the server where it stands, or let them go on."""
         process = self.postgres.process
         assert process is not None
-        os.killpg(process.pid, signal.SIGSTOP if is_stalled else signal.SIGCONT)
+        postmaster = psutil.Process(process.pid)
+        for part in (postmaster, *postmaster.children(recursive=True)):
+            part.send_signal(signal.SIGSTOP if is_stalled else signal.SIGCONT)
 
     def start_postgres(self) -> None:
         deadline = time.monotonic() + 30

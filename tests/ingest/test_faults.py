@@ -68,3 +68,24 @@ def test_without_a_database_clients_are_told_to_come_back(stack: Stack) -> None:
     with stack.connect() as database:
         found = database.execute("SELECT span_id FROM ingest_span WHERE trace_id = 'away' ORDER BY seq").fetchall()
     assert [row[0] for row in found] == ["before", "during"]
+
+
+def test_a_database_that_hangs_holds_nobody_for_long(stack: Stack) -> None:
+    """Requests are answered with 503 in time, what waits is bounded, and after the stall everything is stored once."""
+    stack.wait_until_ready()
+    assert post(stack, span("stalled", "before"))[0] == 200
+    stack.stall_postgres(True)
+    try:
+        began = time.monotonic()
+        status, headers = post(stack, span("stalled", "during"))
+        assert (status, headers["retry-after"]) == (503, "1")
+        assert time.monotonic() - began < 15
+        assert get(stack.port, "/healthz")[0] == 200
+    finally:
+        stack.stall_postgres(False)
+    deadline = time.monotonic() + 60
+    while post(stack, span("stalled", "during"))[0] != 200:
+        assert time.monotonic() < deadline
+    with stack.connect() as database:
+        found = database.execute("SELECT span_id FROM ingest_span WHERE trace_id = 'stalled' ORDER BY seq").fetchall()
+    assert [row[0] for row in found] == ["before", "during"]
