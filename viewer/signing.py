@@ -9,6 +9,7 @@ import base64
 import hashlib
 from functools import lru_cache
 
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.conf import settings
 from django.http import HttpRequest, JsonResponse
@@ -22,6 +23,14 @@ def _key(secret: str) -> Ed25519PrivateKey:
 
 def sign(data: bytes) -> bytes:
     return _key(settings.SIGNING_KEY).sign(data)
+
+
+def is_ours(data: bytes, signature: bytes) -> bool:
+    try:
+        _key(settings.SIGNING_KEY).public_key().verify(signature, data)
+    except InvalidSignature:
+        return False
+    return True
 
 
 def public_key() -> str:

@@ -1,0 +1,143 @@
+"""Single sign-on against a provider of our own, over real HTTP: who comes in, as whom, and as what."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import httpx
+import psycopg
+import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
+
+def b64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+class Provider(ThreadingHTTPServer):
+    """The least of an OpenID provider that a real client accepts; `claims` say who is signing in."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+        self.key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        self.signing_key = self.key
+        self.claims: dict[str, Any] = {}
+        self.nonce = ""
+
+    def id_token(self) -> str:
+        now = int(time.time())
+        head = {"alg": "RS256", "kid": "k", "typ": "JWT"}
+        claims = {"iss": self.url, "aud": "ariadne", "iat": now, "exp": now + 60, "nonce": self.nonce, **self.claims}
+        signed = ".".join(b64(json.dumps(part).encode()) for part in (head, claims))
+        return f"{signed}.{b64(self.signing_key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
+
+    def jwks(self) -> dict[str, Any]:
+        numbers = self.key.public_key().public_numbers()
+        parts = {"n": b64(numbers.n.to_bytes(256, "big")), "e": b64(numbers.e.to_bytes(3, "big"))}
+        return {"keys": [{"kty": "RSA", "kid": "k", "alg": "RS256", "use": "sig", **parts}]}
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Provider
+
+    def do_GET(self) -> None:
+        parts = urlsplit(self.path)
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        if parts.path == "/authorize":
+            self.server.nonce = query["nonce"]
+            assert query["code_challenge_method"] == "S256"
+            self.send_response(302)
+            answer = urlencode({"code": "c", "state": query["state"]})
+            self.send_header("Location", f"{query['redirect_uri']}?{answer}")
+            self.end_headers()
+        else:
+            self._json(self.server.jwks() if parts.path == "/jwks" else self.server.claims)
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self._json({"access_token": "a", "token_type": "Bearer", "id_token": self.server.id_token()})
+
+    def _json(self, content: dict[str, Any]) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(json.dumps(content).encode())
+
+    def log_message(self, *_: Any) -> None:
+        """Silence."""
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    running = Provider()
+    thread = threading.Thread(target=running.serve_forever, daemon=True)
+    thread.start()
+    yield running
+    running.shutdown()
+    running.server_close()
+    thread.join()
+
+
+def comes_in(url: str) -> tuple[httpx.Response, bool]:
+    """The page one lands on, and whether one is signed in there."""
+    with httpx.Client(base_url=url, follow_redirects=True, timeout=30) as browser:
+        assert "/oidc/authenticate/" in browser.get("/login/").text
+        page = browser.get("/oidc/authenticate/")
+        assert page.status_code < 500
+        return page, browser.get("/tokens/").url.path == "/tokens/"
+
+
+@pytest.mark.req("P-SEC-1")
+def test_single_sign_on_from_end_to_end(start_server, provider: Provider):
+    """A new person is a member of nothing, a name chosen at the provider takes nothing over, groups follow the claim."""
+    server = start_server(
+        "sso",
+        ARIADNE_OIDC_CLIENT_ID="ariadne",
+        ARIADNE_OIDC_CLIENT_SECRET="s3cret",
+        ARIADNE_OIDC_AUTHORIZATION_URL=f"{provider.url}/authorize",
+        ARIADNE_OIDC_TOKEN_URL=f"{provider.url}/token",
+        ARIADNE_OIDC_USER_URL=f"{provider.url}/user",
+        ARIADNE_OIDC_JWKS_URL=f"{provider.url}/jwks",
+        ARIADNE_OIDC_GROUPS_CLAIM="groups",
+    )
+    provider.claims = {
+        "sub": "42",
+        "preferred_username": "admin",
+        "email": "admin@example.com",
+        "groups": ["auditors", "wheel"],
+    }
+    page, is_in = comes_in(server.url)
+    assert is_in and page.status_code == 403, "in, but in no project yet"
+    with psycopg.connect(server.database_url) as database:
+        people = database.execute("SELECT username, is_superuser, is_staff FROM auth_user ORDER BY id DESC").fetchall()
+        groups = database.execute(
+            "SELECT g.name FROM auth_group g JOIN auth_user_groups x ON x.group_id = g.id"
+            " JOIN auth_user u ON u.id = x.user_id WHERE u.username = 'sso:42'"
+        ).fetchall()
+        assert people[0] == ("sso:42", False, False) and len(people) == 5
+        assert groups == [("auditors",)]
+    provider.claims = {"sub": "42", "groups": []}
+    assert comes_in(server.url)[1]
+    with psycopg.connect(server.database_url) as database:
+        assert database.execute("SELECT count(*) FROM auth_user WHERE username LIKE 'sso:%'").fetchone() == (1,)
+        left = database.execute(
+            "SELECT count(*) FROM auth_user_groups x JOIN auth_user u ON u.id = x.user_id WHERE username = 'sso:42'"
+        )
+        assert left.fetchone() == (0,), "a group taken away at the provider is taken away here"
+    for wrong in ({}, {"sub": "43", "email_verified": False}):
+        provider.claims = wrong
+        assert not comes_in(server.url)[1], wrong
+    provider.claims = {"sub": "44"}
+    provider.signing_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    assert not comes_in(server.url)[1], "signed with a key that is not the provider's"
