@@ -86,7 +86,10 @@ class Session(models.Model):
     worst_retention = models.FloatField(null=True)  # 0 to 1
 
     class Meta:
-        indexes = [models.Index(fields=["project_id", "-last_seq"], name="session_newest")]
+        indexes = [
+            models.Index(fields=["project_id", "-last_seq"], name="session_newest"),
+            models.Index(fields=["day", "project_id"], name="session_day"),  # retention
+        ]
 
     def __str__(self) -> str:
         return self.session_id

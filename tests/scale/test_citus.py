@@ -55,13 +55,16 @@ def test_the_write_path_and_the_screens_on_a_cluster(start_server: ServerFactory
     tell(server, complete)
     tell(server, [{"type": "trace", "trace_id": "trace-one", "group_id": "moved"}])
     tell(server, [span(f"other-{number}", "s") for number in range(200)])
+    said = {"messages": [{"role": "user", "content": "the same long text, told twice " * 20}]}
+    tell(server, [span("other-0", "said", payload=said), span("other-1", "said", payload=said)])
     rows = stored(URL)
-    assert len(rows) == len({row[:2] for row in rows}) == 250
+    assert len(rows) == len({row[:2] for row in rows}) == 252
     with psycopg.connect(URL) as connection:
         told = connection.execute("SELECT span_count, running_count FROM ingest_session WHERE session_id = 'moved'")
         assert told.fetchall() == [(50, 0)]
         places = connection.execute("SELECT count(DISTINCT nodename || ':' || nodeport) FROM citus_shards").fetchone()
         assert places is not None
+        assert connection.execute("SELECT count(*) FROM ingest_message").fetchone() == (1,)
         assert places[0] >= 2, "everything lies on one node: add workers"
 
     with django_db_blocker.unblock():

@@ -1,8 +1,8 @@
 """`manage.py distribute`: spread the big tables over a Citus cluster. Elsewhere it says that there is nothing to do.
 
-Spans and sessions are placed by session, so that a session page asks one machine; traces by their own key, which is
-how the writer asks for them. Safe to run again: what is distributed is left as it is. The archive of transcripts stays
-on the coordinator, because its append-only triggers would not exist on the shards.
+Spans and sessions are placed by session, so that a session page asks one machine; traces and message texts by their own
+keys, which is how they are asked for. Safe to run again: what is distributed is left as it is. The archive of
+transcripts stays on the coordinator, because its append-only triggers would not exist on the shards.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ DISTRIBUTED = (
     ("ingest_session", "session_key", "none"),
     ("ingest_span", "session_key", "ingest_session"),
     ("ingest_trace", "trace_key", "none"),
+    ("ingest_message", "hash", "none"),
 )
 # Shards can be moved but not easily split: enough for 32 workers from the first day.
 DEFAULT_SHARDS = 32
 
 
 class Command(BaseCommand):
-    help = "Distribute spans, sessions and traces over a Citus cluster; without Citus, do nothing."
+    help = "Distribute spans, sessions, traces and messages over a Citus cluster; without Citus, do nothing."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--shards", type=int, default=DEFAULT_SHARDS, help="shards a table, once and for all")
