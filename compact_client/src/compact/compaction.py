@@ -80,6 +80,8 @@ class Climb:
     summary_text: str | None = None
     summary_tokens: int = 0
     is_new_summary: bool = False
+    cleared_tokens: int = 0
+    """What clearing freed inside units that stay."""
 
 
 def compact(job: Job, first: Draft, messages: Sequence[Message], counts: Sequence[int]) -> Steps[bool]:
@@ -182,13 +184,13 @@ def _climb(job: Job, current: Draft, messages: Sequence[Message], counts: Sequen
         remaining = [unit for unit in current.part.remainder if unit.first not in climb.gone]
         if not remaining:
             break
-        used = kept + climb.summary_tokens + sum(bench.tokens(unit) for unit in remaining)
+        used = kept + climb.summary_tokens + sum(bench.tokens(unit) for unit in remaining) - climb.cleared_tokens
         if climb.records and used <= target:
             break
         bench.tokens_to_free = max(1, used - target)
         yield from _rung(job, name, bench, remaining, climb)
     remaining = [unit for unit in current.part.remainder if unit.first not in climb.gone]
-    used = kept + climb.summary_tokens + sum(bench.tokens(unit) for unit in remaining)
+    used = kept + climb.summary_tokens + sum(bench.tokens(unit) for unit in remaining) - climb.cleared_tokens
     if remaining and used > job.room.budget_tokens:
         # The loop breaker or the ladder itself left too much: the budget is not negotiable.
         bench.tokens_to_free, bench.is_after_rehydration = used - job.room.budget_tokens, False
@@ -245,7 +247,9 @@ def _rung(job: Job, name: str, bench: Workbench, remaining: Sequence[Unit], clim
             climb.gone.update(unit.first for unit in proposal.units)
             return
         climb.records.append(record)
-        if not isinstance(record, ClearRecord):
+        if isinstance(record, ClearRecord):
+            climb.cleared_tokens += proposal.estimated_tokens_freed
+        else:
             climb.gone.update(unit.first for unit in proposal.units)
 
 

@@ -1,0 +1,105 @@
+"""What may be cleared, and when."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from builders import Recorder, tool_pair
+from compact import CompactConfig, CompactManager, CompactPolicy
+from compact.durability import (
+    DeterminismMetadata,
+    ToolDurability,
+    ToolDurabilityPolicy,
+    ToolResultEnvelope,
+    declared_policy,
+    envelope_for,
+    may_clear,
+    tool_durability,
+)
+from compact.messages import Message, ToolCall
+
+
+def results(durability, output, *, ladder=("clear", "drop"), **options):
+    policy = CompactPolicy(
+        hard_cap_buffer=100, keep_tool_io_pairs=1, keep_recent_turns=1, ladder=ladder, tool_output_truncation="none"
+    )
+    recorder = Recorder()
+    manager = CompactManager(
+        CompactConfig("gpt-5", 3000, policy=policy, exporter=recorder, tool_durability={"run": durability}, **options)
+    )
+    messages = [{"role": "user", "content": "go"}]
+    for number in range(6):
+        messages += tool_pair(number, output(number))
+    return manager, recorder, manager.preflight("s", messages)
+
+
+@pytest.mark.req("D-ENV-1", "D-LAD-1")
+def test_ephemeral_results_are_cleared_and_keep_their_call():
+    """Noise gives way to a placeholder in its own place; the call stays paired."""
+    manager, recorder, out = results(ToolDurabilityPolicy(ToolDurability.EPHEMERAL), lambda n: f"line {n} " * 250)
+    assert any(item["content"] == "[run: success]" for item in out)
+    assert len(out) == 13
+    assert recorder.named("compact.cleared")
+    assert not manager.plan("s").drops
+
+
+@pytest.mark.req("D-ENV-1")
+def test_an_anchoring_result_keeps_its_key_fields():
+    """Cleared, it still says what its policy preserves."""
+    policy = ToolDurabilityPolicy(ToolDurability.ANCHORING, ("order_id", "status"))
+    output = lambda n: json.dumps({"order_id": f"ORD-{n}", "status": "paid", "log": "x y " * 300})  # noqa: E731
+    _, _, out = results(policy, output)
+    assert '[run: success]\nKey data: {"order_id": "ORD-0", "status": "paid"}' in [item["content"] for item in out]
+
+
+@pytest.mark.req("D-ENV-1")
+def test_a_result_that_cannot_be_had_again_is_never_cleared():
+    """Non-replayable results are not cleared; without a store the ladder goes on to the next rung."""
+    _, recorder, _ = results(ToolDurabilityPolicy(ToolDurability.NON_REPLAYABLE), lambda n: "price 17 " * 250)
+    assert not recorder.named("compact.cleared")
+
+
+@pytest.mark.req("D-ENV-2")
+def test_a_replayable_result_is_cleared_only_while_its_source_is_unchanged(tmp_path):
+    """Same hash: may go. Changed, unknown or unreadable: counts as changed."""
+    path = tmp_path / "data.txt"
+    path.write_text("one")
+    policy = ToolDurabilityPolicy(ToolDurability.REPLAYABLE, capture_determinism=DeterminismMetadata.of_file)
+    call = ToolCall("c", "read", json.dumps({"path": str(path)}))
+    output = Message("tool", "one", {"determinism": DeterminismMetadata.of_file(path)}, tool_call_id="c")
+    envelope = envelope_for(call, output, {"read": policy})
+    assert may_clear(envelope, call, policy)
+    path.write_text("two")
+    assert not may_clear(envelope, call, policy)
+    path.unlink()
+    assert not may_clear(envelope, call, policy)
+    unknown = envelope_for(call, Message("tool", "one", tool_call_id="c"), {"read": policy})
+    assert not may_clear(unknown, call, policy)
+    assert DeterminismMetadata(etag="a").has_changed(DeterminismMetadata(mtime=1.0))
+    assert not DeterminismMetadata(etag="a").has_changed(DeterminismMetadata(etag="a", mtime=2.0))
+
+
+@pytest.mark.req("D-ENV-1")
+def test_a_tool_declares_what_its_results_are_worth():
+    """The decorator is found on the function, also through wrappers, and an envelope says it by itself."""
+
+    @tool_durability(ToolDurability.ANCHORING, preserve_fields=["order_id"])
+    def create_order(): ...
+
+    assert declared_policy(create_order).must_preserve_fields == ("order_id",)
+    assert declared_policy(len) is None
+    envelope = ToolResultEnvelope("create_order", "c", key_fields={"order_id": 7})
+    assert envelope.to_cleared_placeholder() == '[create_order: success]\nKey data: {"order_id": 7}'
+
+
+@pytest.mark.req("D-DROP-1", "D-LAD-1")
+def test_a_dropped_span_leaves_an_index():
+    """The last rung removes the oldest, whole, and keeps what they were about."""
+    manager, recorder, out = results(ToolDurabilityPolicy(), lambda n: f"warehouse report {n} " * 150, ladder=("drop",))
+    drop = manager.plan("s").drops[0]
+    assert "warehouse" in drop.index.keywords
+    assert drop.index.summary
+    assert drop.index.timestamp.endswith("Z")
+    assert recorder.named("compact.dropped")
+    assert len(out) < 13

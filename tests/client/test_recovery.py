@@ -1,0 +1,133 @@
+"""Overflows of every provider, and what is done about them."""
+
+from __future__ import annotations
+
+import pytest
+from builders import Recorder, talk, tool_pair
+from compact import CompactConfig, CompactError, CompactManager, CompactPolicy
+from compact.recovery import is_context_length_error, read_overflow
+
+REFUSALS = {
+    "openai": "Error code: 400 - {'error': {'message': \"This model's maximum context length is 128000 tokens. "
+    "However, your messages resulted in 130512 tokens. Please reduce the length of the messages.\", 'code': "
+    "'context_length_exceeded'}}",
+    "openai responses": "Your input exceeds the context window of this model. Please adjust your input and try again.",
+    "anthropic": "prompt is too long: 213462 tokens > 200000 maximum",
+    "anthropic sum": "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000",
+    "google": "The input token count (1200001) exceeds the maximum number of tokens allowed (1048576).",
+    "bedrock": "ValidationException: Input is too long for requested model.",
+    "mistral": "Prompt contains 40000 tokens, too large for model with 32768 maximum context length",
+    "vllm": "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens",
+    "llama.cpp": "the request exceeds the available context size (4096 tokens), try increasing it",
+    "groq": "Please reduce the length of the messages or completion.",
+    "together": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4097. Given: 5000",
+    "cohere": "too many tokens: total number of tokens in the prompt cannot exceed 4081",
+}
+
+
+class ContextWindowExceededError(Exception):
+    """LiteLLM's."""
+
+
+@pytest.mark.req("R-OVER-1")
+@pytest.mark.parametrize("provider", REFUSALS)
+def test_every_providers_refusal_is_recognised(provider):
+    """Each provider's own words mean an overflow, also as the cause of another error."""
+    assert is_context_length_error(RuntimeError(REFUSALS[provider]))
+    try:
+        raise RuntimeError("call failed") from ValueError(REFUSALS[provider])
+    except RuntimeError as error:
+        assert is_context_length_error(error)
+
+
+@pytest.mark.req("R-OVER-1")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Rate limit reached for gpt-5 on tokens per min (TPM): Limit 30000, Used 29000, Requested 5000",
+        "Request too large for gpt-5 in organization org on tokens per min (TPM): Limit 30000, Requested 70000",
+        "insufficient_quota",
+        "Connection reset by peer",
+        "invalid api key",
+    ],
+)
+def test_other_errors_are_not_overflows(text):
+    """Rate limits and the rest are somebody else's problem."""
+    assert not is_context_length_error(RuntimeError(text))
+
+
+def test_the_providers_numbers_are_read():
+    """Limit and requested tokens come out whatever their order."""
+    assert (read_overflow(REFUSALS["openai"]).limit_tokens, read_overflow(REFUSALS["openai"]).requested_tokens) == (
+        128000,
+        130512,
+    )
+    assert read_overflow(REFUSALS["anthropic"]).requested_tokens == 213462
+    assert read_overflow(REFUSALS["google"]).limit_tokens == 1048576
+    assert read_overflow("no numbers here").limit_tokens is None
+
+
+def manager_with(recorder, window=20_000):
+    return CompactManager(CompactConfig("gpt-5", window, policy=CompactPolicy(hard_cap_buffer=100), exporter=recorder))
+
+
+def long_history():
+    messages = [{"role": "system", "content": "be careful"}]
+    for number in range(30):
+        messages += [*(m.to_dict() for m in talk(1, start=number)), *tool_pair(number, "line " * 20)]
+    return messages
+
+
+@pytest.mark.req("R-OVER-1", "R-PAIR-1")
+def test_an_overflow_is_recovered_without_a_model():
+    """The oldest messages go, pairs intact, until the call succeeds; what was removed is an event; it stays removed."""
+    recorder = Recorder()
+    manager = manager_with(recorder)
+    messages = long_history()
+    sizes = []
+
+    def call(sending):
+        sizes.append(len(sending))
+        if len(sizes) < 3:
+            raise RuntimeError("This model's maximum context length is 1800 tokens, you requested 2400 tokens")
+        return sending
+
+    out = manager.call_with_recovery("s", messages, call)
+    assert sizes[0] > sizes[1] > sizes[2]
+    assert out[0] == messages[0]
+    assert out[-1] == messages[-1]
+    ids = [item["tool_call_id"] for item in out if item["role"] == "tool"]
+    assert ids == [call["id"] for item in out for call in item.get("tool_calls", ())]
+    recovered = recorder.named("compact.overflow_recovered")
+    assert [event["properties"]["attempt"] for event in recovered] == [1, 2]
+    assert len(recovered[0]["payload"]["removed"]) == recovered[0]["properties"]["removed_count"]
+    again = manager.preflight("s", messages)
+    assert again == out
+
+
+@pytest.mark.req("R-OVER-1")
+def test_recovery_gives_up_after_three_tries():
+    """A fourth overflow is the caller's; another error is raised at once."""
+    manager = manager_with(Recorder())
+    calls = []
+
+    def always(sending):
+        calls.append(len(sending))
+        raise RuntimeError("context_length_exceeded")
+
+    with pytest.raises(RuntimeError, match="context_length_exceeded"):
+        manager.call_with_recovery("s", long_history(), always)
+    assert len(calls) == 4
+    with pytest.raises(CompactError, match="after 3 attempts"):
+        manager.recover("s", long_history(), RuntimeError("context_length_exceeded"), attempt=4)
+    with pytest.raises(KeyError):
+        manager.call_with_recovery("s", long_history(), lambda sending: {}["x"])
+
+
+async def test_async_recovery_takes_what_was_sent():
+    """The async form works the same, and `recover` accepts the list that was sent."""
+    manager = manager_with(Recorder())
+    sent = await manager.apreflight("s", long_history())
+    shorter = await manager.arecover("s", sent, RuntimeError("context_length_exceeded"))
+    assert len(shorter) < len(sent)
+    assert shorter[-1] == sent[-1]
