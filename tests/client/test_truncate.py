@@ -1,0 +1,59 @@
+"""Long tool outputs are cut in the middle."""
+
+from __future__ import annotations
+
+import pytest
+from builders import Recorder, tool_pair
+from compact import CompactConfig, CompactManager, CompactPolicy, TiktokenEstimator
+from compact.truncate import truncate_bytes_with_split, truncate_output, truncate_with_split
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+count = TiktokenEstimator().count_tokens
+LONG = "\n".join(f"line {number} of the log" for number in range(3000))
+
+
+@pytest.mark.req("R-TRUNC-1")
+def test_the_middle_goes_and_both_ends_stay():
+    """Half from the start, half from the end, and a marker with the number of tokens missing."""
+    cut = truncate_with_split(LONG, 1000, count)
+    assert cut.startswith("line 0 of the log\n")
+    assert cut.endswith("line 2999 of the log")
+    head, marker, tail = cut.split("…")
+    assert marker == f"{count(LONG) - count(head) - count(tail)} tokens truncated"
+    assert count(cut) <= 1010
+    assert abs(count(head) - count(tail)) < 100
+    assert truncate_with_split("short", 1000, count) == "short"
+
+
+@pytest.mark.req("R-TRUNC-1")
+def test_bytes_and_none_are_policies_too():
+    """Bytes are cut between characters; none cuts nothing; a header may count the lines."""
+    assert truncate_output(LONG, CompactPolicy(tool_output_truncation="none"), count) == LONG
+    cut = truncate_output("é" * 100_000, CompactPolicy(tool_output_truncation="bytes"), count)
+    assert len(cut.encode()) <= 5000 * 1.2 * 4 + 40
+    assert "chars truncated" in cut
+    headed = truncate_bytes_with_split(LONG, 100, with_line_count=True)
+    assert headed.startswith("Total output lines: 3000\n")
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.text(max_size=3000), st.integers(2, 200))
+def test_a_cut_text_is_never_much_longer_than_its_limit(text, limit):
+    """Any text, any limit: the result counts about the limit at most, and a short text is untouched."""
+    cut = truncate_with_split(text, limit, count)
+    assert count(cut) <= limit + 16 or cut == text
+
+
+@pytest.mark.req("R-TRUNC-1")
+def test_outputs_are_cut_on_their_way_in():
+    """A tool output over 5,000 tokens is cut before the first model call sees it; the log keeps it whole."""
+    manager = CompactManager(CompactConfig("gpt-5", 128_000, exporter=Recorder()))
+    messages = [{"role": "user", "content": "go"}, *tool_pair(1, LONG), *tool_pair(2, "short")]
+    out = manager.preflight("s", messages)
+    assert "tokens truncated…" in out[2]["content"]
+    assert 5000 < count(out[2]["content"]) <= 6020
+    assert out[3:] == messages[3:]
+    assert manager._session("s").thread.messages[2].text == LONG
+    protected = [messages[0], messages[1], {**messages[2], "meta": {"protected": True}}]
+    assert manager.preflight("t", protected) == protected
