@@ -55,16 +55,17 @@ class SessionList(ReadView):
             _parameter("q", "text in the session id or the model"),
             _parameter("model", "exact model"),
             _parameter("state", "near, running, compacted, errors, fallback or lossy"),
-            _parameter("before", "the `next` of the page before", OpenApiTypes.INT64),
+            _parameter("before", "the `next` of the page before"),
         ],
         responses=inline_serializer(
             "SessionPage",
-            {"results": SessionSerializer(many=True), "next": serializers.IntegerField(allow_null=True)},
+            {"results": SessionSerializer(many=True), "next": serializers.CharField(allow_null=True)},
         ),
     )
     def get(self, request: Request) -> Response:
-        _number(request, "before", 0)
         wanted = queries.SessionFilter.from_query(request.query_params)
+        if request.query_params.get("before") and wanted.before is None:
+            raise ValidationError({"before": "must be the `next` of a page"})
         page, more = queries.sessions_page(access.grant(request).projects(self.right), wanted)
         return Response({"results": SessionSerializer(page, many=True).data, "next": more})
 

@@ -66,16 +66,15 @@ class SessionFilter:
     q: str = ""
     model: str = ""
     state: str = ""
-    before: int | None = None
+    before: tuple[int, UUID] | None = None
 
     @classmethod
     def from_query(cls, query: Mapping[str, Any]) -> SessionFilter:
-        before = str(query.get("before", ""))
         return cls(
             q=str(query.get("q", "")).strip()[:200],
             model=str(query.get("model", "")).strip()[:200],
             state=str(query.get("state", "")),
-            before=int(before) if before.isascii() and before.isdigit() and len(before) < 19 else None,
+            before=_place(str(query.get("before", ""))),
         )
 
     def apply(self, sessions: QuerySet[Session]) -> QuerySet[Session]:
@@ -86,8 +85,21 @@ class SessionFilter:
         if self.state in STATES:
             sessions = sessions.filter(STATES[self.state])
         if self.before is not None:
-            sessions = sessions.filter(last_seq__lt=self.before)
+            seq, key = self.before
+            # Sessions of one commit may share a seq.
+            sessions = sessions.filter(Q(last_seq__lt=seq) | Q(last_seq=seq, session_key__gt=key), last_seq__lte=seq)
         return sessions
+
+
+def _place(text: str) -> tuple[int, UUID] | None:
+    """Where a page begins: `seq.key` of the last row before it."""
+    seq, _, key = text.partition(".")
+    if not (seq.isascii() and seq.isdigit() and len(seq) < 19):
+        return None
+    try:
+        return int(seq), UUID(key) if key else UUID(int=0)
+    except ValueError:
+        return None
 
 
 # Within a tenth of the trigger the next turn or two will compact.
@@ -102,12 +114,14 @@ STATES: dict[str, Q] = {
 }
 
 
-def sessions_page(projects: Iterable[int], wanted: SessionFilter) -> tuple[list[Session], int | None]:
+def sessions_page(projects: Iterable[int], wanted: SessionFilter) -> tuple[list[Session], str | None]:
     """The newest sessions first, and the `before` of the next page."""
-    rows = wanted.apply(Session.objects.filter(project_id__in=list(projects))).order_by("-last_seq")
+    rows = wanted.apply(Session.objects.filter(project_id__in=list(projects))).order_by("-last_seq", "session_key")
     page = list(rows[: PAGE_SIZE + 1])
-    more = page[PAGE_SIZE - 1].last_seq if len(page) > PAGE_SIZE else None
-    return page[:PAGE_SIZE], more
+    if len(page) <= PAGE_SIZE:
+        return page, None
+    last = page[PAGE_SIZE - 1]
+    return page[:PAGE_SIZE], f"{last.last_seq}.{last.session_key}"
 
 
 def sessions_after(project_id: int, seq: int) -> list[Session]:

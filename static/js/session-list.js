@@ -48,6 +48,8 @@ class SessionList extends HTMLElement {
       }
       const answer = await fetch(url, { headers: { Accept: "text/html" } });
       if (answer.ok) this.#draw(body, await answer.text());
+    } catch {
+      // The server is away; the socket says so, and its return brings the next refresh.
     } finally {
       this.#last = performance.now();
       this.#timer = 0;

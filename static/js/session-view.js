@@ -9,6 +9,8 @@ import { percent, shortTokens, tokens } from "./format.js";
 import { LiveSocket } from "./socket.js";
 import { startOf, store } from "./store.js";
 
+const RETRY_MS = 2000;
+
 class SessionView extends HTMLElement {
   /** @type {LiveSocket | null} */ #socket = null;
   /** @type {(() => void)[]} */ #undo = [];
@@ -30,7 +32,7 @@ class SessionView extends HTMLElement {
       count: (frame) => frame.spans?.id.length ?? 1,
       onFrame: (frame) => {
         store.take(frame);
-        if (frame.checks_stale) void store.loadChecks(session);
+        if (frame.checks_stale) this.#loadChecks(session);
       },
     });
   }
@@ -40,6 +42,11 @@ class SessionView extends HTMLElement {
     document.removeEventListener("keydown", this.#onKey);
     removeEventListener("hashchange", this.#readAddress);
     for (const undo of this.#undo) undo();
+  }
+
+  /** @param {string} session */
+  #loadChecks(session) {
+    store.loadChecks(session).catch(() => setTimeout(() => this.isConnected && this.#loadChecks(session), RETRY_MS));
   }
 
   /** A link may name a span by its id alone. */

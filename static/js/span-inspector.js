@@ -6,6 +6,7 @@ import { localize } from "./times.js";
 
 // Long enough that holding an arrow key down asks for one span and not for fifty.
 const SETTLE_MS = 80;
+const RETRY_MS = 2000;
 
 class SpanInspector extends HTMLElement {
   /** @type {(() => void)[]} */ #undo = [];
@@ -62,7 +63,8 @@ class SpanInspector extends HTMLElement {
       localize(this);
       this.removeAttribute("aria-busy");
     } catch (error) {
-      if (!(error instanceof DOMException && error.name === "AbortError")) throw error;
+      // Another choice was made meanwhile, or the server is away: then the same is asked for again in a while.
+      if (!(error instanceof DOMException && error.name === "AbortError")) this.#soon(RETRY_MS);
     }
   }
 

@@ -1,0 +1,146 @@
+"""The list, one compaction, the comparison and the tail, as a person uses them."""
+
+from __future__ import annotations
+
+import csv
+import uuid
+
+import pytest
+from agent_session import Session, play, send
+from conftest import Server, SignIn
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def pair(server: Server) -> tuple[str, str]:
+    names = (f"one-{uuid.uuid4().hex[:8]}", f"two-{uuid.uuid4().hex[:8]}")
+    for name, turns in zip(names, (30, 18), strict=True):
+        send(server.ingest_url, server.ingest_key, play(name, turns=turns))
+    return names
+
+
+def test_the_list_filters_by_address_and_shows_new_sessions_by_itself(
+    server: Server, sign_in: SignIn, pair: tuple[str, str]
+) -> None:
+    page = sign_in("operator")
+    page.goto("/")
+    expect(page.get_by_test_id("session-row").filter(has_text=pair[0])).to_be_visible()
+    page.goto(f"/?q={pair[1]}")
+    expect(page.get_by_test_id("session-row")).to_have_count(1)
+    expect(page.get_by_test_id("session-row")).to_contain_text("89%")
+    page.goto("/?state=running&q=nothing-like-it")
+    expect(page.locator("main")).to_contain_text("No session matches")
+    page.goto("/")
+    expect(page.locator("live-state")).to_have_attribute("data-state", "live")
+    fresh = Session(f"fresh-{uuid.uuid4().hex[:8]}")
+    send(server.ingest_url, server.ingest_key, [fresh.trace(), *fresh.play_turn()])
+    first = page.get_by_test_id("session-row").first
+    expect(first).to_contain_text(fresh.session_id)
+    first.click()
+    page.wait_for_url(f"**/sessions/{fresh.session_id}/**")
+
+
+def test_older_sessions_are_a_page_away(server: Server, sign_in: SignIn) -> None:
+    run = uuid.uuid4().hex[:8]
+    events = []
+    for number in range(55):
+        session = Session(f"page-{run}-{number:02d}")
+        events += [session.trace(), session.span("agent", "short")]
+    send(server.ingest_url, server.ingest_key, events)
+    page = sign_in("operator")
+    page.goto(f"/?q={run}")
+    expect(page.get_by_test_id("session-row")).to_have_count(50)
+    page.get_by_role("link", name="Older sessions").click()
+    expect(page.get_by_test_id("session-row")).to_have_count(5)
+
+
+@pytest.mark.req("S-UI-1")
+def test_a_compaction_tells_the_fate_of_every_message(sign_in: SignIn, pair: tuple[str, str]) -> None:
+    page = sign_in("operator")
+    page.goto(f"/sessions/{pair[0]}/compactions/2/")
+    ledger = page.locator("fate-ledger")
+    expect(ledger.locator("tbody tr")).to_have_count(64)
+    expect(ledger.locator("tbody tr").first).to_contain_text("protected")
+    ledger.get_by_role("button", name="dropped").click()
+    expect(ledger.locator("tbody tr:visible")).to_have_count(1)
+    expect(ledger.locator("tbody tr:visible")).to_contain_text("over budget: keep_recent_turns 6 -> 5")
+    expect(page.locator(".flow rect").first).to_be_visible()
+    expect(page.locator("#summary")).to_contain_text("Move the billing service to the new ledger")
+    expect(page.get_by_text("It pays for itself after 2 calls")).to_be_visible()
+    with page.expect_download() as saved:
+        page.get_by_role("link", name="CSV").click()
+    with saved.value.path().open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 64
+    assert {row["fate"] for row in rows} == {"pinned", "kept", "summarized", "cleared", "externalized", "dropped"}
+    page.get_by_role("link", name="Earlier").click()
+    expect(page.locator("h1")).to_contain_text("Compaction 1")
+
+
+def test_two_sessions_are_compared_from_the_list(sign_in: SignIn, pair: tuple[str, str]) -> None:
+    page = sign_in("operator")
+    page.goto("/?state=compacted")
+    for name in pair:
+        page.get_by_label(f"Choose {name} for comparison").check()
+    page.get_by_role("button", name="Compare").click()
+    page.wait_for_url("**/compare/**")
+    for name in pair:
+        expect(page.get_by_role("link", name=name).first).to_be_visible()
+    expect(page.get_by_role("row", name="Turns 30 18").or_(page.get_by_role("row", name="Turns 18 30"))).to_be_visible()
+
+
+@pytest.mark.req("K-UI-2")
+def test_the_tail_follows_filters_and_pauses(server: Server, sign_in: SignIn) -> None:
+    page = sign_in("developer")
+    page.goto("/tail/")
+    expect(page.locator("live-state")).to_have_attribute("data-state", "live")
+    session = Session(f"tail-{uuid.uuid4().hex[:8]}")
+    rows = page.get_by_test_id("tail-row").filter(has_text=session.session_id)
+    send(server.ingest_url, server.ingest_key, [session.trace(), *session.play_turn(tools=1)])
+    expect(rows.filter(has_text="trigger decision")).to_have_count(1)
+    page.get_by_label("Kind").fill("tool")
+    expect(rows).to_have_count(1)
+    assert "kind=tool" in page.url
+    send(server.ingest_url, server.ingest_key, session.play_turn(tools=2))
+    expect(rows).to_have_count(3)
+    # A wider filter brings back what the narrower one held back.
+    page.get_by_label("Kind").fill("")
+    page.get_by_label("Session").fill(session.session_id)
+    expect(rows.filter(has_text="trigger decision")).to_have_count(2)
+
+    page.get_by_test_id("live-toggle").click()
+    send(server.ingest_url, server.ingest_key, session.play_turn(tools=1))
+    expect(page.locator("live-state")).to_contain_text("waiting")
+    expect(rows.filter(has_text="trigger decision")).to_have_count(2)
+    page.get_by_test_id("live-toggle").click()
+    expect(rows.filter(has_text="trigger decision")).to_have_count(3)
+    page.get_by_label("Regular expression").fill("turn \\d")
+    expect(rows.filter(has_text="trigger decision")).to_have_count(0)
+
+
+@pytest.mark.req("K-UI-2")
+def test_a_thousand_events_do_not_freeze_the_tail(server: Server, sign_in: SignIn) -> None:
+    page = sign_in("developer")
+    page.goto("/tail/")
+    expect(page.locator("live-state")).to_have_attribute("data-state", "live")
+    session = Session(f"flood-{uuid.uuid4().hex[:8]}")
+    events = [session.trace(), *(session.span("tool", f"call {n}") for n in range(3_000))]
+    send(server.ingest_url, server.ingest_key, events)
+    expect(page.get_by_test_id("tail-row").filter(has_text="call 2999")).to_be_visible(timeout=20_000)
+    assert page.get_by_test_id("tail-row").count() <= 80
+
+
+def test_shortcuts_and_themes_are_a_key_away(sign_in: SignIn) -> None:
+    page = sign_in("operator")
+    page.goto("/")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_contain_text("Next error")
+    page.keyboard.press("Escape")
+    page.keyboard.press("t")
+    expect(page.locator("html")).to_have_attribute("data-theme", "light")
+    page.keyboard.press("t")
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    page.reload()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")

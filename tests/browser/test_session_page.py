@@ -1,0 +1,223 @@
+"""The session page as a person uses it: timeline, tree and inspector that move together, live."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from agent_session import Session, play, send
+from conftest import Server, SignIn
+from playwright.sync_api import Locator, Page, expect
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def compacted(server: Server) -> str:
+    """A session of 30 turns with two compactions."""
+    name = f"page-{uuid.uuid4().hex[:8]}"
+    send(server.ingest_url, server.ingest_key, play(name, turns=30))
+    return name
+
+
+def row(page: Page, label: str) -> Locator:
+    return page.get_by_test_id("span-row").filter(has=page.get_by_text(label, exact=True)).first
+
+
+@pytest.mark.req("K-UI-1", "S-UI-1")
+def test_a_marker_leads_to_its_span_in_the_tree_and_to_the_sentence(sign_in: SignIn, compacted: str) -> None:
+    page = sign_in("operator")
+    page.goto(f"/sessions/{compacted}/")
+    expect(page.get_by_test_id("compaction-marker")).to_have_count(2)
+    page.get_by_test_id("compaction-marker").first.click()
+    inspector = page.get_by_test_id("inspector")
+    expect(inspector).to_contain_text("Compacted: 113,500 of 128,000 tokens (88.7%) reached the 85% trigger")
+    expect(inspector).to_contain_text("keep recent turns", ignore_case=True)
+    expect(page.locator('.span-row[aria-selected="true"]')).to_have_attribute("data-kind", "compact.check")
+    assert "#span=" in page.url
+    page.reload()
+    expect(inspector).to_contain_text("reached the 85% trigger")
+
+
+@pytest.mark.req("S-UI-1")
+def test_a_summary_shows_its_text_its_tokens_and_its_latency(sign_in: SignIn, compacted: str) -> None:
+    """Operators may read summaries; they are rendered, not shown as source."""
+    page = sign_in("operator")
+    page.goto(f"/sessions/{compacted}/")
+    page.get_by_label("Kinds of spans").select_option("compact")
+    page.get_by_label("Find in spans").fill("summary")
+    summary = row(page, "summary created")
+    expect(summary.locator(".bar")).to_be_attached()
+    expect(summary).to_contain_text("1.48 s")
+    summary.click()
+    inspector = page.get_by_test_id("inspector")
+    expect(inspector.locator(".prose h2").first).to_have_text("Goals")
+    expect(inspector).to_contain_text("1,480 ms")
+
+
+def test_the_tree_is_worked_by_keyboard_alone(sign_in: SignIn, compacted: str) -> None:
+    page = sign_in("operator")
+    page.goto(f"/sessions/{compacted}/")
+    tree = page.get_by_role("tree")
+    expect(page.get_by_test_id("span-row").first).to_be_visible()
+    tree.focus()
+    page.keyboard.press("ArrowDown")
+    selected = page.locator('.span-row[aria-selected="true"]')
+    expect(selected).to_contain_text("Turn 1")
+    page.keyboard.press("ArrowLeft")
+    expect(selected).to_have_attribute("aria-expanded", "false")
+    page.keyboard.press("ArrowRight")
+    expect(selected).to_have_attribute("aria-expanded", "true")
+    page.keyboard.press("ArrowRight")
+    expect(selected).to_contain_text("check")
+    page.keyboard.press("End")
+    expect(selected).to_have_attribute("aria-level", "2")
+    page.keyboard.press("Home")
+    expect(selected).to_contain_text("Turn 1")
+    page.keyboard.press("e")
+    expect(selected).to_have_attribute("data-status", "error")
+    page.keyboard.press("c")
+    expect(page.get_by_test_id("inspector")).to_contain_text("Compacted")
+
+
+def test_find_reaches_rows_that_are_not_drawn(sign_in: SignIn, compacted: str) -> None:
+    page = sign_in("operator")
+    page.goto(f"/sessions/{compacted}/")
+    expect(page.get_by_test_id("span-row").first).to_be_visible()
+    assert row(page, "Turn 29").count() == 0
+    page.keyboard.press("Control+f")
+    page.keyboard.type("Turn 29")
+    expect(row(page, "Turn 29")).to_be_visible()
+    expect(page.locator('.span-row[aria-selected="true"]')).to_contain_text("Turn 29")
+
+
+@pytest.mark.req("K-UI-1")
+def test_the_axis_changes_and_zooms(sign_in: SignIn, compacted: str) -> None:
+    page = sign_in("operator")
+    page.goto(f"/sessions/{compacted}/")
+    markers = page.get_by_test_id("compaction-marker")
+    expect(markers).to_have_count(2)
+    for axis in ("Time", "Tokens", "Turns"):
+        page.get_by_role("button", name=axis, exact=True).click()
+        expect(markers).to_have_count(2)
+    stage = page.locator(".timeline-stage")
+    box = stage.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 60, box["y"] + 120)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 300, box["y"] + 120, steps=4)
+    page.mouse.up()
+    everything = page.get_by_role("button", name="Everything")
+    expect(everything).to_be_visible()
+    expect(markers).to_have_count(0)
+    everything.click()
+    expect(markers).to_have_count(2)
+    page.keyboard.press("+")
+    expect(everything).to_be_visible()
+    page.keyboard.press("0")
+    expect(everything).to_be_hidden()
+
+
+def test_a_running_span_grows_and_is_completed_in_place(server: Server, sign_in: SignIn) -> None:
+    session = Session(f"running-{uuid.uuid4().hex[:8]}", started=datetime.now(UTC) - timedelta(seconds=3))
+    done = session.span("generation", "thinking hard", ms=60_000)
+    opened = {key: value for key, value in done.items() if key != "ended_at"}
+    send(server.ingest_url, server.ingest_key, [session.trace(), opened])
+    page = sign_in("operator")
+    page.goto(f"/sessions/{session.session_id}/")
+    expect(row(page, "thinking hard")).to_have_attribute("data-status", "running")
+    send(server.ingest_url, server.ingest_key, [done])
+    expect(row(page, "thinking hard")).to_have_attribute("data-status", "ok")
+    expect(row(page, "thinking hard")).to_contain_text("1 m 00 s")
+
+
+@pytest.mark.req("P-KR-5")
+def test_what_is_sent_appears_without_a_reload_and_waits_while_paused(server: Server, sign_in: SignIn) -> None:
+    session = Session(f"live-{uuid.uuid4().hex[:8]}")
+    send(server.ingest_url, server.ingest_key, [session.trace(), *session.play_turn()])
+    page = sign_in("operator")
+    page.goto(f"/sessions/{session.session_id}/")
+    expect(row(page, "Turn 1")).to_be_visible()
+    expect(page.locator("live-state")).to_have_attribute("data-state", "live")
+    send(server.ingest_url, server.ingest_key, session.play_turn())
+    expect(row(page, "Turn 2")).to_be_visible()
+    expect(page.locator('[data-slot="turn_count"]')).to_have_text("2")
+
+    page.get_by_role("tree").focus()
+    page.keyboard.press("Space")
+    expect(page.locator("live-state")).to_have_attribute("data-state", "paused")
+    send(server.ingest_url, server.ingest_key, session.play_turn())
+    expect(page.locator("live-state")).to_contain_text("waiting")
+    assert row(page, "Turn 3").count() == 0
+    page.keyboard.press("Space")
+    expect(row(page, "Turn 3")).to_be_visible()
+
+
+def test_a_page_that_lost_its_connection_misses_nothing(server: Server, sign_in: SignIn) -> None:
+    session = Session(f"gap-{uuid.uuid4().hex[:8]}")
+    send(server.ingest_url, server.ingest_key, [session.trace(), *session.play_turn()])
+    page = sign_in("operator")
+    page.goto(f"/sessions/{session.session_id}/")
+    expect(page.locator("live-state")).to_have_attribute("data-state", "live")
+    page.context.set_offline(True)
+    page.evaluate("() => window.dispatchEvent(new Event('offline'))")
+    send(server.ingest_url, server.ingest_key, session.play_turn())
+    page.context.set_offline(False)
+    send(server.ingest_url, server.ingest_key, session.play_turn())
+    expect(row(page, "Turn 3")).to_be_visible(timeout=20_000)
+    expect(row(page, "Turn 2")).to_be_visible()
+
+
+@pytest.mark.req("P-SEC-1")
+def test_payloads_are_hidden_until_revealed_and_only_with_the_right(sign_in: SignIn, compacted: str) -> None:
+    secret = "I will look at the invoices of turn 1."
+    for person, may in (("operator", False), ("developer", True)):
+        page = sign_in(person)
+        page.goto(f"/sessions/{compacted}/")
+        row(page, "gpt-5").click()
+        inspector = page.get_by_test_id("inspector")
+        expect(inspector).to_contain_text("Payload")
+        expect(inspector).not_to_contain_text(secret)
+        reveal = inspector.get_by_role("button", name="Reveal the payload")
+        if may:
+            reveal.click()
+            expect(inspector).to_contain_text(secret)
+        else:
+            expect(reveal).to_have_count(0)
+
+
+def test_panels_resize_by_keyboard_and_remember_it(sign_in: SignIn, compacted: str) -> None:
+    page = sign_in("operator")
+    page.goto(f"/sessions/{compacted}/")
+    handle = page.get_by_role("separator")
+    handle.focus()
+    before = int(handle.get_attribute("aria-valuenow") or 0)
+    page.keyboard.press("ArrowLeft")
+    expect(handle).to_have_attribute("aria-valuenow", str(before - 2))
+    page.reload()
+    expect(handle).to_have_attribute("aria-valuenow", str(before - 2))
+
+
+def test_the_timeline_is_saved_as_svg_and_png(sign_in: SignIn, compacted: str) -> None:
+    page = sign_in("operator")
+    page.goto(f"/sessions/{compacted}/")
+    expect(page.get_by_test_id("compaction-marker")).to_have_count(2)
+    for name in ("SVG", "PNG"):
+        with page.expect_download() as saved:
+            page.get_by_role("button", name=name).click()
+        assert saved.value.suggested_filename.endswith(name.lower())
+        assert saved.value.path().stat().st_size > 1_000
+
+
+def test_the_page_reads_without_script(server: Server, sign_in: SignIn, compacted: str) -> None:
+    page = sign_in("operator")
+    context = page.context.browser.new_context(  # type: ignore[union-attr]
+        java_script_enabled=False, storage_state=page.context.storage_state(), base_url=server.url
+    )
+    plain = context.new_page()
+    plain.goto(f"/sessions/{compacted}/")
+    expect(plain.locator(".story")).to_contain_text("2 compactions took 72 messages out of the prompt")
+    expect(plain.get_by_test_id("inspector")).to_contain_text("What was forgotten")
+    expect(plain.locator(".plain-row").first).to_be_visible()
+    context.close()
