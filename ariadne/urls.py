@@ -8,7 +8,7 @@ from django.contrib.auth import views as auth
 from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView
 
-from viewer import api, archive_api, audit_pages, key_pages, pages, signing, transcript_pages
+from viewer import api, archive_api, audit_pages, key_pages, pages, project_pages, signing, transcript_pages
 
 api_patterns = [
     path("schema/", SpectacularAPIView.as_view(), name="schema"),
@@ -53,6 +53,11 @@ urlpatterns = [
     path("keys/", key_pages.key_list, name="key-list"),
     path("keys/<int:pk>/rotate/", key_pages.key_rotate, name="key-rotate"),
     path("keys/<int:pk>/revoke/", key_pages.key_revoke, name="key-revoke"),
+    path("projects/", project_pages.project_list, name="project-list"),
+    path("projects/<slug:slug>/", project_pages.project_detail, name="project-detail"),
+    path("projects/<slug:slug>/keep/", project_pages.project_keep, name="project-keep"),
+    path("projects/<slug:slug>/members/", project_pages.member_add, name="member-add"),
+    path("projects/<slug:slug>/members/<int:pk>/remove/", project_pages.member_remove, name="member-remove"),
     path("tokens/", key_pages.token_list, name="token-list"),
     path("tokens/<int:pk>/revoke/", key_pages.token_revoke, name="token-revoke"),
     path(".well-known/ariadne-signing-key", signing.published, name="signing-key"),

@@ -32,7 +32,7 @@ VERSION = "ariadne-audit/1"
 _LOCK = 0x7E88
 _TEXT_MAX_CHARS = 1000
 # Where a guess at somebody else's object would be made.
-_GUARDED = ("/sessions/", "/transcripts/", "/audit/", "/api/", "/tail/", "/keys/", "/tokens/", "/admin/")
+_GUARDED = ("/sessions/", "/transcripts/", "/audit/", "/api/", "/tail/", "/keys/", "/tokens/", "/projects/", "/admin/")
 # Line breaks forge lines in logs, other control characters forge terminals; Postgres refuses NUL.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 

@@ -21,6 +21,7 @@ class Chrome:
     may_transcripts: bool
     may_audit: bool
     may_keys: bool
+    may_manage: bool
 
 
 def current_project(request: HttpRequest, right: Right = Right.SESSIONS) -> Project | None:
@@ -46,6 +47,7 @@ def context(request: HttpRequest) -> dict[str, Any]:
             may_transcripts=bool(grant.projects(Right.TRANSCRIPTS)),
             may_audit=bool(grant.projects(Right.AUDIT)),
             may_keys=bool(grant.projects(Right.KEYS)),
+            may_manage=bool(grant.projects(Right.MANAGE)),
         )
 
     return {"chrome": SimpleLazyObject(load)}

@@ -100,7 +100,7 @@ def comes_in(url: str) -> tuple[httpx.Response, bool]:
 
 @pytest.mark.req("P-SEC-1")
 def test_single_sign_on_from_end_to_end(start_server, provider: Provider):
-    """A new person is a member of nothing, a name chosen at the provider takes nothing over, groups follow the claim."""
+    """A new person is a member of nothing, a name chosen at the provider takes none over, groups follow the claim."""
     server = start_server(
         "sso",
         ARIADNE_OIDC_CLIENT_ID="ariadne",
