@@ -17,6 +17,7 @@ from compact.pruning import prune
 from compact.units import Unit, group_units
 
 MIN_SUMMARY_TOKENS = 96  # room for the tag, the version line and a few lines; below that a summary says nothing
+SMALL_SUMMARY_TOKENS = 400
 HEADROOM = 0.92  # of the trigger, for a session whose pace is not known yet
 LEAST_TARGET_PCT = 0.45  # of the window: below that, room for later is bought with too much memory
 
@@ -116,7 +117,7 @@ def draft(
         # Reductions aim below the trigger, so that the next call does not compact again; the floor only at the budget.
         if pinned_tokens + recent_tokens + wish <= (room.budget_tokens if is_floor else room.comfort_tokens):
             # What the recent messages leave unused goes to the summary, up to where the next call would trigger.
-            most = min(policy.summary_max_tokens, max(MIN_SUMMARY_TOKENS, int(covered * policy.summary_ratio)))
+            most = min(policy.summary_max_tokens, _share_of(covered, policy))
             roof = room.comfort_tokens if is_floor else room.summary_roof_tokens
             return replace(latest, summary_tokens=max(wish, min(most, roof - pinned_tokens - recent_tokens)))
     assert latest is not None
@@ -154,7 +155,13 @@ def _summary_wish(policy: CompactPolicy, room: Room, pinned_tokens: int, covered
     if covered_tokens == 0:
         return 0
     share = int((room.summary_roof_tokens - pinned_tokens) * policy.summary_room_pct)
-    return max(MIN_SUMMARY_TOKENS, min(share, policy.summary_max_tokens, int(covered_tokens * policy.summary_ratio)))
+    return max(MIN_SUMMARY_TOKENS, min(share, policy.summary_max_tokens, _share_of(covered_tokens, policy)))
+
+
+def _share_of(covered_tokens: int, policy: CompactPolicy) -> int:
+    """The policy's share of what is summarised; of little text half, for there a share would say nothing."""
+    least = max(MIN_SUMMARY_TOKENS, min(SMALL_SUMMARY_TOKENS, covered_tokens // 2))
+    return max(least, int(covered_tokens * policy.summary_ratio))
 
 
 def _at_floor(latest: Draft, room: Room) -> Draft:

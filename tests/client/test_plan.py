@@ -1,0 +1,136 @@
+"""Plans as data."""
+
+from __future__ import annotations
+
+import multiprocessing
+
+import pytest
+from compact.messages import Message
+from compact.plan import (
+    ClearRecord,
+    CompactionAction,
+    CompactionPlan,
+    DropRecord,
+    ExternalizationRecord,
+    SummarizationRecord,
+)
+from compact.span import SpanReference
+from compact.store import FileCompactionStore, MemoryCompactionStore
+from compact.summary import StructuredSummary
+from compact.thread import AgentThread
+
+
+def plan_with(**records):
+    return CompactionPlan("t", 3, "2026-01-01T00:00:00Z", **records)
+
+
+def span(*ids):
+    return SpanReference(ids, 1, 2)
+
+
+SUMMARY = StructuredSummary(facts=("x",))
+
+
+@pytest.mark.req("D-PLAN-1")
+def test_precedence_settles_overlaps_and_says_so():
+    """Drop over externalize over summarize over clear over include; every overlap is a warning."""
+    plan = plan_with(
+        clearings=(ClearRecord(span("a", "b", "c", "d")),),
+        summarizations=(SummarizationRecord(span("b", "c", "d"), SUMMARY),),
+        externalizations=(ExternalizationRecord(span("c", "d"), "art-1", SUMMARY),),
+        drops=(DropRecord(span("d"), "why"),),
+    )
+    actions = [plan.get_action(message_id)[0] for message_id in "abcde"]
+    assert [action.value for action in actions] == ["clear", "summarize", "externalize", "drop", "include"]
+    assert plan.has_overlaps
+    assert len(plan.normalization_warnings) == 6
+    assert plan.get_action("e") == (CompactionAction.INCLUDE, None)
+    assert not plan_with().has_overlaps
+
+
+@pytest.mark.req("D-PLAN-1")
+def test_a_span_lists_its_messages():
+    """A span knows its ids, ends and size, and is never empty."""
+    found = span("a", "b", "c")
+    assert (found.start_message_id, found.end_message_id, found.message_count) == ("a", "c", 3)
+    assert found.contains("b")
+    assert not found.contains("z")
+    with pytest.raises(ValueError, match="at least one"):
+        SpanReference(())
+
+
+@pytest.mark.req("D-PLAN-1")
+def test_every_record_survives_json():
+    """All four kinds of records, read back, are equal; a plan from the future is refused."""
+    plan = plan_with(
+        clearings=(ClearRecord(span("a"), {"order_id": 7}),),
+        summarizations=(SummarizationRecord(span("b"), SUMMARY, 12),),
+        externalizations=(ExternalizationRecord(span("c"), "art-1", SUMMARY, "hint", is_folded=True),),
+        drops=(DropRecord(span("d"), "why"),),
+        session_summary=SUMMARY,
+    )
+    assert CompactionPlan.from_json(plan.to_json()) == plan
+    with pytest.raises(ValueError, match="newer"):
+        CompactionPlan.from_dict({**plan.to_dict(), "format": 99})
+
+
+@pytest.mark.req("D-LOG-1")
+def test_the_log_only_grows():
+    """Messages get ids and stay as they were; a version names a prefix."""
+    thread = AgentThread("t")
+    mine = Message("user", "hi", meta={"k": 1})
+    first = thread.append(mine)
+    mine.meta["k"] = 2
+    second = thread.append(Message("user", "hi"))
+    assert first.id != second.id
+    assert first.meta == {"k": 1}
+    assert thread.version == len(thread) == 2
+    assert thread.until(1) == (first,)
+    assert thread.get(first.id) is first
+    assert not hasattr(thread, "remove")
+
+
+@pytest.fixture(params=["memory", "file"])
+def store(request, tmp_path):
+    return MemoryCompactionStore() if request.param == "memory" else FileCompactionStore(tmp_path)
+
+
+@pytest.mark.req("D-CON-1")
+def test_a_conflicting_commit_changes_nothing(store):
+    """A commit against an old version returns False; the winner stays, and every version can be read."""
+    assert store.get_plan("t/../x y") == (None, 0)
+    assert store.commit_plan("t/../x y", plan_with(step=1), 0)
+    assert not store.commit_plan("t/../x y", plan_with(step=9), 0)
+    assert not store.commit_plan("t/../x y", plan_with(step=9), 5)
+    assert store.commit_plan("t/../x y", plan_with(step=2), 1)
+    assert store.get_plan("t/../x y")[0].step == 2
+    assert store.get_plan("t/../x y", 1)[0].step == 1
+    assert store.get_plan("other") == (None, 0)
+
+
+def _race(root, name, results):
+    store = FileCompactionStore(root)
+    won = 0
+    while True:
+        _, version = store.get_plan("t")
+        if version >= 20:
+            break
+        won += store.commit_plan("t", plan_with(renderer=name), version)
+    results.put((name, won))
+
+
+@pytest.mark.req("D-CON-1")
+def test_two_processes_never_overwrite_each_other(tmp_path):
+    """Two processes race to twenty versions: each version has one author, and the wins add up."""
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    workers = [context.Process(target=_race, args=(tmp_path, name, results)) for name in ("layered", "inplace")]
+    for worker in workers:
+        worker.start()
+    wins = dict(results.get(timeout=60) for _ in workers)
+    for worker in workers:
+        worker.join(60)
+    store = FileCompactionStore(tmp_path)
+    authors = [store.get_plan("t", version)[0].renderer for version in range(1, 21)]
+    assert {name: authors.count(name) for name in wins} == wins
+    assert sum(wins.values()) == 20
