@@ -7,7 +7,6 @@ missing is restored within the budget or listed as lost; a user's standing instr
 from __future__ import annotations
 
 import heapq
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -24,9 +23,9 @@ _RESTORED: Final = 200
 # What only a tool ever showed is needed again far less often than what somebody said or passed on.
 _WEIGHT_SAID: Final = 1.0
 _WEIGHT_SHOWN: Final = 0.15
-_DIGIT: Final = re.compile(r"\d")
 _SENTENCE_WEIGHT: Final = {"constraint": 2.0, "open_item": 0.5}
 _KINDS: Final[dict[str, str]] = {
+    "id": "id",
     "uuid": "id",
     "hex": "id",
     "code": "id",
@@ -139,7 +138,7 @@ def _look_up(lines: Sequence[Line], rendered: Sequence[Message]) -> list[_Item]:
             if before is not None:
                 before.weight = max(before.weight, weight * TYPE_WEIGHTS[sort])
                 continue
-            entity_kind = _KINDS.get(sort) or ("id" if sort == "ident" and _DIGIT.search(key) else None)
+            entity_kind = _KINDS.get(sort)
             if entity_kind is None:
                 continue
             finding = Finding(entity_kind, surface(line.text, key), line.sources)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from compact.extraction.coverage import CHARS_PER_TOKEN, Candidate, Choice, Reading, choose
+from compact.extraction.coverage import CHARS_PER_TOKEN, Candidate, Choice, Reading, choose, missing_heads
 from compact.extraction.kinds import ERROR
 from compact.extraction.lines import Kind, Line, read_lines
 from compact.messages import Message
@@ -30,6 +30,7 @@ from compact.summary import (
 CountTokens = Callable[[str], int]
 
 _NAMES_SHARE: Final = 0.04  # room for bare names of what no chosen line mentions
+_HEADS_SHARE: Final = 0.05  # and for the calls that chosen lines of output answer
 _HEADROOM: Final = 1.15  # lines are chosen by estimate; a few too many are chosen and the last ones dropped by count
 NAME_GROUPS: Final = {
     "id": "ids",
@@ -95,11 +96,14 @@ def select(
 ) -> StructuredSummary:
     """The best typed summary of what was read whose text fits."""
     choice = choose(reading, max_tokens * _HEADROOM)
-    room = (max_tokens - count_tokens(StructuredSummary(style=style).render(version=999)) - 1) * (1.0 - _NAMES_SHARE)
+    room = (max_tokens - count_tokens(StructuredSummary(style=style).render(version=999)) - 1) * (
+        1.0 - _NAMES_SHARE - _HEADS_SHARE
+    )
     text = "\n- ".join(candidate.line.text for candidate in choice.chosen)
     tokens_per_char = count_tokens(text) / max(1, len(text))
     while True:
         kept = _prefix(choice.chosen, room, tokens_per_char)
+        kept += _prefix(missing_heads(reading, kept), max_tokens * _HEADS_SHARE, tokens_per_char)
         summary = assemble(kept, span=span, style=style, completed=completed)
         used = count_tokens(summary.render(version=999))
         if used <= max_tokens or not kept:

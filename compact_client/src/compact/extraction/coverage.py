@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -26,16 +27,18 @@ _FAR: Final = -0.5  # per log thousand tokens since the last mention
 _BY_USER: Final = 0.6
 _BY_LAST_USER: Final = 0.5
 _AS_ARGUMENT: Final = 0.1
-_SHOWN_ONLY: Final = -1.7
+_SHOWN_ONLY: Final = -1.3  # between -0.7 (service agents) and -1.8 (coding agents)
+_SHOWN_IN: Final = -0.2  # per log thousand characters of the output: a short answer was asked for, a long one searched
 _BY_TYPE: Final[dict[str, float]] = {
     "acronym": -2.5,
-    "code": 0.5,
+    "code": 0.8,
     "date": 0.6,
     "dotted": 0.5,
     "email": 1.0,
     "error": 0.5,
     "file": -0.4,
     "flag": 0.8,
+    "id": 1.5,
     "ident": 0.6,
     "name": -1.0,
     "num": -1.0,
@@ -57,6 +60,7 @@ BONUS: Final[dict[str, float]] = {
     "decisions": 0.25,
     "requests": 0.12,
 }
+_HEADED: Final = frozenset({"commands", "tool_outcomes", "files"})
 # At most this share of the budget is given ahead of the competition to standing instructions.
 _FIRST_SHARE: Final = 0.5
 
@@ -70,6 +74,7 @@ class Usage:
     said: int = 0
     written: int = 0
     shown: int = 0
+    shown_in: int = 1 << 30
     last_chars: int = 0
     by_user: bool = False
     by_last_user: bool = False
@@ -145,7 +150,7 @@ class Reading:
                 + _BY_USER * usage.by_user
                 + _BY_LAST_USER * usage.by_last_user
                 + _AS_ARGUMENT * usage.as_argument
-                + (_SHOWN_ONLY if not usage.said and not usage.written else 0.0)
+                + (0.0 if usage.said or usage.written else _shown_only(usage))
                 + _BY_TYPE.get(usage.type, 0.0)
             )
             result.append(TYPE_WEIGHTS[usage.type] / (1.0 + math.exp(-score)))
@@ -172,6 +177,7 @@ class Reading:
                 usage.last_chars = chars
                 if kind == "output":
                     usage.shown += 1
+                    usage.shown_in = min(usage.shown_in, line.size)
                 elif kind == "code":
                     usage.written += 1
                 else:
@@ -199,6 +205,10 @@ class Reading:
         return tuple(dict.fromkeys(found)) if len(found) > 1 else tuple(found)
 
 
+def _shown_only(usage: Usage) -> float:
+    return _SHOWN_ONLY + _SHOWN_IN * math.log(min(max(usage.shown_in, 100), 100_000) / 1000)
+
+
 @dataclass(slots=True)
 class Choice:
     """Lines in the order in which they were chosen, best first, and what they leave uncovered."""
@@ -214,49 +224,60 @@ def choose(reading: Reading, budget_tokens: float) -> Choice:
     covered = bytearray(len(chances))
     for number in reading.visible:
         covered[number] = 1
-    chosen: list[Candidate] = []
-    left = budget_tokens
-    reserved = budget_tokens * _FIRST_SHARE
-    for candidate in _greedy([item for item in reading.candidates if item.is_first], covered, chances):
-        if candidate.tokens > reserved:
-            continue
-        reserved -= candidate.tokens
-        left -= candidate.tokens
-        chosen.append(candidate)
-        for number in candidate.entities:
-            covered[number] = 1
-    taken = {candidate.order for candidate in chosen}
-    for candidate in _greedy([item for item in reading.candidates if item.order not in taken], covered, chances):
-        if left < 4:
-            break
-        if candidate.tokens > left:
-            continue
-        left -= candidate.tokens
-        chosen.append(candidate)
-        for number in candidate.entities:
-            covered[number] = 1
-    return Choice(chosen, covered, chances)
+    greedy = _Greedy(covered, chances)
+    left = budget_tokens - greedy.take(
+        [item for item in reading.candidates if item.is_first], budget_tokens * _FIRST_SHARE
+    )
+    greedy.take([item for item in reading.candidates if item.order not in greedy.taken], left)
+    return Choice(greedy.chosen, covered, chances)
 
 
-def _greedy(candidates: list[Candidate], covered: bytearray, chances: list[float]) -> Iterator[Candidate]:
-    """Candidates by worth per token, as `covered` stands when each is asked for; the worthless are left out."""
+class _Greedy:
+    """Takes candidates by worth per token until the room is used."""
 
-    def density(candidate: Candidate) -> float:
+    def __init__(self, covered: bytearray, chances: list[float]) -> None:
+        self.chosen: list[Candidate] = []
+        self.taken: set[int] = set()
+        self._covered = covered
+        self._chances = chances
+
+    def take(self, candidates: list[Candidate], room: float) -> float:
+        """Take what is worth most; the tokens that it took."""
+        before = room
+        heap = [(-value, index) for index, item in enumerate(candidates) if (value := self._density(item)) > 0.0]
+        heapq.heapify(heap)
+        while heap and room >= 4:
+            _, index = heapq.heappop(heap)
+            candidate = candidates[index]
+            value = self._density(candidate)
+            if value <= 0.0 or candidate.tokens > room:
+                continue
+            # Lazy: worth only ever falls, so a line that is still on top after its update is the best one.
+            if heap and -value > heap[0][0]:
+                heapq.heappush(heap, (-value, index))
+                continue
+            room -= candidate.tokens
+            self.chosen.append(candidate)
+            self.taken.add(candidate.order)
+            for number in candidate.entities:
+                self._covered[number] = 1
+        return before - room
+
+    def _density(self, candidate: Candidate) -> float:
+        covered, chances = self._covered, self._chances
         worth = candidate.bonus
         for number in candidate.entities:
             if not covered[number]:
                 worth += chances[number]
         return worth / candidate.tokens
 
-    heap = [(-value, index) for index, item in enumerate(candidates) if (value := density(item)) > 0.0]
-    heapq.heapify(heap)
-    while heap:
-        _, index = heapq.heappop(heap)
-        value = density(candidates[index])
-        if value <= 0.0:
-            continue
-        # Lazy: worth only ever falls, so a line that is still on top after its update is the best one.
-        if heap and -value > heap[0][0]:
-            heapq.heappush(heap, (-value, index))
-            continue
-        yield candidates[index]
+
+def missing_heads(reading: Reading, kept: Sequence[Candidate]) -> list[Candidate]:
+    """The calls whose output is among the kept lines while they are not, those with most lines first.
+
+    Without its call nobody knows of what a line of output speaks.
+    """
+    present = {item.line.text for item in kept}
+    wanted = Counter(item.line.head for item in kept if item.line.head and item.line.head not in present)
+    heads = [item for item in reading.candidates if item.field in _HEADED and item.line.text in wanted]
+    return sorted(heads, key=lambda item: (-wanted[item.line.text] / item.tokens, item.order))

@@ -23,6 +23,7 @@ TYPE_WEIGHTS: Final[dict[str, float]] = {
     "code": 1.0,
     "email": 1.0,
     "error": 1.0,
+    "id": 1.0,
     "money": 1.0,
     "path": 1.0,
     "ticket": 1.0,
@@ -42,6 +43,8 @@ TYPE_WEIGHTS: Final[dict[str, float]] = {
     "acronym": 0.3,
 }
 
+_DRIVE: Final = re.compile(r"\b[A-Za-z]:\\[A-Za-z]")
+_ESCAPE: Final = re.compile(r"\\+[nrtbfv\"'/]?")
 _CHUNK: Final = re.compile(r"[^\s\"'`,;()\[\]{}<>|=!?*…→│]+")
 _QUOTED: Final = re.compile(r"`([^`\n]{2,60})`|\"([^\"\n]{2,48})\"|(?<![A-Za-z0-9])'([^'\n]{2,48})'(?![A-Za-z])")
 # The look-behinds stand after the first character, so that the engine can skip to a candidate before testing it.
@@ -51,6 +54,7 @@ _UNIT: Final = re.compile(
 _NAME: Final = re.compile(r"[A-Z](?<![\w.][A-Z])[a-z]{1,20}(?: (?:[A-Z][a-z]{1,20}|[A-Z]\.))+(?!\w)")
 _MONTHS: Final = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Sept|Oct|Nov|Dec)[a-z]{0,6}\.?"
 _DATE: Final = re.compile(rf"{_MONTHS} \d{{1,2}}(?:st|nd|rd|th)?(?:,? \d{{4}})?(?!\d)|\d{{1,2}} {_MONTHS}(?: \d{{4}})?")
+_NUMBERED: Final = re.compile(r"\b(?:PR|pull request|[Ii]ssue|[Tt]icket|[Bb]ug|[Cc]ase|[Oo]rder|[Tt]ask) #?\d+\b")
 _HAS_MONTH: Final = re.compile("Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec")
 _HAS_DIGIT: Final = re.compile(r"\d")
 
@@ -58,6 +62,7 @@ _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}
 _HEX: Final = re.compile(r"(?:0x)?(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}")
 _EMAIL: Final = re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]+")
 _ISO_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+_DATED: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _VERSION: Final = re.compile(r"v?\d+\.\d+\.\d+[\w.+-]*|v\d+(?:\.\d+)*[\w.+-]*")
 _TICKET: Final = re.compile(r"#\d+|[A-Z][A-Z0-9]+-\d+")
 _MONEY: Final = re.compile(r"[$€£]\d[\d.]*")
@@ -65,12 +70,14 @@ _FLAG: Final = re.compile(r"--?[A-Za-z][\w-]+")
 _CODE: Final = re.compile(r"(?=[A-Z0-9]*\d)(?=[A-Z0-9]*[A-Z])[A-Z0-9]{4,12}")
 _NUMBER: Final = re.compile(r"[-+]?(?:\d{3,}|\d+\.\d+)")
 _IDENT: Final = re.compile(r"_*[A-Za-z][A-Za-z0-9]*(?:_+[A-Za-z0-9]+)+_*|_+[A-Za-z]\w+|[A-Za-z]*[a-z0-9][A-Z]\w*")
+_SERIAL: Final = re.compile(r"[_A-Za-z]\d{3,}$")
 _DOTTED: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 _ERROR: Final = re.compile(r"[A-Z]\w*(?:Error|Exception|Warning|Fault|Failure)|E[A-Z]{3,}|E\d{3,}|SIG[A-Z]{3,}")
 _ACRONYM: Final = re.compile(r"[A-Z]{3,5}")
 _FILE: Final = re.compile(r"[\w@.+-]*\w\.([A-Za-z][A-Za-z0-9]{0,5})")
+_PART: Final = re.compile(r"[^\w.$#-]+")
 _LINE_SUFFIX: Final = re.compile(r":\d+(?:[:-]\d+)*:?$")
-_PATH_OK: Final = re.compile(r"[\w.@~+%:#\\/-]+")
+_PATH_OK: Final = re.compile(r"[\w.@~+%:#/-]+")
 _HAS_ALPHA: Final = re.compile(r"[A-Za-z]")
 
 _EXTENSION_NAMES: Final = """
@@ -91,6 +98,9 @@ def find_entities(line: str) -> tuple[Mention, ...]:
     """The entities of one line, each once, in no particular order but always the same one."""
     found: list[Mention] = []
     cache = _classified
+    if "\\" in line:
+        # Escaped text inside text: `\\n` ends a word. A drive letter makes it a path instead.
+        line = line.replace("\\", "/") if _DRIVE.search(line) else _ESCAPE.sub(" ", line)
     for chunk in _CHUNK.findall(line):
         known = cache.get(chunk)
         if known is None:
@@ -105,6 +115,7 @@ def find_entities(line: str) -> tuple[Mention, ...]:
                 found.append(Mention(text, "quoted"))
     if _HAS_DIGIT.search(line):
         found += [Mention(f"{number} {unit}".lower(), "unit") for number, unit in _UNIT.findall(line)]
+        found += [Mention(text.lower(), "ticket") for text in _NUMBERED.findall(line)]
         if _HAS_MONTH.search(line):
             found += [Mention(text.lower(), "date") for text in _DATE.findall(line)]
     found += [Mention(text.lower(), "name") for text in _NAME.findall(line)]
@@ -123,15 +134,15 @@ def _remember(chunk: str) -> tuple[Mention, ...]:
     # Cleared whole when full: entries are cheap to make again, and an eviction order would cost more than it saves.
     if len(_classified) >= _CACHE_LIMIT:
         _classified.clear()
-    entities = tuple(_classify(chunk))
+    # A plain word names nothing; most chunks end here.
+    is_plain = chunk.isalpha() and (chunk.islower() or chunk.istitle())
+    entities = () if is_plain else tuple(_classify(chunk))
     _classified[chunk] = entities
     return entities
 
 
 def _classify(chunk: str) -> list[Mention]:
-    if chunk.isalpha() and (chunk.islower() or chunk.istitle()):
-        return []  # a plain word: most chunks end here
-    word = chunk.rstrip(".:\\…").lstrip(":\\…")
+    word = chunk.rstrip(".:…").lstrip(":…")
     if "/" not in word:
         # A leading dot belongs to a path (.git/config); elsewhere it is punctuation.
         word = word.lstrip(".").rstrip("-")
@@ -142,12 +153,15 @@ def _classify(chunk: str) -> list[Mention]:
         return [Mention(lowered.rstrip("/."), "url")]
     if "@" in word and (match := _EMAIL.fullmatch(word)):
         return [Mention(match.group().lower(), "email")]
-    if "/" in word or "\\" in word:
+    if "::" in word:
+        return [mention for part in word.split("::") if part for mention in _classify(part)]
+    if "/" in word:
         return _classify_path(word)
-    if _UUID.fullmatch(word):
-        return [Mention(lowered, "uuid")]
-    if _HAS_DIGIT.search(word) and (kind := _numeric_kind(word)):
-        return [Mention(lowered, kind)]
+    if _HAS_DIGIT.search(word):
+        if kind := _numeric_kind(word):
+            return [Mention(lowered, kind)]
+        if match := _UUID.search(word):
+            return [Mention(match.group().lower(), "uuid")]
     if word[0] == "-":
         return [Mention(lowered, "flag")] if _FLAG.fullmatch(word) else []
     if ":" in word:
@@ -155,7 +169,15 @@ def _classify(chunk: str) -> list[Mention]:
         if ":" in word:
             return [mention for part in word.split(":") if part for mention in _classify(part)]
         lowered = word.lower()
-    return _classify_word(word, lowered)
+    return _classify_word(word, lowered) or _classify_parts(word)
+
+
+def _classify_parts(word: str) -> list[Mention]:
+    """What a word holds that is no entity as a whole: `&git.CommitOptions`, `a@b+c`."""
+    parts = [part for part in _PART.split(word) if len(part) > 2]
+    if not parts or parts == [word]:
+        return []
+    return [mention for part in parts for mention in _classify(part)]
 
 
 def _numeric_kind(word: str) -> str | None:
@@ -189,7 +211,7 @@ def _classify_word(word: str, lowered: str) -> list[Mention]:
             return [Mention(lowered, "dotted"), *inner]
         return []
     if _IDENT.fullmatch(word):
-        return [Mention(lowered, "ident")]
+        return [Mention(lowered, "id" if _SERIAL.search(word) else "ident")]
     if _ACRONYM.fullmatch(word):
         return [Mention(lowered, "acronym")]
     return []
@@ -202,7 +224,7 @@ def _file(name: str) -> list[Mention]:
 
 
 def _classify_path(word: str) -> list[Mention]:
-    path = _LINE_SUFFIX.sub("", word.replace("\\", "/")).rstrip("/.:")
+    path = _LINE_SUFFIX.sub("", word).rstrip("/.:")
     if not _PATH_OK.fullmatch(path) or not _HAS_ALPHA.search(path):
         return []
     parts = [part for part in path.split("/") if part and part not in (".", "..", "~")]
@@ -210,6 +232,8 @@ def _classify_path(word: str) -> list[Mention]:
         return []
     last = parts[-1]
     found = [Mention("/".join(parts[-2:]).lower(), "path")] if len(parts) > 1 else []
+    if match := _DATED.match(last):
+        found.append(Mention(match.group(), "date"))
     match = _FILE.fullmatch(last)
     if match and match.group(1).lower() in _EXTENSIONS:
         found += _file(last)

@@ -53,6 +53,10 @@ ERROR: Final = re.compile(
     r"|conflict"
 )
 
+# A question to the user is neither a decision nor an open point of its own.
+_ASKING: Final = re.compile(
+    r"\?$|\b(?:let me know|would you like|could you|please (?:provide|confirm|tell|share))\b", re.I
+)
 _BY_KIND: Final = {"command": "commands", "edit": "files", "call": "tool_outcomes", "code": "outputs"}
 
 
@@ -72,6 +76,8 @@ def field_of(line: Line) -> str:
             return "constraints"
         return "goals" if line.position == 0 and line.place == 0 else "requests"
     if line.kind == "prose":
+        if _ASKING.search(text):
+            return "facts"
         if OPEN_ITEM.search(text):
             return "open_items"
         if DECISION.search(text):

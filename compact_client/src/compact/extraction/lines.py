@@ -22,7 +22,9 @@ _ARGUMENT_CHARS: Final = 200
 _CACHED_CHARS: Final = 40_000
 _MESSAGE_CHARS: Final = 400_000  # beyond this a single message is read from both ends only
 
-_SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'`(\[*-])")
+# Not after two letters like Dr. or St.: half an instruction is worse than a long line.
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?])(?<!\b[A-Z][a-z]\.)(?<!\b[A-Z]\.)(?<!Mrs\.)\s+(?=[A-Z\"'`(\[*-])")
+_BULLET: Final = re.compile(r"^[-*•]\s+(?=\S)")
 _SOFT_BREAK: Final = re.compile(r"(?<=[,;}\]|])\s+|(?<=[,;])(?=[\"{\[])")
 _LINE_NUMBER: Final = re.compile(r"^\s*\d+(?:→|\t|\| ?)\s*")
 _FENCE: Final = "```"
@@ -46,6 +48,7 @@ class Line(NamedTuple):
     head: str = ""  # for outputs and edited code: the call line they belong to
     entry: Entry | None = None  # the entry of an earlier summary whose line this is
     field: str = ""  # and the field it stood in
+    size: int = 0  # for outputs: the characters of the whole output
 
 
 def read_lines(messages: Sequence[Message]) -> Iterator[Line]:
@@ -58,7 +61,7 @@ def read_lines(messages: Sequence[Message]) -> Iterator[Line]:
             head = calls.get(message.answers[0] if message.answers else "", message.name or "")
             pieces = _cached_output_lines(text) if len(text) < _CACHED_CHARS else _output_lines(text)
             for index, piece in enumerate(pieces):
-                yield Line(piece, "output", sources, position, index, head)
+                yield Line(piece, "output", sources, position, index, head, None, "", len(text))
             continue
         kind: Kind = "user" if message.role == "user" else "prose"
         index = 0
@@ -126,6 +129,8 @@ def _prose_lines(text: str) -> Iterator[tuple[str, bool]]:
             continue
         if len(line) < 3 or not line.strip("-=_*#~|+`. "):
             continue
+        if line[0] in "-*•":
+            line = _BULLET.sub("", line)
         if is_code:
             yield from ((piece, True) for piece in _split(line, OUTPUT_CHARS))
         elif len(line) <= 120:

@@ -1,0 +1,99 @@
+"""Ten compactions in a row: what of the first round is still there after the tenth.
+
+A session is fed in slices; after each slice the prompt is compacted and the next slice is appended to what came out,
+as an agent would that keeps only what it was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from compact import CompactConfig, CompactManager, CompactPolicy
+from compact.extraction.kinds import is_instruction
+from compact.extraction.lines import read_lines
+from compact.messages import Message
+
+from tests.bench.quality.cases import Case, load_sessions, message_text
+from tests.bench.quality.score import Words, key_facts
+from tests.bench.quality.systems import MODEL, Chat, clipped, first_and_last, newest, tokens
+
+ROUNDS = 10
+BUDGET = 8_000
+
+
+def drift_table(*, every: int = 1) -> str:
+    """Mean share of the first round's key facts and constraints after each round, per system."""
+    sessions = [session for session in load_sessions().values() if session["n_tokens"] > ROUNDS * 6_000][::every]
+    rows = [f"{len(sessions)} sessions, {ROUNDS} rounds, budget {BUDGET}"]
+    systems: dict[str, Callable[[], Callable[[dict[str, Any], Chat], Chat]]] = {
+        "ours": _ours,
+        "newest (FIFO)": lambda: _plain(newest),
+        "first and last": lambda: _plain(first_and_last),
+        "clip tool results": lambda: _plain(clipped),
+    }
+    for name, make in systems.items():
+        facts = [0.0] * ROUNDS
+        rules = [0.0] * ROUNDS
+        with_rules = 0
+        for session in sessions:
+            kept_facts, kept_rules = _rounds(session, make())
+            facts = [total + value for total, value in zip(facts, kept_facts, strict=True)]
+            if kept_rules is not None:
+                with_rules += 1
+                rules = [total + value for total, value in zip(rules, kept_rules, strict=True)]
+        rows.append(f"{name:20} key facts   " + " ".join(f"{100 * value / len(sessions):5.1f}" for value in facts))
+        rows.append(f"{'':20} constraints " + " ".join(f"{100 * value / max(1, with_rules):5.1f}" for value in rules))
+    return "\n".join(rows)
+
+
+def _ours() -> Callable[[dict[str, Any], Chat], Chat]:
+    policy = CompactPolicy(hard_cap_buffer=0)
+    manager = CompactManager(CompactConfig(model=MODEL, max_context_tokens=BUDGET, policy=policy))
+    return lambda session, messages: list(manager.manual_compact(session["id"], messages, note="round"))
+
+
+def _plain(system: Callable[[Case], Chat]) -> Callable[[dict[str, Any], Chat], Chat]:
+    def compact(session: dict[str, Any], messages: Chat) -> Chat:
+        return system(Case({**session, "messages": messages}, BUDGET, 1, len(messages), len(messages), [], []))
+
+    return compact
+
+
+def _rounds(
+    session: dict[str, Any], compact: Callable[[dict[str, Any], Chat], Chat]
+) -> tuple[list[float], list[float] | None]:
+    slices = _slices(session["messages"])
+    facts = key_facts(slices[0])
+    rules = [
+        line.text
+        for line in read_lines(
+            [Message("user", message["content"]) for message in slices[0] if message["role"] == "user"]
+        )
+        if is_instruction(line.text)
+    ]
+    kept_facts: list[float] = []
+    kept_rules: list[float] = []
+    current: Chat = []
+    for part in slices:
+        current = compact(session, current + part)
+        text = "\n".join(message_text(message) for message in current).lower()
+        words = Words(text)
+        kept_facts.append(sum(weight for key, weight in facts.items() if key in text) / max(1e-9, sum(facts.values())))
+        kept_rules.append(sum(words.holds(rule) for rule in rules) / max(1, len(rules)))
+    return kept_facts, kept_rules if rules else None
+
+
+def _slices(messages: Chat) -> list[Chat]:
+    """The session in as many slices as rounds, each about equally long, cut only between whole groups."""
+    total = sum(tokens(message) for message in messages)
+    slices: list[Chat] = [[]]
+    used = 0
+    for message in messages:
+        if len(slices) < ROUNDS and used > total * len(slices) / ROUNDS and message["role"] != "tool":
+            slices.append([])
+        slices[-1].append(message)
+        used += tokens(message)
+    while len(slices) < ROUNDS:
+        slices.append([])
+    return slices

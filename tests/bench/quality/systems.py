@@ -1,0 +1,201 @@
+"""The systems that are compared, each a function from a case to a prompt within its budget.
+
+All are given the same room and the same token counts; none may see the future.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from compact import CompactConfig, CompactManager, CompactPolicy, TiktokenEstimator
+
+from tests.bench.quality.cases import Case, message_text
+
+Chat = list[dict[str, Any]]
+System = Callable[[Case], Chat]
+
+MODEL = "gpt-4o"
+_OVERHEAD = 6
+_RECENT_SHARE = 0.4
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_counter = TiktokenEstimator()
+
+
+def count(text: str) -> int:
+    return _counter.count_tokens(text, MODEL)
+
+
+def tokens(message: dict[str, Any]) -> int:
+    return count(message_text(message)) + _OVERHEAD
+
+
+def ours(case: Case) -> Chat:
+    """The library as a user calls it: one line of configuration, the whole history in, the prompt out."""
+    policy = CompactPolicy(hard_cap_buffer=0)
+    manager = CompactManager(CompactConfig(model=MODEL, max_context_tokens=case.budget, policy=policy))
+    return list(manager.preflight(case.session["id"], case.history))
+
+
+def newest(case: Case) -> Chat:
+    """Keep the newest whole groups (FIFO)."""
+    head, body = _head(case)
+    return head + _newest(body, case.budget - _size(head))
+
+
+def first_and_last(case: Case) -> Chat:
+    """Keep a third of the room from the beginning and the rest from the end."""
+    head, body = _head(case)
+    room = case.budget - _size(head)
+    groups = _groups(body)
+    first: list[Chat] = []
+    used = 0
+    for group in groups:
+        if used + _size(group) > room / 3:
+            break
+        used += _size(group)
+        first.append(group)
+    rest = [message for group in groups[len(first) :] for message in group]
+    return head + [message for group in first for message in group] + _newest(rest, room - used)
+
+
+def clipped(case: Case) -> Chat:
+    """Cut every old tool result to its first and last characters, then keep the newest."""
+    return _with_results(case, lambda text: text if len(text) <= 400 else f"{text[:200]} … {text[-200:]}")
+
+
+def cleared(case: Case) -> Chat:
+    """Replace every old tool result by a placeholder, then keep the newest."""
+    return _with_results(case, lambda text: "[cleared]")
+
+
+def langchain(case: Case) -> Chat:
+    """LangChain's trimmer: the last messages that fit, system kept, starting on a human message."""
+    from langchain_core.messages import convert_to_messages, convert_to_openai_messages, trim_messages
+
+    def counted(messages: Sequence[Any]) -> int:
+        return sum(tokens(dict(message)) for message in convert_to_openai_messages(list(messages)))
+
+    kept = trim_messages(
+        convert_to_messages(case.history),
+        max_tokens=case.budget,
+        token_counter=counted,
+        strategy="last",
+        include_system=True,
+        start_on="human",
+    )
+    return list(convert_to_openai_messages(kept))
+
+
+def luhn(case: Case) -> Chat:
+    from sumy.summarizers.luhn import LuhnSummarizer
+
+    return _sumy(case, LuhnSummarizer())
+
+
+def lexrank(case: Case) -> Chat:
+    from sumy.summarizers.lex_rank import LexRankSummarizer
+
+    return _sumy(case, LexRankSummarizer())
+
+
+SYSTEMS: dict[str, System] = {
+    "ours": ours,
+    "newest (FIFO)": newest,
+    "first and last": first_and_last,
+    "clear tool results": cleared,
+    "clip tool results": clipped,
+    "LangChain trim_messages": langchain,
+    "Luhn (sumy) + recent": luhn,
+    "LexRank (sumy) + recent": lexrank,
+}
+
+
+def _head(case: Case) -> tuple[Chat, Chat]:
+    history = case.history
+    return (history[:1], history[1:]) if history[0]["role"] == "system" else ([], history)
+
+
+def _groups(messages: Chat) -> list[Chat]:
+    """Messages in groups that must stay together: a call with its results."""
+    groups: list[Chat] = []
+    for message in messages:
+        if message["role"] == "tool" and groups:
+            groups[-1].append(message)
+        else:
+            groups.append([message])
+    return groups
+
+
+def _size(messages: Chat) -> int:
+    return sum(tokens(message) for message in messages)
+
+
+def _newest(messages: Chat, room: float) -> Chat:
+    kept: list[Chat] = []
+    for group in reversed(_groups(messages)):
+        size = _size(group)
+        if size > room:
+            break
+        room -= size
+        kept.append(group)
+    return [message for group in reversed(kept) for message in group]
+
+
+def _with_results(case: Case, change: Callable[[str], str]) -> Chat:
+    head, body = _head(case)
+    room = case.budget - _size(head)
+    recent = _newest(body, room * _RECENT_SHARE) or _groups(body)[-1]
+    old = body[: len(body) - len(recent)]
+    changed = [
+        {**message, "content": change(message["content"] or "")} if message["role"] == "tool" else message
+        for message in old
+    ]
+    return head + _newest(changed, room - _size(recent)) + recent
+
+
+class _Words:
+    """What sumy asks of a tokenizer, without NLTK's downloads."""
+
+    language = "english"
+
+    def to_sentences(self, text: str) -> tuple[str, ...]:
+        return tuple(sentence.strip() for sentence in _SENTENCE.split(text) if len(sentence.strip()) > 3)
+
+    def to_words(self, text: str) -> tuple[str, ...]:
+        return tuple(re.findall(r"[A-Za-z0-9_]+", text))
+
+
+def _sumy(case: Case, summarizer: Any) -> Chat:
+    from sumy.parsers.plaintext import PlaintextParser
+
+    head, body = _head(case)
+    room = case.budget - _size(head)
+    recent = _newest(body, room * _RECENT_SHARE) or _groups(body)[-1]
+    old = body[: len(body) - len(recent)]
+    # LexRank compares every sentence with every other: it gets the newest 300, or the table takes an hour.
+    text = "\n".join(message_text(message) for message in old)
+    sentences = _Words().to_sentences(text)[-300:]
+    parser = PlaintextParser.from_string("\n".join(sentences), _Words())
+    left = room - _size(recent) - 20
+    lines: list[str] = []
+    for sentence in _by_rating(summarizer, parser.document):
+        cost = count(sentence) + 2
+        if cost <= left:
+            left -= cost
+            lines.append(sentence)
+    order = {sentence: place for place, sentence in reversed(list(enumerate(sentences)))}
+    lines.sort(key=lambda sentence: order.get(sentence, 0))
+    return [*head, {"role": "assistant", "content": "\n".join(f"- {line}" for line in lines)}, *recent]
+
+
+def _by_rating(summarizer: Any, document: Any) -> list[str]:
+    """Sentences best first: asked for ever more of them, a sumy summariser adds the next best."""
+    best: dict[str, None] = {}
+    total, size = len(document.sentences), 16
+    while True:
+        best.update(dict.fromkeys(str(sentence) for sentence in summarizer(document, min(size, total))))
+        if size >= total:
+            return list(best)
+        size *= 4
