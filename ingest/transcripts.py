@@ -17,8 +17,8 @@ from typing import Any
 
 import zstandard
 from asgiref.sync import sync_to_async
-from compact.redaction import default_redactor
-from django.db import connection, transaction
+from compact.redaction import MASK, default_redactor
+from django.db import InterfaceError, OperationalError, connection, transaction
 from django.dispatch import Signal
 from django.utils import timezone
 
@@ -27,6 +27,7 @@ from ingest.models import ChainLink, Content, Project, Transcript, session_key
 
 Redact = Callable[[Any], tuple[Any, Mapping[str, int]]]
 
+BY_CLIENT = "client"
 MAX_STEP = 2**31 - 1
 MAX_SESSION_ID_CHARS = 1024
 # Texts fetched at a time while a transcript is read: a few megabytes of typical messages.
@@ -91,6 +92,9 @@ def store(
         raise BadTranscript("sha256", "is not the digest of the body: it was cut or changed on the way")
     ids, texts, counts = _messages(body, redact or default_redactor().tree)
     counts.update(redactions or {})
+    # What the client hid before it sent: how often, though not by which rule.
+    if hidden := body.count(MASK.encode()):
+        counts[BY_CLIENT] += hidden
     hashes = [hashlib.sha256(text).digest() for text in texts]
     sent = [line_of(message_id, text) for message_id, text in zip(ids, texts, strict=True)]
     key = session_key(project_id, session_id)
@@ -131,11 +135,16 @@ def store(
 
 
 async def astore(**arguments: Any) -> Stored:
-    """`store`, from the event loop: on a thread of its own, with a connection it gives back."""
+    """`store`, from the event loop: on a thread of its own, with a connection it gives back.
+
+    A database that is away is a `ConnectionError`, as it is for the rest of the asynchronous write path.
+    """
 
     def run() -> Stored:
         try:
             return store(**arguments)
+        except (InterfaceError, OperationalError) as error:
+            raise ConnectionError("the database is away") from error
         finally:
             connection.close()
 

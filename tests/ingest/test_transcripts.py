@@ -149,6 +149,12 @@ def test_secrets_are_hidden_again_on_arrival():
     assert not again.created
 
 
+def test_what_the_client_hid_is_counted_too():
+    """By how often, since only the client knows by which rule."""
+    stored = store([{"role": "user", "content": "password=<REDACTED> and api_key=<REDACTED>"}], redact=None)
+    assert stored.redactions == {"client": 2}
+
+
 @pytest.mark.django_db(transaction=True)
 async def test_storing_works_from_the_event_loop():
     """The route is asynchronous; the work is done on another thread."""
