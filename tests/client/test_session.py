@@ -82,7 +82,7 @@ def test_a_changed_system_prompt_keeps_the_plan():
     body = dicts(30)
     for minute in range(5):
         system = {"role": "system", "content": f"It is 12:0{minute}."}
-        out = manager.preflight("s", [system, *body, *dicts(minute, start=30)])
+        out = manager.preflight("s", [system, *body, *[{"role": "user", "content": "go on"}] * minute])
         assert out[0] == system
         assert sum(item["role"] == "system" for item in out) == 1
     assert len(recorder.named("compact.summary_created")) == 1

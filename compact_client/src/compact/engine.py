@@ -7,7 +7,7 @@ beyond its parts; everything about a session is in its `Session`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from compact import events
@@ -24,7 +24,6 @@ from compact.ledger import hash_of
 from compact.messages import Message
 from compact.outbound import Outbound
 from compact.planner import Draft, Room, room_for
-from compact.policy import CompactPolicy
 from compact.quality import CompactionQualityMetrics, asks_for_context
 from compact.rehydrate import RehydrationConfig, TurnContext
 from compact.request import Request, Sent, frozen_copy
@@ -37,7 +36,6 @@ from compact.units import group_units
 
 _COMMIT_ATTEMPTS = 3
 _FRUITLESS_ROUNDS = 2
-_MANUAL_RATIO = 0.3
 _PREPARE_PCT = 0.9  # of the trigger: a few calls ahead of it
 
 
@@ -438,7 +436,7 @@ class Engine:
         room: Room = limits.scaled(1 / session.correction) if session.correction != 1.0 else limits
         return Job(
             session=session,
-            policy=self.policy if call.note is None else _by_hand(self.policy),
+            policy=self.policy,
             counting=self.counting,
             check=check,
             outbound=self.outbound,
@@ -550,11 +548,6 @@ class Engine:
                     events.complain(f"{name} failed: {error}")
 
         return send
-
-
-def _by_hand(policy: CompactPolicy) -> CompactPolicy:
-    """Who compacts by hand wants room: the summary is held shorter than under pressure."""
-    return replace(policy, summary_ratio=min(policy.summary_ratio, _MANUAL_RATIO))
 
 
 def written(request: Request, items: Sequence[Any]) -> list[Any]:

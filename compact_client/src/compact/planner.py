@@ -18,6 +18,7 @@ from compact.units import Unit, group_units
 
 MIN_SUMMARY_TOKENS = 96  # room for the tag, the version line and a few lines; below that a summary says nothing
 SMALL_SUMMARY_TOKENS = 400
+LEAST_RATIO = 0.2  # of what is summarised: shorter than that, a summary by hand is not worth having
 HEADROOM = 0.92  # of the trigger, for a session whose pace is not known yet
 LEAST_TARGET_PCT = 0.45  # of the window: below that, room for later is bought with too much memory
 
@@ -88,8 +89,11 @@ def draft(
     covered_tokens: int = 0,
     carried_tokens: int = 0,
     protected_ids: Collection[str] = (),
+    aim_tokens: int | None = None,
 ) -> Draft:
     """The mildest partition whose kept part and summary fit the budget.
+
+    `aim_tokens` is where a caller who compacts by hand wants the request to end, if a short summary can do it.
 
     `covered_tokens` were summarised before, `carried_tokens` are earlier summaries that stay as they are.
     Raises `InsufficientBudget` when even the floor does not fit.
@@ -118,6 +122,9 @@ def draft(
         if pinned_tokens + recent_tokens + wish <= (room.budget_tokens if is_floor else room.comfort_tokens):
             # What the recent messages leave unused goes to the summary, up to where the next call would trigger.
             most = min(policy.summary_max_tokens, _share_of(covered, policy))
+            if aim_tokens is not None:
+                most = min(most, max(int(covered * LEAST_RATIO), aim_tokens - pinned_tokens - recent_tokens))
+                wish = min(wish, max(MIN_SUMMARY_TOKENS, most))
             roof = room.comfort_tokens if is_floor else room.summary_roof_tokens
             return replace(latest, summary_tokens=max(wish, min(most, roof - pinned_tokens - recent_tokens)))
     assert latest is not None

@@ -59,7 +59,7 @@ class CompactPolicy:
     summary_max_tokens: int = 16_000
     summary_room_pct: float = 0.6
     """The summary's share of what is left beside pinned messages, tools and schemas."""
-    summary_ratio: float = 0.4
+    summary_ratio: float = 0.5
     """At most this share of everything that was summarised so far."""
     user_message_tokens: int = 20_000
     """How much of the users' own words the bridge renderer keeps, newest first."""
