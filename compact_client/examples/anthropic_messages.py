@@ -1,0 +1,34 @@
+"""Anthropic: the same `create`, with a checked list of messages. Runs offline over a transport of its own."""
+
+from typing import Any
+
+import anthropic
+import httpx2
+from compact import CompactConfig, CompactManager, CompactPolicy, ConsoleExporter
+from compact.clients import AnthropicMessages
+
+
+def answer(request: httpx2.Request) -> httpx2.Response:
+    text = [{"type": "text", "text": "Noted."}]
+    body = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude", "content": text}
+    usage = {"input_tokens": 0, "output_tokens": 3}
+    return httpx2.Response(200, json={**body, "stop_reason": "end_turn", "stop_sequence": None, "usage": usage})
+
+
+def main() -> None:
+    policy = CompactPolicy(keep_recent_turns=2, keep_tool_io_pairs=1)
+    manager = CompactManager(CompactConfig("claude-opus-4-6", 6_000, policy=policy, exporter=ConsoleExporter()))
+    client = anthropic.Anthropic(api_key="offline", http_client=httpx2.Client(transport=httpx2.MockTransport(answer)))
+    messages = AnthropicMessages(client, manager, session_id="anthropic")
+    history: list[dict[str, Any]] = []
+    for number in range(10):
+        text = f"Chapter {number}. " + "The road went on, and so did the story. " * 60
+        history.append({"role": "user", "content": text})
+        reply = messages.create(model="claude-opus-4-6", max_tokens=100, system="You remember.", messages=history)
+        history.append({"role": "assistant", "content": reply.content[0].text})
+    print(f"{len(history)} messages in the history, {manager.remember('anthropic').tokens:,} tokens sent last")
+    client.close()
+
+
+if __name__ == "__main__":
+    main()
