@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections import defaultdict
+from dataclasses import dataclass
 
 from tests.bench.quality.cases import load_cases
 from tests.bench.quality.drift import drift_table
@@ -14,8 +15,21 @@ from tests.bench.quality.systems import SYSTEMS, System, count
 MEASURES = ("FUR", "FUR-LR", "GFUR", "KEY", "constraints", "decisions", "open items", "replay")
 
 
-def measure(name: str, system: System, *, every: int) -> str:
-    """One row: means over the cases in percent, validity, share of the budget used, milliseconds of CPU."""
+@dataclass(frozen=True)
+class Row:
+    """One system: means over the cases, the share of valid prompts, and the line to print."""
+
+    means: dict[str, float]
+    valid: float
+    line: str
+
+
+def header() -> str:
+    return f"{'system':26}{' '.join(f'{column[:6]:>6}' for column in MEASURES)}  valid  fill   ms cpu"
+
+
+def measure(name: str, system: System, *, every: int) -> Row:
+    """Means over every n-th case in percent, validity, share of the budget used, milliseconds of CPU."""
     totals: dict[str, list[float]] = defaultdict(list)
     valid = total = 0
     filled: list[float] = []
@@ -42,13 +56,14 @@ def measure(name: str, system: System, *, every: int) -> str:
         for column in MEASURES:
             if result.wanted[column]:
                 totals[column].append(result.ratio(column))
-    cells = [
-        f"{100 * sum(values) / len(values):6.1f}" if (values := totals[column]) else "     -" for column in MEASURES
-    ]
-    return (
-        f"{name:26}{' '.join(cells)} {100 * valid / total:6.1f} {sum(filled) / max(1, len(filled)):5.2f} "
-        f"{1000 * sum(spent) / max(1, len(spent)):7.1f}"
-    )
+    means = {column: _mean(totals[column]) for column in MEASURES}
+    cells = " ".join(f"{100 * mean:6.1f}" for mean in means.values())
+    line = f"{name:26}{cells} {100 * valid / total:6.1f} {_mean(filled):5.2f} {1000 * _mean(spent):7.1f}"
+    return Row(means, valid / total, line)
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
 
 
 def main() -> None:
@@ -63,9 +78,9 @@ def main() -> None:
     names = [
         name for name in SYSTEMS if not options.systems or any(part in name for part in options.systems.split(","))
     ]
-    print(f"{'system':26}{' '.join(f'{column[:6]:>6}' for column in MEASURES)}  valid  fill   ms cpu", flush=True)
+    print(header(), flush=True)
     for name in names:
-        print(measure(name, SYSTEMS[name], every=options.every), flush=True)
+        print(measure(name, SYSTEMS[name], every=options.every).line, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Ten compactions in a row: what of the first round is still there after the tenth.
+"""Ten compactions in a row: what of all that came in is still there after each.
 
 A session is fed in slices; after each slice the prompt is compacted and the next slice is appended to what came out,
 as an agent would that keeps only what it was given.
@@ -23,8 +23,10 @@ BUDGET = 8_000
 
 
 def drift_table(*, every: int = 1) -> str:
-    """Mean share of the first round's key facts and constraints after each round, per system."""
-    sessions = [session for session in load_sessions().values() if session["n_tokens"] > ROUNDS * 6_000][::every]
+    """Mean share of all key facts and constraints so far that are still in the prompt after each round, per system."""
+    long = [session for session in load_sessions().values() if session.get("n_tokens", 0) > ROUNDS * 6_000]
+    # A slice that ends in one message larger than the budget cannot be compacted by anyone who keeps the newest whole.
+    sessions = [session for session in long if _can_end(session)][::every]
     rows = [f"{len(sessions)} sessions, {ROUNDS} rounds, budget {BUDGET}"]
     systems: dict[str, Callable[[], Callable[[dict[str, Any], Chat], Chat]]] = {
         "ours": _ours,
@@ -47,6 +49,10 @@ def drift_table(*, every: int = 1) -> str:
     return "\n".join(rows)
 
 
+def _can_end(session: dict[str, Any]) -> bool:
+    return all(tokens(part[-1]) < BUDGET // 2 for part in _slices(session["messages"]) if part)
+
+
 def _ours() -> Callable[[dict[str, Any], Chat], Chat]:
     policy = CompactPolicy(hard_cap_buffer=0)
     manager = CompactManager(CompactConfig(model=MODEL, max_context_tokens=BUDGET, policy=policy))
@@ -63,25 +69,25 @@ def _plain(system: Callable[[Case], Chat]) -> Callable[[dict[str, Any], Chat], C
 def _rounds(
     session: dict[str, Any], compact: Callable[[dict[str, Any], Chat], Chat]
 ) -> tuple[list[float], list[float] | None]:
-    slices = _slices(session["messages"])
-    facts = key_facts(slices[0])
-    rules = [
-        line.text
-        for line in read_lines(
-            [Message("user", message["content"]) for message in slices[0] if message["role"] == "user"]
-        )
-        if is_instruction(line.text)
-    ]
+    facts: dict[str, float] = {}
+    rules: dict[str, None] = {}
     kept_facts: list[float] = []
     kept_rules: list[float] = []
     current: Chat = []
-    for part in slices:
+    for part in _slices(session["messages"]):
+        facts |= key_facts(part)
+        rules |= dict.fromkeys(_instructions(part))
         current = compact(session, current + part)
         text = "\n".join(message_text(message) for message in current).lower()
         words = Words(text)
         kept_facts.append(sum(weight for key, weight in facts.items() if key in text) / max(1e-9, sum(facts.values())))
-        kept_rules.append(sum(words.holds(rule) for rule in rules) / max(1, len(rules)))
+        kept_rules.append(sum(words.holds(rule) for rule in rules) / len(rules) if rules else 1.0)
     return kept_facts, kept_rules if rules else None
+
+
+def _instructions(part: Chat) -> list[str]:
+    said = [Message("user", message["content"]) for message in part if message["role"] == "user"]
+    return [line.text for line in read_lines(said) if is_instruction(line.text)]
 
 
 def _slices(messages: Chat) -> list[Chat]:
