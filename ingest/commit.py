@@ -143,10 +143,16 @@ async def write(
     await _put_traces(cursor, project_id, homes, totals, seq)
     done.stored = len(to_copy)
     done.sessions = set(totals)
+    last: dict[uuid.UUID, int] = {}
     for position, span in enumerate(to_copy):
-        (done.opened if span.is_running else done.closed).append((span.trace_id, span.span_id))
-        done.seq = seq + position
-    await _add(cursor, totals, done.seq)
+        key = (span.trace_id, span.span_id)
+        (done.opened if span.is_running else done.closed).append(key)
+        last[placed[key]] = seq + position
+    # Lists are paged by it, so no two sessions have the same: the last of a session's spans, or one of its own.
+    for place, touched in enumerate(sorted(set(totals) - set(last))):
+        last[touched] = seq + len(to_copy) + place
+    await _add(cursor, totals, last)
+    done.seq = max(last.values(), default=seq)
     if moves:
         done.seq = await _count_again(cursor, {key for _, old, new in moves for key in (old, new)}, days)
         done.sessions |= {key for _, old, new in moves for key in (old, new)}
@@ -397,12 +403,12 @@ async def _put_traces(
         await cursor.executemany(_PUT_TRACE, changed)
 
 
-async def _add(cursor: Cursor, totals: dict[uuid.UUID, Totals], seq: int) -> None:
+async def _add(cursor: Cursor, totals: dict[uuid.UUID, Totals], last: dict[uuid.UUID, int]) -> None:
     # In one order everywhere, so that two writers cannot wait for each other.
     ordered = sorted(totals.items())
     if ordered:
         await cursor.executemany(
-            ADD, [{**total.parameters(), "session_key": key, "seq": seq} for key, total in ordered]
+            ADD, [{**total.parameters(), "session_key": key, "seq": last[key]} for key, total in ordered]
         )
 
 
@@ -415,7 +421,7 @@ async def _move(
 async def _count_again(cursor: Cursor, keys: set[uuid.UUID], days: dict[uuid.UUID, date]) -> int:
     """Sum sessions up from their spans and traces; returns a sequence number later than all of theirs."""
     seq = await _block(cursor)
-    for key in sorted(keys):
+    for place, key in enumerate(sorted(keys)):
         total = Totals()
         await cursor.execute(_OF_SESSION, (key, days[key]))
         for row in await cursor.fetchall():
@@ -424,6 +430,6 @@ async def _count_again(cursor: Cursor, keys: set[uuid.UUID], days: dict[uuid.UUI
         for times in await cursor.fetchall():
             total.stretch(*(None if at is None else microseconds(at) for at in times))
         await cursor.execute(CLEAR, (key,))
-        await cursor.execute(ADD, {**total.parameters(), "session_key": key, "seq": seq})
+        await cursor.execute(ADD, {**total.parameters(), "session_key": key, "seq": seq + place})
     await cursor.execute(_DROP_EMPTY, {"keys": sorted(keys)})
-    return seq
+    return seq + len(keys)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from uuid import UUID
 
 from ingest.models import Session
 from viewer import queries
@@ -24,7 +25,8 @@ def questions(project: int, last_seq: int) -> dict[str, Question]:
 
     return {
         "session list, first page": lambda: queries.sessions_page([project], everything),
-        "session list, far down": lambda: queries.sessions_page([project], queries.SessionFilter(before=last_seq // 2)),
+        "session list, far down": lambda: queries.sessions_page([project], queries.SessionFilter(before=(last_seq // 2, UUID(int=0)))),
+        "session list, two projects": lambda: queries.sessions_page([project, project + 1], everything),
         "session list, overview": lambda: queries.fleet([project]),
         "session page, tree": lambda: queries.tree_columns(session),
         "session page, checks": lambda: queries.checks(session),
