@@ -25,7 +25,9 @@ def questions(project: int, last_seq: int) -> dict[str, Question]:
 
     return {
         "session list, first page": lambda: queries.sessions_page([project], everything),
-        "session list, far down": lambda: queries.sessions_page([project], queries.SessionFilter(before=(last_seq // 2, UUID(int=0)))),
+        "session list, far down": lambda: queries.sessions_page(
+            [project], queries.SessionFilter(before=(last_seq // 2, UUID(int=0)))
+        ),
         "session list, two projects": lambda: queries.sessions_page([project, project + 1], everything),
         "session list, overview": lambda: queries.fleet([project]),
         "session page, tree": lambda: queries.tree_columns(session),
