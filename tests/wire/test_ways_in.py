@@ -1,0 +1,108 @@
+"""OpenTelemetry, imported logs and the terminal's tail, against the real server."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from compact import CompactConfig, CompactManager, CompactPolicy, OTLPExporter
+from compact.cli import main
+from conftest import Server
+from conversations import conversation
+from psycopg.types.json import Jsonb
+from receiver import eventually
+
+LOGS = Path(__file__).resolve().parent.parent / "fixtures" / "logs"
+
+
+def kinds(server: Server, session_id: str) -> list[str]:
+    query = "SELECT s.kind FROM ingest_span s JOIN ingest_session USING (session_key) WHERE session_id = %s"
+    with psycopg.connect(server.database_url) as connection:
+        return [row[0] for row in connection.execute(query, (session_id,)).fetchall()]
+
+
+@pytest.mark.req("P-TST-2", "K-ING-2", "P-EXP-1")
+def test_otlp_spans_and_their_events_are_stored(server: Server) -> None:
+    """What OpenTelemetry's own exporter sends is stored: the check as a span, each event as its child."""
+    session_id = f"otlp-{uuid.uuid4().hex[:8]}"
+    exporter = OTLPExporter(f"{server.url}/v1/traces", headers=server.headers)
+    policy = CompactPolicy(hard_cap_buffer=300, keep_recent_turns=2, keep_tool_io_pairs=1)
+    manager = CompactManager(CompactConfig("gpt-5", 6_000, policy=policy, exporter=exporter))
+    manager.preflight(session_id, conversation(60))
+    assert exporter.flush(10)
+    exporter.close()
+    stored = eventually(lambda: kinds(server, session_id), 10)
+    assert {"compact.token_estimate", "compact.trigger_decision", "compact.summary_created"} <= set(stored)
+
+
+@pytest.mark.req("P-CLI-1")
+def test_imported_logs_are_sessions_and_a_replay_changes_nothing(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`compactctl import` makes a session of a log; the second import adds no span."""
+    session_id = f"import-{uuid.uuid4().hex[:8]}"
+    arguments = ["import", str(LOGS / "claude_code.jsonl"), "--session-id", session_id, "--json"]
+    server_arguments = ["--url", server.url, "--key", server.ingest_key]
+    assert main([*arguments, *server_arguments]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["rejected"], told["sent"]) == (0, told["logs"][0]["events"])
+    once = sorted(kinds(server, session_id))
+    assert {"agent", "generation", "tool", "compact.token_estimate", "compact.summary_created"} <= set(once)
+    assert main([*arguments, *server_arguments]) == 0
+    assert sorted(kinds(server, session_id)) == once
+
+
+def api_token(server: Server, username: str, scopes: list[str]) -> str:
+    token = f"arip_{secrets.token_urlsafe(32)}"
+    with psycopg.connect(server.database_url) as connection:
+        connection.execute(
+            "INSERT INTO viewer_apitoken (user_id, label, scopes, digest, hint, created_at) "
+            "SELECT id, 'test', %s, %s, 'x', now() FROM auth_user WHERE username = %s",
+            (Jsonb(scopes), hashlib.sha256(token.encode()).hexdigest(), username),
+        )
+    return token
+
+
+@pytest.mark.req("K-UI-2", "P-CLI-1")
+def test_the_terminal_follows_live_events(server: Server) -> None:
+    """A developer's `compactctl tail` shows an event that is sent while it runs; a wrong token is refused."""
+    session_id = f"tail-{uuid.uuid4().hex[:8]}"
+    token = api_token(server, server.logins["developer"]["username"], ["view_tail", "view_session"])
+    command = [
+        sys.executable,
+        "-m",
+        "compact.cli",
+        "tail",
+        "--url",
+        server.url,
+        "--session",
+        session_id,
+        "--json",
+        "-n",
+        "1",
+    ]
+    refused = subprocess.run(
+        [*command, "--token", "arip_wrong"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert refused.returncode == 4, refused.stderr
+    # From the beginning: whatever comes between the start of the process and its connection is caught up.
+    tail = subprocess.Popen([*command, "--token", token, "--after", "0"], stdout=subprocess.PIPE, text=True)
+    event: dict[str, Any] = {"event": "compact.check", "session_id": session_id, "ts": "2026-11-16T04:00:00Z"}
+    from compact import AriadneExporter
+
+    exporter = AriadneExporter(server.url, server.ingest_key, spool_dir=None)
+    exporter.emit(event)
+    assert exporter.flush(10)
+    exporter.close()
+    out, _ = tail.communicate(timeout=60)
+    assert tail.returncode == 0
+    line = json.loads(out)
+    assert (line["session"], line["kind"]) == (session_id, "compact.check")
