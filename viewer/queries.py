@@ -5,13 +5,13 @@ Nothing here decides who may ask: callers pass the projects or the session that 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import msgspec
 from django.db import connection
 from django.db.models import Count, F, Min, Q, QuerySet, Sum
 
@@ -380,7 +380,7 @@ def _row(row: Sequence[Any]) -> SpanRow:
 
 def _json(value: Any) -> Any:
     # Raw cursors of Django hand jsonb over as text.
-    return json.loads(value) if isinstance(value, str) else value
+    return msgspec.json.decode(value) if isinstance(value, str) else value
 
 
 def _ms(moment: Any) -> int | None:

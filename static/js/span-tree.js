@@ -25,6 +25,8 @@ class SpanTree extends HTMLElement {
   /** @type {HTMLElement[]} */ #pool = [];
   #frame = 0;
   #ticker = 0;
+  // Changes with everything that changes rows, so that scrolling fills only those that come into sight.
+  #version = "0";
   /** @type {ResizeObserver | null} */ #resize = null;
   /** @type {HTMLElement} */ #scroller = h("div", { class: "tree-scroll", role: "tree", tabindex: "0", "aria-label": "Spans of the session" });
   /** @type {HTMLElement} */ #sizer = h("div", { class: "tree-sizer", role: "presentation" });
@@ -95,7 +97,11 @@ class SpanTree extends HTMLElement {
     this.#resize.observe(this.#scroller);
     this.#undo = [store.subscribe("spans", () => this.#layout()), store.subscribe("selected", () => this.#reveal())];
     // Running spans grow while nobody says anything.
-    this.#ticker = window.setInterval(() => store.tree.running && this.#drawSoon(), 500);
+    this.#ticker = window.setInterval(() => {
+      if (!store.tree.running) return;
+      this.#renew();
+      this.#drawSoon();
+    }, 500);
   }
 
   /** @type {HTMLElement | null} */ #head = null;
@@ -111,6 +117,7 @@ class SpanTree extends HTMLElement {
   #layout() {
     if (!store.isLoaded) return;
     if (this.#head && !this.#head.isConnected) this.replaceChildren(this.#head, this.#scroller);
+    this.#renew();
     const matches = this.#matcher();
     this.#rows = visibleRows(store.tree, this.#closed, matches);
     this.#sizer.style.height = `${this.#rows.length * ROW}px`;
@@ -149,6 +156,10 @@ class SpanTree extends HTMLElement {
     return this.#find ? store.tree.order.filter((at) => this.#isFound(at)) : new Int32Array(0);
   }
 
+  #renew() {
+    this.#version = String(Number(this.#version) + 1);
+  }
+
   #drawSoon() {
     if (!this.#frame) this.#frame = requestAnimationFrame(() => this.#draw());
   }
@@ -167,14 +178,17 @@ class SpanTree extends HTMLElement {
       this.#pool.push(row);
     }
     const now = Date.now();
+    const { end, start } = store.spans.columns;
     for (let k = first; k < last; k++) {
       const at = this.#rows[k] ?? 0;
       let row = this.#mounted.get(at);
+      const isRunning = end[at] == null && start[at] != null;
       if (!row) {
         row = this.#pool.pop() ?? this.#newRow();
         row.hidden = false;
         this.#mounted.set(at, row);
-      }
+      } else if (!isRunning && row.dataset.version === this.#version) continue;
+      row.dataset.version = this.#version;
       this.#fill(row, at, k, now);
     }
     while (this.#pool.length > 8) this.#pool.pop()?.remove();
@@ -225,7 +239,9 @@ class SpanTree extends HTMLElement {
     setText(/** @type {Element} */ (parts[2]), kind[at]?.startsWith("compact.") && label === kind[at] ? labelOf(label) : label);
     const suffix = level > MAX_INDENT ? `level ${level}` : isBranch && this.#closed.has(at) ? `${tokens((size[at] ?? 1) - 1)} inside` : "";
     setText(/** @type {Element} */ (parts[3]), suffix);
-    setText(/** @type {Element} */ (cells[1]), used[at] == null ? "" : shortTokens(used[at]));
+    const usedCell = /** @type {HTMLElement} */ (cells[1]);
+    setText(usedCell, used[at] == null ? "" : shortTokens(used[at]));
+    usedCell.style.backgroundSize = `${Math.min(100, ((used[at] ?? 0) / Math.max(1, store.windowTokens)) * 100)}% 2px`;
     setText(/** @type {Element} */ (cells[2]), began === null ? "" : isRunning ? duration(now - began) : duration((ended ?? began) - began));
     const whole = Math.max(1, Math.max(to, store.tree.running ? now : to) - from);
     const bar = /** @type {HTMLElement} */ (cells[3]?.firstElementChild);
@@ -256,6 +272,7 @@ class SpanTree extends HTMLElement {
       this.#scrollTo(this.#rows.indexOf(at));
       this.#scroller.setAttribute("aria-activedescendant", `span-${at}`);
     } else this.#scroller.removeAttribute("aria-activedescendant");
+    this.#renew();
     this.#draw();
   }
 
@@ -365,7 +382,7 @@ class SpanTree extends HTMLElement {
     const row = target?.closest(".span-row");
     if (!(row instanceof HTMLElement)) return;
     const at = Number(row.dataset.at);
-    if (target?.closest(".twisty")) this.#toggle(at);
+    if (target?.closest(".twisty") || store.spans.columns.kind[at] === "trace") this.#toggle(at);
     else store.select(store.spans.key(at));
   };
 }

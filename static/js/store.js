@@ -85,6 +85,11 @@ class Store {
     this.#announce("selected");
   }
 
+  /** What a prompt may hold, as the newest check said. */
+  get windowTokens() {
+    return this.checks.at(-1)?.window ?? 0;
+  }
+
   /** Compactions in order; the n-th has the page /compactions/n/. */
   get compactions() {
     return this.checks.filter((check) => check.is_compaction);

@@ -43,6 +43,10 @@ export function paint(surface, layout, colours, state) {
     }
     if (check.before > below) surface.rect(bar.x, y(check.before), bar.width, y(below) - y(check.before), colours.history ?? "", 0.28);
     below = Math.max(below, check.before);
+    // Checks that did not fire say how far they were from it, where there is room.
+    if (!check.is_compaction && check.margin !== null && check.margin > 0 && bar.width >= 24) {
+      surface.text(shortTokens(check.margin), bar.x + bar.width / 2, y(below) - 4, colours.faint ?? "", "center");
+    }
     if (check.has_failed) surface.rect(bar.x, y(below) - 3, bar.width, 3, colours.bad ?? "");
     if (check.after !== null && bar.width >= 3) surface.line(bar.x - 2, y(check.after), bar.x + bar.width + 2, y(check.after), colours.ink ?? "", [], 1.5);
   }

@@ -57,8 +57,24 @@ export class Spans {
     for (const trace of traces) this.#traces.set(trace.id, trace);
   }
 
-  get traces() {
-    return this.#traces;
+  /** Of several traces each becomes a branch of its own, a row of kind `trace` whose id is empty. */
+  addTraceRows() {
+    if (this.#index.size < 2) return;
+    const { columns } = this;
+    for (const [trace, byId] of this.#index) {
+      if (byId.has("")) continue;
+      const known = this.#traces.get(trace);
+      byId.set("", columns.id.length);
+      columns.trace.push(trace);
+      columns.id.push("");
+      columns.parent.push(null);
+      columns.kind.push("trace");
+      columns.name.push(known?.name || `Trace ${trace.slice(0, 12)}`);
+      columns.status.push("");
+      columns.start.push(known?.start ?? null);
+      columns.end.push(known?.end ?? known?.start ?? null);
+      columns.tokens.push(null);
+    }
   }
 
   /** @param {Columns} more @returns {number[]} the indices that changed */
@@ -138,7 +154,8 @@ export class Spans {
  * @returns {Tree & { byStart: Int32Array }}
  */
 export function buildTree(spans, last) {
-  const { parent: parents, trace, start, end, status } = spans.columns;
+  spans.addTraceRows();
+  const { parent: parents, trace, start, end, status, id } = spans.columns;
   const count = spans.length;
   const parent = new Int32Array(count).fill(-1);
   const startAt = new Float64Array(count);
@@ -158,11 +175,11 @@ export function buildTree(spans, last) {
     if (over === null && began !== null) running++;
     if (status[i] === "error") errors++;
     const name = parents[i];
-    if (name) {
-      const at = spans.find(trace[i] ?? "", name);
-      if (at !== i) parent[i] = at;
-    }
+    let at = name ? spans.find(trace[i] ?? "", name) : -1;
+    if (at < 0 && id[i]) at = spans.find(trace[i] ?? "\0", "");
+    if (at !== i) parent[i] = at;
   }
+  spanTraces(spans, parent, startAt);
   const byStart = new Int32Array(count);
   if (last && last.length <= count) byStart.set(last);
   for (let i = last && last.length <= count ? last.length : 0; i < count; i++) byStart[i] = i;
@@ -227,6 +244,22 @@ export function buildTree(spans, last) {
   fillSizes(order, parent, size);
   if (from === Infinity) from = to = 0;
   return { order, depth, size, parent, from, to, errors, running, byStart };
+}
+
+/** A trace begins with the first of its spans and ends with the last, whatever was said of it. @param {Spans} spans @param {Int32Array} parent @param {Float64Array} startAt */
+function spanTraces(spans, parent, startAt) {
+  const { kind, id, start, end } = spans.columns;
+  for (let i = 0; i < parent.length; i++) {
+    const up = parent[i] ?? -1;
+    if (up < 0 || kind[up] !== "trace" || id[up]) continue;
+    const began = start[i] ?? null;
+    if (began !== null && began < (startAt[up] ?? Infinity)) {
+      startAt[up] = began;
+      start[up] = began;
+    }
+    const over = end[i] ?? began;
+    if (over !== null && over > (end[up] ?? -Infinity)) end[up] = over;
+  }
 }
 
 /** How many rows each span's subtree has, itself included. @param {Int32Array} order @param {Int32Array} parent @param {Int32Array} size */
