@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import random
 from typing import Any
 
 from compact import Message
@@ -70,3 +72,31 @@ def tool_pair(number: int, output: str = "ok") -> list[dict[str, Any]]:
         },
         {"role": "tool", "tool_call_id": f"c{number}", "content": output},
     ]
+
+
+WORDS = ("alpha", "beta", "parser", "deploy", "order", "cache", "module", "value", "error", "table", "index", "report")
+
+
+def random_text(random_: random.Random, words: int) -> str:
+    return " ".join(random_.choice(WORDS) for _ in range(words))
+
+
+def agent_step(random_: random.Random, number: int, words: int) -> list[dict[str, Any]]:
+    """What one call of an agent adds: sometimes a question, mostly tool calls of very uneven size."""
+    items: list[dict[str, Any]] = []
+    if random_.random() < 0.4:
+        items.append({"role": "user", "content": f"step {number}: {random_text(random_, words // 4)}"})
+    calls = random_.choice([0, 1, 1, 2])
+    if calls:
+        ids = [f"c{number}-{call}" for call in range(calls)]
+        function = {"name": "run", "arguments": json.dumps({"n": number})}
+        asked = [{"id": call, "type": "function", "function": function} for call in ids]
+        items.append({"role": "assistant", "content": None, "tool_calls": asked})
+        sizes = [random_.choice([3, words, 3 * words]) for _ in ids]
+        items += [
+            {"role": "tool", "tool_call_id": call, "content": random_text(random_, size)}
+            for call, size in zip(ids, sizes, strict=True)
+        ]
+    else:
+        items.append({"role": "assistant", "content": random_text(random_, words // 2)})
+    return items

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from compact import events
 from compact.effects import Steps
 from compact.exceptions import CompactError
-from compact.ledger import redacted
+from compact.ledger import redact_ahead, redacted
 from compact.messages import Message
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def archive_transcript(job: Job, step: int) -> Steps[None]:
         return
     counts: Counter[str] = Counter()
     transcript: list[Message] = []
+    redact_ahead(job.session, job.outbound, job.session.view)
     for message in job.session.view:
         clean, found = redacted(job.session, job.outbound, message)
         counts.update(found)

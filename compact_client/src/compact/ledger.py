@@ -47,6 +47,23 @@ def redacted(session: Session, outbound: Outbound, message: Message) -> tuple[Me
     return made
 
 
+def redact_ahead(session: Session, outbound: Outbound, messages: Sequence[Message]) -> None:
+    """Redact and hash many logged messages in one pass; one by one, each pays the rules' start-up anew."""
+    if outbound.has_hook:
+        return
+    pending = [
+        logged
+        for message in messages
+        if message.id not in session.clean and (logged := session.thread.get(message.id or "")) is not None
+    ]
+    items = [message.source if message.source is not None else message.to_dict() for message in pending]
+    for message, item, clean in zip(pending, items, outbound.value(items), strict=True):
+        assert message.id is not None
+        session.hashes[message.id] = content_hash(clean)
+        if clean is item or clean == item:
+            session.clean[message.id] = (message, Counter())
+
+
 def hash_of(session: Session, outbound: Outbound, message: Message) -> str:
     """The name of a message: the hash of its redacted form, as it was before any cut."""
     message_id = message.id or ""
@@ -66,6 +83,7 @@ def build_ledger(job: Job, current: Draft, plan: CompactionPlan, before: Request
     own = [message.id for message in before.messages if _is_own(message)]
     pinned_ids = {own[index] for index in pinned}
     entries = []
+    redact_ahead(session, job.outbound, before.messages)
     for message, tokens in zip(before.messages, before.counts, strict=True):
         fate, rule, into = _fate(message, plan, rules, pinned_ids, session.truncated_ids)
         message_hash = hash_of(session, job.outbound, message)

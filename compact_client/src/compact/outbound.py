@@ -42,6 +42,11 @@ class Outbound:
         self._hook = hook
         self._redactor = default_redactor() if settings == RedactionSettings() else _redactor(settings)
 
+    @property
+    def has_hook(self) -> bool:
+        """Whether the caller's own function sees every message."""
+        return self._hook is not None
+
     def message(self, message: Message, counts: Counter[str] | None = None) -> Message:
         """The message as it may be exported or archived; the same object where nothing had to be hidden."""
         if self._hook is not None:

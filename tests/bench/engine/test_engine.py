@@ -1,0 +1,115 @@
+"""What the engine costs: the figures of the README, measured on this machine.
+
+make bench    or    python -m pytest tests/bench/engine -q -s
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import statistics
+import time
+
+import pytest
+from compact import CompactConfig, CompactManager, TiktokenEstimator
+from compact.codecs import codec_named
+from compact.estimators.tiktoken import load_encoding
+
+CHAT = codec_named("chat")
+WORDS = [f"{a}{b}" for a in ("deploy", "parse", "order", "cache", "table") for b in ("", "r", "s", "_id", ".py", "-17")]
+
+
+def history(turns: int, words: int) -> list[dict]:
+    random_ = random.Random(turns)
+    text = lambda: " ".join(random_.choice(WORDS) for _ in range(words))  # noqa: E731
+    items = [{"role": "system", "content": text()}]
+    for turn in range(turns):
+        function = {"name": "read", "arguments": json.dumps({"path": f"src/module_{turn}.py"})}
+        items += [
+            {"role": "user", "content": text()},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": f"c{turn}", "type": "function", "function": function}],
+            },
+            {"role": "tool", "tool_call_id": f"c{turn}", "content": text()},
+            {"role": "assistant", "content": text()},
+        ]
+    return items
+
+
+def manager_for(window: int, **options) -> CompactManager:
+    return CompactManager(CompactConfig("gpt-5", window, **options))
+
+
+def test_preflight_with_one_new_message():
+    """On 1,000 turns and about 128k tokens: goal under 1 ms in the median, required 10 ms."""
+    items = history(1000, 14)
+    manager = manager_for(1_000_000)
+    manager.preflight("s", items)
+    times = []
+    for number in range(200):
+        items.append({"role": "user" if number % 2 == 0 else "assistant", "content": f"message {number} " * 5})
+        start = time.perf_counter()
+        manager.preflight("s", items)
+        times.append((time.perf_counter() - start) * 1000)
+    tokens = manager.remember("s").tokens
+    print(
+        f"\npreflight, one new message, {tokens:,} tokens: median {statistics.median(times):.3f} ms, "
+        f"p95 {sorted(times)[190]:.3f} ms"
+    )
+    assert statistics.median(times) < 10
+
+
+def test_cold_count_against_raw_tiktoken():
+    """Counting every message once costs about what the tokenizer itself costs (goal: 1.1 times)."""
+    messages = [CHAT.decode(item, 0) for item in history(1000, 14)]
+    encode = load_encoding("o200k_base").encode_ordinary
+    ratios = []
+    for _ in range(5):
+        start = time.perf_counter()
+        for message in messages:
+            encode(message.text)
+            for call in message.tool_calls:
+                encode(call.name)
+                encode(call.arguments)
+        raw = time.perf_counter() - start
+        start = time.perf_counter()
+        TiktokenEstimator().estimate(messages, "gpt-5")
+        ratios.append((time.perf_counter() - start) / raw)
+    print(f"\ncold count: {statistics.median(ratios):.2f} x raw tiktoken")
+
+
+def test_a_full_offline_compaction():
+    """Compacting 128k tokens with the built-in summariser (goal: under 200 ms)."""
+    items = history(1000, 14)
+    estimator = TiktokenEstimator()
+    times = []
+    for number in range(5):
+        manager = manager_for(1_000_000, token_estimator=estimator)
+        manager.preflight(str(number), items[:-1])
+        start = time.perf_counter()
+        manager.manual_compact(str(number), items)
+        times.append((time.perf_counter() - start) * 1000)
+    print(f"\nfull compaction of 128k tokens: median {statistics.median(times):.0f} ms")
+
+
+@pytest.mark.parametrize("thousand_tokens", [1, 10, 100, 1000])
+def test_growth(thousand_tokens):
+    """From 1k to 1M tokens: cold preflight, warm preflight and compaction grow linearly."""
+    items = history(max(2, thousand_tokens * 8), 14)
+    manager = manager_for(10_000_000)
+    start = time.perf_counter()
+    manager.preflight("s", items[:-1])
+    cold = time.perf_counter() - start
+    start = time.perf_counter()
+    manager.preflight("s", items)
+    warm = time.perf_counter() - start
+    start = time.perf_counter()
+    manager.manual_compact("s", items)
+    whole = time.perf_counter() - start
+    size = manager.plan("s").original_token_count if manager.plan("s") else manager.remember("s").tokens
+    print(
+        f"\n{size:>9,} tokens: cold {cold * 1000:8.1f} ms ({cold / size * 1e6:5.2f} us/token), "
+        f"warm {warm * 1000:6.2f} ms, compaction {whole * 1000:8.1f} ms ({whole / size * 1e6:5.2f} us/token)"
+    )

@@ -1,0 +1,96 @@
+"""Recorded sessions call by call, and a thousand random runs: no request over its budget, no half of a pair.
+
+COMPACT_TRANSCRIPTS=… python -m pytest tests/bench/engine/test_replay.py -q -s
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import os
+import random
+import time
+from pathlib import Path
+
+import pytest
+from builders import agent_step
+from compact import CompactConfig, CompactManager, CompactPolicy, InsufficientBudget, TiktokenEstimator
+from compact.codecs import codec_named
+from compact.normalize import normalize
+
+CHAT = codec_named("chat")
+# Real transcripts are not shipped; where they are is said by the environment.
+TRANSCRIPTS = Path(os.environ.get("COMPACT_TRANSCRIPTS", "../shared/data/transcripts"))
+
+
+@pytest.mark.skipif(not TRANSCRIPTS.is_dir(), reason="COMPACT_TRANSCRIPTS names no directory of transcripts")
+@pytest.mark.timeout(3600)
+def test_replay_of_recorded_sessions():
+    """Every recorded session, call by call, as hosts of both kinds: each request fits and is paired."""
+    window = int(os.environ.get("COMPACT_REPLAY_WINDOW", "32000"))
+    estimator = TiktokenEstimator()
+    sessions = calls = compactions = refusals = 0
+    for path in sorted(TRANSCRIPTS.glob("*.jsonl.xz")):
+        with lzma.open(path, "rt") as file:
+            recorded = [json.loads(line)["messages"] for line in file]
+        for messages in recorded:
+            for hands_back in (False, True):
+                sessions += 1
+                manager = CompactManager(CompactConfig("gpt-5", window, token_estimator=estimator))
+                calls_made, refused = replay(manager, messages, hands_back, window - 1500)
+                calls += calls_made
+                refusals += refused
+                compactions += manager.plan("s").step if manager.plan("s") else 0
+    print(
+        f"\nreplay: {sessions} sessions, {calls:,} calls, {compactions:,} compactions, "
+        f"{refusals} ended by a newest message over the budget"
+    )
+
+
+def replay(manager: CompactManager, messages: list[dict], hands_back: bool, budget: int) -> tuple[int, int]:
+    shown: list[dict] = []
+    calls = 0
+    for place, message in enumerate(messages):
+        shown.append(message)
+        following = messages[place + 1]["role"] if place + 1 < len(messages) else ""
+        if message["role"] == "assistant" or following == "tool":
+            continue  # the model is called when its calls are answered
+        try:
+            sent = manager.preflight("s", shown)
+        except InsufficientBudget:
+            return calls, 1
+        calls += 1
+        assert manager.remember("s").tokens <= budget
+        assert not normalize([CHAT.decode(item, 0) for item in sent], CHAT).is_changed
+        assert sent[0] == messages[0] or messages[0]["role"] != "system"
+        shown = list(sent) if hands_back else shown
+    return calls, 0
+
+
+@pytest.mark.req("P-TST-1")
+@pytest.mark.timeout(3600)
+def test_a_thousand_runs():
+    """1,000 runs with random density of tools on small windows: every request fits and is valid."""
+    estimator = TiktokenEstimator()
+    runs = int(os.environ.get("COMPACT_SOAK_RUNS", "1000"))
+    near = requests = compacted = 0
+    start = time.perf_counter()
+    for run in range(runs):
+        random_ = random.Random(run)
+        window = random_.choice([2_000, 4_000, 8_000])
+        manager = CompactManager(
+            CompactConfig("gpt-5", window, policy=CompactPolicy(hard_cap_buffer=200), token_estimator=estimator)
+        )
+        history = [{"role": "system", "content": "Be careful."}]
+        for number in range(15):
+            history = manager.preflight("s", [*history, *agent_step(random_, number, 120)])
+            used = manager.remember("s").tokens
+            assert used <= window - 200
+            assert not normalize([CHAT.decode(item, 0) for item in history], CHAT).is_changed
+            requests += 1
+            near += used > 0.75 * window
+        compacted += manager.plan("s") is not None
+    print(
+        f"\nsoak: {runs:,} runs, {requests:,} requests, {near:,} above 75 % of the window, "
+        f"{compacted:,} runs compacted, none over its budget, {time.perf_counter() - start:.0f} s"
+    )
