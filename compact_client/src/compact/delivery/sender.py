@@ -64,6 +64,9 @@ class Sender:
         request: Callable[[Record], Outgoing],
         answered: Callable[[Record, Answer], None],
     ) -> None:
+        # Loaded here and not by the worker: openai looks httpx up in `sys.modules`, and would find it half loaded.
+        import httpx  # noqa: F401
+
         self.counts: Counter[str] = Counter()
         self.spool_dir = spool_dir
         self._shown_url = shown_url
