@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,8 @@ PICTURE = ROOT / "docs" / "session.png"
 # Large enough to read in a README column, small enough to keep in a repository.
 _SIZE: ViewportSize = {"width": 1360, "height": 850}
 _START_TIMEOUT_S = 90.0
-# Every pause of the story by this factor: bars keep their proportions.
-_PACE = 1 / 40
+# The whole story at one pace, a twentieth of an agent's: bars keep their proportions.
+_PACE = 1 / 20
 
 
 def main() -> None:
@@ -76,7 +77,8 @@ def _wait_until_up(process: subprocess.Popen[str]) -> None:
 def _play(access: dict[str, Any]) -> None:
     exporter = AriadneExporter(f"{access['url']}/ingest", access["ingest_key"], spool_dir=None)
     storage = AriadneStorage(access["url"], access["ingest_key"], spool_dir=None)
-    Player(coding.STORY, exporter, storage, pause=lambda seconds: time.sleep(seconds * _PACE)).play()
+    story = replace(coding.STORY, live_from=1)
+    Player(story, exporter, storage, pause=lambda seconds: time.sleep(seconds * _PACE)).play()
     exporter.flush(30.0)
     exporter.close()
     storage.close()

@@ -1,0 +1,150 @@
+"""What the pages tell people to type is typed: programs run as they stand, commands through the shell."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from compact import load_config
+from conftest import Server
+from conversations import conversation
+from docs.openai_endpoint import TOOL_CALLS, OpenAIEndpoint
+from docs.pages import LANGUAGES, PAGES, ROOT, Block, blocks, commands, name, program
+
+Environment = dict[str, str]
+
+
+@pytest.fixture
+def endpoint() -> Iterator[OpenAIEndpoint]:
+    with OpenAIEndpoint() as running:
+        yield running
+
+
+@pytest.fixture
+def environment(server: Server, endpoint: OpenAIEndpoint, tmp_path: Path) -> Environment:
+    """What the pages ask a reader to have: a server with a key, and a model's endpoint; both on the loopback."""
+    return {
+        **os.environ,
+        "ARIADNE_URL": server.ingest_url,
+        "ARIADNE_API_KEY": server.ingest_key,
+        "OPENAI_BASE_URL": endpoint.url,
+        "OPENAI_API_KEY": "none",
+        # The SDK would upload its traces to OpenAI.
+        "OPENAI_AGENTS_DISABLE_TRACING": "1",
+        "COMPACT_SPOOL_DIR": str(tmp_path / "spool"),
+    }
+
+
+def _run(command: list[str], environment: Environment, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=110, check=False
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_block_has_a_language_that_is_checked(page: Path) -> None:
+    """A block that nobody runs cannot hide behind a missing or unknown language."""
+    assert {block.language for block in blocks(page)} <= LANGUAGES
+
+
+@pytest.mark.req("P-KR-6", "P-DOC-1")
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=name)
+def test_programs_run_as_they_stand(page: Path, environment: Environment, tmp_path: Path) -> None:
+    """The python blocks of a page, in order, are one program that ends well and complains about nothing."""
+    file = tmp_path / "page.py"
+    file.write_text(program(page))
+    result = _run([sys.executable, str(file)], environment, tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "[Ariadne]" not in result.stderr, result.stderr
+
+
+@pytest.mark.req("P-KR-6")
+def test_the_ten_lines_compact_a_real_run(environment: Environment, endpoint: OpenAIEndpoint, tmp_path: Path) -> None:
+    """The README's Agents SDK program, unchanged: it stays small, and says what it saved."""
+    first = blocks(ROOT / "README.md", "python")[0].text
+    ours = [line for line in first.splitlines() if "compact" in line.lower() or "ariadne" in line]
+    assert len(ours) < 10
+    (tmp_path / "ten_lines.py").write_text(first)
+    said = _run([sys.executable, "ten_lines.py"], environment, tmp_path)
+    assert re.search(r"Forty seconds\. \| [\d,]+ tokens saved", said.stdout), said
+    assert len(endpoint.prompts) == TOOL_CALLS + 1
+    assert any("<COMPACT-SUMMARY" in str(item) for item in endpoint.prompts[-1])
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "yaml")], ids=name)
+def test_configuration_is_valid(page: Path, tmp_path: Path) -> None:
+    """Every configuration that a page shows can be loaded."""
+    for block in blocks(page, "yaml"):
+        file = tmp_path / "compact.yaml"
+        file.write_text(block.text)
+        assert load_config(file, environ={}).model
+
+
+def _run_in_shell(command: str, environment: Environment, folder: Path) -> None:
+    result = _run(["bash", "-euo", "pipefail", "-c", command], environment, folder)
+    assert result.returncode == 0, f"{command}\n{result.stdout}{result.stderr}"
+
+
+def _curl(command: str, environment: Environment, folder: Path) -> None:
+    _run_in_shell(command.replace("curl ", "curl --fail-with-body ", 1), environment, folder)
+
+
+def _make(command: str, environment: Environment, folder: Path) -> None:
+    """Asked, not made: `make up` is started by tests/test_up.py, and `make test` is what runs this."""
+    clean = {key: value for key, value in environment.items() if not key.startswith("MAKE")}
+    result = _run(["make", "--dry-run", "--always-make", *shlex.split(command)[1:]], clean, ROOT)
+    assert result.returncode == 0, result.stderr
+
+
+def _pip(command: str, environment: Environment, folder: Path) -> None:
+    """The distribution and its extras exist; tests/docs/test_wheels.py installs them."""
+    for wanted in shlex.split(command)[2:]:
+        match = re.fullmatch(r"(compact-client|ariadne-server)(?:\[([\w,-]+)\])?", wanted)
+        assert match, f"{wanted} is none of ours"
+        folder = ROOT / "compact_client" if match[1] == "compact-client" else ROOT
+        extras = tomllib.loads((folder / "pyproject.toml").read_text())["project"].get("optional-dependencies", {})
+        assert set(filter(None, (match[2] or "").split(","))) <= set(extras), wanted
+
+
+RUNNERS: dict[str, Callable[[str, Environment, Path], None]] = {
+    "make": _make,
+    "pip": _pip,
+    "curl": _curl,
+    "compactctl": _run_in_shell,
+}
+
+
+@pytest.mark.req("P-DOC-1")
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "sh")], ids=name)
+def test_commands_work(page: Path, environment: Environment, tmp_path: Path) -> None:
+    """Every command of a page is known to one of the runners above, and succeeds."""
+    # What the pages call history.json is the reader's own conversation.
+    (tmp_path / "history.json").write_text(json.dumps(conversation(60)))
+    for command in commands(page):
+        runner = RUNNERS.get(command.split()[0])
+        assert runner, f"{name(page)}: nobody checks `{command}`"
+        runner(command, environment, tmp_path)
+
+
+def _links(page: Path) -> list[str]:
+    return [link for link in re.findall(r"\]\(([^)#\s]+)", page.read_text()) if "://" not in link]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every relative link of a page names a file that is there."""
+    assert [link for link in _links(page) if not (page.parent / link).exists()] == []
+
+
+def test_a_traceback_points_into_the_page() -> None:
+    """A program keeps the line numbers of its page."""
+    block: Block = blocks(ROOT / "README.md", "python")[1]
+    assert program(ROOT / "README.md").splitlines()[block.line - 1] == block.text.splitlines()[0]
