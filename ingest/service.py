@@ -27,7 +27,8 @@ from ingest.writer import RETRY_AFTER_S, Writer
 
 logger = logging.getLogger("ariadne.ingest")
 
-_LOOKUP_TIMEOUT_S = 5.0
+_LOOKUP_TIMEOUT_S = 3.0
+_AWAY_S = 0.5
 _NOTE_EVERY_S = 30.0
 _PARTITIONS_EVERY_S = 3600.0
 
@@ -44,24 +45,49 @@ class Service:
         self.room = Room(settings.INGEST_MAX_HELD_BYTES)
         self._connection: psycopg.AsyncConnection[Any] | None = None
         self._lock = asyncio.Lock()
+        self._away_until = 0.0
+        self._abandoned: set[asyncio.Task[Any]] = set()
         self._chores = asyncio.create_task(self._housekeeping(), name="ingest-housekeeping")
 
     async def query(self, statement: str, arguments: tuple[Any, ...] = ()) -> tuple[Any, ...] | None:
         """One row, over the one connection that is kept for small questions."""
         async with self._lock:
+            # Whoever waited while the database did not answer is told at once.
+            if time.monotonic() < self._away_until:
+                raise Unavailable("the database is away", retry_after_s=RETRY_AFTER_S)
             for attempt in (1, 2):
+                asked = asyncio.create_task(self._ask(statement, arguments))
+                # Not `timeout`: ending a question politely takes seconds where nobody listens, and need not be awaited.
+                done, _ = await asyncio.wait({asked}, timeout=_LOOKUP_TIMEOUT_S)
+                if not done:
+                    self._abandon(asked)
+                    break
                 try:
-                    async with asyncio.timeout(_LOOKUP_TIMEOUT_S):
-                        if self._connection is None or self._connection.closed:
-                            self._connection = await connect(application="ariadne-ingest")
-                        cursor = await self._connection.execute(statement, arguments)
-                        return await cursor.fetchone()
-                except (psycopg.OperationalError, psycopg.InterfaceError, OSError, TimeoutError):
+                    return asked.result()
+                except (psycopg.OperationalError, psycopg.InterfaceError, OSError):
                     await self._disconnect()
                     # A connection that died while idle is no sign that the server is away.
                     if attempt == 2:
-                        raise Unavailable("the database is away", retry_after_s=RETRY_AFTER_S) from None
-        return None
+                        break
+            self._away_until = time.monotonic() + _AWAY_S
+            raise Unavailable("the database is away", retry_after_s=RETRY_AFTER_S)
+
+    async def _ask(self, statement: str, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        if self._connection is None or self._connection.closed:
+            self._connection = await connect(application="ariadne-ingest")
+        cursor = await self._connection.execute(statement, arguments)
+        return await cursor.fetchone()
+
+    def _abandon(self, asked: asyncio.Task[Any]) -> None:
+        self._connection = None
+        asked.cancel()
+        self._abandoned.add(asked)
+        asked.add_done_callback(self._forget)
+
+    def _forget(self, asked: asyncio.Task[Any]) -> None:
+        self._abandoned.discard(asked)
+        if not asked.cancelled():
+            asked.exception()
 
     async def _housekeeping(self) -> None:
         """Note which keys were used; keep the partitions in order."""

@@ -1,0 +1,164 @@
+"""Where the spans of a trace live: which session, and how well that is known.
+
+A trace's group outranks a session that one of its spans names, which outranks the trace's own id. When a better source
+arrives, the trace moves. Reads and writes under the project's lock, so nothing changes in between.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import psycopg
+
+from ingest.events import Span, Trace, microseconds, moment
+from ingest.merge import merge_traces
+from ingest.models import Trace as TraceRow
+from ingest.models import session_key, trace_key
+
+Cursor = psycopg.AsyncCursor[Any]
+
+# Traces and sessions are distributed by different keys (Citus), so the traces are looked up first, then their sessions.
+_TRACES = """
+WITH t AS MATERIALIZED (SELECT * FROM ingest_trace WHERE trace_key = ANY(%s))
+SELECT t.trace_key, t.session_key, t.source, t.is_mixed, t.name, t.started_at, t.ended_at, t.metadata::text,
+  s.day
+FROM t JOIN ingest_session s ON s.session_key = t.session_key
+"""
+_PUT_TRACE = """
+INSERT INTO ingest_trace (trace_key, project_id, trace_id, session_key, source, is_mixed, seq, name, started_at,
+  ended_at, metadata)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::jsonb)
+ON CONFLICT (trace_key) DO UPDATE SET session_key = EXCLUDED.session_key, source = EXCLUDED.source,
+  is_mixed = EXCLUDED.is_mixed, seq = EXCLUDED.seq, name = EXCLUDED.name, started_at = EXCLUDED.started_at,
+  ended_at = EXCLUDED.ended_at, metadata = EXCLUDED.metadata
+"""
+
+
+@dataclass(slots=True)
+class Home:
+    """Where a trace's spans live, and how well that is known."""
+
+    key: uuid.UUID
+    session_key: uuid.UUID
+    session_id: str | None
+    source: int
+    is_mixed: bool = False
+    told: Trace | None = None
+    is_changed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A trace whose spans have to go from one session to another."""
+
+    trace_id: str
+    old: uuid.UUID
+    new: uuid.UUID
+
+
+async def find(
+    cursor: Cursor, project_id: int, spans: list[Span], traces: dict[str, Trace]
+) -> tuple[dict[str, Home], list[Move], dict[uuid.UUID, date]]:
+    """Where each trace lives now, which traces have to move there, and the days of the sessions they lived in."""
+    named: dict[str, str] = {}
+    is_mixed: set[str] = set()
+    for span in spans:
+        if span.session_id and named.setdefault(span.trace_id, span.session_id) != span.session_id:
+            is_mixed.add(span.trace_id)
+    keys = {trace_id: trace_key(project_id, trace_id) for trace_id in {*traces, *(span.trace_id for span in spans)}}
+    await cursor.execute(_TRACES, (list(keys.values()),))
+    known = {row[0]: row for row in await cursor.fetchall()}
+    homes: dict[str, Home] = {}
+    moves: list[Move] = []
+    for trace_id, key in keys.items():
+        told = traces.get(trace_id)
+        new = _told(project_id, trace_id, key, told, named.get(trace_id))
+        new.is_mixed = trace_id in is_mixed
+        if (row := known.get(key)) is None:
+            homes[trace_id] = new
+            continue
+        homes[trace_id] = home = _settled(row, new, told, trace_id)
+        if home.session_key != row[1]:
+            moves.append(Move(trace_id, row[1], home.session_key))
+    return homes, moves, {row[1]: row[8] for row in known.values()}
+
+
+def _told(project_id: int, trace_id: str, key: uuid.UUID, told: Trace | None, named: str | None) -> Home:
+    source = TraceRow.Source
+    if told is not None and told.group_id:
+        session_id, how = told.group_id, source.GROUP
+    elif told is not None and told.session_id:
+        session_id, how = told.session_id, source.SPAN
+    elif named:
+        session_id, how = named, source.SPAN
+    else:
+        session_id, how = trace_id, source.TRACE_ID
+    return Home(key, session_key(project_id, session_id), session_id, int(how), told=told)
+
+
+def _settled(row: tuple[Any, ...], new: Home, told: Trace | None, trace_id: str) -> Home:
+    _, old_key, old_source, old_mixed, name, started_at, ended_at, metadata, _ = row
+    stored = Trace(
+        trace_id,
+        name,
+        None,
+        None,
+        None if started_at is None else microseconds(started_at),
+        None if ended_at is None else microseconds(ended_at),
+        metadata.encode(),
+    )
+    merged = stored
+    if told is not None:
+        # Of the session only `source` is kept.
+        nameless = Trace(trace_id, told.name, None, None, told.started_us, told.ended_us, told.metadata)
+        merged = merge_traces(stored, nameless)
+    if new.source > old_source:
+        return Home(new.key, new.session_key, new.session_id, new.source, new.is_mixed or old_mixed, merged)
+    differs = new.source == old_source == TraceRow.Source.SPAN and new.session_key != old_key
+    mixed = old_mixed or new.is_mixed or differs
+    return Home(
+        new.key, old_key, None, old_source, mixed, merged, is_changed=merged is not stored or mixed != old_mixed
+    )
+
+
+def place(project_id: int, spans: list[Span], homes: dict[str, Home]) -> dict[tuple[str, str], uuid.UUID]:
+    """The session of each span: its trace's group, else the one it names, else its trace's."""
+    keys: dict[str, uuid.UUID] = {}
+    placed: dict[tuple[str, str], uuid.UUID] = {}
+    for span in spans:
+        home = homes[span.trace_id]
+        where = home.session_key
+        if home.source != TraceRow.Source.GROUP and span.session_id:
+            where = keys.get(span.session_id) or keys.setdefault(
+                span.session_id, session_key(project_id, span.session_id)
+            )
+        placed[span.trace_id, span.span_id] = where
+    return placed
+
+
+def names(project_id: int, spans: list[Span], homes: dict[str, Home]) -> dict[uuid.UUID, str]:
+    """The ids of the sessions that may have to be made."""
+    found = {home.session_key: home.session_id for home in homes.values() if home.session_id is not None}
+    for session_id in {span.session_id for span in spans if span.session_id}:
+        found[session_key(project_id, session_id)] = session_id
+    return found
+
+
+async def put(cursor: Cursor, project_id: int, homes: dict[str, Home], seq: int) -> list[tuple[uuid.UUID, Trace]]:
+    """Write the traces that changed; each with the session it lives in."""
+    changed: list[tuple[uuid.UUID, Trace]] = []
+    arguments = []
+    for trace_id, home in homes.items():
+        if not home.is_changed:
+            continue
+        told = home.told or Trace(trace_id, "", None, None, None, None, b"{}")
+        changed.append((home.session_key, told))
+        about = (told.name, moment(told.started_us), moment(told.ended_us), told.metadata.decode())
+        where = (home.key, project_id, trace_id, home.session_key, home.source, home.is_mixed, seq)
+        arguments.append((*where, *about))
+    if arguments:
+        await cursor.executemany(_PUT_TRACE, arguments)
+    return changed

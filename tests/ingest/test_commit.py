@@ -1,0 +1,66 @@
+"""What one transaction writes: order of numbers, moves, sessions of mixed traces."""
+
+from __future__ import annotations
+
+import threading
+
+from .conftest import Wire
+
+T0 = "2026-11-16T04:00:00Z"
+
+
+def test_numbers_rise_with_commits_and_no_two_are_the_same(wire: Wire, name: str) -> None:
+    """Eight senders at once: each span and each session has a number of its own, and the last is its session's."""
+
+    def send(sender: int) -> None:
+        for batch in range(5):
+            events = [
+                {"type": "span", "trace_id": f"{name}-{sender}", "span_id": f"{batch}-{n}", "started_at": T0}
+                for n in range(10)
+            ]
+            wire.send(*events)
+
+    threads = [threading.Thread(target=send, args=(sender,)) for sender in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    rows = wire.rows("SELECT seq, session_key, span_id FROM ingest_span WHERE trace_id LIKE %s", f"{name}-%")
+    assert len({row["seq"] for row in rows}) == len(rows) == 400
+    sessions = wire.rows("SELECT session_key, last_seq FROM ingest_session WHERE session_id LIKE %s", f"{name}-%")
+    assert len({row["last_seq"] for row in sessions}) == 8
+    for session in sessions:
+        mine = [row for row in rows if row["session_key"] == session["session_key"]]
+        assert session["last_seq"] == max(row["seq"] for row in mine)
+        order = [row["span_id"].split("-")[0] for row in sorted(mine, key=lambda row: row["seq"])]
+        assert order == sorted(order)
+
+
+def test_a_trace_moves_when_its_session_becomes_known(wire: Wire, name: str) -> None:
+    """First the trace's own id, then the session a span names, then its group; nothing stays behind."""
+    span = {"type": "span", "trace_id": name, "started_at": T0, "ended_at": T0}
+    wire.send({**span, "span_id": "child", "kind": "generation", "data": {"usage": {"input_tokens": 5}}})
+    assert [row["span_id"] for row in wire.spans(name)] == ["child"]
+    wire.send({**span, "span_id": "root", "data": {"session.id": f"named-{name}"}})
+    assert {row["span_id"] for row in wire.spans(f"named-{name}")} == {"child", "root"}
+    wire.send({"type": "trace", "trace_id": name, "group_id": f"group-{name}"})
+    rows = wire.spans(f"group-{name}")
+    assert {row["span_id"] for row in rows} == {"child", "root"}
+    session = wire.session(f"group-{name}")
+    assert (session["span_count"], session["peak_tokens"]) == (2, 5)
+    assert session["last_seq"] >= max(row["seq"] for row in rows)
+    left = wire.rows("SELECT session_id FROM ingest_session WHERE session_id = ANY(%s)", [name, f"named-{name}"])
+    assert left == []
+
+
+def test_one_trace_may_serve_several_sessions(wire: Wire, name: str) -> None:
+    """An exporter with one trace for its whole life: each event goes to the session that it names."""
+    for number in range(4):
+        session_id = f"{name}-{number % 2}"
+        wire.post(
+            {"event": "compact.check", "trace_id": name, "span_id": f"s{number}", "session_id": session_id, "ts": T0}
+        )
+    assert [row["span_id"] for row in wire.spans(f"{name}-0")] == ["s0", "s2"]
+    assert [row["span_id"] for row in wire.spans(f"{name}-1")] == ["s1", "s3"]
+    (trace,) = wire.rows("SELECT is_mixed FROM ingest_trace WHERE trace_id = %s", name)
+    assert trace["is_mixed"] is True
