@@ -9,6 +9,7 @@ import pytest
 from compact.redaction import DEFAULT_RULES, MASK, Redactor, _find_each, _finder, default_redactor
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from redaction_corpus import corpus
 
 redactor = default_redactor()
 
@@ -145,6 +146,14 @@ def test_own_patterns_and_functions() -> None:
     assert counts == {"pattern_1": 1, "pattern_2": 1, "hide_project": 1}
 
 
+@pytest.mark.req("S-RED-1")
+def test_a_labelled_corpus_is_redacted() -> None:
+    """Tokens, named secrets and personal data where agents meet them: all hidden; clean text untouched."""
+    missed = [case.text for case in corpus() if case.secret is not None and case.secret in redactor.text(case.text)[0]]
+    touched = [case.text for case in corpus() if case.secret is None and redactor.text(case.text)[0] != case.text]
+    assert (missed, touched) == ([], [])
+
+
 _SNIPPETS = st.sampled_from(
     [
         "api_key=",
@@ -215,10 +224,10 @@ def test_hostile_text_takes_linear_time(unit: str) -> None:
         text = unit * (size // len(unit))
         best = float("inf")
         for _ in range(3):
-            start = time.perf_counter()
+            start = time.thread_time()
             redactor.text(text)
-            best = min(best, time.perf_counter() - start)
+            best = min(best, time.thread_time() - start)
         return best
 
     small, large = seconds(20_000), seconds(160_000)
-    assert large < 8 * 3 * max(small, 0.002), f"{small:.4f} s for 20 kB, {large:.4f} s for 160 kB"
+    assert large < 8 * 3 * max(small, 0.004), f"{small:.4f} s for 20 kB, {large:.4f} s for 160 kB"

@@ -54,7 +54,7 @@ _NOT_A_SECRET = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _MARKED = re.compile(r"<REDACTED>")
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z_.]*[)\]}]*")
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z_.]*[)\]}:]*")
 _KEYWORDS = re.compile(r"pass|secret|token|key|pwd|auth|cred", re.IGNORECASE)
 _MIXED_CASE = re.compile(r"[a-z][A-Z]")
 _NEXT_WORD = re.compile(r"[ \t]+[a-z]{2,}")
@@ -361,7 +361,7 @@ _JOINERS = frozenset("_.-+/=")
 def _stands_alone(match: re.Match[str]) -> bool:
     before = match.string[match.start() - 1 : match.start()]
     after = match.string[match.end() : match.end() + 1]
-    return not (before.isalnum() or before in _JOINERS) and not (after.isalnum() or after in _JOINERS - {"."})
+    return not (before.isalnum() or before in _JOINERS - {"="}) and not (after.isalnum() or after in _JOINERS - {"."})
 
 
 def _is_card(match: re.Match[str]) -> bool:
