@@ -46,10 +46,10 @@ def test_speed_and_alarms_on_real_transcripts() -> None:
     size = sum(map(len, texts)) / 1e6
     for name, redactor in (("all rules", default_redactor()), ("secrets only", Redactor(pii=False))):
         counts: Counter[str] = Counter()
-        started = time.perf_counter()
+        started = time.thread_time()
         for text in texts:
             counts.update(redactor.text(text)[1])
-        taken = time.perf_counter() - started
+        taken = time.thread_time() - started
         print(f"\n{name}: {size / taken:.1f} MB/s over {size:.1f} MB; {counts.total() / size:.1f} hidden a MB")
         print(f"  {counts.most_common(8)}")
     assert size / taken > 1
