@@ -1,0 +1,72 @@
+"""What users of the library assert with: record events, check that pairs are whole and that nothing protected is gone.
+
+Plain functions that raise AssertionError with the place and the reason; no test framework is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from compact.codecs import CHAT, detect
+from compact.messages import Message
+from compact.redaction import Redactor, default_redactor
+from compact.units import group_units
+
+__all__ = ["RecordingExporter", "assert_no_secrets", "assert_pairs_whole", "assert_protected_kept"]
+
+
+class RecordingExporter:
+    """Keeps every event: `exporter.of("compact.pruned_messages")[0]["properties"]`."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+
+    def emit(self, event: dict[str, Any]) -> None:
+        self.events.append(event)
+
+    @property
+    def names(self) -> list[str]:
+        return [str(event.get("event")) for event in self.events]
+
+    def of(self, name: str) -> list[dict[str, Any]]:
+        return [event for event in self.events if event.get("event") == name]
+
+
+def assert_pairs_whole(items: Sequence[Any]) -> None:
+    """No call without its output and no output without its call, in any format; the last call may still be open."""
+    messages = _messages(items)
+    calls = {call.id for message in messages for call in message.tool_calls if call.needs_output}
+    answers = {answer for message in messages for answer in message.answers}
+    orphans = answers - {call.id for message in messages for call in message.tool_calls}
+    if orphans:
+        raise AssertionError(f"outputs without a call: {', '.join(sorted(orphans))}")
+    last = group_units(messages)[-1].indices if messages else ()
+    may_be_open = {call.id for index in last for call in messages[index].tool_calls}
+    if unanswered := calls - answers - may_be_open:
+        raise AssertionError(f"calls without an output: {', '.join(sorted(unanswered))}")
+
+
+def assert_protected_kept(before: Sequence[Any], after: Sequence[Any], *, flag: str = "protected") -> None:
+    """Every system and developer message and every flagged one is still there, word for word."""
+    left = [(message.role, message.text) for message in _messages(after)]
+    for index, message in enumerate(_messages(before)):
+        is_protected = message.role in ("system", "developer") or message.meta.get(flag)
+        if is_protected and (message.role, message.text) not in left:
+            raise AssertionError(f"protected message {index} ({message.role}) is gone: {message.text[:80]!r}")
+
+
+def assert_no_secrets(values: Iterable[Any], *, redactor: Redactor | None = None) -> None:
+    """Nothing here would be redacted: pass it the events and files that left the process."""
+    checking = redactor or default_redactor()
+    for number, value in enumerate(values):
+        _, counts = checking.tree(value)
+        if counts:
+            raise AssertionError(f"value {number} holds what redaction would hide: {dict(counts)}")
+
+
+def _messages(items: Sequence[Any]) -> list[Message]:
+    if all(isinstance(item, Message) for item in items):
+        return list(items)
+    codec = detect(items) or CHAT
+    return [codec.decode(item, index) for index, item in enumerate(items)]
