@@ -29,19 +29,24 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--shards", type=int, default=DEFAULT_SHARDS, help="shards a table, once and for all")
+        parser.add_argument("--coordinator", metavar="HOST[:PORT]", help="how workers reach this database, said once")
         parser.add_argument(
             "--worker", action="append", default=[], metavar="HOST[:PORT]", help="add this worker first; repeatable"
         )
 
-    def handle(self, *_args: Any, shards: int, worker: list[str], **_options: Any) -> None:
+    def handle(
+        self, *_args: Any, shards: int, worker: list[str], coordinator: str | None = None, **_options: Any
+    ) -> None:
         if shards < 1:
             raise CommandError(f"--shards {shards}: a table has at least one shard")
         with connection.cursor() as cursor:
             if not _has_citus(cursor):
                 self.stdout.write("Citus is not here: nothing to distribute. One Postgres serves as it is.")
                 return
+            if coordinator:
+                cursor.execute("SELECT citus_set_coordinator_host(%s, %s)", _parted("--coordinator", coordinator))
             for address in worker:
-                _add_worker(cursor, address)
+                cursor.execute("SELECT citus_add_node(%s, %s)", _parted("--worker", address))
             cursor.execute("SELECT set_config('citus.shard_count', %s, false)", [str(shards)])
             for table, column, beside in DISTRIBUTED:
                 if _is_distributed(cursor, table):
@@ -72,8 +77,8 @@ def _is_distributed(cursor: CursorWrapper, table: str) -> bool:
     return cursor.fetchone() is not None
 
 
-def _add_worker(cursor: CursorWrapper, address: str) -> None:
+def _parted(option: str, address: str) -> tuple[str, int]:
     host, _, port = address.partition(":")
     if not host or (port and not port.isdigit()):
-        raise CommandError(f"--worker {address}: give host or host:port")
-    cursor.execute("SELECT citus_add_node(%s, %s)", [host, int(port or 5432)])
+        raise CommandError(f"{option} {address}: give host or host:port")
+    return host, int(port or 5432)
