@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from typing import Any
 from urllib.parse import parse_qs
@@ -25,7 +26,8 @@ from viewer.serializers import columns, event_json, session_json
 RECHECK_S = 30.0
 # A browser acknowledges frames, so that what is under way to a slow one is bounded here and not in the kernel.
 WINDOW_FRAMES = 32
-UNAUTHENTICATED, FORBIDDEN, MISSING = 4401, 4403, 4404
+UNAUTHENTICATED, FORBIDDEN, MISSING, TRY_AGAIN = 4401, 4403, 4404, 4503
+_log = logging.getLogger(__name__)
 
 
 class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
@@ -51,7 +53,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         except (PermissionDenied, Http404) as refusal:
             await self.close(FORBIDDEN if isinstance(refusal, PermissionDenied) else MISSING)
             return
-        self.pump = asyncio.create_task(self.follow())
+        self.pump = asyncio.create_task(self.follow_or_close())
 
     async def disconnect(self, code: int) -> None:
         if self.pump is not None:
@@ -76,6 +78,14 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         if not allowed:
             raise PermissionDenied
         return min(allowed), None
+
+    async def follow_or_close(self) -> None:
+        """Follow; where that fails, close: a page that is told comes back by itself, one that is not stands still."""
+        try:
+            await self.follow()
+        except Exception as error:
+            _log.warning("a live page was closed: %s", type(error).__name__)
+            await self.close(TRY_AGAIN)
 
     async def follow(self) -> None:
         self.subscription = await live.hub().subscribe(self.project_id, self.session, spans=self.wants_spans)

@@ -184,7 +184,7 @@ def _judge(
     everyone = [*pages, *slow]
     unseen = 0
     for page in everyone:
-        wait_until(lambda page=page: found <= page.keys, timeout_s=120)  # type: ignore[misc]
+        wait_until(lambda page=page: found <= page.keys, timeout_s=60)  # type: ignore[misc]
         unseen = max(unseen, len(found - page.keys))
         page.finish()
     first, last = footprints
