@@ -1,18 +1,20 @@
 """Golden prompts: three shapes of one plan, byte for byte.
 
-`python -m pytest tests/client/test_renderers.py --update-goldens` is not needed: delete a golden to write it anew,
-and read its diff.
+Delete a golden to have it written anew, and read its diff.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from builders import tool_pair
 from compact import CompactConfig, CompactManager, CompactPolicy, Message, TiktokenEstimator
 from compact.artifacts import MemoryArtifactStore
+from compact.codecs import codec_named
+from compact.renderers import renderer_named
 from compact.renderers.bridge import build_compacted_history, collect_user_messages, select_user_messages
 from compact.summary import StructuredSummary
 
@@ -63,15 +65,25 @@ def render(renderer, output_lines=1, **options):
     return manager, manager.manual_compact("s", conversation(output_lines))
 
 
+def rendered_with_told_summary(manager):
+    """The plan rendered with a summary whose words are fixed, so that only the shape can change the golden."""
+    session = manager._session("s")
+    shape = renderer_named(session.plan.renderer)
+    told = Told().summarize_span([], style="task_state", max_tokens=0)
+    plan = replace(session.plan, summary_text=session.plan.summary_text and shape.summary_text(told, 1))
+    return shape.render(session.view, plan, codec_named("chat"))
+
+
 @pytest.mark.req("D-REND-1", "S-LAY-1", "R-HIST-1")
 @pytest.mark.parametrize("renderer", ["layered", "inplace", "bridge", "externalized"])
 def test_golden_prompts(renderer):
     """The rendered prompt is exactly the reviewed one."""
     if renderer == "externalized":
         policy = {"externalize_threshold_tokens": 200, "ladder": ("externalize",)}
-        _, out = render("inplace", 12, artifact_store=MemoryArtifactStore(), policy=policy)
+        manager, _ = render("inplace", 12, artifact_store=MemoryArtifactStore(), policy=policy)
     else:
-        _, out = render(renderer)
+        manager, _ = render(renderer)
+    out = [message.source for message in rendered_with_told_summary(manager)]
     golden = GOLDENS / f"{renderer}.json"
     text = json.dumps(out, indent=1, ensure_ascii=False) + "\n"
     if not golden.exists():

@@ -57,3 +57,17 @@ def test_outputs_are_cut_on_their_way_in():
     assert manager._session("s").thread.messages[2].text == LONG
     protected = [messages[0], messages[1], {**messages[2], "meta": {"protected": True}}]
     assert manager.preflight("t", protected) == protected
+
+
+def test_a_compaction_shows_the_newest_output_whole_if_it_can():
+    """What the model is about to answer stays as it is when a compaction makes room for it; older outputs stay cut."""
+    policy = CompactPolicy(tool_output_max_tokens=200, hard_cap_buffer=100)
+    manager = CompactManager(CompactConfig("gpt-5", 6000, policy=policy))
+    output = "word " * 1000
+    old = [item for number in range(40) for item in tool_pair(number, output)]
+    messages = [{"role": "user", "content": "go"}, *old, *tool_pair(99, output)]
+    sent = manager.preflight("s", messages)
+    assert sent[-1] == messages[-1]
+    assert "tokens truncated" in sent[-3]["content"]
+    assert manager.preflight("s", messages) == sent
+    assert manager.rerender("s", 1) == sent

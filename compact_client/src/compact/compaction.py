@@ -81,6 +81,8 @@ class Climb:
     summary_text: str | None = None
     summary_tokens: int = 0
     is_new_summary: bool = False
+    missing_constraints: int = 0
+    """Standing instructions of a user that the summary had no room for."""
     cleared_tokens: int = 0
     """What clearing freed inside units that stay."""
 
@@ -96,6 +98,8 @@ def compact(job: Job, first: Draft, messages: Sequence[Message], counts: Sequenc
     current, room = first, job.room
     for attempt in range(1, _FIT_ATTEMPTS + 1):
         climb = yield from _climb(job, current, messages, counts, step)
+        if climb.missing_constraints and current.part.keep_turns > 0:
+            current, climb = yield from _with_more_room(job, current, climb, messages, counts, step)
         plan = _plan(job, current, climb, messages, counts, step)
         session.plan = plan
         _render(job)
@@ -123,7 +127,21 @@ def compact(job: Job, first: Draft, messages: Sequence[Message], counts: Sequenc
     return True
 
 
-def draft_again(job: Job, messages: Sequence[Message], counts: Sequence[int], room: Room) -> Draft:
+def _with_more_room(
+    job: Job, current: Draft, climb: Climb, messages: Sequence[Message], counts: Sequence[int], step: int
+) -> Steps[tuple[Draft, Climb]]:
+    """A standing instruction did not fit: give the summary the room of all but the newest unit."""
+    try:
+        lower = draft_again(job, messages, counts, job.room, only_newest=True)
+    except InsufficientBudget:
+        return current, climb
+    again = yield from _climb(job, lower, messages, counts, step)
+    return (lower, again) if again.missing_constraints < climb.missing_constraints else (current, climb)
+
+
+def draft_again(
+    job: Job, messages: Sequence[Message], counts: Sequence[int], room: Room, *, only_newest: bool = False
+) -> Draft:
     return draft(
         messages,
         counts,
@@ -133,6 +151,7 @@ def draft_again(job: Job, messages: Sequence[Message], counts: Sequence[int], ro
         covered_tokens=covered_tokens(job.session),
         carried_tokens=carried_tokens(job.session, job.policy),
         protected_ids=job.session.protected_ids,
+        only_newest=only_newest,
         aim_tokens=int(AIM_PCT * (sum(counts) + job.fixed_tokens)) if job.is_manual else None,
     )
 
@@ -314,7 +333,7 @@ def _summarize(
     if not maker.is_custom:
         merged = _fitted(merged, limit, visible, job.counting.text)
     most = job.room.budget_tokens - current.pinned_tokens - current.recent_tokens
-    merged = _guarded(job, merged, real, visible, limit, most, step)
+    merged = _guarded(job, climb, merged, real, visible, limit, most, step)
     climb.summary, climb.is_new_summary = merged, True
     climb.summary_text = renderer.summary_text(merged, step)
     climb.summary_tokens = job.counting.message(Message("assistant", climb.summary_text))
@@ -348,6 +367,7 @@ def _fitted(
 
 def _guarded(
     job: Job,
+    climb: Climb,
     summary: StructuredSummary,
     removed: Sequence[Message],
     visible: Sequence[Message],
@@ -359,6 +379,7 @@ def _guarded(
     report = _report(job, summary, removed, visible, limit)
     if report.blocks and most > limit:
         report = _report(job, summary, removed, visible, most)
+    climb.missing_constraints = len(report.missing_constraints)
     if report.blocks:
         text = f"{len(report.missing_constraints)} standing instructions did not fit: {report.missing_constraints[0]}"
         job.check.emit(events.WARNING, {"severity": "high", "code": "constraint_lost", "message": text})

@@ -23,7 +23,7 @@ from compact.exceptions import CompactError, InsufficientBudget, MalformedMessag
 from compact.ledger import hash_of
 from compact.messages import Message
 from compact.outbound import Outbound
-from compact.planner import Draft, Room, room_for
+from compact.planner import SMALL_SUMMARY_TOKENS, Draft, Room, room_for
 from compact.quality import CompactionQualityMetrics, asks_for_context
 from compact.rehydrate import RehydrationConfig, TurnContext
 from compact.request import Request, Sent, frozen_copy
@@ -373,6 +373,7 @@ class Engine:
     def _draft(self, job: Job, decision: Decision, call: Call) -> tuple[list[Message], list[int], Draft]:
         """What to keep; where only the newest tool output is too large, it is cut before giving up."""
         session = job.session
+        self._show_newest_whole(job)
         messages, counts = plannable(session)
         try:
             return messages, counts, draft_again(job, messages, counts, job.room)
@@ -386,6 +387,26 @@ class Engine:
         except InsufficientBudget:
             self._emit_decision(session, job.check, decision, None, call.note)
             raise
+
+    def _show_newest_whole(self, job: Job) -> None:
+        """What the model is about to answer is shown whole if the compaction makes room for it."""
+        session = job.session
+        messages, counts = plannable(session)
+        units = group_units(messages)
+        if not units:
+            return
+        newest = max(units, key=lambda unit: unit.last)
+        cut = [messages[index].id or "" for index in newest.indices if messages[index].id in session.truncated_ids]
+        if not cut:
+            return
+        whole = [session.thread.get(messages[index].id or "") or messages[index] for index in newest.indices]
+        pinned = sum(counts[index] for index, message in enumerate(messages) if self._is_pinned(session, message))
+        needed = job.fixed_tokens + pinned + sum(self.counting.message(message) for message in whole)
+        if needed + SMALL_SUMMARY_TOKENS > job.room.budget_tokens:
+            return
+        for message_id in cut:
+            session.show_whole(message_id)
+        session.render(**self._render_arguments(session))
 
     def _cut_newest(self, job: Job, messages: Sequence[Message], counts: Sequence[int]) -> bool:
         """Cut the outputs of the newest unit to what the budget leaves for them."""

@@ -90,10 +90,12 @@ def draft(
     carried_tokens: int = 0,
     protected_ids: Collection[str] = (),
     aim_tokens: int | None = None,
+    only_newest: bool = False,
 ) -> Draft:
     """The mildest partition whose kept part and summary fit the budget.
 
-    `aim_tokens` is where a caller who compacts by hand wants the request to end, if a short summary can do it.
+    `only_newest` starts below the floor, for a summary that needs all the room there is. `aim_tokens` is where a
+    caller who compacts by hand wants the request to end, if a short summary can do it.
 
     `covered_tokens` were summarised before, `carried_tokens` are earlier summaries that stay as they are.
     Raises `InsufficientBudget` when even the floor does not fit.
@@ -110,6 +112,8 @@ def draft(
     for part, line, is_floor in _partitions(messages, counts, units, pins, policy, room, pinned_tokens):
         if line:
             lines.append(line)
+        if only_newest and part.keep_turns > 0:
+            continue
         recent_tokens = sum(sizes[unit.first] for unit in part.recent)
         remainder_tokens = sum(sizes[unit.first] for unit in part.remainder)
         covered = covered_tokens + remainder_tokens

@@ -197,6 +197,14 @@ class Session:
         self._shortened[message_id] = replace(short, id=message_id)
         self._tokens.pop(message_id, None)
 
+    def show_whole(self, message_id: str) -> None:
+        """Show a message as it was logged, from now on; requests already sent keep the form they had."""
+        whole = self.thread.get(message_id)
+        if whole is not None and message_id in self._shortened:
+            self._former.append((len(self.sent), message_id, self._shortened[message_id]))
+            self._shortened[message_id] = whole
+            self._tokens.pop(message_id, None)
+
     def forms_at(self, number: int) -> dict[str, Message]:
         """Forms of messages as request `number` showed them, where they were cut further since."""
         found: dict[str, Message] = {}
@@ -218,7 +226,9 @@ class Session:
 
     @property
     def truncated_ids(self) -> frozenset[str]:
-        return frozenset(self._shortened)
+        return frozenset(
+            message_id for message_id, form in self._shortened.items() if form is not self.thread.get(message_id)
+        )
 
     def extend_request(
         self,
