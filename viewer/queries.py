@@ -15,6 +15,7 @@ import msgspec
 from django.db import connection
 from django.db.models import Count, F, Min, Q, QuerySet, Sum
 
+from ingest.messages import restore
 from ingest.models import Project, Session, Trace, Transcript, trace_key
 from ingest.transcripts import read_texts
 from viewer.reducer import Checks, SpanRow
@@ -294,7 +295,7 @@ def span(session: Session, name: str, *, with_payload: bool) -> FullSpan | None:
         for condition, values in tries:
             cursor.execute(head + mine + condition + " LIMIT 1", [session.session_key, session.day, *values])
             if row := cursor.fetchone():
-                return FullSpan(_row(row[:11]), row[11], _json(row[12]))
+                return FullSpan(_row(row[:11]), row[11], restore(session.project_id, _json(row[12])))
     return None
 
 

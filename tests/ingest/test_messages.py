@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 import zstandard
+from django.db import connection
 
-from ingest import messages, retention
+from ingest import messages, partitions, retention
 from ingest.events import Span
 from ingest.facts import NOTHING
-from ingest.models import Message, Project
+from ingest.models import Message, Project, Session
+from viewer import queries
 
 from .conftest import Wire
 
@@ -103,3 +106,24 @@ def test_texts_that_no_session_came_with_are_forgotten() -> None:
         )
     retention.run()
     assert [bytes(row.hash)[0] for row in Message.objects.filter(project_id=owner.pk)] == [6]
+
+
+@pytest.mark.django_db
+def test_a_reader_sees_messages_and_not_their_names() -> None:
+    """What the inspector asks for comes with its messages put back."""
+    told = span({"input": prompt(1, "seen")})
+    messages.extract(told)
+    ((digest, text),) = (told.texts or {}).items()
+    Message.objects.create(hash=digest, project_id=1, day="2026-11-16", size=len(text), body=zstandard.compress(text))
+    day = datetime.now(UTC).date()
+    session = Session(session_key=uuid.uuid4(), project_id=1, session_id="x", day=day, last_seq=1)
+    with connection.cursor() as cursor:
+        cursor.execute(partitions.create_statement(day))
+        cursor.execute(
+            "INSERT INTO ingest_span (session_key, session_day, trace_id, span_id, project_id, seq, payload)"
+            " VALUES (%s, %s, 't', 's', 1, 1, %s::jsonb)",
+            [session.session_key, day, (told.payload or b"").decode()],
+        )
+    found = queries.span(session, "t:s", with_payload=True)
+    assert found is not None
+    assert found.payload == {"input": prompt(1, "seen")}
