@@ -1,18 +1,7 @@
 #!/usr/bin/env python
-"""Django's command line."""
+"""Django's command line, in a checkout."""
 
-from __future__ import annotations
-
-import os
-import sys
-
-
-def main() -> None:
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "ariadne.settings")
-    from django.core.management import execute_from_command_line  # noqa: PLC0415 - after the settings are named
-
-    execute_from_command_line(sys.argv)
-
+from ariadne.__main__ import main
 
 if __name__ == "__main__":
     main()

@@ -23,8 +23,8 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from ariadne.embedded import Postgres, PostgresError, client_binary
+from ariadne.places import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 DUMP = "database.dump"
 FILES = "files"
 _PREFIX = "ariadne-"

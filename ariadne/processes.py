@@ -15,13 +15,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Self
 
 from ariadne.embedded import die_with_parent
+from ariadne.places import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 READY_TIMEOUT_S = 60.0
 # Longer than a web process takes to finish the requests it has.
 STOP_TIMEOUT_S = 20.0

@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 
-BASE_DIR = Path(__file__).resolve().parent.parent
+from ariadne.places import PAGES, ROOT
 
 
 def envstr(name: str, default: str = "") -> str:
@@ -105,9 +105,10 @@ def database(url: str, data_dir: Path) -> dict[str, Any]:
     }
 
 
-#: The folder of the embedded Postgres, the secrets and `credentials.json`; relative to the checkout.
+#: The folder of the embedded Postgres, the secrets and `credentials.json`; relative to the checkout, or to the
+#: working directory of an installed server.
 DATA_DIR = Path(envstr("DATA_DIR", ".ariadne"))
-DATA_DIR = DATA_DIR if DATA_DIR.is_absolute() else BASE_DIR / DATA_DIR
+DATA_DIR = DATA_DIR if DATA_DIR.is_absolute() else ROOT / DATA_DIR
 
 # A laptop serves on loopback without TLS; anything else is production and says so.
 #: Anything but a laptop: TLS only, secure cookies, HSTS.
@@ -175,7 +176,7 @@ ASGI_APPLICATION = "ariadne.asgi.application"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "templates"],
+        "DIRS": [PAGES / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -197,7 +198,7 @@ STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "ariadne.staticfiles.HashedStorage"},
 }
-STATICFILES_DIRS = [BASE_DIR / "static"]
+STATICFILES_DIRS = [PAGES / "static"]
 WHITENOISE_USE_FINDERS = True
 
 LANGUAGE_CODE = "en-gb"

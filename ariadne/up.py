@@ -20,7 +20,8 @@ from pathlib import Path
 from types import FrameType
 
 from ariadne.embedded import Postgres, PostgresError, die_with_parent
-from ariadne.processes import ROOT, Broken, Child, WebProcesses, children, spawn
+from ariadne.places import ROOT
+from ariadne.processes import Broken, Child, WebProcesses, children, spawn
 
 READY_TIMEOUT_S = 60.0
 
