@@ -31,6 +31,8 @@ def reason_of(request: HttpRequest | Request) -> str:
 
 
 def send_transcript(request: HttpRequest | Request, transcript: Transcript) -> HttpResponseBase:
+    # Knowing of a transcript is one right, its text another: texts never leave without the second.
+    access.grant(request).require(Right.PAYLOAD, transcript.project_id)
     reason = reason_of(request)
     exported = exports.export(transcript)
     _log(request, Action.TRANSCRIPT_DOWNLOAD, transcript, reason, exported)
@@ -39,6 +41,7 @@ def send_transcript(request: HttpRequest | Request, transcript: Transcript) -> H
 
 
 def send_bundle(request: HttpRequest | Request, transcript: Transcript) -> HttpResponseBase:
+    access.grant(request).require(Right.PAYLOAD, transcript.project_id)
     reason = reason_of(request)
     data, exported = bundles.build(transcript, by=request.user.get_username(), reason=reason)
     _log(request, Action.BUNDLE_DOWNLOAD, transcript, reason, exported)
