@@ -36,6 +36,7 @@ from compact.units import group_units
 
 _COMMIT_ATTEMPTS = 3
 _FRUITLESS_ROUNDS = 2
+_WORTH_A_TRY = 4  # times the least gain must be new before a compaction that did not help is tried again
 _PREPARE_PCT = 0.9  # of the trigger: a few calls ahead of it
 
 
@@ -105,12 +106,11 @@ class Engine:
         is_error = False
         try:
             if not decision.triggered:
-                session.fruitless_rounds = 0
                 self._emit_decision(session, check, decision, None, call.note)
                 self._prepare_ahead(session, decision, fixed + spoken, call, turn, check)
             elif self._is_fruitless(session, estimate, call.note):
                 self._emit_decision(session, check, decision, None, call.note)
-                text = "the last compactions freed almost nothing: waiting until the budget itself is reached"
+                text = "the last compactions freed almost nothing: waiting for more to compact, or the budget itself"
                 check.emit(
                     events.BREAKER_OPEN,
                     {"tokens_before": estimate, "budget_limit": self.budget_tokens, "details": {"reason": text}},
@@ -215,11 +215,13 @@ class Engine:
         )
 
     def _is_fruitless(self, session: Session, estimate: int, note: str | None) -> bool:
-        """Whether compacting again would only break the cache: it did not help, and the budget still holds."""
-        budget = self.budget_tokens
-        if note is not None or budget is None or estimate > budget:
+        """Whether compacting again would only break the cache: it did not help, little is new, the budget holds."""
+        budget, window = self.budget_tokens, self.cfg.max_context_tokens
+        if note is not None or budget is None or window is None or estimate > budget:
             return False
-        return session.fruitless_rounds >= _FRUITLESS_ROUNDS
+        if session.fruitless_rounds < _FRUITLESS_ROUNDS:
+            return False
+        return estimate - session.tokens_after_round < _WORTH_A_TRY * self.policy.min_gain_pct * window
 
     def breakdown(self, session: Session, fixed: int, spoken: int, total: int) -> dict[str, int]:
         parts = session.request.breakdown(
@@ -489,6 +491,7 @@ class Engine:
         window = self.cfg.max_context_tokens or before
         is_fruitful = changed and before - after >= self.policy.min_gain_pct * window
         session.fruitless_rounds = 0 if is_fruitful else session.fruitless_rounds + 1
+        session.tokens_after_round = after
         if changed:
             self._emit_quality(session, check)
             session.turns_since_compaction, session.rehydration_requests = 0, 0

@@ -60,6 +60,7 @@ class Session:
         self.request = Request()
         self.last_estimate = 0
         self.fruitless_rounds = 0
+        self.tokens_after_round = 0
         self.is_restored = False
         self.is_request_current = True
         """Whether the request is the rendering of the view but for what was appended since."""
