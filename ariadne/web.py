@@ -28,6 +28,7 @@ APPLICATION = "ariadne.asgi:application"
 DRAIN_TIMEOUT_S = 15.0
 # A keep-alive connection may hold a request that is still on the wire: so long must it have been quiet.
 QUIET_S = 0.3
+MAX_FRAME_BYTES = 4 * 1024 * 1024
 _TICK_S = 0.02
 _GOING_AWAY = 1012  # RFC 6455's registry: service restart, come back
 
@@ -51,6 +52,9 @@ class WebProcess(Server):  # type: ignore[misc]
             verbosity=0,
             server_name="",
             http_timeout=None,
+            # Counts for what is sent too. The largest frame is a thousand rows; ids and names are the agents' own.
+            websocket_max_message_size=MAX_FRAME_BYTES,
+            websocket_max_frame_size=MAX_FRAME_BYTES,
         )
 
     def listen_success(self, port: Any) -> None:

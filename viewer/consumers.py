@@ -152,7 +152,11 @@ class SessionListConsumer(LiveConsumer):
         await self.say_sessions(list(change.sessions.values()))
 
     async def say_sessions(self, sessions: list[Session]) -> None:
-        await self.say({"type": "sessions", "seq": self.seq, "sessions": [session_json(s) for s in sessions]})
+        # In the order of their changes, so that a page cut off between two frames resumes behind the first.
+        for first in range(0, len(sessions), live.BATCH_ROWS):
+            part = sessions[first : first + live.BATCH_ROWS]
+            seq = self.seq if part[-1] is sessions[-1] else part[-1].last_seq
+            await self.say({"type": "sessions", "seq": seq, "sessions": [session_json(s) for s in part]})
 
 
 class SessionConsumer(LiveConsumer):

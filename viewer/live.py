@@ -35,7 +35,8 @@ T = TypeVar("T")
 TICK_S = 0.05
 POLL_S = 1.0
 QUEUE_FRAMES = 64
-BATCH_ROWS = 5_000
+# A frame must stay below the websocket's largest message, with long names and texts too.
+BATCH_ROWS = 1_000
 # Two readers: one may wait for a large session while the other keeps everybody else's ticks going.
 _executor = ThreadPoolExecutor(max_workers=2, thread_name_prefix="live")
 _log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""What goes wrong during a soak, in turn: a killed web process, a renewal, Redis away, Postgres crashed."""
+"""What goes wrong during a soak, in turn: a killed web process, Postgres crashed, Redis away, a renewal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Faults:
         self.caused: list[str] = []
 
     def next(self) -> str:
-        kinds: list[Callable[[], str]] = [self._kill, self._renew, self._cut_redis, self._crash_postgres]
+        kinds: list[Callable[[], str]] = [self._kill, self._crash_postgres, self._cut_redis, self._renew]
         name = kinds[self._turn % len(kinds)]()
         self._turn += 1
         self.caused.append(name)
