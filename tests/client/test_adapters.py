@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from compact import CompactConfig, CompactManager, CompactPolicy, NoopEstimator
 from compact.adapters import AriadneStorage, DatabaseStorage, FileStorage
 from compact.adapters.transcript import folder_of
 from compact.exceptions import CompactError
 from compact.messages import Message, content_hash
+from compact.testing import RecordingExporter
 from hypothesis import given
 from hypothesis import strategies as st
 from receiver import Answer, Receiver, eventually
@@ -93,6 +95,58 @@ def test_a_directory_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "archive").write_text("a file in the way")
     with pytest.raises(OSError, match="archive"):
         FileStorage(tmp_path / "archive").save_transcript("s", MESSAGES)
+
+
+@pytest.mark.req("P-STO-1")
+@pytest.mark.parametrize("is_required", [True, False])
+def test_a_failed_archive_stops_the_pruning_unless_told_otherwise(tmp_path: Path, is_required: bool) -> None:
+    """Nothing is pruned that is not archived first; without that rule it is pruned, with a warning."""
+    (tmp_path / "archive").write_text("a file in the way")
+    recorder = RecordingExporter()
+    manager = CompactManager(
+        CompactConfig(
+            "gpt-5",
+            2_000,
+            policy=CompactPolicy(keep_recent_turns=1, hard_cap_buffer=50),
+            token_estimator=NoopEstimator(),
+            exporter=recorder,
+            storage=FileStorage(tmp_path / "archive"),
+            archive_required=is_required,
+        )
+    )
+    history = [Message("user", f"{n} " + "word " * 200) for n in range(20)]
+    sent = manager.preflight("s", history)
+    if is_required:
+        assert sent == history
+        assert recorder.of("compact.error")[0]["properties"]["fallback"] == "not compacted: archive failed"
+        assert not recorder.of("compact.pruned_messages")
+    else:
+        assert len(sent) < len(history)
+        assert "archive_failed" in [event["properties"]["code"] for event in recorder.of("compact.warning")]
+
+
+@pytest.mark.req("S-STO-1")
+def test_the_transcript_is_archived_before_anything_is_pruned(tmp_path: Path) -> None:
+    """In the archive: the whole history as it was; in the trace: where, its hash, and before the pruning."""
+    recorder = RecordingExporter()
+    policy = CompactPolicy(keep_recent_turns=1, hard_cap_buffer=50)
+    storage = FileStorage(tmp_path)
+    manager = CompactManager(
+        CompactConfig(
+            "gpt-5", 2_000, policy=policy, token_estimator=NoopEstimator(), exporter=recorder, storage=storage
+        )
+    )
+    manager.preflight("s", [Message("user", f"{n} password=hunter2 " + "word " * 200) for n in range(20)])
+    body = (tmp_path / "s/transcript-pre-compact-001.jsonl").read_bytes()
+    archival = recorder.of("compact.archival")[0]["properties"]
+    assert body.count(b"\n") == 20 == archival["message_count"]
+    assert b"hunter2" not in body
+    assert archival["redactions"] == {"password": 20}
+    assert archival["sha256"] == hashlib.sha256(body).hexdigest()
+    assert recorder.names.index("compact.archival") < recorder.names.index("compact.pruned_messages")
+    logged = [json.loads(line)["event"] for line in (tmp_path / "s/events.jsonl").read_text().splitlines()]
+    assert logged == recorder.names
+    assert (tmp_path / "s/summary-001.json").is_file()
 
 
 @pytest.mark.req("P-STO-1")

@@ -179,6 +179,17 @@ def test_several_exporters_and_own_parts(tmp_path: Path) -> None:
     assert database.storage.name == "database"
 
 
+def test_a_model_summarizer_is_one_setting_away() -> None:
+    """Named in a file, with its own cheaper model; the agent's model is the default."""
+    from compact.summarizers import ModelSummarizer
+
+    cheap = load_config(environ={}, summarizer={"kind": "model", "model": "small", "base_url": "http://127.0.0.1:1/v1"})
+    assert isinstance(cheap.summarizer, ModelSummarizer)
+    assert cheap.summarizer.model == "small"
+    same = load_config(environ={"COMPACT_SUMMARIZER_KIND": "model"}, model="big").summarizer
+    assert same.model == "big"
+
+
 def test_mistyped_variables_are_found() -> None:
     """A variable that sets nothing is probably a typing error."""
     assert unknown_variables({"COMPACT_TRIGER_PCT": "1", "COMPACT_TRIGGER_PCT": "1", "COMPACT_SPOOL_DIR": "x"}) == [

@@ -124,6 +124,13 @@ def test_counts_never_hold_the_secret() -> None:
     assert "topsecret99" not in str(counts)
 
 
+def test_counts_by_rule_are_not_taken_for_secrets() -> None:
+    """An event tells how often each rule was used; anything but a number there is still hidden."""
+    tally = {"redactions": {"password": 20, "email": 1}}
+    assert redactor.tree(tally) == (tally, {})
+    assert redactor.tree({"redactions": {"password": "hunter2"}})[0] == {"redactions": {"password": MASK}}
+
+
 @pytest.mark.req("S-RED-1")
 def test_personal_data_is_denied_until_allowed() -> None:
     """By default e-mail is hidden; an allow-list lets a rule, or a text, through."""

@@ -120,7 +120,9 @@ class Redactor:
             copy = {}
             for key, item in value.items():
                 rule = _rule_of_key(key, item)
-                if rule is None:
+                if _is_tally(key, item):
+                    copy[key] = item
+                elif rule is None:
                     copy[key] = self._redact(item, counts)
                 elif item == MASK or self._is_allowed(item):
                     copy[key] = item
@@ -268,6 +270,8 @@ def _collect(value: Any, leaves: list[str]) -> bool:
         return False
     if isinstance(value, dict):
         for key, item in value.items():
+            if _is_tally(key, item):
+                continue
             if isinstance(item, str):
                 if _rule_of_key(key, item) is not None and item != MASK:
                     return True
@@ -278,6 +282,11 @@ def _collect(value: Any, leaves: list[str]) -> bool:
     if isinstance(value, (list, tuple)):
         return any(_collect(item, leaves) for item in value)
     return False
+
+
+def _is_tally(key: object, item: object) -> bool:
+    """Our own counts by rule, `{"redactions": {"password": 2}}`: numbers under names that would hide anything else."""
+    return key == "redactions" and isinstance(item, dict) and all(type(count) is int for count in item.values())
 
 
 def _rule_of_key(key: object, item: object) -> str | None:

@@ -99,10 +99,10 @@ def summarizer(settings: Summarizer, model: str) -> Any:
         return None
     if settings.kind == "custom":
         return _custom("summarizer.custom", settings.custom)
-    summarizers: Any = import_module("compact.summarizers")
+    from compact.summarizers import ModelSummarizer
+
     key = settings.api_key.get_secret_value() if settings.api_key else None
-    options = {"base_url": settings.base_url, "api_key": key}
-    return summarizers.ModelSummarizer(settings.model or model, **{k: v for k, v in options.items() if v})
+    return ModelSummarizer(settings.model or model, base_url=settings.base_url, api_key=key)
 
 
 def _custom(path: str, name: str | None) -> Any:
