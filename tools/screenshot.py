@@ -43,7 +43,7 @@ def main() -> None:
             # The second compaction is the one whose summary was refused once.
             page.keyboard.press("c")
             page.keyboard.press("c")
-            page.wait_for_load_state("networkidle")
+            page.get_by_test_id("inspector").get_by_text("The prompt, before and after").wait_for()
             page.screenshot(path=PICTURE)
     sys.stdout.write(f"{PICTURE.relative_to(ROOT)}: {PICTURE.stat().st_size // 1000} kB\n")
 
