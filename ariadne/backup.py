@@ -28,8 +28,8 @@ from ariadne.places import ROOT
 DUMP = "database.dump"
 FILES = "files"
 _PREFIX = "ariadne-"
-# The server's own: the dump has what matters of it. The rest (secret key, credentials, signing keys) is copied.
-_NOT_SAVED = {"postgres", "run", "postgres.log", "up.log"}
+# The server's own, and what setup makes anew. The rest (secret key, credentials, signing keys) is copied.
+_NOT_SAVED = {"postgres", "run", "static", "postgres.log", "up.log"}
 _ENVIRONMENT = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "password": "PGPASSWORD", "dbname": "PGDATABASE"}
 
 
