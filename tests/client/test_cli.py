@@ -286,3 +286,14 @@ def test_help_documents_every_command(capsys: pytest.CaptureFixture[str]) -> Non
         text = capsys.readouterr().out
         assert "example:" in text
         assert "exit codes:" in text
+
+
+@pytest.mark.req("P-CLI-1", "K-UI-3")
+def test_verify_checks_a_signed_bundle(capsys: pytest.CaptureFixture[str]) -> None:
+    """The server's bundle is good with its key, and with no other."""
+    from client.test_bundle import packed, public_key
+
+    Path("bundle.zip").write_bytes(packed())
+    key = public_key().hex()
+    assert run(capsys, "verify", "bundle.zip", "--key", key)[0] == exits.OK
+    assert run(capsys, "verify", "bundle.zip", "--key", "00" * 32)[0] == exits.FAILED
