@@ -133,6 +133,7 @@ def test_a_dead_receiver_costs_the_agent_nothing() -> None:
         for event in events():
             exporter.emit(event)
     assert time.perf_counter() - started < 0.2
+    assert not exporter.flush(3)
     started = time.perf_counter()
     exporter.close()
     assert time.perf_counter() - started < 2.0

@@ -13,7 +13,7 @@ import logging
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
@@ -55,9 +55,10 @@ class OTLPExporter:
         self._exit_timeout_s = exit_timeout_s
         self._own: SDKTracerProvider | None = None
         self._ids = _Ids()
+        self._failed: list[int] = []
         provider = tracer_provider or (None if endpoint else _application_provider())
         if provider is None:
-            provider = self._own = _own_provider(endpoint, headers, service_name, timeout_s, self._ids)
+            provider = self._own = _own_provider(endpoint, headers, service_name, timeout_s, self._ids, self._failed)
         self._tracer = provider.get_tracer("compact")
         # Events of a check wait for its end, by the id of the check's span.
         self._waiting: OrderedDict[str, list[dict[str, Any]]] = OrderedDict()
@@ -69,10 +70,14 @@ class OTLPExporter:
         self._batcher.put({"event": event, "context": self._get_context()})
 
     def flush(self, timeout_s: float = 2.0) -> bool:
-        """Wait until all events are spans, and sent if the provider is our own."""
-        return self._batcher.flush(timeout_s) and (
-            self._own is None or bool(self._own.force_flush(int(timeout_s * 1000)))
-        )
+        """Wait until all events are spans and, if the provider is our own, taken by the receiver."""
+        failures = self._failures()
+        if not self._batcher.flush(timeout_s):
+            return False
+        if self._own is None:
+            return True
+        # The SDK calls a flush done even when the receiver refused.
+        return bool(self._own.force_flush(int(timeout_s * 1000))) and self._failures() == failures
 
     def close(self) -> None:
         """Send what is left and, if the provider is our own, shut it down."""
@@ -86,6 +91,9 @@ class OTLPExporter:
             thread = threading.Thread(target=self._own.shutdown, daemon=True)
             thread.start()
             thread.join(self._exit_timeout_s)
+
+    def _failures(self) -> int:
+        return len(self._failed)
 
     # The worker's side.
 
@@ -206,14 +214,26 @@ def _application_provider() -> TracerProvider | None:
 
 
 def _own_provider(
-    endpoint: str | None, headers: Mapping[str, str] | None, service_name: str, timeout_s: float, ids: _Ids
+    endpoint: str | None,
+    headers: Mapping[str, str] | None,
+    service_name: str,
+    timeout_s: float,
+    ids: _Ids,
+    failed: list[int],
 ) -> SDKTracerProvider:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
 
-    exporter = OTLPSpanExporter(endpoint, headers=dict(headers) if headers else None, timeout=timeout_s)
+    class Noting(OTLPSpanExporter):
+        def export(self, spans: Sequence[Any]) -> SpanExportResult:
+            result = super().export(spans)
+            if result is not SpanExportResult.SUCCESS:
+                failed.append(len(spans))
+            return result
+
+    exporter = Noting(endpoint, headers=dict(headers) if headers else None, timeout=timeout_s)
     provider = TracerProvider(
         resource=Resource.create({"service.name": service_name}), id_generator=cast(Any, ids), shutdown_on_exit=True
     )
