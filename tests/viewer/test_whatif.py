@@ -1,0 +1,62 @@
+"""What if: a compaction that really happened, planned again from its stored transcript under other policies."""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+
+import httpx
+import pytest
+from compact import AriadneExporter, AriadneStorage, CompactConfig, CompactManager, CompactPolicy
+from conftest import Server
+from conversations import conversation
+from reader import client_of
+
+
+@pytest.fixture(scope="module")
+def name(server: Server) -> str:
+    session_id = f"whatif-{uuid.uuid4().hex[:8]}"
+    exporter = AriadneExporter(server.ingest_url, server.ingest_key, spool_dir=None)
+    config = CompactConfig(
+        model="gpt-5",
+        max_context_tokens=6_000,
+        policy=CompactPolicy(hard_cap_buffer=300, keep_recent_turns=4, keep_tool_io_pairs=1),
+        exporter=exporter,
+        storage=AriadneStorage(server.url, server.ingest_key, spool_dir=None),
+    )
+    CompactManager(config).preflight(session_id, conversation(60))
+    exporter.close()
+    return session_id
+
+
+def ask(client: httpx.Client, name: str, **choice: object) -> str:
+    """The transcript is sent in the background: wait for it, then for nothing else."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        answer = client.get(f"/sessions/{name}/compactions/1/what-if/", params=choice)
+        if answer.status_code == 200:
+            return answer.text
+        time.sleep(0.1)
+    raise AssertionError(answer.status_code)
+
+
+def kept(answer: str) -> int:
+    """How many messages the other policy would have kept."""
+    row = re.search(r"</span>kept</span></td><td class=\"num\">\d+</td><td class=\"num\">(\d+)</td>", answer)
+    assert row, answer
+    return int(row.group(1))
+
+
+def test_keeping_fewer_turns_would_have_kept_fewer_messages(server: Server, name: str) -> None:
+    with client_of(server, "operator") as client:
+        few, more = ask(client, name, keep_recent_turns=1), ask(client, name, keep_recent_turns=8)
+        assert "It would have compacted" in few
+        assert kept(few) < kept(more)
+        assert ask(client, name, keep_recent_turns=1) == few
+
+
+def test_the_page_offers_it_only_where_a_transcript_is_stored(server: Server, name: str) -> None:
+    with client_of(server, "operator") as client:
+        ask(client, name)
+        assert "Plan again" in client.get(f"/sessions/{name}/compactions/1/").text
