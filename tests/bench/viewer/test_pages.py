@@ -139,7 +139,8 @@ def test_from_post_to_pixel(server: Server, sign_in: SignIn) -> None:
       window.seen = {};
       const look = () => { for (const label of document.querySelectorAll('.span-row .label'))
         if (label.textContent.startsWith('probe ')) window.seen[label.textContent] ??= Date.now(); };
-      new MutationObserver(look).observe(document.querySelector('.tree-scroll'), {subtree: true, childList: true, characterData: true});
+      const everything = { subtree: true, childList: true, characterData: true };
+      new MutationObserver(look).observe(document.querySelector('.tree-scroll'), everything);
     }""")
     ended = threading.Event()
 
