@@ -19,7 +19,7 @@ WINDOW = 1600
 BUFFER = 100
 BUDGET = WINDOW - BUFFER
 quick = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 formats = st.sampled_from(FORMATS)

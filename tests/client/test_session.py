@@ -179,3 +179,14 @@ def test_a_plan_says_what_it_costs_the_cache():
     assert cache.saved_tokens_per_call > 0
     assert cache.break_even_calls >= 1
     assert CompactionPlan.from_json(manager.plan("s").to_json()).cache == cache
+
+
+def test_a_message_put_in_front_is_one_new_message():
+    """A host that inserts at the front shifts everything, and everything is still recognised."""
+    manager = small()
+    history = [*dicts(30)]
+    first = manager.preflight("s", history)
+    out = manager.preflight("s", [SYSTEM, *first])
+    assert out[0] == SYSTEM
+    assert out[1:] == first
+    assert manager.plan("s").version == 1

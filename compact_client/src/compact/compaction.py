@@ -431,7 +431,7 @@ def _plan(
         thread_id=job.session.session_id,
         thread_version=job.session.thread.version,
         created_at=events.iso(job.clock()),
-        version=(before.version if before else 0) + 1,
+        version=max(job.session.plans, default=0) + 1,
         step=step,
         renderer=job.policy.renderer,
         externalizations=_externalizations(before, climb, fold=climb.is_new_summary),

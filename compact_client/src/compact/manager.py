@@ -163,6 +163,8 @@ class CompactManager:
             if not 1 <= number <= len(session.sent):
                 raise CompactError(f"session {session_id!r} has sent {len(session.sent)} requests, not {number}")
             sent = session.sent[number - 1]
+            if sent.view_version != session.view_version and sent.view_version not in session.old_views:
+                raise CompactError(f"request {number} was sent before the history was edited many times over")
             view = session.old_views.get(sent.view_version, session.view)[: sent.view_length]
             forms = session.forms_at(number)
             shorten = self._engine.shortener(session)

@@ -119,6 +119,7 @@ def _with_drop(engine: Engine, session: Session, record: DropRecord, ledger: tup
             session.session_id,
             session.thread.version,
             now,
+            version=max(session.plans, default=0) + 1,
             step=0,
             # In place: nothing is moved to the front for the sake of a removal.
             renderer="inplace",

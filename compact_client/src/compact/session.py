@@ -25,6 +25,8 @@ from compact.thread import AgentThread
 How = Literal["new", "extended", "handed_back", "edited", "reset"]
 # More edits than this are cheaper to find by alignment than one by one.
 _FEW_EDITS = 8
+# Edited histories whose requests can still be rendered again; each holds one reference per message.
+_OLD_VIEWS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,53 +118,60 @@ class Session:
         self.request.is_same_as_shown = True
 
     def _observe_edited(self, items: Sequence[Any], codec: Codec) -> Seen:
-        decoded = [codec.decode(frozen_copy(item), place) for place, item in enumerate(items)]
-        known_ids, reference = self._recognise(items, decoded)
+        known_ids, reference = self._recognise(items, codec)
+        kept = dict(zip(reference.ids, reference.items, strict=True))
+        # As above: everything new is read before anything is logged.
+        decoded = {
+            place: codec.decode(frozen_copy(items[place]), place)
+            for place, known_id in enumerate(known_ids)
+            if known_id is None
+        }
         by_id = {message.id: message for message in self.view}
         shown, view, new = Shown(), [], []
-        for message, known_id in zip(decoded, known_ids, strict=True):
-            item = message.source if message.source is not None else message
+        for place, known_id in enumerate(known_ids):
             if known_id is not None:
-                shown.add(item, known_id)
+                shown.add(kept[known_id], known_id)
                 known = by_id.get(known_id)
                 if known is not None:
                     view.append(known)
                 continue
-            added = self.thread.append(message)
-            shown.add(item, added.id or "")
+            added = self.thread.append(decoded[place])
+            shown.add(item_of(decoded[place]), added.id or "")
             new.append(added)
             view.append(added)
-        survived = [known_id for known_id in known_ids if known_id is not None]
         how: How = "edited"
-        if not self.shown.items:
-            how = "new"
-        elif not self._continues(survived):
+        if not self._continues([known_id for known_id in known_ids if known_id is not None]):
             # Nothing but instructions is left of the old conversation: its summary must not leak into this one.
             how, self.plan = "reset", None
         else:
             view = self._with_hidden(view, reference)
         self.old_views[self.view_version] = self.view
+        if len(self.old_views) > _OLD_VIEWS:
+            del self.old_views[min(self.old_views)]
         self.view_version += 1
         self.view = view
         self.shown, self.output = shown, Shown()
         self.is_request_current = False
         return Seen(how, tuple(new))
 
-    def _recognise(self, items: Sequence[Any], decoded: Sequence[Message]) -> tuple[list[str | None], Shown]:
+    def _recognise(self, items: Sequence[Any], codec: Codec) -> tuple[list[str | None], Shown]:
         """The known id of each item, and the list it was recognised in: what was shown, our output, or the history."""
-        best: list[str | None] = [None] * len(items)
-        best_reference = self.shown
+        for reference in (self.shown, self.output):
+            # The usual edit is a system prompt with a clock in it; finding it must not cost a reading of everything.
+            ids = _few_edits(items, reference)
+            if ids is not None:
+                return ids, reference
         history = Shown()
         for message in self.view:
             history.add(item_of(message), message.id or "")
+        keys = [_key(codec.decode(item, place)) for place, item in enumerate(items)]
+        best: list[str | None] = [None] * len(items)
+        best_reference = self.shown
         for reference in (self.shown, self.output, history):
-            ids = _few_edits(items, reference)
-            if ids is None:
-                keys = [_key(item) for item in reference.items]
-                places = align([_key(message) for message in decoded], keys)
-                ids = [None if place is None else reference.ids[place] for place in places]
-            if _known(ids) > _known(best):
-                best, best_reference = ids, reference
+            places = align(keys, [_key(item) for item in reference.items])
+            found = [None if place is None else reference.ids[place] for place in places]
+            if _known(found) > _known(best):
+                best, best_reference = found, reference
         return best, best_reference
 
     def _continues(self, survived: Sequence[str]) -> bool:
@@ -327,13 +336,15 @@ def _few_edits(items: Sequence[Any], reference: Shown) -> list[str | None] | Non
     if not size or len(items) < size:
         return None
     ids: list[str | None] = list(reference.ids)
+    # In a short list that many differences are no edit but a shift, which only alignment sees.
+    most = min(_FEW_EDITS, size // 4)
     edits = 0
     for place in range(size):
         if items[place] != reference.items[place] or (
             reference.metas is not None and items[place].meta != reference.metas[place]
         ):
             edits += 1
-            if edits > _FEW_EDITS:
+            if edits > most:
                 return None
             ids[place] = None
     return [*ids, *([None] * (len(items) - size))]
