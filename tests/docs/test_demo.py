@@ -35,7 +35,7 @@ def test_every_story_compacts_more_than_once(agent: str, played: dict[str, Event
     """Each compaction has its ledger and its archived transcript; some turns are left to be watched live."""
     events, story = played[agent], STORIES[agent]
     pruned = named(events, "compact.pruned_messages")
-    assert len(pruned) >= 3
+    assert len(pruned) >= 2
     assert len(named(events, "compact.archival")) == len(pruned)
     for event in pruned:
         assert event["properties"]["tokens_after"] < event["properties"]["tokens_before"]
