@@ -6,24 +6,11 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from compact import CallbackExporter, FileStorage
 
 from ariadne.demo import coding, research, support
-from ariadne.demo.player import Player
 
 Events = list[dict[str, Any]]
 STORIES = {module.STORY.agent: module.STORY for module in (coding, support, research)}
-
-
-@pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Events]:
-    """Every event of each story, by its agent; played once and without pauses."""
-    found: dict[str, Events] = {}
-    for agent, story in STORIES.items():
-        found[agent] = []
-        storage = FileStorage(tmp_path_factory.mktemp(agent))
-        Player(story, CallbackExporter(found[agent].append), storage, pause=lambda _seconds: None).play()
-    return found
 
 
 def named(events: Events, name: str) -> Events:

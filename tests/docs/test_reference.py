@@ -10,12 +10,9 @@ from typing import Any
 
 import compact
 import pytest
-from compact import CallbackExporter, FileStorage, events, settings
+from compact import events, settings
 from compact.cli.parser import build_parser
 from docs.pages import ROOT, program
-
-from ariadne.demo import coding, research, support
-from ariadne.demo.player import Player
 
 CLIENT = (ROOT / "compact_client" / "README.md").read_text()
 OBSERVABILITY = (ROOT / "docs" / "OBSERVABILITY.md").read_text()
@@ -77,18 +74,12 @@ def test_every_event_has_a_section_and_no_other_has() -> None:
     assert set(re.findall(r"^### (compact\.\w+)$", OBSERVABILITY, re.MULTILINE)) == EVENT_NAMES
 
 
-@pytest.fixture(scope="module")
-def fields(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+@pytest.fixture
+def fields(played: dict[str, list[dict[str, Any]]]) -> dict[str, set[str]]:
     """The fields of every event that the demo's stories emit, by event."""
     found: dict[str, set[str]] = defaultdict(set)
-
-    def note(event: dict[str, Any]) -> None:
-        if "event" in event:
-            found[event["event"]] |= {*event["properties"], *event.get("payload", {})}
-
-    for module in (coding, support, research):
-        storage = FileStorage(tmp_path_factory.mktemp("archive"))
-        Player(module.STORY, CallbackExporter(note), storage, pause=lambda _seconds: None).play()
+    for event in (event for story in played.values() for event in story if "event" in event):
+        found[event["event"]] |= {*event["properties"], *event.get("payload", {})}
     return found
 
 
