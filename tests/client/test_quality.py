@@ -28,12 +28,12 @@ def sessions() -> list[dict]:
 
 
 def cases() -> list[Case]:
-    """Each session cut after seven tenths, to be brought to about a third of its length."""
+    """Each session cut after seven tenths, to be brought to about two fifths of its length."""
     found = []
     for session in sessions():
         messages = session["messages"]
         sizes = [tokens(message) for message in messages]
-        budget = max(3_000, sizes[0] * 2, sum(sizes) // 3)
+        budget = max(sizes[0] * 2 + 1_500, sum(sizes) * 2 // 5)
         cut = next(
             n for n in range(2, len(messages)) if sum(sizes[:n]) > 0.7 * sum(sizes) and messages[n]["role"] != "tool"
         )

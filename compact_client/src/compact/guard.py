@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from compact.extraction.compose import NAME_GROUPS, estimate_tokens, fit, message_lines, summary_lines
 from compact.extraction.entities import TYPE_WEIGHTS, find_entities, surface
-from compact.extraction.kinds import OPEN_ITEM, is_instruction
+from compact.extraction.kinds import is_instruction, is_open_item
 from compact.extraction.lines import Line, read_lines
 from compact.messages import Message
 from compact.summary import Entity, Note, OpenItem, StructuredSummary, normalized
@@ -75,10 +75,19 @@ class GuardReport:
 
 @dataclass(slots=True)
 class _Item:
-    finding: Finding
+    """Something found; how it is written is only looked up for what is missing."""
+
+    kind: str
+    line: Line
+    key: str  # empty for a whole sentence
     weight: float
     order: int
     is_kept: bool
+
+    @property
+    def finding(self) -> Finding:
+        text = surface(self.line.text, self.key) if self.key else self.line.text
+        return Finding(self.kind, text, self.line.sources)
 
 
 def check(
@@ -104,7 +113,7 @@ def check(
     lost = [item for item in missing if id(item) not in restored]
     by_kind: dict[str, dict[str, int]] = {}
     for item in items:
-        counts = by_kind.setdefault(item.finding.kind, {"found": 0, "kept": 0, "restored": 0, "lost": 0})
+        counts = by_kind.setdefault(item.kind, {"found": 0, "kept": 0, "restored": 0, "lost": 0})
         counts["found"] += 1
         counts["kept" if item.is_kept else "restored" if id(item) in restored else "lost"] += 1
     total = sum(item.weight for item in items)
@@ -116,7 +125,7 @@ def check(
         lost=tuple(item.finding for item in lost[:LOST_LISTED]),
         restored=tuple(item.finding for item in missing if id(item) in restored),
         retention_pct=round(1.0 - gone / total, 4) if total else 1.0,
-        missing_constraints=tuple(item.finding.text for item in lost if item.finding.kind == "constraint"),
+        missing_constraints=tuple(item.line.text for item in lost if item.kind == "constraint"),
     )
 
 
@@ -130,28 +139,27 @@ def _look_up(lines: Sequence[Line], rendered: Sequence[Message]) -> list[_Item]:
         kind = _sentence_kind(line)
         if kind is not None and (key := _flat(line.text)) not in sentences:
             sentences.add(key)
-            item = _Item(Finding(kind, line.text, line.sources), _SENTENCE_WEIGHT[kind], len(items), key in text)
-            items.append(item)
+            items.append(_Item(kind, line, "", _SENTENCE_WEIGHT[kind], len(items), key in text))
         weight = _WEIGHT_SHOWN if line.kind == "output" else _WEIGHT_SAID
         for key, sort in find_entities(line.text):
-            before = known.get(key)
-            if before is not None:
-                before.weight = max(before.weight, weight * TYPE_WEIGHTS[sort])
-                continue
             entity_kind = _KINDS.get(sort)
             if entity_kind is None:
                 continue
-            finding = Finding(entity_kind, surface(line.text, key), line.sources)
-            item = _Item(finding, weight * TYPE_WEIGHTS[sort], len(items), key in visible)
-            known[key] = item
-            items.append(item)
+            before = known.get(key)
+            if before is None:
+                item = known[key] = _Item(
+                    entity_kind, line, key, weight * TYPE_WEIGHTS[sort], len(items), key in visible
+                )
+                items.append(item)
+            elif weight > _WEIGHT_SHOWN:
+                before.weight = max(before.weight, weight * TYPE_WEIGHTS[sort])
     return items
 
 
 def _sentence_kind(line: Line) -> str | None:
     if line.kind == "user" and is_instruction(line.text):
         return "constraint"
-    if line.field == "open_items" or (line.kind == "prose" and not line.field and OPEN_ITEM.search(line.text)):
+    if line.field == "open_items" or (line.kind == "prose" and not line.field and is_open_item(line.text)):
         return "open_item"
     return None
 
@@ -161,14 +169,14 @@ def _repaired(
 ) -> tuple[StructuredSummary, list[_Item]]:
     """The summary with what is missing put back: instructions at the cost of lesser lines, the rest where it fits."""
     order = 1 + max((entry.order for entry in summary.entries()), default=-1)
-    tried = [item for item in missing if item.finding.kind == "constraint"]
+    tried = [item for item in missing if item.kind == "constraint"]
     if tried:
         notes = [Note(item.finding.text, item.finding.source_ids, order + item.order, "user") for item in tried]
         summary = fit(
             replace(summary, constraints=(*summary.constraints, *notes)), max_tokens=max_tokens, count_tokens=count
         )
     room = max_tokens - count(summary.render(version=999)) - 16
-    rest = [item for item in missing if item.finding.kind != "constraint"] if room >= 4 else []
+    rest = [item for item in missing if item.kind != "constraint"] if room >= 4 else []
     known = {entity.key for entity in summary.entities}
     open_items: list[OpenItem] = []
     names: list[Entity] = []

@@ -130,6 +130,9 @@ def draft(
                 most = min(most, max(int(covered * LEAST_RATIO), aim_tokens - pinned_tokens - recent_tokens))
                 wish = min(wish, max(MIN_SUMMARY_TOKENS, most))
             roof = room.comfort_tokens if is_floor else room.summary_roof_tokens
+            if is_floor and roof - pinned_tokens - recent_tokens < (room.budget_tokens - pinned_tokens) // 4:
+                # Large recent messages leave the summary almost nothing: memory is worth more than a rest.
+                roof = room.budget_tokens
             return replace(latest, summary_tokens=max(wish, min(most, roof - pinned_tokens - recent_tokens)))
     assert latest is not None
     return _at_floor(latest, room)

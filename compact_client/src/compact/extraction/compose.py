@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from compact.extraction.coverage import CHARS_PER_TOKEN, Candidate, Choice, Reading, choose, missing_heads
-from compact.extraction.kinds import ERROR
+from compact.extraction.kinds import is_error
 from compact.extraction.lines import Kind, Line, read_lines
 from compact.messages import Message
 from compact.span import SpanReference
@@ -194,7 +194,7 @@ def assemble(
             )
             continue
         name, entry = _entry(candidate)
-        if name == "facts" and line.kind == "output" and ERROR.search(line.text.lower()):
+        if name == "facts" and line.kind == "output" and is_error(line.text):
             name = "errors"
         fields.setdefault(name, []).append(entry)
     *earlier, task = fields.pop("current_task", None) or [None]

@@ -42,6 +42,7 @@ _BY_TYPE: Final[dict[str, float]] = {
     "ident": 0.6,
     "name": -1.0,
     "num": -1.0,
+    "quoted": -0.3,
     "url": -0.6,
     "uuid": 0.6,
 }
@@ -60,6 +61,7 @@ BONUS: Final[dict[str, float]] = {
     "decisions": 0.25,
     "requests": 0.12,
 }
+_OUTPUT_LINES: Final = 24.0  # after so many lines of one output, the next is worth half
 _HEADED: Final = frozenset({"commands", "tool_outcomes", "files"})
 # At most this share of the budget is given ahead of the competition to standing instructions.
 _FIRST_SHARE: Final = 0.5
@@ -92,6 +94,7 @@ class Candidate:
     tokens: float
     order: int
     is_first: bool
+    is_output: bool
 
 
 class Reading:
@@ -128,7 +131,9 @@ class Reading:
             tokens = len(text) / CHARS_PER_TOKEN + _LINE_TOKENS
             is_first = self._is_first(line, field)
             candidates.append(
-                Candidate(line, field, entities, BONUS.get(field, 0.0), tokens, len(candidates), is_first)
+                Candidate(
+                    line, field, entities, BONUS.get(field, 0.0), tokens, len(candidates), is_first, kind == "output"
+                )
             )
 
     def add_visible(self, lines: Iterable[Line], *, last_user: int = -1) -> None:
@@ -240,6 +245,7 @@ class _Greedy:
         self.taken: set[int] = set()
         self._covered = covered
         self._chances = chances
+        self._taken_of: Counter[int] = Counter()
 
     def take(self, candidates: list[Candidate], room: float) -> float:
         """Take what is worth most; the tokens that it took."""
@@ -259,6 +265,8 @@ class _Greedy:
             room -= candidate.tokens
             self.chosen.append(candidate)
             self.taken.add(candidate.order)
+            if candidate.is_output:
+                self._taken_of[candidate.line.position] += 1
             for number in candidate.entities:
                 self._covered[number] = 1
         return before - room
@@ -269,6 +277,9 @@ class _Greedy:
         for number in candidate.entities:
             if not covered[number]:
                 worth += chances[number]
+        if candidate.is_output:
+            # Of a listing, each further line is needed less: nobody comes back to a hundred of its names.
+            worth *= _OUTPUT_LINES / (_OUTPUT_LINES + self._taken_of[candidate.line.position])
         return worth / candidate.tokens
 
 

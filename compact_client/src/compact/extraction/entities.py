@@ -53,7 +53,9 @@ _UNIT: Final = re.compile(
 )
 _NAME: Final = re.compile(r"[A-Z](?<![\w.][A-Z])[a-z]{1,20}(?: (?:[A-Z][a-z]{1,20}|[A-Z]\.))+(?!\w)")
 _MONTHS: Final = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Sept|Oct|Nov|Dec)[a-z]{0,6}\.?"
-_DATE: Final = re.compile(rf"{_MONTHS} \d{{1,2}}(?:st|nd|rd|th)?(?:,? \d{{4}})?(?!\d)|\d{{1,2}} {_MONTHS}(?: \d{{4}})?")
+_DATE: Final = re.compile(
+    rf"{_MONTHS} \d{{1,2}}(?:st|nd|rd|th)?(?:,? \d{{4}})?(?!\d)|(?<!\d)\d{{1,2}} {_MONTHS}(?: \d{{4}})?"
+)
 _NUMBERED: Final = re.compile(r"\b(?:PR|pull request|[Ii]ssue|[Tt]icket|[Bb]ug|[Cc]ase|[Oo]rder|[Tt]ask) #?\d+\b")
 _HAS_MONTH: Final = re.compile("Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec")
 _HAS_DIGIT: Final = re.compile(r"\d")
@@ -62,6 +64,7 @@ _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}
 _HEX: Final = re.compile(r"(?:0x)?(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}")
 _EMAIL: Final = re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]+")
 _ISO_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+_RELEASE: Final = re.compile(r"[A-Za-z][\w-]*[-@]v?(\d+\.\d+\.\d+[\w.+-]*)")
 _DATED: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _VERSION: Final = re.compile(r"v?\d+\.\d+\.\d+[\w.+-]*|v\d+(?:\.\d+)*[\w.+-]*")
 _TICKET: Final = re.compile(r"#\d+|[A-Z][A-Z0-9]+-\d+")
@@ -205,6 +208,8 @@ def _classify_word(word: str, lowered: str) -> list[Mention]:
         match = _FILE.fullmatch(word)
         if match and match.group(1).lower() in _EXTENSIONS:
             return _file(word)
+        if match := _RELEASE.fullmatch(word):
+            return [Mention(lowered, "version"), Mention(match.group(1).lower(), "version")]
         if _DOTTED.fullmatch(word):
             parts = word.split(".")
             inner = [Mention(part.lower(), "ident") for part in parts if _IDENT.fullmatch(part)]
