@@ -43,6 +43,12 @@ def history(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.fixture(autouse=True)
+def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a table says must not depend on the width of the terminal that the tests happen to run in."""
+    monkeypatch.setenv("COLUMNS", "160")
+
+
 def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
     code = main(list(argv))
     said = capsys.readouterr()
