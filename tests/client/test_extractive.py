@@ -82,13 +82,65 @@ def test_task_state_sorts_lines_into_fields():
     assert any("pytest" in command.command for command in summary.commands)
 
 
+def ledger(messages: list[Message]) -> list[str]:
+    lines = summarize(messages, style="decision_log").render().split("\n")
+    return [line for line in lines if line.startswith("[") and " :: " in line]
+
+
 @pytest.mark.req("S-SUM-2")
 def test_decision_log_has_the_ledger_format():
-    """Ledger lines begin with the id of the message that decided."""
-    lines = summarize(coding_session(), style="decision_log").render().split("\n")
-    ledger = [line for line in lines if line.startswith("[a2]")]
-    assert len(ledger) == 1
-    assert ledger[0].count(" :: ") == 3
+    """The message that decided, what it decided and why, the call it was made on, the result that followed."""
+    assert ledger(coding_session()) == [
+        "[a2] The root cause is the sleep(30) :: because the gateway closes after 20 seconds."
+        " :: Read(file_path=/srv/app/src/auth/login.py) :: Edit → ok"
+    ]
+
+
+@pytest.mark.req("S-SUM-2")
+def test_a_decision_after_the_last_call_names_what_that_call_returned():
+    """Fields of a JSON result, and none of the next turn's; without any call, the user's ask and a dash."""
+    service = [
+        Message("user", "The kettle of order W-118 broke, I want my money back.", id="u1"),
+        call(1, "refund", '{"order_id": "W-118"}'),
+        result(1, '{"refund_id": "RF-90", "amount": 75.5, "lines": [{"sku": 1}], "note": ""}'),
+        Message("assistant", "Decided to refund in full because the warranty holds.", id="a2"),
+        Message("user", "Ship the next one by air or by sea?", id="u3"),
+        Message("assistant", "We go with sea because nobody waits for it.", id="a4"),
+        Message("user", "Book it.", id="u5"),
+        call(6, "book", '{"way": "sea"}'),
+        result(6, "booked as S-4"),
+    ]
+    assert ledger(service) == [
+        "[a2] Decided to refund in full :: because the warranty holds."
+        " :: refund(order_id=W-118) :: refund → refund_id=RF-90, amount=75.5",
+        "[a4] We go with sea :: because nobody waits for it. :: Ship the next one by air or by sea? :: -",
+    ]
+
+
+@pytest.mark.req("S-SUM-2")
+def test_of_a_long_result_the_ledger_shows_the_line_that_tells():
+    """An error wherever it stands; else the end of what a command printed. Clipped, and read back as it was."""
+    passed = "\n".join(f"collecting part {n}" for n in range(3_000)) + "\n41 passed in 3.02s"
+    failed = "collecting\nE   TimeoutError: gateway gw-7781 " + "closed " * 40 + "\ndone"
+    messages = [
+        Message("user", "Make the tests pass.", id="u0"),
+        Message("assistant", "Going with a longer timeout since the gateway is slow.", id="a0"),
+        call(1, "Bash", '{"command": "pytest -q"}'),
+        result(1, failed),
+        Message("assistant", "Switched to one retry because the timeout was not enough.", id="a2"),
+        call(3, "Bash", '{"command": "pytest -q"}'),
+        result(3, passed),
+    ]
+    first, second = ledger(messages)
+    assert " :: Make the tests pass. :: Bash → E TimeoutError: gateway gw-7781 closed" in first
+    assert len(first) < 240
+    assert second.endswith(" :: Bash(command=pytest -q) :: Bash → 41 passed in 3.02s")
+    summary = summarize(messages, style="decision_log")
+    parsed = StructuredSummary.parse(summary.render())
+    assert parsed is not None
+    assert [(item.inputs, item.outputs) for item in parsed.decisions] == [
+        (item.inputs, item.outputs) for item in summary.decisions
+    ]
 
 
 @pytest.mark.req("S-SUM-3")

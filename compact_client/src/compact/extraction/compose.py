@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from compact.extraction.coverage import CHARS_PER_TOKEN, Candidate, Choice, Reading, choose, missing_heads
+from compact.extraction.grounds import Grounds
 from compact.extraction.kinds import is_error
 from compact.extraction.lines import Kind, Line, read_lines
 from compact.messages import Message
@@ -93,6 +94,7 @@ def select(
     max_tokens: int,
     count_tokens: CountTokens,
     completed: Sequence[Note] = (),
+    grounds: Grounds | None = None,
 ) -> StructuredSummary:
     """The best typed summary of what was read whose text fits."""
     choice = choose(reading, max_tokens * _HEADROOM)
@@ -104,7 +106,7 @@ def select(
     while True:
         kept = _prefix(choice.chosen, room, tokens_per_char)
         kept += _prefix(missing_heads(reading, kept), max_tokens * _HEADS_SHARE, tokens_per_char)
-        summary = assemble(kept, span=span, style=style, completed=completed)
+        summary = assemble(kept, span=span, style=style, completed=completed, grounds=grounds)
         used = count_tokens(summary.render(version=999))
         if used <= max_tokens or not kept:
             break
@@ -155,7 +157,12 @@ def _names(
 
 
 def assemble(
-    kept: Iterable[Candidate], *, span: SpanReference | None, style: str, completed: Sequence[Note] = ()
+    kept: Iterable[Candidate],
+    *,
+    span: SpanReference | None,
+    style: str,
+    completed: Sequence[Note] = (),
+    grounds: Grounds | None = None,
 ) -> StructuredSummary:
     """Lines as typed entries, in order of time; an excerpt joins its call where that was kept too."""
     fields: dict[str, list[Any]] = {}
@@ -193,7 +200,7 @@ def assemble(
                 sources=tuple(dict.fromkeys(before.sources + line.sources)),
             )
             continue
-        name, entry = _entry(candidate)
+        name, entry = _entry(candidate, grounds)
         if name == "facts" and line.kind == "output" and is_error(line.text):
             name = "errors"
         fields.setdefault(name, []).append(entry)
@@ -217,12 +224,13 @@ def _headed(candidate: Candidate) -> tuple[str, Any]:
     return "tool_outcomes", ToolOutcome(line.text.partition("(")[0], call=line.text, sources=line.sources, order=order)
 
 
-def _entry(candidate: Candidate) -> tuple[str, Entry]:
+def _entry(candidate: Candidate, grounds: Grounds | None) -> tuple[str, Entry]:
     line, field, order = candidate.line, candidate.field, candidate.order
     if line.entry is not None and field != "outputs":
         return field, replace(line.entry, order=order)
     if field == "decisions":
-        return field, Decision.from_sentence(line.text, sources=line.sources, order=order)
+        decision = Decision.from_sentence(line.text, sources=line.sources, order=order)
+        return field, replace(decision, **grounds.at(line.position)._asdict()) if grounds else decision
     if field == "open_items":
         return field, OpenItem(line.text, sources=line.sources, order=order)
     role = {"user": "user", "output": "tool", "code": "code"}.get(line.kind, "")

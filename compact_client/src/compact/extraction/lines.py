@@ -59,13 +59,13 @@ def read_lines(messages: Sequence[Message]) -> Iterator[Line]:
         text = _bounded(message.text)
         if message.role == "tool" or message.answers:
             head = calls.get(message.answers[0] if message.answers else "", message.name or "")
-            pieces = _cached_output_lines(text) if len(text) < _CACHED_CHARS else _output_lines(text)
+            pieces = _cached_output_lines(text) if len(text) < _CACHED_CHARS else output_lines(text)
             for index, piece in enumerate(pieces):
                 yield Line(piece, "output", sources, position, index, head, None, "", len(text))
             continue
         kind: Kind = "user" if message.role == "user" else "prose"
         index = 0
-        for index, (piece, is_code) in enumerate(_prose_lines(text)):
+        for index, (piece, is_code) in enumerate(prose_lines(text)):
             yield Line(piece, "code" if is_code and kind == "prose" else kind, sources, position, index)
         for call in message.tool_calls:
             line, kind, rest = describe_call(call)
@@ -81,8 +81,8 @@ def describe_call(call: ToolCall) -> tuple[str, Kind, list[str]]:
     """One line for a tool call, its kind, and the lines of the arguments that were too long for it."""
     arguments = _arguments(call.arguments)
     if not isinstance(arguments, dict):
-        text = _flat(str(call.arguments or ""))
-        return f"{call.name}({_clip(text, _ARGUMENT_CHARS)})", "call", []
+        text = flat(str(call.arguments or ""))
+        return f"{call.name}({clip(text, _ARGUMENT_CHARS)})", "call", []
     shown: list[str] = []
     rest: list[str] = []
     for key, value in arguments.items():
@@ -91,8 +91,8 @@ def describe_call(call: ToolCall) -> tuple[str, Kind, list[str]]:
         if len(stripped) <= _ARGUMENT_CHARS and "\n" not in stripped:
             shown.append(f"{key}={stripped}")
             continue
-        lines = list(_output_lines(_bounded(stripped)))
-        shown.append(f"{key}={_clip(lines[0] if lines else '', 80)}")
+        lines = list(output_lines(_bounded(stripped)))
+        shown.append(f"{key}={clip(lines[0] if lines else '', 80)}")
         rest += lines
     if any(key in arguments for key in _COMMAND_KEYS):
         return f"{call.name}({', '.join(shown)})", "command", rest
@@ -120,7 +120,7 @@ def _arguments(raw: Any) -> Any:
         return raw
 
 
-def _prose_lines(text: str) -> Iterator[tuple[str, bool]]:
+def prose_lines(text: str) -> Iterator[tuple[str, bool]]:
     is_code = False
     for raw in text.split("\n"):
         line = raw.strip()
@@ -142,10 +142,10 @@ def _prose_lines(text: str) -> Iterator[tuple[str, bool]]:
 
 @lru_cache(maxsize=512)  # read by the summariser, then by the guard, then again at the next compaction
 def _cached_output_lines(text: str) -> tuple[str, ...]:
-    return tuple(_output_lines(text))
+    return tuple(output_lines(text))
 
 
-def _output_lines(text: str) -> Iterator[str]:
+def output_lines(text: str) -> Iterator[str]:
     for raw in text.split("\n"):
         line = raw.strip()
         if line and line[0].isdigit():
@@ -183,9 +183,9 @@ def _bounded(text: str) -> str:
     return f"{text[:half]}\n{text[-half:]}"
 
 
-def _flat(text: str) -> str:
+def flat(text: str) -> str:
     return " ".join(text.split())
 
 
-def _clip(text: str, limit: int) -> str:
+def clip(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -11,6 +11,7 @@ from typing import Final
 
 from compact.extraction.compose import estimate_tokens, message_lines, select
 from compact.extraction.coverage import Reading
+from compact.extraction.grounds import Grounds
 from compact.extraction.lines import Line
 from compact.messages import Message
 from compact.span import SpanReference
@@ -60,6 +61,7 @@ class ExtractiveSummarizer:
             max_tokens=max_tokens,
             count_tokens=count_tokens or estimate_tokens,
             completed=completed,
+            grounds=Grounds(messages),
         )
 
     def summarize(self, messages: Sequence[Message], style: str, keep_keys: Sequence[str]) -> Message:
