@@ -5,8 +5,8 @@ Pure: everything comes from the payloads of the compaction's own spans, so the s
 
 from __future__ import annotations
 
-import difflib
 import re
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,6 +17,8 @@ FATES = ("pinned", "kept", "summarized", "truncated", "cleared", "externalized",
 STAYS = frozenset({"pinned", "kept", "truncated"})
 FLOW_WIDTH, FLOW_HEIGHT, COLUMN = 560.0, 460.0, 150.0
 _MAX_ROWS = 5_000
+_MAX_HOLDERS = 32
+_LIKE = 0.5
 _SOURCE = re.compile(r"\[([A-Za-z0-9_.:-]+(?:,\s*[A-Za-z0-9_.:-]+)*)\]\s*$")
 
 
@@ -274,26 +276,57 @@ class Line:
 
 
 def changes(old: str, new: str) -> list[Line]:
-    """What the newer summary added, changed and lost, in its own order; lost lines stand where they stood."""
+    """What the newer summary added, changed and lost, in its own order; lost lines stand where they stood.
+
+    A line that only moved is the same line. Close to linear in the lines: summaries of hundreds are compared on a page.
+    """
     before, after = _lines(old), _lines(new)
+    was = _same_lines([_bare(line) for line in before], [_bare(line) for line in after])
+    still_here = {at for at in was if at is not None}
+    in_order = _rising([at for at in was if at is not None])
     out: list[Line] = []
-    matcher = difflib.SequenceMatcher(
-        None, [_bare(line) for line in before], [_bare(line) for line in after], autojunk=False
-    )
-    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
-        if tag == "equal":
-            out.extend(_line("same", line) for line in after[j1:j2])
-            continue
-        gone = list(before[i1:i2])
-        for line in after[j1:j2]:
-            close = max(gone, key=lambda other: _likeness(other, line), default=None)
-            if close is not None and _likeness(close, line) >= 0.6:
-                gone.remove(close)
-                out.append(_line("changed", line, was=close))
-            else:
-                out.append(_line("added", line))
-        out.extend(_line("lost", line) for line in gone)
+    i = j = 0
+    # What stands between two lines that kept their order is compared; the end counts as such a line.
+    for stop, at in [*((k, at) for k, at in enumerate(was) if at in in_order), (len(after), len(before))]:
+        assert at is not None
+        gone = [line for k, line in enumerate(before[i:at], i) if k not in still_here]
+        out.extend(_compared(gone, after[j:stop], was[j:stop]))
+        out.extend(_line("same", line) for line in after[stop : stop + 1])
+        i, j = at + 1, stop + 1
     return out
+
+
+def _same_lines(before: Sequence[str], after: Sequence[str]) -> list[int | None]:
+    """For each line of `after` the place of its equal in `before`; each place is used once."""
+    places: dict[str, deque[int]] = {}
+    for at, line in enumerate(before):
+        places.setdefault(line, deque()).append(at)
+    return [found.popleft() if (found := places.get(line)) else None for line in after]
+
+
+def _compared(gone: list[str], came: Sequence[str], was: Sequence[int | None]) -> list[Line]:
+    """Each new line is a changed old one if enough of its words are, else added; old ones left over are lost."""
+    words = [_words(line) for line in gone]
+    holders: dict[str, list[int]] = {}
+    for k, found in enumerate(words):
+        for word in found:
+            holders.setdefault(word, []).append(k)
+    left = dict.fromkeys(range(len(gone)))
+    out: list[Line] = []
+    for line, place in zip(came, was, strict=True):
+        if place is not None:
+            out.append(_line("same", line))
+            continue
+        mine = _words(line)
+        # Of a word that stands in many lines the first few are enough: it says little about which line this was.
+        near = Counter(k for word in mine for k in holders.get(word, ())[:_MAX_HOLDERS] if k in left)
+        best = max((k for k, _ in near.most_common(8)), key=lambda k: _likeness(words[k], mine), default=None)
+        if best is not None and _likeness(words[best], mine) >= _LIKE:
+            del left[best]
+            out.append(_line("changed", line, was=gone[best]))
+        else:
+            out.append(_line("added", line))
+    return out + [_line("lost", gone[k]) for k in left]
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,8 +459,13 @@ def _bare(line: str) -> str:
     return re.sub(r"\bv\d+\b", "v", _SOURCE.sub("", line)).strip().lstrip("-*>| ").lower()
 
 
-def _likeness(one: str, other: str) -> float:
-    return difflib.SequenceMatcher(None, _bare(one), _bare(other)).ratio()
+def _words(line: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\w+", _bare(line)))
+
+
+def _likeness(one: frozenset[str], other: frozenset[str]) -> float:
+    """The share of words that two lines have in common."""
+    return 2 * len(one & other) / (len(one) + len(other)) if one or other else 0.0
 
 
 def _list(value: Any) -> list[Any]:

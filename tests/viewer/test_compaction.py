@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,3 +61,28 @@ def test_lineage_tells_added_changed_and_lost_lines_apart() -> None:
     assert states["- backfill 40,112 [m31]"] == "added"
     assert states["- call the bank"] == "lost"
     assert next(line.sources for line in changes(old, new) if "backfill" in line.text) == ("m31",)
+
+
+def test_a_line_that_only_moved_is_neither_lost_nor_added() -> None:
+    found = changes("- one thing\n- two birds\n- three kings", "- three kings\n- one thing\n- two birds")
+    assert [line.state for line in found] == ["same", "same", "same"]
+
+
+_LINES = st.lists(st.sampled_from(["call the bank", "close the ledger", "close the books", "a", "b"]), max_size=12)
+
+
+@given(_LINES, _LINES)
+def test_every_line_of_both_summaries_is_told_once(old: list[str], new: list[str]) -> None:
+    found = changes("\n".join(old), "\n".join(new))
+    assert [line.text for line in found if line.state != "lost"] == new
+    gone = [line.was or line.text for line in found if line.state in {"same", "changed", "lost"}]
+    assert sorted(gone) == sorted(old)
+
+
+def test_long_summaries_are_compared_in_no_time() -> None:
+    """A thousand lines of which none stayed took difflib minutes."""
+    old = "\n".join(f"- step {n} read the file src/module_{n}.py and found nothing" for n in range(1_000))
+    new = "\n".join(f"- step {n} wrote the file lib/module_{n}.py and found errors" for n in range(1_000))
+    began = time.process_time()
+    changes(old, new)
+    assert time.process_time() - began < 1
