@@ -153,7 +153,7 @@ class TokenList(ReadView):
                 "seq": found.last_seq,
                 "results": [check_json(check) for check in checks],
                 "projected_turns": projected_turns(checks),
-                "story": story([check for check in checks if check.is_compaction]),
+                "story": story(checks),
             }
         )
 

@@ -204,7 +204,7 @@ class Hub:
             change.checks[key] = {
                 "checks": [check_json(check) for check in found if check and (check.before or check.is_compaction)],
                 "projected_turns": projected_turns(ordered),
-                "story": story([check for check in ordered if check.is_compaction]),
+                "story": story(ordered),
             }
 
 

@@ -20,7 +20,7 @@ from viewer.chrome import current_project
 from viewer.compaction import cache_effect, flow, ledger, rehydrations, versions
 from viewer.comparison import Side, compare_sides
 from viewer.inspection import inspect, retention_rows
-from viewer.reducer import PRUNED, RETENTION, SUMMARY, Check, projected_turns
+from viewer.reducer import PRUNED, RETENTION, SUMMARY, Check, numbered, projected_turns
 from viewer.sentences import story
 from viewer.serializers import event_json
 
@@ -59,12 +59,11 @@ def session_detail(request: HttpRequest, session: str) -> HttpResponse:
     grant = access.grant(request)
     found = access.session(grant, session)
     checks = queries.checks(found).ordered()
-    compactions = [check for check in checks if check.is_compaction]
     context = {
         "session": found,
         "checks": checks,
-        "compactions": list(enumerate(compactions, 1)),
-        "story": story(compactions),
+        "removals": numbered(checks),
+        "story": story(checks),
         "last": checks[-1] if checks else None,
         "projected": projected_turns(checks),
         "rows": queries.first_spans(found, limit=FIRST_ROWS),
@@ -83,8 +82,7 @@ def inspector(request: HttpRequest, session: str) -> HttpResponse:
         return render(
             request, "viewer/_inspector.html", {"session": found, "inspected": _inspected(request, found, name)}
         )
-    compactions = queries.checks(found).compactions()
-    context = {"session": found, "compactions": list(enumerate(compactions, 1)), "story": story(compactions)}
+    context = {"session": found, "removals": numbered(queries.checks(found).ordered())}
     return render(request, "viewer/_overview.html", context)
 
 
@@ -231,7 +229,7 @@ def _compaction(request: HttpRequest, session: str, number: int) -> tuple[Sessio
 
 def _payload_of(session: Session, check: Check, kind: str) -> Any:
     span = check.of(kind)
-    return queries.payloads(session, kind).get(span.key) if span else None
+    return queries.payload(session, span) if span else None
 
 
 def _lost(session: Session, check: Check) -> list[dict[str, Any]]:

@@ -310,6 +310,17 @@ def payloads(session: Session, kind: str) -> dict[str, Any]:
         return {f"{trace}:{span}": _json(payload) for trace, span, payload in cursor.fetchall()}
 
 
+def payload(session: Session, span: SpanRow) -> Any:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT payload FROM ingest_span WHERE session_key = %s AND session_day = %s "
+            "AND trace_id = %s AND span_id = %s",
+            [session.session_key, session.day, span.trace_id, span.span_id],
+        )
+        row = cursor.fetchone()
+    return _json(row[0]) if row else None
+
+
 @dataclass(frozen=True, slots=True)
 class Repeat:
     """A tool call from before a compaction that was made again after it."""

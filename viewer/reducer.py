@@ -95,7 +95,15 @@ class Check:
         return check is not None and check.ended_at is None
 
     @property
+    def is_recovery(self) -> bool:
+        """The provider refused the prompt and its oldest messages were left out: no ledger, so no compaction."""
+        is_overflow = self.of(OVERFLOW) is not None or self.value("trigger", CHECK) == "overflow"
+        return is_overflow and self.of(PRUNED) is None
+
+    @property
     def is_compaction(self) -> bool:
+        if self.is_recovery:
+            return False
         if self.value("triggered", DECISION, CHECK) is not None:
             return bool(self.value("triggered", DECISION, CHECK))
         return self.of(PRUNED) is not None or self.of(SUMMARY) is not None
@@ -116,7 +124,7 @@ class Check:
     @property
     def after(self) -> int | None:
         value = self.value("tokens_after", PRUNED, CHECK, OVERFLOW)
-        return whole(value) if value is not None and self.is_compaction else None
+        return whole(value) if value is not None and (self.is_compaction or self.is_recovery) else None
 
     @property
     def window(self) -> int:
@@ -158,8 +166,8 @@ class Check:
     @property
     def after_parts(self) -> list[int] | None:
         """The parts after compacting: as the client said, else only memory and history are thought to have changed."""
-        breakdown = self.value("breakdown_after", PRUNED, CHECK)
-        if isinstance(breakdown, Mapping):
+        breakdown = self._breakdown_after
+        if breakdown is not None:
             return [whole(breakdown.get(part)) for part in PARTS]
         if self.after is None or not isinstance(self.value("breakdown", ESTIMATE), Mapping):
             return None
@@ -170,13 +178,23 @@ class Check:
         return [system, developer, tools, memory, max(0, self.after - fixed - memory), user_input]
 
     @property
+    def after_is_derived(self) -> bool:
+        """The client did not say the parts after compacting, so that those shown are only about right."""
+        return self._breakdown_after is None and self.after_parts is not None
+
+    @property
+    def _breakdown_after(self) -> Mapping[str, Any] | None:
+        breakdown = self.value("breakdown_after", PRUNED, CHECK)
+        return breakdown if isinstance(breakdown, Mapping) else None
+
+    @property
     def fates(self) -> dict[str, int]:
         fates = self.value("fates", PRUNED)
         return {str(name): whole(count) for name, count in fates.items()} if isinstance(fates, Mapping) else {}
 
     @property
     def pruned_count(self) -> int:
-        return whole(self.value("pruned_count", PRUNED, DECISION))
+        return whole(self.value("pruned_count", PRUNED, DECISION) or self.value("removed_count", OVERFLOW))
 
     @property
     def retention(self) -> float | None:
@@ -200,6 +218,19 @@ class Check:
     def step(self) -> int | None:
         value = self.value("step", PRUNED, CHECK, ARCHIVAL, SUMMARY)
         return whole(value) if value is not None else None
+
+
+def numbered(checks: Iterable[Check]) -> list[tuple[int | None, Check]]:
+    """What took messages out of the prompt: compactions with the number of their page, recoveries with none."""
+    found: list[tuple[int | None, Check]] = []
+    number = 0
+    for check in checks:
+        if check.is_compaction:
+            number += 1
+            found.append((number, check))
+        elif check.is_recovery:
+            found.append((None, check))
+    return found
 
 
 class Checks:
@@ -283,13 +314,13 @@ def projected_turns(checks: list[Check]) -> int | None:
     since: list[Check] = []
     for check in reversed(checks):
         since.append(check)
-        if check.is_compaction:
+        if check.is_compaction or check.is_recovery:
             break
     since.reverse()
     last = since[-1] if since else None
-    if last is None or last.is_compaction or not last.trigger_tokens:
+    if last is None or last.is_compaction or last.is_recovery or not last.trigger_tokens:
         return None
-    start = since[0].after if since[0].is_compaction and since[0].after is not None else since[0].before
+    start = since[0].after if since[0].after is not None else since[0].before
     steps = len(since) - 1
     growth = last.before - start
     if steps <= 0 or growth <= 0:

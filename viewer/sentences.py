@@ -5,12 +5,16 @@ Pure: the same check gives the same sentence, on a page, in the API and in a liv
 
 from __future__ import annotations
 
-from viewer.reducer import DECISION, Check, SpanRow, fraction, whole
+from collections.abc import Iterable
+
+from viewer.reducer import DECISION, OVERFLOW, Check, SpanRow, fraction, whole
 
 
 def sentence(check: Check) -> str:
     """What was decided, with its numbers, as a person would say it at night on the phone."""
     used = usage(check.before, check.window)
+    if check.is_recovery:
+        return _recovered(check)
     if not check.is_compaction:
         if check.margin is None:
             return f"Not compacted: {used}."
@@ -31,6 +35,22 @@ def sentence(check: Check) -> str:
         return f"Compacted: {used} reached the {percent(pct)} trigger.{result}"
     reason = check.value("reason", DECISION)
     return f"Compacted: {used}{f' ({reason})' if reason else ''}.{result}"
+
+
+def _recovered(check: Check) -> str:
+    """The provider counts for itself: what it refused may be more than was estimated."""
+    asked = whole(check.value("requested_tokens", OVERFLOW))
+    limit = whole(check.value("limit_tokens", OVERFLOW)) or check.window
+    refused = usage(asked, limit) if asked else usage(check.before, check.window)
+    if check.after is None:
+        return f"The provider refused {refused}."
+    return f"The provider refused {refused}: {_left_out(check.pruned_count)} left out. Now {check.after:,}."
+
+
+def _left_out(messages: int) -> str:
+    if messages == 1:
+        return "the oldest message was"
+    return f"the {messages:,} oldest messages were" if messages else "the oldest messages were"
 
 
 def usage(tokens: int, window: int) -> str:
@@ -57,6 +77,9 @@ def describe(span: SpanRow) -> str:
         case "compact.pruned_messages":
             freed = f"{whole(data.get('tokens_before')):,} → {whole(data.get('tokens_after')):,} tokens"
             return f"{whole(data.get('pruned_count'))} messages left the prompt, {freed}"
+        case "compact.overflow_recovered":
+            freed = f"{whole(data.get('tokens_before')):,} → {whole(data.get('tokens_after')):,} tokens"
+            return f"{_left_out(whole(data.get('removed_count')))} left out, {freed}"
         case "compact.retention":
             return f"{percent(fraction(data.get('retention_pct')))} of key facts kept"
         case "compact.error" | "compact.warning":
@@ -65,11 +88,14 @@ def describe(span: SpanRow) -> str:
     return str(data.get("message") or data.get("error") or data.get("model") or "")[:300]
 
 
-def story(compactions: list[Check]) -> str:
+def story(checks: Iterable[Check]) -> str:
     """A session's memory in one breath: what was forgotten, how much, how well."""
+    known = list(checks)
+    compactions = [check for check in known if check.is_compaction]
+    recovered = [check for check in known if check.is_recovery]
     done = [check for check in compactions if not check.has_failed and not check.is_running]
     failed = sum(check.has_failed for check in compactions)
-    if not compactions:
+    if not compactions and not recovered:
         return "Nothing has been forgotten: no compaction yet."
     parts = []
     if done:
@@ -85,6 +111,9 @@ def story(compactions: list[Check]) -> str:
     retried = sum(bool(check.fallback) for check in done) - pruned
     if retried:
         parts.append(f"{counted(retried, 'time')} a summary failed at first and was made another way.")
+    if recovered:
+        gone = sum(check.pruned_count for check in recovered)
+        parts.append(f"{counted(len(recovered), 'time')} the provider refused a prompt and {_left_out(gone)} left out.")
     kept = [check.retention for check in done if check.retention is not None]
     if kept:
         parts.append(f"Key facts kept: {percent(min(kept))} at worst.")

@@ -83,6 +83,7 @@ class CheckSerializer(serializers.Serializer[Check]):
     ended_at = serializers.DateTimeField(allow_null=True)
     trigger = serializers.CharField()
     is_compaction = serializers.BooleanField()
+    is_recovery = serializers.BooleanField()
     is_running = serializers.BooleanField()
     has_failed = serializers.BooleanField()
     before = serializers.IntegerField()
@@ -93,6 +94,7 @@ class CheckSerializer(serializers.Serializer[Check]):
     margin = serializers.IntegerField(allow_null=True)
     parts = serializers.ListField(child=serializers.IntegerField())
     after_parts = serializers.ListField(child=serializers.IntegerField(), allow_null=True)
+    after_is_derived = serializers.BooleanField()
     fates = serializers.DictField(child=serializers.IntegerField())
     pruned_count = serializers.IntegerField()
     retention = serializers.FloatField(allow_null=True)
@@ -114,6 +116,7 @@ def check_json(check: Check) -> dict[str, Any]:
         "ended_at": _iso(check.ended_at),
         "trigger": check.trigger,
         "is_compaction": check.is_compaction,
+        "is_recovery": check.is_recovery,
         "is_running": check.is_running,
         "has_failed": check.has_failed,
         "before": check.before,
@@ -124,6 +127,7 @@ def check_json(check: Check) -> dict[str, Any]:
         "margin": check.margin,
         "parts": check.parts,
         "after_parts": check.after_parts,
+        "after_is_derived": check.after_is_derived,
         "fates": check.fates,
         "pruned_count": check.pruned_count,
         "retention": check.retention,

@@ -39,7 +39,7 @@ class SpanInspector extends HTMLElement {
 
   /** @param {string} key */
   #versionOf(key) {
-    if (!key) return `overview:${store.compactions.map((check) => `${check.id}${check.is_running}${check.after}${check.retention}`).join()}`;
+    if (!key) return `overview:${store.checks.filter((check) => check.is_compaction || check.is_recovery).map((check) => `${check.id}${check.is_running}${check.after}${check.retention}`).join()}`;
     const at = store.spans.findKey(key);
     return `${key}:${store.spans.columns.end[at] ?? ""}:${store.spans.columns.status[at] ?? ""}`;
   }

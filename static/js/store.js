@@ -4,9 +4,9 @@ import { buildTree, decodeTree, Spans } from "./tree.js";
 
 /**
  * @typedef {{ id: string, span: string, turn: number | null, step: number | null, started_at: string | null,
- *   ended_at: string | null, trigger: string, is_compaction: boolean, is_running: boolean, has_failed: boolean,
+ *   ended_at: string | null, trigger: string, is_compaction: boolean, is_recovery: boolean, is_running: boolean, has_failed: boolean,
  *   before: number, after: number | null, window: number, trigger_tokens: number, cap_tokens: number,
- *   margin: number | null, parts: number[], after_parts: number[] | null, fates: Record<string, number>,
+ *   margin: number | null, parts: number[], after_parts: number[] | null, after_is_derived: boolean, fates: Record<string, number>,
  *   pruned_count: number, retention: number | null, fallback: string, sentence: string }} Check
  * @typedef {"spans" | "checks" | "session" | "selected"} Topic
  */

@@ -44,7 +44,7 @@ export function paint(surface, layout, colours, state) {
     if (check.before > below) surface.rect(bar.x, y(check.before), bar.width, y(below) - y(check.before), colours.history ?? "", 0.28);
     below = Math.max(below, check.before);
     // Checks that did not fire say how far they were from it, where there is room.
-    if (!check.is_compaction && check.margin !== null && check.margin > 0 && bar.width >= 24) {
+    if (!check.is_compaction && !check.is_recovery && check.margin !== null && check.margin > 0 && bar.width >= 24) {
       surface.text(shortTokens(check.margin), bar.x + bar.width / 2, y(below) - 4, colours.faint ?? "", "center");
     }
     if (check.has_failed) surface.rect(bar.x, y(below) - 3, bar.width, 3, colours.bad ?? "");
@@ -69,7 +69,7 @@ export function paint(surface, layout, colours, state) {
 /** How far the newest check is from the trigger, and when it would get there. @param {Surface} surface @param {Layout} layout @param {Colours} colours @param {number | null} projected */
 function drawMargin(surface, layout, colours, projected) {
   const last = layout.bars.at(-1);
-  if (!last || last.check.is_compaction || last.check.margin === null || last.check.margin <= 0) return;
+  if (!last || last.check.is_compaction || last.check.is_recovery || last.check.margin === null || last.check.margin <= 0) return;
   const x = last.x + last.width / 2;
   const from = layout.y(last.check.before);
   const to = layout.y(last.check.trigger_tokens);

@@ -198,9 +198,10 @@ class TokenTimeline extends HTMLElement {
     if (bar) {
       const { check } = bar;
       this.#tip.replaceChildren(
-        h("strong", {}, check.is_compaction ? "Compaction" : "Check", check.turn === null ? "" : ` at turn ${check.turn}`),
+        h("strong", {}, check.is_compaction ? "Compaction" : check.is_recovery ? "Overflow" : "Check", check.turn === null ? "" : ` at turn ${check.turn}`),
         h("p", {}, check.sentence),
         h("ul", {}, ...PART_NAMES.map(([name, label], i) => (check.parts[i] ? h("li", {}, h("span", { class: "swatch", "data-part": name }), h("span", {}, label), h("span", { class: "num" }, tokens(check.parts[i])), h("span", { class: "num faint" }, percent((check.parts[i] ?? 0) / Math.max(1, check.before)))) : null))),
+        ...(check.after_is_derived ? [h("p", { class: "faint" }, "The parts after are derived: about.")] : []),
         h("p", { class: "faint" }, check.started_at ? exact(Date.parse(check.started_at)) : ""),
       );
       const width = this.#stage.clientWidth;

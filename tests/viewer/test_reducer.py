@@ -11,7 +11,7 @@ from agent_session import play
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from viewer.reducer import Check, Checks, SpanRow, fraction, projected_turns, whole
+from viewer.reducer import Check, Checks, SpanRow, fraction, numbered, projected_turns, whole
 from viewer.sentences import describe, sentence, story
 
 
@@ -115,8 +115,44 @@ def test_a_failed_compaction_says_why() -> None:
     assert sentence(check).endswith("protected messages need 130 tokens")
 
 
+def overflow(second: int) -> list[SpanRow]:
+    at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
+    check = {"trigger": "overflow", "triggered": True, "tokens_before": 90, "tokens_after": 60, "max_tokens": 100}
+    removed = {"removed_count": 4, "tokens_before": 90, "tokens_after": 60, "requested_tokens": 112}
+    return [
+        SpanRow("t", f"c{second}", None, "compact.check", "check", "ok", at, at, None, second, check),
+        SpanRow("t", f"o{second}", f"c{second}", "compact.overflow_recovered", "", "ok", at, at, None, second, removed),
+    ]
+
+
+def test_an_overflow_that_was_recovered_is_told_but_is_no_compaction() -> None:
+    """The list and the head of a page count what wrote a ledger; sentence and timeline must count the same."""
+    checks = Checks(overflow(1)).ordered()
+    assert [(c.is_compaction, c.is_recovery, c.before, c.after) for c in checks] == [(False, True, 90, 60)]
+    assert Checks(overflow(1)).compactions() == []
+    assert sentence(checks[0]) == (
+        "The provider refused 112 of 100 tokens (112.0%): the 4 oldest messages were left out. Now 60."
+    )
+    assert story(checks) == "1 time the provider refused a prompt and the 4 oldest messages were left out."
+    assert numbered(checks) == [(None, checks[0])]
+
+
+def test_parts_that_the_client_did_not_send_are_known_to_be_derived() -> None:
+    breakdown = {"system": 10, "history": 80}
+    spans = [
+        flat("token_estimate", 1, t_est=90, max_tokens=100, breakdown=breakdown),
+        flat("trigger_decision", 2, triggered=True, t_est=90),
+    ]
+    said = flat("pruned_messages", 3, tokens_after=40, breakdown_after={"system": 10, "history": 30})
+    derived, told = (
+        Checks([*spans, last]).ordered()[0] for last in (flat("pruned_messages", 3, tokens_after=40), said)
+    )
+    assert (derived.after_is_derived, derived.after_parts) == (True, [10, 0, 0, 0, 30, 0])
+    assert (told.after_is_derived, told.after_parts) == (False, [10, 0, 0, 0, 30, 0])
+
+
 def test_the_story_counts_what_was_forgotten(session: list[SpanRow]) -> None:
-    assert story(Checks(session).compactions()).startswith("2 compactions took 72 messages out of the prompt")
+    assert story(Checks(session).ordered()).startswith("2 compactions took 72 messages out of the prompt")
     assert story([]) == "Nothing has been forgotten: no compaction yet."
 
 
