@@ -393,6 +393,8 @@ class Engine:
     def _show_newest_whole(self, job: Job) -> None:
         """What the model is about to answer is shown whole if the compaction makes room for it."""
         session = job.session
+        if not session.truncated_ids:
+            return
         messages, counts = plannable(session)
         units = group_units(messages)
         if not units:

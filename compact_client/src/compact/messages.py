@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 Role = Literal["system", "developer", "assistant", "user", "tool"]
 Kind = Literal["message", "reasoning", "opaque", "sealed"]
@@ -64,7 +64,8 @@ class Message:
     @property
     def text(self) -> str:
         """The plain text of any content."""
-        return text_of(self.content)
+        content = self.content
+        return content if isinstance(content, str) else text_of(content)
 
     @property
     def answers(self) -> tuple[str, ...]:
@@ -124,9 +125,13 @@ def text_of(content: Any) -> str:
     return str(content)
 
 
+# `json.dumps` with options makes an encoder for every call; thousands of messages are hashed in a row.
+_CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
+
+
 def canonical_json(value: Any) -> bytes:
     """Sorted keys, no spaces, UTF-8; a lone surrogate becomes U+FFFD so that the bytes are always valid."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
+    text = _CANONICAL.encode(value)
     try:
         return text.encode()
     except UnicodeEncodeError:

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from compact.extraction.entities import TYPE_WEIGHTS, find_entities, surface
@@ -144,21 +145,22 @@ class Reading:
 
     def chances(self) -> list[float]:
         """For each entity, its weight times the chance that it is needed again."""
+        log1p, exp, chars = math.log1p, math.exp, self.chars
         result = []
         for usage in self.usages:
-            distance = (self.chars - usage.last_chars) / (CHARS_PER_TOKEN * 1000)
+            distance = (chars - usage.last_chars) / (CHARS_PER_TOKEN * 1000)
             score = (
                 _INTERCEPT
-                + _SAID * math.log1p(usage.said)
-                + _SHOWN * math.log1p(usage.shown)
-                + _FAR * math.log1p(distance)
+                + _SAID * log1p(usage.said)
+                + _SHOWN * log1p(usage.shown)
+                + _FAR * log1p(distance)
                 + _BY_USER * usage.by_user
                 + _BY_LAST_USER * usage.by_last_user
                 + _AS_ARGUMENT * usage.as_argument
-                + (0.0 if usage.said or usage.written else _shown_only(usage))
+                + (0.0 if usage.said or usage.written else _shown_only(usage.shown_in))
                 + _BY_TYPE.get(usage.type, 0.0)
             )
-            result.append(TYPE_WEIGHTS[usage.type] / (1.0 + math.exp(-score)))
+            result.append(TYPE_WEIGHTS[usage.type] / (1.0 + exp(-score)))
         return result
 
     def _is_first(self, line: Line, field: str) -> bool:
@@ -210,8 +212,9 @@ class Reading:
         return tuple(dict.fromkeys(found)) if len(found) > 1 else tuple(found)
 
 
-def _shown_only(usage: Usage) -> float:
-    return _SHOWN_ONLY + _SHOWN_IN * math.log(min(max(usage.shown_in, 100), 100_000) / 1000)
+@lru_cache(maxsize=4096)  # one output, one size, and often hundreds of entities
+def _shown_only(output_chars: int) -> float:
+    return _SHOWN_ONLY + _SHOWN_IN * math.log(min(max(output_chars, 100), 100_000) / 1000)
 
 
 @dataclass(slots=True)

@@ -59,6 +59,7 @@ _DATE: Final = re.compile(
 _NUMBERED: Final = re.compile(r"\b(?:PR|pull request|[Ii]ssue|[Tt]icket|[Bb]ug|[Cc]ase|[Oo]rder|[Tt]ask) #?\d+\b")
 _HAS_MONTH: Final = re.compile("Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec")
 _HAS_DIGIT: Final = re.compile(r"\d")
+_HAS_SPACED_NUMBER: Final = re.compile(r" #?\d")
 
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 _HEX: Final = re.compile(r"(?:0x)?(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}")
@@ -78,6 +79,22 @@ _DOTTED: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 _ERROR: Final = re.compile(r"[A-Z]\w*(?:Error|Exception|Warning|Fault|Failure)|E[A-Z]{3,}|E\d{3,}|SIG[A-Z]{3,}")
 _ACRONYM: Final = re.compile(r"[A-Z]{3,5}")
 _FILE: Final = re.compile(r"[\w@.+-]*\w\.([A-Za-z][A-Za-z0-9]{0,5})")
+# One pattern for all: of the alternatives that match a whole word, the first one named gives its kind.
+_NUMERIC: Final = re.compile(
+    "|".join(
+        f"(?P<{kind}>{pattern.pattern})"
+        for kind, pattern in {
+            "money": _MONEY,
+            "date": _ISO_DATE,
+            "version": _VERSION,
+            "ticket": _TICKET,
+            "num": _NUMBER,
+            "hex": _HEX,
+            "error": _ERROR,
+            "code": _CODE,
+        }.items()
+    )
+)
 _PART: Final = re.compile(r"[^\w.$#-]+")
 _LINE_SUFFIX: Final = re.compile(r":\d+(?:[:-]\d+)*:?$")
 _PATH_OK: Final = re.compile(r"[\w.@~+%:#/-]+")
@@ -104,12 +121,12 @@ def find_entities(line: str) -> tuple[Mention, ...]:
     if "\\" in line:
         # Escaped text inside text: `\\n` ends a word. A drive letter makes it a path instead.
         line = line.replace("\\", "/") if _DRIVE.search(line) else _ESCAPE.sub(" ", line)
-    for chunk in _CHUNK.findall(line):
-        known = cache.get(chunk)
-        if known is None:
-            known = _remember(chunk)
+    chunks = _CHUNK.findall(line)
+    for place, known in enumerate(map(cache.get, chunks)):
         if known:
             found += known
+        elif known is None:
+            found += _remember(chunks[place])
     if "`" in line or '"' in line or "'" in line:
         for groups in _QUOTED.findall(line):
             text = (groups[0] or groups[1] or groups[2]).strip().lower()
@@ -118,7 +135,8 @@ def find_entities(line: str) -> tuple[Mention, ...]:
                 found.append(Mention(text, "quoted"))
     if _HAS_DIGIT.search(line):
         found += [Mention(f"{number} {unit}".lower(), "unit") for number, unit in _UNIT.findall(line)]
-        found += [Mention(text.lower(), "ticket") for text in _NUMBERED.findall(line)]
+        if _HAS_SPACED_NUMBER.search(line):
+            found += [Mention(text.lower(), "ticket") for text in _NUMBERED.findall(line)]
         if _HAS_MONTH.search(line):
             found += [Mention(text.lower(), "date") for text in _DATE.findall(line)]
     found += [Mention(text.lower(), "name") for text in _NAME.findall(line)]
@@ -163,7 +181,7 @@ def _classify(chunk: str) -> list[Mention]:
     if _HAS_DIGIT.search(word):
         if kind := _numeric_kind(word):
             return [Mention(lowered, kind)]
-        if match := _UUID.search(word):
+        if "-" in word and (match := _UUID.search(word)):
             return [Mention(match.group().lower(), "uuid")]
     if word[0] == "-":
         return [Mention(lowered, "flag")] if _FLAG.fullmatch(word) else []
@@ -184,19 +202,10 @@ def _classify_parts(word: str) -> list[Mention]:
 
 
 def _numeric_kind(word: str) -> str | None:
-    for kind, pattern in (
-        ("money", _MONEY),
-        ("date", _ISO_DATE),
-        ("version", _VERSION),
-        ("ticket", _TICKET),
-        ("num", _NUMBER),
-        ("hex", _HEX),
-        ("error", _ERROR),
-        ("code", _CODE),
-    ):
-        if pattern.fullmatch(word):
-            return kind
-    return None
+    if word.isdecimal():
+        return "num" if len(word) > 2 else None
+    match = _NUMERIC.fullmatch(word)
+    return match.lastgroup if match else None
 
 
 def _classify_word(word: str, lowered: str) -> list[Mention]:

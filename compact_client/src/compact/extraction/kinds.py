@@ -7,6 +7,7 @@ lower case: matching without regard to case costs several times more.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from compact.extraction.lines import Line
@@ -55,9 +56,11 @@ _ERROR: Final = re.compile(
 
 # A question to the user is neither a decision nor an open point of its own.
 _ASKING: Final = re.compile(r"\?$|\b(?:let me know|would you like|could you|please (?:provide|confirm|tell|share))\b")
+_REMEMBERED: Final = 16_384  # the guard asks the same of the lines the summariser has just read
 _BY_KIND: Final = {"command": "commands", "edit": "files", "call": "tool_outcomes", "code": "outputs"}
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def is_instruction(text: str) -> bool:
     """Whether a user's line is a standing instruction in words, and not a line of a log that was pasted."""
     if not _STANDING.search(text.lower()):
@@ -66,6 +69,7 @@ def is_instruction(text: str) -> bool:
     return letters >= 0.75 * len(text) and len(text.split()) >= 3
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def is_open_item(text: str) -> bool:
     """Whether the assistant says that something is left to do."""
     lowered = text.lower()
@@ -84,17 +88,18 @@ def field_of(line: Line) -> str:
             return "constraints"
         return "goals" if line.position == 0 and line.place == 0 else "requests"
     if line.kind == "prose":
-        return _prose_field(line.text.lower())
+        return _prose_field(line.text)
     if line.kind == "output":
         return "errors" if is_error(line.text) else "outputs"
     return _BY_KIND[line.kind]
 
 
 def _prose_field(text: str) -> str:
-    if _ASKING.search(text):
-        return "facts"
-    if _OPEN_ITEM.search(text):
+    if is_open_item(text):
         return "open_items"
-    if _DECISION.search(text):
+    lowered = text.lower()
+    if _ASKING.search(lowered):
+        return "facts"
+    if _DECISION.search(lowered):
         return "decisions"
-    return "errors" if _ERROR.search(text) else "facts"
+    return "errors" if _ERROR.search(lowered) else "facts"

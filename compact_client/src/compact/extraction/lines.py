@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 SENTENCE_CHARS: Final = 320  # a longer sentence is split at a comma: one long line brings much that nobody asked for
 OUTPUT_CHARS: Final = 200  # lines of tool output and code have less to say per character
 _ARGUMENT_CHARS: Final = 200
-_CACHED_CHARS: Final = 40_000
+_SHORT_CHARS: Final = 2_000
+_LONG_CHARS: Final = 40_000
 _MESSAGE_CHARS: Final = 400_000  # beyond this a single message is read from both ends only
 
 # Not after two letters like Dr. or St.: half an instruction is worse than a long line.
@@ -59,13 +60,13 @@ def read_lines(messages: Sequence[Message]) -> Iterator[Line]:
         text = _bounded(message.text)
         if message.role == "tool" or message.answers:
             head = calls.get(message.answers[0] if message.answers else "", message.name or "")
-            pieces = _cached_output_lines(text) if len(text) < _CACHED_CHARS else output_lines(text)
+            pieces = _output_lines_of(text)
             for index, piece in enumerate(pieces):
                 yield Line(piece, "output", sources, position, index, head, None, "", len(text))
             continue
         kind: Kind = "user" if message.role == "user" else "prose"
         index = 0
-        for index, (piece, is_code) in enumerate(prose_lines(text)):
+        for index, (piece, is_code) in enumerate(_prose_lines_of(text)):
             yield Line(piece, "code" if is_code and kind == "prose" else kind, sources, position, index)
         for call in message.tool_calls:
             line, kind, rest = describe_call(call)
@@ -140,8 +141,30 @@ def prose_lines(text: str) -> Iterator[tuple[str, bool]]:
                 yield from ((piece, False) for piece in _split(sentence, SENTENCE_CHARS))
 
 
-@lru_cache(maxsize=512)  # read by the summariser, then by the guard, then again at the next compaction
-def _cached_output_lines(text: str) -> tuple[str, ...]:
+# Texts are read by the summariser, then by the guard, then again at the next compaction. The limits on length and
+# number bound what is remembered to some 30 MB, whatever comes.
+def _prose_lines_of(text: str) -> Iterable[tuple[str, bool]]:
+    return _short_prose_lines(text) if len(text) < _SHORT_CHARS else prose_lines(text)
+
+
+def _output_lines_of(text: str) -> Iterable[str]:
+    if len(text) < _SHORT_CHARS:
+        return _short_output_lines(text)
+    return _long_output_lines(text) if len(text) < _LONG_CHARS else output_lines(text)
+
+
+@lru_cache(maxsize=4096)
+def _short_prose_lines(text: str) -> tuple[tuple[str, bool], ...]:
+    return tuple(prose_lines(text))
+
+
+@lru_cache(maxsize=4096)
+def _short_output_lines(text: str) -> tuple[str, ...]:
+    return tuple(output_lines(text))
+
+
+@lru_cache(maxsize=256)
+def _long_output_lines(text: str) -> tuple[str, ...]:
     return tuple(output_lines(text))
 
 
