@@ -9,9 +9,17 @@ from typing import Any
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "ariadne.settings")
 
 from channels.routing import ProtocolTypeRouter, URLRouter
+from django.conf import settings
 from django.core.asgi import get_asgi_application
+from django.db import connections
 
 django_application = get_asgi_application()
+# Requests come on many threads and share a few connections; whoever finds none free waits a moment, then is told.
+connections.settings["default"]["OPTIONS"]["pool"] = {
+    "min_size": 1,
+    "max_size": settings.DATABASE_CONNECTIONS,
+    "timeout": 5.0,
+}
 
 from ingest import guard, views  # noqa: E402 - models are there only once Django is set up
 from viewer.routing import websocket_urlpatterns  # noqa: E402

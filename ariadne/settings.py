@@ -85,7 +85,8 @@ def envsecret(name: str, file: Path, make: Callable[[], str] = new_secret) -> st
 
 def database(url: str, data_dir: Path) -> dict[str, Any]:
     """Django's description of `DATABASE_URL`, or of the embedded server that `make up` runs on `data_dir`."""
-    common = {"ENGINE": "django.db.backends.postgresql", "CONN_MAX_AGE": 60, "CONN_HEALTH_CHECKS": True}
+    # Not kept per thread: under ASGI every request has a thread of its own, and each would hold a connection.
+    common = {"ENGINE": "django.db.backends.postgresql", "CONN_MAX_AGE": 0, "CONN_HEALTH_CHECKS": True}
     if not url:
         from ariadne.embedded import socket_dir  # noqa: PLC0415 - not needed where a server is named
 
@@ -130,6 +131,8 @@ CSRF_TRUSTED_ORIGINS = envlist("ARIADNE_ORIGINS")
 
 #: `postgresql://user:password@host:5432/name`, Postgres 15 or newer. Empty: the embedded server of `DATA_DIR`.
 DATABASES = {"default": database(envstr("DATABASE_URL"), DATA_DIR)}
+#: How many database connections a web process may hold for pages, the API and live views; ingest has its own.
+DATABASE_CONNECTIONS = envint("ARIADNE_DATABASE_CONNECTIONS", 16)
 #: `redis://host:6379/0`: carries notices between web processes. Empty: one web process, nothing needed.
 REDIS_URL = envstr("REDIS_URL")
 CHANNEL_LAYERS = {

@@ -1,0 +1,28 @@
+"""Pages share a few database connections, however many requests have come."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import psycopg
+from conftest import Server
+
+REQUESTS = 150
+
+
+def test_requests_do_not_use_up_the_database_s_connections(server: Server) -> None:
+    """Each request runs on a thread of its own; a connection kept for each would soon be one too many."""
+    client = httpx.Client(base_url=server.url, timeout=60, limits=httpx.Limits(max_connections=20))
+    client.get("/login/")
+    form = {**server.logins["operator"], "csrfmiddlewaretoken": client.cookies["csrftoken"]}
+    assert client.post("/login/", data=form).status_code == 302
+    with ThreadPoolExecutor(20) as senders:
+        answers = list(senders.map(lambda _: client.get("/api/sessions/").status_code, range(REQUESTS)))
+    client.close()
+    assert answers == [200] * REQUESTS
+    with psycopg.connect(server.database_url) as connection:
+        query = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
+        row = connection.execute(query).fetchone()
+    assert row is not None
+    assert row[0] < 40
