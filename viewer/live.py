@@ -111,7 +111,7 @@ class Hub:
         if project_id not in self._cursors:
             self._cursors[project_id] = await read(queries.last_seq, project_id)
         if session is not None and session.session_key not in self._checks:
-            self._checks[session.session_key] = await read(queries.checks, session)
+            self._checks[session.session_key] = Checks(await read(queries.compact_spans, session))
         subscription = Subscription(project_id, session.session_key if session else None, spans)
         self._subscriptions[project_id].add(subscription)
         if not self._tasks:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -33,7 +34,8 @@ SELECT concat_ws(E'\\x1e', count(*)::text,
     string_agg(replace(span_id, E'\\x1f', '?'), E'\\x1f'),
     string_agg(replace(coalesce(parent_id, ''), E'\\x1f', '?'), E'\\x1f'),
     string_agg(kind, E'\\x1f'),
-    string_agg(translate(left(name, 200), E'\\x1e\\x1f', '??'), E'\\x1f'),
+    string_agg(replace(replace(CASE WHEN octet_length(name) > 200 THEN left(name, 200) ELSE name END,
+        E'\\x1e', '?'), E'\\x1f', '?'), E'\\x1f'),
     string_agg(status, E'\\x1f'),
     string_agg(coalesce((date_part('epoch', started_at) * 1000)::bigint::text, 'null'), ','),
     string_agg(coalesce((date_part('epoch', ended_at) * 1000)::bigint::text, 'null'), ','),
@@ -227,14 +229,24 @@ def first_spans(session: Session, *, limit: int) -> list[SpanRow]:
 
 def compact_spans(session: Session) -> list[SpanRow]:
     """Every `compact.*` span of a session with its properties, without payloads."""
+    return _compact_spans(session.session_key, session.day)
+
+
+def _compact_spans(key: UUID, day: date) -> list[SpanRow]:
     return _spans(
-        _ROWS + "WHERE session_key = %s AND session_day = %s AND kind LIKE 'compact.%%' ORDER BY seq",
-        [session.session_key, session.day],
+        _ROWS + "WHERE session_key = %s AND session_day = %s AND kind LIKE 'compact.%%' ORDER BY seq", [key, day]
     )
 
 
 def checks(session: Session) -> Checks:
-    return Checks(compact_spans(session))
+    """To be read, not added to: the requests that draw one page share it."""
+    return _checks_at(session.session_key, session.day, session.last_seq, session.span_count)
+
+
+@lru_cache(maxsize=8)
+def _checks_at(key: UUID, day: date, _seq: int, _count: int) -> Checks:
+    """A commit changes `last_seq`, moving a trace away the count: what neither changed has the same checks."""
+    return Checks(_compact_spans(key, day))
 
 
 def spans_between(sessions: Sequence[Session], after: int, upto: int, *, limit: int) -> list[tuple[UUID, SpanRow]]:

@@ -25,6 +25,7 @@ class SessionView extends HTMLElement {
       store.subscribe("checks", () => this.#drawStory()),
     ];
     const session = this.dataset.session ?? "";
+    this.#loadChecks(session);
     await store.load(session);
     this.#readAddress();
     this.#socket = new LiveSocket(`/ws/sessions/${encodeURIComponent(session)}/`, {

@@ -34,7 +34,11 @@ class SpanInspector extends HTMLElement {
 
   /** A running span that was completed, or a compaction that came, changes what is shown. */
   #changed() {
-    if (this.#version !== this.#versionOf(store.selected)) this.#soon(150);
+    if (!store.selected && !store.checksSeq) return;
+    const version = this.#versionOf(store.selected);
+    // The page came with an overview; it is asked for again only if something happened since.
+    if (!this.#version && !store.selected && store.checksSeq === Number(this.dataset.seq)) this.#version = version;
+    if (this.#version !== version) this.#soon(150);
   }
 
   /** @param {string} key */

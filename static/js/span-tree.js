@@ -1,17 +1,14 @@
 // @ts-check
 // Draws the rows of a session that are on screen. Never fetches: the store does.
-import { h, icon, isTyping, setText } from "./dom.js";
-import { duration, shortTokens, tokens } from "./format.js";
-import { familyOf, iconOf, labelOf } from "./kinds.js";
+import { h, isTyping, setText } from "./dom.js";
+import { duration, tokens } from "./format.js";
+import { ROW, SpanRow } from "./span-row.js";
 import { store } from "./store.js";
 import { visibleRows } from "./tree.js";
 
-const ROW = 28;
 // Rows beyond the edges, so that a quick flick of the wheel shows no blank; with a tall window still below 80.
 const SPARE = 6;
 const MAX_ROWS = 80;
-// Past this depth rows are no longer indented further, or a thousand levels would push the names out of sight.
-const MAX_INDENT = 16;
 
 class SpanTree extends HTMLElement {
   /** @type {(() => void)[]} */ #undo = [];
@@ -21,12 +18,12 @@ class SpanTree extends HTMLElement {
   #find = "";
   #kinds = "";
   #onlyMatches = false;
-  /** @type {Map<number, HTMLElement>} */ #mounted = new Map();
-  /** @type {HTMLElement[]} */ #pool = [];
+  /** @type {Map<number, SpanRow>} */ #mounted = new Map();
+  /** @type {SpanRow[]} */ #pool = [];
   #frame = 0;
   #ticker = 0;
   // Changes with everything that changes rows, so that scrolling fills only those that come into sight.
-  #version = "0";
+  #version = 0;
   /** @type {ResizeObserver | null} */ #resize = null;
   /** @type {HTMLElement} */ #scroller = h("div", { class: "tree-scroll", role: "tree", tabindex: "0", "aria-label": "Spans of the session" });
   /** @type {HTMLElement} */ #sizer = h("div", { class: "tree-sizer", role: "presentation" });
@@ -95,7 +92,15 @@ class SpanTree extends HTMLElement {
     document.addEventListener("keydown", this.#onPageKey);
     this.#resize = new ResizeObserver(() => this.#drawSoon());
     this.#resize.observe(this.#scroller);
-    this.#undo = [store.subscribe("spans", () => this.#layout()), store.subscribe("selected", () => this.#reveal())];
+    this.#undo = [
+      store.subscribe("spans", () => this.#layout()),
+      store.subscribe("selected", () => this.#reveal()),
+      // The bars of tokens are shares of the window, which a check may change.
+      store.subscribe("checks", () => {
+        this.#renew();
+        this.#drawSoon();
+      }),
+    ];
     // Running spans grow while nobody says anything.
     this.#ticker = window.setInterval(() => {
       if (!store.tree.running) return;
@@ -118,6 +123,7 @@ class SpanTree extends HTMLElement {
     if (!store.isLoaded) return;
     if (this.#head && !this.#head.isConnected) this.replaceChildren(this.#head, this.#scroller);
     this.#renew();
+    this.#cursor = store.selected ? store.spans.findKey(store.selected) : -1;
     const matches = this.#matcher();
     this.#rows = visibleRows(store.tree, this.#closed, matches);
     this.#sizer.style.height = `${this.#rows.length * ROW}px`;
@@ -157,7 +163,7 @@ class SpanTree extends HTMLElement {
   }
 
   #renew() {
-    this.#version = String(Number(this.#version) + 1);
+    this.#version++;
   }
 
   #drawSoon() {
@@ -174,84 +180,60 @@ class SpanTree extends HTMLElement {
     for (const [at, row] of this.#mounted) {
       if (wanted.has(at)) continue;
       this.#mounted.delete(at);
-      row.hidden = true;
       this.#pool.push(row);
     }
     const now = Date.now();
-    const { end, start } = store.spans.columns;
+    const { end, start, kind } = store.spans.columns;
     for (let k = first; k < last; k++) {
       const at = this.#rows[k] ?? 0;
       let row = this.#mounted.get(at);
       const isRunning = end[at] == null && start[at] != null;
       if (!row) {
-        row = this.#pool.pop() ?? this.#newRow();
-        row.hidden = false;
+        row = this.#spareRow(kind[at] ?? "");
         this.#mounted.set(at, row);
-      } else if (!isRunning && row.dataset.version === this.#version) continue;
-      row.dataset.version = this.#version;
-      this.#fill(row, at, k, now);
+      } else if (!isRunning && row.version === this.#version) continue;
+      row.version = this.#version;
+      row.show(this.#factsOf(at, k, now));
     }
-    while (this.#pool.length > 8) this.#pool.pop()?.remove();
+    // A row in reserve would be found and read aloud where it no longer belongs.
+    for (const row of this.#pool.splice(0)) row.element.remove();
   }
 
-  #newRow() {
-    const row = h(
-      "div",
-      { class: "span-row", role: "treeitem", "data-testid": "span-row" },
-      h("span", { class: "cell-name" }, h("span", { class: "twisty", "aria-hidden": "true" }, icon("chevron")), icon("span"), h("span", { class: "label" }), h("span", { class: "kind faint" })),
-      h("span", { class: "cell-tokens num" }),
-      h("span", { class: "cell-time num" }),
-      h("span", { class: "cell-bar", "aria-hidden": "true" }, h("span", { class: "bar" })),
-    );
-    this.#sizer.append(row);
-    return row;
+  /** A row out of use, best one of the same kind: its icon and colours can stay. @param {string} kind */
+  #spareRow(kind) {
+    const same = this.#pool.findIndex((row) => row.kind === kind);
+    const row = same >= 0 ? this.#pool.splice(same, 1)[0] : this.#pool.pop();
+    if (row) return row;
+    const made = new SpanRow();
+    this.#sizer.append(made.element);
+    return made;
   }
 
-  /** @param {HTMLElement} row @param {number} at @param {number} position @param {number} now */
-  #fill(row, at, position, now) {
+  /** @param {number} at @param {number} position @param {number} now */
+  #factsOf(at, position, now) {
     const { kind, name, status, start, end, tokens: used } = store.spans.columns;
-    const { depth, size, from, to } = store.tree;
-    const began = start[at] ?? null;
-    const over = end[at] ?? null;
-    const isRunning = over === null && began !== null;
-    const ended = over ?? (isRunning ? Math.max(now, to) : began);
-    const level = depth[at] ?? 0;
-    const isBranch = (size[at] ?? 1) > 1;
-    row.style.transform = `translateY(${position * ROW}px)`;
-    row.dataset.at = String(at);
-    row.id = `span-${at}`;
-    row.dataset.kind = kind[at] ?? "";
-    row.dataset.family = familyOf(kind[at] ?? "");
-    row.dataset.status = isRunning ? "running" : (status[at] ?? "");
-    row.setAttribute("aria-level", String(level + 1));
-    row.setAttribute("aria-posinset", String(position + 1));
-    row.setAttribute("aria-setsize", String(this.#rows.length));
-    if (isBranch) row.setAttribute("aria-expanded", String(!this.#closed.has(at)));
-    else row.removeAttribute("aria-expanded");
-    row.setAttribute("aria-selected", String(store.selected === store.spans.key(at)));
-    row.toggleAttribute("data-found", Boolean(this.#find) && this.#isFound(at));
-    const cells = row.children;
-    const nameCell = /** @type {HTMLElement} */ (cells[0]);
-    nameCell.style.paddingInlineStart = `${Math.min(level, MAX_INDENT) * 14 + 4}px`;
-    const label = (name[at] || labelOf(kind[at] ?? "") || "span").slice(0, 200);
-    const parts = nameCell.children;
-    parts[1]?.querySelector("use")?.setAttribute("href", `#i-${iconOf(kind[at] ?? "")}`);
-    setText(/** @type {Element} */ (parts[2]), kind[at]?.startsWith("compact.") && label === kind[at] ? labelOf(label) : label);
-    const suffix = level > MAX_INDENT ? `level ${level}` : isBranch && this.#closed.has(at) ? `${tokens((size[at] ?? 1) - 1)} inside` : "";
-    setText(/** @type {Element} */ (parts[3]), suffix);
-    const usedCell = /** @type {HTMLElement} */ (cells[1]);
-    setText(usedCell, used[at] == null ? "" : shortTokens(used[at]));
-    usedCell.style.backgroundSize = `${Math.min(100, ((used[at] ?? 0) / Math.max(1, store.windowTokens)) * 100)}% 2px`;
-    setText(/** @type {Element} */ (cells[2]), began === null ? "" : isRunning ? duration(now - began) : duration((ended ?? began) - began));
-    const whole = Math.max(1, Math.max(to, store.tree.running ? now : to) - from);
-    const bar = /** @type {HTMLElement} */ (cells[3]?.firstElementChild);
-    if (began === null) {
-      bar.hidden = true;
-    } else {
-      bar.hidden = false;
-      bar.style.left = `${((began - from) / whole) * 100}%`;
-      bar.style.width = `${(Math.max(0, (ended ?? began) - began) / whole) * 100}%`;
-    }
+    const { depth, size, from, to, running } = store.tree;
+    return {
+      at,
+      position,
+      count: this.#rows.length,
+      kind: kind[at] ?? "",
+      name: name[at] ?? "",
+      status: status[at] ?? "",
+      start: start[at] ?? null,
+      end: end[at] ?? null,
+      used: used[at] ?? null,
+      level: depth[at] ?? 0,
+      inside: (size[at] ?? 1) - 1,
+      isOpen: !this.#closed.has(at),
+      isSelected: at === this.#cursor,
+      isFound: Boolean(this.#find) && this.#isFound(at),
+      from,
+      to,
+      now,
+      isLive: running > 0,
+      window: store.windowTokens,
+    };
   }
 
   #drawAxis() {

@@ -20,6 +20,7 @@ class Store {
   story = "";
   selected = "";
   seq = 0;
+  /** What the loaded checks are as new as. */ checksSeq = 0;
   isLoaded = false;
   /** @type {Map<Topic, Set<() => void>>} */ #listeners = new Map();
   /** @type {Set<Topic>} */ #pending = new Set();
@@ -33,11 +34,10 @@ class Store {
     return () => void set.delete(listener);
   }
 
-  /** @param {string} session */
+  /** The tree; checks are asked for at the same time and neither waits for the other. @param {string} session */
   async load(session) {
     const base = `/api/sessions/${encodeURIComponent(session)}`;
-    const [text] = await Promise.all([fetched(`${base}/tree/`).then((answer) => answer.text()), this.loadChecks(session)]);
-    const tree = decodeTree(text);
+    const tree = decodeTree(await (await fetched(`${base}/tree/`)).text());
     this.spans = new Spans();
     this.spans.addTraces(tree.traces);
     this.spans.add(tree.spans);
@@ -52,6 +52,7 @@ class Store {
     const answer = await fetched(`/api/sessions/${encodeURIComponent(session)}/tokens/`);
     const tokens = await answer.json();
     this.checks = tokens.results;
+    this.checksSeq = tokens.seq;
     this.projectedTurns = tokens.projected_turns;
     this.story = tokens.story;
     this.#announce("checks");

@@ -1,6 +1,8 @@
 // @ts-check
 // Spans in any order to the rows of a tree. Pure, iterative, and quick for 100,000 spans a thousand levels deep.
 
+import { IdIndex } from "./id-index.js";
+
 /**
  * Spans as columns, the way the server sends them.
  * @typedef {{ trace: string[], id: string[], parent: (string | null)[], kind: string[], name: string[], status: string[],
@@ -45,7 +47,7 @@ function shared(column) {
 /** The spans of a session; a span that comes again fills in what it adds. */
 export class Spans {
   columns = emptyColumns();
-  /** @type {Map<string, Map<string, number>>} */ #index = new Map();
+  #index = new IdIndex(this.columns.id, this.columns.trace);
   /** @type {Map<string, Trace>} */ #traces = new Map();
 
   get length() {
@@ -59,14 +61,14 @@ export class Spans {
 
   /** Of several traces each becomes a branch of its own, a row of kind `trace` whose id is empty. */
   addTraceRows() {
-    if (this.#index.size < 2) return;
+    if (this.#index.traceCount < 2) return;
     const { columns } = this;
-    for (const [trace, byId] of this.#index) {
-      if (byId.has("")) continue;
+    for (const trace of this.#index.traces) {
+      if (this.#index.find(trace, "") >= 0) continue;
       const known = this.#traces.get(trace);
-      byId.set("", columns.id.length);
       columns.trace.push(trace);
       columns.id.push("");
+      this.#index.add(columns.id.length - 1);
       columns.parent.push(null);
       columns.kind.push("trace");
       columns.name.push(known?.name || `Trace ${trace.slice(0, 12)}`);
@@ -84,19 +86,18 @@ export class Spans {
     // The first load is the large one: take the arrays as they are.
     if (own.id.length === 0) {
       this.columns = more;
-      for (let i = 0; i < more.id.length; i++) this.#byTrace(more.trace[i] ?? "").set(more.id[i] ?? "", i);
+      this.#index = new IdIndex(more.id, more.trace);
       return [];
     }
     for (let i = 0; i < more.id.length; i++) {
       const trace = more.trace[i] ?? "";
       const id = more.id[i] ?? "";
-      const byTrace = this.#byTrace(trace);
-      let at = byTrace.get(id);
-      if (at === undefined) {
+      let at = this.#index.find(trace, id);
+      if (at < 0) {
         at = own.id.length;
-        byTrace.set(id, at);
         own.trace.push(trace);
         own.id.push(id);
+        this.#index.add(at);
       }
       own.parent[at] = more.parent[i] ?? null;
       own.kind[at] = more.kind[i] ?? "";
@@ -112,10 +113,10 @@ export class Spans {
 
   /** @param {string} trace @param {string} id */
   find(trace, id) {
-    if (trace) return this.#index.get(trace)?.get(id) ?? -1;
-    for (const byTrace of this.#index.values()) {
-      const at = byTrace.get(id);
-      if (at !== undefined) return at;
+    if (trace) return this.#index.find(trace, id);
+    for (const owner of this.#index.traces) {
+      const at = this.#index.find(owner, id);
+      if (at >= 0) return at;
     }
     return -1;
   }
@@ -132,13 +133,6 @@ export class Spans {
   /** @param {number} at */
   key(at) {
     return `${this.columns.trace[at]}:${this.columns.id[at]}`;
-  }
-
-  /** @param {string} trace */
-  #byTrace(trace) {
-    let found = this.#index.get(trace);
-    if (!found) this.#index.set(trace, (found = new Map()));
-    return found;
   }
 }
 
