@@ -7,6 +7,7 @@ import json
 import pytest
 from builders import Recorder, tool_pair
 from compact import CompactConfig, CompactManager, CompactPolicy
+from compact.artifacts import MemoryArtifactStore
 from compact.durability import (
     DeterminismMetadata,
     ToolDurability,
@@ -53,10 +54,80 @@ def test_an_anchoring_result_keeps_its_key_fields():
     assert '[run: success]\nKey data: {"order_id": "ORD-0", "status": "paid"}' in [item["content"] for item in out]
 
 
+def quotes(words: int, *, tool_durability, window=6000, pairs=6, renderer="layered", **options):
+    """A conversation with price quotes, the oldest things in it, then talk until it must be compacted."""
+    recorder = Recorder()
+    policy = CompactPolicy(hard_cap_buffer=100, keep_tool_io_pairs=1, keep_recent_turns=1, renderer=renderer)
+    config = CompactConfig(
+        "gpt-5", window, policy=policy, exporter=recorder, tool_durability={"run": tool_durability}, **options
+    )
+    manager = CompactManager(config)
+    messages = [{"role": "user", "content": "go"}]
+    for number in range(pairs):
+        messages += tool_pair(number, f"quote Q-{number}: price 17 " + "per unit " * words)
+    for number in range(20):
+        messages += [
+            {"role": "user", "content": f"tell me more about part {number} " + "and its use " * 50},
+            {"role": "assistant", "content": f"part {number} " + "is as useful as it was " * 30},
+        ]
+    return manager, recorder, manager.preflight("s", messages), messages
+
+
+def outputs(messages) -> list[str]:
+    return [item["content"] for item in messages if item["role"] == "tool"]
+
+
+NON_REPLAYABLE = ToolDurabilityPolicy(ToolDurability.NON_REPLAYABLE)
+
+
+@pytest.mark.req("D-ENV-1")
+@pytest.mark.parametrize("renderer", ["layered", "inplace", "bridge"])
+def test_a_result_that_cannot_be_had_again_stays_where_no_store_takes_it(renderer):
+    """Word for word, with its call, in order; the talk around it is summarised. Other results are not spared."""
+    manager, recorder, out, before = quotes(20, tool_durability=NON_REPLAYABLE, renderer=renderer)
+    assert manager.plan("s").summarizations
+    assert outputs(out) == outputs(before)
+    rules = {entry.rule for entry in manager.plan("s").ledger if entry.role == "tool"}
+    assert rules <= {"cannot be had again", "tool pair 1 of 1"}
+    assert not recorder.named("compact.warning")
+    _, _, others, _ = quotes(20, tool_durability=ToolDurabilityPolicy(), renderer=renderer)
+    assert len(outputs(others)) <= 1
+
+
+@pytest.mark.req("D-ENV-1")
+def test_results_that_cannot_be_had_again_give_way_oldest_first_and_with_a_warning():
+    """Only what the budget cannot hold; the warning names the messages."""
+    manager, recorder, out, before = quotes(400, tool_durability=NON_REPLAYABLE, pairs=9)
+    kept = outputs(out)
+    assert 1 < len(kept) < 9
+    assert kept == outputs(before)[-len(kept) :]
+    [warning] = [
+        event["properties"]
+        for event in recorder.named("compact.warning")
+        if event["properties"]["code"] == "irreplaceable_compacted"
+    ]
+    assert warning["severity"] == "high"
+    gone = [entry.id for entry in manager.plan("s").ledger if entry.role == "tool" and entry.fate != "kept"]
+    assert warning["details"]["message_ids"] == gone
+    assert len(gone) == 9 - len(kept)
+
+
+@pytest.mark.req("D-ENV-1")
+def test_a_result_that_cannot_be_had_again_goes_to_the_store_where_there_is_one():
+    """Written out with a pointer if it is worth one; a short one stays."""
+    store = MemoryArtifactStore()
+    manager, _, out, _ = quotes(200, tool_durability=NON_REPLAYABLE, artifact_store=store)
+    assert len(manager.plan("s").externalizations) == 5
+    assert len(outputs(out)) == 1
+    manager, _, out, before = quotes(5, tool_durability=NON_REPLAYABLE, artifact_store=store)
+    assert not manager.plan("s").externalizations
+    assert outputs(out) == outputs(before)
+
+
 @pytest.mark.req("D-ENV-1")
 def test_a_result_that_cannot_be_had_again_is_never_cleared():
-    """Non-replayable results are not cleared; without a store the ladder goes on to the next rung."""
-    _, recorder, _ = results(ToolDurabilityPolicy(ToolDurability.NON_REPLAYABLE), lambda n: "price 17 " * 250)
+    """Without room to keep it, it goes on to the next rung, not through the third."""
+    _, recorder, _ = results(NON_REPLAYABLE, lambda n: "price 17 " * 250)
     assert not recorder.named("compact.cleared")
 
 

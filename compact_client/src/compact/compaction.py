@@ -16,6 +16,7 @@ from compact.counting import Counting
 from compact.effects import Steps
 from compact.exceptions import InsufficientBudget, PlanConflict
 from compact.extraction.compose import fit
+from compact.holding import irreplaceable_ids
 from compact.ledger import absorbed_by, after_ledger, build_ledger, cache_effect, fate_counts
 from compact.messages import Message
 from compact.outbound import Outbound
@@ -33,9 +34,10 @@ from compact.renderers import renderer_named
 from compact.session import Session
 from compact.span import SpanReference
 from compact.strategies import Workbench, strategy_named
+from compact.strategies.externalize import POINTER_TOKENS
 from compact.summarizing import SummaryMaker
 from compact.summary import StructuredSummary
-from compact.units import Unit
+from compact.units import Unit, group_units
 
 _FIT_ATTEMPTS = 4
 AIM_PCT = 0.57  # document 000: by hand a compaction frees at least 40 % where it can
@@ -122,6 +124,7 @@ def compact(job: Job, first: Draft, messages: Sequence[Message], counts: Sequenc
     )
     session.plan = plan
     yield from _commit(job, plan_before)
+    _warn_of_released(job, current, messages)
     _announce(job, current, climb, request_before.messages, after)
     yield from archive_summary(job, step)
     return True
@@ -151,8 +154,31 @@ def draft_again(
         covered_tokens=covered_tokens(job.session),
         carried_tokens=carried_tokens(job.session, job.policy),
         protected_ids=job.session.protected_ids,
+        irreplaceable_ids=_irreplaceable(job, messages, counts),
         only_newest=only_newest,
         aim_tokens=int(AIM_PCT * (sum(counts) + job.fixed_tokens)) if job.is_manual else None,
+    )
+
+
+def _irreplaceable(job: Job, messages: Sequence[Message], counts: Sequence[int]) -> set[str]:
+    """The results to hold: all that cannot be had again, but for those that the first rung will write to the store."""
+    found = irreplaceable_ids(messages, job.durability)
+    is_stored = job.artifact_store is not None and "externalize" in job.policy.ladder
+    if not found or not is_stored or job.is_after_rehydration:
+        return found
+    large = (unit for unit in group_units(messages) if sum(counts[index] for index in unit.indices) > POINTER_TOKENS)
+    return found.difference(messages[index].id or "" for unit in large for index in unit.indices)
+
+
+def _warn_of_released(job: Job, current: Draft, messages: Sequence[Message]) -> None:
+    if not current.released:
+        return
+    ids = [messages[index].id for unit in current.released for index in unit.indices if messages[index].answers]
+    text = f"{len(ids)} tool results that cannot be had again were compacted: the budget could not hold them"
+    details = {"message_ids": ids}
+    job.check.emit(
+        events.WARNING,
+        {"severity": "high", "code": "irreplaceable_compacted", "message": text, "details": details},
     )
 
 

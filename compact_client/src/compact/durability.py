@@ -171,6 +171,14 @@ def envelope_for(call: ToolCall, output: Message, policies: Mapping[str, ToolDur
     )
 
 
+def durability_of(tool_name: str, output: Message, policies: Mapping[str, ToolDurabilityPolicy]) -> ToolDurability:
+    """What a result is worth, by the envelope in its meta or its tool's policy."""
+    given = output.meta.get("envelope")
+    if isinstance(given, ToolResultEnvelope):
+        return given.durability
+    return policies.get(tool_name, DEFAULT_POLICY).durability
+
+
 def may_clear(envelope: ToolResultEnvelope, call: ToolCall, policy: ToolDurabilityPolicy) -> bool:
     """Whether a result may give way to its placeholder."""
     if envelope.durability is ToolDurability.EPHEMERAL:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from compact.exceptions import InsufficientBudget
+from compact.holding import hold, with_held
 from compact.messages import Message
 from compact.partition import Partition, partition, partition_for_bridge, pin_rules, reductions
 from compact.policy import CompactPolicy
@@ -57,6 +58,8 @@ class Draft:
     pinned_tokens: int
     recent_tokens: int
     remainder_tokens: int
+    released: tuple[Unit, ...] = ()
+    """Results that cannot be had again and that the budget could not hold."""
 
 
 def room_for(
@@ -89,6 +92,7 @@ def draft(
     covered_tokens: int = 0,
     carried_tokens: int = 0,
     protected_ids: Collection[str] = (),
+    irreplaceable_ids: Collection[str] = (),
     aim_tokens: int | None = None,
     only_newest: bool = False,
 ) -> Draft:
@@ -105,11 +109,22 @@ def draft(
     pins = pin_rules(units, messages, policy, protected_ids)
     base = fixed_tokens + carried_tokens
     pinned_tokens = base + sum(sizes[first] for first in pins)
-    _require_floor(units, sizes, pins, room, base, pinned_tokens)
+    newest = _require_floor(units, sizes, pins, room, base, pinned_tokens)
+    reserve = pinned_tokens + (sizes[newest.first] if newest else 0) + SMALL_SUMMARY_TOKENS
+    holding = hold(
+        [unit for unit in units if unit.first not in pins and unit is not newest],
+        messages,
+        sizes,
+        irreplaceable_ids,
+        budget_tokens=room.budget_tokens - reserve,
+        comfort_tokens=room.comfort_tokens - reserve,
+    )
+    held_tokens = sum(sizes[first] for first in holding.held)
 
     lines: list[str] = []
     latest: Draft | None = None
-    for part, line, is_floor in _partitions(messages, counts, units, pins, policy, room, pinned_tokens):
+    for found, line, is_floor in _partitions(messages, counts, units, pins, policy, room, pinned_tokens + held_tokens):
+        part = with_held(found, holding.held)
         if line:
             lines.append(line)
         if only_newest and part.keep_turns > 0:
@@ -120,7 +135,15 @@ def draft(
         # At the floor a short summary is better than giving up one more message.
         wish = MIN_SUMMARY_TOKENS if is_floor and covered else _summary_wish(policy, room, pinned_tokens, covered)
         latest = Draft(
-            part, tuple(units), tuple(lines), wish, fixed_tokens, pinned_tokens, recent_tokens, remainder_tokens
+            part,
+            tuple(units),
+            tuple(lines),
+            wish,
+            fixed_tokens,
+            pinned_tokens,
+            recent_tokens,
+            remainder_tokens,
+            tuple(unit for unit in holding.released if unit in part.remainder),
         )
         # Reductions aim below the trigger, so that the next call does not compact again; the floor only at the budget.
         if pinned_tokens + recent_tokens + wish <= (room.budget_tokens if is_floor else room.comfort_tokens):
@@ -196,18 +219,19 @@ def _at_floor(latest: Draft, room: Room) -> Draft:
 
 def _require_floor(
     units: Sequence[Unit], sizes: dict[int, int], pins: dict[int, str], room: Room, base: int, pinned_tokens: int
-) -> None:
-    """Refuse at once what no summary could ever make fit."""
-    free = [unit for unit in units if unit.first not in pins]
-    newest = sizes[max(free, key=lambda unit: unit.last).first] if free else 0
-    if pinned_tokens + newest > room.budget_tokens:
+) -> Unit | None:
+    """The newest unit that is not pinned; refuses at once what no summary could ever make fit."""
+    newest = max((unit for unit in units if unit.first not in pins), key=lambda unit: unit.last, default=None)
+    newest_tokens = sizes[newest.first] if newest else 0
+    if pinned_tokens + newest_tokens > room.budget_tokens:
         raise InsufficientBudget(
-            needed_tokens=pinned_tokens + newest,
+            needed_tokens=pinned_tokens + newest_tokens,
             budget_tokens=room.budget_tokens,
             parts={
                 "instructions and tools": base,
                 "pinned messages": pinned_tokens - base,
-                "newest unit": newest,
+                "newest unit": newest_tokens,
             },
-            detail="protected messages" if not newest else "protected messages and the newest unit",
+            detail="protected messages" if not newest_tokens else "protected messages and the newest unit",
         )
+    return newest

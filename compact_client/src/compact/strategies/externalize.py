@@ -13,7 +13,7 @@ from compact.strategies.base import CompactionProposal, Workbench
 from compact.summary import ArtifactReference, Note, StructuredSummary
 from compact.units import Unit
 
-_POINTER_TOKENS = 90  # what a pointer and its two lines of description cost
+POINTER_TOKENS = 90  # what a pointer and its two lines of description cost
 _RANK = {"public": 0, "internal": 1, "confidential": 2, "restricted": 3}
 
 
@@ -29,7 +29,7 @@ class ExternalizeStrategy:
         for unit in candidates:
             envelopes = bench.envelopes(unit)
             tokens = bench.tokens(unit)
-            if not envelopes or tokens <= _POINTER_TOKENS:
+            if not envelopes or tokens <= POINTER_TOKENS:
                 continue
             cannot_return = any(item.durability is ToolDurability.NON_REPLAYABLE for _, _, item in envelopes)
             threshold = min(
@@ -40,7 +40,7 @@ class ExternalizeStrategy:
                 continue
             reason = "cannot be had again" if cannot_return else f"{tokens:,} tokens, threshold {threshold:,}"
             proposals.append(
-                CompactionProposal(self.name, bench.span((unit,)), tokens - _POINTER_TOKENS, reason, (unit,))
+                CompactionProposal(self.name, bench.span((unit,)), tokens - POINTER_TOKENS, reason, (unit,))
             )
         return proposals
 
