@@ -18,7 +18,7 @@ from compact.ledger import redact_ahead, redacted
 from compact.messages import Message
 
 if TYPE_CHECKING:
-    from compact.compaction import Job
+    from compact.job import Job
 
 
 class ArchiveFailed(CompactError):

@@ -14,25 +14,27 @@ from compact import events
 from compact.archive import ArchiveFailed
 from compact.codecs import CHAT, codec_named, detect
 from compact.codecs.base import Codec
-from compact.compaction import Job, compact, draft_again, plannable
+from compact.compaction import compact
 from compact.config import CompactConfig
 from compact.counting import Counting
+from compact.drafting import cut_newest, draft_again, plannable, show_newest_whole
 from compact.durability import ToolDurabilityPolicy, declared_policy
 from compact.effects import Steps
 from compact.exceptions import CompactError, InsufficientBudget, MalformedMessage, PlanConflict
+from compact.job import Job
 from compact.ledger import hash_of
 from compact.messages import Message
 from compact.outbound import Outbound
-from compact.planner import SMALL_SUMMARY_TOKENS, Draft, Room, room_for
-from compact.quality import CompactionQualityMetrics, asks_for_context
+from compact.planner import Draft, Room, room_for
+from compact.quality import asks_for_context
 from compact.rehydrate import RehydrationConfig, TurnContext
 from compact.request import Request, Sent, frozen_copy
 from compact.restore import restore
 from compact.returning import bring_back, inject
 from compact.session import Seen, Session
+from compact.telling import emit_decision, emit_error, emit_estimate, emit_quality
 from compact.trigger import Decision, decide
-from compact.truncate import truncate_output, truncate_with_split
-from compact.units import group_units
+from compact.truncate import truncate_output
 
 _COMMIT_ATTEMPTS = 3
 _FRUITLESS_ROUNDS = 2
@@ -99,17 +101,17 @@ class Engine:
         self._take_in(session, seen, check)
         turn = TurnContext(session.turn)
         returned = yield from bring_back(self, session, seen.new, turn, check)
-        estimate = self._emit_estimate(session, check, fixed, spoken)
+        estimate = emit_estimate(self, session, check, fixed, spoken)
         if session.last_estimate and estimate >= session.last_estimate:
             session.growth.append(estimate - session.last_estimate)
         decision = self._decide(session, estimate, is_manual=call.note is not None)
         is_error = False
         try:
             if not decision.triggered:
-                self._emit_decision(session, check, decision, None, call.note)
+                emit_decision(self, session, check, decision, None, call.note)
                 self._prepare_ahead(session, decision, fixed + spoken, call, turn, check)
             elif self._is_fruitless(session, estimate, call.note):
-                self._emit_decision(session, check, decision, None, call.note)
+                emit_decision(self, session, check, decision, None, call.note)
                 text = "the last compactions freed almost nothing: waiting for more to compact, or the budget itself"
                 check.emit(
                     events.BREAKER_OPEN,
@@ -119,7 +121,7 @@ class Engine:
                 yield from self._compact(session, check, decision, estimate, fixed + spoken, call, turn)
         except CompactError as error:
             is_error = True
-            _emit_error(check, error, "none: raised to the caller")
+            emit_error(check, error, "none: raised to the caller")
             raise
         finally:
             session.last_estimate = self.estimate(session, fixed + spoken)
@@ -232,64 +234,6 @@ class Engine:
         )
         return parts.scaled_to(total).to_dict()
 
-    def _emit_estimate(self, session: Session, check: events.Check, fixed: int, spoken: int) -> int:
-        total = self.estimate(session, fixed + spoken)
-        session.breakdown_of = lambda after: self.breakdown(session, fixed, spoken, after)
-        if check.is_watched:
-            window = self.cfg.max_context_tokens
-            check.emit(
-                events.TOKEN_ESTIMATE,
-                {
-                    "model": self.cfg.model,
-                    "t_est": total,
-                    "max_tokens": window,
-                    "usage_pct": round(total / window, 6) if window else None,
-                    "turn": session.turn,
-                    "estimator": self.counting.name,
-                    "source": "provider" if session.is_corrected else "estimate",
-                    "breakdown": self.breakdown(session, fixed, spoken, total),
-                },
-            )
-        return total
-
-    def _emit_decision(
-        self, session: Session, check: events.Check, decision: Decision, found: Draft | None, note: str | None
-    ) -> None:
-        if not check.is_watched:
-            return
-        policy = self.policy
-        properties: dict[str, Any] = {
-            "triggered": decision.triggered,
-            "reason": decision.reason if note is None else f"{decision.reason}: {note}",
-            "rule": decision.rule,
-            "margin_tokens": decision.margin_tokens,
-            "t_est": decision.used_tokens,
-            "max_tokens": self.cfg.max_context_tokens,
-            "trigger_tokens": decision.trigger_tokens,
-            "budget_tokens": self.budget_tokens,
-            "turn": session.turn,
-            "policy": {
-                "trigger_pct": policy.trigger_pct,
-                "hard_cap_buffer": policy.hard_cap_buffer,
-                "strategy": policy.strategy,
-                "keep_recent_turns": policy.keep_recent_turns,
-                "keep_tool_io_pairs": policy.keep_tool_io_pairs,
-                "renderer": policy.renderer,
-                "pruning": policy.pruning,
-            },
-        }
-        if note is not None:
-            properties["note"] = note
-        if decision.triggered:
-            part = found.part if found else None
-            properties["kept"] = {
-                "pinned": sum(len(unit.indices) for unit in part.pinned) if part else 0,
-                "recent_turns": part.recent_turns if part else 0,
-                "tool_pairs": part.tool_pairs if part else 0,
-            }
-            properties["pruned_count"] = sum(len(unit.indices) for unit in part.remainder) if part else 0
-        check.emit(events.TRIGGER_DECISION, properties)
-
     # Compact.
 
     def _compact(
@@ -308,7 +252,7 @@ class Engine:
         job = self._job(session, check, decision, estimate, fixed_tokens, call, turn)
         for attempt in range(1, _COMMIT_ATTEMPTS + 1):
             messages, counts, first = self._draft(job, decision, call)
-            self._emit_decision(session, check, decision, first, call.note)
+            emit_decision(self, session, check, decision, first, call.note)
             check.emit(
                 events.POLICY_APPLIED,
                 {
@@ -324,12 +268,12 @@ class Engine:
                 changed = yield from compact(job, first, messages, counts)
                 break
             except ArchiveFailed as error:
-                _emit_error(check, error, "not compacted: archive failed")
+                emit_error(check, error, "not compacted: archive failed")
                 return
             except PlanConflict as error:
                 if attempt == _COMMIT_ATTEMPTS:
                     raise
-                _emit_error(check, error, "the other plan is taken over and the request checked again")
+                emit_error(check, error, "the other plan is taken over and the request checked again")
                 assert session.codec is not None
                 yield from self._take_over(session, call.items, session.codec)
                 session.render(**self._render_arguments(session))
@@ -375,75 +319,20 @@ class Engine:
     def _draft(self, job: Job, decision: Decision, call: Call) -> tuple[list[Message], list[int], Draft]:
         """What to keep; where only the newest tool output is too large, it is cut before giving up."""
         session = job.session
-        self._show_newest_whole(job)
+        show_newest_whole(job)
         messages, counts = plannable(session)
         try:
             return messages, counts, draft_again(job, messages, counts, job.room)
         except InsufficientBudget:
-            if not self._cut_newest(job, messages, counts):
-                self._emit_decision(session, job.check, decision, None, call.note)
+            if not cut_newest(job, messages, counts):
+                emit_decision(self, session, job.check, decision, None, call.note)
                 raise
         messages, counts = plannable(session)
         try:
             return messages, counts, draft_again(job, messages, counts, job.room)
         except InsufficientBudget:
-            self._emit_decision(session, job.check, decision, None, call.note)
+            emit_decision(self, session, job.check, decision, None, call.note)
             raise
-
-    def _show_newest_whole(self, job: Job) -> None:
-        """What the model is about to answer is shown whole if the compaction makes room for it."""
-        session = job.session
-        if not session.truncated_ids:
-            return
-        messages, counts = plannable(session)
-        units = group_units(messages)
-        if not units:
-            return
-        newest = max(units, key=lambda unit: unit.last)
-        cut = [messages[index].id or "" for index in newest.indices if messages[index].id in session.truncated_ids]
-        if not cut:
-            return
-        whole = [session.thread.get(messages[index].id or "") or messages[index] for index in newest.indices]
-        pinned = sum(counts[index] for index, message in enumerate(messages) if self._is_pinned(session, message))
-        needed = job.fixed_tokens + pinned + sum(self.counting.message(message) for message in whole)
-        if needed + SMALL_SUMMARY_TOKENS > job.room.budget_tokens:
-            return
-        for message_id in cut:
-            session.show_whole(message_id)
-        session.render(**self._render_arguments(session))
-
-    def _cut_newest(self, job: Job, messages: Sequence[Message], counts: Sequence[int]) -> bool:
-        """Cut the outputs of the newest unit to what the budget leaves for them."""
-        session, codec = job.session, job.session.codec
-        units = group_units(messages)
-        if not units or codec is None or self.policy.tool_output_truncation == "none":
-            return False
-        newest = max(units, key=lambda unit: unit.last)
-        outputs = [
-            index
-            for index in newest.indices
-            if messages[index].answers and not messages[index].meta.get(self.policy.protected_flag)
-        ]
-        pinned = sum(counts[index] for index, message in enumerate(messages) if self._is_pinned(session, message))
-        others = job.fixed_tokens + pinned + sum(counts[index] for index in newest.indices if index not in outputs)
-        share = int((job.room.budget_tokens - others) * 0.8) // max(1, len(outputs))
-        if not outputs or share < 64:
-            return False
-        for index in outputs:
-            message = messages[index]
-            short = codec.map_outputs(message, lambda text: truncate_with_split(text, share - 16, self.counting.text))
-            if short is not message and message.id is not None:
-                session.shorten_to(message.id, short)
-        session.render(**self._render_arguments(session))
-        return True
-
-    def _is_pinned(self, session: Session, message: Message) -> bool:
-        policy = self.policy
-        return (
-            message.role in policy.roles_never_prune
-            or bool(message.meta.get(policy.protected_flag))
-            or message.id in session.protected_ids
-        )
 
     def _job(
         self,
@@ -495,7 +384,7 @@ class Engine:
         session.fruitless_rounds = 0 if is_fruitful else session.fruitless_rounds + 1
         session.tokens_after_round = after
         if changed:
-            self._emit_quality(session, check)
+            emit_quality(self, session, check)
             session.turns_since_compaction, session.rehydration_requests = 0, 0
         check.emit(
             events.COMPLETED,
@@ -529,27 +418,16 @@ class Engine:
         session.turns_since_compaction += 1
         if check.is_watched and asks_for_context(seen.new):
             session.asked_for_context = True
-            self._emit_quality(session, check)
-
-    def _emit_quality(self, session: Session, check: events.Check) -> None:
-        if session.plan is None or session.plan.step == 0:
-            return
-        metrics = CompactionQualityMetrics(
-            session.turns_since_compaction,
-            session.asked_for_context,
-            session.rehydration_requests,
-            session.task_success,
-        )
-        check.emit(events.QUALITY, metrics.to_dict())
+            emit_quality(self, session, check)
 
     def report_outcome(self, session: Session, *, success: bool) -> None:
         session.task_success = success
         check = self.check_for(session, "outcome")
-        self._emit_quality(session, check)
+        emit_quality(self, session, check)
 
     def _skip(self, check: events.Check, items: Sequence[Any], error: MalformedMessage) -> list[Any]:
         """A malformed tool message: nothing is compacted this turn, and the run goes on."""
-        _emit_error(check, error, "not compacted this turn")
+        emit_error(check, error, "not compacted this turn")
         check.properties.update(triggered=False)
         check.close(is_error=True)
         return list(items)
@@ -588,14 +466,6 @@ def written(request: Request, items: Sequence[Any]) -> list[Any]:
 
 def as_item(message: Message) -> Any:
     return frozen_copy(message.source) if message.source is not None else message
-
-
-def _emit_error(check: events.Check, error: Exception, fallback: str) -> None:
-    check.emit(
-        events.ERROR,
-        {"error_type": type(error).__name__, "message": str(error), "fallback": fallback},
-        is_error=True,
-    )
 
 
 def _codec_for(session: Session, call: Call) -> Codec:

@@ -27,7 +27,7 @@ from compact.request import Request
 from compact.session import Session
 
 if TYPE_CHECKING:
-    from compact.compaction import Job
+    from compact.job import Job
 
 # A cached input token costs about a tenth of a fresh one (OpenAI and Anthropic alike, within a factor of two).
 _CACHED_PRICE = 0.1

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from compact import events
 from compact.budget import correction_from
-from compact.compaction import plannable, turn_numbers
+from compact.drafting import plannable
 from compact.effects import Steps
 from compact.exceptions import CompactError
+from compact.ladder import turn_numbers
 from compact.ledger import hash_of
 from compact.plan import CompactionPlan, DropRecord, LedgerEntry
 from compact.recovery import Overflow, oldest_units, read_overflow

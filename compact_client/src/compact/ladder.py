@@ -1,0 +1,147 @@
+"""Climb the ladder: one rung after the other until the request is small enough.
+
+The budget is not negotiable: what no rung could free is dropped, oldest first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from compact import events
+from compact.announcing import span_properties
+from compact.effects import Steps
+from compact.extraction.compose import fit
+from compact.job import Climb, Job
+from compact.messages import Message
+from compact.plan import (
+    ClearRecord,
+    SummarizationRecord,
+)
+from compact.planner import Draft
+from compact.remembering import remember
+from compact.renderers import renderer_named
+from compact.span import SpanReference
+from compact.strategies import Workbench, strategy_named
+from compact.summary import StructuredSummary
+from compact.units import Unit
+
+
+def climb_ladder(
+    job: Job, current: Draft, messages: Sequence[Message], counts: Sequence[int], step: int
+) -> Steps[Climb]:
+    climb = Climb()
+    _carry_summary(job, climb)
+    kept = current.pinned_tokens + current.recent_tokens
+    target = 0 if job.is_manual else job.room.target_tokens
+    bench = _bench(job, current, messages, counts, step, climb)
+    for name in job.policy.ladder:
+        remaining = [unit for unit in current.part.remainder if unit.first not in climb.gone]
+        if not remaining:
+            break
+        used = kept + climb.summary_tokens + sum(bench.tokens(unit) for unit in remaining) - climb.cleared_tokens
+        if climb.records and used <= target:
+            break
+        bench.tokens_to_free = max(1, used - target)
+        yield from _rung(job, name, bench, remaining, climb)
+    remaining = [unit for unit in current.part.remainder if unit.first not in climb.gone]
+    used = kept + climb.summary_tokens + sum(bench.tokens(unit) for unit in remaining) - climb.cleared_tokens
+    if remaining and used > job.room.budget_tokens:
+        # The loop breaker or the ladder itself left too much: the budget is not negotiable.
+        bench.tokens_to_free, bench.is_after_rehydration = used - job.room.budget_tokens, False
+        yield from _rung(job, "drop", bench, remaining, climb)
+    _cut_carried_summary(job, current, climb, step)
+    return climb
+
+
+def _carry_summary(job: Job, climb: Climb) -> None:
+    """Start from the summary there is; a new one will replace it."""
+    plan = job.session.plan
+    if plan is not None and plan.session_summary is not None:
+        climb.summary, climb.summary_text = plan.session_summary, plan.summary_text
+        climb.summary_tokens = job.counting.message(Message("assistant", plan.summary_text or ""))
+
+
+def _cut_carried_summary(job: Job, current: Draft, climb: Climb, step: int) -> None:
+    """Where no new summary was made, the old one must still fit the room there is now."""
+    if climb.is_new_summary or climb.summary is None or not has_long_summary(job, current):
+        return
+    if not current.summary_tokens:
+        climb.summary, climb.summary_text, climb.summary_tokens = None, None, 0
+        return
+    climb.summary = fit(climb.summary, max_tokens=current.summary_tokens, count_tokens=job.counting.text)
+    climb.summary_text = renderer_named(job.policy.renderer).summary_text(climb.summary, step)
+    climb.summary_tokens = job.counting.message(Message("assistant", climb.summary_text))
+
+
+def has_long_summary(job: Job, current: Draft) -> bool:
+    plan = job.session.plan
+    return bool(plan and plan.summary_text and job.counting.text(plan.summary_text) > max(current.summary_tokens, 1))
+
+
+def _rung(job: Job, name: str, bench: Workbench, remaining: Sequence[Unit], climb: Climb) -> Steps[None]:
+    strategy = strategy_named(name)
+    for proposal in strategy.analyze(bench, remaining):
+        job.check.emit(
+            events.PROPOSAL_GENERATED,
+            {
+                "strategy": name,
+                "span": span_properties(proposal.span),
+                "tokens_freed": proposal.estimated_tokens_freed,
+                "details": {"reason": proposal.reason},
+            },
+        )
+        record = yield from strategy.execute(proposal, bench)
+        if isinstance(record, SummarizationRecord) and not climb.is_new_summary:
+            # No summary could be made: the same span is pruned instead.
+            dropping = strategy_named("drop")
+            bench.tokens_to_free, bench.is_after_rehydration = 1 << 60, False
+            for drop in dropping.analyze(bench, proposal.units):
+                dropped = yield from dropping.execute(replace(drop, reason="summarizer failed: pruning only"), bench)
+                climb.records.append(dropped)
+            climb.gone.update(unit.first for unit in proposal.units)
+            return
+        climb.records.append(record)
+        if isinstance(record, ClearRecord):
+            climb.cleared_tokens += proposal.estimated_tokens_freed
+        else:
+            climb.gone.update(unit.first for unit in proposal.units)
+
+
+def _bench(
+    job: Job, current: Draft, messages: Sequence[Message], counts: Sequence[int], step: int, climb: Climb
+) -> Workbench:
+    session = job.session
+    kept = {index for unit in (*current.part.pinned, *current.part.recent) for index in unit.indices}
+    visible = [message for index, message in enumerate(messages) if index in kept]
+    originals = {message.id or "": found for message in messages if (found := session.thread.get(message.id or ""))}
+
+    def summarize(span_messages: Sequence[Message], span: SpanReference) -> Steps[tuple[StructuredSummary, int]]:
+        return (yield from remember(job, current, climb, span_messages, span, visible, step))
+
+    return Workbench(
+        session_id=session.session_id,
+        messages=messages,
+        counts=counts,
+        originals=originals,
+        policy=job.policy,
+        turns=turn_numbers(messages),
+        count_text=job.counting.text,
+        now=events.iso(job.clock()),
+        tokens_to_free=0,
+        durability=job.durability,
+        artifact_store=job.artifact_store,
+        security_context=job.security_context,
+        is_after_rehydration=job.is_after_rehydration,
+        summarize=summarize if current.summary_tokens else None,
+    )
+
+
+def turn_numbers(messages: Sequence[Message]) -> list[int]:
+    """The user turn each message belongs to, from 1."""
+    numbers, turn = [], 0
+    for message in messages:
+        if message.role == "user":
+            turn += 1
+        numbers.append(max(1, turn))
+    return numbers

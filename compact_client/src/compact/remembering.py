@@ -1,0 +1,118 @@
+"""Make the summary of a span, merge it with what is remembered, and guard the result.
+
+A summary leaves here only after the guard has looked for what it must hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from compact import events, guard
+from compact.effects import Steps
+from compact.extraction.compose import fit
+from compact.job import Climb, Job
+from compact.messages import Message
+from compact.planner import Draft
+from compact.renderers import renderer_named
+from compact.span import SpanReference
+from compact.summarizing import SummaryMaker
+from compact.summary import StructuredSummary
+
+
+def remember(
+    job: Job,
+    current: Draft,
+    climb: Climb,
+    span_messages: Sequence[Message],
+    span: SpanReference,
+    visible: Sequence[Message],
+    step: int,
+) -> Steps[tuple[StructuredSummary, int]]:
+    """Summarise a span, merge it with what is remembered, and guard the result."""
+    plan = job.session.plan
+    previous = plan.session_summary if plan else None
+    maker = SummaryMaker(job.summarizer, policy=job.policy, count_text=job.counting.text, check=job.check)
+    started = job.clock()
+    limit = current.summary_tokens
+    real = [message for message in span_messages if not (message.id or "").startswith("aborted-")]
+    summary = yield from maker.make(
+        real,
+        span,
+        max_tokens=limit,
+        visible=visible,
+        previous=plan.summary_text if plan else None,
+    )
+    if summary is None:
+        return StructuredSummary(span=span), 0
+    merged = summary if previous is None or maker.is_custom else previous.merge(summary)
+    renderer = renderer_named(job.policy.renderer)
+    if not maker.is_custom:
+        merged = fit(merged, max_tokens=limit, visible=visible, count_tokens=job.counting.text)
+    most = job.room.budget_tokens - current.pinned_tokens - current.recent_tokens
+    merged = _guarded(job, climb, merged, real, visible, limit, most, step)
+    climb.summary, climb.is_new_summary = merged, True
+    climb.summary_text = renderer.summary_text(merged, step)
+    climb.summary_tokens = job.counting.message(Message("assistant", climb.summary_text))
+    own_tokens = job.counting.text(summary.render_as_message())
+    input_tokens = sum(job.counting.message(message) for message in real)
+    job.check.emit(
+        events.SUMMARY_CREATED,
+        {
+            "strategy": maker.style,
+            "version": step,
+            "step": step,
+            "input_messages": len(real),
+            "input_tokens": input_tokens,
+            "summary_tokens": climb.summary_tokens,
+            "compression_ratio": round(climb.summary_tokens / input_tokens, 4) if input_tokens else 0.0,
+            "latency_ms": round((job.clock() - started).total_seconds() * 1000, 3),
+            "summarizer": maker.name,
+            "model": maker.model,
+        },
+        payload={"summary": climb.summary_text, "structured": merged.to_dict()},
+        started=started,
+    )
+    return summary, own_tokens
+
+
+def _guarded(
+    job: Job,
+    climb: Climb,
+    summary: StructuredSummary,
+    removed: Sequence[Message],
+    visible: Sequence[Message],
+    limit: int,
+    most: int,
+    step: int,
+) -> StructuredSummary:
+    """Check what the summary kept of the messages it replaces, and put back what must not be lost."""
+    report = _report(job, summary, removed, visible, limit)
+    if report.blocks and most > limit:
+        report = _report(job, summary, removed, visible, most)
+    climb.missing_constraints = len(report.missing_constraints)
+    if report.blocks:
+        text = f"{len(report.missing_constraints)} standing instructions did not fit: {report.missing_constraints[0]}"
+        job.check.emit(events.WARNING, {"severity": "high", "code": "constraint_lost", "message": text})
+    job.check.emit(
+        events.RETENTION,
+        {"step": step, "retention_pct": report.retention_pct, "by_kind": report.by_kind},
+        payload={
+            "lost": [finding.to_dict() for finding in report.lost],
+            "restored": [finding.to_dict() for finding in report.restored],
+        },
+    )
+    return report.summary
+
+
+def _report(
+    job: Job, summary: StructuredSummary, removed: Sequence[Message], visible: Sequence[Message], limit: int
+) -> guard.GuardReport:
+    plan = job.session.plan
+    return guard.check(
+        removed,
+        [*visible, Message("assistant", summary.render(version=1))],
+        summary,
+        max_tokens=limit,
+        count_tokens=job.counting.text,
+        previous=plan.session_summary if plan else None,
+    )
