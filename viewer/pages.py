@@ -127,7 +127,7 @@ def compaction_detail(request: HttpRequest, session: str, number: int) -> HttpRe
         "regrets": queries.repeated_tools(found, check.ended_at, later.ended_at if later else None)
         if check.ended_at
         else [],
-        "rehydrations": rehydrations(queries.compact_spans(found), check),
+        "rehydrations": rehydrations(queries.checks(found).spans(), check),
         "cache": cache_effect(check, calls),
         "transcript": queries.transcript(found, check.step),
         "strategies": whatif.STRATEGIES,

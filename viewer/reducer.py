@@ -266,6 +266,10 @@ class Checks:
         """The check a span belongs to."""
         return self._checks.get(self._home.get(span_key, span_key))
 
+    def spans(self) -> Iterable[SpanRow]:
+        """Every span of every check, in the order of time."""
+        return sorted((span for check in self._checks.values() for span in check.spans.values()), key=_order)
+
     def ordered(self) -> list[Check]:
         """Those that weigh a prompt, by time; lifecycle events with no estimate of their own are no bar."""
         known = [check for check in self._checks.values() if check.before or check.is_compaction]

@@ -72,6 +72,8 @@ def describe(span: SpanRow) -> str:
             return f"{verdict}: {data.get('reason') or usage(whole(data.get('t_est')), whole(data.get('max_tokens')))}"
         case "compact.check" if data.get("tokens_after") is not None and data.get("triggered"):
             return f"{whole(data.get('tokens_before')):,} → {whole(data.get('tokens_after')):,} tokens"
+        case "compact.check" if data.get("tokens_before") is not None:
+            return usage(whole(data.get("tokens_before")), whole(data.get("max_tokens")))
         case "compact.summary_created":
             return f"{whole(data.get('input_messages'))} messages into {whole(data.get('summary_tokens')):,} tokens"
         case "compact.pruned_messages":

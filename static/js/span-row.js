@@ -7,6 +7,7 @@ import { familyOf, iconOf, labelOf } from "./kinds.js";
 export const ROW = 28;
 // Past this depth rows are no longer indented further, or a thousand levels would push the names out of sight.
 const MAX_INDENT = 16;
+const MIN_SHARE = 4;
 
 /**
  * What a row shows.
@@ -54,7 +55,9 @@ export class SpanRow {
     setText(this.#label, kind.startsWith("compact.") && label === kind ? labelOf(label) : label);
     setText(this.#suffix, level > MAX_INDENT ? `level ${level}` : inside && !facts.isOpen ? `${tokens(inside)} inside` : "");
     setText(this.#tokens, facts.used === null ? "" : shortTokens(facts.used));
-    this.#style(this.#tokens, "background-size", `${Math.min(100, ((facts.used ?? 0) / Math.max(1, facts.window)) * 100)}% 2px`);
+    const share = Math.min(100, ((facts.used ?? 0) / Math.max(1, facts.window)) * 100);
+    // A bar of a pixel would look like a speck.
+    this.#style(this.#tokens, "background-size", `${share < MIN_SHARE ? 0 : share}% 2px`);
     this.#drawTime(facts, isRunning);
   }
 

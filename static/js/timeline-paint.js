@@ -34,7 +34,7 @@ export function paint(surface, layout, colours, state) {
     }
     let below = 0;
     // After a compaction what it left is solid, and what it took away is pale above that.
-    const parts = check.after !== null && check.after_parts ? check.after_parts : check.parts;
+    const parts = check.after === null ? check.parts : (check.after_parts ?? [0, 0, 0, 0, check.after, 0]);
     for (let part = 0; part < 6; part++) {
       const size = parts[part] ?? 0;
       if (!size) continue;
