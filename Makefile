@@ -30,7 +30,7 @@ test-client: $(VENV)/.dev $(CLIENT_VENV)/.ready ## the client's tests against it
 	@rm -rf dist && $(BIN)/python -m build --wheel --no-isolation --outdir dist compact_client >/dev/null
 	@$(CLIENT_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall dist/*.whl
 	@! $(CLIENT_VENV)/bin/python -c 'import django' 2>/dev/null || { echo "Django is in $(CLIENT_VENV)"; exit 1; }
-	@$(CLIENT_VENV)/bin/python -m pytest --numprocesses 2 tests/client --cov --cov-config=compact_client/pyproject.toml --cov-report=term $(PYTEST_ARGS)
+	@env -u PYTHONPATH $(CLIENT_VENV)/bin/python -m pytest --numprocesses 2 tests/client --cov --cov-config=compact_client/pyproject.toml --cov-report=term $(PYTEST_ARGS)
 
 requirements: $(VENV)/.dev ## the matrix: requirement, tests, result
 	@$(BIN)/python -m tools.requirements_matrix
