@@ -43,6 +43,7 @@ def main() -> int:
     try:
         _run()
     except Stop:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         _say("\nStopped.")
     except (CannotStart, PostgresError, Broken) as error:
         _say(f"Ariadne cannot start: {error}")
@@ -65,7 +66,11 @@ def _run() -> None:
         #: 1 fills a new server with demo sessions, 0 starts empty.
         if os.environ.get("DEMO", "1") != "0" and _is_empty():
             stack.enter_context(children()).append(_start_demo(credentials))
-        web.watch()
+        try:
+            web.watch()
+        except Stop:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            raise
 
 
 def _data_dir() -> Path:
@@ -204,6 +209,13 @@ def _raise_stop(_number: int, _frame: FrameType | None) -> None:
     # A second signal while stopping must not interrupt the stopping.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    # Raised inside a finalizer the request would be swallowed: it is repeated until `_run` has heard it.
+    signal.signal(signal.SIGALRM, _raise_again)
+    signal.setitimer(signal.ITIMER_REAL, 0.5, 0.5)
+    raise Stop
+
+
+def _raise_again(_number: int, _frame: FrameType | None) -> None:
     raise Stop
 
 
