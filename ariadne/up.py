@@ -54,21 +54,22 @@ def main() -> int:
 def _run() -> None:
     data_dir = _data_dir()
     with contextlib.ExitStack() as stack:
-        listener = stack.enter_context(_listen(_port()))
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        if not os.environ.get("DATABASE_URL"):
-            _say("Starting Postgres …")
-            os.environ["DATABASE_URL"] = stack.enter_context(_postgres(data_dir))
-        credentials = _prepare(data_dir, url)
-        web = stack.enter_context(WebProcesses(listener, _processes(), say=_say))
-        _wait_until_ready(url, web)
-        _banner(credentials, data_dir)
-        #: 1 fills a new server with demo sessions, 0 starts empty.
-        if os.environ.get("DEMO", "1") != "0" and _is_empty():
-            stack.enter_context(children()).append(_start_demo(credentials))
         try:
+            listener = stack.enter_context(_listen(_port()))
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            if not os.environ.get("DATABASE_URL"):
+                _say("Starting Postgres …")
+                os.environ["DATABASE_URL"] = stack.enter_context(_postgres(data_dir))
+            credentials = _prepare(data_dir, url)
+            web = stack.enter_context(WebProcesses(listener, _processes(), say=_say))
+            _wait_until_ready(url, web)
+            _banner(credentials, data_dir)
+            #: 1 fills a new server with demo sessions, 0 starts empty.
+            if os.environ.get("DEMO", "1") != "0" and _is_empty():
+                stack.enter_context(children()).append(_start_demo(credentials))
             web.watch()
         except Stop:
+            # Heard: nothing may interrupt the stopping that begins here.
             signal.setitimer(signal.ITIMER_REAL, 0)
             raise
 
