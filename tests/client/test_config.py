@@ -190,6 +190,12 @@ def test_a_model_summarizer_is_one_setting_away() -> None:
     assert same.model == "big"
 
 
+def test_a_model_may_summarise_in_the_background() -> None:
+    """One setting makes the model begin before its summary is needed."""
+    made = load_config(environ={"COMPACT_SUMMARIZER_KIND": "model", "COMPACT_SUMMARIZER_BACKGROUND": "true"}).summarizer
+    assert callable(made.prepare)
+
+
 def test_mistyped_variables_are_found() -> None:
     """A variable that sets nothing is probably a typing error."""
     assert unknown_variables({"COMPACT_TRIGER_PCT": "1", "COMPACT_TRIGGER_PCT": "1", "COMPACT_SPOOL_DIR": "x"}) == [

@@ -99,6 +99,7 @@ class Summarizer(_Section):
     model: str | None = Field(default=None, description="the cheapest model that will do; default the agent's own")
     base_url: str | None = Field(default=None, description="OpenAI-compatible endpoint; default OPENAI_BASE_URL")
     api_key: SecretStr | None = Field(default=None, description="better in OPENAI_API_KEY")
+    background: bool = Field(default=False, description="begin shortly before the trigger, so that no call waits")
     custom: str | None = Field(default=None, description="module:callable that returns a summarizer")
 
 

@@ -99,10 +99,11 @@ def summarizer(settings: Summarizer, model: str) -> Any:
         return None
     if settings.kind == "custom":
         return _custom("summarizer.custom", settings.custom)
-    from compact.summarizers import ModelSummarizer
+    from compact.summarizers import BackgroundSummarizer, ModelSummarizer
 
     key = settings.api_key.get_secret_value() if settings.api_key else None
-    return ModelSummarizer(settings.model or model, base_url=settings.base_url, api_key=key)
+    made = ModelSummarizer(settings.model or model, base_url=settings.base_url, api_key=key)
+    return BackgroundSummarizer(made) if settings.background else made
 
 
 def _custom(path: str, name: str | None) -> Any:
