@@ -166,7 +166,37 @@ class TestPydanticAI:
         assert len(sent[-1]) < 20
         assert any("<COMPACT-SUMMARY" in str(getattr(part, "content", "")) for part in parts)
 
+    @pytest.mark.req("R-OVER-1")
+    async def test_an_overflow_is_recovered(self, manager: CompactManager, events: list[Any]) -> None:
+        """The model is asked again with less; the agent's run goes on as if nothing had been refused."""
+        from compact.pydantic_ai import CompactCapability
+        from pydantic_ai import Agent
+        from pydantic_ai.exceptions import ModelHTTPError
+        from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, UserPromptPart
+        from pydantic_ai.models.function import FunctionModel
 
+        asked: list[int] = []
+
+        def answer(messages: list[Any], info: Any) -> ModelResponse:
+            asked.append(len(messages))
+            if len(asked) < 3:
+                raise ModelHTTPError(400, "m", {"code": "context_length_exceeded", "message": OVERFLOW})
+            return ModelResponse(parts=[TextPart("done")])
+
+        agent = Agent(FunctionModel(answer), capabilities=[CompactCapability(manager, session_id="s")], retries=3)
+        history: list[Any] = []
+        for n in range(12):
+            history += [
+                ModelRequest(parts=[UserPromptPart(f"{n} " + "word " * 10)]),
+                ModelResponse(parts=[TextPart(f"answer {n}")]),
+            ]
+        result = await agent.run("And now?", message_history=history)
+        assert result.output == "done"
+        assert asked[2] < asked[1] < asked[0] == 25
+        assert any(event["event"] == "compact.overflow_recovered" for event in events)
+
+
+OVERFLOW = "This model's maximum context length is 100 tokens, you requested 150"
 ANTHROPIC = {
     "id": "msg_1", "type": "message", "role": "assistant", "model": "claude", "stop_reason": "end_turn",
     "stop_sequence": None, "content": [{"type": "text", "text": "done"}],
@@ -219,6 +249,30 @@ class TestAnthropic:
                     assert sent[index + 1]["content"][0]["tool_use_id"] == block["id"]
                 if block["type"] == "tool_result":
                     assert sent[index - 1]["content"][-1]["id"] == block["tool_use_id"]
+
+    @pytest.mark.req("R-OVER-1")
+    @pytest.mark.parametrize("is_async", [False, True])
+    async def test_an_overflow_is_recovered(self, is_async: bool, events: list[Any]) -> None:
+        """Anthropic's own refusal is recognised, and the call is made again with less."""
+        import anthropic
+        from compact.clients import AnthropicMessages
+
+        roomy = CompactConfig("claude", 100_000, exporter=CallbackExporter(events.append))
+        manager = CompactManager(roomy)
+        text = "prompt is too long: 210000 tokens > 200000 maximum"
+        refusal = {"type": "error", "error": {"type": "invalid_request_error", "message": text}}
+        arguments: dict[str, Any] = {"model": "claude", "max_tokens": 10, "messages": anthropic_history()}
+        with Receiver(Answer(400, body=refusal), Answer(body=ANTHROPIC)) as receiver:
+            if is_async:
+                async with anthropic.AsyncAnthropic(api_key="k", base_url=receiver.url) as aclient:
+                    answer = await AnthropicMessages(aclient, manager, session_id="s").acreate(**arguments)
+            else:
+                with anthropic.Anthropic(api_key="k", base_url=receiver.url) as client:
+                    answer = AnthropicMessages(client, manager, session_id="s").create(**arguments)
+            first, second = (len(json.loads(request.raw)["messages"]) for request in receiver.requests)
+        assert answer.content[0].text == "done"
+        assert second < first == 21
+        assert any(event["event"] == "compact.overflow_recovered" for event in events)
 
 
 class TestChatCompletions:

@@ -95,11 +95,13 @@ class _Parts:
     def __init__(self, messages: Sequence[ModelMessage]) -> None:
         self._places: dict[int, tuple[int, Any]] = {}
         self._messages = list(messages)
+        self._requests: dict[tuple[int, ...], ModelRequest] = {}
         self.items: list[dict[str, Any]] = []
         for index, message in enumerate(self._messages):
             if isinstance(message, ModelResponse):
                 self._add(_assistant(message), index, None)
             else:
+                self._requests[_identity(message)] = message
                 for part in message.parts:
                     self._add(_said(part), index, part)
 
@@ -127,12 +129,11 @@ class _Parts:
 
     def _whole(self, message: ModelMessage) -> ModelMessage:
         """The original request where all of its parts are there: it also carries instructions and ids."""
-        for original in self._messages:
-            if isinstance(original, ModelRequest) and isinstance(message, ModelRequest):
-                same = len(original.parts) == len(message.parts)
-                if same and all(a is b for a, b in zip(original.parts, message.parts, strict=True)):
-                    return original
-        return message
+        return self._requests.get(_identity(message), message) if isinstance(message, ModelRequest) else message
+
+
+def _identity(request: ModelRequest) -> tuple[int, ...]:
+    return tuple(id(part) for part in request.parts)
 
 
 def _assistant(message: ModelResponse) -> dict[str, Any]:
