@@ -86,16 +86,19 @@ def database(data_dir: Path) -> Iterator[str]:
         yield url
         return
     server = Postgres(data_dir)
+    if _answers(server):
+        yield server.dsn()
+        return
+    with server.running() as url:
+        yield url
+
+
+def _answers(server: Postgres) -> bool:
     try:
         psycopg.connect(server.dsn("postgres"), connect_timeout=2).close()
     except psycopg.OperationalError:
-        server.start()
-    try:
-        server.create_database("ariadne")
-        yield server.dsn()
-    finally:
-        # Only what was started here: a server that someone else runs has no process in this object.
-        server.stop()
+        return False
+    return True
 
 
 def _run(program: str, url: str, *arguments: str) -> None:

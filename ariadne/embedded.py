@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -100,6 +101,16 @@ class Postgres:
             exists = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,)).fetchone()
             if not exists:
                 connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[str]:
+        """Started, with Ariadne's database in it: its address. Stopped at the end."""
+        self.start()
+        try:
+            self.create_database(USER)
+            yield self.dsn()
+        finally:
+            self.stop()
 
     @property
     def process(self) -> subprocess.Popen[bytes] | None:

@@ -59,7 +59,7 @@ def _run() -> None:
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
             if not os.environ.get("DATABASE_URL"):
                 _say("Starting Postgres …")
-                os.environ["DATABASE_URL"] = stack.enter_context(_postgres(data_dir))
+                os.environ["DATABASE_URL"] = stack.enter_context(Postgres(data_dir).running())
             credentials = _prepare(data_dir, url)
             web = stack.enter_context(WebProcesses(listener, _processes(), say=_say))
             _wait_until_ready(url, web)
@@ -116,17 +116,6 @@ def _listen(port: int) -> Iterator[socket.socket]:
             raise CannotStart(f"port {port} is taken ({error.strerror}): try make up PORT={port + 1}") from None
         listener.set_inheritable(True)
         yield listener
-
-
-@contextlib.contextmanager
-def _postgres(data_dir: Path) -> Iterator[str]:
-    server = Postgres(data_dir)
-    server.start()
-    try:
-        server.create_database("ariadne")
-        yield server.dsn()
-    finally:
-        server.stop()
 
 
 def _prepare(data_dir: Path, url: str) -> dict[str, object]:

@@ -12,21 +12,12 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 from conftest import ROOT, Server, ServerFactory
-
-
-def wait_until(condition: Callable[[], bool], *, timeout_s: float = 20.0) -> bool:
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.02)
-    return False
+from waiting import wait_until
 
 
 def family(server: Server) -> list[psutil.Process]:

@@ -165,6 +165,27 @@ def test_a_server_that_is_away_is_an_error_in_time() -> None:
     assert time.monotonic() - started < 30
 
 
+def test_events_wait_while_s3_is_away(capsys: pytest.CaptureFixture[str]) -> None:
+    """A refused batch is tried again, and one line says so; nothing is lost and nothing comes twice."""
+    taken: list[bytes] = []
+
+    class Client:
+        is_away = True
+
+        def put_object(self, **options: Any) -> None:
+            if Client.is_away:
+                Client.is_away = False
+                raise ConnectionError("away")
+            taken.append(options["Body"])
+
+    storage = S3Storage("b", "", client=Client())
+    storage.save_event("s", {"event": "compact.check"})
+    assert storage.flush()
+    storage.close()
+    assert taken == [b'{"event":"compact.check"}\n']
+    assert capsys.readouterr().err.count("trying again") == 1
+
+
 @pytest.mark.req("S-STO-2")
 @pytest.mark.usefixtures("credentials")
 def test_fixed_keys_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import socket
 import subprocess
 from pathlib import Path
 
-from scale.waiting import wait_until
+from waiting import wait_until
 
 
 def binary() -> Path:

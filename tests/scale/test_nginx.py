@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 from scale.test_web import Process
-from scale.waiting import wait_until
+from waiting import wait_until
 from websockets.sync.client import connect
 
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")

@@ -16,8 +16,8 @@ from conftest import _start_server as start
 from scale.agent import stored
 from scale.load import Agent
 from scale.redis_server import Redis
-from scale.waiting import wait_until
 from scale.watch import Watcher, sign_in
+from waiting import wait_until
 
 from ariadne.embedded import Postgres
 

@@ -15,7 +15,7 @@ from contextlib import closing, suppress
 
 import pytest
 from conftest import ROOT
-from scale.waiting import wait_until
+from waiting import wait_until
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 

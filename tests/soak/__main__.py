@@ -30,9 +30,9 @@ from conftest import Server, _end, _start_server  # noqa: E402
 from scale.agent import stored  # noqa: E402
 from scale.load import Agent  # noqa: E402
 from scale.redis_server import Redis  # noqa: E402
-from scale.waiting import wait_until  # noqa: E402
 from scale.watch import Watcher, sign_in  # noqa: E402
 from soak.faults import Faults  # noqa: E402
+from waiting import wait_until  # noqa: E402
 
 from ariadne.embedded import Postgres  # noqa: E402
 

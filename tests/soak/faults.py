@@ -9,7 +9,7 @@ from collections.abc import Callable
 import psutil
 from conftest import Server
 from scale.redis_server import Redis
-from scale.waiting import wait_until
+from waiting import wait_until
 
 from ariadne.embedded import Postgres
 

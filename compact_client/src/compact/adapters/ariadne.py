@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from compact.adapters.transcript import transcript_of
-from compact.delivery.batch import Batcher
+from compact.delivery.batch import Batcher, Sink
 from compact.delivery.sender import Answer, Outgoing, Sender, directory_for, server_url, without_credentials
 from compact.delivery.spool import Record
 from compact.delivery.stderr import say
@@ -27,7 +27,7 @@ from compact.messages import Message
 _HEADERS = {"Content-Type": "application/x-ndjson", "Content-Encoding": "gzip"}
 
 
-class AriadneStorage:
+class AriadneStorage(Sink):
     """`AriadneStorage(url="http://127.0.0.1:8000", api_key=…)`, or from ARIADNE_URL and ARIADNE_API_KEY."""
 
     name = "ariadne"

@@ -2,7 +2,7 @@
 
 There is no parameter for an access key: credentials come from a role. An object is never replaced (If-None-Match), and
 carries its SHA-256 as S3's own checksum. Transcripts are uploaded before anything is pruned; events go in
-batches from a thread, for S3 cannot append.
+batches from a thread, for S3 cannot append, and wait in memory while it is away.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import base64
 import hashlib
 import json
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from compact.adapters.transcript import folder_of, summary_body, summary_name, transcript_name, transcript_of
-from compact.delivery.batch import Batcher
+from compact.delivery.batch import Batcher, Sink
 from compact.delivery.stderr import say
 from compact.exceptions import ConfigError
 from compact.messages import Message
@@ -24,7 +25,19 @@ from compact.messages import Message
 _STATIC = {"env", "explicit", "shared-credentials-file", "config-file", "boto-config"}
 
 
-class S3Storage:
+# A batch is at most a thousand events of one session: minutes of a busy fleet, tens of megabytes.
+_MAX_WAITING = 256
+_MAX_PAUSE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    key: str
+    body: bytes
+    events: int
+
+
+class S3Storage(Sink):
     """`S3Storage("my-bucket", "compact", kms_key_id="alias/agents")`, with the credentials of the role it runs under.
 
     `require_role=False` also accepts keys from the environment or a credentials file, for development and for
@@ -48,6 +61,8 @@ class S3Storage:
         self.prefix = prefix.strip("/")
         self._kms_key_id = kms_key_id
         self._client = client if client is not None else _client(region, endpoint_url, require_role=require_role)
+        self._waiting: deque[_Batch] = deque()
+        self._pause_s = 0.0
         self._batcher = Batcher(self, max_queue=16_384, max_batch=1_000, interval_s=5.0, name="compact-s3")
 
     def save_transcript(
@@ -82,8 +97,11 @@ class S3Storage:
         rest = self._batcher.close(10.0)
         if rest:
             self.accept(rest)
+        self.work()
+        while self._waiting:
+            self._complain(self._waiting.popleft().events, "the process ended first")
 
-    # The worker's side: events in batches.
+    # The worker's side: events in batches, each kept until it is there.
 
     def accept(self, events: list[dict[str, Any]]) -> None:
         sessions: dict[str, list[bytes]] = defaultdict(list)
@@ -91,23 +109,30 @@ class S3Storage:
             line = json.dumps(item["event"], separators=(",", ":"), default=str)
             sessions[item["session_id"]].append(line.encode() + b"\n")
         for session_id, lines in sessions.items():
-            try:
-                key = self._key(session_id, f"events-{time.time_ns()}.jsonl")
-                self._put(key, b"".join(lines), "application/x-ndjson")
-            except Exception as error:
-                say(
-                    "compact",
-                    f"{len(lines)} events of a session were not archived to S3: {type(error).__name__}: {error}",
-                )
+            key = self._key(session_id, f"events-{time.time_ns()}.jsonl")
+            self._waiting.append(_Batch(key, b"".join(lines), len(lines)))
+        while len(self._waiting) > _MAX_WAITING:
+            self._complain(self._waiting.popleft().events, "S3 has been away for too long")
 
     def work(self) -> float | None:
+        while self._waiting:
+            batch = self._waiting[0]
+            try:
+                self._put(batch.key, batch.body, "application/x-ndjson")
+            except Exception as error:
+                if not self._pause_s:
+                    say("compact", f"S3 does not take events, trying again: {type(error).__name__}: {error}")
+                self._pause_s = min(_MAX_PAUSE_S, 2 * self._pause_s or 1.0)
+                return self._pause_s
+            self._waiting.popleft()
+            self._pause_s = 0.0
         return None
 
-    def stop(self) -> None:
-        return
-
     def after_fork(self) -> None:
-        return
+        self._waiting.clear()
+
+    def _complain(self, count: int, reason: str) -> None:
+        say("compact", f"{count} events of a session were not archived to S3: {reason}")
 
     def _key(self, session_id: str, name: str) -> str:
         return "/".join(part for part in (self.prefix, folder_of(session_id), name) if part)

@@ -13,7 +13,7 @@ from typing import Any
 from agents import custom_span, get_current_trace
 from agents.tracing import TracingProcessor, add_trace_processor
 
-from compact.delivery.batch import Batcher
+from compact.delivery.batch import Batcher, Sink
 from compact.delivery.stderr import say
 from compact.exporters import AriadneExporter
 from compact.outbound import Outbound, RedactionSettings
@@ -31,7 +31,7 @@ def trace_to_ariadne(exporter: Any = None, *, redaction: RedactionSettings | Non
     return processor
 
 
-class AriadneTracingProcessor(TracingProcessor):
+class AriadneTracingProcessor(TracingProcessor, Sink):
     """For `add_trace_processor`; `exporter` is the manager's, or a new `AriadneExporter`."""
 
     def __init__(self, exporter: Any = None, *, redaction: RedactionSettings | None = None) -> None:
@@ -70,15 +70,6 @@ class AriadneTracingProcessor(TracingProcessor):
                 self._exporter.emit({**event, **clean})
             except Exception as error:
                 say("Ariadne", f"a span of the Agents SDK could not be sent: {type(error).__name__}: {error}")
-
-    def work(self) -> float | None:
-        return None
-
-    def stop(self) -> None:
-        return
-
-    def after_fork(self) -> None:
-        return
 
     def _put(self, event: dict[str, Any]) -> None:
         self._batcher.put({key: value for key, value in event.items() if value is not None})

@@ -11,19 +11,21 @@ import os
 import threading
 import weakref
 from collections import deque
-from typing import Any, Protocol
+from typing import Any
 
 Event = dict[str, Any]
 
 
-class Sink(Protocol):
-    """What a worker feeds. Both methods run on the worker's thread only, and may not raise."""
+class Sink:
+    """What a worker feeds, on its own thread; none of it may raise. Who delivers while accepting needs nothing else."""
 
     def accept(self, events: list[Event]) -> None:
         """Take the events over; from here on they must not be lost."""
+        raise NotImplementedError
 
     def work(self) -> float | None:
         """Do one step of sending. The seconds until the next step is due, 0 for at once, None for nothing to do."""
+        return None
 
     def stop(self) -> None:
         """Let go of connections; the worker ends."""

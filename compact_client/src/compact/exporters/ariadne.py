@@ -13,7 +13,7 @@ import os
 import time
 from typing import Any
 
-from compact.delivery.batch import Batcher
+from compact.delivery.batch import Batcher, Sink
 from compact.delivery.sender import Answer, Outgoing, Sender, directory_for, server_url, without_credentials
 from compact.delivery.spool import Record
 from compact.delivery.stderr import say
@@ -24,7 +24,7 @@ MAX_TIMEOUT_S = 2.0
 _HEADERS = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
 
 
-class AriadneExporter:
+class AriadneExporter(Sink):
     """`AriadneExporter(url="http://127.0.0.1:8000", api_key=…)`, or from ARIADNE_URL and ARIADNE_API_KEY.
 
     `url` may end in /ingest. `spool_dir=None` keeps waiting events in memory only; by default they lie in

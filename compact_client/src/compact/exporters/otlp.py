@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
-from compact.delivery.batch import Batcher
+from compact.delivery.batch import Batcher, Sink
 from compact.delivery.stderr import say
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _MAX_OPEN = 1_000
 _HEX = re.compile(r"[0-9a-f]+\Z")
 
 
-class OTLPExporter:
+class OTLPExporter(Sink):
     """`OTLPExporter(endpoint="http://127.0.0.1:4318/v1/traces")`; with no argument, the application's own provider.
 
     `endpoint` and `headers` default to what the OTEL_EXPORTER_OTLP_* environment says. `include_payload` adds summaries
@@ -103,12 +103,6 @@ class OTLPExporter:
                 self._take(item["event"], item["context"])
             except Exception as error:
                 say("compact", f"an event could not become an OpenTelemetry span: {type(error).__name__}: {error}")
-
-    def work(self) -> float | None:
-        return None
-
-    def stop(self) -> None:
-        return
 
     def after_fork(self) -> None:
         self._waiting.clear()
