@@ -124,6 +124,10 @@ SECRET_KEY = envsecret("ARIADNE_SECRET_KEY", DATA_DIR / "secret_key")
 SIGNING_KEY = envsecret("ARIADNE_SIGNING_KEY", DATA_DIR / "signing_key", make=new_signing_key)
 if len(SIGNING_KEY) != len(new_signing_key()):
     raise ImproperlyConfigured("ARIADNE_SIGNING_KEY is not the base64 of 32 bytes")
+#: Public keys of earlier signing keys, with commas between: what they signed stays valid, and they stay published.
+RETIRED_SIGNING_KEYS = envlist("ARIADNE_RETIRED_SIGNING_KEYS")
+if any(len(key) != len(new_signing_key()) for key in RETIRED_SIGNING_KEYS):
+    raise ImproperlyConfigured("ARIADNE_RETIRED_SIGNING_KEYS: each must be a public key, the base64 of 32 bytes")
 #: The names under which people reach the server; any other is refused.
 ALLOWED_HOSTS = envlist("ARIADNE_HOSTS", "127.0.0.1,localhost,[::1]")
 #: Origins whose forms and websockets are accepted behind TLS, such as `https://ariadne.example.com`.

@@ -10,7 +10,7 @@ import hashlib
 from functools import lru_cache
 
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from django.conf import settings
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.http import require_safe
@@ -26,20 +26,30 @@ def sign(data: bytes) -> bytes:
 
 
 def is_ours(data: bytes, signature: bytes) -> bool:
-    try:
-        _key(settings.SIGNING_KEY).public_key().verify(signature, data)
-    except InvalidSignature:
-        return False
-    return True
+    """Whether the present key signed it, or one that was retired."""
+    return any(_verifies(key, data, signature) for key in (public_key(), *settings.RETIRED_SIGNING_KEYS))
 
 
 def public_key() -> str:
     return base64.b64encode(_key(settings.SIGNING_KEY).public_key().public_bytes_raw()).decode()
 
 
+def _verifies(key: str, data: bytes, signature: bytes) -> bool:
+    try:
+        Ed25519PublicKey.from_public_bytes(base64.b64decode(key)).verify(signature, data)
+    except InvalidSignature:
+        return False
+    return True
+
+
+def _fingerprint(key: str) -> str:
+    return f"sha256:{hashlib.sha256(base64.b64decode(key)).hexdigest()}"
+
+
 @require_safe
 def published(request: HttpRequest) -> JsonResponse:
     """What `compactctl verify --key` is given. Open to everybody: it is no secret, and an auditor may be a stranger."""
-    key = public_key()
-    fingerprint = hashlib.sha256(base64.b64decode(key)).hexdigest()
-    return JsonResponse({"algorithm": "Ed25519", "public_key": key, "fingerprint": f"sha256:{fingerprint}"})
+    present, *retired = (
+        {"public_key": key, "fingerprint": _fingerprint(key)} for key in (public_key(), *settings.RETIRED_SIGNING_KEYS)
+    )
+    return JsonResponse({"algorithm": "Ed25519", **present, "retired": retired})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 from datetime import timedelta
@@ -181,6 +182,19 @@ def test_an_anchor_cannot_be_rewritten(transcript: Transcript, data_dir: Path):
     (data_dir / "anchors.jsonl").write_text("\n".join([lines[0].replace('"links":', '"links":1'), lines[1]]))
     assert any("not signed" in fault for fault in anchors.faults())
     assert any("does not follow" in fault for fault in anchors.faults())
+
+
+def test_a_replaced_key_leaves_what_it_signed_valid(transcript: Transcript, data_dir: Path, settings):
+    """Once the old public half is named as retired; until then its anchors are a stranger's."""
+    anchors.write()
+    old = signing.public_key()
+    settings.SIGNING_KEY = base64.b64encode(bytes(range(32))).decode()
+    assert any("not signed" in fault for fault in anchors.faults())
+    settings.RETIRED_SIGNING_KEYS = [old]
+    assert anchors.faults() == []
+    published = json.loads(signing.published(RequestFactory().get("/")).content)
+    assert published["public_key"] != old
+    assert [key["public_key"] for key in published["retired"]] == [old]
 
 
 @pytest.mark.req("P-STO-1")
