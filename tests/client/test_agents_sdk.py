@@ -10,7 +10,13 @@ from agents import Agent, RunConfig, RunHooks, Runner, SQLiteSession, Usage, fun
 from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
 from agents.tracing import set_tracing_disabled
 from compact import CallbackExporter, CompactConfig, CompactManager, CompactPolicy, NoopEstimator
-from compact.agents_sdk import AriadneTracingProcessor, CompactingModel, agents_filter, compacting
+from compact.agents_sdk import (
+    AriadneTracingProcessor,
+    CompactingModel,
+    agents_filter,
+    compacting,
+    compaction_tool,
+)
 from receiver import eventually
 
 SMALL = CompactPolicy(keep_recent_turns=1, keep_tool_io_pairs=1, hard_cap_buffer=50, min_gain_pct=0.0)
@@ -334,3 +340,18 @@ async def test_the_filter_alone_and_the_model_alone_are_enough(manager: CompactM
     assert all(len(call.input) < len(history) for call in model.calls)
     estimates = {e["session_id"]: e["properties"] for e in events if e["event"] == "compact.token_estimate"}
     assert estimates["model"]["breakdown"]["tools_schema"] > 0
+
+
+async def test_the_agent_may_ask_for_compaction(manager: CompactManager, events: list[dict[str, Any]]) -> None:
+    """Its tool's note is the reason of the very next check, long before the trigger."""
+    session = SQLiteSession("asking")
+    steps = [ModelStep([function_call("read", {"path": f"{n}.py"}, call_id=f"c{n}")]) for n in range(3)]
+    ask = ModelStep([function_call("compact_context", {"reason": "the files are read"}, call_id="ask")])
+    model = ScriptedModel([*steps, ask, ModelStep([assistant_message("done")])])
+    agent = Agent(name="reader", model=model, tools=[read, compaction_tool(manager, session=session)])
+    result = await Runner.run(agent, "Read three files.", session=session, **compacting(manager, session=session))
+    assert result.final_output == "done"
+    fired = [event["properties"] for event in events if event["event"] == "compact.trigger_decision"]
+    assert [decision["triggered"] for decision in fired] == [False, False, False, False, True]
+    assert fired[-1]["note"] == "the agent asked: the files are read"
+    assert "compact.pruned_messages" in names(events)

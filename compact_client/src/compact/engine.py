@@ -7,7 +7,7 @@ beyond its parts; everything about a session is in its `Session`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from compact import events
@@ -87,6 +87,9 @@ class Engine:
 
     def preflight(self, session: Session, call: Call) -> Steps[list[Any]]:
         """One call, from the host's list to the list to send."""
+        if call.note is None and session.requested_note is not None:
+            call = replace(call, note=session.requested_note)
+        session.requested_note = None
         session.turn += 1
         check = self.check_for(session, "preflight" if call.note is None else "manual")
         codec = _codec_for(session, call)

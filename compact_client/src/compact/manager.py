@@ -121,6 +121,12 @@ class CompactManager:
         call = Call(messages, tools, instructions, output_schema, format, protected, note)
         return await self._arun(session_id, lambda session: self._engine.preflight(session, call))
 
+    def request_compaction(self, session_id: str, note: str = "the agent asked for it") -> None:
+        """Have the session's next preflight compact, whatever the usage: what a tool of the agent's own may call."""
+        session = self._session(session_id)
+        with session.lock:
+            session.requested_note = note
+
     def report(self, session_id: str) -> str:
         """One line about the last compaction: tokens saved and messages compressed."""
         plan = self._session(session_id).plan

@@ -62,6 +62,7 @@ class Session:
         self.request = Request()
         self.last_estimate = 0
         self.fruitless_rounds = 0
+        self.requested_note: str | None = None
         self.tokens_after_round = 0
         self.is_restored = False
         self.is_request_current = True

@@ -7,7 +7,7 @@ A fault of this library never fails a run: what goes wrong is told, and the unto
 """
 
 from compact.agents_sdk.model import CompactingModel, CompactingProvider
-from compact.agents_sdk.run import CompactingHooks, agents_filter, compacting
+from compact.agents_sdk.run import CompactingHooks, agents_filter, compacting, compaction_tool
 from compact.agents_sdk.tracing import AgentsSpanExporter, AriadneTracingProcessor, trace_to_ariadne
 
 __all__ = [
@@ -18,5 +18,6 @@ __all__ = [
     "CompactingProvider",
     "agents_filter",
     "compacting",
+    "compaction_tool",
     "trace_to_ariadne",
 ]

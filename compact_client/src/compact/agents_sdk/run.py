@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
-from agents import RunConfig, RunHooks
+from agents import FunctionTool, RunConfig, RunHooks, function_tool
 from agents.models.interface import Model
 from agents.run_config import CallModelData, ModelInputData
 
@@ -47,6 +47,23 @@ def compacting(
     if isinstance(config.model, Model):
         changes["model"] = CompactingModel(config.model, context=context, is_filtered=True)
     return {"run_config": replace(config, **changes), "hooks": CompactingHooks(context, hooks)}
+
+
+def compaction_tool(manager: CompactManager, *, session: Any = None, session_id: SessionId = None) -> FunctionTool:
+    """A tool with which the agent itself may ask for compaction, say when it has finished with a part of its task."""
+    context = RunContext(manager, session_id or getattr(session, "session_id", None))
+
+    @function_tool
+    def compact_context(reason: str) -> str:
+        """Summarise the older part of this conversation. Use it when earlier details are no longer needed.
+
+        Args:
+            reason: What was finished, in a few words.
+        """
+        manager.request_compaction(context.session(), f"the agent asked: {reason}")
+        return "The conversation will be summarised before the next step."
+
+    return compact_context
 
 
 def agents_filter(manager: CompactManager, *, session_id: SessionId = None) -> Filter:
