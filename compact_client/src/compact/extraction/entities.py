@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Final, NamedTuple
+from itertools import chain
+from typing import Final
 
-
-class Mention(NamedTuple):
-    """One recognised thing: its comparable form, and what sort of thing it is."""
-
-    key: str
-    type: str
-
+# One recognised thing: its comparable form, and what sort of thing it is. Thousands are made for every compaction,
+# so it is a plain tuple.
+Mention = tuple[str, str]
 
 # How much it hurts to lose one, by sort. What can only be copied (ids, paths) stands above what can be described.
 TYPE_WEIGHTS: Final[dict[str, float]] = {
@@ -110,36 +107,44 @@ _EXTENSIONS: Final = frozenset(_EXTENSION_NAMES.split())
 _ABBREVIATIONS: Final = frozenset({"e.g", "i.e", "etc.", "a.k.a", "vs.", "p.s"})
 
 _CACHE_LIMIT: Final = 200_000
-_classified: dict[str, tuple[Mention, ...]] = {}
+
+
+class _Classified(dict[str, tuple[Mention, ...]]):
+    """What each chunk names, found out when first asked for; a known one is looked up without any Python."""
+
+    def __missing__(self, chunk: str) -> tuple[Mention, ...]:
+        # Cleared whole when full: entries are cheap to make again, and an eviction order would cost more than it saves.
+        if len(self) >= _CACHE_LIMIT:
+            self.clear()
+        # A plain word names nothing; most chunks end here.
+        is_plain = chunk.isalpha() and (chunk.islower() or chunk.istitle())
+        found = self[chunk] = () if is_plain else tuple(_classify(chunk))
+        return found
+
+
+_classified: Final = _Classified()
 
 
 @lru_cache(maxsize=32_768)  # a session is read again at its next compaction, and by the guard
 def find_entities(line: str) -> tuple[Mention, ...]:
     """The entities of one line, each once, in no particular order but always the same one."""
-    found: list[Mention] = []
-    cache = _classified
     if "\\" in line:
         # Escaped text inside text: `\\n` ends a word. A drive letter makes it a path instead.
         line = line.replace("\\", "/") if _DRIVE.search(line) else _ESCAPE.sub(" ", line)
-    chunks = _CHUNK.findall(line)
-    for place, known in enumerate(map(cache.get, chunks)):
-        if known:
-            found += known
-        elif known is None:
-            found += _remember(chunks[place])
+    found = list(chain.from_iterable(map(_classified.__getitem__, _CHUNK.findall(line))))
     if "`" in line or '"' in line or "'" in line:
         for groups in _QUOTED.findall(line):
             text = (groups[0] or groups[1] or groups[2]).strip().lower()
             # A quoted phrase counts; punctuation between two closing quotes does not.
             if len(text) > 2 and text[0] not in ",:;)]}":
-                found.append(Mention(text, "quoted"))
+                found.append((text, "quoted"))
     if _HAS_DIGIT.search(line):
-        found += [Mention(f"{number} {unit}".lower(), "unit") for number, unit in _UNIT.findall(line)]
+        found += [(f"{number} {unit}".lower(), "unit") for number, unit in _UNIT.findall(line)]
         if _HAS_SPACED_NUMBER.search(line):
-            found += [Mention(text.lower(), "ticket") for text in _NUMBERED.findall(line)]
+            found += [(text.lower(), "ticket") for text in _NUMBERED.findall(line)]
         if _HAS_MONTH.search(line):
-            found += [Mention(text.lower(), "date") for text in _DATE.findall(line)]
-    found += [Mention(text.lower(), "name") for text in _NAME.findall(line)]
+            found += [(text.lower(), "date") for text in _DATE.findall(line)]
+    found += [(text.lower(), "name") for text in _NAME.findall(line)]
     return tuple(dict.fromkeys(found)) if len(found) > 1 else tuple(found)
 
 
@@ -151,17 +156,6 @@ def surface(line: str, key: str) -> str:
     return line[at : at + len(key)] if at >= 0 and len(line) == len(lowered) else key
 
 
-def _remember(chunk: str) -> tuple[Mention, ...]:
-    # Cleared whole when full: entries are cheap to make again, and an eviction order would cost more than it saves.
-    if len(_classified) >= _CACHE_LIMIT:
-        _classified.clear()
-    # A plain word names nothing; most chunks end here.
-    is_plain = chunk.isalpha() and (chunk.islower() or chunk.istitle())
-    entities = () if is_plain else tuple(_classify(chunk))
-    _classified[chunk] = entities
-    return entities
-
-
 def _classify(chunk: str) -> list[Mention]:
     word = chunk.rstrip(".:…").lstrip(":…")
     if "/" not in word:
@@ -171,20 +165,20 @@ def _classify(chunk: str) -> list[Mention]:
         return []
     lowered = word.lower()
     if "://" in word:
-        return [Mention(lowered.rstrip("/."), "url")]
+        return [(lowered.rstrip("/."), "url")]
     if "@" in word and (match := _EMAIL.fullmatch(word)):
-        return [Mention(match.group().lower(), "email")]
+        return [(match.group().lower(), "email")]
     if "::" in word:
         return [mention for part in word.split("::") if part for mention in _classify(part)]
     if "/" in word:
         return _classify_path(word)
     if _HAS_DIGIT.search(word):
         if kind := _numeric_kind(word):
-            return [Mention(lowered, kind)]
+            return [(lowered, kind)]
         if "-" in word and (match := _UUID.search(word)):
-            return [Mention(match.group().lower(), "uuid")]
+            return [(match.group().lower(), "uuid")]
     if word[0] == "-":
-        return [Mention(lowered, "flag")] if _FLAG.fullmatch(word) else []
+        return [(lowered, "flag")] if _FLAG.fullmatch(word) else []
     if ":" in word:
         word = _LINE_SUFFIX.sub("", word)
         if ":" in word:
@@ -210,7 +204,7 @@ def _numeric_kind(word: str) -> str | None:
 
 def _classify_word(word: str, lowered: str) -> list[Mention]:
     if _ERROR.fullmatch(word):
-        return [Mention(lowered, "error")]
+        return [(lowered, "error")]
     if "." in word:
         if lowered in _ABBREVIATIONS:
             return []
@@ -218,23 +212,23 @@ def _classify_word(word: str, lowered: str) -> list[Mention]:
         if match and match.group(1).lower() in _EXTENSIONS:
             return _file(word)
         if match := _RELEASE.fullmatch(word):
-            return [Mention(lowered, "version"), Mention(match.group(1).lower(), "version")]
+            return [(lowered, "version"), (match.group(1).lower(), "version")]
         if _DOTTED.fullmatch(word):
             parts = word.split(".")
-            inner = [Mention(part.lower(), "ident") for part in parts if _IDENT.fullmatch(part)]
-            return [Mention(lowered, "dotted"), *inner]
+            inner = [(part.lower(), "ident") for part in parts if _IDENT.fullmatch(part)]
+            return [(lowered, "dotted"), *inner]
         return []
     if _IDENT.fullmatch(word):
-        return [Mention(lowered, "id" if _SERIAL.search(word) else "ident")]
+        return [(lowered, "id" if _SERIAL.search(word) else "ident")]
     if _ACRONYM.fullmatch(word):
-        return [Mention(lowered, "acronym")]
+        return [(lowered, "acronym")]
     return []
 
 
 def _file(name: str) -> list[Mention]:
     stem = name.rpartition(".")[0]
-    inner = [Mention(stem.lower(), "ident")] if _IDENT.fullmatch(stem) else []
-    return [Mention(name.lower(), "file"), *inner]
+    inner = [(stem.lower(), "ident")] if _IDENT.fullmatch(stem) else []
+    return [(name.lower(), "file"), *inner]
 
 
 def _classify_path(word: str) -> list[Mention]:
@@ -245,14 +239,14 @@ def _classify_path(word: str) -> list[Mention]:
     if not parts:
         return []
     last = parts[-1]
-    found = [Mention("/".join(parts[-2:]).lower(), "path")] if len(parts) > 1 else []
+    found = [("/".join(parts[-2:]).lower(), "path")] if len(parts) > 1 else []
     if match := _DATED.match(last):
-        found.append(Mention(match.group(), "date"))
+        found.append((match.group(), "date"))
     match = _FILE.fullmatch(last)
     if match and match.group(1).lower() in _EXTENSIONS:
         found += _file(last)
     elif len(parts) == 1:
-        found.append(Mention(path.lower(), "path"))
+        found.append((path.lower(), "path"))
     elif _IDENT.fullmatch(last):
-        found.append(Mention(last.lower(), "ident"))
+        found.append((last.lower(), "ident"))
     return found
