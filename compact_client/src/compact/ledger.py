@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 # A cached input token costs about a tenth of a fresh one (OpenAI and Anthropic alike, within a factor of two).
 _CACHED_PRICE = 0.1
+_NOTHING_HIDDEN: Counter[str] = Counter()
 _ABSORBED = ("summarized", "externalized", "dropped")
 
 
@@ -60,8 +61,8 @@ def redact_ahead(session: Session, outbound: Outbound, messages: Sequence[Messag
     for message, item, clean in zip(pending, items, outbound.value(items), strict=True):
         assert message.id is not None
         session.hashes[message.id] = content_hash(clean)
-        if clean is item or clean == item:
-            session.clean[message.id] = (message, Counter())
+        if clean is item:
+            session.clean[message.id] = (message, _NOTHING_HIDDEN)
 
 
 def hash_of(session: Session, outbound: Outbound, message: Message) -> str:

@@ -13,10 +13,13 @@ are by rule and never hold what was found.
 
 from __future__ import annotations
 
+import operator
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, TypeVar
 
 from compact.redaction_rules import DEFAULT_RULES, Rule
@@ -106,40 +109,59 @@ class Redactor:
         """
         counts: Counter[str] = Counter()
         leaves: list[str] = []
+        has_secret_key = _collect(value, leaves)
         # Most trees hold nothing to hide, and one look over all their text is far cheaper than one per leaf.
-        if not _collect(value, leaves) and not self._functions and not self._suspects("\n".join(leaves)):
-            return value, counts
-        return self._redact(value, counts), counts
+        suspects = frozenset(leaves) if self._functions else self._suspects(leaves)
+        return (self._redact(value, suspects, counts) if has_secret_key or suspects else value), counts
 
-    def _redact(self, value: Any, counts: Counter[str]) -> Any:
+    def _suspects(self, leaves: list[str]) -> Collection[str]:
+        """The texts in which something may have to be hidden; the others need no second look."""
+        found = {leaf for leaf in leaves for _, pattern in self._custom if pattern.search(leaf)}
+        matches = list(self._matches("\n".join(leaves)))
+        starts = [0, *accumulate(len(leaf) + 1 for leaf in leaves)] if matches else []
+        for match, _ in matches:
+            # Joined, the end of one text and the beginning of the next may match together: both are looked at alone.
+            first = bisect_right(starts, match.start()) - 1
+            found.update(leaves[first : bisect_left(starts, match.end(), lo=first)])
+        return found
+
+    def _redact(self, value: Any, suspects: Collection[str], counts: Counter[str]) -> Any:
         if isinstance(value, str):
+            if value not in suspects:
+                return value
             text, found = self.text(value)
             counts.update(found)
             return text
         if isinstance(value, dict):
-            copy = {}
-            for key, item in value.items():
-                rule = _rule_of_key(key, item)
-                if _is_tally(key, item):
-                    copy[key] = item
-                elif rule is None:
-                    copy[key] = self._redact(item, counts)
-                elif item == MASK or self._is_allowed(item):
-                    copy[key] = item
-                else:
-                    copy[key] = MASK
-                    counts[rule] += 1
-            return copy
-        if isinstance(value, list):
-            return [self._redact(item, counts) for item in value]
-        if isinstance(value, tuple):
-            return tuple(self._redact(item, counts) for item in value)
+            copy = {key: self._redact_item(key, item, suspects, counts) for key, item in value.items()}
+            return copy if any(copy[key] is not item for key, item in value.items()) else value
+        if isinstance(value, (list, tuple)):
+            items = [self._redact(item, suspects, counts) for item in value]
+            if all(map(operator.is_, items, value)):
+                return value
+            return items if isinstance(value, list) else tuple(items)
         return value
 
-    def _suspects(self, text: str) -> bool:
-        return next(self._spans(text), None) is not None
+    def _redact_item(self, key: object, item: Any, suspects: Collection[str], counts: Counter[str]) -> Any:
+        if _is_tally(key, item):
+            return item
+        rule = _rule_of_key(key, item)
+        if rule is None:
+            return self._redact(item, suspects, counts)
+        if item == MASK or self._is_allowed(item):
+            return item
+        counts[rule] += 1
+        return MASK
 
     def _spans(self, text: str) -> Iterator[Span]:
+        for match, rule in self._matches(text):
+            yield from self._span(match, rule.name, before=rule.before)
+        for name, pattern in self._custom:
+            for match in pattern.finditer(text):
+                yield from self._span(match, name)
+
+    def _matches(self, text: str) -> Iterator[tuple[re.Match[str], Rule]]:
+        """Where the rules find something; a pattern of the caller's is not a rule."""
         found = self._find(_lowered(text))
         for literal, positions in found.items():
             for rule in self._anchored.get(literal, ()):
@@ -149,7 +171,7 @@ class Redactor:
                     match = rule.pattern.match(text, position) if position >= resume else None
                     if match is not None and (rule.accepts is None or rule.accepts(match)):
                         resume = match.end()
-                        yield from self._span(match, rule.name, before=rule.before)
+                        yield match, rule
         for pattern, rules in self._searched:
             wanted = [rule for rule in rules if not rule.literals or any(lit in found for lit in rule.literals)]
             if not wanted:
@@ -157,11 +179,8 @@ class Redactor:
             for match in pattern.finditer(text):
                 for rule in wanted:
                     if rule.accepts is None or rule.accepts(match):
-                        yield from self._span(match, rule.name)
+                        yield match, rule
                         break
-        for name, pattern in self._custom:
-            for match in pattern.finditer(text):
-                yield from self._span(match, name)
 
     def _span(self, match: re.Match[str], name: str, *, before: str = "") -> Iterator[Span]:
         start, end = _secret(match)
@@ -264,23 +283,22 @@ def _find_each(literals: list[str], text: str) -> dict[str, list[int]]:
 
 
 def _collect(value: Any, leaves: list[str]) -> bool:
-    """Gather all text of a tree; true as soon as a key alone decides that something must be hidden."""
+    """Gather all text of a tree; true if a key alone decides that something must be hidden."""
     if isinstance(value, str):
         leaves.append(value)
         return False
     if isinstance(value, dict):
+        has_secret_key = False
         for key, item in value.items():
-            if _is_tally(key, item):
-                continue
-            if isinstance(item, str):
-                if _rule_of_key(key, item) is not None and item != MASK:
-                    return True
+            if isinstance(item, (dict, list, tuple)):
+                has_secret_key |= not _is_tally(key, item) and _collect(item, leaves)
+            elif _rule_of_key(key, item) is not None:
+                has_secret_key |= item != MASK
+            elif isinstance(item, str):
                 leaves.append(item)
-            elif (isinstance(item, (dict, list, tuple)) and _collect(item, leaves)) or _rule_of_key(key, item):
-                return True
-        return False
+        return has_secret_key
     if isinstance(value, (list, tuple)):
-        return any(_collect(item, leaves) for item in value)
+        return sum(_collect(item, leaves) for item in value) > 0
     return False
 
 
