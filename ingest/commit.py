@@ -24,6 +24,9 @@ from ingest.messages import Stored
 from ingest.totals import ADD, CLEAR, Totals
 
 Cursor = psycopg.AsyncCursor[Any]
+SpanKey = tuple[str, str]
+# The spans of each session.
+Placed = dict[uuid.UUID, list[Span]]
 # The first half of the advisory lock's name; the second is the project.
 LOCK_SPACE = 0x41524941
 
@@ -76,8 +79,8 @@ class Committed:
     seq: int = 0
     stored: int = 0
     sessions: set[uuid.UUID] = field(default_factory=set)
-    opened: list[tuple[str, str]] = field(default_factory=list)
-    closed: list[tuple[str, str]] = field(default_factory=list)
+    opened: list[SpanKey] = field(default_factory=list)
+    closed: list[SpanKey] = field(default_factory=list)
     messages: list[bytes] = field(default_factory=list)
     day: date = field(default_factory=lambda: datetime.now(UTC).date())
 
@@ -87,7 +90,7 @@ async def write(
     project_id: int,
     records: Sequence[Span | Trace],
     *,
-    maybe_stored: Container[tuple[str, str]] | None,
+    maybe_stored: Container[SpanKey] | None,
     known_messages: Stored,
 ) -> Committed:
     """Write `records` in the caller's transaction.
@@ -102,25 +105,22 @@ async def write(
     found, moves, days = await homes.find(cursor, project_id, spans, traces)
     placed = homes.place(project_id, spans, found)
     moved = {key for move in moves for key in (move.old, move.new)}
-    keys = {*placed.values(), *(home.session_key for home in found.values()), *moved}
+    keys = {*placed, *(home.session_key for home in found.values()), *moved}
     if unknown := keys - days.keys():
         days |= await _days(cursor, project_id, unknown, homes.names(project_id, spans, found), seq)
     for move in moves:
         await cursor.execute(_MOVE, (move.old, days[move.old], move.trace_id, move.new, days[move.new]))
     totals: dict[uuid.UUID, Totals] = {}
-    to_copy = await _merged(cursor, spans, placed, days, totals, maybe_stored)
-    if to_copy:
-        await _copy(cursor, project_id, to_copy, placed, days, seq)
+    to_copy = await _merged(cursor, placed, days, totals, maybe_stored)
+    last_seqs = await _copy(cursor, project_id, to_copy, days, seq) if to_copy else {}
     for key, trace in await homes.put(cursor, project_id, found, seq):
         totals.setdefault(key, Totals()).stretch(trace.started_us, trace.ended_us)
-    last_seqs: dict[uuid.UUID, int] = {}
-    for position, span in enumerate(to_copy):
-        span_key = (span.trace_id, span.span_id)
-        (done.opened if span.is_running else done.closed).append(span_key)
-        last_seqs[placed[span_key]] = seq + position
-    done.stored = len(to_copy)
+    for copied in to_copy.values():
+        done.stored += len(copied)
+        for span in copied:
+            (done.opened if span.is_running else done.closed).append((span.trace_id, span.span_id))
     done.sessions = totals.keys() | moved
-    done.seq = await _add(cursor, totals, last_seqs, seq + len(to_copy))
+    done.seq = await _add(cursor, totals, last_seqs, seq + done.stored)
     if moved:
         done.seq = await _count_again(cursor, moved, days)
     return done
@@ -156,7 +156,7 @@ async def _block(cursor: Cursor, statement: str = _BLOCK, *arguments: int) -> in
 
 def _gathered(records: Sequence[Span | Trace]) -> tuple[list[Span], dict[str, Trace]]:
     """Each span and each trace once, in the order of their first telling."""
-    spans: dict[tuple[str, str], Span] = {}
+    spans: dict[SpanKey, Span] = {}
     traces: dict[str, Trace] = {}
     for record in records:
         if isinstance(record, Span):
@@ -183,43 +183,58 @@ async def _days(
 
 async def _merged(
     cursor: Cursor,
-    spans: list[Span],
-    placed: dict[tuple[str, str], uuid.UUID],
+    placed: Placed,
     days: dict[uuid.UUID, date],
     totals: dict[uuid.UUID, Totals],
-    maybe_stored: Container[tuple[str, str]] | None,
-) -> list[Span]:
+    maybe_stored: Container[SpanKey] | None,
+) -> Placed:
     """The spans to put in, completed by what is stored of them, which is taken out."""
-    asked = set(placed) if maybe_stored is None else {key for key in placed if key in maybe_stored}
-    stored: dict[tuple[str, str], Span] = {}
-    if asked:
-        order = list(asked)
-        await cursor.execute(_STORED, _key_arrays(order, placed, days))
-        stored = {(span.trace_id, span.span_id): span for span in map(_from_row, await cursor.fetchall())}
-    to_copy: list[Span] = []
-    replaced: list[tuple[str, str]] = []
-    for span in spans:
-        key = (span.trace_id, span.span_id)
-        old = stored.get(key)
-        new = span if old is None else merge(old, span)
-        if new is old:
-            continue
-        total = totals.setdefault(placed[key], Totals())
-        if old is not None:
-            total.take_off(old)
-            replaced.append(key)
-        total.add(new)
-        to_copy.append(new)
+    stored = await _stored(cursor, placed, days, maybe_stored)
+    to_copy: Placed = {}
+    replaced: Placed = {}
+    for key, spans in placed.items():
+        changed = []
+        total = Totals()
+        for span in spans:
+            old = stored.get((span.trace_id, span.span_id)) if stored else None
+            new = span if old is None else merge(old, span)
+            if new is old:
+                continue
+            if old is not None:
+                total.take_off(old)
+                replaced.setdefault(key, []).append(old)
+            total.add(new)
+            changed.append(new)
+        if changed:
+            to_copy[key], totals[key] = changed, total
     if replaced:
-        await cursor.execute(_DELETE, _key_arrays(replaced, placed, days))
+        await cursor.execute(_DELETE, _key_arrays(replaced, days))
     return to_copy
 
 
+async def _stored(
+    cursor: Cursor, placed: Placed, days: dict[uuid.UUID, date], maybe_stored: Container[SpanKey] | None
+) -> dict[SpanKey, Span]:
+    """What the table holds of spans that may be in it."""
+    asked = placed
+    if maybe_stored is not None:
+        asked = {
+            key: found
+            for key, spans in placed.items()
+            if (found := [span for span in spans if (span.trace_id, span.span_id) in maybe_stored])
+        }
+    if not asked:
+        return {}
+    await cursor.execute(_STORED, _key_arrays(asked, days))
+    return {(span.trace_id, span.span_id): span for span in map(_from_row, await cursor.fetchall())}
+
+
 def _key_arrays(
-    keys: list[tuple[str, str]], placed: dict[tuple[str, str], uuid.UUID], days: dict[uuid.UUID, date]
+    placed: Placed, days: dict[uuid.UUID, date]
 ) -> tuple[list[uuid.UUID], list[date], list[str], list[str]]:
-    sessions = [placed[key] for key in keys]
-    return sessions, [days[key] for key in sessions], [key[0] for key in keys], [key[1] for key in keys]
+    found = [(key, days[key], span.trace_id, span.span_id) for key, spans in placed.items() for span in spans]
+    keys, of_days, trace_ids, span_ids = map(list, zip(*found, strict=True))
+    return keys, of_days, trace_ids, span_ids
 
 
 def _from_row(row: tuple[Any, ...]) -> Span:
@@ -242,20 +257,20 @@ def _from_row(row: tuple[Any, ...]) -> Span:
 
 
 async def _copy(
-    cursor: Cursor,
-    project_id: int,
-    spans: list[Span],
-    placed: dict[tuple[str, str], uuid.UUID],
-    days: dict[uuid.UUID, date],
-    seq: int,
-) -> None:
-    places = {key: rows.place(key, day, project_id) for key, day in days.items()}
-    pack = rows.row
-    packed = [
-        pack(span, places[placed[span.trace_id, span.span_id]], seq + position) for position, span in enumerate(spans)
-    ]
+    cursor: Cursor, project_id: int, placed: Placed, days: dict[uuid.UUID, date], seq: int
+) -> dict[uuid.UUID, int]:
+    """Put the spans in, numbered from `seq` on; the last number of each session."""
+    packed = [rows.HEADER]
+    last_seqs: dict[uuid.UUID, int] = {}
+    for key, spans in placed.items():
+        where = rows.place(key, days[key], project_id)
+        packed += [rows.row(span, where, number) for number, span in enumerate(spans, seq)]
+        seq += len(spans)
+        last_seqs[key] = seq - 1
+    packed.append(rows.TRAILER)
     async with cursor.copy(_COPY) as copy:
-        await copy.write(b"".join((rows.HEADER, *packed, rows.TRAILER)))
+        await copy.write(b"".join(packed))
+    return last_seqs
 
 
 async def _add(cursor: Cursor, totals: dict[uuid.UUID, Totals], last_seqs: dict[uuid.UUID, int], next_seq: int) -> int:

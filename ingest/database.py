@@ -30,6 +30,12 @@ def parameters() -> dict[str, Any]:
     return {key: value for key, value in {**options, **found}.items() if value not in {"", None}}
 
 
+def address() -> tuple[str, str, str]:
+    """Which database that is: quick to ask with every request."""
+    settings = connections["default"].settings_dict
+    return settings["NAME"], settings["HOST"], str(settings["PORT"])
+
+
 async def connect(*, application: str) -> psycopg.AsyncConnection[Any]:
     """A new connection in autocommit mode: transactions are opened where they are needed."""
     return await psycopg.AsyncConnection.connect(

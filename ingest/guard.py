@@ -42,6 +42,8 @@ def _guarded(base: Any, reactor: Any) -> type[Any]:
 
         def __init__(self, *arguments: Any, **options: Any) -> None:
             super().__init__(*arguments, **options)
+            # Twisted would take forms apart, on the loop and whatever their size, for a result that nobody reads.
+            self._parsePOSTFormSubmission = False
             self.due_at = time.monotonic() + settings.INGEST_READ_TIMEOUT_S
             self._arrived_bytes = 0
             self._is_cut = False

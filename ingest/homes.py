@@ -124,18 +124,17 @@ def _settled(row: tuple[Any, ...], new: Home, told: Trace | None, trace_id: str)
     )
 
 
-def place(project_id: int, spans: list[Span], homes: dict[str, Home]) -> dict[tuple[str, str], uuid.UUID]:
-    """The session of each span: its trace's group, else the one it names, else its trace's."""
-    keys: dict[str, uuid.UUID] = {}
-    placed: dict[tuple[str, str], uuid.UUID] = {}
+def place(project_id: int, spans: list[Span], homes: dict[str, Home]) -> dict[uuid.UUID, list[Span]]:
+    """The spans of each session: a span lives in its trace's group, else in the one it names, else in its trace's."""
+    together: dict[tuple[str, str | None], list[Span]] = {}
     for span in spans:
-        home = homes[span.trace_id]
-        where = home.session_key
-        if home.source != TraceRow.Source.GROUP and span.session_id:
-            where = keys.get(span.session_id) or keys.setdefault(
-                span.session_id, session_key(project_id, span.session_id)
-            )
-        placed[span.trace_id, span.span_id] = where
+        together.setdefault((span.trace_id, span.session_id), []).append(span)
+    placed: dict[uuid.UUID, list[Span]] = {}
+    for (trace_id, session_id), group in together.items():
+        home = homes[trace_id]
+        has_own = home.source != TraceRow.Source.GROUP and session_id
+        key = session_key(project_id, session_id) if has_own and session_id else home.session_key
+        placed.setdefault(key, []).extend(group)
     return placed
 
 

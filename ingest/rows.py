@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 import uuid
 from datetime import date
+from functools import lru_cache
 
 from ingest.events import Span
 
@@ -19,44 +20,47 @@ HEADER = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
 TRAILER = struct.pack(">h", -1)
 
 _EPOCH = date(2000, 1, 1).toordinal()
-_head = struct.Struct(">hi16siiiqii").pack
+_head = struct.Struct(">hi16sii").pack
 _length = struct.Struct(">i").pack
 _int8 = struct.Struct(">iq").pack
 _int4 = struct.Struct(">ii").pack
+# The version of jsonb's own format stands before the text.
+_jsonb = struct.Struct(">ib").pack
 _NULL = _length(-1)
-_JSONB = b"\x01"
 
 
-def place(session_key: uuid.UUID, day: date, project_id: int) -> tuple[bytes, int, int]:
-    """The part of a row that all spans of a session share."""
-    return session_key.bytes, day.toordinal() - _EPOCH, project_id
+def place(session_key: uuid.UUID, day: date, project_id: int) -> tuple[bytes, bytes]:
+    """What all rows of a session share: the columns before the sequence number, and the one after it."""
+    return _head(15, 16, session_key.bytes, 4, day.toordinal() - _EPOCH), _int4(4, project_id)
 
 
-def row(span: Span, where: tuple[bytes, int, int], seq: int) -> bytes:
-    trace_id, span_id = span.trace_id.encode(), span.span_id.encode()
-    kind, name, status = span.kind.encode(), span.name.encode(), span.status.encode()
+def row(span: Span, where: tuple[bytes, bytes], seq: int) -> bytes:
+    span_id, data, payload, tokens = span.span_id.encode(), span.data, span.payload, span.facts.tokens
     parent = None if span.parent_id is None else span.parent_id.encode()
-    tokens, payload = span.facts.tokens, span.payload
     return b"".join(
         (
-            _head(15, 16, where[0], 4, where[1], 8, seq, 4, where[2]),
-            _length(len(trace_id)),
-            trace_id,
+            where[0],
+            _int8(8, seq),
+            where[1],
+            _common(span.trace_id),
             _length(len(span_id)),
             span_id,
             _NULL if parent is None else _length(len(parent)) + parent,
-            _length(len(kind)),
-            kind,
-            _length(len(name)),
-            name,
-            _length(len(status)),
-            status,
+            _common(span.kind),
+            _common(span.name),
+            _common(span.status),
             _NULL if span.started_us is None else _int8(8, span.started_us),
             _NULL if span.ended_us is None else _int8(8, span.ended_us),
             _NULL if tokens is None else _int4(4, tokens),
-            _length(len(span.data) + 1),
-            _JSONB,
-            span.data,
-            _NULL if payload is None else _length(len(payload) + 1) + _JSONB + payload,
+            _jsonb(len(data) + 1, 1),
+            data,
+            _NULL if payload is None else _jsonb(len(payload) + 1, 1) + payload,
         )
     )
+
+
+@lru_cache(maxsize=4096)
+def _common(text: str) -> bytes:
+    """A text that comes again and again, as a field."""
+    encoded = text.encode()
+    return _length(len(encoded)) + encoded

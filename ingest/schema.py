@@ -211,8 +211,9 @@ def _inner_json(text: str) -> Any:
 
 def _encoded(value: Any, path: str) -> bytes:
     encoded = _encode(value)
-    # Counting every bracket is quick; following them is only needed where there are many.
-    if encoded.count(b"{") + encoded.count(b"[") > MAX_DEPTH and depth(encoded) > MAX_DEPTH:
+    # What is short cannot be deep, and few brackets are quickly counted; following them is seldom needed.
+    may_be_deep = len(encoded) > 2 * MAX_DEPTH and encoded.count(b"{") + encoded.count(b"[") > MAX_DEPTH
+    if may_be_deep and depth(encoded) > MAX_DEPTH:
         raise Invalid(path, f"nested deeper than {MAX_DEPTH} levels")
     return encoded
 
@@ -260,7 +261,8 @@ def _identifier(value: str | int | None, path: str, max_bytes: int) -> str | Non
 def _session(fields: dict[str, Any]) -> str | None:
     # Named inside the data, where it may be anything: too long to be an id, it is not one.
     value = session_of(fields)
-    return value if value is None or len(value.encode()) <= SESSION_MAX_BYTES else None
+    is_short = value is None or len(value) <= _SURELY_SHORT or len(value.encode()) <= SESSION_MAX_BYTES
+    return value if is_short else None
 
 
 def _status(value: str | None) -> str:

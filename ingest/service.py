@@ -19,7 +19,7 @@ from django.conf import settings
 from django.db import DatabaseError, connection
 
 from ingest import retention
-from ingest.database import connect, parameters
+from ingest.database import address, connect
 from ingest.errors import Refusal, Unavailable, describe
 from ingest.keys import LOOKUP, NOTE_USED, KeyRing
 from ingest.limits import Allowance, Room
@@ -37,7 +37,7 @@ class Service:
     """A writer and what stands in front of it."""
 
     def __init__(self) -> None:
-        self.database = parameters()
+        self.database = address()
         self.writer = Writer()
         self.keys = KeyRing(self._lookup)
         self.event_rate = Allowance(settings.INGEST_KEY_EVENTS_PER_S, "events")
@@ -139,7 +139,7 @@ def service() -> Service:
     """The service of the running loop, for the database that is configured now."""
     loop = asyncio.get_running_loop()
     found = _services.get(loop)
-    if found is None or found.database != parameters():
+    if found is None or found.database != address():
         found = _services[loop] = Service()
     return found
 

@@ -52,7 +52,7 @@ def split_texts(kind: str, fields: dict[str, Any]) -> dict[str, Any]:
     if kind.startswith("compact."):
         return {}
     # Most spans have none: one question about all keys is quicker than one about each.
-    if _TEXT_KEYS.isdisjoint(fields) and not any("." in key for key in fields):
+    if _TEXT_KEYS.isdisjoint(fields) and "." not in "".join(fields):
         return {}
     texts = [key for key in fields if is_text(key) and fields[key] is not None]
     return {key: fields.pop(key) for key in texts}
