@@ -41,6 +41,8 @@ _SECRET_KEY = re.compile(
 _TOKEN_KEY = re.compile(r".*(?:token|bearer|jwt|auth)s?")
 _NOT_A_TOKEN_KEY = re.compile(r".*(?:next|page|continuation|cursor|pad|eos|bos|unk|stop|max|min)s?(?:page)?tokens?")
 _WORDS = frozenset({"string", "none", "null", "true", "false", "required", "optional", "integer", "hidden", "auto"})
+# What is hidden may change how the rest reads; a text is looked at again until nothing more is found.
+_PASSES = 4
 _ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 
@@ -90,17 +92,12 @@ class Redactor:
             if changed != text:
                 counts[getattr(function, "__name__", "function")] += 1
                 text = changed
-        spans = list(self._spans(text))
-        if not spans:
-            return text, counts
-        pieces: list[str] = []
-        position = 0
-        for start, end, name, mask in _merged(spans):
-            pieces += (text[position:start], mask)
-            position = end
-            counts[name] += 1
-        pieces.append(text[position:])
-        return "".join(pieces), counts
+        for _ in range(_PASSES):
+            spans = list(self._spans(text))
+            if not spans:
+                break
+            text = _masked(text, spans, counts)
+        return text, counts
 
     def tree(self, value: T) -> tuple[T, Counter[str]]:
         """The same for a tree of dicts, lists and texts; unchanged parts are shared with the input, never changed.
@@ -188,7 +185,7 @@ class Redactor:
             head = match.string[max(0, start - 64) : start]
             start -= len(head) - len(head.rstrip(before))
         hidden = match.string[start:end]
-        if start < end and hidden != MASK and not self._is_allowed(hidden):
+        if start < end and not _is_masked(match.string, start, end) and not self._is_allowed(hidden):
             # `"pin": 1234` inside a text must stay JSON.
             is_bare_json = "keyquote" in match.re.groupindex and match["keyquote"] and match["bare"]
             yield start, end, name, f'"{MASK}"' if is_bare_json else MASK
@@ -220,6 +217,21 @@ def _secret(match: re.Match[str]) -> tuple[int, int]:
     while end > start + 1 and match.string[end - 1] in ")]}":
         end -= 1
     return start, end
+
+
+def _is_masked(text: str, start: int, end: int) -> bool:
+    at = text.rfind(MASK[0], max(0, start - len(MASK)), start + 1)
+    return at >= 0 and text.startswith(MASK, at) and end <= at + len(MASK)
+
+
+def _masked(text: str, spans: list[Span], counts: Counter[str]) -> str:
+    pieces: list[str] = []
+    position = 0
+    for start, end, name, mask in _merged(spans):
+        pieces += (text[position:start], mask)
+        position = end
+        counts[name] += 1
+    return "".join([*pieces, text[position:]])
 
 
 def _merged(spans: list[Span]) -> Iterator[Span]:

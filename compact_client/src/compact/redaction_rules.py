@@ -91,7 +91,6 @@ def _is_token(match: re.Match[str]) -> bool:
 
 
 def _looks_random(value: str) -> bool:
-    value = _MARKED.sub("", value)  # what is hidden already says nothing about the rest
     has_digit = any(c.isdigit() for c in value)
     has_letter = any(c.isalpha() for c in value)
     return (has_digit and has_letter) or (len(value) >= 16 and value.lower() != value != value.upper())
