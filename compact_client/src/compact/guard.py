@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from compact.extraction.compose import NAME_GROUPS, estimate_tokens, fit, message_lines, summary_lines
+from compact.extraction.compose import NAME_GROUPS, estimate_tokens, fit, lines_of, summary_lines
 from compact.extraction.entities import TYPE_WEIGHTS, find_entities, surface
 from compact.extraction.kinds import is_instruction, is_open_item
 from compact.extraction.lines import Line, read_lines
@@ -104,7 +104,7 @@ def check(
     `previous` is the summary that this one follows, where it does not stand among the removed messages.
     """
     count = count_tokens or estimate_tokens
-    lines = [*(summary_lines(previous) if previous else ()), *message_lines(removed)]
+    lines = [*(summary_lines(previous) if previous else ()), *lines_of(removed)]
     items = _look_up(lines, rendered)
     missing = [item for item in items if not item.is_kept]
     repaired, tried = _repaired(summary, missing, max_tokens, count) if missing else (summary, [])

@@ -83,10 +83,11 @@ def build_ledger(job: Job, current: Draft, plan: CompactionPlan, before: Request
     pinned = {index for unit in current.part.pinned for index in unit.indices}
     own = [message.id for message in before.messages if _is_own(message)]
     pinned_ids = {own[index] for index in pinned}
+    truncated_ids = session.truncated_ids
     entries = []
     redact_ahead(session, job.outbound, before.messages)
     for message, tokens in zip(before.messages, before.counts, strict=True):
-        fate, rule, into = _fate(message, plan, rules, pinned_ids, session.truncated_ids)
+        fate, rule, into = _fate(message, plan, rules, pinned_ids, truncated_ids)
         message_hash = hash_of(session, job.outbound, message)
         entries.append(LedgerEntry(message.id or "", message_hash, message.role, tokens, fate, rule, into))
     return tuple(entries)

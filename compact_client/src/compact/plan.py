@@ -136,6 +136,9 @@ class CacheEffect:
         }
 
 
+_INCLUDED = (CompactionAction.INCLUDE, None)
+
+
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
     """Everything that was decided about a thread, up to `thread_version` messages of it."""
@@ -184,6 +187,7 @@ class CompactionPlan:
     ) -> None:
         # Lowest precedence first, so a later list overwrites; twice in one list keeps the first.
         for record in records:
+            found = (action, record)
             for message_id in record.span.message_ids:
                 earlier = seen.get(message_id)
                 if earlier == name:
@@ -192,11 +196,11 @@ class CompactionPlan:
                 if earlier is not None:
                     self._warnings.append(f"Message {message_id} in both {earlier} and {name}; {name} takes precedence")
                 seen[message_id] = name
-                self._actions[message_id] = (action, record)
+                self._actions[message_id] = found
 
     def get_action(self, message_id: str) -> tuple[CompactionAction, CompactionRecord | None]:
         """What happens to a message; one the plan does not name is included."""
-        return self._actions.get(message_id, (CompactionAction.INCLUDE, None))
+        return self._actions.get(message_id, _INCLUDED)
 
     @property
     def has_overlaps(self) -> bool:

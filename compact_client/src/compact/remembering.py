@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from compact import events, guard
 from compact.effects import Steps
-from compact.extraction.compose import fit
+from compact.extraction.compose import Passage, fit
 from compact.job import Climb, Job
 from compact.messages import Message
 from compact.planner import Draft
@@ -34,7 +34,7 @@ def remember(
     maker = SummaryMaker(job.summarizer, policy=job.policy, count_text=job.counting.text, check=job.check)
     started = job.clock()
     limit = current.summary_tokens
-    real = [message for message in span_messages if not (message.id or "").startswith("aborted-")]
+    real = Passage([message for message in span_messages if not (message.id or "").startswith("aborted-")])
     summary = yield from maker.make(
         real,
         span,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Final
 
 from compact.extraction.coverage import CHARS_PER_TOKEN, Candidate, Choice, Reading, choose, missing_heads
@@ -237,6 +238,31 @@ def _entry(candidate: Candidate, grounds: Grounds | None) -> tuple[str, Entry]:
     if field in ("requests", "outputs"):
         field = "facts"
     return field, Note(line.text, line.sources, order, role)
+
+
+class Passage(Sequence[Message]):
+    """Messages that are read once, however many ask for their lines."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._messages = tuple(messages)
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._messages[place]
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._messages)
+
+    @cached_property
+    def lines(self) -> tuple[Line, ...]:
+        return tuple(message_lines(self._messages))
+
+
+def lines_of(messages: Sequence[Message]) -> Sequence[Line]:
+    """The lines of messages, read now unless they were read before."""
+    return messages.lines if isinstance(messages, Passage) else tuple(message_lines(messages))
 
 
 def message_lines(messages: Sequence[Message]) -> Iterator[Line]:

@@ -97,17 +97,16 @@ def describe_call(call: ToolCall) -> tuple[str, Kind, list[str]]:
         rest += lines
     if any(key in arguments for key in _COMMAND_KEYS):
         return f"{call.name}({', '.join(shown)})", "command", rest
-    path = edited_path(call)
+    path = _edited_path(call.name, arguments)
     if path is not None:
         change = ", ".join(item for item in shown if item.partition("=")[2] != path)
         return f"{path}: {call.name}({change})", "edit", rest
     return f"{call.name}({', '.join(shown)})", "call", rest
 
 
-def edited_path(call: ToolCall) -> str | None:
+def _edited_path(tool: str, arguments: dict[str, Any]) -> str | None:
     """The file a call writes to, if it is a call that writes to a file."""
-    arguments = _arguments(call.arguments)
-    if not isinstance(arguments, dict) or not _EDIT_TOOL.search(call.name):
+    if not _EDIT_TOOL.search(tool):
         return None
     return next((str(arguments[key]) for key in _PATH_KEYS if arguments.get(key)), None)
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from compact.extraction.compose import estimate_tokens, message_lines, select
+from compact.extraction.compose import estimate_tokens, lines_of, select
 from compact.extraction.coverage import Reading
 from compact.extraction.grounds import Grounds
 from compact.extraction.lines import Line
@@ -46,13 +46,9 @@ class ExtractiveSummarizer:
         reading = Reading(keep_keys)
         everything = [*messages, *visible]
         last_user = max((place for place, message in enumerate(everything) if message.role == "user"), default=-1)
-        removed: list[Line] = []
-        stays: list[Line] = []
-        for line in message_lines(everything):
-            (removed if line.position < len(messages) else stays).append(line)
         plan, completed = _todo_list(messages)
-        reading.add(_with_task(removed, last_user, plan), last_user=last_user)
-        reading.add_visible(stays, last_user=last_user)
+        reading.add(_with_task(lines_of(messages), last_user, plan), last_user=last_user)
+        reading.add_visible(lines_of(visible), last_user=last_user - len(messages))
         ids = tuple(message.id for message in messages if message.id)
         return select(
             reading,
