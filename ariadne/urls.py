@@ -8,7 +8,17 @@ from django.contrib.auth import views as auth
 from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView
 
-from viewer import api, archive_api, audit_pages, key_pages, pages, project_pages, signing, transcript_pages
+from viewer import (
+    api,
+    archive_api,
+    audit_pages,
+    compaction_pages,
+    key_pages,
+    pages,
+    project_pages,
+    signing,
+    transcript_pages,
+)
 
 api_patterns = [
     path("schema/", SpectacularAPIView.as_view(), name="schema"),
@@ -29,12 +39,19 @@ api_patterns = [
 
 urlpatterns = [
     path("", pages.session_list, name="session-list"),
-    path("sessions/<path:session>/compactions/<int:number>/", pages.compaction_detail, name="compaction-detail"),
-    path("sessions/<path:session>/compactions/<int:number>/what-if/", pages.what_if, name="what-if"),
     path(
-        "sessions/<path:session>/compactions/<int:number>/ledger.<str:extension>", pages.ledger_file, name="ledger-file"
+        "sessions/<path:session>/compactions/<int:number>/",
+        compaction_pages.compaction_detail,
+        name="compaction-detail",
     ),
-    path("sessions/<path:session>/messages/<str:digest>/", pages.message, name="message"),
+    path("sessions/<path:session>/compactions/<int:number>/what-if/", compaction_pages.what_if, name="what-if"),
+    path("sessions/<path:session>/compactions/<int:number>/regrets/", compaction_pages.regrets, name="regrets"),
+    path(
+        "sessions/<path:session>/compactions/<int:number>/ledger.<str:extension>",
+        compaction_pages.ledger_file,
+        name="ledger-file",
+    ),
+    path("sessions/<path:session>/messages/<str:digest>/", compaction_pages.message, name="message"),
     path("sessions/<path:session>/inspector/", pages.inspector, name="inspector"),
     path("sessions/<path:session>/payload/", pages.payload, name="payload"),
     path("sessions/<path:session>/", pages.session_detail, name="session-detail"),

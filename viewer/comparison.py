@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from ingest.models import Session
+from viewer.ledger import Entry, Ledger, paired
 from viewer.reducer import Check
 
 BAR_WIDTH, CHART_HEIGHT = 100.0, 120.0
@@ -55,7 +56,30 @@ class Column:
     height: float
     after: float | None
     is_compaction: bool
+    is_chosen: bool
     title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """The messages of two compactions: those that only one of them saw, and those that fared otherwise."""
+
+    only_a: list[Entry]
+    only_b: list[Entry]
+    otherwise: list[tuple[Entry, Entry]]
+    alike: int
+
+
+def compare_messages(a: Ledger, b: Ledger) -> Messages:
+    both = paired(a, b)
+    shared = [(one, other) for one, other in both if one and other]
+    otherwise = [(one, other) for one, other in shared if one.fate != other.fate]
+    return Messages(
+        only_a=[one for one, other in both if one and not other],
+        only_b=[other for one, other in both if other and not one],
+        otherwise=otherwise,
+        alike=len(shared) - len(otherwise),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +91,7 @@ class Comparison:
     chart_a: list[Column]
     chart_b: list[Column]
     policy: list[tuple[str, object, object]]
+    top: int  # the tokens at the upper edge of both charts
 
 
 def compare_sides(a: Side, b: Side) -> Comparison:
@@ -83,6 +108,7 @@ def compare_sides(a: Side, b: Side) -> Comparison:
         steps=list(zip_longest(a.compactions, b.compactions)),
         chart_a=chart(a, top),
         chart_b=chart(b, top),
+        top=top,
         policy=[(name, first.get(name), second.get(name)) for name in names],
     )
 
@@ -92,12 +118,12 @@ def session_figures(a: Side, b: Side) -> list[Figure]:
     return [
         _figure("Turns", one.turn_count, other.turn_count, "count"),
         _figure("Compactions", one.compaction_count, other.compaction_count, "count", "less"),
-        _figure("Fell back to pruning", one.fallback_count, other.fallback_count, "count", "less"),
+        _figure("Needed a fallback", one.fallback_count, other.fallback_count, "count", "less"),
         _figure("Peak tokens", one.peak_tokens, other.peak_tokens, "tokens", "less"),
         _figure("Tokens now", one.last_tokens, other.last_tokens, "tokens"),
         _figure("Tokens freed", _freed(a), _freed(b), "tokens", "more"),
         _figure("Messages out of the prompt", _pruned(a), _pruned(b), "count"),
-        _figure("Worst retention", one.worst_retention, other.worst_retention, "percent", "more"),
+        _figure("Key facts kept at worst", one.worst_retention, other.worst_retention, "percent", "more"),
         _figure("Errors", one.error_count, other.error_count, "count", "less"),
         _figure("Time compacting", _spent(a), _spent(b), "ms", "less"),
     ]
@@ -122,7 +148,9 @@ def chart(side: Side, top: int) -> list[Column]:
     width = 100 / max(1, len(groups))
     columns = []
     for place, group in enumerate(groups):
-        check = next((one for one in group if one.is_compaction), None) or max(group, key=lambda one: one.before)
+        fired = [one for one in group if one.is_compaction]
+        check = side.chosen if side.chosen in fired else fired[0] if fired else max(group, key=lambda one: one.before)
+        assert check is not None
         columns.append(
             Column(
                 x=place * width,
@@ -130,6 +158,7 @@ def chart(side: Side, top: int) -> list[Column]:
                 height=min(100.0, check.before / top * 100),
                 after=min(100.0, check.after / top * 100) if check.after is not None else None,
                 is_compaction=check.is_compaction,
+                is_chosen=check is side.chosen,
                 title=f"turn {check.turn}: {check.before:,} tokens",
             )
         )

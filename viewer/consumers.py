@@ -23,7 +23,8 @@ from viewer.reducer import SpanRow
 from viewer.sentences import describe
 from viewer.serializers import columns, event_json, session_json
 
-RECHECK_S = 30.0
+# How long a page may show what its reader lost the right to, or a session whose spans have moved away.
+RECHECK_S = 10.0
 # A browser acknowledges frames, so that what is under way to a slow one is bounded here and not in the kernel.
 WINDOW_FRAMES = 32
 UNAUTHENTICATED, FORBIDDEN, MISSING, TRY_AGAIN = 4401, 4403, 4404, 4503
@@ -105,6 +106,9 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
                 if not await self.is_allowed():
                     await self.close(FORBIDDEN)
                     return
+                if await self.has_moved():
+                    await self.close(MISSING)
+                    return
             if change is None or change.seq <= self.seq:
                 continue
             if self.subscription.is_behind:
@@ -118,6 +122,10 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     async def is_allowed(self) -> bool:
         grant = await access.socket_grant(self.scope)
         return grant.may(self.right, self.project_id)
+
+    async def has_moved(self) -> bool:
+        """Whether what this socket follows is no longer here; then it has said so."""
+        return False
 
     async def say(self, message: dict[str, Any] | str) -> None:
         if self.query.get("ack"):
@@ -183,6 +191,15 @@ class SessionConsumer(LiveConsumer):
         frame = change.session_frame(self.session.session_key)
         if frame is not None:
             await self.say(frame)
+
+    async def has_moved(self) -> bool:
+        """A session known by its trace alone ends when the trace turns out to belong to another."""
+        assert self.session is not None
+        if await live.read(queries.has_session, self.session):
+            return False
+        owner = await live.read(queries.session_of_trace, [self.project_id], self.session.session_id)
+        await self.say({"type": "moved", "to": str(owner.session_key) if owner else None})
+        return True
 
 
 class TailConsumer(LiveConsumer):

@@ -10,7 +10,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from viewer.queries import FullSpan
-from viewer.reducer import CHECK, DECISION, ERROR, ESTIMATE, PARTS, PRUNED, RETENTION, SUMMARY, Check, Checks, whole
+from viewer.reducer import (
+    CHECK,
+    DECISION,
+    ERROR,
+    ESTIMATE,
+    PARTS,
+    PRUNED,
+    RETENTION,
+    SUMMARY,
+    Check,
+    Checks,
+    SpanRow,
+    whole,
+)
 from viewer.sentences import describe, percent, sentence
 
 PART_LABELS = {
@@ -34,6 +47,7 @@ def inspect(found: FullSpan, checks: Checks, *, may_payload: bool) -> dict[str, 
         "key": span.key,
         "check": check,
         "number": number,
+        "title": title(span, number),
         "headline": headline(span.kind, check) or describe(span),
         "facts": facts(span.kind, span.data),
         "policy": policy(check) if span.kind in {CHECK, DECISION, "compact.policy_applied"} else [],
@@ -46,6 +60,15 @@ def inspect(found: FullSpan, checks: Checks, *, may_payload: bool) -> dict[str, 
         "has_payload": found.has_payload,
         "may_payload": may_payload,
     }
+
+
+def title(span: SpanRow, number: int | None) -> str:
+    """What the span is called: a check that compacted by its number, our own kinds by their words."""
+    if number and span.kind == CHECK:
+        return f"Compaction {number}"
+    if span.kind.startswith("compact.") and span.name in {"", span.kind}:
+        return label(span.kind.removeprefix("compact."))
+    return span.name or span.kind or "Span"
 
 
 def headline(kind: str, check: Check | None) -> str:

@@ -103,6 +103,7 @@ class Hub:
         self._subscriptions: dict[int, set[Subscription]] = defaultdict(set)
         self._cursors: dict[int, int] = {}
         self._checks: dict[UUID, Checks] = {}
+        self._counts: dict[UUID, int] = {}
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -112,6 +113,7 @@ class Hub:
             self._cursors[project_id] = await read(queries.last_seq, project_id)
         if session is not None and session.session_key not in self._checks:
             self._checks[session.session_key] = Checks(await read(queries.compact_spans, session))
+            self._counts[session.session_key] = session.span_count
         subscription = Subscription(project_id, session.session_key if session else None, spans)
         self._subscriptions[project_id].add(subscription)
         if not self._tasks:
@@ -123,6 +125,7 @@ class Hub:
         mine.discard(subscription)
         if all(other.session_key != subscription.session_key for other in mine):
             self._checks.pop(subscription.session_key, None)  # type: ignore[arg-type]
+            self._counts.pop(subscription.session_key, None)  # type: ignore[arg-type]
         if not mine:
             del self._subscriptions[subscription.project_id]
             self._cursors.pop(subscription.project_id, None)
@@ -171,6 +174,7 @@ class Hub:
             if change is None or project_id not in self._subscriptions:
                 return
             self._cursors[project_id] = change.seq
+            await self._forget_moved(change)
             self._note_checks(change)
             for subscription in list(self._subscriptions[project_id]):
                 subscription.put(change)
@@ -191,6 +195,14 @@ class Hub:
         if len(spans) == BATCH_ROWS:
             upto = spans[-1][1].seq
         return Change(after, upto, {session.session_key: session for session in sessions}, spans)
+
+    async def _forget_moved(self, change: Change) -> None:
+        """A trace that moved to another session took its spans along: fewer than before means reading anew."""
+        for key in self._checks.keys() & change.sessions.keys():
+            session = change.sessions[key]
+            if session.span_count < self._counts.get(key, 0):
+                self._checks[key] = Checks(await read(queries.compact_spans, session))
+            self._counts[key] = session.span_count
 
     def _note_checks(self, change: Change) -> None:
         by_session: dict[UUID, list[SpanRow]] = defaultdict(list)

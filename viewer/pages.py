@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import csv
 import json
-from dataclasses import asdict
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
-from django.utils.text import slugify
 
 from ingest.models import IngestKey, Session
-from viewer import access, audit, queries, whatif
+from viewer import access, audit, queries
 from viewer.access import Right
 from viewer.audit import Action
 from viewer.chrome import current_project
-from viewer.compaction import cache_effect, flow, ledger, rehydrations, versions
-from viewer.comparison import Side, compare_sides
-from viewer.inspection import inspect, retention_rows
-from viewer.reducer import PRUNED, RETENTION, SUMMARY, Check, numbered, projected_turns
+from viewer.comparison import Messages, Side, compare_messages, compare_sides
+from viewer.inspection import inspect
+from viewer.reducer import numbered, projected_turns
 from viewer.sentences import story
 from viewer.serializers import event_json
 
@@ -96,89 +92,6 @@ def payload(request: HttpRequest, session: str) -> HttpResponse:
     return render(request, "viewer/_payload.html", {"text": text, "span": span.row})
 
 
-@access.needs(Right.SESSIONS)
-def compaction_detail(request: HttpRequest, session: str, number: int) -> HttpResponse:
-    grant = access.grant(request)
-    found, checks, check = _compaction(request, session, number)
-    compactions = [other for other in checks if other.is_compaction]
-    may_payload = grant.may(Right.PAYLOAD, found.project_id)
-    messages = ledger(_payload_of(found, check, PRUNED))
-    summaries = queries.payloads(found, SUMMARY)
-    lineage = versions(compactions, summaries)
-    mine = next((version for version in lineage if version.number == number), None)
-    later = compactions[number] if number < len(compactions) else None
-    retained = check.of(RETENTION)
-    following = checks[checks.index(check) + 1 :]
-    calls = next((i for i, other in enumerate(following) if other.is_compaction), len(following))
-    context = {
-        "session": found,
-        "check": check,
-        "number": number,
-        "count": len(compactions),
-        "previous": number - 1 if number > 1 else None,
-        "next": number + 1 if number < len(compactions) else None,
-        "ledger": messages,
-        "flow": flow(messages) if messages.entries else None,
-        "lineage": lineage,
-        "version": mine,
-        "by_kind": retention_rows(retained.data) if retained else [],
-        "lost": _lost(found, check) if may_payload else None,
-        "may_payload": may_payload,
-        "regrets": queries.repeated_tools(found, check.ended_at, later.ended_at if later else None)
-        if check.ended_at
-        else [],
-        "rehydrations": rehydrations(queries.checks(found).spans(), check),
-        "cache": cache_effect(check, calls),
-        "transcript": queries.transcript(found, check.step),
-        "strategies": whatif.STRATEGIES,
-    }
-    return render(request, "viewer/compaction_detail.html", context)
-
-
-@access.needs(Right.SESSIONS)
-def ledger_file(request: HttpRequest, session: str, number: int, extension: str) -> HttpResponse:
-    """The fate ledger as a file: ids, hashes and rules, no text."""
-    found, _, check = _compaction(request, session, number)
-    entries = ledger(_payload_of(found, check, PRUNED)).entries
-    name = f"{slugify(found.session_id) or 'session'}-compaction-{number}-ledger.{extension}"
-    if extension == "json":
-        response = HttpResponse(json.dumps([asdict(entry) for entry in entries], indent=1), "application/json")
-    else:
-        response = HttpResponse(content_type="text/csv; charset=utf-8")
-        writer = csv.writer(response)
-        columns = ["position", "id", "hash", "role", "tokens", "fate", "rule", "into"]
-        writer.writerow(columns)
-        writer.writerows([_cell(getattr(entry, column)) for column in columns] for entry in entries)
-    response["Content-Disposition"] = f'attachment; filename="{name}"'
-    return response
-
-
-@access.needs(Right.PAYLOAD)
-def message(request: HttpRequest, session: str, digest: str) -> HttpResponse:
-    """The stored text of one message, as a piece of a page; written down like every look at a payload."""
-    found = access.session(access.grant(request), session, Right.PAYLOAD)
-    text = queries.message_text(found, digest)
-    audit.record(
-        request, Action.PAYLOAD_VIEW, project_id=found.project_id, target=f"{found.session_id}/message {digest}"
-    )
-    return render(request, "viewer/_message.html", {"text": text, "digest": digest})
-
-
-@access.needs(Right.SESSIONS)
-def what_if(request: HttpRequest, session: str, number: int) -> HttpResponse:
-    """The stored transcript planned again under another policy: how the fates would differ."""
-    found, _, check = _compaction(request, session, number)
-    stored = queries.transcript(found, check.step)
-    if stored is None:
-        raise Http404("no transcript is stored for this compaction")
-    messages = ledger(_payload_of(found, check, PRUNED))
-    try:
-        answer = whatif.plan_again(stored, check, messages, whatif.Choice.from_query(request.GET, check))
-    except whatif.CannotPlan as refusal:
-        return render(request, "viewer/_what_if.html", {"problem": str(refusal)})
-    return render(request, "viewer/_what_if.html", {"answer": answer, "check": check})
-
-
 @access.needs(Right.TAIL)
 def tail(request: HttpRequest) -> HttpResponse:
     project = current_project(request, Right.TAIL)
@@ -205,8 +118,15 @@ def compare(request: HttpRequest) -> HttpResponse:
         "b": request.GET.get("b", ""),
         "recent": recent,
         "comparison": compare_sides(*found) if len(found) == 2 else None,
+        "messages": _messages(*found) if len(found) == 2 else None,
     }
     return render(request, "viewer/compare.html", context)
+
+
+def _messages(a: Side, b: Side) -> Messages | None:
+    if a.chosen is None or b.chosen is None:
+        return None
+    return compare_messages(queries.fate_ledger(a.session, a.chosen), queries.fate_ledger(b.session, b.chosen))
 
 
 def _side(grant: access.Grant, name: str, number: str) -> Side | None:
@@ -216,31 +136,6 @@ def _side(grant: access.Grant, name: str, number: str) -> Side | None:
     return Side(
         session, queries.checks(session).ordered(), int(number) if number.isascii() and number.isdigit() else None
     )
-
-
-def _compaction(request: HttpRequest, session: str, number: int) -> tuple[Session, list[Check], Check]:
-    found = access.session(access.grant(request), session)
-    checks = queries.checks(found).ordered()
-    compactions = [check for check in checks if check.is_compaction]
-    if not 1 <= number <= len(compactions):
-        raise Http404("no such compaction")
-    return found, checks, compactions[number - 1]
-
-
-def _payload_of(session: Session, check: Check, kind: str) -> Any:
-    span = check.of(kind)
-    return queries.payload(session, span) if span else None
-
-
-def _lost(session: Session, check: Check) -> list[dict[str, Any]]:
-    payload = _payload_of(session, check, RETENTION)
-    lost = payload.get("lost") if isinstance(payload, dict) else None
-    return [item for item in lost if isinstance(item, dict)][:200] if isinstance(lost, list) else []
-
-
-def _cell(value: object) -> object:
-    # A spreadsheet would run a rule that begins like a formula.
-    return f"'{value}" if isinstance(value, str) and value[:1] in {"=", "+", "-", "@", "\t"} else value
 
 
 def _inspected(request: HttpRequest, session: Session, name: str) -> dict[str, Any]:

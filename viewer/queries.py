@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
@@ -19,12 +19,13 @@ from django.db.models import Count, F, Min, Q, QuerySet, Sum
 from ingest.messages import restore
 from ingest.models import Project, Session, Trace, Transcript, trace_key
 from ingest.transcripts import read_texts
-from viewer.reducer import Checks, SpanRow
+from viewer.ledger import Ledger, ledger
+from viewer.reducer import PRUNED, Check, Checks, SpanRow
 
 PAGE_SIZE = 50
 _SEARCHED_SESSIONS = 1_000
-_SKELETON = "trace_id, span_id, parent_id, kind, name, status, started_at, ended_at, tokens, seq"
-_ROWS = f"SELECT {_SKELETON}, data FROM ingest_span "  # noqa: S608 - a constant
+SKELETON = "trace_id, span_id, parent_id, kind, name, status, started_at, ended_at, tokens, seq"
+_ROWS = f"SELECT {SKELETON}, data FROM ingest_span "  # noqa: S608 - a constant
 
 # Postgres joins the columns itself: building 100,000 Python rows would cost more than reading them. Units are parted by
 # U+001F, which in an agent's text becomes a question mark, columns by U+001E.
@@ -42,24 +43,6 @@ SELECT concat_ws(E'\\x1e', count(*)::text,
     string_agg(coalesce(tokens::text, 'null'), ','))
 FROM ingest_span WHERE session_key = %s AND session_day = %s AND seq > %s AND seq <= %s
 """
-# Arguments arrive under several names, as data or as payload; what matters is only whether they are the same.
-_REPEATED = f"""
-WITH calls AS (
-    SELECT *, md5(coalesce(payload->>'input', payload->>'arguments', payload->>'tool.arguments',
-                           data->>'input', data->>'arguments', data->>'tool.arguments')) AS arguments
-    FROM ingest_span WHERE session_key = %(key)s AND session_day = %(day)s AND kind = 'tool')
-SELECT {", ".join("b." + name for name in (_SKELETON + ", data").split(", "))},
-       {", ".join("a." + name for name in (_SKELETON + ", data").split(", "))}, a.times
-FROM (
-    SELECT DISTINCT ON (name, arguments) *, count(*) OVER (PARTITION BY name, arguments) AS times FROM calls
-    WHERE started_at >= %(at)s AND arguments IS NOT NULL
-      AND (%(until)s::timestamptz IS NULL OR started_at < %(until)s)
-    ORDER BY name, arguments, started_at) a
-JOIN LATERAL (
-    SELECT * FROM calls b WHERE b.name = a.name AND b.arguments = a.arguments AND b.started_at < %(at)s
-    ORDER BY b.started_at DESC LIMIT 1) b ON true
-ORDER BY a.started_at LIMIT 50
-"""  # noqa: S608 - constants
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +127,10 @@ def sessions_after(project_id: int, seq: int) -> list[Session]:
 
 def project_id(slug: str, allowed: Iterable[int]) -> int | None:
     return Project.objects.filter(slug=slug, pk__in=list(allowed)).values_list("pk", flat=True).first()
+
+
+def has_session(session: Session) -> bool:
+    return Session.objects.filter(session_key=session.session_key).exists()
 
 
 def last_seq(project_id: int) -> int:
@@ -256,11 +243,11 @@ def spans_between(sessions: Sequence[Session], after: int, upto: int, *, limit: 
     keys, days = [session.session_key for session in sessions], list({session.day for session in sessions})
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT session_key, {_SKELETON}, data FROM ingest_span WHERE session_key = ANY(%s) "  # noqa: S608
+            f"SELECT session_key, {SKELETON}, data FROM ingest_span WHERE session_key = ANY(%s) "  # noqa: S608
             "AND session_day = ANY(%s) AND seq > %s AND seq <= %s ORDER BY seq LIMIT %s",
             [keys, days, after, upto, limit],
         )
-        return [(row[0], _row(row[1:])) for row in cursor.fetchall()]
+        return [(row[0], span_row(row[1:])) for row in cursor.fetchall()]
 
 
 def newest_spans(project: int, *, limit: int) -> list[tuple[Session, SpanRow]]:
@@ -270,12 +257,12 @@ def newest_spans(project: int, *, limit: int) -> list[tuple[Session, SpanRow]]:
         return []
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT session_key, {_SKELETON}, data FROM ingest_span WHERE session_key = ANY(%s) "  # noqa: S608
+            f"SELECT session_key, {SKELETON}, data FROM ingest_span WHERE session_key = ANY(%s) "  # noqa: S608
             "AND session_day = ANY(%s) ORDER BY seq DESC LIMIT %s",
             [list(sessions), list({s.day for s in sessions.values()}), limit],
         )
         rows = cursor.fetchall()
-    return [(sessions[row[0]], _row(row[1:])) for row in reversed(rows)]
+    return [(sessions[row[0]], span_row(row[1:])) for row in reversed(rows)]
 
 
 def spans_page(session: Session, *, after: int, limit: int, kind: str = "", status: str = "") -> list[SpanRow]:
@@ -297,7 +284,7 @@ class FullSpan:
 def span(session: Session, name: str, *, with_payload: bool) -> FullSpan | None:
     """The span called `trace:span`, or by its span id alone. Callers ask for the payload only with the right to it."""
     payload = "payload" if with_payload else "NULL"
-    head = f"SELECT {_SKELETON}, data, payload IS NOT NULL, {payload} FROM ingest_span "  # noqa: S608 - constants
+    head = f"SELECT {SKELETON}, data, payload IS NOT NULL, {payload} FROM ingest_span "  # noqa: S608 - constants
     mine = "WHERE session_key = %s AND session_day = %s AND "
     # Ids are the client's and may hold colons themselves, so every way to part the name is tried.
     parts = name.split(":")
@@ -307,7 +294,7 @@ def span(session: Session, name: str, *, with_payload: bool) -> FullSpan | None:
         for condition, values in tries:
             cursor.execute(head + mine + condition + " LIMIT 1", [session.session_key, session.day, *values])
             if row := cursor.fetchone():
-                return FullSpan(_row(row[:11]), row[11], restore(session.project_id, _json(row[12])))
+                return FullSpan(span_row(row[:11]), row[11], restore(session.project_id, from_json(row[12])))
     return None
 
 
@@ -319,7 +306,7 @@ def payloads(session: Session, kind: str) -> dict[str, Any]:
             "AND kind = %s AND payload IS NOT NULL",
             [session.session_key, session.day, kind],
         )
-        return {f"{trace}:{span}": _json(payload) for trace, span, payload in cursor.fetchall()}
+        return {f"{trace}:{span}": from_json(payload) for trace, span, payload in cursor.fetchall()}
 
 
 def payload(session: Session, span: SpanRow) -> Any:
@@ -330,23 +317,12 @@ def payload(session: Session, span: SpanRow) -> Any:
             [session.session_key, session.day, span.trace_id, span.span_id],
         )
         row = cursor.fetchone()
-    return _json(row[0]) if row else None
+    return from_json(row[0]) if row else None
 
 
-@dataclass(frozen=True, slots=True)
-class Repeat:
-    """A tool call from before a compaction that was made again after it."""
-
-    before: SpanRow
-    again: SpanRow
-    times: int
-
-
-def repeated_tools(session: Session, at: datetime, until: datetime | None) -> list[Repeat]:
-    """Calls made between `at` and `until` with the name and arguments of one made before `at`."""
-    with connection.cursor() as cursor:
-        cursor.execute(_REPEATED, {"key": session.session_key, "day": session.day, "at": at, "until": until})
-        return [Repeat(_row(row[:11]), _row(row[11:22]), row[22]) for row in cursor.fetchall()]
+def fate_ledger(session: Session, check: Check) -> Ledger:
+    span = check.of(PRUNED)
+    return ledger(payload(session, span) if span else None)
 
 
 def transcript(session: Session, step: int | None) -> Transcript | None:
@@ -395,16 +371,16 @@ def session_of_span(projects: Iterable[int], span_id: str) -> Session | None:
 def _spans(sql: str, values: list[Any]) -> list[SpanRow]:
     with connection.cursor() as cursor:
         cursor.execute(sql, values)
-        return [_row(row) for row in cursor.fetchall()]
+        return [span_row(row) for row in cursor.fetchall()]
 
 
-def _row(row: Sequence[Any]) -> SpanRow:
-    return SpanRow(*[*row[:10], _json(row[10]) or {}])
+def span_row(row: Sequence[Any]) -> SpanRow:
+    return SpanRow(*[*row[:10], from_json(row[10]) or {}])
 
 
-def _json(value: Any) -> Any:
+def from_json(value: Any) -> Any:
     # Raw cursors of Django hand jsonb over as text.
-    return msgspec.json.decode(value) if isinstance(value, str) else value
+    return msgspec.json.decode(value) if isinstance(value, str | bytes) else value
 
 
 def _ms(moment: Any) -> int | None:

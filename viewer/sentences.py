@@ -5,9 +5,9 @@ Pure: the same check gives the same sentence, on a page, in the API and in a liv
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from viewer.reducer import DECISION, OVERFLOW, Check, SpanRow, fraction, whole
+from viewer.reducer import DECISION, OVERFLOW, RETENTION, Check, SpanRow, fraction, whole
 
 
 def sentence(check: Check) -> str:
@@ -51,6 +51,23 @@ def _left_out(messages: int) -> str:
     if messages == 1:
         return "the oldest message was"
     return f"the {messages:,} oldest messages were" if messages else "the oldest messages were"
+
+
+def aftermath(check: Check) -> str:
+    """What a compaction left behind: facts that were lost, and a summary that had to be made twice."""
+    parts = []
+    by_kind = check.value("by_kind", RETENTION)
+    counts = [count for count in by_kind.values() if isinstance(count, Mapping)] if isinstance(by_kind, Mapping) else []
+    found, lost = (sum(whole(count.get(name)) for count in counts) for name in ("found", "lost"))
+    if found:
+        parts.append(f"{lost:,} of {found:,} key facts were lost." if lost else f"All {found:,} key facts were kept.")
+    if check.errors and not check.has_failed:
+        said = check.errors[-1].data
+        why = said.get("message") or said.get("error_type") or "no reason given"
+        pruned = check.fallback == "pruning-only"
+        what = "No summary could be made" if pruned else "The summary failed at first and was made another way"
+        parts.append(f"{what}: {why}.")
+    return " ".join(parts)
 
 
 def usage(tokens: int, window: int) -> str:
@@ -109,17 +126,21 @@ def story(checks: Iterable[Check]) -> str:
         parts.append(f"{counted(failed, 'compaction')} failed.")
     pruned = sum(check.fallback == "pruning-only" for check in done)
     if pruned:
-        parts.append(f"{counted(pruned, 'time')} no summary could be made and older turns were only pruned.")
+        parts.append(f"{often(pruned)} no summary could be made and older turns were only pruned.")
     retried = sum(bool(check.fallback) for check in done) - pruned
     if retried:
-        parts.append(f"{counted(retried, 'time')} a summary failed at first and was made another way.")
+        parts.append(f"{often(retried)} a summary failed at first and was made another way.")
     if recovered:
         gone = sum(check.pruned_count for check in recovered)
-        parts.append(f"{counted(len(recovered), 'time')} the provider refused a prompt and {_left_out(gone)} left out.")
+        parts.append(f"{often(len(recovered))} the provider refused a prompt and {_left_out(gone)} left out.")
     kept = [check.retention for check in done if check.retention is not None]
     if kept:
         parts.append(f"Key facts kept: {percent(min(kept))} at worst.")
     return " ".join(parts)
+
+
+def often(number: int) -> str:
+    return "Once" if number == 1 else f"{number:,} times"
 
 
 def counted(number: int, noun: str) -> str:

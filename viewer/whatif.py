@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ingest import transcripts
 from ingest.models import Transcript
-from viewer.compaction import Entry, Ledger, ledger
+from viewer.ledger import Entry, Ledger, ledger, paired
 from viewer.reducer import PARTS, Check, fraction, whole
 
 STRATEGIES = ("task_state", "brief", "decision_log", "code_delta", "step_ledger", "requirements_ledger")
@@ -53,6 +53,30 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
+class Prompt:
+    """The prompt as it stood before the compaction: its ledger, and the summary that an earlier one had left in it."""
+
+    ledger: Ledger
+    earlier_summary: str
+
+    def messages(self, log: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
+        """Its messages by the texts of the log, and how many of them stood shortened in it and are taken whole."""
+        if not self.ledger.entries:
+            return log, 0
+        by_id = {str(message.get("id")): message for message in log}
+        by_hash = {message.get("hash"): message for message in log}
+        found, whole_again = [], 0
+        for entry in self.ledger.entries:
+            message = by_hash.get(entry.hash) or by_id.get(entry.id)
+            if message is not None:
+                whole_again += message.get("hash") not in (None, entry.hash)
+                found.append(message)
+            elif self.earlier_summary and entry.role == "assistant":
+                found.append({"id": entry.id, "role": "assistant", "content": self.earlier_summary})
+        return found, whole_again
+
+
+@dataclass(frozen=True, slots=True)
 class Difference:
     """A message whose fate would have been another."""
 
@@ -67,37 +91,42 @@ class Answer:
     triggered: bool
     before: int
     after: int
-    reason: str
-    counts: list[tuple[str, int, int]]
     fates: list[tuple[str, int, int]]  # fate, then, now
     differences: list[Difference]
-    summary_tokens: int
     retention: float | None
+    window: int = 0
+    whole_again: int = 0  # messages that stood shortened in the prompt and were planned whole
+
+    @property
+    def trigger_tokens(self) -> int:
+        return round(self.choice.trigger_pct * self.window)
 
 
-def plan_again(stored: Transcript, check: Check, then: Ledger, choice: Choice) -> Answer:
+def plan_again(stored: Transcript, check: Check, prompt: Prompt, choice: Choice) -> Answer:
     # The engine and its tokenizer take a third of a second to load: only who asks pays for it.
     from compact import CallbackExporter, CompactConfig, CompactError, CompactManager, CompactPolicy  # noqa: PLC0415
 
     if stored.size > MAX_BYTES:
         raise CannotPlan(f"this transcript has {stored.size:,} bytes; what-if takes up to {MAX_BYTES:,}")
     try:
-        messages = [json.loads(line) for line in transcripts.lines(stored)]
+        messages, whole_again = prompt.messages([json.loads(line) for line in transcripts.lines(stored)])
     except KeyError:
         raise CannotPlan("a text of this transcript is gone from the archive, or is not what its hash says") from None
     events: list[dict[str, Any]] = []
+    # What was beside the messages then (tool schemas) is part of every prompt: the window is that much smaller, and the
+    # trigger that much nearer.
+    beside = min(check.parts[PARTS.index("tools_schema")], check.window - 1)
+    room = check.window - beside
     policy = CompactPolicy(
-        trigger_pct=choice.trigger_pct,
+        trigger_pct=max(0.01, (choice.trigger_pct * check.window - beside) / room),
         strategy=choice.strategy,
         keep_recent_turns=choice.keep_recent_turns,
         keep_tool_io_pairs=choice.keep_tool_io_pairs,
     )
-    # What was beside the messages then (tool schemas) is part of every prompt, so the window is that much smaller.
-    beside = check.parts[PARTS.index("tools_schema")]
     manager = CompactManager(
         CompactConfig(
             model=str(check.value("model", "compact.check", "compact.token_estimate") or "gpt-4o"),
-            max_context_tokens=max(1, check.window - beside),
+            max_context_tokens=room,
             policy=policy,
             exporter=CallbackExporter(events.append),
         )
@@ -107,7 +136,8 @@ def plan_again(stored: Transcript, check: Check, then: Ledger, choice: Choice) -
         manager.preflight("what-if", plain)
     except CompactError as error:
         raise CannotPlan(str(error)) from None
-    return _answer(events, choice, then, beside)
+    answer = _answer(events, choice, prompt.ledger, beside)
+    return replace(answer, window=check.window, whole_again=whole_again)
 
 
 def _answer(events: list[dict[str, Any]], choice: Choice, then: Ledger, beside: int) -> Answer:
@@ -124,29 +154,15 @@ def _answer(events: list[dict[str, Any]], choice: Choice, then: Ledger, beside: 
         triggered=bool(decision.get("triggered")),
         before=before,
         after=whole(pruned["properties"].get("tokens_after")) + beside if pruned else before,
-        reason=str(decision.get("reason") or ""),
-        counts=now.counts,
         fates=[(fate, counts[0], counts[1]) for fate, counts in fates.items()],
         differences=_differences(then, now),
-        summary_tokens=whole(_properties(events, "compact.summary_created").get("summary_tokens")),
         retention=fraction(retention) if retention is not None else None,
     )
 
 
 def _differences(then: Ledger, now: Ledger) -> list[Difference]:
-    """By hash, in order: the same text may be in a prompt twice."""
-    again: dict[str, list[Entry]] = {}
-    for entry in now.entries:
-        again.setdefault(entry.hash or entry.id, []).append(entry)
-    found = []
-    for entry in then.entries:
-        others = again.get(entry.hash or entry.id)
-        if not others:
-            continue
-        other = others.pop(0)
-        if other.fate != entry.fate:
-            found.append(Difference(entry, other.fate, other.rule))
-    return found
+    pairs = [(one, other) for one, other in paired(then, now) if one and other]
+    return [Difference(one, other.fate, other.rule) for one, other in pairs if one.fate != other.fate]
 
 
 def _properties(events: list[dict[str, Any]], name: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import "./session-view.js";
 import "./event-tail.js";
 import "./fate-ledger.js";
 import "./json-view.js";
+import "./late-part.js";
 import "./what-if.js";
 import { isTyping, toast } from "./dom.js";
 import { keepTimes } from "./times.js";

@@ -1,8 +1,8 @@
 // @ts-check
 // Live events of all sessions. Keeps the newest, draws those on screen, follows the end unless the reader scrolled up.
 import { h, icon, setText } from "./dom.js";
-import { counted, exact, shortTokens } from "./format.js";
-import { familyOf, iconOf, labelOf } from "./kinds.js";
+import { counted, duration, exact, shortTokens } from "./format.js";
+import { familyOf, iconOf, titleOf } from "./kinds.js";
 import { LiveSocket } from "./socket.js";
 
 /** @typedef {{ seq: number, session: string, session_key: string, trace: string, id: string, kind: string, name: string,
@@ -168,11 +168,7 @@ class EventTail extends HTMLElement {
       this.#from = this.#socket?.seq ?? this.#from;
       this.#follow();
     } else if (action?.getAttribute("data-action") === "live" && this.#socket) {
-      this.#socket.toggle();
-      action.setAttribute("aria-pressed", String(!this.#socket.paused));
-      action.querySelector("use")?.setAttribute("href", this.#socket.paused ? "#i-play" : "#i-pause");
-      const words = action.querySelector("span");
-      if (words) words.textContent = this.#socket.paused ? "Paused" : "Live";
+      this.#socket.press(action);
     }
   };
 
@@ -226,11 +222,17 @@ function fill(row, event, position) {
   link.setAttribute("href", `/sessions/${event.session_key}/#span=${encodeURIComponent(`${event.trace}:${event.id}`)}`);
   what.querySelector("use")?.setAttribute("href", `#i-${iconOf(event.kind)}`);
   const label = what.querySelector(".label");
-  if (label) setText(label, event.kind.startsWith("compact.") ? labelOf(event.kind) : event.name || event.kind);
-  const state = event.end === null && event.start !== null ? "started " : "";
-  setText(words, `${state}${event.text || (event.kind.startsWith("compact.") ? "" : event.kind)}`);
+  if (label) setText(label, titleOf(event.kind, event.name));
+  setText(words, toldOf(event));
   words.title = event.text;
   setText(used, event.tokens === null ? "" : shortTokens(event.tokens));
+}
+
+/** What there is to say beside the name: what the server says, else that it began or how long it took. @param {TailEvent} event */
+function toldOf(event) {
+  if (event.end === null && event.start !== null) return event.text ? `started: ${event.text}` : "started";
+  if (event.text && event.text !== event.name) return event.text;
+  return event.kind.startsWith("compact.") || event.start === null || event.end === null ? "" : `took ${duration(event.end - event.start)}`;
 }
 
 /** @param {number} at */

@@ -34,3 +34,8 @@ export function familyOf(kind) {
 export function labelOf(kind) {
   return kind.replace(/^compact\./, "").replaceAll("_", " ");
 }
+
+/** What a span is called on the page: its name, but the words of a kind for ours. @param {string} kind @param {string} name */
+export function titleOf(kind, name) {
+  return name && !(kind.startsWith("compact.") && name === kind) ? name : labelOf(kind) || "span";
+}

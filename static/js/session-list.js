@@ -90,9 +90,7 @@ class SessionList extends HTMLElement {
     const target = event.target instanceof Element ? event.target : null;
     const button = target?.closest("[data-action]");
     if (button?.getAttribute("data-action") === "live") {
-      this.#socket?.toggle();
-      button.setAttribute("aria-pressed", String(!this.#socket?.paused));
-      button.querySelector("use")?.setAttribute("href", this.#socket?.paused ? "#i-play" : "#i-pause");
+      this.#socket?.press(button);
     } else if (button?.getAttribute("data-action") === "compare") {
       const [a, b] = this.#chosen();
       if (a && b) location.assign(`/compare/?a=${encodeURIComponent(a)}&b=${encodeURIComponent(b)}`);

@@ -32,8 +32,13 @@ class SessionView extends HTMLElement {
       after: store.seq,
       count: (frame) => frame.spans?.id.length ?? 1,
       onFrame: (frame) => {
+        if (frame.type === "moved") {
+          if (frame.to) location.replace(`/sessions/${frame.to}/${location.hash}`);
+          return;
+        }
         store.take(frame);
-        if (frame.checks_stale) this.#loadChecks(session);
+        if (store.hasTooMany) void store.load(session);
+        if (frame.checks_stale || store.hasTooMany) this.#loadChecks(session);
       },
     });
   }
@@ -98,12 +103,7 @@ class SessionView extends HTMLElement {
 
   #onClick = (/** @type {MouseEvent} */ event) => {
     const button = event.target instanceof Element ? event.target.closest("[data-action=live]") : null;
-    if (!button || !this.#socket) return;
-    this.#socket.toggle();
-    button.setAttribute("aria-pressed", String(!this.#socket.paused));
-    button.querySelector("use")?.setAttribute("href", this.#socket.paused ? "#i-play" : "#i-pause");
-    const words = button.querySelector("span");
-    if (words) words.textContent = this.#socket.paused ? "Paused" : "Live";
+    if (button) this.#socket?.press(button);
   };
 
   #onKey = (/** @type {KeyboardEvent} */ event) => {

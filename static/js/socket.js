@@ -54,6 +54,15 @@ export class LiveSocket {
     this.#say(this.#paused ? "paused" : this.#socket?.readyState === WebSocket.OPEN ? "live" : "connecting");
   }
 
+  /** Pause or resume by the page's button, which then says which of the two it is. @param {Element} button */
+  press(button) {
+    this.toggle();
+    button.setAttribute("aria-pressed", String(!this.#paused));
+    button.querySelector("use")?.setAttribute("href", this.#paused ? "#i-play" : "#i-pause");
+    const words = button.querySelector("span");
+    if (words) words.textContent = this.#paused ? "Paused" : "Live";
+  }
+
   /** Leave and come back, for a new query. */
   restart() {
     this.#socket?.close();

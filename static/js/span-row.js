@@ -2,7 +2,7 @@
 // One row of the tree. Changes only what differs from what it showed before: rows are used again as one scrolls.
 import { h, icon, setText } from "./dom.js";
 import { duration, shortTokens, tokens } from "./format.js";
-import { familyOf, iconOf, labelOf } from "./kinds.js";
+import { familyOf, iconOf } from "./kinds.js";
 
 export const ROW = 28;
 // Past this depth rows are no longer indented further, or a thousand levels would push the names out of sight.
@@ -11,7 +11,7 @@ const MIN_SHARE = 4;
 
 /**
  * What a row shows.
- * @typedef {{ at: number, position: number, count: number, kind: string, name: string, status: string, start: number | null,
+ * @typedef {{ at: number, position: number, count: number, kind: string, title: string, result: string, status: string, start: number | null,
  *   end: number | null, used: number | null, level: number, inside: number, isOpen: boolean, isSelected: boolean,
  *   isFound: boolean, from: number, to: number, now: number, isLive: boolean, window: number }} Facts
  */
@@ -51,9 +51,9 @@ export class SpanRow {
       this.#icon.firstElementChild?.setAttribute("href", `#i-${iconOf(kind)}`);
     }
     this.#style(this.#name, "padding-inline-start", `${Math.min(level, MAX_INDENT) * 14 + 4}px`);
-    const label = (facts.name || labelOf(kind) || "span").slice(0, 200);
-    setText(this.#label, kind.startsWith("compact.") && label === kind ? labelOf(label) : label);
-    setText(this.#suffix, level > MAX_INDENT ? `level ${level}` : inside && !facts.isOpen ? `${tokens(inside)} inside` : "");
+    setText(this.#label, facts.title.slice(0, 200));
+    this.#set(this.element, "data-compaction", facts.result ? "" : null);
+    setText(this.#suffix, facts.result || (level > MAX_INDENT ? `level ${level}` : inside && !facts.isOpen ? `${tokens(inside)} inside` : ""));
     setText(this.#tokens, facts.used === null ? "" : shortTokens(facts.used));
     const share = Math.min(100, ((facts.used ?? 0) / Math.max(1, facts.window)) * 100);
     // A bar of a pixel would look like a speck.

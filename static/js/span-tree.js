@@ -2,8 +2,9 @@
 // Draws the rows of a session that are on screen. Never fetches: the store does.
 import { h, isTyping, setText } from "./dom.js";
 import { duration, tokens } from "./format.js";
+import { titleOf } from "./kinds.js";
 import { ROW, SpanRow } from "./span-row.js";
-import { store } from "./store.js";
+import { resultOf, store } from "./store.js";
 import { visibleRows } from "./tree.js";
 
 // Rows beyond the edges, so that a quick flick of the wheel shows no blank; with a tall window still below 80.
@@ -12,12 +13,14 @@ const MAX_ROWS = 80;
 
 class SpanTree extends HTMLElement {
   /** @type {(() => void)[]} */ #undo = [];
+  /** Where the numbers in `#closed` and `#mounted` count from. @type {unknown} */ #spans = null;
   /** @type {Set<number>} */ #closed = new Set();
   /** @type {Int32Array} */ #rows = new Int32Array(0);
   #cursor = -1;
   #find = "";
   #kinds = "";
   #onlyMatches = false;
+  /** @type {Map<number, { number: number, check: import("./store.js").Check }>} */ #compactions = new Map();
   /** @type {Map<number, SpanRow>} */ #mounted = new Map();
   /** @type {SpanRow[]} */ #pool = [];
   #frame = 0;
@@ -29,7 +32,7 @@ class SpanTree extends HTMLElement {
   /** @type {HTMLElement} */ #sizer = h("div", { class: "tree-sizer", role: "presentation" });
   /** @type {HTMLInputElement} */ #field = h("input", { class: "field", type: "search", placeholder: "Find in spans…", "aria-label": "Find in spans", "data-find": true });
   /** @type {HTMLElement} */ #count = h("span", { class: "faint small num", role: "status" });
-  /** @type {HTMLElement} */ #axis = h("div", { class: "tree-axis", "aria-hidden": "true" });
+  /** @type {HTMLElement} */ #axis = h("div", { class: "tree-axis", "aria-hidden": "true" }, h("span"), h("span"), h("span"));
   /** @type {HTMLButtonElement} */ #errors = h("button", { class: "button quiet", type: "button", hidden: true, title: "Next error (e)" });
 
   connectedCallback() {
@@ -95,8 +98,14 @@ class SpanTree extends HTMLElement {
     this.#undo = [
       store.subscribe("spans", () => this.#layout()),
       store.subscribe("selected", () => this.#reveal()),
-      // The bars of tokens are shares of the window, which a check may change.
+      store.subscribe("range", () => {
+        this.#drawAxis();
+        this.#renew();
+        this.#drawSoon();
+      }),
+      // The bars of tokens are shares of the window, and a check may be a compaction.
       store.subscribe("checks", () => {
+        this.#noteCompactions();
         this.#renew();
         this.#drawSoon();
       }),
@@ -123,6 +132,11 @@ class SpanTree extends HTMLElement {
     if (!store.isLoaded) return;
     if (this.#head && !this.#head.isConnected) this.replaceChildren(this.#head, this.#scroller);
     this.#renew();
+    if (this.#spans !== store.spans) {
+      this.#spans = store.spans;
+      this.#closed.clear();
+    }
+    this.#noteCompactions();
     this.#cursor = store.selected ? store.spans.findKey(store.selected) : -1;
     const matches = this.#matcher();
     this.#rows = visibleRows(store.tree, this.#closed, matches);
@@ -152,9 +166,20 @@ class SpanTree extends HTMLElement {
 
   /** @param {number} at */
   #isFound(at) {
-    const { name, kind, id } = store.spans.columns;
+    const { kind, id } = store.spans.columns;
     const wanted = this.#find;
-    return Boolean(name[at]?.toLowerCase().includes(wanted) || kind[at]?.includes(wanted) || id[at]?.toLowerCase() === wanted);
+    return Boolean(this.#titleOf(at).toLowerCase().includes(wanted) || kind[at]?.includes(wanted) || id[at]?.toLowerCase() === wanted);
+  }
+
+  /** A check that compacted is called by the number of its compaction. @param {number} at */
+  #titleOf(at) {
+    const { kind, name } = store.spans.columns;
+    const found = this.#compactions.get(at);
+    return found ? `Compaction ${found.number}` : titleOf(kind[at] ?? "", name[at] ?? "");
+  }
+
+  #noteCompactions() {
+    this.#compactions = new Map(store.compactions.map((check, i) => [store.spans.findKey(check.span), { number: i + 1, check }]));
   }
 
   /** Every span that the text is found in, in the order of the tree, closed branches included. */
@@ -211,14 +236,17 @@ class SpanTree extends HTMLElement {
 
   /** @param {number} at @param {number} position @param {number} now */
   #factsOf(at, position, now) {
-    const { kind, name, status, start, end, tokens: used } = store.spans.columns;
-    const { depth, size, from, to, running } = store.tree;
+    const { kind, status, start, end, tokens: used } = store.spans.columns;
+    const { depth, size, running } = store.tree;
+    const [from, to] = this.#axisRange;
+    const compacted = this.#compactions.get(at)?.check;
     return {
       at,
       position,
       count: this.#rows.length,
       kind: kind[at] ?? "",
-      name: name[at] ?? "",
+      title: this.#titleOf(at),
+      result: compacted ? resultOf(compacted) : "",
       status: status[at] ?? "",
       start: start[at] ?? null,
       end: end[at] ?? null,
@@ -231,15 +259,21 @@ class SpanTree extends HTMLElement {
       from,
       to,
       now,
-      isLive: running > 0,
+      isLive: running > 0 && !store.range,
       window: store.windowTokens,
     };
   }
 
   #drawAxis() {
-    const { from, to } = store.tree;
-    const whole = Math.max(0, to - from);
-    this.#axis.replaceChildren(...[0, 0.5, 1].map((share) => h("span", {}, share === 0 ? "0" : duration(whole * share))));
+    const [from, to] = this.#axisRange;
+    const began = from - store.tree.from;
+    const words = [0, 0.5, 1].map((share) => (began + (to - from) * share < 1 ? "0" : duration(began + (to - from) * share)));
+    [...this.#axis.children].forEach((mark, i) => setText(mark, words[i] ?? ""));
+  }
+
+  /** The times that the bars are drawn on: what the timeline shows, else the whole session. */
+  get #axisRange() {
+    return store.range ?? [store.tree.from, Math.max(store.tree.from, store.tree.to)];
   }
 
   /** Opens what hides the selected span, and scrolls to it if it is out of sight. */

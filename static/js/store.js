@@ -1,5 +1,6 @@
 // @ts-check
 // What the session page knows: spans, checks, the session's figures, what is selected. The only place that fetches them.
+import { shortTokens } from "./format.js";
 import { buildTree, decodeTree, Spans } from "./tree.js";
 
 /**
@@ -8,7 +9,7 @@ import { buildTree, decodeTree, Spans } from "./tree.js";
  *   before: number, after: number | null, window: number, trigger_tokens: number, cap_tokens: number,
  *   margin: number | null, parts: number[], after_parts: number[] | null, after_is_derived: boolean, fates: Record<string, number>,
  *   pruned_count: number, retention: number | null, fallback: string, sentence: string }} Check
- * @typedef {"spans" | "checks" | "session" | "selected"} Topic
+ * @typedef {"spans" | "checks" | "session" | "selected" | "range"} Topic
  */
 
 class Store {
@@ -19,6 +20,7 @@ class Store {
   /** @type {Record<string, any> | null} */ session = null;
   story = "";
   selected = "";
+  /** The times that the timeline is zoomed to. @type {[number, number] | null} */ range = null;
   seq = 0;
   /** What the loaded checks are as new as. */ checksSeq = 0;
   isLoaded = false;
@@ -79,11 +81,23 @@ class Store {
     }
   }
 
+  /** A trace that turned out to belong to another session has taken its spans along. */
+  get hasTooMany() {
+    return this.session !== null && this.session.span_count < this.spans.count;
+  }
+
   /** @param {string} key trace:span, or nothing */
   select(key) {
     if (key === this.selected) return;
     this.selected = key;
     this.#announce("selected");
+  }
+
+  /** @param {[number, number] | null} range */
+  showRange(range) {
+    if (range?.[0] === this.range?.[0] && range?.[1] === this.range?.[1]) return;
+    this.range = range;
+    this.#announce("range");
   }
 
   /** What a prompt may hold, as the newest check said. */
@@ -111,6 +125,11 @@ class Store {
     this.#pending.clear();
     for (const topic of topics) for (const listener of this.#listeners.get(topic) ?? []) listener();
   }
+}
+
+/** What a compaction did to the size of the prompt. @param {Check} check */
+export function resultOf(check) {
+  return check.has_failed ? "failed" : `${shortTokens(check.before)} → ${check.after === null ? "…" : shortTokens(check.after)}`;
 }
 
 /** @param {Check} check */

@@ -5,8 +5,10 @@
 /** @typedef {"turn" | "time" | "tokens"} Scale */
 /**
  * @typedef {{ check: Check, index: number, x: number, width: number, at: number }} Bar
- * @typedef {{ bars: Bar[], markers: (Bar & { number: number })[], lines: { name: string, y: number, tokens: number }[],
- *   ticksY: { y: number, tokens: number }[], ticksX: { x: number, at: number }[], gaps: number[], y: (tokens: number) => number,
+ * @typedef {Bar & { number: number, room: number }} Marker
+ * @typedef {{ at: Float64Array, gaps: number[], top: number }} Positions
+ * @typedef {{ bars: Bar[], markers: Marker[], lines: { name: string, y: number, tokens: number }[],
+ *   ticksY: { y: number, tokens: number }[], ticksX: Bar[], gaps: number[], y: (tokens: number) => number,
  *   from: number, to: number, whole: [number, number], plot: { left: number, top: number, width: number, height: number } }} Layout
  */
 
@@ -14,15 +16,25 @@ export const PARTS = ["system", "developer", "tools_schema", "memory", "history"
 const MARGIN = { left: 48, right: 86, top: 26, bottom: 20 };
 // Idle longer than this many times the median pause is drawn as a gap of one median.
 const GAP_TIMES = 8;
+// Bars narrower than this cannot be told apart: of those in one column of pixels one is drawn.
+const CROWDED_PX = 1.5;
+const MARKER_PX = 12;
 
 /**
- * Where each check stands on the axis, before zoom.
+ * Where each check stands on the axis, before zoom; it changes only with the checks and the axis.
  * @param {Check[]} checks
  * @param {Scale} scale
  * @param {boolean} compress
- * @returns {{ at: Float64Array, gaps: number[] }}
+ * @returns {Positions}
  */
 export function positions(checks, scale, compress) {
+  let top = 1;
+  for (const check of checks) top = Math.max(top, check.window, check.before);
+  return { ...places(checks, scale, compress), top: top * 1.04 };
+}
+
+/** @param {Check[]} checks @param {Scale} scale @param {boolean} compress */
+function places(checks, scale, compress) {
   const at = new Float64Array(checks.length);
   /** @type {number[]} */ const gaps = [];
   if (scale === "turn") {
@@ -56,32 +68,31 @@ export function positions(checks, scale, compress) {
 
 /**
  * @param {Check[]} checks
- * @param {{ width: number, height: number, scale: Scale, compress: boolean, zoom: [number, number] | null }} view
+ * @param {Positions} placed
+ * @param {{ width: number, height: number, scale: Scale, zoom: [number, number] | null }} view
  * @returns {Layout}
  */
-export function layout(checks, view) {
+export function layout(checks, placed, view) {
   const plot = {
     left: MARGIN.left,
     top: MARGIN.top,
     width: Math.max(10, view.width - MARGIN.left - MARGIN.right),
     height: Math.max(10, view.height - MARGIN.top - MARGIN.bottom),
   };
-  const { at, gaps } = positions(checks, view.scale, view.compress);
+  const { at, gaps, top } = placed;
   const first = at[0] ?? 0;
   const final = at[checks.length - 1] ?? 1;
   const step = checks.length > 1 ? (final - first) / (checks.length - 1) : 1;
   /** @type {[number, number]} */ const whole = [first - step / 2, final + step / 2 || first + 1];
   const [from, to] = view.zoom ?? whole;
   const perUnit = plot.width / Math.max(1e-9, to - from);
-  let top = 1;
-  for (const check of checks) top = Math.max(top, check.window, check.before);
-  top *= 1.04;
   const y = (/** @type {number} */ tokens) => plot.top + plot.height * (1 - Math.min(1, Math.max(0, tokens / top)));
   // On a time axis bars stand where they happened, so their width comes from how many there are.
   const pitch = view.scale === "turn" ? perUnit : (plot.width / Math.max(1, checks.length)) * ((whole[1] - whole[0]) / Math.max(1e-9, to - from));
   const width = Math.max(1, Math.min(26, pitch * 0.78));
   /** @type {Bar[]} */ const bars = [];
-  /** @type {(Bar & { number: number })[]} */ const markers = [];
+  /** @type {Marker[]} */ const markers = [];
+  const isCrowded = pitch < CROWDED_PX;
   let number = 0;
   for (let i = 0; i < checks.length; i++) {
     const check = /** @type {Check} */ (checks[i]);
@@ -89,8 +100,10 @@ export function layout(checks, view) {
     const place = at[i] ?? 0;
     if (place < from || place > to) continue;
     const bar = { check, index: i, x: plot.left + (place - from) * perUnit - width / 2, width, at: place };
-    bars.push(bar);
-    if (check.is_compaction) markers.push({ ...bar, number });
+    const last = bars.at(-1);
+    if (!isCrowded || !last || Math.floor(last.x) !== Math.floor(bar.x)) bars.push(bar);
+    else if (outranks(check, last.check)) bars[bars.length - 1] = bar;
+    if (check.is_compaction) markers.push({ ...bar, number, room: 0 });
   }
   const newest = [...checks].reverse().find((check) => check.window);
   const lines = newest
@@ -102,7 +115,26 @@ export function layout(checks, view) {
         .filter((line) => line.tokens > 0)
         .map((line) => ({ ...line, y: y(line.tokens) }))
     : [];
-  return { bars, markers, lines, ticksY: ticksY(top, y), ticksX: ticksX(bars, plot), gaps, y, from, to, whole, plot };
+  return { bars, markers: apart(markers, plot.left + plot.width + 60), lines, ticksY: ticksY(top, y), ticksX: ticksX(bars, plot), gaps, y, from, to, whole, plot };
+}
+
+/** Which of two checks stands for both: one that compacted, else the larger. @param {Check} one @param {Check} other */
+function outranks(one, other) {
+  return one.is_compaction === other.is_compaction ? one.before > other.before : one.is_compaction;
+}
+
+/** Those that do not lie on the one before, each with the room to the next. @param {Marker[]} markers @param {number} end */
+function apart(markers, end) {
+  /** @type {Marker[]} */ const kept = [];
+  for (const marker of markers) {
+    const last = kept.at(-1);
+    if (last && marker.x - last.x < MARKER_PX) continue;
+    if (last) last.room = marker.x - last.x;
+    kept.push(marker);
+  }
+  const last = kept.at(-1);
+  if (last) last.room = end - last.x;
+  return kept;
 }
 
 /** @param {number} top @param {(tokens: number) => number} y */
@@ -118,5 +150,5 @@ function ticksY(top, y) {
 /** @param {Bar[]} bars @param {{ width: number }} plot */
 function ticksX(bars, plot) {
   const every = Math.max(1, Math.ceil(bars.length / Math.max(2, Math.floor(plot.width / 90))));
-  return bars.filter((_, i) => i % every === 0).map((bar) => ({ x: bar.x + bar.width / 2, at: bar.index }));
+  return bars.filter((_, i) => i % every === 0);
 }

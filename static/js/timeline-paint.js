@@ -59,11 +59,15 @@ export function paint(surface, layout, colours, state) {
     surface.text(`${LINE_LABELS[line.name]} ${shortTokens(line.tokens)}`, right + 6, labelY, colour, "left");
   }
   drawMargin(surface, layout, colours, state.projected);
-  for (const tick of layout.ticksX) {
-    const check = layout.bars.find((bar) => bar.index === tick.at)?.check;
-    const words = state.scale === "time" && check?.started_at ? clock(Date.parse(check.started_at)) : state.scale === "tokens" ? shortTokens(layout.bars.find((bar) => bar.index === tick.at)?.at) : String(check?.turn ?? tick.at + 1);
-    surface.text(words, tick.x, plot.top + plot.height + 14, colours.faint ?? "", "center");
+  for (const bar of layout.ticksX) {
+    surface.text(tickWords(bar, state.scale), bar.x + bar.width / 2, plot.top + plot.height + 14, colours.faint ?? "", "center");
   }
+}
+
+/** @param {import("./timeline-layout.js").Bar} bar @param {string} scale */
+function tickWords({ check, at, index }, scale) {
+  if (scale === "time" && check.started_at) return clock(Date.parse(check.started_at));
+  return scale === "tokens" ? shortTokens(at) : String(check.turn ?? index + 1);
 }
 
 /** How far the newest check is from the trigger, and when it would get there. @param {Surface} surface @param {Layout} layout @param {Colours} colours @param {number | null} projected */

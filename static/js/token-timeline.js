@@ -1,9 +1,10 @@
 // @ts-check
 // The token timeline: one stacked bar a check, the lines it is held against, a marker a compaction. Never fetches.
 import { download, h, icon, isTyping } from "./dom.js";
-import { exact, percent, shortTokens, tokens } from "./format.js";
+import { exact, percent, tokens } from "./format.js";
 import { store } from "./store.js";
-import { layout } from "./timeline-layout.js";
+import { layout, positions } from "./timeline-layout.js";
+import { drawMarkers } from "./timeline-markers.js";
 import { canvasSurface, paint, svgSurface } from "./timeline-paint.js";
 
 /** @typedef {import("./timeline-layout.js").Layout} Layout */
@@ -25,6 +26,7 @@ class TokenTimeline extends HTMLElement {
   #compress = false;
   /** @type {[number, number] | null} */ #zoom = null;
   /** @type {Layout | null} */ #layout = null;
+  /** What does not change while one zooms. @type {{ of: unknown, placed: import("./timeline-layout.js").Positions, bySpan: Map<string, number> } | null} */ #known = null;
   #frame = 0;
   #hovered = -1;
   /** @type {Record<string, string> | null} */ #colours = null;
@@ -50,10 +52,9 @@ class TokenTimeline extends HTMLElement {
         const button = h("button", { type: "button", "aria-pressed": String(scale === this.#scale) }, label);
         button.addEventListener("click", () => {
           this.#scale = scale;
-          this.#zoom = null;
           for (const other of scales.children) other.setAttribute("aria-pressed", String(other === button));
           compress.hidden = scale !== "time";
-          this.#drawSoon();
+          this.#replace();
         });
         return button;
       }),
@@ -61,16 +62,15 @@ class TokenTimeline extends HTMLElement {
     const compress = h("button", { class: "button", type: "button", "aria-pressed": "false", hidden: true, title: "Draw long idle times short" }, "Compress gaps");
     compress.addEventListener("click", () => {
       this.#compress = !this.#compress;
-      this.#zoom = null;
       compress.setAttribute("aria-pressed", String(this.#compress));
-      this.#drawSoon();
+      this.#replace();
     });
     this.#reset.addEventListener("click", () => this.#setZoom(null));
     const legend = h("ul", { class: "legend" }, ...PART_NAMES.map(([name, label]) => h("li", {}, h("span", { class: "swatch", "data-part": name }), label)));
     const save = h("button", { class: "button quiet", type: "button", title: "Save the timeline as SVG" }, icon("download"), "SVG");
     save.addEventListener("click", () => this.#saveSvg());
     const png = h("button", { class: "button quiet", type: "button", title: "Save the timeline as PNG" }, icon("download"), "PNG");
-    png.addEventListener("click", () => this.#canvas.toBlob((blob) => blob && download(`${this.dataset.session}-tokens.png`, blob)));
+    png.addEventListener("click", () => this.#savePng());
     this.replaceChildren(
       h("div", { class: "panel-head" }, h("h2", {}, "Tokens"), legend, this.#note, h("div", { class: "end no-print" }, this.#reset, compress, scales, save, png)),
       this.#stage,
@@ -126,8 +126,9 @@ class TokenTimeline extends HTMLElement {
     if (!context) return;
     context.setTransform(scale, 0, 0, scale, 0, 0);
     context.clearRect(0, 0, width, HEIGHT);
-    const made = layout(store.checks, { width, height: HEIGHT, scale: this.#scale, compress: this.#compress, zoom: this.#zoom });
+    const made = layout(store.checks, this.#facts.placed, { width, height: HEIGHT, scale: this.#scale, zoom: this.#zoom });
     this.#layout = made;
+    store.showRange(this.#zoom && timesOf(made));
     if (!store.checks.length) {
       this.#note.textContent = store.isLoaded ? "No check yet: bars appear with the first preflight." : "";
       this.#overlay.replaceChildren();
@@ -136,8 +137,21 @@ class TokenTimeline extends HTMLElement {
     this.#colours ??= readColours(this);
     paint(canvasSurface(context, this.#colours.font ?? "sans-serif"), made, this.#colours, this.#state());
     this.#note.textContent = "";
-    this.#drawMarkers(made);
+    drawMarkers(this.#overlay, made.markers, this.#selectedIndex());
     this.#reset.hidden = !this.#zoom;
+  }
+
+  get #facts() {
+    if (this.#known?.of !== store.checks) {
+      this.#known = { of: store.checks, placed: positions(store.checks, this.#scale, this.#compress), bySpan: new Map(store.checks.map((check, i) => [check.span, i])) };
+    }
+    return this.#known;
+  }
+
+  /** Another axis: everything is placed anew. */
+  #replace() {
+    this.#known = null;
+    this.#setZoom(null);
   }
 
   #state() {
@@ -147,46 +161,12 @@ class TokenTimeline extends HTMLElement {
   /** The check that holds the selected span, which may be any of its children. */
   #selectedIndex() {
     if (!store.selected) return -1;
-    const bySpan = new Map(store.checks.map((check, i) => [check.span, i]));
+    const { bySpan } = this.#facts;
     for (let at = store.spans.findKey(store.selected); at >= 0; at = store.tree.parent[at] ?? -1) {
       const found = bySpan.get(store.spans.key(at));
       if (found !== undefined) return found;
     }
     return -1;
-  }
-
-  /** @param {Layout} made */
-  #drawMarkers(made) {
-    const known = new Map([...this.#overlay.children].map((child) => [child.getAttribute("data-number"), child]));
-    const selected = this.#selectedIndex();
-    let free = -Infinity;
-    for (const marker of made.markers) {
-      const key = String(marker.number);
-      let button = /** @type {HTMLElement | undefined} */ (known.get(key));
-      known.delete(key);
-      const { check } = marker;
-      if (!button) {
-        button = h("button", { type: "button", class: "compaction-marker", "data-testid": "compaction-marker", "data-number": key }, h("span", { class: "marker-n" }), h("span", { class: "marker-words" }));
-        this.#overlay.append(button);
-      }
-      button.dataset.span = check.span;
-      button.dataset.index = String(marker.index);
-      button.dataset.tone = check.has_failed ? "bad" : check.fallback ? "warn" : check.is_running ? "running" : "";
-      button.setAttribute("aria-pressed", String(marker.index === selected));
-      button.setAttribute("aria-label", `Compaction ${marker.number}: ${check.sentence}`);
-      const x = marker.x + marker.width / 2;
-      button.style.left = `${x}px`;
-      const [number, words] = button.children;
-      if (number) number.textContent = key;
-      // Words only where there is room for them; the number always.
-      const next = made.markers[made.markers.indexOf(marker) + 1];
-      const room = (next ? next.x : made.plot.left + made.plot.width + 60) - x;
-      const text = check.has_failed ? "failed" : `${shortTokens(check.before)} → ${check.after === null ? "…" : shortTokens(check.after)}`;
-      if (words) words.textContent = room > 112 ? text : "";
-      button.hidden = x < free;
-      if (!button.hidden) free = x + 12;
-    }
-    for (const gone of known.values()) gone.remove();
   }
 
   /** @param {number} index */
@@ -324,13 +304,40 @@ class TokenTimeline extends HTMLElement {
     event.preventDefault();
   };
 
+  #savePng() {
+    const canvas = h("canvas", { width: this.#canvas.width, height: this.#canvas.height });
+    const context = canvas.getContext("2d");
+    if (!context || !this.#colours) return;
+    const scale = devicePixelRatio || 1;
+    context.scale(scale, scale);
+    const surface = canvasSurface(context, this.#colours.font ?? "sans-serif");
+    surface.rect(0, 0, this.#stage.clientWidth, HEIGHT, this.#colours.ground ?? "white");
+    this.#paintWhole(surface);
+    canvas.toBlob((blob) => blob && download(`${this.dataset.session}-tokens.png`, blob));
+  }
+
+  /** For a file: the markers, which are buttons on the page, are part of the picture. @param {import("./timeline-paint.js").Surface} surface */
+  #paintWhole(surface) {
+    if (!this.#layout || !this.#colours) return;
+    paint(surface, this.#layout, this.#colours, { ...this.#state(), hovered: -1 });
+    for (const marker of this.#layout.markers) surface.text(String(marker.number), marker.x + marker.width / 2, 16, this.#colours.memory ?? "", "center", true);
+  }
+
   #saveSvg() {
     if (!this.#layout || !this.#colours) return;
     const surface = svgSurface(this.#stage.clientWidth, HEIGHT, this.#colours.ground ?? "white");
-    paint(surface, this.#layout, this.#colours, { ...this.#state(), hovered: -1 });
-    for (const marker of this.#layout.markers) surface.text(String(marker.number), marker.x + marker.width / 2, 16, this.#colours.memory ?? "", "center", true);
+    this.#paintWhole(surface);
     download(`${this.dataset.session}-tokens.svg`, new Blob([String(surface)], { type: "image/svg+xml" }));
   }
+}
+
+/** From the first check in sight to the one after the last. @param {Layout} made @returns {[number, number] | null} */
+function timesOf({ bars }) {
+  const [first, last] = [bars[0], bars.at(-1)];
+  if (!first?.check.started_at || !last?.check.started_at) return null;
+  const from = Date.parse(first.check.started_at);
+  const to = Date.parse(store.checks[last.index + 1]?.started_at ?? last.check.ended_at ?? last.check.started_at);
+  return [from, Math.max(from + 1, to)];
 }
 
 /** The colours of tokens.css as they are now, light or dark. @param {Element} element */

@@ -49,9 +49,15 @@ export class Spans {
   columns = emptyColumns();
   #index = new IdIndex(this.columns.id, this.columns.trace);
   /** @type {Map<string, Trace>} */ #traces = new Map();
+  #traceRows = 0;
 
   get length() {
     return this.columns.id.length;
+  }
+
+  /** How many the server knows of: without the rows that were made for traces. */
+  get count() {
+    return this.length - this.#traceRows;
   }
 
   /** @param {Trace[]} traces */
@@ -69,6 +75,7 @@ export class Spans {
       columns.trace.push(trace);
       columns.id.push("");
       this.#index.add(columns.id.length - 1);
+      this.#traceRows++;
       columns.parent.push(null);
       columns.kind.push("trace");
       columns.name.push(known?.name || `Trace ${trace.slice(0, 12)}`);

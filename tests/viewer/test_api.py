@@ -124,7 +124,7 @@ def test_the_ledger_is_a_file_in_both_forms(api: httpx.Client, name: str) -> Non
     as_json = api.get(f"/sessions/{name}/compactions/1/ledger.json")
     assert len(as_json.json()) == 64
     assert "attachment" in as_json.headers["Content-Disposition"]
-    as_csv = api.get(f"/sessions/{name}/compactions/1/ledger.csv").text.splitlines()
+    as_csv = api.get(f"/sessions/{name}/compactions/1/ledger.csv").content.decode("utf-8-sig").splitlines()
     assert as_csv[0] == "position,id,hash,role,tokens,fate,rule,into"
     assert len(as_csv) == 65
 

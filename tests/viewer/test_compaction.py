@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from viewer.compaction import changes, flow, ledger
+from viewer.flow import flow
+from viewer.ledger import ledger
+from viewer.lineage import changes
 
 
 def entry(name: str, fate: str = "kept", tokens: int = 10) -> dict[str, object]:

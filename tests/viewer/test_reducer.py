@@ -133,7 +133,7 @@ def test_an_overflow_that_was_recovered_is_told_but_is_no_compaction() -> None:
     assert sentence(checks[0]) == (
         "The provider refused 112 of 100 tokens (112.0%): the 4 oldest messages were left out. Now 60."
     )
-    assert story(checks) == "1 time the provider refused a prompt and the 4 oldest messages were left out."
+    assert story(checks) == "Once the provider refused a prompt and the 4 oldest messages were left out."
     assert numbered(checks) == [(None, checks[0])]
 
 

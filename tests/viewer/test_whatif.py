@@ -25,16 +25,19 @@ def name(server: Server) -> str:
         exporter=exporter,
         storage=AriadneStorage(server.url, server.ingest_key, spool_dir=None),
     )
-    CompactManager(config).preflight(session_id, conversation(60))
+    manager, history = CompactManager(config), conversation(120)
+    manager.preflight(session_id, conversation(60))
+    # The second prompt begins with the summary that the first compaction left.
+    manager.preflight(session_id, history)
     exporter.close()
     return session_id
 
 
-def ask(client: httpx.Client, name: str, **choice: object) -> str:
+def ask(client: httpx.Client, name: str, number: int = 1, **choice: object) -> str:
     """The transcript is sent in the background: wait for it, then for nothing else."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
-        answer = client.get(f"/sessions/{name}/compactions/1/what-if/", params=choice)
+        answer = client.get(f"/sessions/{name}/compactions/{number}/what-if/", params=choice)
         if answer.status_code == 200:
             return answer.text
         time.sleep(0.1)
@@ -54,6 +57,16 @@ def test_keeping_fewer_turns_would_have_kept_fewer_messages(server: Server, name
         assert "It would have compacted" in few
         assert kept(few) < kept(more)
         assert ask(client, name, keep_recent_turns=1) == few
+
+
+def test_the_prompt_that_is_planned_again_holds_the_earlier_summary(server: Server, name: str) -> None:
+    """Planned as it was, from the prompt as it was: the log alone would be twice as large."""
+    with client_of(server, "operator") as client:
+        answer = ask(client, name, 2)
+        tokens = re.search(r"It would have compacted ([\d,]+) tokens", answer)
+        assert tokens, answer
+        check = client.get(f"/api/sessions/{name}/compactions/").json()["results"][1]
+        assert int(tokens.group(1).replace(",", "")) == pytest.approx(check["before"], rel=0.02)
 
 
 def test_the_page_offers_it_only_where_a_transcript_is_stored(server: Server, name: str) -> None:

@@ -1,0 +1,19 @@
+// @ts-check
+// A part of a page that takes the server longer: it comes when the page is there.
+import { parse } from "./dom.js";
+import { localize } from "./times.js";
+
+class LatePart extends HTMLElement {
+  async connectedCallback() {
+    this.setAttribute("aria-busy", "true");
+    try {
+      const answer = await fetch(this.getAttribute("src") ?? "");
+      this.replaceChildren(...(answer.ok ? parse(await answer.text()) : ["This part could not be read."]));
+    } catch {
+      this.replaceChildren("The server is away: load the page again.");
+    }
+    localize(this);
+    this.removeAttribute("aria-busy");
+  }
+}
+customElements.define("late-part", LatePart);

@@ -1,0 +1,51 @@
+// Checks to bars and markers.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { layout, positions } from "../../static/js/timeline-layout.js";
+
+function checks(count, compacts = () => false) {
+  return Array.from({ length: count }, (_, i) => ({
+    started_at: new Date(1_700_000_000_000 + i * 1000).toISOString(),
+    turn: i + 1,
+    before: 1000 + (i % 50),
+    after: compacts(i) ? 400 : null,
+    window: 2000,
+    trigger_tokens: 1700,
+    cap_tokens: 1900,
+    is_compaction: compacts(i),
+  }));
+}
+
+const view = (more = {}) => ({ width: 1000, height: 200, scale: "turn", zoom: null, ...more });
+
+test("every check is a bar while there is room, inside the plot", () => {
+  const all = checks(80);
+  const made = layout(all, positions(all, "turn", false), view());
+  assert.equal(made.bars.length, 80);
+  for (const bar of made.bars) assert.ok(bar.x >= made.plot.left - 1 && bar.x + bar.width <= made.plot.left + made.plot.width + 1);
+});
+
+test("ten thousand checks are at most a bar a pixel, and a compaction is never the one left out", () => {
+  const all = checks(10_000, (i) => i === 5_003);
+  const made = layout(all, positions(all, "turn", false), view());
+  assert.ok(made.bars.length <= made.plot.width + 1);
+  assert.ok(made.bars.some((bar) => bar.index === 5_003));
+  assert.deepEqual(made.markers.map((marker) => marker.number), [1]);
+});
+
+test("markers that would lie on each other give way, and keep their numbers", () => {
+  const all = checks(2_000, () => true);
+  const made = layout(all, positions(all, "turn", false), view());
+  made.markers.reduce((one, other) => (assert.ok(other.x - one.x >= 12), other));
+  const zoomed = layout(all, positions(all, "turn", false), view({ zoom: [99.5, 109.5] }));
+  assert.deepEqual(zoomed.markers.map((marker) => marker.number), [101, 102, 103, 104, 105, 106, 107, 108, 109, 110]);
+});
+
+test("compressing draws a long pause short and leaves the order", () => {
+  const all = checks(20);
+  for (const check of all.slice(10)) check.started_at = new Date(Date.parse(check.started_at) + 3_600_000).toISOString();
+  const { at, gaps } = positions(all, "time", true);
+  assert.deepEqual(gaps, [10]);
+  assert.ok(at[10] - at[9] < 10_000);
+  assert.ok(at[10] > at[9]);
+});

@@ -1,0 +1,68 @@
+// Spans in any order to rows.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { buildTree, decodeTree, Spans, visibleRows } from "../../static/js/tree.js";
+
+/** Rows of [id, parent, start]; one trace unless said otherwise. */
+function spansOf(rows, traces = rows.map(() => "t")) {
+  const spans = new Spans();
+  const column = (make) => rows.map(make);
+  spans.add({
+    trace: traces,
+    id: column((row) => row[0]),
+    parent: column((row) => row[1]),
+    kind: column(() => "span"),
+    name: column((row) => row[0]),
+    status: column(() => "ok"),
+    start: column((row) => row[2]),
+    end: column((row) => row[2] + 1),
+    tokens: column(() => null),
+  });
+  return spans;
+}
+
+const names = (spans, rows) => [...rows].map((at) => spans.columns.id[at]);
+
+test("parents come before children and siblings by their start, however they arrive", () => {
+  const rows = [["child 2", "root", 3], ["leaf", "child 1", 2], ["root", null, 0], ["child 1", "root", 1]];
+  const spans = spansOf(rows);
+  const tree = buildTree(spans);
+  assert.deepEqual(names(spans, tree.order), ["root", "child 1", "leaf", "child 2"]);
+  assert.deepEqual([...tree.order].map((at) => tree.depth[at]), [0, 1, 2, 1]);
+});
+
+test("a circle of parents is opened, and every span is a row once", () => {
+  const spans = spansOf([["a", "b", 0], ["b", "a", 1], ["c", "c", 2]]);
+  const tree = buildTree(spans);
+  assert.deepEqual(names(spans, tree.order).sort(), ["a", "b", "c"]);
+});
+
+test("a thousand levels are no deeper than one", () => {
+  const spans = spansOf(Array.from({ length: 100_000 }, (_, i) => [`s${i}`, i ? `s${i - 1}` : null, i]));
+  const tree = buildTree(spans);
+  assert.equal(tree.depth[99_999], 99_999);
+  assert.equal(visibleRows(tree, new Set([0]), null).length, 1);
+});
+
+test("a filter shows what matches and what leads there", () => {
+  const spans = spansOf([["root", null, 0], ["a", "root", 1], ["b", "root", 2], ["deep", "b", 3]]);
+  const tree = buildTree(spans);
+  const rows = visibleRows(tree, new Set(), (at) => spans.columns.id[at] === "deep");
+  assert.deepEqual(names(spans, rows), ["root", "b", "deep"]);
+});
+
+test("of several traces each is a branch, which the count leaves out", () => {
+  const spans = spansOf([["a", null, 0], ["b", null, 1]], ["one", "two"]);
+  const tree = buildTree(spans);
+  assert.equal(tree.order.length, 4);
+  assert.equal(spans.count, 2);
+});
+
+test("a tree is read from the columns that the server writes", () => {
+  const text = ['{"seq": 7, "traces": [{"id": "t"}]}', "2", "", "a\x1fb", "\x1fa", "turn\x1ftool", "Turn\x1fread", "ok\x1ferror", "1,2", "5,null", "null,3"].join("\x1e");
+  const { seq, spans } = decodeTree(text);
+  assert.equal(seq, 7);
+  assert.deepEqual([...spans.trace], ["t", "t"]);
+  assert.deepEqual(spans.parent.map((parent) => parent || null), [null, "a"]);
+  assert.deepEqual([spans.status[1], spans.start[1], spans.end[1], spans.tokens[1]], ["error", 2, null, 3]);
+});
