@@ -20,7 +20,9 @@ from compact.units import Unit, group_units
 MIN_SUMMARY_TOKENS = 96  # room for the tag, the version line and a few lines; below that a summary says nothing
 SMALL_SUMMARY_TOKENS = 400
 LEAST_RATIO = 0.2  # of what is summarised: shorter than that, a summary by hand is not worth having
-HEADROOM = 0.92  # of the trigger, for a session whose pace is not known yet
+HEADROOM = 0.92  # of the trigger, for a session whose pace is known
+FIRST_HEADROOM = 0.99  # for one that comes with its whole history: nobody knows yet how fast it grows
+LEAST_SHARE = 0.125  # of the room beside what is pinned: below that, a summary of a long history says too little
 LEAST_TARGET_PCT = 0.45  # of the window: below that, room for later is bought with too much memory
 
 
@@ -72,7 +74,7 @@ def room_for(
     window = window_tokens or policy.auto_compact_token_limit or 0
     budget = window if window_tokens is None else window - policy.hard_cap_buffer
     trigger = window if trigger_tokens is None else trigger_tokens
-    comfort = int(min(budget, trigger) * HEADROOM)
+    comfort = int(min(budget, trigger) * (HEADROOM if growth_tokens else FIRST_HEADROOM))
     paced = trigger - int(policy.headroom_calls * growth_tokens)
     return Room(
         budget,
@@ -145,6 +147,8 @@ def draft(
             remainder_tokens,
             tuple(unit for unit in holding.released if unit in part.remainder),
         )
+        if is_floor and part.keep_turns >= 0 and _is_squeezed(latest, room, covered):
+            continue
         # Reductions aim below the trigger, so that the next call does not compact again; the floor only at the budget.
         if pinned_tokens + recent_tokens + wish <= (room.budget_tokens if is_floor else room.comfort_tokens):
             # What the recent messages leave unused goes to the summary, up to where the next call would trigger.
@@ -193,6 +197,12 @@ def _summary_wish(policy: CompactPolicy, room: Room, pinned_tokens: int, covered
         return 0
     share = int((room.summary_roof_tokens - pinned_tokens) * policy.summary_room_pct)
     return max(MIN_SUMMARY_TOKENS, min(share, policy.summary_max_tokens, _share_of(covered_tokens, policy)))
+
+
+def _is_squeezed(latest: Draft, room: Room, covered_tokens: int) -> bool:
+    """Whether one large recent message would leave next to nothing of all that went before it."""
+    free = room.budget_tokens - latest.pinned_tokens
+    return free - latest.recent_tokens < min(LEAST_SHARE * free, covered_tokens // 4)
 
 
 def _share_of(covered_tokens: int, policy: CompactPolicy) -> int:

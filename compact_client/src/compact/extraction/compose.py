@@ -31,8 +31,8 @@ from compact.summary import (
 
 CountTokens = Callable[[str], int]
 
-_NAMES_SHARE: Final = 0.04  # room for bare names of what no chosen line mentions
-_HEADS_SHARE: Final = 0.05  # and for the calls that chosen lines of output answer
+_NAMES_SHARE: Final = 0.1  # room for bare names of what no chosen line mentions
+_HEADS_SHARE: Final = 0.02  # and for the calls that chosen lines of output answer
 _HEADROOM: Final = 1.15  # lines are chosen by estimate; a few too many are chosen and the last ones dropped by count
 NAME_GROUPS: Final = {
     "id": "ids",

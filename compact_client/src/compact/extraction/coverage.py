@@ -24,10 +24,11 @@ from compact.extraction.lines import Line
 _INTERCEPT: Final = -2.0
 _SAID: Final = 0.4  # per log mention in prose or as an argument
 _SHOWN: Final = 0.15  # per log mention inside tool output
-_FAR: Final = -0.5  # per log thousand tokens since the last mention
+_FAR: Final = -0.2  # per log thousand tokens since the last mention
 _BY_USER: Final = 0.6
 _BY_LAST_USER: Final = 0.5
 _AS_ARGUMENT: Final = 0.1
+_AGAIN: Final = 0.7  # mentioned in more than one message
 _SHOWN_ONLY: Final = -1.3  # between -0.7 (service agents) and -1.8 (coding agents)
 _SHOWN_IN: Final = -0.2  # per log thousand characters of the output: a short answer was asked for, a long one searched
 _BY_TYPE: Final[dict[str, float]] = {
@@ -57,11 +58,13 @@ BONUS: Final[dict[str, float]] = {
     "artifacts": 2.0,
     "goals": 0.6,
     "current_plan": 0.4,
-    "constraints": 0.4,
+    "constraints": 0.6,
     "open_items": 0.35,
-    "decisions": 0.25,
+    "decisions": 0.55,
+    "commands": 0.2,
     "requests": 0.12,
 }
+_REPEATED: Final = 0.3
 _OUTPUT_LINES: Final = 24.0  # after so many lines of one output, the next is worth half
 _HEADED: Final = frozenset({"commands", "tool_outcomes", "files"})
 # At most this share of the budget is given ahead of the competition to standing instructions.
@@ -78,6 +81,8 @@ class Usage:
     written: int = 0
     shown: int = 0
     shown_in: int = 1 << 30
+    messages: int = 0
+    last_position: int = -1
     last_chars: int = 0
     by_user: bool = False
     by_last_user: bool = False
@@ -110,6 +115,7 @@ class Reading:
         self._index: dict[str, int] = {}
         self._lines: dict[str, tuple[int, ...]] = {}
         self._seen: set[str] = set()
+        self._calls: dict[str, Candidate] = {}
         self._keep = re.compile("|".join(map(re.escape, sorted(keep_keys))), re.IGNORECASE) if keep_keys else None
 
     def name(self, number: int) -> str:
@@ -122,6 +128,9 @@ class Reading:
         for line, entities in self._used(lines, last_user):
             text, kind = line.text, line.kind
             if text in seen:
+                if (call := self._calls.get(text)) is not None:
+                    # What was run again and again will be run again, though it may name nothing.
+                    call.bonus += _REPEATED
                 continue
             seen.add(text)
             is_tool_text = kind in ("output", "code")
@@ -131,11 +140,12 @@ class Reading:
             field = line.field or ("outputs" if is_tool_text else field_of(line))
             tokens = len(text) / CHARS_PER_TOKEN + _LINE_TOKENS
             is_first = self._is_first(line, field)
-            candidates.append(
-                Candidate(
-                    line, field, entities, BONUS.get(field, 0.0), tokens, len(candidates), is_first, kind == "output"
-                )
+            candidate = Candidate(
+                line, field, entities, BONUS.get(field, 0.0), tokens, len(candidates), is_first, kind == "output"
             )
+            candidates.append(candidate)
+            if field in _HEADED:
+                self._calls[text] = candidate
 
     def add_visible(self, lines: Iterable[Line], *, last_user: int = -1) -> None:
         """Read lines that stay in the prompt anyway: what they mention need not be kept twice."""
@@ -159,6 +169,7 @@ class Reading:
                 + _AS_ARGUMENT * usage.as_argument
                 + (0.0 if usage.said or usage.written else _shown_only(usage.shown_in))
                 + _BY_TYPE.get(usage.type, 0.0)
+                + (_AGAIN if usage.messages > 1 else 0.0)
             )
             result.append(TYPE_WEIGHTS[usage.type] / (1.0 + exp(-score)))
         return result
@@ -174,7 +185,7 @@ class Reading:
         """Each line with its entities, whose use it is noted as. The innermost loop of all: kept flat on purpose."""
         known, usages, chars = self._lines, self.usages, self.chars
         for line in lines:
-            text, kind = line.text, line.kind
+            text, kind, position = line.text, line.kind, line.position
             chars += len(text) + 1
             entities = known.get(text)
             if entities is None:
@@ -182,6 +193,9 @@ class Reading:
             for number in entities:
                 usage = usages[number]
                 usage.last_chars = chars
+                if usage.last_position != position:
+                    usage.last_position = position
+                    usage.messages += 1
                 if kind == "output":
                     usage.shown += 1
                     usage.shown_in = min(usage.shown_in, line.size)

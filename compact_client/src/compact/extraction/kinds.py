@@ -30,22 +30,30 @@ _STANDING: Final = _phrases(*_STANDING_PHRASES)
 _CONSTRAINT: Final = _phrases(
     *_STANDING_PHRASES,
     "should, requires?, requirement, preference, instead, rather, needs? to, has to, have to, keep, limit, let'?s",
-    "please, does not, doesn'?t, i want, i'?d like, want, would like, use, no need, not more, ok(?:ay)? with",
+    "please, does not, doesn'?t, i want, i need, i'?d like, want, would like, use, no need, not more, ok(?:ay)? with",
 )
-_DECISION: Final = _phrases(
-    "because, root cause, decid(?:e|ed|ing), decision, going with, go with, went with, instead of, rather than, chose",
-    "choose, chosen, conclu(?:de|sion), turns out, caused by, due to, so that, therefore, this means, agreed",
-    "the (?:issue|problem|bug|cause|fix|reason|solution|approach) (?:is|was), settled on, switch(?:ed|ing) to",
-    "confirmed, approved, opt(?:ed)? for, i'll use, we'll use, since, the best (?:way|option|approach)",
-)
-_OPEN_ITEM: Final = re.compile(
+# The first of two patterns holds wherever it stands; the second not in a question, nor in the announcement of a step
+# that is taken at once ("Now I need to look at the tests").
+_DECISION: Final = (
     _phrases(
-        "todo, fixme, next steps?, remaining, still (?:need|have|to|missing|fails?|failing), needs? to, not yet",
-        "pending, blocked, blocker, follow[- ]?ups?, left to do, to do, unresolved, outstanding, later",
-        "will (?:need|have to), must still, yet to, should (?:also|now), wip, open question, waiting (?:for|on)",
-        "in progress",
-    ).pattern
-    + r"|\[ \]"
+        "because, root cause, decid(?:e|ed|ing), decision, going with, go with, went with, instead of, rather than",
+        "chose, chosen, conclu(?:de|sion), turns out, caused by, due to, therefore, settled on, opt(?:ed)? for, agreed",
+        "the (?:issue|problem|bug|cause|fix|reason|solution|approach) (?:is|was), the best (?:way|option|approach)",
+    ),
+    _phrases(
+        "choose, so that, this means, since, confirmed, approved, i'll use, we'll use, switch(?:ed|ing) to",
+    ),
+)
+_OPEN_ITEM: Final = (
+    re.compile(
+        _phrases(
+            "todo, fixme, next steps?, remaining, still (?:need|have|to|missing|fails?|failing), not yet, left to do",
+            "pending, blocked, blocker, follow[- ]?ups?, unresolved, outstanding, must still, yet to, open question",
+            "wip, waiting (?:for|on), in progress",
+        ).pattern
+        + r"|\[ \]"
+    ),
+    _phrases("needs? to, to do, later, will (?:need|have to), should (?:also|now)"),
 )
 # Looked for in every line of tool output: no word boundary in front, so that each alternative begins with a letter.
 _ERROR: Final = re.compile(
@@ -54,8 +62,12 @@ _ERROR: Final = re.compile(
     r"|conflict"
 )
 
-# A question to the user is neither a decision nor an open point of its own.
-_ASKING: Final = re.compile(r"\?$|\b(?:let me know|would you like|could you|please (?:provide|confirm|tell|share))\b")
+_COURTESY: Final = re.compile(r"\b(?:let me know|feel free|would you like me|please (?:provide|confirm|tell|share))\b")
+_PASSING: Final = re.compile(
+    r"\?$|\b(?:would you like|could you)\b"
+    r"|^(?:(?:now|next|first|then|ok(?:ay)?|good|great|perfect)\b[,.!:]? )*"
+    r"(?:let me|let's|i'll|i(?: also)? need to|i should)\b"
+)
 _REMEMBERED: Final = 16_384  # the guard asks the same of the lines the summariser has just read
 _BY_KIND: Final = {"command": "commands", "edit": "files", "call": "tool_outcomes", "code": "outputs"}
 
@@ -63,17 +75,24 @@ _BY_KIND: Final = {"command": "commands", "edit": "files", "call": "tool_outcome
 @lru_cache(maxsize=_REMEMBERED)
 def is_instruction(text: str) -> bool:
     """Whether a user's line is a standing instruction in words, and not a line of a log that was pasted."""
-    if not _STANDING.search(text.lower()):
-        return False
+    return _STANDING.search(text.lower()) is not None and _is_sentence(text)
+
+
+def _is_sentence(text: str) -> bool:
     letters = sum(character.isalpha() or character == " " for character in text)
-    return letters >= 0.75 * len(text) and len(text.split()) >= 3
+    return letters >= 0.75 * len(text) and text.count(" ") >= 2
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def is_open_item(text: str) -> bool:
     """Whether the assistant says that something is left to do."""
-    lowered = text.lower()
-    return _OPEN_ITEM.search(lowered) is not None and not _ASKING.search(lowered)
+    return _says(_OPEN_ITEM, text.lower())
+
+
+def _says(patterns: tuple[re.Pattern[str], re.Pattern[str]], lowered: str) -> bool:
+    firm, loose = patterns
+    is_said = firm.search(lowered) or (loose.search(lowered) and not _PASSING.search(lowered))
+    return bool(is_said) and not _COURTESY.search(lowered)
 
 
 def is_error(text: str) -> bool:
@@ -86,7 +105,9 @@ def field_of(line: Line) -> str:
     if line.kind == "user":
         if _CONSTRAINT.search(line.text.lower()):
             return "constraints"
-        return "goals" if line.position == 0 and line.place == 0 else "requests"
+        if line.position == 0 and line.place == 0:
+            return "goals"
+        return "requests" if _is_sentence(line.text) else "facts"
     if line.kind == "prose":
         return _prose_field(line.text)
     if line.kind == "output":
@@ -98,8 +119,6 @@ def _prose_field(text: str) -> str:
     if is_open_item(text):
         return "open_items"
     lowered = text.lower()
-    if _ASKING.search(lowered):
-        return "facts"
-    if _DECISION.search(lowered):
+    if _says(_DECISION, lowered):
         return "decisions"
-    return "errors" if _ERROR.search(lowered) else "facts"
+    return "errors" if _ERROR.search(lowered) and not lowered.endswith("?") else "facts"
