@@ -36,22 +36,25 @@ def climb_ladder(
     target = 0 if job.is_manual else job.room.target_tokens
     bench = _bench(job, current, messages, counts, step, climb)
     for name in job.policy.ladder:
-        remaining = [unit for unit in current.part.remainder if unit.first not in climb.gone]
-        if not remaining:
-            break
-        used = kept + climb.summary_tokens + sum(bench.tokens(unit) for unit in remaining) - climb.cleared_tokens
-        if climb.records and used <= target:
+        remaining = _remaining(current, climb)
+        used = kept + climb.summary_tokens + bench.tokens_of(remaining) - climb.cleared_tokens
+        if not remaining or (climb.records and used <= target):
             break
         bench.tokens_to_free = max(1, used - target)
         yield from _rung(job, name, bench, remaining, climb)
-    remaining = [unit for unit in current.part.remainder if unit.first not in climb.gone]
-    used = kept + climb.summary_tokens + sum(bench.tokens(unit) for unit in remaining) - climb.cleared_tokens
+    remaining = _remaining(current, climb)
+    used = kept + climb.summary_tokens + bench.tokens_of(remaining) - climb.cleared_tokens
     if remaining and used > job.room.budget_tokens:
         # The loop breaker or the ladder itself left too much: the budget is not negotiable.
         bench.tokens_to_free, bench.is_after_rehydration = used - job.room.budget_tokens, False
         yield from _rung(job, "drop", bench, remaining, climb)
     _cut_carried_summary(job, current, climb, step)
     return climb
+
+
+def _remaining(current: Draft, climb: Climb) -> list[Unit]:
+    """What no rung has taken yet."""
+    return [unit for unit in current.part.remainder if unit.first not in climb.gone]
 
 
 def _carry_summary(job: Job, climb: Climb) -> None:
@@ -123,6 +126,7 @@ def _bench(
         session_id=session.session_id,
         messages=messages,
         counts=counts,
+        sizes=current.sizes,
         originals=originals,
         policy=job.policy,
         turns=turn_numbers(messages),

@@ -6,7 +6,7 @@ be met at all, and says so with the numbers.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from compact.exceptions import InsufficientBudget
@@ -53,6 +53,8 @@ class Draft:
 
     part: Partition
     units: tuple[Unit, ...]
+    sizes: Mapping[int, int]
+    """The tokens of each unit, by its first place."""
     reductions: tuple[str, ...]
     summary_tokens: int
     """The longest summary that fits; 0 means there is no room for one."""
@@ -139,6 +141,7 @@ def draft(
         latest = Draft(
             part,
             tuple(units),
+            sizes,
             tuple(lines),
             wish,
             fixed_tokens,

@@ -144,7 +144,7 @@ def _closed(index: int) -> _Builder:
 
 def _finish(builder: _Builder, messages: Sequence[Message]) -> Unit:
     indices = tuple(sorted(builder.indices))
-    roles = {messages[index].role for index in indices}
+    roles = [messages[index].role for index in indices]
     kind: UnitKind
     if builder.calls or "tool" in roles:
         kind = "tool"

@@ -38,6 +38,8 @@ class Workbench:
     messages: Sequence[Message]
     """The request before this compaction; units are places in it."""
     counts: Sequence[int]
+    sizes: Mapping[int, int]
+    """The tokens of each unit, by its first place."""
     originals: Mapping[str, Message]
     """The log's own form of each message, before any cut."""
     policy: CompactPolicy
@@ -52,8 +54,8 @@ class Workbench:
     is_after_rehydration: bool = False
     summarize: Callable[[Sequence[Message], SpanReference], Steps[Any]] | None = None
 
-    def tokens(self, unit: Unit) -> int:
-        return sum(self.counts[index] for index in unit.indices)
+    def tokens_of(self, units: Sequence[Unit]) -> int:
+        return sum([self.sizes[unit.first] for unit in units])
 
     def span(self, units: Sequence[Unit]) -> SpanReference:
         indices = sorted(index for unit in units for index in unit.indices)

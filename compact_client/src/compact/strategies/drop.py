@@ -29,7 +29,7 @@ class DropStrategy:
             if freed >= bench.tokens_to_free:
                 break
             chosen.append(unit)
-            freed += bench.tokens(unit)
+            freed += bench.sizes[unit.first]
         if not chosen:
             return []
         return [CompactionProposal(self.name, bench.span(chosen), freed, "no milder rung was enough", tuple(chosen))]

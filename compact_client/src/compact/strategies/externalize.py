@@ -28,7 +28,7 @@ class ExternalizeStrategy:
         proposals = []
         for unit in candidates:
             envelopes = bench.envelopes(unit)
-            tokens = bench.tokens(unit)
+            tokens = bench.sizes[unit.first]
             if not envelopes or tokens <= POINTER_TOKENS:
                 continue
             cannot_return = any(item.durability is ToolDurability.NON_REPLAYABLE for _, _, item in envelopes)

@@ -18,7 +18,7 @@ class SummarizeStrategy:
         """One span of all candidates: every edit inside a history costs the prompt cache, so they go together."""
         if not candidates or bench.summarize is None:
             return []
-        tokens = sum(bench.tokens(unit) for unit in candidates)
+        tokens = bench.tokens_of(candidates)
         return [
             CompactionProposal(
                 self.name, bench.span(candidates), tokens, "older than the recent window", tuple(candidates)
