@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import Recorder, talk, tool_pair
 from compact import CompactConfig, CompactError, CompactManager, CompactPolicy
+from compact.durability import ToolDurability, ToolDurabilityPolicy
 from compact.recovery import is_context_length_error, read_overflow
 
 REFUSALS = {
@@ -131,3 +132,24 @@ async def test_async_recovery_takes_what_was_sent():
     shorter = await manager.arecover("s", sent, RuntimeError("context_length_exceeded"))
     assert len(shorter) < len(sent)
     assert shorter[-1] == sent[-1]
+
+
+@pytest.mark.req("R-OVER-1", "D-ENV-1")
+def test_recovery_removes_what_cannot_be_had_again_last_and_says_so():
+    """As long as other messages can make way they do; then the oldest such results go, with a warning."""
+    recorder = Recorder()
+    quote = ToolDurabilityPolicy(ToolDurability.NON_REPLAYABLE)
+    manager = CompactManager(CompactConfig("gpt-5", 20_000, exporter=recorder, tool_durability={"run": quote}))
+    messages = long_history()
+    outputs = [item for item in messages if item["role"] == "tool"]
+    manager.preflight("s", messages)
+    for attempt in (1, 2):
+        sent = manager.recover("s", messages, RuntimeError("context_length_exceeded"), attempt=attempt)
+    assert [item for item in sent if item["role"] == "tool"] == outputs
+    assert not recorder.named("compact.warning")
+    sent = manager.recover("s", messages, RuntimeError("context_length_exceeded"), attempt=3)
+    kept = [item for item in sent if item["role"] == "tool"]
+    assert kept == outputs[-len(kept) :]
+    warning = recorder.last("compact.warning")
+    assert warning["code"] == "irreplaceable_compacted"
+    assert len(warning["details"]["message_ids"]) == len(outputs) - len(kept) > 0

@@ -11,7 +11,6 @@ from typing import Any
 from compact import events
 from compact.job import Climb, Job
 from compact.ledger import after_ledger, fate_counts
-from compact.messages import Message
 from compact.plan import (
     ClearRecord,
     CompactionRecord,
@@ -68,15 +67,19 @@ def announce(job: Job, current: Draft, climb: Climb, after_tokens: int) -> None:
     )
 
 
-def warn_of_released(job: Job, current: Draft, messages: Sequence[Message]) -> None:
-    if not current.released:
+def warn_of_irreplaceable(check: events.Check, ids: Sequence[str]) -> None:
+    """Say which results left the prompt that no tool can give again."""
+    if not ids:
         return
-    ids = [messages[index].id for unit in current.released for index in unit.indices if messages[index].answers]
     text = f"{len(ids)} tool results that cannot be had again were compacted: the budget could not hold them"
-    details = {"message_ids": ids}
-    job.check.emit(
+    check.emit(
         events.WARNING,
-        {"severity": "high", "code": "irreplaceable_compacted", "message": text, "details": details},
+        {
+            "severity": "high",
+            "code": "irreplaceable_compacted",
+            "message": text,
+            "details": {"message_ids": list(ids)},
+        },
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from compact import events
-from compact.announcing import announce, warn_of_released
+from compact.announcing import announce, warn_of_irreplaceable
 from compact.archive import archive_summary, archive_transcript
 from compact.drafting import draft_again
 from compact.effects import Steps
@@ -67,7 +67,8 @@ def compact(job: Job, first: Draft, messages: Sequence[Message], counts: Sequenc
     )
     session.plan = plan
     yield from _commit(job, plan_before)
-    warn_of_released(job, current, messages)
+    released = [messages[index] for unit in current.released for index in unit.indices]
+    warn_of_irreplaceable(job.check, [message.id or "" for message in released if message.answers])
     announce(job, current, climb, after)
     yield from archive_summary(job, step)
     return True

@@ -101,6 +101,7 @@ class Engine:
         except MalformedMessage as error:
             return self._skip(check, call.items, error)
         session.protected_ids.update(session.shown.ids[place] for place in call.protected)
+        session.durability.update(self._durability(call.tools))
         self._take_in(session, seen, check)
         turn = TurnContext(session.turn)
         returned = yield from bring_back(self, session, seen.new, turn, check)
@@ -370,7 +371,7 @@ class Engine:
             artifact_store=self.cfg.artifact_store,
             plan_store=self.cfg.plan_store,
             security_context=self.cfg.security_context,
-            durability=self._durability(call.tools),
+            durability=session.durability,
             is_manual=call.note is not None,
             is_after_rehydration=turn.should_skip_aggressive_compaction(),
         )

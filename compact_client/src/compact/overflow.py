@@ -10,10 +10,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from compact import events
+from compact.announcing import warn_of_irreplaceable
 from compact.budget import correction_from
 from compact.drafting import plannable
 from compact.effects import Steps
 from compact.exceptions import CompactError
+from compact.holding import irreplaceable_ids
 from compact.ladder import turn_numbers
 from compact.ledger import hash_of
 from compact.plan import CompactionPlan, DropRecord, LedgerEntry
@@ -45,7 +47,15 @@ def recover(
     _learn(session, overflow, before)
     messages, counts = plannable(session)
     needed = _tokens_to_free(engine, session, overflow, attempt)
-    units = oldest_units(messages, counts, engine.policy, tokens_to_free=needed, protected_ids=session.protected_ids)
+    irreplaceable = irreplaceable_ids(messages, session.durability)
+    units = oldest_units(
+        messages,
+        counts,
+        engine.policy,
+        tokens_to_free=needed,
+        protected_ids=session.protected_ids,
+        irreplaceable_ids=irreplaceable,
+    )
     if not units:
         raise CompactError("over the context window, and nothing that is not pinned is left to remove") from error
     turns = turn_numbers(messages)
@@ -91,6 +101,7 @@ def recover(
         },
         payload={"removed": list(ids)},
     )
+    warn_of_irreplaceable(check, [message_id for message_id in ids if message_id in irreplaceable])
     check.properties.update(triggered=True, tokens_before=before, tokens_after=session.last_estimate)
     check.close()
     return written(session.request, items)

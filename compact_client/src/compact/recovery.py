@@ -115,21 +115,23 @@ def oldest_units(
     *,
     tokens_to_free: int,
     protected_ids: Collection[str] = (),
+    irreplaceable_ids: Collection[str] = (),
 ) -> list[Unit]:
-    """The oldest units that may go, as many as it takes; fewer if no more may."""
+    """The oldest units that may go, as many as it takes; fewer if no more may. What cannot be had again goes last."""
     units = group_units(messages)
     pins = pin_rules(units, messages, policy, protected_ids)
     free = [unit for unit in units if unit.first not in pins]
     if not free:
         return []
     newest = max(free, key=lambda unit: unit.last)
+    old = [unit for unit in free if unit is not newest]
+    # Sorting is stable: among equals the oldest stays first.
+    old.sort(key=lambda unit: any(messages[index].id in irreplaceable_ids for index in unit.indices))
     chosen: list[Unit] = []
     freed = 0
-    for unit in free:
+    for unit in old:
         if freed >= tokens_to_free:
             break
-        if unit is newest:
-            continue
         chosen.append(unit)
         freed += sum(counts[index] for index in unit.indices)
     return chosen

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from compact.align import align
 from compact.budget import Usage
 from compact.codecs.base import Codec
+from compact.durability import ToolDurabilityPolicy
 from compact.messages import Message, content_hash
 from compact.normalize import normalize
 from compact.plan import CompactionPlan
@@ -57,6 +58,8 @@ class Session:
         self.correction = 1.0
         self.is_corrected = False
         self.protected_ids: set[str] = set()
+        self.durability: dict[str, ToolDurabilityPolicy] = {}
+        """What the results of each tool are worth, as far as any call of the session said."""
         self.shown = Shown()
         self.output = Shown()
         self.request = Request()
