@@ -16,6 +16,11 @@ from ingest.errors import Malformed, TooLarge, TooSlow, WrongType
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 _STEP = 1024 * 1024
+_PACKED_STEP = 64 * 1024
+# Each costs as much as a small request; whoever joins files that were packed apart has some dozens.
+_MAX_MEMBERS = 1_000
+# From here on inflating, a thousandfold at most, could hold up every other request of the process.
+_LARGE_PACKED_BYTES = 16 * 1024
 
 
 class Disconnected(Exception):
@@ -31,6 +36,8 @@ async def read(receive: Receive, *, declared: str, encoding: str, max_bytes: int
             body = await _read(receive, max_bytes)
     except TimeoutError:
         raise TooSlow(f"the body did not arrive within {timeout_s:.0f} seconds") from None
+    if len(body) > _LARGE_PACKED_BYTES and encoding:
+        return await asyncio.to_thread(inflate, body, encoding, max_bytes)
     return inflate(body, encoding, max_bytes)
 
 
@@ -58,7 +65,7 @@ def inflate(body: bytes, encoding: str, max_bytes: int) -> bytes:
         if encoding in {"gzip", "x-gzip"}:
             return _gunzip(body, max_bytes)
         if encoding == "deflate":
-            return _bounded(zlib.decompressobj(), body, max_bytes)
+            return _inflate(body, max_bytes)
         if encoding == "zstd":
             return _unzstd(body, max_bytes)
     except (zlib.error, zstandard.ZstdError, EOFError):
@@ -69,21 +76,37 @@ def inflate(body: bytes, encoding: str, max_bytes: int) -> bytes:
 def _gunzip(body: bytes, max_bytes: int) -> bytes:
     parts: list[bytes] = []
     left = max_bytes
+    at = 0
     # A gzip file may have several members, one after the other.
-    while body:
+    while at < len(body):
+        if len(parts) == _MAX_MEMBERS:
+            raise Malformed(f"the body has more than {_MAX_MEMBERS:,} gzip members")
         inflater = zlib.decompressobj(wbits=31)
-        parts.append(_bounded(inflater, body, left))
-        left -= len(parts[-1])
-        body = inflater.unused_data
+        inflated: list[bytes] = []
+        # Step by step: what is left over after a member's end is copied, and must not be all that follows.
+        while not inflater.eof and at < len(body):
+            step = body[at : at + _PACKED_STEP]
+            inflated.append(_bounded(inflater, step, left))
+            left -= len(inflated[-1])
+            at += len(step) - len(inflater.unused_data)
+        if not inflater.eof:
+            raise EOFError
+        parts.append(b"".join(inflated))
     return b"".join(parts)
+
+
+def _inflate(body: bytes, max_bytes: int) -> bytes:
+    inflater = zlib.decompressobj()
+    found = _bounded(inflater, body, max_bytes)
+    if not inflater.eof:
+        raise EOFError
+    return found
 
 
 def _bounded(inflater: Any, body: bytes, max_bytes: int) -> bytes:
     found = inflater.decompress(body, max_bytes + 1)
     if len(found) > max_bytes:
         raise TooLarge(f"the body inflates to more than {max_bytes:,} bytes")
-    if not inflater.eof:
-        raise EOFError
     return bytes(found)
 
 

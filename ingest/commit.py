@@ -34,11 +34,11 @@ LOCK_SPACE = 0x41524941
 _LOCKED_BLOCK = "SELECT nextval('ingest_seq') FROM (SELECT pg_advisory_xact_lock(%s, %s)) AS locked"
 _BLOCK = "SELECT nextval('ingest_seq')"
 _DAYS = "SELECT session_key, day FROM ingest_session WHERE session_key = ANY(%s)"
-_PUT_SESSION = """
+_PUT_SESSIONS = """
 INSERT INTO ingest_session (session_key, project_id, session_id, day, created_at, last_seq, span_count, running_count,
   error_count, turn_count, turn_span_count, check_count, compaction_count, fallback_count, model, peak_tokens,
   window_tokens, trigger_tokens, last_tokens)
-VALUES (%s, %s, %s, %s, now(), %s, 0, 0, 0, 0, 0, 0, 0, 0, '', 0, 0, 0, 0)
+SELECT k, %s, id, %s, now(), %s, 0, 0, 0, 0, 0, 0, 0, 0, '', 0, 0, 0, 0 FROM unnest(%s::uuid[], %s::text[]) t (k, id)
 """
 _STORED = """
 SELECT s.trace_id, s.span_id, s.parent_id, s.kind, s.name, s.status, s.started_at, s.ended_at, s.data::text,
@@ -177,7 +177,7 @@ async def _days(
     today = datetime.now(UTC).date()
     new = [key for key in keys if key not in days and key in named]
     if new:
-        await cursor.executemany(_PUT_SESSION, [(key, project_id, named[key], today, seq) for key in new])
+        await cursor.execute(_PUT_SESSIONS, (project_id, today, seq, new, [named[key] for key in new]))
     return days | {key: today for key in keys if key not in days}
 
 

@@ -6,6 +6,7 @@ end, half an event) is taken apart instead, so that one event never costs its ne
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 import re
@@ -55,7 +56,7 @@ class Decoded(msgspec.Struct):
 
 def decode(body: bytes, *, max_events: int, is_lines: bool = False) -> Decoded:
     """The events of a body, whatever its form."""
-    body = body.strip()
+    body = body.removeprefix(codecs.BOM_UTF8).strip()
     if not body:
         raise Malformed("the body is empty")
     events = _usual(body, is_lines=is_lines) if _is_plain(body) else None
@@ -117,13 +118,14 @@ def _taken_apart(body: bytes, max_events: int, *, is_lines: bool) -> Decoded:
         except Invalid as invalid:
             decoded.rejections.append(Rejection(index, invalid.path, invalid.message))
         except msgspec.ValidationError as error:
-            decoded.rejections.append(Rejection(index, *_path_of(error)))
+            decoded.rejections.append(Rejection(index, *path_of(error)))
         except _Faults:
             decoded.rejections.append(Rejection(index, "", "not valid JSON"))
     return decoded
 
 
-def _path_of(error: msgspec.ValidationError) -> tuple[str, str]:
+def path_of(error: msgspec.ValidationError) -> tuple[str, str]:
+    """Where in an event the fault lies, and what it is."""
     message, _, path = str(error).partition(" - at `$")
     return path.strip("`."), message
 
@@ -171,6 +173,7 @@ def _sound_text(text: str) -> str:
 
 
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},]', re.DOTALL)
+_LIST_FOLLOWS = re.compile(rb"\s*:\s*(?=\[)")
 
 
 def _brackets(raw: bytes) -> int:
@@ -253,6 +256,7 @@ def _elements(body: bytes) -> Iterator[bytes]:
 
 def _member(body: bytes, key: str) -> bytes | None:
     """The list under `key` of the object `body`, wherever it stands in it."""
+    name = f'"{key}"'.encode()
     level = 0
     for token in _TOKEN.finditer(body):
         mark = token[0]
@@ -260,9 +264,6 @@ def _member(body: bytes, key: str) -> bytes | None:
             level += 1
         elif mark in (b"]", b"}"):
             level -= 1
-        elif level == 1 and mark == f'"{key}"'.encode():
-            rest = body[token.end() :].lstrip()
-            if rest[:1] == b":" and rest[1:].lstrip()[:1] == b"[":
-                found = rest[1:].lstrip()
-                return found[: _end_of(found)]
+        elif level == 1 and mark == name and (found := _LIST_FOLLOWS.match(body, token.end())):
+            return body[found.end() : _end_of(body, found.end())]
     return None

@@ -25,6 +25,19 @@ def install() -> None:
     from twisted.internet import reactor  # noqa: PLC0415 - daphne has chosen the reactor; importing it earlier would
 
     protocol.WebRequest = _guarded(protocol.WebRequest, reactor)
+    _guard_idle(protocol.http.HTTPChannel)
+
+
+def _guard_idle(channel: Any) -> None:
+    """Let no connection outlive Twisted's idle time before it has sent the first line of a request."""
+    reset = channel.resetTimeout
+
+    def reset_timeout(self: Any) -> None:
+        # Every byte would count as life; half a line, byte by byte, is none.
+        if self.requests:
+            reset(self)
+
+    channel.resetTimeout = reset_timeout
 
 
 def _guarded(base: Any, reactor: Any) -> type[Any]:

@@ -27,10 +27,12 @@ SELECT t.trace_key, t.session_key, t.source, t.is_mixed, t.name, t.started_at, t
   s.day
 FROM t JOIN ingest_session s ON s.session_key = t.session_key
 """
-_PUT_TRACE = """
-INSERT INTO ingest_trace (trace_key, project_id, trace_id, session_key, source, is_mixed, seq, name, started_at,
+_PUT_TRACES = """
+INSERT INTO ingest_trace (project_id, seq, trace_key, trace_id, session_key, source, is_mixed, name, started_at,
   ended_at, metadata)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::jsonb)
+SELECT %s, %s, k, id, s, source, is_mixed, name, started_at, ended_at, metadata FROM unnest(%s::uuid[], %s::text[],
+  %s::uuid[], %s::smallint[], %s::boolean[], %s::text[], %s::timestamptz[], %s::timestamptz[], %s::jsonb[])
+  t (k, id, s, source, is_mixed, name, started_at, ended_at, metadata)
 ON CONFLICT (trace_key) DO UPDATE SET session_key = EXCLUDED.session_key, source = EXCLUDED.source,
   is_mixed = EXCLUDED.is_mixed, seq = EXCLUDED.seq, name = EXCLUDED.name, started_at = EXCLUDED.started_at,
   ended_at = EXCLUDED.ended_at, metadata = EXCLUDED.metadata
@@ -149,15 +151,14 @@ def names(project_id: int, spans: list[Span], homes: dict[str, Home]) -> dict[uu
 async def put(cursor: Cursor, project_id: int, homes: dict[str, Home], seq: int) -> list[tuple[uuid.UUID, Trace]]:
     """Write the traces that changed; each with the session it lives in."""
     changed: list[tuple[uuid.UUID, Trace]] = []
-    arguments = []
+    traces = []
     for trace_id, home in homes.items():
         if not home.is_changed:
             continue
         told = home.told or Trace(trace_id, "", None, None, None, None, b"{}")
         changed.append((home.session_key, told))
         about = (told.name, moment(told.started_us), moment(told.ended_us), told.metadata.decode())
-        where = (home.key, project_id, trace_id, home.session_key, home.source, home.is_mixed, seq)
-        arguments.append((*where, *about))
-    if arguments:
-        await cursor.executemany(_PUT_TRACE, arguments)
+        traces.append((home.key, trace_id, home.session_key, home.source, home.is_mixed, *about))
+    if traces:
+        await cursor.execute(_PUT_TRACES, (project_id, seq, *map(list, zip(*traces, strict=True))))
     return changed

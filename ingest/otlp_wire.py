@@ -1,20 +1,23 @@
 """OTLP as it is written: protobuf and JSON, read into one form.
 
 Messages are walked by hand, which is many times quicker than turning one form into the other. A span that cannot be
-read becomes a rejection in its place; a body that is no OTLP at all is refused.
+read becomes a rejection in its place, whatever is wrong with it; a body that is no OTLP at all is refused.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
 
-from ingest.decode import mended, sound
+from ingest.decode import mended, path_of, sound
 from ingest.errors import Malformed
 from ingest.events import Rejection
 from ingest.schema import Invalid
@@ -22,6 +25,10 @@ from ingest.schema import Invalid
 _MAX_DEPTH = 64
 _ERROR_CODES = {2, "2", "STATUS_CODE_ERROR"}
 _OK_CODES = {1, "1", "STATUS_CODE_OK"}
+# Sizes of protobuf's wire types for numbers of fixed length.
+_FIXED_BYTES = {1: 8, 5: 4}
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
+_Faults = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 
 class Moment(msgspec.Struct):
@@ -53,14 +60,15 @@ def read_protobuf(body: bytes) -> Iterator[Told | Rejection]:
     try:
         request = ExportTraceServiceRequest.FromString(body)
     except (DecodeError, RecursionError):
-        raise Malformed("the body is not an OTLP ExportTraceServiceRequest in protobuf") from None
+        # One span too deep, or with half a character, and the parser refuses them all.
+        return iter(list(_taken_apart(body)))
     return _walk_protobuf(request)
 
 
 def read_json(body: bytes) -> Iterator[Told | Rejection]:
     try:
         return _walk_json(_decode_json(mended(body)))
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+    except _Faults as error:
         raise Malformed(f"the body is not an OTLP ExportTraceServiceRequest in JSON: {error}") from None
     except Invalid as error:
         raise Malformed(error.message) from None
@@ -71,10 +79,70 @@ def _walk_protobuf(request: Any) -> Iterator[Told | Rejection]:
         resource = _attributes(of_resource.resource.attributes)
         for of_scope in of_resource.scope_spans:
             for span in of_scope.spans:
-                try:
-                    yield _from_message(span, resource)
-                except Invalid as invalid:
-                    yield Rejection(0, invalid.path, invalid.message)
+                yield _read(_from_message, span, resource)
+
+
+def _read(read: Callable[[Any, dict[str, Any]], Told], span: Any, resource: dict[str, Any]) -> Told | Rejection:
+    try:
+        return read(span, resource)
+    except Invalid as invalid:
+        return Rejection(0, invalid.path, invalid.message)
+
+
+def _taken_apart(body: bytes) -> Iterator[Told | Rejection]:
+    """The spans of a body that cannot be parsed as a whole, each by itself."""
+    try:
+        for of_resource in _parts(body, 1):
+            resource: dict[str, Any] = {}
+            for part in _parts(of_resource, 1):
+                resource |= _attributes(Resource.FromString(part).attributes)
+            for of_scope in _parts(of_resource, 2):
+                for part in _parts(of_scope, 2):
+                    yield _read(_from_part, part, resource)
+    except (DecodeError, RecursionError, IndexError):
+        raise Malformed("the body is not an OTLP ExportTraceServiceRequest in protobuf") from None
+
+
+def _from_part(part: bytes, resource: dict[str, Any]) -> Told:
+    try:
+        span = SpanMessage.FromString(part)
+    except (DecodeError, RecursionError):
+        raise Invalid("", "not a span in protobuf: nested too deeply, or a text that is not UTF-8") from None
+    return _from_message(span, resource)
+
+
+def _parts(message: bytes, wanted: int) -> Iterator[bytes]:
+    """The fields numbered `wanted` of a message, each of which is a message too."""
+    at = 0
+    while at < len(message):
+        tag, at = _varint(message, at)
+        kind = tag & 7
+        if kind == 2:
+            size, at = _varint(message, at)
+            end = at + size
+        elif kind == 0:
+            _, end = _varint(message, at)
+        elif kind in _FIXED_BYTES:
+            end = at + _FIXED_BYTES[kind]
+        else:
+            raise DecodeError
+        if end > len(message):
+            raise DecodeError
+        if kind == 2 and tag >> 3 == wanted:
+            yield message[at:end]
+        at = end
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = message[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+        if shift > 63:
+            raise DecodeError
 
 
 def _from_message(span: Any, resource: dict[str, Any]) -> Told:
@@ -127,15 +195,16 @@ def _value(value: Any, depth: int) -> Any:
 class _JsonValue(msgspec.Struct, rename="camel"):
     string_value: str | None = None
     bool_value: bool | None = None
-    int_value: str | int | None = None
+    int_value: str | int | float | None = None
     double_value: float | str | None = None
     array_value: _JsonArray | None = None
     kvlist_value: _JsonPairs | None = None
     bytes_value: str | None = None
 
 
+# In protobuf's JSON null stands for any field's default.
 class _JsonArray(msgspec.Struct):
-    values: list[_JsonValue] = []
+    values: list[_JsonValue] | None = None
 
 
 class _JsonPair(msgspec.Struct):
@@ -144,81 +213,88 @@ class _JsonPair(msgspec.Struct):
 
 
 class _JsonPairs(msgspec.Struct):
-    values: list[_JsonPair] = []
+    values: list[_JsonPair] | None = None
 
 
 class _JsonEvent(msgspec.Struct, rename="camel"):
-    name: str = ""
-    time_unix_nano: str | int = 0
-    attributes: list[_JsonPair] = []
+    name: str | None = None
+    time_unix_nano: str | int | None = None
+    attributes: list[_JsonPair] | None = None
 
 
 class _JsonStatus(msgspec.Struct):
-    code: int | str = 0
-    message: str = ""
+    code: int | str | None = None
+    message: str | None = None
 
 
 class _JsonSpan(msgspec.Struct, rename="camel"):
     trace_id: str = ""
     span_id: str = ""
     parent_span_id: str | None = None
-    name: str = ""
-    start_time_unix_nano: str | int = 0
-    end_time_unix_nano: str | int = 0
-    attributes: list[_JsonPair] = []
-    events: list[_JsonEvent] = []
+    name: str | None = None
+    start_time_unix_nano: str | int | None = None
+    end_time_unix_nano: str | int | None = None
+    attributes: list[_JsonPair] | None = None
+    events: list[_JsonEvent] | None = None
     status: _JsonStatus | None = None
 
 
 class _JsonScope(msgspec.Struct):
-    spans: list[_JsonSpan] = []
+    # Each span is read by itself, so that a bad one costs its neighbours nothing.
+    spans: list[msgspec.Raw] | None = None
 
 
 class _JsonResource(msgspec.Struct):
-    attributes: list[_JsonPair] = []
+    attributes: list[_JsonPair] | None = None
 
 
 class _JsonResourceSpans(msgspec.Struct, rename="camel"):
     resource: _JsonResource | None = None
-    scope_spans: list[_JsonScope] = []
+    scope_spans: list[_JsonScope] | None = None
 
 
 class _JsonRequest(msgspec.Struct, rename="camel"):
-    resource_spans: list[_JsonResourceSpans] = []
+    resource_spans: list[_JsonResourceSpans] | None = None
 
 
 _decode_json = msgspec.json.Decoder(_JsonRequest).decode
+_decode_span = msgspec.json.Decoder(_JsonSpan).decode
 
 
 def _walk_json(request: _JsonRequest) -> Iterator[Told | Rejection]:
-    for of_resource in request.resource_spans:
+    for of_resource in request.resource_spans or ():
         resource = _json_attributes(of_resource.resource.attributes) if of_resource.resource else {}
-        for of_scope in of_resource.scope_spans:
-            for span in of_scope.spans:
-                try:
-                    yield _from_json_span(span, resource)
-                except Invalid as invalid:
-                    yield Rejection(0, invalid.path, invalid.message)
+        for of_scope in of_resource.scope_spans or ():
+            for raw in of_scope.spans or ():
+                yield _read(_from_json, raw, resource)
 
 
-def _from_json_span(span: _JsonSpan, resource: dict[str, Any]) -> Told:
+def _from_json(raw: msgspec.Raw, resource: dict[str, Any]) -> Told:
+    try:
+        span = _decode_span(raw)
+    except msgspec.ValidationError as error:
+        raise Invalid(*path_of(error)) from None
     status = span.status or _JsonStatus()
     parent = span.parent_span_id
     return Told(
         trace_id=_hex(span.trace_id, 16, "traceId"),
         span_id=_hex(span.span_id, 8, "spanId"),
         parent_id=_hex(parent, 8, "parentSpanId") if parent and parent.strip("0") else None,
-        name=span.name,
+        name=span.name or "",
         started_ns=_whole(span.start_time_unix_nano, "startTimeUnixNano"),
         ended_ns=_whole(span.end_time_unix_nano, "endTimeUnixNano"),
         attributes=_json_attributes(span.attributes),
         moments=[
-            Moment(event.name, _whole(event.time_unix_nano, "events.timeUnixNano"), _json_attributes(event.attributes))
-            for event in span.events
+            Moment(
+                event.name or "",
+                _whole(event.time_unix_nano, "events.timeUnixNano"),
+                _json_attributes(event.attributes),
+            )
+            for event in span.events or ()
         ],
         is_error=status.code in _ERROR_CODES,
         is_ok=status.code in _OK_CODES,
-        message=status.message,
+        message=status.message or "",
         resource=resource,
     )
 
@@ -234,16 +310,16 @@ def _hex(text: str, size: int, path: str) -> str:
     raise Invalid(path, f"expected {2 * size} hexadecimal digits that are not all zero")
 
 
-def _whole(value: str | int, path: str) -> int:
-    if isinstance(value, int):
-        return value
-    if not value.isdigit() or len(value) > 20:
+def _whole(value: str | int | None, path: str) -> int:
+    if value is None or isinstance(value, int):
+        return value or 0
+    if not (value.isascii() and value.isdigit()) or len(value) > 20:
         raise Invalid(path, "expected a whole number")
     return int(value)
 
 
-def _json_attributes(pairs: list[_JsonPair]) -> dict[str, Any]:
-    return {pair.key: _json_value(pair.value, _MAX_DEPTH) for pair in pairs}
+def _json_attributes(pairs: list[_JsonPair] | None) -> dict[str, Any]:
+    return {pair.key: _json_value(pair.value, _MAX_DEPTH) for pair in pairs or ()}
 
 
 def _json_value(value: _JsonValue | None, depth: int) -> Any:
@@ -253,11 +329,11 @@ def _json_value(value: _JsonValue | None, depth: int) -> Any:
         return value.string_value
     if value.int_value is not None:
         number = str(value.int_value)
-        return int(number) if number.lstrip("-").isdigit() and len(number) <= 20 else number
+        return int(number) if _INTEGER.fullmatch(number) else number
     if value.array_value is not None:
-        return [_json_value(item, depth - 1) for item in value.array_value.values]
+        return [_json_value(item, depth - 1) for item in value.array_value.values or ()]
     if value.kvlist_value is not None:
-        return {pair.key: _json_value(pair.value, depth - 1) for pair in value.kvlist_value.values}
+        return {pair.key: _json_value(pair.value, depth - 1) for pair in value.kvlist_value.values or ()}
     for simple in (value.bool_value, value.double_value, value.bytes_value):
         if simple is not None:
             return simple

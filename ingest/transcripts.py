@@ -260,7 +260,10 @@ def _messages(body: bytes, redact: Redact) -> tuple[list[str | None], list[bytes
         message_id = message.pop("id", None)
         message.pop("hash", None)
         ids.append(None if message_id is None else str(message_id).replace("\x00", "\ufffd"))
-        texts.append(canonical(message))
+        try:
+            texts.append(canonical(message))
+        except ValueError:
+            raise BadTranscript(path, "holds a number beyond all numbers") from None
         counts.update(found)
     if not texts:
         raise BadTranscript("body", "holds no message")

@@ -250,9 +250,9 @@ def _created_at(text: str) -> datetime | None:
         return None
     try:
         found = datetime.fromisoformat(text)
-    except ValueError:
+        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
         raise Malformed("created_at: expected an ISO 8601 time") from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 async def healthz(parts: Service, request: Request) -> Answer:

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import time
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -51,7 +51,7 @@ _Again = (pg.SerializationFailure, pg.DeadlockDetected)
 
 @dataclass(slots=True)
 class Batch:
-    """One request's records, and who waits for them."""
+    """Records of one request, and who waits for them."""
 
     project_id: int
     records: Sequence[Record]
@@ -86,16 +86,25 @@ class Writer:
             raise Unavailable("too much is waiting for the database", retry_after_s=RETRY_AFTER_S)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name="ingest-writer")
-        future: asyncio.Future[list[Rejection]] = asyncio.get_running_loop().create_future()
-        self._queue.append(Batch(project_id, records, size, future, indexes or range(len(records))))
-        self._records += len(records)
-        self._bytes += size
+        waiting = [
+            self._queued(project_id, part, len(part) * size // max(1, len(records)), of_part)
+            for part, of_part in _parts(records, indexes or range(len(records)))
+        ]
         self._wake.set()
         try:
             async with asyncio.timeout(settings.INGEST_ANSWER_TIMEOUT_S):
-                return await future
+                return [rejection for found in await asyncio.gather(*waiting) for rejection in found]
         except TimeoutError:
             raise Unavailable("the database does not answer", retry_after_s=RETRY_AFTER_S) from None
+
+    def _queued(
+        self, project_id: int, records: Sequence[Record], size: int, indexes: Sequence[int]
+    ) -> asyncio.Future[list[Rejection]]:
+        future: asyncio.Future[list[Rejection]] = asyncio.get_running_loop().create_future()
+        self._queue.append(Batch(project_id, records, size, future, indexes))
+        self._records += len(records)
+        self._bytes += size
+        return future
 
     async def close(self) -> None:
         """Commit what was accepted, then stop."""
@@ -300,6 +309,13 @@ class Writer:
         for day in partitions.days_from(today, ahead=1):
             await connection.execute(partitions.create_statement(day))
         self._days = {today}
+
+
+def _parts(records: Sequence[Record], indexes: Sequence[int]) -> Iterator[tuple[Sequence[Record], Sequence[int]]]:
+    """A large request as several commits: one that takes too long is sent again, and what was stored is not lost."""
+    for first in range(0, len(records), GROUP_MAX_RECORDS):
+        part = slice(first, first + GROUP_MAX_RECORDS)
+        yield records[part], indexes[part]
 
 
 class _Open:

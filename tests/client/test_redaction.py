@@ -240,3 +240,9 @@ def test_hostile_text_takes_linear_time(unit: str) -> None:
 
     small, large = seconds(20_000), seconds(160_000)
     assert large < 8 * 3 * max(small, 0.004), f"{small:.4f} s for 20 kB, {large:.4f} s for 160 kB"
+
+
+@pytest.mark.req("S-RED-1")
+def test_half_a_character_hides_nothing_from_us():
+    """Tools print half a surrogate pair now and then; the secret beside it is hidden all the same."""
+    assert redactor.text("\ud800 password: hunter2")[0] == f"\ud800 password: {MASK}"

@@ -11,6 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransport
+from twisted.web.http import HTTPChannel
+
+from ingest import guard
 
 from .conftest import Wire
 
@@ -151,6 +156,37 @@ def test_bombs_and_oversized_bodies_are_cut(wire: Wire) -> None:
     assert wire.post(too_many).status_code == 413
 
 
+def test_a_packed_file_of_too_many_parts_is_refused(wire: Wire, name: str) -> None:
+    """Some members are one body; a hundred thousand are an attack."""
+    parts = gzip.compress(b"[") + gzip.compress(json.dumps(span(name, "a")).encode()) + gzip.compress(b"]")
+    assert wire.post(parts, content_encoding="gzip").json()["count"] == 1
+    answer = wire.post(gzip.compress(b" ") * 100_000, content_encoding="gzip")
+    assert (answer.status_code, answer.json()["error"]) == (400, "the body has more than 1,000 gzip members")
+
+
+def test_a_body_may_begin_with_a_mark_of_its_encoding(wire: Wire, name: str) -> None:
+    """Some shells put U+FEFF before what they send."""
+    assert wire.post(b"\xef\xbb\xbf" + json.dumps(span(name, "a")).encode()).json()["count"] == 1
+
+
+def test_the_list_of_an_envelope_is_found_beside_other_members(wire: Wire, name: str) -> None:
+    """A body that has to be taken apart: the member counts, not a text or a number of the same name."""
+    event = json.dumps(span(name, "a", data={"x": "\0"})).encode()
+    body = b'{"batch": 1, "note": "batch", "batch" : \n [' + event + b'], "inner": {"events": [7]}}'
+    assert wire.post(body).json() == {"success": True, "count": 1, "rejected": []}
+
+
+def test_a_request_larger_than_a_commit_is_stored_whole(wire: Wire, name: str) -> None:
+    """It is committed in parts and answered once, with every refusal at its own place."""
+    events = [span(name, f"{number}") for number in range(4_500)]
+    events[2_100] = {"type": "span"}
+    events[4_321]["data"] = {"big": 10**400}
+    body = json.dumps(events).encode().replace(b"1" + b"0" * 400, b"1e999999")
+    answer = wire.post(body).json()
+    assert (answer["count"], [bad["index"] for bad in answer["rejected"]]) == (4_499, [2_100])
+    assert len(wire.spans(name)) == wire.session(name)["span_count"] == 4_499
+
+
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.characters(categories=["Cs"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
@@ -193,6 +229,23 @@ def test_a_slow_sender_is_cut_off(start_server: Any) -> None:
                 break
         assert time.monotonic() - began < 10
         assert b"408" in answer.split(b"\r\n")[0]
+
+
+def test_half_a_first_line_does_not_hold_a_connection() -> None:
+    """Byte by byte, for ever: cut when the idle time is over. Once there is a request, bytes count as life."""
+    for line, is_cut in ((b"", True), (b"POST /ingest HTTP/1.1\r\n", False)):
+        clock, transport = Clock(), StringTransport()
+        channel = type("Channel", (HTTPChannel,), {})
+        guard._guard_idle(channel)
+        connection = channel()
+        connection.callLater, connection.timeOut = clock.callLater, 60
+        connection.makeConnection(transport)
+        connection.dataReceived(line)
+        for _ in range(70):
+            connection.dataReceived(b"x")
+            clock.advance(1)
+        assert transport.disconnecting is is_cut
+        connection.setTimeout(None)
 
 
 def test_an_oversized_body_is_refused_before_it_is_read(wire: Wire) -> None:

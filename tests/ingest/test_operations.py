@@ -63,6 +63,7 @@ def test_transcripts_are_taken_once(wire: Wire, name: str) -> None:
 
     assert [upload(body), upload(body), upload(body + b"\n{}"), upload(body, sha256="0" * 64)] == [201, 200, 409, 400]
     assert [upload(body, step="x"), upload(body, session="")] == [400, 400]
+    assert upload(body, step=2, created_at="9999-12-31T23:59:59-14:00") == 400
     (row,) = wire.rows("SELECT * FROM ingest_transcript WHERE session_id = %s", name)
     assert (row["step"], row["message_count"], sum(row["redactions"].values())) == (1, 3, 3)
 

@@ -159,6 +159,51 @@ def test_partial_success_counts_what_was_refused(wire: Wire) -> None:
     assert {row["name"] for row in wire.spans(trace_id)} == {"span 1", "good"}
 
 
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"name": 5},
+        {"attributes": [{"key": "a", "value": 5}]},
+        {"startTimeUnixNano": 1.5},
+        {"startTimeUnixNano": "²"},
+        {"endTimeUnixNano": "99999999999999999999"},
+        {"parentSpanId": "short"},
+    ],
+    ids=str,
+)
+def test_one_bad_span_in_json_costs_its_neighbours_nothing(wire: Wire, bad: dict[str, Any]) -> None:
+    """Whatever is wrong with it, the others are stored and the answer names the place."""
+    trace_id = uuid.uuid4().hex
+    nulls = dict.fromkeys(("attributes", "events", "status", "parentSpanId"))
+    answer = wire.post(as_json(json_span(trace_id, 1, **nulls), json_span(trace_id, 2, **bad)), path="/v1/traces")
+    assert answer.json()["partialSuccess"]["rejectedSpans"] == "1"
+    assert f"span 1: {next(iter(bad))}" in answer.json()["partialSuccess"]["errorMessage"]
+    assert [row["name"] for row in wire.spans(trace_id)] == ["span 1"]
+
+
+@pytest.mark.parametrize("fault", ["deep", "half a character"])
+def test_one_bad_span_in_protobuf_costs_its_neighbours_nothing(wire: Wire, fault: str) -> None:
+    """The parser refuses the whole body; the spans that are sound are stored all the same, with their resource."""
+    trace_id = uuid.uuid4().bytes
+    request = ExportTraceServiceRequest()
+    of_resource = request.resource_spans.add()
+    of_resource.resource.attributes.add(key="service.name").value.string_value = "agent"
+    spans = of_resource.scope_spans.add().spans
+    for number, name in enumerate(("first", "WXYZ", "last")):
+        spans.add(trace_id=trace_id, span_id=bytes([number] * 7 + [1]), name=name, start_time_unix_nano=10**18)
+    if fault == "deep":
+        value = spans[1].attributes.add(key="deep").value
+        for _ in range(200):
+            value = value.array_value.values.add()
+    body = request.SerializeToString().replace(b"WXYZ", b"WXYZ" if fault == "deep" else b"\xff\xfeYZ")
+    answer = wire.post(body, path="/v1/traces", content_type="application/x-protobuf")
+    refused = ExportTraceServiceResponse.FromString(answer.content).partial_success
+    assert (refused.rejected_spans, refused.error_message[:7]) == (1, "span 1:")
+    assert [row["name"] for row in wire.spans(trace_id.hex())] == ["first", "last"]
+    (trace,) = wire.rows("SELECT metadata FROM ingest_trace WHERE trace_id = %s", trace_id.hex())
+    assert trace["metadata"] == {"service.name": "agent"}
+
+
 def test_nonsense_is_a_400_that_otlp_clients_understand(wire: Wire) -> None:
     """A google.rpc.Status with a message, in the form that was sent; a wrong type is 415; no key is 401."""
     answer = wire.post(b"\xff\xff\xff", path="/v1/traces", content_type="application/x-protobuf")

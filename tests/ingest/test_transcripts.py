@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from compact.redaction import default_redactor
 from django.db import DatabaseError, connection, transaction
 
 from ingest import transcripts
@@ -74,6 +75,13 @@ def test_another_text_for_an_archived_step_is_a_conflict():
         store([{"role": "user", "content": "rewritten"}])
 
 
+def test_half_a_character_is_archived_with_a_mark():
+    """Tools print such things; the rest of the step must not be lost for it."""
+    store(body=b'{"role":"user","content":"a\\ud800b"}\n', redact=default_redactor().tree)
+    (transcript,) = Transcript.objects.all()
+    assert list(transcripts.lines(transcript)) == ['{"content":"a\ufffdb","role":"user"}'.encode()]
+
+
 @pytest.mark.parametrize(
     ("changes", "path"),
     [
@@ -84,6 +92,7 @@ def test_another_text_for_an_archived_step_is_a_conflict():
         ({"body": b'{"role":"user"}\nnot json\n'}, "line 2"),
         ({"body": b'["a list"]\n'}, "line 1"),
         ({"body": b'{"a":NaN}\n'}, "line 1"),
+        ({"body": b'{"a":1}\n{"a":[1e999999]}\n'}, "line 2"),
         ({"body": b'{"a":"\xff"}\n'}, "line 1"),
         ({"body": b'{"a":' + b"[" * 100_000 + b"\n"}, "line 1"),
         ({"body": b"\n\n"}, "body"),

@@ -277,7 +277,12 @@ def _finder(literals: list[str]) -> Finder:
 
     def find(text: str) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
-        for index, start, _ in automaton.find_matches_as_indexes(text, overlapping=True):
+        try:
+            matches = automaton.find_matches_as_indexes(text, overlapping=True)
+        except UnicodeEncodeError:
+            # Half a surrogate pair, which only Python takes for text.
+            return _find_each(literals, text)
+        for index, start, _ in matches:
             found.setdefault(literals[index], []).append(start)
         return found
 
