@@ -17,16 +17,16 @@ class SlowSummarizer:
     name = "slow"
     model = "slow-model"
 
-    def __init__(self, *, fails: bool = False) -> None:
+    def __init__(self, *, error: Exception | None = None) -> None:
         self.asked: list[int] = []
         self.release = threading.Event()
-        self._fails = fails
+        self._error = error
 
     def summarize_span(self, messages, *, style, keep_keys, max_tokens, visible=(), count_tokens=None):
         self.asked.append(len(messages))
         assert self.release.wait(10)
-        if self._fails:
-            raise SummarizationError("no")
+        if self._error is not None:
+            raise self._error
         return StructuredSummary(facts=(Note(f"the model on {len(messages)} messages"),), style=style)
 
 
@@ -72,11 +72,22 @@ def test_without_a_prepared_summary_the_slow_one_is_asked():
 
 def test_a_failed_preparation_is_as_if_there_had_been_none():
     """The compaction asks itself, and its own failure is the one that is reported."""
-    slow = SlowSummarizer(fails=True)
+    slow = SlowSummarizer(error=SummarizationError("no"))
     slow.release.set()
     summarizer = BackgroundSummarizer(slow)
     summarizer.prepare(messages(4))
     with pytest.raises(SummarizationError):
+        summarizer.summarize_span(messages(4), max_tokens=500)
+    assert slow.asked == [4, 4]
+
+
+def test_a_preparation_that_fails_while_it_is_waited_for_is_no_failure_of_the_compaction():
+    """Whatever the thread met, the compaction asks for itself."""
+    slow = SlowSummarizer(error=RuntimeError("odd"))
+    summarizer = BackgroundSummarizer(slow)
+    summarizer.prepare(messages(4))
+    threading.Timer(0.05, slow.release.set).start()
+    with pytest.raises(RuntimeError):
         summarizer.summarize_span(messages(4), max_tokens=500)
     assert slow.asked == [4, 4]
 

@@ -58,7 +58,7 @@ BONUS: Final[dict[str, float]] = {
     "artifacts": 2.0,
     "goals": 0.6,
     "current_plan": 0.4,
-    "constraints": 0.6,
+    "constraints": 0.9,
     "open_items": 0.35,
     "decisions": 0.55,
     "commands": 0.2,
@@ -137,7 +137,7 @@ class Reading:
             if is_tool_text and not entities and self._keep is None:
                 continue  # names nothing: it could never be worth its tokens
             # What tools returned has no bonus, so its field can wait until it is chosen.
-            field = line.field or ("outputs" if is_tool_text else field_of(line))
+            field = line.field or ("outputs" if kind == "output" else field_of(line))
             tokens = len(text) / CHARS_PER_TOKEN + _LINE_TOKENS
             is_first = self._is_first(line, field)
             candidate = Candidate(

@@ -55,6 +55,7 @@ _OPEN_ITEM: Final = (
     ),
     _phrases("needs? to, to do, later, will (?:need|have to), should (?:also|now)"),
 )
+_NOTED: Final = re.compile(r"\b(?:TODO|FIXME)\b")  # in code
 # Looked for in every line of tool output: no word boundary in front, so that each alternative begins with a letter.
 _ERROR: Final = re.compile(
     r"error|exception|fail(?:ed|s|ure|ing)?\b|traceback|fatal|panic|denied|not found|no such|invalid|undefined"
@@ -112,6 +113,8 @@ def field_of(line: Line) -> str:
         return _prose_field(line.text)
     if line.kind == "output":
         return "errors" if is_error(line.text) else "outputs"
+    if line.kind == "code" and _NOTED.search(line.text):
+        return "open_items"
     return _BY_KIND[line.kind]
 
 

@@ -7,16 +7,16 @@ costs nothing: the span is then summarised as if none had been tried.
 from __future__ import annotations
 
 import contextvars
+import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from typing import Any, Final
 
-from compact.exceptions import SummarizationError
 from compact.extraction.compose import estimate_tokens, fit
 from compact.messages import Message
-from compact.summarizers.cache import SummaryCacheKey, policy_version
+from compact.summarizers.cache import entry_bytes, policy_version
 from compact.summarizers.extractive import DEFAULT_MAX_TOKENS, ExtractiveSummarizer
 from compact.summary import StructuredSummary
 
@@ -50,7 +50,8 @@ class BackgroundSummarizer:
             if self._longest_prefix(messages, settings) is not None:
                 return False
             future: Future[StructuredSummary] = Future()
-            self._prepared[_name(messages, settings)] = (len(messages), future)
+            (name,) = _names(messages, settings, {len(messages)}).values()
+            self._prepared[name] = (len(messages), future)
             while len(self._prepared) > _MAX_PREPARED:
                 self._prepared.popitem(last=False)
         span = list(messages)
@@ -100,15 +101,15 @@ class BackgroundSummarizer:
     def _result(self, future: Future[StructuredSummary]) -> StructuredSummary | None:
         try:
             return future.result(timeout=self._wait_s)
-        except (TimeoutError, SummarizationError):
+        except Exception:  # too slow, or failed: the compaction asks for itself and reports what it meets
             return None
 
     def _longest_prefix(
         self, messages: Sequence[Message], settings: str
     ) -> tuple[int, Future[StructuredSummary]] | None:
-        lengths = sorted({length for length, _ in self._prepared.values() if length <= len(messages)}, reverse=True)
-        for length in lengths:
-            found = self._prepared.get(_name(messages[:length], settings))
+        names = _names(messages, settings, {length for length, _ in self._prepared.values()})
+        for name in reversed(names.values()):
+            found = self._prepared.get(name)
             if found is not None and not (found[1].done() and found[1].exception()):
                 return found
         return None
@@ -118,5 +119,12 @@ def _settings(style: str, keep_keys: Sequence[str]) -> str:
     return policy_version(style=style, keep_keys=sorted(keep_keys))
 
 
-def _name(messages: Sequence[Message], settings: str) -> str:
-    return SummaryCacheKey.of(messages, policy_version=settings, model_id="", prompt_version="").to_string()
+def _names(messages: Sequence[Message], settings: str, lengths: Collection[int]) -> dict[int, str]:
+    """The name of the first so many messages, for each of the lengths they reach, shortest first, in one pass."""
+    digest = hashlib.sha256(settings.encode())
+    names = {0: digest.hexdigest()} if 0 in lengths else {}
+    for length, message in enumerate(messages[: max(lengths, default=0)], start=1):
+        digest.update(entry_bytes(message))
+        if length in lengths:
+            names[length] = digest.hexdigest()
+    return names

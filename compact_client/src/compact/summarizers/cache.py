@@ -39,17 +39,22 @@ class SummaryCacheKey:
     def of(
         cls, messages: Sequence[Message], *, policy_version: str, model_id: str, prompt_version: str
     ) -> SummaryCacheKey:
-        """The key of a span: its content counts, not the ids or the time."""
+        """The key of a span: what was said and under which ids, for a summary names its sources; not the time."""
         digest = hashlib.sha256()
         for message in messages:
-            entry = {
-                "role": message.role,
-                "text": message.text,
-                "calls": [[call.name, call.arguments] for call in message.tool_calls],
-                "id": message.id,
-            }
-            digest.update(canonical_json(entry) + b"\n")
+            digest.update(entry_bytes(message))
         return cls(digest.hexdigest(), STRUCTURED_SUMMARY_SCHEMA_VERSION, policy_version, model_id, prompt_version)
+
+
+def entry_bytes(message: Message) -> bytes:
+    """What of a message shapes a summary, as bytes to hash."""
+    entry = {
+        "role": message.role,
+        "text": message.text,
+        "calls": [[call.name, call.arguments] for call in message.tool_calls],
+        "id": message.id,
+    }
+    return canonical_json(entry) + b"\n"
 
 
 def policy_version(**settings: object) -> str:
@@ -97,25 +102,29 @@ class DiskSummaryCache:
     def get(self, key: SummaryCacheKey) -> StructuredSummary | None:
         try:
             data = json.loads(self._path(key).read_text("utf-8"))
-        except (OSError, ValueError):
+            if data["key"] != key.to_string():
+                return None
+            summary = StructuredSummary.from_dict(data["summary"])
+            summary.render_as_message()  # a value of the wrong kind shows when it is written out
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return None
-        if not isinstance(data, dict) or data.get("key") != key.to_string():
-            return None
-        try:
-            return StructuredSummary.from_dict(data["summary"])
-        except (LookupError, TypeError, AttributeError):
-            return None
+        return summary
 
     def put(self, key: SummaryCacheKey, summary: StructuredSummary) -> None:
+        # ASCII only: half of a character, as a tool's output may hold it, has no other form in a file.
+        text = json.dumps({"key": key.to_string(), "summary": summary.to_dict()})
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             # Written aside and renamed, so that a reader never sees half a file.
             handle, name = tempfile.mkstemp(dir=self._folder, suffix=".part")
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump({"key": key.to_string(), "summary": summary.to_dict()}, file, ensure_ascii=False)
-            Path(name).replace(self._path(key))
         except OSError:
             return
+        try:
+            with os.fdopen(handle, "w", encoding="ascii") as file:
+                file.write(text)
+            Path(name).replace(self._path(key))
+        except OSError:
+            Path(name).unlink(missing_ok=True)
 
     def _path(self, key: SummaryCacheKey) -> Path:
         return self._folder / f"{hashlib.sha256(key.to_string().encode()).hexdigest()}.json"

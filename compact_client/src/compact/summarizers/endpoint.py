@@ -88,8 +88,8 @@ def _answer(response: httpx.Response, max_tokens: int) -> str:
     try:
         data = response.json()
         choice = data["choices"][0]
-        message = choice["message"]
-    except (ValueError, LookupError, TypeError) as error:
+        message = dict(choice["message"])
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise SummarizationError(f"the endpoint's answer is not a chat completion: {response.text[:120]!r}") from error
     if message.get("refusal"):
         raise SummaryRefused(f"the model declined: {str(message['refusal'])[:120]}")
@@ -97,8 +97,9 @@ def _answer(response: httpx.Response, max_tokens: int) -> str:
     if reason == "content_filter":
         raise SummaryRefused("the endpoint's content filter stopped the summary")
     if reason == "length":
-        used = (data.get("usage") or {}).get("completion_tokens") or max_tokens + 1
-        raise SummaryTooLong(summary_tokens=int(used), max_tokens=max_tokens)
+        usage = data.get("usage")
+        used = usage.get("completion_tokens") if isinstance(usage, dict) else None
+        raise SummaryTooLong(summary_tokens=used if isinstance(used, int) else max_tokens + 1, max_tokens=max_tokens)
     content = message.get("content")
     if isinstance(content, list):
         content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
@@ -109,7 +110,7 @@ def _problem(response: httpx.Response) -> str:
     """What an error body says, as one line: message, code and parameter."""
     try:
         error = response.json().get("error", {})
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return " ".join(response.text.split())
     if isinstance(error, dict):
         return " ".join(str(error[name]) for name in ("message", "code", "type", "param") if error.get(name))

@@ -125,6 +125,7 @@ class ModelSummarizer:
             style=style,
             keep_keys=sorted(keep_keys),
             max_tokens=max_tokens,
+            window_tokens=self._window_tokens,
             seed=self._seed,
             temperature=self._temperature,
         )
@@ -193,7 +194,7 @@ class ModelSummarizer:
                         step = steps.send(client.post(self._url, json=step.body, headers=self._request()))
         except StopIteration as stop:
             return str(stop.value)
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise _unreachable(self._url, error) from error
 
     async def _adrive(self, steps: Steps) -> str:
@@ -211,7 +212,7 @@ class ModelSummarizer:
                         step = steps.send(await client.post(self._url, json=step.body, headers=self._request()))
         except StopIteration as stop:
             return str(stop.value)
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise _unreachable(self._url, error) from error
 
 

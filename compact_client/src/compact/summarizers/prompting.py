@@ -67,7 +67,9 @@ def record_line(message: Message) -> str:
     entry: dict[str, Any] = {"id": message.id or "", "role": message.role, "text": message.text}
     if message.tool_calls:
         entry["calls"] = [{"name": call.name, "arguments": call.arguments} for call in message.tool_calls]
-    return json.dumps(entry, ensure_ascii=False).replace("<", "\\u003c").replace("RECORD", "R\\u0045CORD")
+    line = json.dumps(entry, ensure_ascii=False).replace("<", "\\u003c").replace("RECORD", "R\\u0045CORD")
+    # Half of a character, as a tool's output may hold it, cannot be sent.
+    return line.encode("utf-8", "replace").decode()
 
 
 def _trimmed(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from compact.exceptions import SummarizationError, SummaryRefused
@@ -24,6 +24,7 @@ from compact.summary import (
     OpenItem,
     StructuredSummary,
     ToolOutcome,
+    normalized,
 )
 
 _REFUSAL: Final = re.compile(
@@ -127,7 +128,7 @@ def _json_object(text: str) -> dict[str, Any] | None:
         return None
     try:
         data = json.loads(body[start : end + 1])
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return data if isinstance(data, dict) else None
 
@@ -138,8 +139,12 @@ def _typed(data: Mapping[str, Any], messages: Sequence[Message], style: str) -> 
     values: dict[str, Any] = {}
     for name, (entry_type, main) in _TYPES.items():
         items = data.get(name)
-        entries = [_entry(entry_type, main, item, places) for item in items] if isinstance(items, list) else []
+        known = frozenset(_PROPERTIES[name]["items"]["properties"])
+        entries = [_entry(entry_type, main, item, known, places) for item in items] if isinstance(items, list) else []
         values[name] = tuple(entry for entry in entries if entry is not None and facts.support(entry))
+    rules = values["constraints"]
+    values["constraints"] = tuple(rule for rule in rules if facts.is_by_a_person(rule))
+    values["facts"] += tuple(rule for rule in rules if rule not in values["constraints"])
     task = data.get("current_task")
     note = Note(" ".join(task.split()), (), len(places)) if isinstance(task, str) and task.strip() else None
     ids = tuple(places)
@@ -151,7 +156,8 @@ def _typed(data: Mapping[str, Any], messages: Sequence[Message], style: str) -> 
     )
 
 
-def _entry(entry_type: type[Any], main: str, item: Any, places: Mapping[str, int]) -> Any:
+def _entry(entry_type: type[Any], main: str, item: Any, known: Collection[str], places: Mapping[str, int]) -> Any:
+    """One entry of the answer, of the fields that were asked for and no others."""
     if isinstance(item, str):
         item = {main: item}
     if not isinstance(item, dict) or not isinstance(item.get(main), str) or not item[main].strip():
@@ -159,7 +165,7 @@ def _entry(entry_type: type[Any], main: str, item: Any, places: Mapping[str, int
     sources = tuple(source for source in _strings(item.get("sources")) if source in places)
     fields: dict[str, Any] = {"sources": sources, "order": places[sources[0]] if sources else 0}
     for name, value in item.items():
-        if name in ("sources", "order") or name not in entry_type.__dataclass_fields__:
+        if name == "sources" or name not in known:
             continue
         if name == "key_fields":
             fields[name] = _key_fields(value)
@@ -195,6 +201,13 @@ class _Facts:
             text for message in messages for text in (message.text, *(call.arguments for call in message.tool_calls))
         ]
         self._text = "\n".join(parts).lower()
+        people = [message for message in messages if message.role not in ("tool", "assistant") and not message.answers]
+        self._people = {message.id for message in people}
+        self._said = normalized("\n".join(message.text for message in people))
+
+    def is_by_a_person(self, rule: Note) -> bool:
+        """Whether somebody with a say set this rule; what a tool's output demands is only something that was said."""
+        return bool(self._people.intersection(rule.sources)) or rule.key in self._said
 
     def support(self, entry: Any) -> bool:
         """Whether everything that can only be copied was copied."""
