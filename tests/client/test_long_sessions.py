@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
-from builders import Recorder, agent_step
-from compact import CompactConfig, CompactManager, CompactPolicy, TiktokenEstimator
+from builders import Recorder, agent_step, talk, tool_pair
+from compact import CompactConfig, CompactManager, CompactPolicy, InsufficientBudget, TiktokenEstimator
 from compact.codecs import codec_named
 from compact.normalize import normalize
 
@@ -66,3 +66,32 @@ def test_random_runs_never_meet_the_limit(seed):
         assert tokens(sent) <= window - 200
         assert_valid(sent)
         history = history if shows_all else sent
+
+
+@pytest.mark.req("S-TST-1")
+def test_the_budget_is_met_to_the_token():
+    """Where only the earlier summary can give way, it does so for a single token over, its framing included."""
+    for words in range(60, 100):
+        manager = CompactManager(
+            CompactConfig("gpt-5", 2_000, policy=CompactPolicy(hard_cap_buffer=100), token_estimator=ESTIMATOR)
+        )
+        history = [{"role": "system", "content": "Be careful."}]
+        history = manager.preflight("s", [*history, *(message.to_dict() for message in talk(12, words=60))])
+        history = manager.preflight("s", [*history, *tool_pair(1, "line " * 1_000)])
+        sent = manager.preflight("s", [*history, {"role": "user", "content": "more " * words}])
+        assert tokens(sent) <= 1_900, words
+
+
+@pytest.mark.req("P-BUD-1")
+def test_a_caller_who_counts_more_is_believed():
+    """Nothing is left to compact by our count, and the request is too large by the caller's: it says so."""
+
+    class Doubled:
+        def estimate(self, messages, model):
+            return 2 * ESTIMATOR.estimate(messages, model)
+
+    manager = CompactManager(
+        CompactConfig("gpt-5", 2_000, policy=CompactPolicy(hard_cap_buffer=100), token_estimator=Doubled())
+    )
+    with pytest.raises(InsufficientBudget):
+        manager.preflight("s", [{"role": "user", "content": "word " * 1_000}])

@@ -27,7 +27,7 @@ from compact.plan import (
     ExternalizationRecord,
     SummarizationRecord,
 )
-from compact.planner import Draft
+from compact.planner import Draft, Room
 
 _FIT_ATTEMPTS = 4
 
@@ -35,12 +35,16 @@ _FIT_ATTEMPTS = 4
 def compact(job: Job, first: Draft, messages: Sequence[Message], counts: Sequence[int]) -> Steps[bool]:
     """Compact the session's request; True if its plan changed. Raises `InsufficientBudget`."""
     session = job.session
-    if not first.part.remainder and not has_long_summary(job, first):
-        return False
+    current, room = first, job.room
+    while not current.part.remainder and not has_long_summary(job, current):
+        if (used := job.estimate()) <= job.budget_tokens:
+            return False
+        # It fits as we count and not as the caller does.
+        room = _lower(job, room, used)
+        current = draft_again(job, messages, counts, room)
     step = (session.plan.step if session.plan else _named_step(session.view)) + 1
     yield from archive_transcript(job, step)
     plan_before, request_before = session.plan, session.request
-    current, room = first, job.room
     for attempt in range(1, _FIT_ATTEMPTS + 1):
         climb = yield from climb_ladder(job, current, messages, counts, step)
         if climb.missing_constraints and current.part.keep_turns > 0:
@@ -53,7 +57,7 @@ def compact(job: Job, first: Draft, messages: Sequence[Message], counts: Sequenc
             break
         # Our counts and the caller's differ, or the summary came out long: aim lower and draft again.
         session.plan, session.request = plan_before, request_before
-        room = room.scaled(min(0.97, job.budget_tokens / after * 0.97))
+        room = _lower(job, room, after)
         if attempt == _FIT_ATTEMPTS:
             raise InsufficientBudget(needed_tokens=after, budget_tokens=job.budget_tokens, detail="what must stay")
         current = draft_again(job, messages, counts, room)
@@ -72,6 +76,11 @@ def compact(job: Job, first: Draft, messages: Sequence[Message], counts: Sequenc
     announce(job, current, climb, after)
     yield from archive_summary(job, step)
     return True
+
+
+def _lower(job: Job, room: Room, used_tokens: int) -> Room:
+    """The limits to draft by when a request of so many tokens, as the caller counts, came out too large."""
+    return room.scaled(min(0.97, job.budget_tokens / used_tokens * 0.97))
 
 
 def _with_more_room(

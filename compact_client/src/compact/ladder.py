@@ -79,7 +79,10 @@ def _cut_carried_summary(job: Job, current: Draft, climb: Climb, step: int) -> N
 
 def has_long_summary(job: Job, current: Draft) -> bool:
     plan = job.session.plan
-    return bool(plan and plan.summary_text and job.counting.text(plan.summary_text) > max(current.summary_tokens, 1))
+    if plan is None or not plan.summary_text:
+        return False
+    # As a message: its framing counts too where the budget is met to the token.
+    return job.counting.message(Message("assistant", plan.summary_text)) > max(current.summary_tokens, 1)
 
 
 def _rung(job: Job, name: str, bench: Workbench, remaining: Sequence[Unit], climb: Climb) -> Steps[None]:
