@@ -46,7 +46,7 @@ class CompactPolicy:
     renderer: RendererName = "layered"
     pruning: Pruning = "recency"
     semantic_keep: bool = False
-    """The flag of semantic pruning, which needs the extra `compact-client[semantic]` for its vectoriser."""
+    """The flag of semantic pruning; its vectoriser is built in."""
     ladder: tuple[Rung, ...] = LADDER
     target_pct: float = 0.6
     """A rung stops the ladder once the request is at most this share of the window."""

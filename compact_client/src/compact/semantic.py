@@ -21,6 +21,7 @@ _SIMILAR = 0.35  # two units of one cluster; chosen so that edits of one file gr
 _RELATED = 0.12  # a cluster worth keeping at all
 _ROOM_PCT = 0.2  # of the room for unpinned messages, so that the summary and the recent window keep theirs
 _READ_CHARS = 8_000
+_LATEST = 64  # clusters a unit is compared with: work moves on, and the time stays linear
 
 Vector = dict[str, float]
 
@@ -32,13 +33,12 @@ def keep_related(part: Partition, messages: Sequence[Message], counts: Sequence[
     texts = [_text(unit, messages) for unit in (*part.remainder, *part.recent)]
     vectors = vectorize(texts)
     old, new = vectors[: len(part.remainder)], vectors[len(part.remainder) :]
-    focus = _sum(new)
-    clusters = cluster(old)
-    ranked = sorted(clusters, key=lambda members: (-cosine(_sum(old[place] for place in members), focus), members[0]))
+    focus = _mean(new)
+    nearness = [(cosine(_mean([old[place] for place in members]), focus), members) for members in cluster(old)]
     left = int(room_tokens * _ROOM_PCT)
     kept: set[int] = set()
-    for members in ranked:
-        if cosine(_sum(old[place] for place in members), focus) < _RELATED:
+    for near, members in sorted(nearness, key=lambda item: (-item[0], item[1][0])):
+        if near < _RELATED:
             break
         tokens = sum(counts[index] for place in members for index in part.remainder[place].indices)
         if tokens <= left:
@@ -57,29 +57,26 @@ def vectorize(texts: Sequence[str]) -> list[Vector]:
     """Unit vectors of term frequency times rarity."""
     counts = [Counter(word.lower() for word in _WORD.findall(text)) for text in texts]
     documents = Counter(word for count in counts for word in count)
-    vectors = []
-    for count in counts:
-        vector = {
-            word: (1 + math.log(times)) * math.log(1 + len(texts) / documents[word]) for word, times in count.items()
-        }
-        length = math.sqrt(sum(weight * weight for weight in vector.values())) or 1.0
-        vectors.append({word: weight / length for word, weight in vector.items()})
-    return vectors
+    return [
+        _unit(
+            {word: (1 + math.log(times)) * math.log(1 + len(texts) / documents[word]) for word, times in count.items()}
+        )
+        for count in counts
+    ]
 
 
 def cosine(left: Vector, right: Vector) -> float:
+    """How alike two unit vectors are."""
     if len(left) > len(right):
         left, right = right, left
-    product = sum(weight * right[word] for word, weight in left.items() if word in right)
-    lengths = math.sqrt(sum(w * w for w in left.values())) * math.sqrt(sum(w * w for w in right.values()))
-    return product / lengths if lengths else 0.0
+    return sum([weight * right[word] for word, weight in left.items() if word in right])
 
 
 def cluster(vectors: Sequence[Vector]) -> list[list[int]]:
-    """Greedy clusters: a unit joins the first cluster whose founder it resembles."""
+    """Greedy clusters: a unit joins the first of the latest clusters whose founder it resembles."""
     clusters: list[list[int]] = []
     for place, vector in enumerate(vectors):
-        for members in clusters:
+        for members in clusters[-_LATEST:]:
             if cosine(vectors[members[0]], vector) >= _SIMILAR:
                 members.append(place)
                 break
@@ -88,12 +85,17 @@ def cluster(vectors: Sequence[Vector]) -> list[list[int]]:
     return clusters
 
 
-def _sum(vectors: Iterable[Vector]) -> Vector:
+def _mean(vectors: Iterable[Vector]) -> Vector:
     total: Vector = {}
     for vector in vectors:
         for word, weight in vector.items():
             total[word] = total.get(word, 0.0) + weight
-    return total
+    return _unit(total)
+
+
+def _unit(vector: Vector) -> Vector:
+    length = math.sqrt(sum(weight * weight for weight in vector.values())) or 1.0
+    return {word: weight / length for word, weight in vector.items()}
 
 
 def _text(unit: Unit, messages: Sequence[Message]) -> str:
