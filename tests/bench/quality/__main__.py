@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from tests.bench.quality.cases import load_cases
+from tests.bench.quality.cases import Case, load_cases
 from tests.bench.quality.drift import drift_table
 from tests.bench.quality.score import problems, score
 from tests.bench.quality.systems import SYSTEMS, System, count
 
 MEASURES = ("FUR", "FUR-LR", "GFUR", "KEY", "constraints", "decisions", "open items", "replay")
+
+
+@dataclass
+class Outcome:
+    """One case by one system: the measures it has something to say about, and what it cost."""
+
+    is_held_out: bool
+    ratios: dict[str, float] = field(default_factory=lambda: dict.fromkeys(MEASURES, 0.0))
+    is_valid: bool = False
+    fill: float = 0.0
+    cpu_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -25,44 +36,54 @@ class Row:
 
 
 def header() -> str:
-    return f"{'system':26}{' '.join(f'{column[:6]:>6}' for column in MEASURES)}  valid  fill   ms cpu"
+    return f"{'system':32}{' '.join(f'{column[:6]:>6}' for column in MEASURES)}  valid  fill  ms cpu"
 
 
-def measure(name: str, system: System, *, every: int) -> Row:
-    """Means over every n-th case in percent, validity, share of the budget used, milliseconds of CPU."""
-    totals: dict[str, list[float]] = defaultdict(list)
-    valid = total = 0
-    filled: list[float] = []
-    spent: list[float] = []
-    for case in list(load_cases())[::every]:
-        total += 1
-        started = time.process_time()
-        try:
-            messages = system(case)
-        except Exception as error:
-            print(
-                f"  {name}: {case.session['id']} B={case.budget} r={case.ratio}: {type(error).__name__}: {error}"[:160]
-            )
-            for column in MEASURES:
-                totals[column].append(0.0)
-            continue
-        spent.append(time.process_time() - started)
-        found = problems(case, messages, count)
-        valid += not found
-        if found and name == "ours":
-            print(f"  {name}: {case.session['id']} B={case.budget} r={case.ratio}: {', '.join(found)}")
-        filled.append(sum(count(str(message.get("content"))) for message in messages) / case.budget)
-        result = score(case, messages)
-        for column in MEASURES:
-            if result.wanted[column]:
-                totals[column].append(result.ratio(column))
-    means = {column: _mean(totals[column]) for column in MEASURES}
+def outcomes(name: str, system: System, *, every: int) -> list[Outcome]:
+    """What the system made of every n-th case; what raises keeps nothing and is not valid."""
+    return [_outcome(name, system, case) for case in list(load_cases())[::every]]
+
+
+def _outcome(name: str, system: System, case: Case) -> Outcome:
+    outcome = Outcome(case.is_held_out)
+    label = f"  {name}: {case.session['id']} B={case.budget} r={case.ratio}"
+    started = time.process_time()
+    try:
+        messages = system(case)
+    except Exception as error:
+        print(f"{label}: {type(error).__name__}: {error}"[:160])
+        return outcome
+    outcome.cpu_s = time.process_time() - started
+    found = problems(case, messages, count)
+    outcome.is_valid = not found
+    if found and name == "ours":
+        print(f"{label}: {', '.join(found)}")
+    outcome.fill = sum(count(str(message.get("content"))) for message in messages) / case.budget
+    result = score(case, messages)
+    outcome.ratios = {column: result.ratio(column) for column in MEASURES if result.wanted[column]}
+    return outcome
+
+
+def row(name: str, found: Sequence[Outcome]) -> Row:
+    """Means in percent, validity, share of the budget used, milliseconds of CPU."""
+    means = {column: _mean([item.ratios[column] for item in found if column in item.ratios]) for column in MEASURES}
+    valid = _mean([item.is_valid for item in found])
     cells = " ".join(f"{100 * mean:6.1f}" for mean in means.values())
-    line = f"{name:26}{cells} {100 * valid / total:6.1f} {_mean(filled):5.2f} {1000 * _mean(spent):7.1f}"
-    return Row(means, valid / total, line)
+    fill, cpu_s = _mean([item.fill for item in found]), _mean([item.cpu_s for item in found])
+    return Row(means, valid, f"{name:32}{cells} {100 * valid:6.1f} {fill:5.2f} {1000 * cpu_s:7.1f}")
 
 
-def _mean(values: list[float]) -> float:
+def rows(name: str, *, every: int) -> dict[str, Row]:
+    """One system over all cases and, for ours, over each half: what was tuned on and what was not."""
+    found = outcomes(name, SYSTEMS[name], every=every)
+    table = {name: row(name, found)}
+    if name == "ours":
+        for half, is_held_out in (("ours, tuned half", False), ("ours, held-out half", True)):
+            table[half] = row(half, [item for item in found if item.is_held_out is is_held_out])
+    return table
+
+
+def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
@@ -75,12 +96,11 @@ def main() -> None:
     if options.drift:
         print(drift_table(every=options.every))
         return
-    names = [
-        name for name in SYSTEMS if not options.systems or any(part in name for part in options.systems.split(","))
-    ]
     print(header(), flush=True)
-    for name in names:
-        print(measure(name, SYSTEMS[name], every=options.every).line, flush=True)
+    for name in SYSTEMS:
+        if not options.systems or any(part in name for part in options.systems.split(",")):
+            for found in rows(name, every=options.every).values():
+                print(found.line, flush=True)
 
 
 if __name__ == "__main__":

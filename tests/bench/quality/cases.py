@@ -70,6 +70,7 @@ class Case:
     end: int
     raw_facts: list[list[Any]]
     constraints: list[str]
+    is_held_out: bool = False
     _cache: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -172,17 +173,19 @@ def near_words(key: str, texts: list[str], *, radius: int = 80, limit: int = 6) 
 
 
 def load_cases(sessions: dict[str, dict[str, Any]] | None = None) -> Iterator[Case]:
-    """All cuts of the shared set, in file order."""
+    """All cuts of the shared set, in file order; every second session that is cut, by its id, is held out of tuning."""
     sessions = sessions or load_sessions()
     with lzma.open(DATA / "probes" / "future_use.jsonl.xz", "rt") as lines:
-        for line in lines:
-            row = json.loads(line)
-            yield Case(
-                sessions[row["id"]],
-                row["budget"],
-                row["ratio"],
-                row["cut"],
-                row["end"],
-                row["facts"],
-                row["constraints"],
-            )
+        rows = [json.loads(line) for line in lines]
+    held_out = set(sorted({row["id"] for row in rows})[1::2])
+    for row in rows:
+        yield Case(
+            sessions[row["id"]],
+            row["budget"],
+            row["ratio"],
+            row["cut"],
+            row["end"],
+            row["facts"],
+            row["constraints"],
+            row["id"] in held_out,
+        )
