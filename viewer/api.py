@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from django.http import Http404, HttpResponse
+from django.http import Http404, HttpResponse, HttpResponseNotModified
+from django.http.response import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, inline_serializer
 from rest_framework import serializers
@@ -112,22 +113,33 @@ class SpanList(ReadView):
 class SpanTree(ReadView):
     """All skeletons of a session at once, for the tree.
 
-    Columns parted by U+001E: a JSON head (`seq`, `traces`), the count, trace ids (empty where all spans
-    are of the one trace of the head), span ids, parent ids, kinds, names,
-    states (these parted by U+001F), then starts, ends (Unix milliseconds) and tokens as the insides of JSON arrays.
+    First the length of the text that follows, in four bytes. The text is columns parted by U+001E: a JSON head
+    (`seq`, `traces`), the count, then, with values parted by U+001F, trace ids (empty where all spans are of the one
+    trace of the head), span ids, parent ids, kinds, names and states. After it come starts and ends, eight bytes each,
+    in microseconds since 2000 (the least number is none), and tokens, four bytes each (-1 is none), all big-endian.
     """
+
+    #: Part of the tag, so that no page reads what an older server wrote.
+    FORMAT = 2
 
     @extend_schema(
         operation_id="session_tree",
         parameters=[_parameter("after", "only changes after this seq", OpenApiTypes.INT64)],
-        responses={(200, "text/plain"): OpenApiTypes.STR},
+        responses={(200, "application/octet-stream"): OpenApiTypes.BINARY},
     )
-    def get(self, request: Request, session: str) -> HttpResponse:
+    def get(self, request: Request, session: str) -> HttpResponseBase:
         found = self.session(request, session)
+        after = _number(request, "after", 0)
+        # A commit changes the seq, a trace that moves away the count: until then a browser may show what it has.
+        tag = f'"{self.FORMAT}-{found.session_key}-{found.last_seq}-{found.span_count}-{after}"'
+        if request.headers.get("If-None-Match") == tag:
+            return HttpResponseNotModified(headers={"ETag": tag})
         traces = queries.traces(found)
         head = json.dumps({"seq": found.last_seq, "traces": traces})
-        columns = queries.tree_columns(found, after=_number(request, "after", 0), with_traces=len(traces) != 1)
-        return HttpResponse(f"{head}\x1e{columns}", content_type="text/plain; charset=utf-8")
+        words, numbers = queries.tree_columns(found, after=after, with_traces=len(traces) != 1)
+        text = f"{head}\x1e{words}".encode()
+        body = len(text).to_bytes(4, "big") + text + numbers
+        return HttpResponse(body, content_type="application/octet-stream", headers={"ETag": tag})
 
 
 class TokenList(ReadView):

@@ -1,15 +1,7 @@
 // @ts-check
-// Brings every element to life, and the few keys that work everywhere.
+// What every page has: the connection state, the menu, times, and the few keys that work everywhere.
 import "./live-state.js";
 import "./menu-button.js";
-import "./split-pane.js";
-import "./session-list.js";
-import "./session-view.js";
-import "./event-tail.js";
-import "./fate-ledger.js";
-import "./json-view.js";
-import "./late-part.js";
-import "./what-if.js";
 import { isTyping, toast } from "./dom.js";
 import { keepTimes } from "./times.js";
 

@@ -1,7 +1,7 @@
 // @ts-check
 // Live events of all sessions. Keeps the newest, draws those on screen, follows the end unless the reader scrolled up.
 import { h, icon, setText } from "./dom.js";
-import { counted, duration, exact, shortTokens } from "./format.js";
+import { counted, duration, exact, precise, shortTokens } from "./format.js";
 import { familyOf, iconOf, titleOf } from "./kinds.js";
 import { LiveSocket } from "./socket.js";
 
@@ -235,10 +235,4 @@ function toldOf(event) {
   return event.kind.startsWith("compact.") || event.start === null || event.end === null ? "" : `took ${duration(event.end - event.start)}`;
 }
 
-/** @param {number} at */
-function precise(at) {
-  const date = new Date(at);
-  const two = (/** @type {number} */ number) => String(number).padStart(2, "0");
-  return `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}.${String(date.getMilliseconds()).padStart(3, "0")}`;
-}
 customElements.define("event-tail", EventTail);

@@ -1,5 +1,6 @@
 // @ts-check
 // The fate ledger: chips hide and show fates, a field searches, a click on a message brings its stored text.
+import "./json-view.js";
 import { parse } from "./dom.js";
 
 class FateLedger extends HTMLElement {

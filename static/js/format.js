@@ -1,11 +1,11 @@
 // @ts-check
 // How numbers and times read. Imports nothing; the same words as viewer/templatetags/ariadne.py.
 
-const whole = new Intl.NumberFormat("en-GB");
+const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/** @param {number | null | undefined} value */
+/** By hand: the browser's own formatter takes a tenth of a second to load. @param {number | null | undefined} value */
 export function tokens(value) {
-  return value == null ? "–" : whole.format(value);
+  return value == null ? "–" : String(value).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
 /** 109312 → 109k. @param {number | null | undefined} value */
@@ -14,7 +14,7 @@ export function shortTokens(value) {
   const size = Math.abs(value);
   if (size < 1000) return String(value);
   if (size < 10_000) return `${(value / 1000).toFixed(1).replace(/\.0$/, "")}k`;
-  if (size < 1_000_000) return `${whole.format(Math.round(value / 1000))}k`;
+  if (size < 1_000_000) return `${tokens(Math.round(value / 1000))}k`;
   return `${(value / 1_000_000).toFixed(1)}M`;
 }
 
@@ -39,22 +39,27 @@ export function relative(at, now) {
   const seconds = Math.round((now - at) / 1000);
   if (seconds < 0) return seconds > -5 ? "now" : `in ${span(-seconds)}`;
   if (seconds < 5) return "now";
-  if (seconds > 30 * 86_400) return new Date(at).toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric" });
+  if (seconds > 30 * 86_400) return day(new Date(at));
   return `${span(seconds)} ago`;
 }
 
-/** The reader's own zone, named. @param {number} at */
+/** In the reader's own zone, which is named by its distance from UTC. @param {number} at */
 export function exact(at) {
-  return new Date(at).toLocaleString("en-GB", {
-    year: "numeric",
-    month: "short",
-    day: "2-digit",
-    hour: "2-digit",
-    minute: "2-digit",
-    second: "2-digit",
-    fractionalSecondDigits: 3,
-    timeZoneName: "short",
-  });
+  const date = new Date(at);
+  const ahead = -date.getTimezoneOffset();
+  const [hours, minutes] = [Math.floor(Math.abs(ahead) / 60), Math.abs(ahead) % 60];
+  const zone = ahead ? `UTC${ahead < 0 ? "−" : "+"}${hours}${minutes ? `:${pad(minutes)}` : ""}` : "UTC";
+  return `${day(date)}, ${precise(at)} ${zone}`;
+}
+
+/** @param {number} at */
+export function precise(at) {
+  return `${clock(at)}.${String(new Date(at).getMilliseconds()).padStart(3, "0")}`;
+}
+
+/** @param {Date} date */
+function day(date) {
+  return `${date.getDate()} ${MONTHS[date.getMonth()]} ${date.getFullYear()}`;
 }
 
 /** @param {number} at */
@@ -65,7 +70,7 @@ export function clock(at) {
 
 /** @param {number} number @param {string} noun */
 export function counted(number, noun) {
-  return `${whole.format(number)} ${noun}${number === 1 ? "" : "s"}`;
+  return `${tokens(number)} ${noun}${number === 1 ? "" : "s"}`;
 }
 
 /** @param {number} seconds */

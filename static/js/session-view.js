@@ -1,8 +1,10 @@
 // @ts-check
 // The session page: loads the store, follows the session's socket, keeps the address in step with the selection.
 import "./first-look.js";
+import "./json-view.js";
 import "./span-inspector.js";
 import "./span-tree.js";
+import "./split-pane.js";
 import "./token-timeline.js";
 import { isTyping, setText } from "./dom.js";
 import { percent, shortTokens, tokens } from "./format.js";

@@ -7,6 +7,7 @@ import { resultOf } from "./store.js";
 
 // Less than this and the words would run into the next marker.
 const WORDS_PX = 112;
+/** What each button says. @type {WeakMap<Element, { check: import("./store.js").Check, isSelected: boolean }>} */ const shown = new WeakMap();
 
 /** @param {HTMLElement} overlay @param {Marker[]} markers @param {number} selected the index of a check */
 export function drawMarkers(overlay, markers, selected) {
@@ -28,12 +29,16 @@ function newMarker(key) {
 /** @param {HTMLElement} button @param {Marker} marker @param {boolean} isSelected */
 function show(button, marker, isSelected) {
   const { check } = marker;
-  button.style.left = `${marker.x + marker.width / 2}px`;
+  button.style.transform = `translateX(${marker.x + marker.width / 2}px)`;
+  const words = button.lastElementChild;
+  if (words) setText(words, marker.room > WORDS_PX ? resultOf(check) : "");
+  // While one zooms only places change.
+  const before = shown.get(button);
+  if (before?.check === check && before.isSelected === isSelected) return;
+  shown.set(button, { check, isSelected });
   button.dataset.span = check.span;
   button.dataset.index = String(marker.index);
   button.dataset.tone = check.has_failed ? "bad" : check.fallback ? "warn" : check.is_running ? "running" : "";
   button.setAttribute("aria-pressed", String(isSelected));
   button.setAttribute("aria-label", `Compaction ${marker.number}: ${check.sentence}`);
-  const words = button.lastElementChild;
-  if (words) setText(words, marker.room > WORDS_PX ? resultOf(check) : "");
 }

@@ -19,6 +19,8 @@ const PART_NAMES = /** @type {const} */ ([
   ["input", "User input"],
 ]);
 const HEIGHT = 232;
+// The tree takes over the times in sight when the hand rests, not at every notch of the wheel.
+const SETTLE_MS = 120;
 
 class TokenTimeline extends HTMLElement {
   /** @type {(() => void)[]} */ #undo = [];
@@ -28,6 +30,9 @@ class TokenTimeline extends HTMLElement {
   /** @type {Layout | null} */ #layout = null;
   /** What does not change while one zooms. @type {{ of: unknown, placed: import("./timeline-layout.js").Positions, bySpan: Map<string, number> } | null} */ #known = null;
   #frame = 0;
+  // Kept, because asking while one zooms would lay the page out twice a frame.
+  #width = 0;
+  #settle = 0;
   #hovered = -1;
   /** @type {Record<string, string> | null} */ #colours = null;
   /** @type {ResizeObserver | null} */ #resize = null;
@@ -88,7 +93,10 @@ class TokenTimeline extends HTMLElement {
     document.addEventListener("keydown", this.#onKey);
     document.addEventListener("ariadne:theme", this.#onTheme);
     this.#dark.addEventListener("change", this.#onTheme);
-    this.#resize = new ResizeObserver(() => this.#drawSoon());
+    this.#resize = new ResizeObserver((entries) => {
+      this.#width = Math.round(entries.at(-1)?.contentRect.width ?? 0);
+      this.#drawSoon();
+    });
     this.#resize.observe(this.#stage);
     this.#undo = [store.subscribe("checks", () => this.#drawSoon()), store.subscribe("selected", () => this.#drawSoon()), store.subscribe("spans", () => this.#drawSoon())];
     this.#drawSoon();
@@ -99,6 +107,7 @@ class TokenTimeline extends HTMLElement {
   disconnectedCallback() {
     for (const undo of this.#undo) undo();
     this.#resize?.disconnect();
+    clearTimeout(this.#settle);
     document.removeEventListener("keydown", this.#onKey);
     document.removeEventListener("ariadne:theme", this.#onTheme);
     this.#dark.removeEventListener("change", this.#onTheme);
@@ -115,7 +124,7 @@ class TokenTimeline extends HTMLElement {
 
   #draw() {
     this.#frame = 0;
-    const width = this.#stage.clientWidth;
+    const width = this.#width;
     if (!width) return;
     const scale = devicePixelRatio || 1;
     if (this.#canvas.width !== Math.round(width * scale)) {
@@ -128,7 +137,8 @@ class TokenTimeline extends HTMLElement {
     context.clearRect(0, 0, width, HEIGHT);
     const made = layout(store.checks, this.#facts.placed, { width, height: HEIGHT, scale: this.#scale, zoom: this.#zoom });
     this.#layout = made;
-    store.showRange(this.#zoom && timesOf(made));
+    clearTimeout(this.#settle);
+    this.#settle = window.setTimeout(() => store.showRange(this.#zoom && timesOf(made)), SETTLE_MS);
     if (!store.checks.length) {
       this.#note.textContent = store.isLoaded ? "No check yet: bars appear with the first preflight." : "";
       this.#overlay.replaceChildren();
@@ -184,7 +194,7 @@ class TokenTimeline extends HTMLElement {
         ...(check.after_is_derived ? [h("p", { class: "faint" }, "The parts after are derived: about.")] : []),
         h("p", { class: "faint" }, check.started_at ? exact(Date.parse(check.started_at)) : ""),
       );
-      const width = this.#stage.clientWidth;
+      const width = this.#width;
       const x = bar.x + bar.width / 2;
       this.#tip.style.left = `${x > width / 2 ? Math.max(0, x - 272) : x + 16}px`;
     }
@@ -311,7 +321,7 @@ class TokenTimeline extends HTMLElement {
     const scale = devicePixelRatio || 1;
     context.scale(scale, scale);
     const surface = canvasSurface(context, this.#colours.font ?? "sans-serif");
-    surface.rect(0, 0, this.#stage.clientWidth, HEIGHT, this.#colours.ground ?? "white");
+    surface.rect(0, 0, this.#width, HEIGHT, this.#colours.ground ?? "white");
     this.#paintWhole(surface);
     canvas.toBlob((blob) => blob && download(`${this.dataset.session}-tokens.png`, blob));
   }
@@ -325,7 +335,7 @@ class TokenTimeline extends HTMLElement {
 
   #saveSvg() {
     if (!this.#layout || !this.#colours) return;
-    const surface = svgSurface(this.#stage.clientWidth, HEIGHT, this.#colours.ground ?? "white");
+    const surface = svgSurface(this.#width, HEIGHT, this.#colours.ground ?? "white");
     this.#paintWhole(surface);
     download(`${this.dataset.session}-tokens.svg`, new Blob([String(surface)], { type: "image/svg+xml" }));
   }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -51,22 +52,43 @@ def test_spans_come_in_pages_without_gap_or_repeat(api: httpx.Client, name: str)
     assert all("payload" not in span for span in page["results"])
 
 
+def tree(api: httpx.Client, name: str) -> tuple[list[str], bytes]:
+    body = api.get(f"/api/sessions/{name}/tree/").content
+    length = int.from_bytes(body[:4], "big")
+    return body[4 : 4 + length].decode().split("\x1e"), body[4 + length :]
+
+
 def test_the_tree_has_every_span_in_columns(api: httpx.Client, name: str) -> None:
-    answer = api.get(f"/api/sessions/{name}/tree/")
-    head, count, traces, ids, *rest = answer.text.split("\x1e")
+    columns, numbers = tree(api, name)
+    head, count, traces, ids, *rest = columns
     assert json.loads(head)["traces"][0]["name"] == "Billing migration"
     assert traces == ""
     assert len(ids.split("\x1f")) == int(count) == read(api, f"sessions/{name}/")["span_count"]
-    assert [len(column.split("\x1f")) for column in rest[:4]] == [int(count)] * 4
-    assert [len(json.loads(f"[{column}]")) for column in rest[4:]] == [int(count)] * 3
+    assert [len(column.split("\x1f")) for column in rest] == [int(count)] * 4
+    assert len(numbers) == int(count) * (8 + 8 + 4)
+    (first,) = read(api, f"sessions/{name}/spans/", limit=1)["results"]
+    micros = int.from_bytes(numbers[: int(count) * 8][8 * ids.split("\x1f").index(first["span_id"]) :][:8], "big")
+    assert datetime(2000, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros) == datetime.fromisoformat(
+        first["started_at"]
+    )
+
+
+def test_a_tree_that_has_not_changed_is_not_sent_again(server: Server, api: httpx.Client) -> None:
+    session = Session(f"etag-{uuid.uuid4().hex[:8]}")
+    send(server.ingest_url, server.ingest_key, [session.trace(), *session.play_turn()])
+    path = f"/api/sessions/{session.session_id}/tree/"
+    known = {"If-None-Match": api.get(path).headers["ETag"]}
+    assert api.get(path, headers=known).status_code == 304
+    send(server.ingest_url, server.ingest_key, session.play_turn())
+    assert api.get(path, headers=known).status_code == 200
 
 
 def test_an_agents_own_separators_do_not_shift_the_columns(server: Server, api: httpx.Client) -> None:
     session = Session(f"separators-{uuid.uuid4().hex[:8]}")
     odd = session.span("tool", "a\x1eb\x1fc")
     send(server.ingest_url, server.ingest_key, [session.trace(), odd, session.span("tool", "plain")])
-    columns = api.get(f"/api/sessions/{session.session_id}/tree/").text.split("\x1e")
-    assert len(columns) == 11
+    columns, _ = tree(api, session.session_id)
+    assert len(columns) == 8
     assert sorted(columns[6].split("\x1f")) == ["a?b?c", "plain"]
 
 

@@ -1,0 +1,80 @@
+"""From a post to its row in an open page, while others post too: how long it takes, and whether anything grows.
+
+BENCH_SECONDS=600 pytest -s tests/bench/viewer/test_live.py     ten minutes; without it, twenty seconds
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import psutil
+import pytest
+from agent_session import Session, send
+from bench.viewer.measuring import heap_mb, opened, percentile, say
+from conftest import Server, SignIn
+from playwright.sync_api import expect
+
+SECONDS = float(os.environ.get("BENCH_SECONDS", "20"))
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(SECONDS * 2 + 300)]
+
+
+@pytest.mark.req("P-KR-5")
+def test_from_post_to_pixel(server: Server, sign_in: SignIn) -> None:
+    """At 200 events a second: the time from a post to its row in the page."""
+    noise, probe = (Session(f"{name}-{uuid.uuid4().hex[:6]}", started=datetime.now(UTC)) for name in ("noise", "probe"))
+    send(server.ingest_url, server.ingest_key, [noise.trace(), probe.trace(), probe.span("agent", "first")])
+    page = sign_in("operator")
+    opened(page, probe.session_id)
+    expect(page.locator("live-state")).to_have_attribute("data-state", "live")
+    page.evaluate("""() => {
+      window.seen = {};
+      const look = () => { for (const label of document.querySelectorAll('.span-row .label'))
+        if (label.textContent.startsWith('probe ')) window.seen[label.textContent] ??= Date.now(); };
+      const everything = { subtree: true, childList: true, characterData: true };
+      new MutationObserver(look).observe(document.querySelector('.tree-scroll'), everything);
+    }""")
+    ended = threading.Event()
+
+    def make_noise() -> None:
+        while not ended.is_set():
+            send(server.ingest_url, server.ingest_key, [noise.span("tool", "noise") for _ in range(10)])
+            ended.wait(0.05)
+
+    thread = threading.Thread(target=make_noise)
+    thread.start()
+    posted: dict[str, float] = {}
+    heap, memory = [heap_mb(page)], [server_mb(server)]
+    until = time.monotonic() + SECONDS
+    try:
+        while time.monotonic() < until:
+            name = f"probe {len(posted)}"
+            posted[name] = time.time() * 1000
+            # The newest on top of the tree, so that every one of them is drawn.
+            event = probe.span("tool", name, started=datetime(2020, 1, 1, tzinfo=UTC) - timedelta(seconds=len(posted)))
+            send(server.ingest_url, server.ingest_key, [event])
+            page.wait_for_timeout(100)
+            if len(posted) % 200 == 0:
+                heap.append(heap_mb(page))
+                memory.append(server_mb(server))
+    finally:
+        ended.set()
+        thread.join()
+    page.wait_for_function("(count) => Object.keys(window.seen).length >= count", arg=len(posted) - 1, timeout=20_000)
+    seen = page.evaluate("window.seen")
+    delays = [seen[name] - at for name, at in posted.items() if name in seen]
+    half = len(delays) // 2
+    parts = {"all": delays, "first half": delays[:half], "second half": delays[half:]}
+    for what, part in ((name, sorted(part)) for name, part in parts.items()):
+        p50, p95, p99 = (f"{percentile(part, share):.0f} ms" for share in (0.5, 0.95, 0.99))
+        say(f"post to pixel, {what}", n=len(part), p50=p50, p95=p95, p99=p99)
+    say("growth", page=f"{heap[0]:.1f} to {heap[-1]:.1f} MB of heap", server=f"{memory[0]:.0f} to {memory[-1]:.0f} MB")
+
+
+def server_mb(server: Server) -> float:
+    """The memory of the web processes: children of the supervisor that are no Postgres."""
+    children = psutil.Process(server.process.pid).children(recursive=True)
+    return sum(child.memory_info().rss for child in children if "ariadne.web" in " ".join(child.cmdline())) / 1e6
