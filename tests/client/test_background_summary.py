@@ -8,7 +8,8 @@ import pytest
 from compact.exceptions import SummarizationError
 from compact.messages import Message
 from compact.summarizers import BackgroundSummarizer
-from compact.summary import Note, StructuredSummary
+from compact.summary import StructuredSummary
+from compact.summary_entries import Note
 
 
 class SlowSummarizer:

@@ -6,7 +6,8 @@ import pytest
 from compact import guard
 from compact.messages import Message
 from compact.summarizers import ExtractiveSummarizer
-from compact.summary import Note, OpenItem, StructuredSummary
+from compact.summary import StructuredSummary
+from compact.summary_entries import Note, OpenItem
 
 REMOVED = [
     Message("user", "Never deploy to cluster eu-prod-7 on a Friday.", id="u1"),

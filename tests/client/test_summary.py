@@ -6,7 +6,8 @@ import json
 
 import pytest
 from compact.span import SpanReference
-from compact.summary import (
+from compact.summary import StructuredSummary
+from compact.summary_entries import (
     ArtifactReference,
     Command,
     Decision,
@@ -14,7 +15,6 @@ from compact.summary import (
     FileTouched,
     Note,
     OpenItem,
-    StructuredSummary,
     ToolOutcome,
 )
 

@@ -16,7 +16,8 @@ from compact.extraction.entities import TYPE_WEIGHTS, find_entities, surface
 from compact.extraction.kinds import is_instruction, is_open_item
 from compact.extraction.lines import Line, read_lines
 from compact.messages import Message
-from compact.summary import Entity, Note, OpenItem, StructuredSummary, normalized
+from compact.summary import StructuredSummary
+from compact.summary_entries import Entity, Note, OpenItem, normalized
 
 LOST_LISTED: Final = 200  # the counts are complete; the list in the event is of what is likeliest to be missed
 _RESTORED: Final = 200
@@ -108,8 +109,8 @@ def check(
     items = _look_up(lines, rendered)
     missing = [item for item in items if not item.is_kept]
     repaired, tried = _repaired(summary, missing, max_tokens, count) if missing else (summary, [])
-    text = _flat(repaired.render()) if tried else ""
-    restored = {id(item) for item in tried if _flat(item.finding.text) in text}
+    text = normalized(repaired.render()) if tried else ""
+    restored = {id(item) for item in tried if normalized(item.finding.text) in text}
     lost = [item for item in missing if id(item) not in restored]
     by_kind: dict[str, dict[str, int]] = {}
     for item in items:
@@ -130,14 +131,14 @@ def check(
 
 
 def _look_up(lines: Sequence[Line], rendered: Sequence[Message]) -> list[_Item]:
-    text = _flat("\n".join(_all_text(message) for message in rendered))
+    text = normalized("\n".join(_all_text(message) for message in rendered))
     visible = {key for line in read_lines(rendered) for key, _ in find_entities(line.text)}
     items: list[_Item] = []
     known: dict[str, _Item] = {}
     sentences: set[str] = set()
     for line in lines:
         kind = _sentence_kind(line)
-        if kind is not None and (key := _flat(line.text)) not in sentences:
+        if kind is not None and (key := normalized(line.text)) not in sentences:
             sentences.add(key)
             items.append(_Item(kind, line, "", _SENTENCE_WEIGHT[kind], len(items), key in text))
         weight = _WEIGHT_SHOWN if line.kind == "output" else _WEIGHT_SAID
@@ -200,7 +201,3 @@ def _repaired(
 
 def _all_text(message: Message) -> str:
     return "\n".join([message.text, *(f"{call.name} {call.arguments}" for call in message.tool_calls)])
-
-
-def _flat(text: str) -> str:
-    return normalized(text)

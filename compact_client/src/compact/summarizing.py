@@ -7,23 +7,21 @@ all, and then the span is pruned. A summary is merged with the one before it by 
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from compact import events
 from compact.effects import Steps
 from compact.exceptions import SummarizationError, SummarizerOverflow, SummaryRefused, SummaryTooLong
+from compact.extraction.kinds import is_refusal
 from compact.messages import SUMMARY_TAG, Message
 from compact.policy import CompactPolicy
 from compact.span import SpanReference
-from compact.summary import Note, StructuredSummary
+from compact.summary import StructuredSummary
+from compact.summary_entries import Note
 
 MAX_HALVINGS = 2
 CANNED = "Older turns were truncated to fit the context window; their details are not available here."
-_REFUSAL = re.compile(
-    r"\s*(?:I['’]m sorry|Sorry,|I am sorry|I can(?:no|['’])t (?:help|assist|summari|comply|provide))", re.I
-)
 
 
 class SummaryMaker:
@@ -128,7 +126,7 @@ class SummaryMaker:
             text = text.partition("\n")[2] if "\n" in text else text.partition(">")[2]
         if not text.strip():
             raise SummarizationError(f"{self.name} returned an empty summary")
-        if _REFUSAL.match(text):
+        if is_refusal(text):
             raise SummaryRefused(f"{self.name} declined: {text.strip()[:120]}")
         return StructuredSummary.from_text(text.strip(), span.message_ids)
 

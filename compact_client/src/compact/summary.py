@@ -8,18 +8,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final, Literal, TypeVar
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, TypeVar
 
 from compact.span import SpanReference
+from compact.summary_entries import (
+    ArtifactReference,
+    Command,
+    Decision,
+    Entity,
+    Entry,
+    FileTouched,
+    Note,
+    OpenItem,
+    ToolOutcome,
+)
+from compact.summary_text import render_body
 
 STRUCTURED_SUMMARY_SCHEMA_VERSION: Final = "v1.0"
 SUMMARY_RENDER_VERSION: Final = "v1.0"
 
-# What goes first when the budget is short, least valuable last to be named here: a field further down is cut before
-# a field further up. `coverage.fit` turns the places into worth, so that a cheap line full of ids can outlive a long
-# and empty one of the next rank, but a constraint never makes way for a fact.
-RANK: Final = (
+# The order in which entries are gone through. What makes way when the budget is short is another question: the worth
+# of a line is written down in `extraction/coverage.py`.
+READING_ORDER: Final = (
     "current_task",
     "constraints",
     "goals",
@@ -36,160 +47,7 @@ RANK: Final = (
     "facts",
 )
 
-WHY: Final = re.compile(r"\b(?:because|since|due to|caused by|so that|as it|in order to)\b", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """A verbatim line and where it stood."""
-
-    text: str
-    sources: tuple[str, ...] = ()
-    order: int = 0
-    role: str = ""
-
-    @property
-    def key(self) -> str:
-        return normalized(self.text)
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What was decided and why; `topic` is what a later decision must share to replace this one."""
-
-    decision: str
-    rationale: str = ""
-    inputs: str = ""
-    outputs: str = ""
-    turn_number: int = 0
-    topic: str = ""
-    sources: tuple[str, ...] = ()
-    order: int = 0
-
-    @property
-    def key(self) -> str:
-        return self.topic or normalized(self.decision)
-
-    @classmethod
-    def from_sentence(cls, text: str, *, sources: tuple[str, ...] = (), order: int = 0) -> Decision:
-        """A sentence cut where its reason begins; both parts stay word for word."""
-        why = WHY.search(text)
-        at = why.start() if why else 0
-        topic = _TOPIC.search(text)
-        return cls(
-            text[:at].rstrip() if at else text,
-            text[at:] if at else "",
-            topic=topic.group(1).strip().lower() if topic else "",
-            sources=sources,
-            order=order,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class OpenItem:
-    """Something unresolved."""
-
-    description: str
-    context: str = ""
-    priority: Literal["high", "medium", "low"] = "medium"
-    sources: tuple[str, ...] = ()
-    order: int = 0
-
-    @property
-    def key(self) -> str:
-        return normalized(_CHECKBOX.sub("", self.description))
-
-
-@dataclass(frozen=True, slots=True)
-class Entity:
-    """A name that may be needed again, and the part it plays."""
-
-    name: str
-    role: str = ""
-    sources: tuple[str, ...] = ()
-    order: int = 0
-
-    @property
-    def key(self) -> str:
-        return self.name.lower()
-
-
-@dataclass(frozen=True, slots=True)
-class ArtifactReference:
-    """Content that was moved out of the prompt and can be read back."""
-
-    artifact_id: str
-    description: str = ""
-    rehydrate_hint: str = ""
-    sources: tuple[str, ...] = ()
-    order: int = 0
-
-    @property
-    def key(self) -> str:
-        return self.artifact_id
-
-
-@dataclass(frozen=True, slots=True)
-class FileTouched:
-    """A file that was changed, and lines that show how."""
-
-    path: str
-    change: str = ""
-    excerpts: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()
-    order: int = 0
-
-    @property
-    def key(self) -> str:
-        return self.path
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A command and what came of it."""
-
-    command: str
-    outcome: str = ""
-    excerpts: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()
-    order: int = 0
-
-    @property
-    def key(self) -> str:
-        return normalized(self.command)
-
-
-@dataclass(frozen=True, slots=True)
-class ToolOutcome:
-    """A tool call, whether it worked, and the fields of its result that must survive."""
-
-    tool_name: str
-    outcome: Literal["success", "failure", "partial"] = "success"
-    key_fields: Mapping[str, Any] = field(default_factory=dict)
-    error_message: str | None = None
-    call: str = ""
-    excerpts: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()
-    order: int = 0
-
-    def __hash__(self) -> int:
-        return hash((self.tool_name, self.call, self.excerpts))
-
-    @property
-    def key(self) -> str:
-        return normalized(self.call) or f"{self.tool_name}:{sorted(map(str, self.key_fields.values()))}"
-
-
-Entry = Note | Decision | OpenItem | Entity | ArtifactReference | FileTouched | Command | ToolOutcome
 _E = TypeVar("_E", bound=Entry)
-
-_TOPIC: Final = re.compile(
-    r"\b(?:use|using|go with|going with|switch(?:ing)? to|choose|chose|opt for)\b.{1,80}?"
-    r"\b(?:for|as) (?:the |our |a )?([\w -]{3,40})",
-    re.IGNORECASE,
-)
-_CHECKBOX: Final = re.compile(r"^\s*(?:[-*]\s*)?\[[ xX]\]\s*")
-_SPACE: Final = re.compile(r"\s+")
 _WORD: Final = re.compile(r"[a-z0-9_./-]{3,}")
 _NOTE_FIELDS: Final = ("goals", "constraints", "facts", "errors", "sources", "current_plan", "completed")
 _ENTRY_TYPES: Final[dict[str, type[Any]]] = {
@@ -202,11 +60,6 @@ _ENTRY_TYPES: Final[dict[str, type[Any]]] = {
     "commands": Command,
     "tool_outcomes": ToolOutcome,
 }
-
-
-def normalized(text: str) -> str:
-    """The form in which two texts are the same entry."""
-    return _SPACE.sub(" ", text).strip(" -*•.").lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,8 +109,8 @@ class StructuredSummary:
         return self.current_task is None and not any(getattr(self, name) for name in _ENTRY_TYPES)
 
     def entries(self) -> Iterable[Entry]:
-        """Every entry that is rendered, in the order of `RANK`."""
-        for name in RANK:
+        """Every entry that is rendered, in reading order."""
+        for name in READING_ORDER:
             value = getattr(self, name)
             if name == "current_task":
                 if value is not None:
@@ -304,8 +157,6 @@ class StructuredSummary:
 
     def render_as_message(self) -> str:
         """The summary as text, with the version of the format in its first line."""
-        from compact.summary_text import render_body
-
         return f"[Summary {SUMMARY_RENDER_VERSION} {self.style}]\n{render_body(self)}"
 
     @classmethod

@@ -10,7 +10,8 @@ import re
 from dataclasses import replace
 from typing import Any, Final
 
-from compact.summary import (
+from compact.summary import StructuredSummary
+from compact.summary_entries import (
     ArtifactReference,
     Command,
     Decision,
@@ -19,7 +20,6 @@ from compact.summary import (
     FileTouched,
     Note,
     OpenItem,
-    StructuredSummary,
     ToolOutcome,
 )
 from compact.summary_text import EXCERPT, HEADINGS, NOTHING, STEP_MARKS, USER

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from compact.summary import (
+from compact.summary_entries import (
     WHY,
     ArtifactReference,
     Command,
@@ -20,9 +20,11 @@ from compact.summary import (
     FileTouched,
     Note,
     OpenItem,
-    StructuredSummary,
     ToolOutcome,
 )
+
+if TYPE_CHECKING:
+    from compact.summary import StructuredSummary
 
 HEADINGS: Final[dict[str, str]] = {
     "current_task": "Current task",

@@ -16,18 +16,9 @@ from compact.extraction.kinds import is_error
 from compact.extraction.lines import Kind, Line, read_lines
 from compact.messages import Message
 from compact.span import SpanReference
-from compact.summary import (
-    RANK,
-    Command,
-    Decision,
-    Entity,
-    Entry,
-    FileTouched,
-    Note,
-    OpenItem,
-    StructuredSummary,
-    ToolOutcome,
-)
+from compact.summary import READING_ORDER, StructuredSummary
+from compact.summary_entries import Command, Decision, Entity, Entry, FileTouched, Note, OpenItem, ToolOutcome
+from compact.summary_text import entry_lines
 
 CountTokens = Callable[[str], int]
 
@@ -284,7 +275,7 @@ def message_lines(messages: Sequence[Message]) -> Iterator[Line]:
 def summary_lines(summary: StructuredSummary) -> Iterator[Line]:
     """The lines of a summary, each with its entry, so that they can compete with new ones as they stand."""
     found: list[tuple[int, str, Entry]] = []
-    for name in RANK:
+    for name in READING_ORDER:
         value = getattr(summary, name)
         entries = ([value] if value is not None else []) if name == "current_task" else value
         found += [(entry.order, name, entry) for entry in entries]
@@ -306,8 +297,6 @@ def _entry_lines(order: int, name: str, entry: Entry) -> Iterator[Line]:
 
 
 def _head_text(entry: Entry) -> str:
-    from compact.summary_text import entry_lines
-
     if isinstance(entry, Entity):
         return entry.name
     line = entry_lines(entry)[0]

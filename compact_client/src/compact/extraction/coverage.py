@@ -2,6 +2,11 @@
 
 Budgeted maximum coverage: a line is worth the chance of reuse of the entities it would newly bring into view, plus a
 bonus for its kind; lines are taken greedily by worth per token. Same lines, same choice, always.
+
+This is the rank by which lines make way when the budget is short. Standing instructions, the current task, artifacts
+and what `keep_keys` names are taken before anything competes, within half of the budget. For the rest the constants
+below say what counts: who said it and how often, in how many messages and how long ago, what sort of thing it is, and
+what sort of line it stands in.
 """
 
 from __future__ import annotations
@@ -20,7 +25,8 @@ from compact.extraction.kinds import field_of, is_instruction
 from compact.extraction.lines import Line
 
 # Fitted on recorded sessions (logistic regression on "was it used again"), rounded to what held when each source of
-# sessions in turn was left out; the signs matter more than the digits.
+# sessions in turn was left out; the signs matter more than the digits. Distance has less weight than the regression
+# gives it: what is near stays in the prompt anyway, and a summary is for what is far.
 _INTERCEPT: Final = -2.0
 _SAID: Final = 0.4  # per log mention in prose or as an argument
 _SHOWN: Final = 0.15  # per log mention inside tool output
@@ -53,18 +59,19 @@ CHARS_PER_TOKEN: Final = 3.6
 _LINE_TOKENS: Final = 3.0  # bullet and newline
 
 # What a line is worth for its kind alone, on the scale of entities (an id that will surely be needed again is worth 1).
+# Chosen on every second recorded session and confirmed on the others.
 BONUS: Final[dict[str, float]] = {
     "current_task": 4.0,
     "artifacts": 2.0,
-    "goals": 0.6,
-    "current_plan": 0.4,
     "constraints": 0.9,
-    "open_items": 0.35,
+    "goals": 0.6,
     "decisions": 0.55,
+    "current_plan": 0.4,
+    "open_items": 0.35,
     "commands": 0.2,
     "requests": 0.12,
 }
-_REPEATED: Final = 0.3
+_REPEATED: Final = 0.3  # and for each time that the same call was made again
 _OUTPUT_LINES: Final = 24.0  # after so many lines of one output, the next is worth half
 _HEADED: Final = frozenset({"commands", "tool_outcomes", "files"})
 # At most this share of the budget is given ahead of the competition to standing instructions.

@@ -63,6 +63,10 @@ _ERROR: Final = re.compile(
     r"|conflict"
 )
 
+_REFUSAL: Final = re.compile(
+    r"\s*(?:i['’]?m (?:very )?sorry|sorry,|i am sorry|i can(?:no|['’])t (?:help|assist|summari|comply|provide)"
+    r"|i(?:['’]m| am) (?:unable|not able) to)"
+)
 _COURTESY: Final = re.compile(r"\b(?:let me know|feel free|would you like me|please (?:provide|confirm|tell|share))\b")
 _PASSING: Final = re.compile(
     r"\?$|\b(?:would you like|could you)\b"
@@ -99,6 +103,11 @@ def _says(patterns: tuple[re.Pattern[str], re.Pattern[str]], lowered: str) -> bo
 def is_error(text: str) -> bool:
     """Whether a line reports that something went wrong."""
     return _ERROR.search(text.lower()) is not None
+
+
+def is_refusal(text: str) -> bool:
+    """Whether an answer begins by declining what it was asked for."""
+    return _REFUSAL.match(text.lower()) is not None
 
 
 def field_of(line: Line) -> str:

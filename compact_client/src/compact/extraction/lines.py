@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from compact.messages import Message, ToolCall
 
 if TYPE_CHECKING:
-    from compact.summary import Entry
+    from compact.summary_entries import Entry
 
 SENTENCE_CHARS: Final = 320  # a longer sentence is split at a comma: one long line brings much that nobody asked for
 OUTPUT_CHARS: Final = 200  # lines of tool output and code have less to say per character

@@ -10,7 +10,8 @@ from compact.effects import Steps
 from compact.messages import Message
 from compact.plan import CompactionRecord, ExternalizationRecord
 from compact.strategies.base import CompactionProposal, Workbench
-from compact.summary import ArtifactReference, Note, StructuredSummary
+from compact.summary import StructuredSummary
+from compact.summary_entries import ArtifactReference, Note
 from compact.units import Unit
 
 POINTER_TOKENS = 90  # what a pointer and its two lines of description cost

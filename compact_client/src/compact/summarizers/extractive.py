@@ -15,7 +15,8 @@ from compact.extraction.grounds import Grounds
 from compact.extraction.lines import Line
 from compact.messages import Message
 from compact.span import SpanReference
-from compact.summary import Note, StructuredSummary
+from compact.summary import StructuredSummary
+from compact.summary_entries import Note
 
 DEFAULT_MAX_TOKENS: Final = 2_000
 _DONE: Final = re.compile(r"^\s*(?:[-*]\s*)?(?:\[[xX]\]|✓|✅|☑)\s*(.+)")

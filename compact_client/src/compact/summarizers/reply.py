@@ -13,25 +13,12 @@ from typing import Any, Final
 
 from compact.exceptions import SummarizationError, SummaryRefused
 from compact.extraction.entities import find_entities
+from compact.extraction.kinds import is_refusal
 from compact.messages import Message
 from compact.span import SpanReference
-from compact.summary import (
-    Command,
-    Decision,
-    Entity,
-    FileTouched,
-    Note,
-    OpenItem,
-    StructuredSummary,
-    ToolOutcome,
-    normalized,
-)
+from compact.summary import StructuredSummary
+from compact.summary_entries import Command, Decision, Entity, FileTouched, Note, OpenItem, ToolOutcome, normalized
 
-_REFUSAL: Final = re.compile(
-    r"\s*(?:I['’]?m (?:very )?sorry|Sorry,|I am sorry|I can(?:no|['’])t (?:help|assist|summari|comply|provide)"
-    r"|I(?:['’]m| am) (?:unable|not able) to)",
-    re.IGNORECASE,
-)
 _FENCE: Final = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n```\s*$", re.DOTALL)
 _EXACT_TYPES: Final = frozenset(
     {"path", "url", "email", "uuid", "ticket", "code", "money", "hex", "version", "file", "num", "date"}
@@ -111,7 +98,7 @@ def read_reply(text: str, messages: Sequence[Message], *, style: str) -> Structu
         raise SummarizationError("the model returned nothing")
     data = _json_object(text)
     if data is None:
-        if _REFUSAL.match(text):
+        if is_refusal(text):
             raise SummaryRefused(f"the model declined: {' '.join(text.split())[:120]}")
         raise SummarizationError(f"the model did not answer with a JSON object: {' '.join(text.split())[:120]}")
     summary = _typed(data, messages, style)
