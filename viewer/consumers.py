@@ -109,6 +109,9 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
                 if await self.has_moved():
                     await self.close(MISSING)
                     return
+                if self.query.get("ack"):
+                    # So that a page can tell a quiet server from a connection that is gone.
+                    await self.say({"type": "beat"})
             if change is None or change.seq <= self.seq:
                 continue
             if self.subscription.is_behind:

@@ -2,6 +2,11 @@
 // Raw JSON with search, copy and download. The text is the server's; this only adds the tools.
 import { download, h, icon, toast } from "./dom.js";
 
+// To lay out a line of a megabyte takes seconds: long texts are drawn in pieces, and those out of sight not at all.
+const PIECE_CHARS = 4_000;
+// More marks than anyone reads; the count goes on.
+const MAX_MARKS = 1_000;
+
 class JsonView extends HTMLElement {
   connectedCallback() {
     const heading = this.querySelector("h3");
@@ -10,7 +15,12 @@ class JsonView extends HTMLElement {
     const text = code.textContent ?? "";
     const field = h("input", { class: "field", type: "search", placeholder: "Search the data…", "aria-label": "Search the data" });
     const count = h("span", { class: "faint small", role: "status" });
-    field.addEventListener("input", () => this.#mark(code, text, field.value, count));
+    field.addEventListener("input", () => {
+      const places = placesOf(text, field.value);
+      count.textContent = !field.value ? "" : places.length ? `${places.length} found` : "none";
+      code.replaceChildren(...pieces(text, places.slice(0, MAX_MARKS), field.value.length));
+      code.querySelector("mark")?.scrollIntoView({ block: "nearest" });
+    });
     const copy = h("button", { class: "button quiet square", type: "button", "aria-label": "Copy the JSON", title: "Copy" }, icon("copy"));
     copy.addEventListener("click", async () => {
       await navigator.clipboard.writeText(text);
@@ -19,30 +29,36 @@ class JsonView extends HTMLElement {
     const save = h("button", { class: "button quiet square", type: "button", "aria-label": "Download the JSON", title: "Download" }, icon("download"));
     save.addEventListener("click", () => download(`${this.dataset.name ?? "data"}.json`, new Blob([text], { type: "application/json" })));
     heading.after(h("div", { class: "json-tools no-print" }, field, count, copy, save));
-  }
-
-  /** @param {Element} code @param {string} text @param {string} wanted @param {Element} count */
-  #mark(code, text, wanted, count) {
-    if (!wanted) {
-      code.textContent = text;
-      count.textContent = "";
-      return;
-    }
-    const lower = text.toLowerCase();
-    const needle = wanted.toLowerCase();
-    const parts = [];
-    let from = 0;
-    let found = 0;
-    // A thousand marks are more than anyone reads; the count goes on.
-    for (let at = lower.indexOf(needle); at >= 0; at = lower.indexOf(needle, at + needle.length)) {
-      found++;
-      if (found > 1000) continue;
-      parts.push(text.slice(from, at), h("mark", {}, text.slice(at, at + needle.length)));
-      from = at + needle.length;
-    }
-    code.replaceChildren(...parts, text.slice(from));
-    count.textContent = found ? `${found} found` : "none";
-    code.querySelector("mark")?.scrollIntoView({ block: "nearest" });
+    code.replaceChildren(...pieces(text, [], 0));
   }
 }
 customElements.define("json-view", JsonView);
+
+/** Where a text is found in another, upper or lower case. @param {string} text @param {string} wanted */
+function placesOf(text, wanted) {
+  const [lower, needle] = [text.toLowerCase(), wanted.toLowerCase()];
+  const found = [];
+  if (needle) for (let at = lower.indexOf(needle); at >= 0; at = lower.indexOf(needle, at + needle.length)) found.push(at);
+  return found;
+}
+
+/** @param {string} text @param {number[]} places of marks, in order @param {number} length of each */
+function pieces(text, places, length) {
+  const made = [];
+  let next = 0;
+  for (let from = 0; from < text.length; ) {
+    // At the end of a line if there is one, else in the middle of it.
+    const line = text.lastIndexOf("\n", from + PIECE_CHARS);
+    const end = line > from ? line + 1 : from + PIECE_CHARS;
+    const piece = h("span", { class: "piece" });
+    for (let place = places[next]; place !== undefined && place < end; place = places[++next]) {
+      piece.append(text.slice(from, place), h("mark", {}, text.slice(place, place + length)));
+      from = place + length;
+    }
+    const to = Math.max(from, end);
+    piece.append(text.slice(from, to));
+    made.push(piece);
+    from = to;
+  }
+  return made;
+}

@@ -8,6 +8,8 @@ const FIRST_RETRY_MS = 250;
 const LAST_RETRY_MS = 10_000;
 // What a paused page keeps; beyond it the page reads from the server again when it resumes.
 const KEPT_FRAMES = 2_000;
+// The server says something every ten seconds; a connection that is silent for this long is none.
+const SILENCE_MS = 25_000;
 
 export class LiveSocket {
   /** @type {WebSocket | null} */ #socket = null;
@@ -16,6 +18,7 @@ export class LiveSocket {
   #dropped = false;
   #retry = FIRST_RETRY_MS;
   #timer = 0;
+  #watch = 0;
   #paused = false;
   #closed = false;
   /** @type {State} */ #state = "connecting";
@@ -30,6 +33,7 @@ export class LiveSocket {
     this.seq = options.after;
     this.#connect();
     addEventListener("online", this.#now);
+    addEventListener("offline", this.#lost);
     document.addEventListener("visibilitychange", this.#now);
   }
 
@@ -74,7 +78,9 @@ export class LiveSocket {
   close() {
     this.#closed = true;
     clearTimeout(this.#timer);
+    clearTimeout(this.#watch);
     removeEventListener("online", this.#now);
+    removeEventListener("offline", this.#lost);
     document.removeEventListener("visibilitychange", this.#now);
     this.#socket?.close();
   }
@@ -85,6 +91,27 @@ export class LiveSocket {
       this.#connect();
     }
   };
+
+  #lost = () => {
+    const socket = this.#socket;
+    if (this.#closed || !socket) return;
+    this.#socket = null;
+    socket.close();
+    this.#retryLater();
+  };
+
+  #retryLater() {
+    clearTimeout(this.#watch);
+    clearTimeout(this.#timer);
+    this.#say("offline");
+    this.#timer = window.setTimeout(() => this.#connect(), this.#retry * (0.7 + 0.6 * Math.random()));
+    this.#retry = Math.min(LAST_RETRY_MS, this.#retry * 2);
+  }
+
+  #listen() {
+    clearTimeout(this.#watch);
+    this.#watch = window.setTimeout(this.#lost, SILENCE_MS);
+  }
 
   #connect() {
     const url = new URL(this.path, location.href);
@@ -100,6 +127,8 @@ export class LiveSocket {
       const frame = /** @type {Frame} */ (JSON.parse(event.data));
       socket.send("ack");
       this.#retry = FIRST_RETRY_MS;
+      this.#listen();
+      if (frame.type === "beat") return;
       if (frame.type === "hello") this.#say(this.#paused ? "paused" : "live");
       else if (frame.type === "behind") this.#say("behind");
       else if (this.#paused) this.#keep(frame);
@@ -112,10 +141,9 @@ export class LiveSocket {
         if (event.code === 4401) location.assign(`/login/?next=${encodeURIComponent(location.pathname + location.search)}`);
         return;
       }
-      this.#say("offline");
-      this.#timer = window.setTimeout(() => this.#connect(), this.#retry * (0.7 + 0.6 * Math.random()));
-      this.#retry = Math.min(LAST_RETRY_MS, this.#retry * 2);
+      this.#retryLater();
     });
+    this.#listen();
   }
 
   /** @param {Frame} frame */

@@ -98,11 +98,7 @@ class SpanTree extends HTMLElement {
     this.#undo = [
       store.subscribe("spans", () => this.#layout()),
       store.subscribe("selected", () => this.#reveal()),
-      store.subscribe("range", () => {
-        this.#drawAxis();
-        this.#renew();
-        this.#drawSoon();
-      }),
+      store.subscribe("range", () => this.#followRange()),
       // The bars of tokens are shares of the window, and a check may be a compaction.
       store.subscribe("checks", () => {
         this.#noteCompactions();
@@ -274,6 +270,22 @@ class SpanTree extends HTMLElement {
   /** The times that the bars are drawn on: what the timeline shows, else the whole session. */
   get #axisRange() {
     return store.range ?? [store.tree.from, Math.max(store.tree.from, store.tree.to)];
+  }
+
+  /** Bars on the times that the timeline shows, and rows from there if none of them is in sight. */
+  #followRange() {
+    this.#drawAxis();
+    this.#renew();
+    if (store.range) {
+      const [from, to] = store.range;
+      const { start } = store.spans.columns;
+      const { scrollTop, clientHeight } = this.#scroller;
+      const isInside = (/** @type {number} */ at) => (start[at] ?? -1) >= from && (start[at] ?? -1) < to;
+      const inSight = this.#rows.subarray(Math.ceil(scrollTop / ROW), Math.floor((scrollTop + clientHeight) / ROW));
+      const first = inSight.some(isInside) ? -1 : this.#rows.findIndex(isInside);
+      if (first >= 0) this.#scroller.scrollTop = Math.max(0, first - 1) * ROW;
+    }
+    this.#drawSoon();
   }
 
   /** Opens what hides the selected span, and scrolls to it if it is out of sight. */

@@ -17,7 +17,7 @@ const LINE_LABELS = /** @type {Record<string, string>} */ ({ window: "window", c
  * @param {Surface} surface
  * @param {Layout} layout
  * @param {Colours} colours
- * @param {{ scale: string, selected: number, hovered: number, projected: number | null }} state
+ * @param {{ scale: string, selected: number, hovered: number, newest: number, projected: number | null }} state
  */
 export function paint(surface, layout, colours, state) {
   const { plot, y } = layout;
@@ -43,10 +43,6 @@ export function paint(surface, layout, colours, state) {
     }
     if (check.before > below) surface.rect(bar.x, y(check.before), bar.width, y(below) - y(check.before), colours.history ?? "", 0.28);
     below = Math.max(below, check.before);
-    // Checks that did not fire say how far they were from it, where there is room.
-    if (!check.is_compaction && !check.is_recovery && check.margin !== null && check.margin > 0 && bar.width >= 24) {
-      surface.text(shortTokens(check.margin), bar.x + bar.width / 2, y(below) - 4, colours.faint ?? "", "center");
-    }
     if (check.has_failed) surface.rect(bar.x, y(below) - 3, bar.width, 3, colours.bad ?? "");
     if (check.after !== null && bar.width >= 3) surface.line(bar.x - 2, y(check.after), bar.x + bar.width + 2, y(check.after), colours.ink ?? "", [], 1.5);
   }
@@ -58,7 +54,9 @@ export function paint(surface, layout, colours, state) {
     labelY = Math.min(line.y + 4, labelY - 12);
     surface.text(`${LINE_LABELS[line.name]} ${shortTokens(line.tokens)}`, right + 6, labelY, colour, "left");
   }
-  drawMargin(surface, layout, colours, state.projected);
+  drawMargins(surface, layout, colours);
+  const last = layout.bars.at(-1);
+  if (last?.index === state.newest) drawRoom(surface, layout, last, colours, state.projected);
   for (const bar of layout.ticksX) {
     surface.text(tickWords(bar, state.scale), bar.x + bar.width / 2, plot.top + plot.height + 14, colours.faint ?? "", "center");
   }
@@ -70,20 +68,36 @@ function tickWords({ check, at, index }, scale) {
   return scale === "tokens" ? shortTokens(at) : String(check.turn ?? index + 1);
 }
 
-/** How far the newest check is from the trigger, and when it would get there. @param {Surface} surface @param {Layout} layout @param {Colours} colours @param {number | null} projected */
-function drawMargin(surface, layout, colours, projected) {
-  const last = layout.bars.at(-1);
-  if (!last || last.check.is_compaction || last.check.is_recovery || last.check.margin === null || last.check.margin <= 0) return;
+/** Checks that did not fire say how far they were from it, where there is room. @param {Surface} surface @param {Layout} layout @param {Colours} colours */
+function drawMargins(surface, layout, colours) {
+  for (const { check, x, width } of layout.bars) {
+    if (width < 24 || !hasMargin(check)) continue;
+    words(surface, shortTokens(check.margin), x + width / 2, layout.y(check.before) - 4, colours, "center");
+  }
+}
+
+/** @param {import("./store.js").Check} check */
+function hasMargin(check) {
+  return !check.is_compaction && !check.is_recovery && check.margin !== null && check.margin > 0;
+}
+
+/** Words on a ground of their own: bars and lines may stand behind them. @param {Surface} surface @param {string} text @param {number} x @param {number} y @param {Colours} colours @param {"right" | "center"} align */
+function words(surface, text, x, y, colours, align) {
+  const width = text.length * 5.8 + 6;
+  surface.rect(align === "right" ? x - width + 2 : x - width / 2, y - 11, width, 14, colours.ground ?? "", 0.85);
+  surface.text(text, x, y, colours.soft ?? "", align);
+}
+
+/** How far the newest check is from the trigger, and when it would get there. @param {Surface} surface @param {Layout} layout @param {import("./timeline-layout.js").Bar} last @param {Colours} colours @param {number | null} projected */
+function drawRoom(surface, layout, last, colours, projected) {
+  if (!hasMargin(last.check)) return;
   const x = last.x + last.width / 2;
   const from = layout.y(last.check.before);
   const to = layout.y(last.check.trigger_tokens);
   if (from - to < 14) return;
   surface.line(x, from - 2, x, to + 2, colours.trigger ?? "", [2, 2]);
-  const words = `${shortTokens(last.check.margin)} left${projected ? `, about ${projected} turn${projected === 1 ? "" : "s"}` : ""}`;
-  const middle = (from + to) / 2;
-  // Bars may stand behind the words.
-  surface.rect(x - 9 - words.length * 5.8, middle - 8, words.length * 5.8 + 6, 16, colours.ground ?? "", 0.85);
-  surface.text(words, x - 5, middle + 4, colours.soft ?? "", "right");
+  const text = `${shortTokens(last.check.margin)} left${projected ? `, about ${projected} turn${projected === 1 ? "" : "s"}` : ""}`;
+  words(surface, text, x - 5, (from + to) / 2 + 4, colours, "right");
 }
 
 /** @param {CanvasRenderingContext2D} context @param {string} font @returns {Surface} */

@@ -165,7 +165,7 @@ class TokenTimeline extends HTMLElement {
   }
 
   #state() {
-    return { scale: this.#scale, selected: this.#selectedIndex(), hovered: this.#hovered, projected: store.projectedTurns };
+    return { scale: this.#scale, selected: this.#selectedIndex(), hovered: this.#hovered, newest: store.checks.length - 1, projected: store.projectedTurns };
   }
 
   /** The check that holds the selected span, which may be any of its children. */

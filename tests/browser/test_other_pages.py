@@ -75,6 +75,12 @@ def test_a_compaction_tells_the_fate_of_every_message(sign_in: SignIn, pair: tup
         rows = list(csv.DictReader(file))
     assert len(rows) == 64
     assert {row["fate"] for row in rows} == {"pinned", "kept", "summarized", "cleared", "externalized", "dropped"}
+    expect(page.locator(".story")).to_contain_text("1 of 29 key facts were lost")
+    expect(page.locator("late-part")).to_contain_text("Nothing that was taken out has been read")
+    page.get_by_role("link", name="Compare with 1").click()
+    expect(page.get_by_role("heading", name="Only in A")).to_contain_text("40")
+    expect(page.get_by_role("heading", name="Only in B")).to_contain_text("40")
+    page.go_back()
     page.get_by_role("link", name="Earlier").click()
     expect(page.locator("h1")).to_contain_text("Compaction 1")
 

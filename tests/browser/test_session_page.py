@@ -46,7 +46,7 @@ def test_a_summary_shows_its_text_its_tokens_and_its_latency(sign_in: SignIn, co
     page = sign_in("operator")
     page.goto(f"/sessions/{compacted}/")
     page.get_by_label("Kinds of spans").select_option("compact")
-    page.get_by_label("Find in spans").fill("summary")
+    page.get_by_label("Find in spans").fill("summary created")
     summary = row(page, "summary created")
     expect(summary.locator(".bar")).to_be_attached()
     expect(summary).to_contain_text("1.48 s")
@@ -101,17 +101,23 @@ def test_the_axis_changes_and_zooms(sign_in: SignIn, compacted: str) -> None:
     for axis in ("Time", "Tokens", "Turns"):
         page.get_by_role("button", name=axis, exact=True).click()
         expect(markers).to_have_count(2)
+    whole = page.locator(".tree-axis").text_content()
     stage = page.locator(".timeline-stage")
     box = stage.bounding_box()
     assert box is not None
-    page.mouse.move(box["x"] + 60, box["y"] + 120)
+    page.mouse.move(box["x"] + 360, box["y"] + 120)
     page.mouse.down()
-    page.mouse.move(box["x"] + 300, box["y"] + 120, steps=4)
+    page.mouse.move(box["x"] + 500, box["y"] + 120, steps=4)
     page.mouse.up()
     everything = page.get_by_role("button", name="Everything")
     expect(everything).to_be_visible()
     expect(markers).to_have_count(0)
+    # The tree goes along: its bars stand on the times in sight, and its rows begin there.
+    axis = page.locator(".tree-axis")
+    expect(axis).not_to_have_text(whole or "")
+    expect(row(page, "Turn 1")).to_have_count(0)
     everything.click()
+    expect(axis).to_have_text(whole or "")
     expect(markers).to_have_count(2)
     page.keyboard.press("+")
     expect(everything).to_be_visible()
@@ -154,6 +160,21 @@ def test_what_is_sent_appears_without_a_reload_and_waits_while_paused(server: Se
     expect(row(page, "Turn 3")).to_be_visible()
 
 
+def test_a_trace_that_moves_to_another_session_leaves_the_page(server: Server, sign_in: SignIn) -> None:
+    session = Session(f"stays-{uuid.uuid4().hex[:8]}")
+    other = Session(f"moves-{uuid.uuid4().hex[:8]}")
+    # Until its trace says where it belongs, a span belongs to the session it names.
+    guest = other.span("tool", "a guest", data={"session_id": session.session_id})
+    send(server.ingest_url, server.ingest_key, [session.trace(), *session.play_turn(), guest])
+    page = sign_in("operator")
+    page.goto(f"/sessions/{session.session_id}/")
+    expect(row(page, "a guest")).to_be_visible()
+    expect(page.locator("live-state")).to_have_attribute("data-state", "live")
+    send(server.ingest_url, server.ingest_key, [other.trace()])
+    expect(row(page, "a guest")).to_have_count(0)
+    expect(row(page, "Turn 1")).to_be_visible()
+
+
 def test_a_page_that_lost_its_connection_misses_nothing(server: Server, sign_in: SignIn) -> None:
     session = Session(f"gap-{uuid.uuid4().hex[:8]}")
     send(server.ingest_url, server.ingest_key, [session.trace(), *session.play_turn()])
@@ -161,7 +182,7 @@ def test_a_page_that_lost_its_connection_misses_nothing(server: Server, sign_in:
     page.goto(f"/sessions/{session.session_id}/")
     expect(page.locator("live-state")).to_have_attribute("data-state", "live")
     page.context.set_offline(True)
-    page.evaluate("() => window.dispatchEvent(new Event('offline'))")
+    expect(page.locator("live-state")).to_have_attribute("data-state", "offline")
     send(server.ingest_url, server.ingest_key, session.play_turn())
     page.context.set_offline(False)
     send(server.ingest_url, server.ingest_key, session.play_turn())

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
+from datetime import timedelta
+
 import pytest
+from agent_session import Session, send
+from conftest import Server
+from reader import client_of
 
 from viewer.reducer import SpanRow
 from viewer.regret import Gone, Said, asking, questions, words_of
@@ -68,3 +74,24 @@ def test_a_stored_message_speaks_by_its_values() -> None:
         "tool_calls": [{"arguments": "a.py"}],
     }
     assert words_of(message).split() == ["reading", "a.py"]
+
+
+def test_the_page_leads_to_the_call_made_twice_and_to_the_question(server: Server) -> None:
+    """Text of the agent is shown only with the right to it; that something was asked for again is shown to all."""
+    session = Session(f"regret-{uuid.uuid4().hex[:8]}")
+    session.tokens = 110_000
+    read = {"payload": {"arguments": '{"path": "billing/ledger.py"}'}}
+    events = [session.trace(), session.span("tool", "read_file", **read)]
+    session.at += timedelta(seconds=5)
+    events += session.play_turn(tools=0)
+    asked = {"output": "Done so far. Where did billing/legacy/export.py go?"}
+    events += [session.span("tool", "read_file", **read), session.span("generation", "gpt-5", payload=asked)]
+    send(server.ingest_url, server.ingest_key, events)
+    for person, sees in (("operator", False), ("developer", True)):
+        with client_of(server, person) as client:
+            page = client.get(f"/sessions/{session.session_id}/compactions/1/regrets/").text
+        assert "ran again with the same arguments" in page
+        assert 'href="#m-m9"' in page
+        assert ("Where did billing/legacy/export.py go?" in page) == sees
+        assert ("billing/ledger.py" in page) == sees
+        assert "Done so far" not in page
