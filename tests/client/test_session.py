@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from builders import Recorder, talk, tool_pair
-from compact import CompactConfig, CompactManager, CompactPolicy, Message
+from compact import CompactConfig, CompactError, CompactManager, CompactPolicy, Message
 from compact.plan import CompactionPlan
 from compact.store import FileCompactionStore, MemoryCompactionStore
+from compact.testing import assert_pairs_whole
+from pydantic import BaseModel
 
 SYSTEM = {"role": "system", "content": "You are careful."}
 
@@ -190,3 +193,64 @@ def test_a_message_put_in_front_is_one_new_message():
     assert out[0] == SYSTEM
     assert out[1:] == first
     assert manager.plan("s").version == 1
+
+
+class Block(BaseModel):
+    """A block of an answer as a provider's SDK gives it."""
+
+    type: str
+    text: str | None = None
+    id: str | None = None
+    name: str | None = None
+    input: dict[str, Any] | None = None
+
+
+class Answer(BaseModel):
+    """A whole answer as a provider's SDK gives it."""
+
+    role: str
+    content: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+
+
+def with_blocks(number: int) -> list[Any]:
+    call = Block(type="tool_use", id=f"t{number}", name="run", input={"n": number})
+    return [
+        {"role": "user", "content": f"question {number} " + "word " * 40},
+        {"role": "assistant", "content": [Block(type="text", text=f"looking at {number}"), call]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"t{number}", "content": "ok " * 40}]},
+    ]
+
+
+def with_answers(number: int) -> list[Any]:
+    call, output = tool_pair(number, "ok " * 40)
+    return [{"role": "user", "content": f"question {number} " + "word " * 40}, Answer(**call), output]
+
+
+def with_both_kinds(number: int) -> list[Any]:
+    return [Message("user", f"question {number} " + "word " * 40), *tool_pair(number, "ok " * 40)]
+
+
+@pytest.mark.req("R-PAIR-1")
+@pytest.mark.parametrize("hands_back", [False, True])
+@pytest.mark.parametrize("turn", [with_blocks, with_answers, with_both_kinds])
+def test_objects_of_an_sdk_are_read_like_the_dicts_they_stand_for(turn, hands_back):
+    """An answer may be appended as the SDK gave it, and kinds may be mixed: it is compacted, and no pair is broken."""
+    manager = CompactManager(CompactConfig("gpt-5", 2_000, policy=CompactPolicy(hard_cap_buffer=100)))
+    history: list[Any] = []
+    for number in range(30):
+        history += turn(number)
+        sent = manager.preflight("s", history)
+        assert manager.remember("s").tokens <= 1_900
+        assert sent[-2] is history[-2]
+        assert_pairs_whole(sent)
+        history = sent if hands_back else history
+    assert manager.plan("s").summarizations
+    assert manager.preflight("s", history) == manager.preflight("s", history)
+
+
+def test_a_text_is_not_a_list_of_messages():
+    """It would be read letter by letter; the error says what is wanted."""
+    manager = CompactManager(CompactConfig("gpt-5", 2_000))
+    with pytest.raises(CompactError, match="must be a list of messages, not a str"):
+        manager.preflight("s", "hello")

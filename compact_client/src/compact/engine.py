@@ -6,7 +6,7 @@ beyond its parts; everything about a session is in its `Session`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,7 +28,7 @@ from compact.outbound import Outbound
 from compact.planner import Draft, Room, room_for
 from compact.quality import asks_for_context
 from compact.rehydrate import RehydrationConfig, TurnContext
-from compact.request import Request, Sent, frozen_copy
+from compact.request import Request, Sent, frozen_copy, plain
 from compact.restore import restore
 from compact.returning import bring_back, inject
 from compact.session import Seen, Session
@@ -54,6 +54,10 @@ class Call:
     protected: Collection[int] = ()
     note: str | None = None
     """Why a caller compacts by hand; None for a preflight."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.items, str | bytes | Mapping):
+            raise CompactError(f"messages must be a list of messages, not a {type(self.items).__name__}")
 
 
 class Engine:
@@ -478,7 +482,8 @@ def _codec_for(session: Session, call: Call) -> Codec:
         return codec_named(call.format)
     known = len(session.shown.items)
     items = call.items
-    found = detect(items[known:]) if session.codec is not None and len(items) >= known else detect(items)
+    is_longer = session.codec is not None and len(items) >= known
+    found = detect([plain(item) for item in (items[known:] if is_longer else items)])
     return found or session.codec or CHAT
 
 

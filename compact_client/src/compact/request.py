@@ -18,22 +18,22 @@ class Shown:
     """A list of messages as it was shown to or by the host: copies, for comparing, and the id of each."""
 
     items: list[Any] = field(default_factory=list)
-    metas: list[dict[str, Any]] | None = None  # of Message objects, whose meta a caller may change in place
+    metas: list[dict[str, Any] | None] | None = None  # of Message objects, whose meta a caller may change in place
     ids: list[str] = field(default_factory=list)
 
     def is_prefix_of(self, items: Sequence[Any]) -> bool:
         size = len(self.items)
         if len(items) < size or list(items[:size]) != self.items:
             return False
-        return self.metas is None or [item.meta for item in items[:size]] == self.metas
+        return self.metas is None or [getattr(item, "meta", None) for item in items[:size]] == self.metas
 
     def add(self, item: Any, message_id: str) -> None:
+        if isinstance(item, Message) and self.metas is None:
+            self.metas = [None] * len(self.items)
+        if self.metas is not None:
+            self.metas.append(dict(item.meta) if isinstance(item, Message) else None)
         self.items.append(item)
         self.ids.append(message_id)
-        if isinstance(item, Message):
-            if self.metas is None:
-                self.metas = []
-            self.metas.append(dict(item.meta))
 
 
 @dataclass(slots=True)
@@ -102,7 +102,16 @@ def frozen_copy(item: Any) -> Any:
         return {key: frozen_copy(value) for key, value in item.items()}
     if isinstance(item, list):
         return [frozen_copy(value) for value in item]
-    return item
+    return item.model_copy(deep=True) if hasattr(item, "model_copy") else item
+
+
+def plain(item: Any) -> Any:
+    """An item as a codec reads it: objects of a provider's SDK, alone or inside it, as dicts."""
+    if isinstance(item, dict):
+        return {key: plain(value) for key, value in item.items()}
+    if isinstance(item, list):
+        return [plain(value) for value in item]
+    return item.model_dump(mode="json", exclude_none=True) if hasattr(item, "model_dump") else item
 
 
 def item_of(message: Message) -> Any:

@@ -13,7 +13,7 @@ from compact.codecs.base import Codec
 from compact.messages import Message, Role
 from compact.plan import CompactionPlan, LedgerEntry
 from compact.renderers import renderer_named
-from compact.request import Request, Shown, frozen_copy, item_of
+from compact.request import Request, Shown, frozen_copy, plain
 from compact.session import Session
 from compact.thread import AgentThread
 
@@ -28,7 +28,8 @@ def restore(
     `name` gives a message's hash. Messages the plan took out and the host no longer shows get a stand-in, so
     that their summary keeps its place.
     """
-    decoded = [codec.decode(frozen_copy(item), place) for place, item in enumerate(items)]
+    frozen = [frozen_copy(item) for item in items]
+    decoded = [codec.decode(plain(item), place) for place, item in enumerate(frozen)]
     names = [name(message) for message in decoded]
     gone = {entry.id: entry for entry in plan.absorbed}
     shows_all = 2 * len({entry.hash for entry in plan.absorbed} & set(names)) >= len(gone) > 0
@@ -48,7 +49,7 @@ def restore(
         message_id in talk or message_id.startswith(("summary-v", "span-")) for message_id in known if message_id
     ):
         return False
-    _adopt(session, decoded, known, [] if shows_all else sorted(gone, key=sequence_of), gone)
+    _adopt(session, frozen, decoded, known, [] if shows_all else sorted(gone, key=sequence_of), gone)
     session.plan = plan
     session.plans[plan.version] = plan
     return True
@@ -63,6 +64,7 @@ def _synthetic_names(plan: CompactionPlan, codec: Codec, name: Callable[[Message
 
 def _adopt(
     session: Session,
+    items: Sequence[Any],
     decoded: Sequence[Message],
     known: Sequence[str | None],
     hidden: Sequence[str],
@@ -74,8 +76,7 @@ def _adopt(
         session.thread.adopt(Message(_ROLES.get(gone[message_id].role, "assistant"), "", id=message_id))
         for message_id in hidden
     ]
-    for message, message_id in zip(decoded, known, strict=True):
-        item = item_of(message)
+    for item, message, message_id in zip(items, decoded, known, strict=True):
         if message_id is not None and not message_id.startswith("m"):
             session.shown.add(item, message_id)
             continue

@@ -20,7 +20,7 @@ from compact.messages import Message, content_hash
 from compact.normalize import normalize
 from compact.plan import CompactionPlan
 from compact.renderers import renderer_named
-from compact.request import Request, Sent, Shown, frozen_copy, item_of
+from compact.request import Request, Sent, Shown, frozen_copy, item_of, plain
 from compact.thread import AgentThread
 
 How = Literal["new", "extended", "handed_back", "edited", "reset"]
@@ -109,7 +109,7 @@ class Session:
         start = len(self.shown.items)
         frozen = [frozen_copy(item) for item in items[start:]]
         # All are read before any is logged: a malformed one must leave nothing behind.
-        decoded = [codec.decode(item, start + offset) for offset, item in enumerate(frozen)]
+        decoded = [codec.decode(plain(item), start + offset) for offset, item in enumerate(frozen)]
         new = [self.thread.append(message) for message in decoded]
         for item, message in zip(frozen, new, strict=True):
             self.shown.add(item, message.id or "")
@@ -125,11 +125,8 @@ class Session:
         known_ids, reference = self._recognise(items, codec)
         kept = dict(zip(reference.ids, reference.items, strict=True))
         # As above: everything new is read before anything is logged.
-        decoded = {
-            place: codec.decode(frozen_copy(items[place]), place)
-            for place, known_id in enumerate(known_ids)
-            if known_id is None
-        }
+        frozen = {place: frozen_copy(items[place]) for place, known_id in enumerate(known_ids) if known_id is None}
+        decoded = {place: codec.decode(plain(item), place) for place, item in frozen.items()}
         by_id = {message.id: message for message in self.view}
         shown, view, new = Shown(), [], []
         for place, known_id in enumerate(known_ids):
@@ -140,7 +137,7 @@ class Session:
                     view.append(known)
                 continue
             added = self.thread.append(decoded[place])
-            shown.add(item_of(decoded[place]), added.id or "")
+            shown.add(frozen[place], added.id or "")
             new.append(added)
             view.append(added)
         how: How = "edited"
@@ -168,11 +165,11 @@ class Session:
         history = Shown()
         for message in self.view:
             history.add(item_of(message), message.id or "")
-        keys = [_key(codec.decode(item, place)) for place, item in enumerate(items)]
+        keys = [_key(codec.decode(plain(item), place)) for place, item in enumerate(items)]
         best: list[str | None] = [None] * len(items)
         best_reference = self.shown
         for reference in (self.shown, self.output, history):
-            places = align(keys, [_key(item) for item in reference.items])
+            places = align(keys, [_key(plain(item)) for item in reference.items])
             found = [None if place is None else reference.ids[place] for place in places]
             if _known(found) > _known(best):
                 best, best_reference = found, reference
@@ -302,7 +299,7 @@ class Session:
         for message in messages:
             place = places.get(message.id or "")
             item = item_of(message)
-            if place is not None and self.shown.items[place] != item:
+            if place is not None and not _is_same(item, self.shown.items[place]):
                 place = None
             request.add(message, self.tokens_of(message, count), place, protected_flag=protected_flag)
             output.add(item if place is None else self.shown.items[place], message.id or "")
@@ -330,6 +327,10 @@ def _key(item: Any) -> str:
     return content_hash(item) if isinstance(item, Mapping) else repr(item)
 
 
+def _is_same(item: Any, shown: Any) -> bool:
+    return bool(item == shown or item == plain(shown))
+
+
 def _known(ids: Sequence[str | None]) -> int:
     return sum(message_id is not None for message_id in ids)
 
@@ -345,7 +346,7 @@ def _few_edits(items: Sequence[Any], reference: Shown) -> list[str | None] | Non
     edits = 0
     for place in range(size):
         if items[place] != reference.items[place] or (
-            reference.metas is not None and items[place].meta != reference.metas[place]
+            reference.metas is not None and getattr(items[place], "meta", None) != reference.metas[place]
         ):
             edits += 1
             if edits > most:

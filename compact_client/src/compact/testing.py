@@ -11,6 +11,7 @@ from typing import Any
 from compact.codecs import CHAT, detect
 from compact.messages import Message
 from compact.redaction import Redactor, default_redactor
+from compact.request import plain
 from compact.units import group_units
 
 __all__ = ["RecordingExporter", "assert_no_secrets", "assert_pairs_whole", "assert_protected_kept"]
@@ -66,7 +67,6 @@ def assert_no_secrets(values: Iterable[Any], *, redactor: Redactor | None = None
 
 
 def _messages(items: Sequence[Any]) -> list[Message]:
-    if all(isinstance(item, Message) for item in items):
-        return list(items)
-    codec = detect(items) or CHAT
-    return [codec.decode(item, index) for index, item in enumerate(items)]
+    read = [plain(item) for item in items]
+    codec = detect(read) or CHAT
+    return [codec.decode(item, index) for index, item in enumerate(read)]

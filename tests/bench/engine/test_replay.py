@@ -10,6 +10,7 @@ import lzma
 import os
 import random
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -23,33 +24,48 @@ CHAT = codec_named("chat")
 TRANSCRIPTS = Path(os.environ.get("COMPACT_TRANSCRIPTS", "../shared/data/transcripts"))
 
 
+WINDOWS = [int(window) for window in os.environ.get("COMPACT_REPLAY_WINDOWS", "8000,32000,128000").split(",")]
+
+
+@dataclass
+class Tally:
+    """What a replay has seen so far."""
+
+    sessions: int = 0
+    calls: int = 0
+    compactions: int = 0
+    refusals: int = 0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.sessions} sessions, {self.calls:,} calls, {self.compactions:,} compactions, "
+            f"{self.refusals} ended by a newest message over the budget"
+        )
+
+
 @pytest.mark.skipif(not TRANSCRIPTS.is_dir(), reason="COMPACT_TRANSCRIPTS names no directory of transcripts")
 @pytest.mark.timeout(3600)
-def test_replay_of_recorded_sessions():
+@pytest.mark.parametrize("window", WINDOWS)
+def test_replay_of_recorded_sessions(window):
     """Every recorded session, call by call, as hosts of both kinds: each request fits and is paired."""
-    window = int(os.environ.get("COMPACT_REPLAY_WINDOW", "32000"))
     estimator = TiktokenEstimator()
-    sessions = calls = compactions = refusals = 0
-    for path in sorted(TRANSCRIPTS.glob("*.jsonl.xz")):
+    tally = Tally()
+    for path in sorted(TRANSCRIPTS.rglob("*.jsonl.xz")):
         with lzma.open(path, "rt") as file:
-            recorded = [json.loads(line)["messages"] for line in file]
+            recorded = [session["messages"] for line in file if "messages" in (session := json.loads(line))]
         for messages in recorded:
             for hands_back in (False, True):
-                sessions += 1
                 manager = CompactManager(CompactConfig("gpt-5", window, token_estimator=estimator))
-                calls_made, refused = replay(manager, messages, hands_back, window - 1500)
-                calls += calls_made
-                refusals += refused
-                compactions += manager.plan("s").step if manager.plan("s") else 0
-    print(
-        f"\nreplay: {sessions} sessions, {calls:,} calls, {compactions:,} compactions, "
-        f"{refusals} ended by a newest message over the budget"
-    )
+                tally.sessions += 1
+                tally.refusals += not replay(manager, messages, hands_back, window - 1500, tally)
+                tally.compactions += manager.plan("s").step if manager.plan("s") else 0
+        print(f"\n{window:,} tokens, up to {path.name}: {tally}", end="", flush=True)
+    print()
 
 
-def replay(manager: CompactManager, messages: list[dict], hands_back: bool, budget: int) -> tuple[int, int]:
+def replay(manager: CompactManager, messages: list[dict], hands_back: bool, budget: int, tally: Tally) -> bool:
+    """One session; False if its newest message alone was over the budget."""
     shown: list[dict] = []
-    calls = 0
     for place, message in enumerate(messages):
         shown.append(message)
         following = messages[place + 1]["role"] if place + 1 < len(messages) else ""
@@ -58,13 +74,14 @@ def replay(manager: CompactManager, messages: list[dict], hands_back: bool, budg
         try:
             sent = manager.preflight("s", shown)
         except InsufficientBudget:
-            return calls, 1
-        calls += 1
-        assert manager.remember("s").tokens <= budget
-        assert not normalize([CHAT.decode(item, 0) for item in sent], CHAT).is_changed
+            return False
+        tally.calls += 1
+        decoded = [CHAT.decode(item, 0) for item in sent]
+        assert manager.cfg.token_estimator.estimate(decoded, "gpt-5") <= budget
+        assert not normalize(decoded, CHAT).is_changed
         assert sent[0] == messages[0] or messages[0]["role"] != "system"
         shown = list(sent) if hands_back else shown
-    return calls, 0
+    return True
 
 
 @pytest.mark.req("P-TST-1")
@@ -90,6 +107,8 @@ def test_a_thousand_runs():
             requests += 1
             near += used > 0.75 * window
         compacted += manager.plan("s") is not None
+        if (run + 1) % 100 == 0:
+            print(f"\n{run + 1:,} runs", end="", flush=True)
     print(
         f"\nsoak: {runs:,} runs, {requests:,} requests, {near:,} above 75 % of the window, "
         f"{compacted:,} runs compacted, none over its budget, {time.perf_counter() - start:.0f} s"

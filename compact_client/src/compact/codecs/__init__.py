@@ -6,7 +6,7 @@ An item nobody knows is carried along as `opaque`, never refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from compact.codecs.anthropic import AnthropicCodec
@@ -35,11 +35,11 @@ def codec_named(name: str) -> Codec:
         raise CompactError(f"unknown message format {name!r}: one of {', '.join(_BY_NAME)}") from None
 
 
-def detect(items: Iterable[Any]) -> Codec | None:
+def detect(items: Sequence[Any]) -> Codec | None:
     """The format of some items, or None when they would read the same in chat, Responses and Anthropic."""
+    if any(isinstance(item, Message) for item in items):
+        return NATIVE
     for item in items:
-        if isinstance(item, Message):
-            return NATIVE
         if not isinstance(item, Mapping):
             continue
         if "tool_calls" in item or "tool_call_id" in item or item.get("role") in ("tool", "function"):

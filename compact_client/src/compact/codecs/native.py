@@ -1,6 +1,7 @@
 """Message objects as the caller made them.
 
-In and out are the same objects; only synthetic and shortened messages are new.
+In and out are the same objects; only synthetic and shortened messages are new. A chat-format dict among them is read
+as one, and stays one.
 """
 
 from __future__ import annotations
@@ -9,17 +10,17 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
-from compact.exceptions import MalformedMessage
+from compact.codecs.chat import ChatCodec
 from compact.messages import Message, ToolCall
+
+_CHAT = ChatCodec()
 
 
 class NativeCodec:
     name = "native"
 
     def decode(self, item: Any, index: int) -> Message:
-        if not isinstance(item, Message):
-            raise MalformedMessage(index, f"is a {type(item).__name__}, not a Message or a dict")
-        return item
+        return item if isinstance(item, Message) else _CHAT.decode(item, index)
 
     def encode(self, message: Message) -> Any:
         return message
@@ -34,6 +35,8 @@ class NativeCodec:
         return Message("tool", text, tool_call_id=call.id, name=call.name or None, id=message_id)
 
     def map_outputs(self, message: Message, change: Callable[[str], str]) -> Message:
+        if message.source is not None:
+            return _CHAT.map_outputs(message, change)
         text = message.text
         changed = change(text)
         return message if changed == text else replace(message, content=changed)
