@@ -65,6 +65,9 @@ _INDEXED = {
     "llm.output_messages.": "output",
     "gen_ai.completion.": "output",
 }
+# OpenInference wraps every message, and every call in it, in a level of their own.
+_WRAPPERS = {"message", "tool_call"}
+_MAX_PARTS = 12
 _decode = msgspec.json.Decoder().decode
 
 
@@ -92,7 +95,7 @@ def split(attributes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """What is known about a span, and what was said in it: `input` and `output`, as messages where they are some."""
     data: dict[str, Any] = {}
     said: dict[str, Any] = {}
-    indexed: dict[str, dict[int, dict[str, Any]]] = {}
+    indexed: dict[str, dict[str, Any]] = {}
     for key, value in attributes.items():
         prefix = next((prefix for prefix in _INDEXED if key.startswith(prefix)), None)
         if prefix is not None and _place(indexed.setdefault(_INDEXED[prefix], {}), key[len(prefix) :], value):
@@ -102,21 +105,37 @@ def split(attributes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         (said if is_text(key) else data)[key] = value
     for name, keys in (("input", _INPUTS), ("output", _OUTPUTS)):
         found = next((attributes[key] for key in keys if key in attributes), None)
-        if name in indexed:
-            said[name] = [indexed[name][number] for number in sorted(indexed[name])]
+        if indexed.get(name):
+            said[name] = _with_lists(indexed[name])
         elif found is not None:
             said[name] = parsed(found)
     return data, said
 
 
-def _place(messages: dict[int, dict[str, Any]], path: str, value: Any) -> bool:
-    """Put `0.message.content` and the like where they belong; false if the path is no such thing."""
-    number, _, rest = path.partition(".")
-    if not number.isdigit() or len(number) > 5 or not rest:
+def _place(messages: dict[str, Any], path: str, value: Any) -> bool:
+    """Put `0.message.content`, `0.tool_calls.0.name` and the like where they belong; false if it is no such path."""
+    number, *rest = (part for part in path.split(".", _MAX_PARTS) if part not in _WRAPPERS)
+    if not _is_position(number) or not rest:
         return False
-    message = messages.setdefault(int(number), {})
-    message[rest.removeprefix("message.")] = value
-    return True
+    place = messages.setdefault(number, {})
+    for part in rest[:-1]:
+        place = place.setdefault(part, {})
+        if not isinstance(place, dict):
+            return False
+    return place.setdefault(rest[-1], value) is value
+
+
+def _with_lists(tree: Any) -> Any:
+    """`tree` with a list wherever all keys are positions."""
+    if not isinstance(tree, dict):
+        return tree
+    if tree and all(map(_is_position, tree)):
+        return [_with_lists(tree[key]) for key in sorted(tree, key=int)]
+    return {key: _with_lists(value) for key, value in tree.items()}
+
+
+def _is_position(part: str) -> bool:
+    return part.isascii() and part.isdigit() and len(part) <= 5
 
 
 def parsed(value: Any) -> Any:

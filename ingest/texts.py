@@ -43,6 +43,7 @@ _TEXT_PREFIXES = (
     "retrieval.documents.",
     "reranker.",
     "embedding.embeddings.",
+    "traceloop.prompt.template",
 )
 
 

@@ -109,6 +109,65 @@ def test_openinference_spans_are_understood(wire: Wire, name: str) -> None:
     assert rows["pipeline"]["payload"] == {"input": {"q": "hi"}}
 
 
+@pytest.mark.req("K-ING-2")
+def test_openllmetry_spans_are_understood(wire: Wire, name: str) -> None:
+    """Traceloop's vocabulary: workflows and tasks, association properties, prompts and tool calls laid flat."""
+    tracing, provider = tracer(wire)
+    session = {"traceloop.association.properties.session_id": name, "traceloop.workflow.name": "billing"}
+    with tracing.start_as_current_span("billing.workflow") as workflow:
+        workflow.set_attributes({**session, "traceloop.span.kind": "workflow"})
+        workflow.set_attribute("traceloop.entity.input", '{"args": [], "kwargs": {"q": "hi"}}')
+        with tracing.start_as_current_span("look_up.tool") as tool:
+            tool.set_attributes({**session, "traceloop.span.kind": "tool", "traceloop.entity.output": '"none"'})
+        with tracing.start_as_current_span("openai.chat") as chat:
+            chat.set_attributes(
+                {
+                    **session,
+                    "llm.request.type": "chat",
+                    "gen_ai.system": "openai",
+                    "gen_ai.request.model": "gpt-5",
+                    "gen_ai.usage.prompt_tokens": 40,
+                    "gen_ai.usage.completion_tokens": 2,
+                    "llm.usage.total_tokens": 42,
+                    "gen_ai.prompt.0.role": "user",
+                    "gen_ai.prompt.0.content": "hi",
+                    "gen_ai.completion.0.role": "assistant",
+                    "gen_ai.completion.0.finish_reason": "tool_calls",
+                    "gen_ai.completion.0.tool_calls.0.name": "look_up",
+                    "gen_ai.completion.0.tool_calls.0.arguments": "{}",
+                    "traceloop.prompt.template": "Answer {{q}}",
+                }
+            )
+    provider.shutdown()
+    rows = {row["name"]: row for row in wire.spans(name)}
+    kinds = {"billing.workflow": "span", "look_up.tool": "tool", "openai.chat": "generation"}
+    assert {key: row["kind"] for key, row in rows.items()} == kinds
+    assert rows["billing.workflow"]["payload"] == {"input": {"args": [], "kwargs": {"q": "hi"}}}
+    answer = {
+        "role": "assistant",
+        "finish_reason": "tool_calls",
+        "tool_calls": [{"name": "look_up", "arguments": "{}"}],
+    }
+    assert rows["openai.chat"]["payload"] == {
+        "input": [{"role": "user", "content": "hi"}],
+        "output": [answer],
+        "traceloop.prompt.template": "Answer {{q}}",
+    }
+    assert (rows["openai.chat"]["tokens"], wire.session(name)["model"]) == (42, "gpt-5")
+
+
+def test_paths_that_are_no_messages_stay_what_they_are(wire: Wire) -> None:
+    """A path that contradicts another, or goes too deep, is kept as the text it came as."""
+    trace_id = uuid.uuid4().hex
+    odd = {"gen_ai.prompt.0.a": 1, "gen_ai.prompt.0.a.b": 2, "gen_ai.prompt.x": 3, "gen_ai.prompt.²": 4}
+    odd["gen_ai.prompt.0" + ".z" * 5000] = 5
+    attributes = [{"key": key, "value": {"intValue": value}} for key, value in odd.items()]
+    assert wire.post(as_json(json_span(trace_id, attributes=attributes)), path="/v1/traces").json() == {}
+    (row,) = wire.spans(trace_id)
+    assert row["payload"]["input"][0]["a"] == 1
+    assert (row["payload"]["gen_ai.prompt.0.a.b"], row["payload"]["gen_ai.prompt.x"]) == (2, 3)
+
+
 def as_json(*spans: dict[str, Any]) -> dict[str, Any]:
     return {"resourceSpans": [{"scopeSpans": [{"spans": list(spans)}]}]}
 
