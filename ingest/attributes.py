@@ -65,6 +65,7 @@ _INDEXED = {
     "llm.output_messages.": "output",
     "gen_ai.completion.": "output",
 }
+_PREFIXES = tuple(_INDEXED)
 # OpenInference wraps every message, and every call in it, in a level of their own.
 _WRAPPERS = {"message", "tool_call"}
 _MAX_PARTS = 12
@@ -97,11 +98,12 @@ def split(attributes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     said: dict[str, Any] = {}
     indexed: dict[str, dict[str, Any]] = {}
     for key, value in attributes.items():
-        prefix = next((prefix for prefix in _INDEXED if key.startswith(prefix)), None)
-        if prefix is not None and _place(indexed.setdefault(_INDEXED[prefix], {}), key[len(prefix) :], value):
-            continue
         if key in _INPUTS or key in _OUTPUTS:
             continue
+        if key.startswith(_PREFIXES):
+            prefix = next(prefix for prefix in _PREFIXES if key.startswith(prefix))
+            if _place(indexed.setdefault(_INDEXED[prefix], {}), key[len(prefix) :], value):
+                continue
         (said if is_text(key) else data)[key] = value
     for name, keys in (("input", _INPUTS), ("output", _OUTPUTS)):
         found = next((attributes[key] for key in keys if key in attributes), None)

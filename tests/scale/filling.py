@@ -6,6 +6,7 @@ that ran beside it. `data` is about 400 bytes; every tenth span also has a paylo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, timedelta
 
@@ -65,7 +66,15 @@ class Filled:
     last_seq: int
 
 
-def fill(url: str, spans: int, *, days: int, today: date, project: int = FIRST_PROJECT) -> Filled:
+def fill(
+    url: str,
+    spans: int,
+    *,
+    days: int,
+    today: date,
+    project: int = FIRST_PROJECT,
+    tell: Callable[[str], None] = lambda _line: None,
+) -> Filled:
     """Fill an empty, migrated database; `spans` is rounded to whole days of whole hundreds of sessions."""
     chunks_a_day = max(1, round(spans / (days * SIDE_BY_SIDE * SPANS_A_SESSION)))
     named = [today - timedelta(days=days - number) for number in range(days)]
@@ -93,6 +102,8 @@ def fill(url: str, spans: int, *, days: int, today: date, project: int = FIRST_P
                 f"ALTER TABLE ingest_span ATTACH PARTITION {table} "  # type: ignore[arg-type]
                 f"FOR VALUES FROM ('{day}') TO ('{day + timedelta(days=1)}')"
             )
+            made = (number + 1) * chunks_a_day * SIDE_BY_SIDE * SPANS_A_SESSION
+            tell(f"filled day {number + 1} of {days}: {made:,} spans")
         sessions = days * chunks_a_day * SIDE_BY_SIDE
         made = sessions * SPANS_A_SESSION
         connection.execute("SELECT setval('ingest_seq', %s)", (made + 65536,))

@@ -1,4 +1,5 @@
-"""A load generator that costs little: keep-alive sockets, bodies made beforehand, one thread for each sender."""
+"""A load generator that costs little (keep-alive sockets, bodies made beforehand, one thread for each sender), and a
+person who looks at pages meanwhile."""
 
 from __future__ import annotations
 
@@ -7,9 +8,13 @@ import json
 import threading
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
+
+import httpx
 
 BATCH = 100
 
@@ -113,3 +118,12 @@ def send(
     run.seconds = time.perf_counter() - began
     run.events = sum(len(mine) for mine in work) * batch
     return run
+
+
+@contextmanager
+def signed_in(server: Any, person: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.url, follow_redirects=True, timeout=60) as client:
+        client.get("/login/")
+        form = {**server.logins[person], "csrfmiddlewaretoken": client.cookies.get("csrftoken", "")}
+        client.post("/login/", data=form, headers={"Referer": server.url})
+        yield client

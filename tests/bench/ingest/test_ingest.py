@@ -17,17 +17,15 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import date
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
 import psutil
 import psycopg
 import pytest
 
-from .load import BATCH, Run, bodies, event, post, send
+from .load import BATCH, Run, bodies, event, post, send, signed_in
 
 ROWS = int(os.environ.get("ARIADNE_BENCH_ROWS", "200000"))
 GROUP = 1_000
@@ -207,7 +205,7 @@ def test_post_to_socket(server: Any) -> None:
 
 
 def _cookie(server: Any, person: str) -> str:
-    with _signed_in(server, person) as http_client:
+    with signed_in(server, person) as http_client:
         return "; ".join(f"{name}={value}" for name, value in http_client.cookies.items())
 
 
@@ -234,6 +232,18 @@ def _steady(server: Any, stop: threading.Event) -> None:
 def report(title: str, times_ms: list[float]) -> None:
     run = Run(latencies_ms=times_ms)
     say(f"{title}: p50 {run.percentile(0.5):.1f} ms, p99 {run.percentile(0.99):.1f} ms")
+
+
+def test_pages_under_pressure(server: Any) -> None:
+    """The list page by itself, then while 16 senders send as fast as they are answered."""
+    report("list page, nobody sends", _pages_ms(server, 40))
+    work = [bodies(100, sender=number) for number in range(16)]
+    sending = threading.Thread(target=send, args=(server.url, headers(server), work))
+    sending.start()
+    times_ms = []
+    while sending.is_alive():
+        times_ms += _pages_ms(server, 5)
+    report(f"list page, 16 senders ({len(times_ms)} pages)", times_ms)
 
 
 def test_growth_memory_and_size(server: Any) -> None:
@@ -267,23 +277,18 @@ def _feel(server: Any) -> tuple[float, float, float]:
     return run.percentile(0.5), run.percentile(0.99), pages
 
 
-@contextmanager
-def _signed_in(server: Any, person: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, follow_redirects=True, timeout=60) as client:
-        client.get("/login/")
-        form = {**server.logins[person], "csrfmiddlewaretoken": client.cookies.get("csrftoken", "")}
-        client.post("/login/", data=form, headers={"Referer": server.url})
-        yield client
-
-
 def _list_page_ms(server: Any) -> float:
+    return statistics.median(_pages_ms(server, 12))
+
+
+def _pages_ms(server: Any, count: int) -> list[float]:
     times = []
-    with _signed_in(server, "operator") as client:
-        for _ in range(12):
+    with signed_in(server, "operator") as person:
+        for _ in range(count):
             began = time.perf_counter()
-            assert client.get("/").status_code == 200
+            assert person.get("/").status_code == 200
             times.append((time.perf_counter() - began) * 1000)
-    return statistics.median(times)
+    return times
 
 
 def _row(server: Any, web: psutil.Process, feel: tuple[float, float, float]) -> None:

@@ -1,7 +1,7 @@
 """How the answers change as the table grows: 1, 5 and 20 million spans, made inside the database.
 
-    make bench                                          one million
-    SCALE_SPANS=1000000,5000000 make bench              as many as the disk and your patience hold
+    make bench                                                                      one million, with all the others
+    SCALE_SPANS=1000000,5000000,20000000 pytest tests/bench/scale -q -s             these alone; 32 GB of free disk
 
 Figures and the curve are in docs/SCALING.md: for each question the time inside Postgres, and in brackets the time with
 Python and whatever else the machine was doing. What must hold at any size is asserted: index scans only, and nothing
@@ -37,6 +37,10 @@ BYTES_A_SPAN, BYTES_BESIDE = 1_200, 8_000_000_000
 LIMIT_MS = 50.0
 SENDERS, BODIES = 8, 40
 OPTIONS = {"shared_buffers": "1GB", "maintenance_work_mem": "512MB", "max_wal_size": "4GB", "max_connections": "100"}
+
+
+def _tell(line: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')}  {line}", flush=True)
 
 
 class Table:
@@ -80,7 +84,7 @@ def grown(
         with database("ariadne", str(server.socket_dir)), django_db_blocker.unblock():
             call_command("migrate", verbosity=0)
             began = time.monotonic()
-            filled = fill(server.dsn(), size, days=DAYS, today=datetime.now(UTC).date())
+            filled = fill(server.dsn(), size, days=DAYS, today=datetime.now(UTC).date(), tell=_tell)
             table.note("filling", size, f"{time.monotonic() - began:.0f} s")
             yield server, filled, size
     finally:
@@ -127,7 +131,8 @@ def _note_sizes(server: Postgres, filled: Filled, size: int, table: Table) -> No
 
 
 def _note_ingest(server: Postgres, size: int, table: Table, tmp_path: Path) -> None:
-    from bench.ingest.load import bodies, send  # the same load as the ingest benchmark's
+    # The same load as the ingest benchmark's.
+    from bench.ingest.load import bodies, send, signed_in
 
     running = _start_server(tmp_path / "server", DATABASE_URL=server.dsn())
     try:
@@ -138,6 +143,8 @@ def _note_ingest(server: Postgres, size: int, table: Table, tmp_path: Path) -> N
             size,
             f"{run.rate:,.0f}, {run.percentile(0.5):.0f}, {run.percentile(0.99):.0f} ms",
         )
+        with signed_in(running, "operator") as person:
+            table.note("session list, as a page", size, f"{_timed(lambda: person.get('/')):.0f} ms")
     finally:
         _end(running)
 
