@@ -103,7 +103,7 @@ async def write(
     done.messages = await _put_messages(cursor, project_id, records, known_messages)
     spans, traces = _gathered(records)
     found, moves, days = await homes.find(cursor, project_id, spans, traces)
-    placed = homes.place(project_id, spans, found)
+    placed = await homes.place(cursor, project_id, spans, found, days)
     moved = {key for move in moves for key in (move.old, move.new)}
     keys = {*placed, *(home.session_key for home in found.values()), *moved}
     if unknown := keys - days.keys():

@@ -1,7 +1,9 @@
 """Where the spans of a trace live: which session, and how well that is known.
 
 A trace's group outranks a session that one of its spans names, which outranks the trace's own id. When a better source
-arrives, the trace moves. Reads and writes under the project's lock, so nothing changes in between.
+arrives, the trace moves. In a trace without a group each span lives in the session that its first telling names, and
+stays there whatever a later telling says; those that live apart from their trace are listed as strays. Reads and
+writes under the project's lock, so nothing changes in between.
 """
 
 from __future__ import annotations
@@ -36,6 +38,17 @@ SELECT %s, %s, k, id, s, source, is_mixed, name, started_at, ended_at, metadata 
 ON CONFLICT (trace_key) DO UPDATE SET session_key = EXCLUDED.session_key, source = EXCLUDED.source,
   is_mixed = EXCLUDED.is_mixed, seq = EXCLUDED.seq, name = EXCLUDED.name, started_at = EXCLUDED.started_at,
   ended_at = EXCLUDED.ended_at, metadata = EXCLUDED.metadata
+"""
+
+_STRAYS = "SELECT trace_key, span_id, session_key FROM ingest_stray WHERE trace_key = ANY(%s) AND span_id = ANY(%s)"
+_PUT_STRAYS = """
+INSERT INTO ingest_stray (trace_key, span_id, session_key)
+SELECT * FROM unnest(%s::uuid[], %s::text[], %s::uuid[]) ON CONFLICT DO NOTHING
+"""
+_TAKE_STRAYS = "DELETE FROM ingest_stray WHERE trace_key = ANY(%s) RETURNING trace_key, session_key"
+_AT_HOME = """
+SELECT s.trace_id, s.span_id FROM unnest(%s::uuid[], %s::date[], %s::text[], %s::text[]) k (a, b, c, d)
+JOIN ingest_span s ON (s.session_key, s.session_day, s.trace_id, s.span_id) = (k.a, k.b, k.c, k.d)
 """
 
 
@@ -85,7 +98,26 @@ async def find(
         homes[trace_id] = home = _settled(row, new, told, trace_id)
         if home.session_key != row[1]:
             moves.append(Move(trace_id, row[1], home.session_key))
+    moves += await _gathered_in(cursor, homes, known)
     return homes, moves, {row[1]: row[8] for row in known.values()}
+
+
+async def _gathered_in(cursor: Cursor, homes: dict[str, Home], known: dict[uuid.UUID, tuple[Any, ...]]) -> list[Move]:
+    """The moves of strays whose trace has a group now."""
+    grouped = {
+        home.key: trace_id
+        for trace_id, home in homes.items()
+        if home.source == TraceRow.Source.GROUP and home.key in known and known[home.key][2] != home.source
+    }
+    if not grouped:
+        return []
+    await cursor.execute(_TAKE_STRAYS, (list(grouped),))
+    left = {(grouped[key], session) for key, session in await cursor.fetchall()}
+    return [
+        Move(trace_id, session, homes[trace_id].session_key)
+        for trace_id, session in sorted(left)
+        if session != homes[trace_id].session_key
+    ]
 
 
 def _told(project_id: int, trace_id: str, key: uuid.UUID, told: Trace | None, named: str | None) -> Home:
@@ -126,18 +158,68 @@ def _settled(row: tuple[Any, ...], new: Home, told: Trace | None, trace_id: str)
     )
 
 
-def place(project_id: int, spans: list[Span], homes: dict[str, Home]) -> dict[uuid.UUID, list[Span]]:
-    """The spans of each session: a span lives in its trace's group, else in the one it names, else in its trace's."""
+async def place(
+    cursor: Cursor, project_id: int, spans: list[Span], homes: dict[str, Home], days: dict[uuid.UUID, date]
+) -> dict[uuid.UUID, list[Span]]:
+    """The spans of each session: a span lives in its trace's group, else where it was, else in the session it names."""
     together: dict[tuple[str, str | None], list[Span]] = {}
     for span in spans:
         together.setdefault((span.trace_id, span.session_id), []).append(span)
     placed: dict[uuid.UUID, list[Span]] = {}
+    unsettled: list[tuple[Span, uuid.UUID]] = []
     for (trace_id, session_id), group in together.items():
         home = homes[trace_id]
-        has_own = home.source != TraceRow.Source.GROUP and session_id
-        key = session_key(project_id, session_id) if has_own and session_id else home.session_key
-        placed.setdefault(key, []).extend(group)
+        key = home.session_key
+        if session_id and home.source != TraceRow.Source.GROUP:
+            key = session_key(project_id, session_id)
+        if key != home.session_key and not home.is_mixed:
+            home.is_mixed = home.is_changed = True
+        if home.is_mixed and home.source != TraceRow.Source.GROUP:
+            unsettled += [(span, key) for span in group]
+        else:
+            placed.setdefault(key, []).extend(group)
+    if unsettled:
+        for span, key in await _settled_apart(cursor, unsettled, homes, days):
+            placed.setdefault(key, []).append(span)
     return placed
+
+
+async def _settled_apart(
+    cursor: Cursor, unsettled: list[tuple[Span, uuid.UUID]], homes: dict[str, Home], days: dict[uuid.UUID, date]
+) -> list[tuple[Span, uuid.UUID]]:
+    """Spans of traces that serve several sessions, each with the session it was stored in, else the one given."""
+    trace_keys = [homes[span.trace_id].key for span, _ in unsettled]
+    await cursor.execute(_STRAYS, (list(set(trace_keys)), [span.span_id for span, _ in unsettled]))
+    strays = {(trace, span_id): session for trace, span_id, session in await cursor.fetchall()}
+    at_home = await _at_home(cursor, unsettled, homes, days)
+    settled = []
+    new = []
+    for trace, (span, named) in zip(trace_keys, unsettled, strict=True):
+        home = homes[span.trace_id].session_key
+        key = strays.get((trace, span.span_id))
+        if key is None:
+            key = home if (span.trace_id, span.span_id) in at_home else named
+            if key != home:
+                new.append((trace, span.span_id, key))
+        settled.append((span, key))
+    if new:
+        await cursor.execute(_PUT_STRAYS, tuple(map(list, zip(*new, strict=True))))
+    return settled
+
+
+async def _at_home(
+    cursor: Cursor, unsettled: list[tuple[Span, uuid.UUID]], homes: dict[str, Home], days: dict[uuid.UUID, date]
+) -> set[tuple[str, str]]:
+    """Those that are stored where their trace lives, though they name another session now."""
+    asked = [
+        (home.session_key, days[home.session_key], span.trace_id, span.span_id)
+        for span, key in unsettled
+        if (home := homes[span.trace_id]).session_key != key and home.session_key in days
+    ]
+    if not asked:
+        return set()
+    await cursor.execute(_AT_HOME, tuple(map(list, zip(*asked, strict=True))))
+    return set(await cursor.fetchall())
 
 
 def names(project_id: int, spans: list[Span], homes: dict[str, Home]) -> dict[uuid.UUID, str]:

@@ -126,6 +126,21 @@ class Trace(models.Model):
         return self.trace_id
 
 
+class Stray(models.Model):
+    """A span that lives in another session than its trace, which has no group: it named that session itself."""
+
+    pk = models.CompositePrimaryKey("trace_key", "span_id")
+    trace_key = models.UUIDField()
+    span_id = models.TextField()
+    session_key = models.UUIDField()
+
+    class Meta:
+        indexes = [models.Index(fields=["session_key"], name="stray_session")]
+
+    def __str__(self) -> str:
+        return self.span_id
+
+
 class Span(models.Model):
     """One thing that happened. Partitioned by `session_day`; the table is made by the first migration's SQL."""
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
+
+import pytest
 
 from .conftest import Wire
 
@@ -64,3 +67,40 @@ def test_one_trace_may_serve_several_sessions(wire: Wire, name: str) -> None:
     assert [row["span_id"] for row in wire.spans(f"{name}-1")] == ["s1", "s3"]
     (trace,) = wire.rows("SELECT is_mixed FROM ingest_trace WHERE trace_id = %s", name)
     assert trace["is_mixed"] is True
+
+
+def told(name: str, session: str | None, **more: Any) -> dict[str, Any]:
+    """One telling of span `a`, which names a session or none."""
+    data = {} if session is None else {"session.id": f"{name}-{session}"}
+    return {"type": "span", "trace_id": name, "span_id": "a", "started_at": T0, "data": data, **more}
+
+
+@pytest.mark.parametrize("first", ["home", "other"])
+@pytest.mark.parametrize("later", ["home", "other", "third", None])
+def test_a_span_stays_in_the_session_of_its_first_telling(wire: Wire, name: str, first: str, later: str | None) -> None:
+    """Told again for another session, or for none, it is still one span, and completed."""
+    wire.send({**told(name, "home"), "span_id": "root"}, {**told(name, "other"), "span_id": "apart"})
+    wire.send(told(name, first))
+    for _ in range(2):
+        wire.send(told(name, later, ended_at=T0))
+    rows = wire.rows("SELECT * FROM ingest_span WHERE trace_id = %s AND span_id = 'a'", name)
+    assert [row["ended_at"] is not None for row in rows] == [True]
+    assert rows[0]["session_key"] == wire.session(f"{name}-{first}")["session_key"]
+    counts = {
+        row["session_id"]: row["span_count"]
+        for row in wire.rows(
+            "SELECT session_id, span_count FROM ingest_session WHERE session_id LIKE %s AND span_count > 0", f"{name}-%"
+        )
+    }
+    assert sum(counts.values()) == 3
+
+
+def test_a_group_gathers_the_strays_of_its_trace(wire: Wire, name: str) -> None:
+    """Spans that named sessions of their own come home when the trace turns out to have a group, each once."""
+    wire.send(*({**told(name, session), "span_id": session} for session in ("home", "other", "third")))
+    wire.send({"type": "trace", "trace_id": name, "group_id": f"group-{name}"})
+    wire.send({**told(name, "other", ended_at=T0), "span_id": "other"})
+    assert {row["span_id"] for row in wire.spans(f"group-{name}")} == {"home", "other", "third"}
+    assert wire.session(f"group-{name}")["span_count"] == 3
+    assert wire.rows("SELECT 1 FROM ingest_session WHERE session_id LIKE %s", f"{name}-%") == []
+    assert len(wire.rows("SELECT 1 FROM ingest_span WHERE trace_id = %s", name)) == 3

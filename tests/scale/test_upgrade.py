@@ -10,7 +10,7 @@ import pytest
 from django.core.management import call_command
 from django.db.migrations.loader import MigrationLoader
 
-LARGE = "ingest_(span|session|trace|message|content|transcript)"
+LARGE = "ingest_(span|session|trace|stray|message|content|transcript)"
 # What makes Postgres read or rewrite a table while nobody else may use it.
 HOLDS = [
     rf"CREATE (UNIQUE )?INDEX (?!CONCURRENTLY)[^;]* ON (ONLY )?\"?{LARGE}\"? ",

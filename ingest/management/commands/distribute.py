@@ -18,6 +18,7 @@ DISTRIBUTED = (
     ("ingest_session", "session_key", "none"),
     ("ingest_span", "session_key", "ingest_session"),
     ("ingest_trace", "trace_key", "none"),
+    ("ingest_stray", "trace_key", "ingest_trace"),
     ("ingest_message", "hash", "none"),
 )
 # Shards can be moved but not easily split: enough for 32 workers from the first day.
