@@ -21,7 +21,14 @@ from ingest.models import Project, Session
 _LOCK_TIMEOUT = "5s"
 _RUNNER = "SELECT pg_try_advisory_xact_lock(hashtext('ingest retention'))"
 
-_OF_DAY = "(SELECT session_key FROM ingest_session WHERE day = %s AND project_id = ANY(%s))"
+_DELETE_TRACES = """
+DELETE FROM ingest_trace WHERE session_key IN
+  (SELECT session_key FROM ingest_session WHERE day = %s AND project_id = ANY(%s))
+"""
+_DELETE_STRAYS = """
+DELETE FROM ingest_stray WHERE session_key IN
+  (SELECT session_key FROM ingest_session WHERE day = %s AND project_id = ANY(%s))
+"""
 
 
 @dataclass(slots=True)
@@ -92,8 +99,8 @@ def _expire(cursor: CursorWrapper, day: date, today: date, report: Report, *, is
     for project_id in sorted(gone):
         cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [LOCK_SPACE, project_id])
     arguments: tuple[date, list[int]] = (day, sorted(gone))
-    cursor.execute(f"DELETE FROM ingest_trace WHERE session_key IN {_OF_DAY}", arguments)
-    cursor.execute(f"DELETE FROM ingest_stray WHERE session_key IN {_OF_DAY}", arguments)
+    cursor.execute(_DELETE_TRACES, arguments)
+    cursor.execute(_DELETE_STRAYS, arguments)
     if not is_whole:
         cursor.execute("DELETE FROM ingest_span WHERE session_day = %s AND project_id = ANY(%s)", arguments)
     cursor.execute("DELETE FROM ingest_session WHERE day = %s AND project_id = ANY(%s)", arguments)

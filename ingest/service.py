@@ -43,6 +43,7 @@ class Service:
         self.event_rate = Allowance(settings.INGEST_KEY_EVENTS_PER_S, "events")
         self.byte_rate = Allowance(settings.INGEST_KEY_BYTES_PER_S, "bytes")
         self.room = Room(settings.INGEST_MAX_HELD_BYTES)
+        self.turn = asyncio.Lock()
         self._connection: psycopg.AsyncConnection[Any] | None = None
         self._lock = asyncio.Lock()
         self._away_until = 0.0
