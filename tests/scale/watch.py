@@ -97,7 +97,7 @@ class Watcher(threading.Thread):
             self.shown[key] = self.shown.get(key, 0) + 1
         if frame["type"] == "hello":
             self.is_open.set()
-        if frame["type"] != "behind":
+        if frame["type"] not in {"behind", "beat"}:
             seq = frame["seq"]
             assert isinstance(seq, int)
             self.seq = seq

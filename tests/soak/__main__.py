@@ -74,9 +74,9 @@ class Churn(threading.Thread):
         self.visits = 0
 
     def run(self) -> None:
-        addresses = ["/ws/sessions/", "/ws/tail/", "/ws/tail/?kind=tool", "/ws/sessions/agent-0/"]
+        addresses = ["/ws/sessions/", "/ws/tail/", "/ws/sessions/agent-0/"]
         while not self.stop_asked.wait(0.2):
-            visitor = Watcher(self._url, self._cookies, address=random.choice(addresses).split("?")[0])
+            visitor = Watcher(self._url, self._cookies, address=random.choice(addresses))
             visitor.start()
             visitor.is_open.wait(3)
             visitor.finish()

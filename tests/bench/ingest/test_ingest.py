@@ -153,9 +153,10 @@ def test_post_to_readable(server: Any) -> None:
     background = threading.Thread(target=_steady, args=(server, stop))
     background.start()
     link = http.client.HTTPConnection(urlsplit(server.url).netloc)
-    found_ms, ack_ms = [], []
+    found_ms, ack_ms, commit_ms = [], [], []
     try:
         with psycopg.connect(server.database_url, autocommit=True) as reader:
+            reader.execute("CREATE TABLE bench_commit (n integer)")
             for number in range(200):
                 trace_id = uuid.uuid4().hex
                 body = json.dumps(event(trace_id, number, trace_id)).encode()
@@ -165,12 +166,17 @@ def test_post_to_readable(server: Any) -> None:
                 post(link, "/ingest", body, headers(server))
                 ack_ms.append((time.perf_counter() - began) * 1000)
                 seen.join()
+                began = time.perf_counter()
+                reader.execute("INSERT INTO bench_commit VALUES (1)")
+                commit_ms.append((time.perf_counter() - began) * 1000)
+            reader.execute("DROP TABLE bench_commit")
     finally:
         stop.set()
         background.join()
         link.close()
     report("post → readable under 1,000 spans/s", found_ms)
     report("post → acknowledged, the same", ack_ms)
+    report("one row committed without us, the same", commit_ms)
 
 
 def test_post_to_socket(server: Any) -> None:
