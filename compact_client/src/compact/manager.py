@@ -9,15 +9,16 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from compact import events
 from compact.budget import Usage, correction_from
+from compact.call import Call, CallOptions
 from compact.config import CompactConfig
 from compact.effects import Steps, arun, run
-from compact.engine import Call, Engine, as_item
+from compact.engine import Engine
 from compact.exceptions import CompactError
 from compact.exporters.multi import MultiExporter
 from compact.memory import Memory
@@ -28,6 +29,7 @@ from compact.partition import pin_rule
 from compact.plan import CompactionPlan
 from compact.protocols import Exporter
 from compact.recovery import is_context_length_error
+from compact.request import as_item
 from compact.returning import with_injected
 from compact.session import Session
 from compact.units import group_units
@@ -55,38 +57,19 @@ class CompactManager:
     def cfg(self, cfg: CompactConfig) -> None:
         self._engine.cfg = cfg
 
-    def preflight(
-        self,
-        session_id: str,
-        messages: Sequence[T],
-        *,
-        tools: Sequence[Any] | None = None,
-        instructions: str | None = None,
-        output_schema: Any = None,
-        format: str | None = None,
-        protected: Collection[int] = (),
-    ) -> list[T]:
+    def preflight(self, session_id: str, messages: Sequence[T], **options: Unpack[CallOptions]) -> list[T]:
         """Count the request, compact it if a trigger says so, and return what to send.
 
-        `instructions` is a system prompt that is not among the messages; `format` names the messages' format where
-        it cannot be told; `protected` are places in the list that must stay, for formats without room for a flag.
+        `tools` and `output_schema` are counted; `instructions` is a system prompt that is not among the messages;
+        `format` names the messages' format where it cannot be told; `protected` are places in the list that must
+        stay, for formats without room for a flag.
         """
-        call = Call(messages, tools, instructions, output_schema, format, protected)
+        call = Call(messages, **options)
         return self._run(session_id, lambda session: self._engine.preflight(session, call))
 
-    async def apreflight(
-        self,
-        session_id: str,
-        messages: Sequence[T],
-        *,
-        tools: Sequence[Any] | None = None,
-        instructions: str | None = None,
-        output_schema: Any = None,
-        format: str | None = None,
-        protected: Collection[int] = (),
-    ) -> list[T]:
+    async def apreflight(self, session_id: str, messages: Sequence[T], **options: Unpack[CallOptions]) -> list[T]:
         """`preflight` for async callers: summarisers and stores never block the event loop."""
-        call = Call(messages, tools, instructions, output_schema, format, protected)
+        call = Call(messages, **options)
         return await self._arun(session_id, lambda session: self._engine.preflight(session, call))
 
     def manual_compact(
@@ -94,15 +77,10 @@ class CompactManager:
         session_id: str,
         messages: Sequence[T],
         note: str = "manual",
-        *,
-        tools: Sequence[Any] | None = None,
-        instructions: str | None = None,
-        output_schema: Any = None,
-        format: str | None = None,
-        protected: Collection[int] = (),
+        **options: Unpack[CallOptions],
     ) -> list[T]:
         """Compact whatever the usage; the note is in the trace. `report` then says what was saved."""
-        call = Call(messages, tools, instructions, output_schema, format, protected, note)
+        call = Call(messages, note=note, **options)
         return self._run(session_id, lambda session: self._engine.preflight(session, call))
 
     async def amanual_compact(
@@ -110,15 +88,10 @@ class CompactManager:
         session_id: str,
         messages: Sequence[T],
         note: str = "manual",
-        *,
-        tools: Sequence[Any] | None = None,
-        instructions: str | None = None,
-        output_schema: Any = None,
-        format: str | None = None,
-        protected: Collection[int] = (),
+        **options: Unpack[CallOptions],
     ) -> list[T]:
         """`manual_compact` for async callers."""
-        call = Call(messages, tools, instructions, output_schema, format, protected, note)
+        call = Call(messages, note=note, **options)
         return await self._arun(session_id, lambda session: self._engine.preflight(session, call))
 
     def request_compaction(self, session_id: str, note: str = "the agent asked for it") -> None:

@@ -20,6 +20,7 @@ from compact.ladder import turn_numbers
 from compact.ledger import hash_of
 from compact.plan import CompactionPlan, DropRecord, LedgerEntry
 from compact.recovery import Overflow, oldest_units, read_overflow
+from compact.request import written
 from compact.session import Session
 from compact.span import SpanReference
 
@@ -34,8 +35,6 @@ def recover(
     engine: Engine, session: Session, items: Sequence[Any], error: BaseException, attempt: int
 ) -> Steps[list[Any]]:
     """The request without its oldest units; raises when nothing more may go or the attempts are used up."""
-    from compact.engine import written
-
     if attempt > engine.policy.overflow_max_retries:
         raise CompactError(f"still over the context window after {attempt - 1} attempts to recover") from error
     check = engine.check_for(session, "overflow")

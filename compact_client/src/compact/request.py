@@ -116,3 +116,18 @@ def plain(item: Any) -> Any:
 
 def item_of(message: Message) -> Any:
     return message.source if message.source is not None else message
+
+
+def written(request: Request, items: Sequence[Any]) -> list[Any]:
+    """The host's own objects where they are sent as they are, ours where they are not."""
+    if request.is_same_as_shown:
+        return list(items)
+    return [
+        items[place] if place is not None else as_item(message)
+        for message, place in zip(request.messages, request.layout, strict=True)
+    ]
+
+
+def as_item(message: Message) -> Any:
+    """A message as a host may have it: a copy that it may change."""
+    return frozen_copy(message.source) if message.source is not None else message
