@@ -56,7 +56,7 @@ def _outcome(name: str, system: System, case: Case) -> Outcome:
     outcome.cpu_s = time.process_time() - started
     found = problems(case, messages, count)
     outcome.is_valid = not found
-    if found and name == "ours":
+    if found and name.startswith("ours"):
         print(f"{label}: {', '.join(found)}")
     outcome.fill = sum(count(str(message.get("content"))) for message in messages) / case.budget
     result = score(case, messages)
@@ -77,9 +77,10 @@ def rows(name: str, *, every: int) -> dict[str, Row]:
     """One system over all cases and, for ours, over each half: what was tuned on and what was not."""
     found = outcomes(name, SYSTEMS[name], every=every)
     table = {name: row(name, found)}
-    if name == "ours":
-        for half, is_held_out in (("ours, tuned half", False), ("ours, held-out half", True)):
-            table[half] = row(half, [item for item in found if item.is_held_out is is_held_out])
+    if name.startswith("ours"):
+        for half, is_held_out in (("tuned", False), ("held out", True)):
+            label = f"{name}, {half}"
+            table[label] = row(label, [item for item in found if item.is_held_out is is_held_out])
     return table
 
 

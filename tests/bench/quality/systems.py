@@ -33,7 +33,15 @@ def tokens(message: dict[str, Any]) -> int:
 
 def ours(case: Case) -> Chat:
     """The library as a user calls it: one line of configuration, the whole history in, the prompt out."""
-    policy = CompactPolicy(hard_cap_buffer=0)
+    return _compacted(case, CompactPolicy(hard_cap_buffer=0))
+
+
+def ours_filled(case: Case) -> Chat:
+    """The library with its trigger at the end of the window, so that it may use as many tokens as the others."""
+    return _compacted(case, CompactPolicy(hard_cap_buffer=0, trigger_pct=1.0, min_left_pct=0.0))
+
+
+def _compacted(case: Case, policy: CompactPolicy) -> Chat:
     manager = CompactManager(CompactConfig(model=MODEL, max_context_tokens=case.budget, policy=policy))
     return list(manager.preflight(case.session["id"], case.history))
 
@@ -102,6 +110,7 @@ def lexrank(case: Case) -> Chat:
 
 SYSTEMS: dict[str, System] = {
     "ours": ours,
+    "ours, trigger at 100 %": ours_filled,
     "newest (FIFO)": newest,
     "first and last": first_and_last,
     "clear tool results": cleared,

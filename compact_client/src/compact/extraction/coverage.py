@@ -65,9 +65,9 @@ BONUS: Final[dict[str, float]] = {
     "artifacts": 2.0,
     "constraints": 0.9,
     "goals": 0.6,
+    "open_items": 0.6,
     "decisions": 0.55,
     "current_plan": 0.4,
-    "open_items": 0.35,
     "commands": 0.2,
     "requests": 0.12,
 }
