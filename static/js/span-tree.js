@@ -1,10 +1,11 @@
 // @ts-check
 // Draws the rows of a session that are on screen. Never fetches: the store does.
-import { h, isTyping, setText } from "./dom.js";
+import { h, isTyping } from "./dom.js";
 import { duration, tokens } from "./format.js";
 import { titleOf } from "./kinds.js";
 import { ROW, SpanRow } from "./span-row.js";
 import { resultOf, store } from "./store.js";
+import { TreeTools } from "./tree-tools.js";
 import { visibleRows } from "./tree.js";
 
 // Rows beyond the edges, so that a quick flick of the wheel shows no blank; with a tall window still below 80.
@@ -17,9 +18,6 @@ class SpanTree extends HTMLElement {
   /** @type {Set<number>} */ #closed = new Set();
   /** @type {Int32Array} */ #rows = new Int32Array(0);
   #cursor = -1;
-  #find = "";
-  #kinds = "";
-  #onlyMatches = false;
   /** @type {Map<number, { number: number, check: import("./store.js").Check }>} */ #compactions = new Map();
   /** @type {Map<number, SpanRow>} */ #mounted = new Map();
   /** @type {SpanRow[]} */ #pool = [];
@@ -30,65 +28,17 @@ class SpanTree extends HTMLElement {
   /** @type {ResizeObserver | null} */ #resize = null;
   /** @type {HTMLElement} */ #scroller = h("div", { class: "tree-scroll", role: "tree", tabindex: "0", "aria-label": "Spans of the session" });
   /** @type {HTMLElement} */ #sizer = h("div", { class: "tree-sizer", role: "presentation" });
-  /** @type {HTMLInputElement} */ #field = h("input", { class: "field", type: "search", placeholder: "Find in spans…", "aria-label": "Find in spans", "data-find": true });
-  /** @type {HTMLElement} */ #count = h("span", { class: "faint small num", role: "status" });
-  /** @type {HTMLElement} */ #axis = h("div", { class: "tree-axis", "aria-hidden": "true" }, h("span"), h("span"), h("span"));
-  /** @type {HTMLButtonElement} */ #errors = h("button", { class: "button quiet", type: "button", hidden: true, title: "Next error (e)" });
+  #tools = new TreeTools({
+    filter: () => this.#layout(),
+    stepMatch: (step, stay) => this.#stepMatch(step, stay),
+    stepError: () => this.#stepError(1),
+    openAll: () => this.#openAll(),
+    closeAll: () => this.#closeAll(),
+    leave: () => this.#scroller.focus(),
+  });
 
   connectedCallback() {
-    const only = h("button", { class: "button", type: "button", "aria-pressed": "false", title: "Show only what matches" }, "Filter");
-    only.addEventListener("click", () => {
-      this.#onlyMatches = !this.#onlyMatches;
-      only.setAttribute("aria-pressed", String(this.#onlyMatches));
-      this.#layout();
-    });
-    const kinds = h(
-      "select",
-      { class: "field", "aria-label": "Kinds of spans" },
-      ...[
-        ["", "All kinds"],
-        ["compact", "Compaction"],
-        ["error", "Errors"],
-        ["generation", "Generations"],
-        ["tool", "Tools"],
-        ["turn", "Turns"],
-        ["running", "Running"],
-      ].map(([value, label]) => h("option", { value }, label)),
-    );
-    kinds.addEventListener("change", () => {
-      this.#kinds = kinds.value;
-      this.#layout();
-    });
-    const close = h("button", { class: "button quiet", type: "button", title: "Close all branches" }, "Collapse");
-    close.addEventListener("click", () => this.#closeAll());
-    const open = h("button", { class: "button quiet", type: "button", title: "Open all branches" }, "Expand");
-    open.addEventListener("click", () => {
-      this.#closed.clear();
-      this.#layout();
-    });
-    this.#errors.addEventListener("click", () => this.#stepError(1));
-    this.#field.addEventListener("input", () => {
-      this.#find = this.#field.value.trim().toLowerCase();
-      this.#layout();
-      if (this.#find) this.#stepMatch(1, true);
-    });
-    this.#field.addEventListener("keydown", (event) => {
-      if (event.key === "Enter") this.#stepMatch(event.shiftKey ? -1 : 1);
-      else if (event.key === "Escape") {
-        this.#field.value = this.#find = "";
-        this.#layout();
-        this.#scroller.focus();
-      } else return;
-      event.preventDefault();
-    });
-    const head = h(
-      "div",
-      { class: "tree-head" },
-      h("div", { class: "panel-head no-print" }, this.#field, this.#count, only, kinds, h("div", { class: "end" }, this.#errors, open, close)),
-      h("div", { class: "tree-columns faint" }, h("span", {}, "Span"), h("span", { class: "num" }, "Tokens"), h("span", { class: "num" }, "Time"), this.#axis),
-    );
     this.#scroller.append(this.#sizer);
-    this.#head = head;
     this.#scroller.addEventListener("scroll", () => this.#drawSoon(), { passive: true });
     this.#scroller.addEventListener("keydown", this.#onKey);
     this.#scroller.addEventListener("click", this.#onClick);
@@ -114,8 +64,6 @@ class SpanTree extends HTMLElement {
     }, 500);
   }
 
-  /** @type {HTMLElement | null} */ #head = null;
-
   disconnectedCallback() {
     for (const undo of this.#undo) undo();
     this.#resize?.disconnect();
@@ -126,7 +74,7 @@ class SpanTree extends HTMLElement {
   /** Which rows there are; then draws. */
   #layout() {
     if (!store.isLoaded) return;
-    if (this.#head && !this.#head.isConnected) this.replaceChildren(this.#head, this.#scroller);
+    if (!this.#scroller.isConnected) this.replaceChildren(this.#tools.element, this.#scroller);
     this.#renew();
     if (this.#spans !== store.spans) {
       this.#spans = store.spans;
@@ -137,10 +85,8 @@ class SpanTree extends HTMLElement {
     const matches = this.#matcher();
     this.#rows = visibleRows(store.tree, this.#closed, matches);
     this.#sizer.style.height = `${this.#rows.length * ROW}px`;
-    const { errors } = store.tree;
-    this.#errors.hidden = !errors;
-    setText(this.#errors, `${tokens(errors)} error${errors === 1 ? "" : "s"}`);
-    this.#count.textContent = this.#find ? `${tokens(this.#matches().length)} found` : "";
+    this.#tools.tellErrors(store.tree.errors);
+    this.#tools.tellFound(this.#tools.find ? `${tokens(this.#matches().length)} found` : "");
     this.#drawAxis();
     this.#drawSoon();
   }
@@ -148,8 +94,8 @@ class SpanTree extends HTMLElement {
   /** @returns {((at: number) => boolean) | null} */
   #matcher() {
     const { kind, status, start, end } = store.spans.columns;
-    const kinds = this.#kinds;
-    const isFinding = this.#onlyMatches && this.#find;
+    const { kinds } = this.#tools;
+    const isFinding = this.#tools.onlyMatches && this.#tools.find;
     if (!kinds && !isFinding) return null;
     return (at) => {
       if (kinds === "compact" && !kind[at]?.startsWith("compact.")) return false;
@@ -163,7 +109,7 @@ class SpanTree extends HTMLElement {
   /** @param {number} at */
   #isFound(at) {
     const { kind, id } = store.spans.columns;
-    const wanted = this.#find;
+    const wanted = this.#tools.find;
     return Boolean(this.#titleOf(at).toLowerCase().includes(wanted) || kind[at]?.includes(wanted) || id[at]?.toLowerCase() === wanted);
   }
 
@@ -180,7 +126,7 @@ class SpanTree extends HTMLElement {
 
   /** Every span that the text is found in, in the order of the tree, closed branches included. */
   #matches() {
-    return this.#find ? store.tree.order.filter((at) => this.#isFound(at)) : new Int32Array(0);
+    return this.#tools.find ? store.tree.order.filter((at) => this.#isFound(at)) : new Int32Array(0);
   }
 
   #renew() {
@@ -251,7 +197,7 @@ class SpanTree extends HTMLElement {
       inside: (size[at] ?? 1) - 1,
       isOpen: !this.#closed.has(at),
       isSelected: at === this.#cursor,
-      isFound: Boolean(this.#find) && this.#isFound(at),
+      isFound: Boolean(this.#tools.find) && this.#isFound(at),
       from,
       to,
       now,
@@ -264,7 +210,7 @@ class SpanTree extends HTMLElement {
     const [from, to] = this.#axisRange;
     const began = from - store.tree.from;
     const words = [0, 0.5, 1].map((share) => (began + (to - from) * share < 1 ? "0" : duration(began + (to - from) * share)));
-    [...this.#axis.children].forEach((mark, i) => setText(mark, words[i] ?? ""));
+    this.#tools.tellAxis(words);
   }
 
   /** The times that the bars are drawn on: what the timeline shows, else the whole session. */
@@ -296,7 +242,7 @@ class SpanTree extends HTMLElement {
       let changed = false;
       for (let up = store.tree.parent[at] ?? -1; up >= 0; up = store.tree.parent[up] ?? -1) changed = this.#closed.delete(up) || changed;
       if (changed) this.#layout();
-      if (this.#rows.indexOf(at) < 0 && (this.#kinds || this.#onlyMatches)) this.#clearFilters();
+      if (this.#rows.indexOf(at) < 0 && (this.#tools.kinds || this.#tools.onlyMatches)) this.#clearFilters();
       this.#scrollTo(this.#rows.indexOf(at));
       this.#scroller.setAttribute("aria-activedescendant", `span-${at}`);
     } else this.#scroller.removeAttribute("aria-activedescendant");
@@ -305,11 +251,7 @@ class SpanTree extends HTMLElement {
   }
 
   #clearFilters() {
-    this.#kinds = "";
-    this.#onlyMatches = false;
-    const select = this.querySelector("select");
-    if (select) select.value = "";
-    this.querySelector(".tree-head [aria-pressed]")?.setAttribute("aria-pressed", "false");
+    this.#tools.clear();
     this.#layout();
   }
 
@@ -332,6 +274,11 @@ class SpanTree extends HTMLElement {
   #toggle(at) {
     if ((store.tree.size[at] ?? 1) < 2) return;
     if (!this.#closed.delete(at)) this.#closed.add(at);
+    this.#layout();
+  }
+
+  #openAll() {
+    this.#closed.clear();
     this.#layout();
   }
 
@@ -362,7 +309,7 @@ class SpanTree extends HTMLElement {
     if (next < 0) next = step > 0 ? 0 : found.length - 1;
     const at = found[next] ?? 0;
     store.select(store.spans.key(at));
-    this.#count.textContent = `${tokens(next + 1)} of ${tokens(found.length)}`;
+    this.#tools.tellFound(`${tokens(next + 1)} of ${tokens(found.length)}`);
   }
 
   #onKey = (/** @type {KeyboardEvent} */ event) => {
@@ -384,10 +331,8 @@ class SpanTree extends HTMLElement {
       const up = store.tree.parent[at] ?? -1;
       if (isOpen) this.#toggle(at);
       else if (up >= 0) store.select(store.spans.key(up));
-    } else if (event.key === "*") {
-      this.#closed.clear();
-      this.#layout();
-    } else if (event.key === "Enter") document.querySelector("span-inspector")?.scrollIntoView({ block: "nearest" });
+    } else if (event.key === "*") this.#openAll();
+    else if (event.key === "Enter") document.querySelector("span-inspector")?.scrollIntoView({ block: "nearest" });
     else return;
     event.preventDefault();
     event.stopPropagation();
@@ -396,8 +341,7 @@ class SpanTree extends HTMLElement {
   #onPageKey = (/** @type {KeyboardEvent} */ event) => {
     if ((event.ctrlKey || event.metaKey) && event.key === "f") {
       event.preventDefault();
-      this.#field.focus();
-      this.#field.select();
+      this.#tools.focus();
     } else if (!isTyping(event) && !event.ctrlKey && !event.metaKey && !event.altKey) {
       if (event.key === "e") this.#stepError(1);
       else if (event.key === "E") this.#stepError(-1);
