@@ -6,9 +6,12 @@ make bench    or    python -m pytest tests/bench/engine -q -s
 from __future__ import annotations
 
 import json
+import lzma
+import os
 import random
 import statistics
 import time
+from pathlib import Path
 
 import pytest
 from compact import CompactConfig, CompactManager, TiktokenEstimator
@@ -16,11 +19,12 @@ from compact.codecs import codec_named
 from compact.estimators.tiktoken import load_encoding
 
 CHAT = codec_named("chat")
+TRANSCRIPTS = Path(os.environ.get("COMPACT_TRANSCRIPTS", "../shared/data/transcripts"))
 WORDS = [f"{a}{b}" for a in ("deploy", "parse", "order", "cache", "table") for b in ("", "r", "s", "_id", ".py", "-17")]
 
 
-def history(turns: int, words: int) -> list[dict]:
-    random_ = random.Random(turns)
+def history(turns: int, words: int, *, seed: int = 0) -> list[dict]:
+    random_ = random.Random(turns + seed)
     text = lambda: " ".join(random_.choice(WORDS) for _ in range(words))  # noqa: E731
     items = [{"role": "system", "content": text()}]
     for turn in range(turns):
@@ -81,17 +85,53 @@ def test_cold_count_against_raw_tiktoken():
 
 
 def test_a_full_offline_compaction():
-    """Compacting 128k tokens with the built-in summariser (goal: under 200 ms)."""
-    items = history(1000, 14)
+    """Compacting 128k tokens with the built-in summariser, nothing read before (goal: under 200 ms)."""
     estimator = TiktokenEstimator()
     times = []
-    for number in range(5):
+    for number in range(7):
+        items = history(1000, 16, seed=number)  # other texts each time: nothing is remembered from the last run
         manager = manager_for(1_000_000, token_estimator=estimator)
-        manager.preflight(str(number), items[:-1])
+        manager.preflight("s", items[:-1])
         start = time.perf_counter()
-        manager.manual_compact(str(number), items)
+        manager.manual_compact("s", items)
         times.append((time.perf_counter() - start) * 1000)
-    print(f"\nfull compaction of 128k tokens: median {statistics.median(times):.0f} ms")
+        tokens = manager.plan("s").original_token_count
+    print(f"\nfull compaction of {tokens:,} tokens: median {statistics.median(times):.0f} ms, best {min(times):.0f} ms")
+
+
+@pytest.mark.skipif(not TRANSCRIPTS.is_dir(), reason="COMPACT_TRANSCRIPTS names no directory of transcripts")
+def test_a_full_offline_compaction_of_recorded_sessions():
+    """The same for what real agents wrote, joined to 128k tokens."""
+    estimator = TiktokenEstimator()
+    times = []
+    for items in joined_to(128_000, estimator):
+        manager = manager_for(1_000_000, token_estimator=estimator)
+        manager.preflight("s", items[:-1])
+        start = time.perf_counter()
+        manager.manual_compact("s", items)
+        times.append((time.perf_counter() - start) * 1000)
+    print(
+        f"\nfull compaction of 128k recorded tokens: median {statistics.median(times):.0f} ms, "
+        f"from {min(times):.0f} to {max(times):.0f} ms ({len(times)} histories)"
+    )
+
+
+def joined_to(tokens: int, estimator: TiktokenEstimator) -> list[list[dict]]:
+    histories: list[list[dict]] = []
+    current: list[dict] = []
+    used = 0
+    for path in sorted(TRANSCRIPTS.rglob("*.jsonl.xz")):
+        with lzma.open(path, "rt") as file:
+            for line in file:
+                for item in json.loads(line).get("messages", ()):
+                    current.append(item)
+                    used += estimator.count_message(CHAT.decode(item, 0), "gpt-5")
+                if used >= tokens:
+                    histories.append(current)
+                    current, used = [], 0
+                if len(histories) == 12:
+                    return histories
+    return histories
 
 
 @pytest.mark.parametrize("thousand_tokens", [1, 10, 100, 1000])
