@@ -72,14 +72,10 @@ def warn_of_irreplaceable(check: events.Check, ids: Sequence[str]) -> None:
     if not ids:
         return
     text = f"{len(ids)} tool results that cannot be had again were compacted: the budget could not hold them"
+    details = {"message_ids": list(ids)}
     check.emit(
         events.WARNING,
-        {
-            "severity": "high",
-            "code": "irreplaceable_compacted",
-            "message": text,
-            "details": {"message_ids": list(ids)},
-        },
+        {"severity": "high", "code": "irreplaceable_compacted", "message": text, "details": details},
     )
 
 
