@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from serving import Server, serving
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
-
-ROOT = Path(__file__).resolve().parent.parent
-START_TIMEOUT_S = 90.0
-# What would point a test's server at somebody's real one.
-_NOT_INHERITED = {"DATABASE_URL", "REDIS_URL", "PORT", "DATA_DIR", "DEMO", "PROCESSES", "MAKELEVEL"}
 
 
 @pytest.fixture(scope="session")
@@ -46,83 +36,14 @@ def django_db_modify_db_settings(postgres: Any, django_db_modify_db_settings_par
     )
 
 
-@dataclass
-class Server:
-    """A running Ariadne: its address, how to get in, and its supervisor's process."""
-
-    url: str
-    ingest_key: str
-    logins: dict[str, dict[str, str]]
-    data_dir: Path
-    process: subprocess.Popen[bytes]
-
-    @property
-    def ingest_url(self) -> str:
-        return f"{self.url}/ingest"
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.ingest_key}"}
-
-    @property
-    def database_url(self) -> str:
-        from ariadne.embedded import Postgres
-
-        return Postgres(self.data_dir).dsn()
-
-    @property
-    def log(self) -> str:
-        return (self.data_dir / "up.log").read_text(errors="replace")
-
-    def stop(self, number: int = signal.SIGTERM) -> int:
-        self.process.send_signal(number)
-        return self.process.wait(timeout=60)
-
-
 ServerFactory = Callable[..., Server]
-
-
-def _start_server(data_dir: Path, **environment: str) -> Server:
-    data_dir.mkdir(parents=True, exist_ok=True)
-    log, credentials = data_dir / "up.log", data_dir / "credentials.json"
-    log.unlink(missing_ok=True)
-    inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
-    with log.open("ab") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "ariadne.up"],
-            cwd=ROOT,
-            env={**inherited, "PORT": "0", "DEMO": "0", "DATA_DIR": str(data_dir), **environment},
-            stdout=out,
-            stderr=subprocess.STDOUT,
-        )
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline:
-        said = log.read_text(errors="replace")
-        if "Ariadne is up" in said:
-            content = json.loads(credentials.read_text())
-            return Server(content["url"], content["ingest_key"], content["logins"], data_dir, process)
-        if process.poll() is not None:
-            raise RuntimeError(f"the server ended with {process.returncode}:\n{said}")
-        time.sleep(0.05)
-    process.kill()
-    raise RuntimeError(f"the server did not come up:\n{log.read_text(errors='replace')}")
-
-
-def _end(server: Server) -> None:
-    if server.process.poll() is None:
-        server.process.terminate()
-        try:
-            server.process.wait(timeout=30)
-        except subprocess.TimeoutExpired:
-            server.process.kill()
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One server for tests that only add to it, each under session ids of its own."""
-    running = _start_server(tmp_path_factory.mktemp("server"))
-    yield running
-    _end(running)
+    with serving(tmp_path_factory.mktemp("server")) as running:
+        yield running
 
 
 @pytest.fixture
@@ -131,9 +52,7 @@ def start_server(tmp_path: Path) -> Iterator[ServerFactory]:
     with ExitStack() as stack:
 
         def start(name: str = "server", **environment: str) -> Server:
-            running = _start_server(tmp_path / name, **environment)
-            stack.callback(_end, running)
-            return running
+            return stack.enter_context(serving(tmp_path / name, **environment))
 
         yield start
 

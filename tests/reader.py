@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import httpx
-from conftest import Server
+from serving import Server
 
 
 @contextmanager

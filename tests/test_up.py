@@ -16,7 +16,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import ROOT, Server, ServerFactory
+from conftest import ServerFactory
+from serving import ROOT, Server
 from waiting import wait_until
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from agent_session import Session, play, send
 from axe_playwright_python.sync_playwright import Axe
-from conftest import Server, SignIn
+from conftest import SignIn
 from playwright.sync_api import expect
+from serving import Server
 
 pytestmark = pytest.mark.browser
 

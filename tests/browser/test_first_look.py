@@ -6,9 +6,10 @@ import uuid
 
 import pytest
 from compact import AriadneExporter, CompactConfig, CompactManager, CompactPolicy
-from conftest import Server, SignIn
+from conftest import SignIn
 from conversations import conversation
 from playwright.sync_api import Page, expect
+from serving import Server
 
 pytestmark = pytest.mark.browser
 

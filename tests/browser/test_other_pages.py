@@ -7,8 +7,9 @@ import uuid
 
 import pytest
 from agent_session import Session, play, send
-from conftest import Server, SignIn
+from conftest import SignIn
 from playwright.sync_api import expect
+from serving import Server
 
 pytestmark = pytest.mark.browser
 

@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from agent_session import Session, play, send
-from conftest import Server, SignIn
+from conftest import SignIn
 from playwright.sync_api import Locator, Page, expect
+from serving import Server
 
 pytestmark = pytest.mark.browser
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 from compact import load_config
-from conftest import Server
 from conversations import conversation
 from docs.openai_endpoint import TOOL_CALLS, OpenAIEndpoint
 from docs.pages import LANGUAGES, PAGES, ROOT, Block, blocks, commands, name, program
+from serving import Server
 
 Environment = dict[str, str]
 

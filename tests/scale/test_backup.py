@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 import psycopg
-from conftest import ROOT, Server, ServerFactory
+from conftest import ServerFactory
 from scale.agent import span, stored, tell
+from serving import ROOT, Server
 
 
 def backup(*arguments: str, data_dir: Path) -> subprocess.CompletedProcess[str]:

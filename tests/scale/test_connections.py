@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import psycopg
-from conftest import Server
+from serving import Server
 
 REQUESTS = 150
 

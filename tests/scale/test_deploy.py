@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import ROOT
+from serving import ROOT
 
 COMPOSE = (ROOT / "docker-compose.yml").read_text()
 SECRETS = {"POSTGRES_PASSWORD": "p4ss", "ARIADNE_SECRET_KEY": "s3cret"}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from conftest import Server
 from django.db import OperationalError
 from scale.agent import span, tell
 from scale.watch import Watcher, sign_in
+from serving import Server
 from waiting import wait_until
 
 from viewer.consumers import TRY_AGAIN, LiveConsumer

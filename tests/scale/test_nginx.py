@@ -11,8 +11,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
 from scale.test_web import Process
+from serving import ROOT
 from waiting import wait_until
 from websockets.sync.client import connect
 

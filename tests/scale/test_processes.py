@@ -10,13 +10,11 @@ from contextlib import contextmanager
 import psutil
 import psycopg
 import pytest
-from conftest import Server
-from conftest import _end as end
-from conftest import _start_server as start
 from scale.agent import stored
 from scale.load import Agent
 from scale.redis_server import Redis
 from scale.watch import Watcher, sign_in
+from serving import Server, serving
 from waiting import wait_until
 
 from ariadne.embedded import Postgres
@@ -44,9 +42,8 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
 def pair(tmp_path_factory: pytest.TempPathFactory, redis: Redis, database: Postgres) -> Iterator[Server]:
     """`make up PROCESSES=2` with a real Redis between them."""
     environment = {"PROCESSES": "2", "REDIS_URL": redis.url, "DATABASE_URL": database.dsn()}
-    running = start(tmp_path_factory.mktemp("pair"), **environment)
-    yield running
-    end(running)
+    with serving(tmp_path_factory.mktemp("pair"), **environment) as running:
+        yield running
 
 
 def web_processes(server: Server) -> list[psutil.Process]:

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 
 import pytest
-from conftest import ROOT
+from serving import ROOT
 from waiting import wait_until
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect

@@ -26,11 +26,11 @@ TESTS = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(TESTS), str(TESTS.parent)]
 
 import psutil  # noqa: E402
-from conftest import Server, _end, _start_server  # noqa: E402
 from scale.agent import stored  # noqa: E402
 from scale.load import Agent  # noqa: E402
 from scale.redis_server import Redis  # noqa: E402
 from scale.watch import Watcher, sign_in  # noqa: E402
+from serving import Server, serving  # noqa: E402
 from soak.faults import Faults  # noqa: E402
 from waiting import wait_until  # noqa: E402
 
@@ -99,8 +99,7 @@ def system() -> Iterator[tuple[Server, Redis, Postgres, Path]]:
         stack.callback(database.stop)
         database.create_database("ariadne")
         environment = {"PROCESSES": "2", "REDIS_URL": redis.url, "DATABASE_URL": database.dsn()}
-        server = _start_server(folder / "server", **environment)
-        stack.callback(_end, server)
+        server = stack.enter_context(serving(folder / "server", **environment))
         yield server, redis, database, folder
 
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 
 import psutil
-from conftest import Server
 from scale.redis_server import Redis
+from serving import Server
 from waiting import wait_until
 
 from ariadne.embedded import Postgres

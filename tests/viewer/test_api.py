@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 from agent_session import Session, play, send
-from conftest import Server
 from reader import client_of
+from serving import Server
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 from agent_session import Session, send
-from conftest import Server
 from reader import client_of
+from serving import Server
 
 from viewer.reducer import SpanRow
 from viewer.regret import Gone, Said, asking, questions, words_of

@@ -9,9 +9,9 @@ import uuid
 import httpx
 import pytest
 from compact import AriadneExporter, AriadneStorage, CompactConfig, CompactManager, CompactPolicy
-from conftest import Server
 from conversations import conversation
 from reader import client_of
+from serving import Server
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 import pytest
 from compact import AriadneExporter, AriadneStorage, CompactConfig, CompactManager, CompactPolicy
-from conftest import Server
 from conversations import conversation
+from serving import Server
 
 
 def spans(server: Server, session_id: str) -> list[dict[str, Any]]:

@@ -15,10 +15,10 @@ import psycopg
 import pytest
 from compact import CompactConfig, CompactManager, CompactPolicy, OTLPExporter
 from compact.cli import main
-from conftest import Server
 from conversations import conversation
 from psycopg.types.json import Jsonb
 from receiver import eventually
+from serving import Server
 
 LOGS = Path(__file__).resolve().parent.parent / "fixtures" / "logs"
 

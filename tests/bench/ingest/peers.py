@@ -118,21 +118,18 @@ def free_port() -> int:
 def ariadne(folder: Path, count: int) -> None:
     import psycopg
 
-    from tests.conftest import _end, _start_server
+    from tests.serving import serving
 
-    server = _start_server(folder / "ariadne", ARIADNE_INGEST_KEY_EVENTS_PER_S="0")
-    try:
-        with psycopg.connect(server.database_url, autocommit=True) as connection:
+    with (
+        serving(folder / "ariadne", ARIADNE_INGEST_KEY_EVENTS_PER_S="0") as server,
+        psycopg.connect(server.database_url, autocommit=True) as connection,
+    ):
 
-            def stored() -> int:
-                (found,) = connection.execute("SELECT coalesce(sum(span_count), 0) FROM ingest_session").fetchone() or (
-                    0,
-                )
-                return int(found)
+        def stored() -> int:
+            (found,) = connection.execute("SELECT coalesce(sum(span_count), 0) FROM ingest_session").fetchone() or (0,)
+            return int(found)
 
-            measure("ariadne", server.url, server.headers, count, stored)
-    finally:
-        _end(server)
+        measure("ariadne", server.url, server.headers, count, stored)
 
 
 def phoenix(python: Path, folder: Path, count: int) -> None:

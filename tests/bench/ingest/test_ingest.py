@@ -38,12 +38,11 @@ pytestmark = pytest.mark.timeout(3600)
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from tests.conftest import _end, _start_server
+    from tests.serving import serving
 
-    running = _start_server(tmp_path_factory.mktemp("bench"), ARIADNE_INGEST_KEY_EVENTS_PER_S="0")
-    send(running.url, headers(running), [bodies(10)])
-    yield running
-    _end(running)
+    with serving(tmp_path_factory.mktemp("bench"), ARIADNE_INGEST_KEY_EVENTS_PER_S="0") as running:
+        send(running.url, headers(running), [bodies(10)])
+        yield running
 
 
 def headers(server: Any) -> dict[str, str]:

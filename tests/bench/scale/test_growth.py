@@ -21,11 +21,11 @@ from typing import Any
 
 import psycopg
 import pytest
-from conftest import _end, _start_server
 from django.core.management import call_command
 from scale.filling import FIRST_PROJECT, Filled, fill
 from scale.plans import database, full_scans, postgres_ms
 from scale.screens import questions
+from serving import serving
 
 from ariadne.embedded import Postgres
 
@@ -134,8 +134,7 @@ def _note_ingest(server: Postgres, size: int, table: Table, tmp_path: Path) -> N
     # The same load as the ingest benchmark's.
     from bench.ingest.load import bodies, send, signed_in
 
-    running = _start_server(tmp_path / "server", DATABASE_URL=server.dsn())
-    try:
+    with serving(tmp_path / "server", DATABASE_URL=server.dsn()) as running:
         run = send(running.url, running.headers, [bodies(BODIES, sender=number) for number in range(SENDERS)])
         assert run.failures == 0
         table.note(
@@ -145,8 +144,6 @@ def _note_ingest(server: Postgres, size: int, table: Table, tmp_path: Path) -> N
         )
         with signed_in(running, "operator") as person:
             table.note("session list, as a page", size, f"{_timed(lambda: person.get('/')):.0f} ms")
-    finally:
-        _end(running)
 
 
 def _note_retention(size: int, table: Table) -> None:

@@ -10,8 +10,8 @@ from datetime import timedelta
 from typing import Any
 
 from agent_session import Session, send
-from conftest import Server
 from playwright.sync_api import Page
+from serving import Server
 
 ZOOM = "(i) => document.dispatchEvent(new KeyboardEvent('keydown', {key: i % 8 < 4 ? '+' : '-'}))"
 SCROLL = "(i) => { const e = document.querySelector('.tree-scroll'); e.scrollTop = i / 120 * e.scrollHeight; }"

@@ -15,8 +15,9 @@ import psutil
 import pytest
 from agent_session import Session, send
 from bench.viewer.measuring import heap_mb, opened, percentile, say
-from conftest import Server, SignIn
+from conftest import SignIn
 from playwright.sync_api import expect
+from serving import Server
 
 SECONDS = float(os.environ.get("BENCH_SECONDS", "20"))
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(SECONDS * 2 + 300)]

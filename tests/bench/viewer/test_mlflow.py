@@ -16,8 +16,9 @@ from pathlib import Path
 import httpx
 import pytest
 from bench.viewer.measuring import filled, heap_mb
-from conftest import Server, SignIn
+from conftest import SignIn
 from playwright.sync_api import Browser, Page
+from serving import Server
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(1800)]
 

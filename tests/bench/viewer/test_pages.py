@@ -11,8 +11,9 @@ from datetime import timedelta
 import pytest
 from agent_session import Session, send
 from bench.viewer.measuring import SCROLL, ZOOM, filled, heap_mb, opened, say, tell_frames
-from conftest import Server, SignIn
+from conftest import SignIn
 from playwright.sync_api import expect
+from serving import Server
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 

@@ -1,0 +1,93 @@
+"""A server of the tests' own, started the way `make up` starts one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+START_TIMEOUT_S = 90.0
+# What would point a test's server at somebody's real one.
+_NOT_INHERITED = {"DATABASE_URL", "REDIS_URL", "PORT", "DATA_DIR", "DEMO", "PROCESSES", "MAKELEVEL"}
+
+
+@dataclass
+class Server:
+    """A running Ariadne: its address, how to get in, and its supervisor's process."""
+
+    url: str
+    ingest_key: str
+    logins: dict[str, dict[str, str]]
+    data_dir: Path
+    process: subprocess.Popen[bytes]
+
+    @property
+    def ingest_url(self) -> str:
+        return f"{self.url}/ingest"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.ingest_key}"}
+
+    @property
+    def database_url(self) -> str:
+        from ariadne.embedded import Postgres
+
+        return Postgres(self.data_dir).dsn()
+
+    @property
+    def log(self) -> str:
+        return (self.data_dir / "up.log").read_text(errors="replace")
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(timeout=60)
+
+
+@contextmanager
+def serving(data_dir: Path, **environment: str) -> Iterator[Server]:
+    """A running server, with settings of its own; stopped at the end."""
+    server = _start(data_dir, environment)
+    try:
+        yield server
+    finally:
+        if server.process.poll() is None:
+            server.process.terminate()
+            try:
+                server.process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                server.process.kill()
+
+
+def _start(data_dir: Path, environment: dict[str, str]) -> Server:
+    data_dir.mkdir(parents=True, exist_ok=True)
+    log, credentials = data_dir / "up.log", data_dir / "credentials.json"
+    log.unlink(missing_ok=True)
+    inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "ariadne.up"],
+            cwd=ROOT,
+            env={**inherited, "PORT": "0", "DEMO": "0", "DATA_DIR": str(data_dir), **environment},
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        said = log.read_text(errors="replace")
+        if "Ariadne is up" in said:
+            content = json.loads(credentials.read_text())
+            return Server(content["url"], content["ingest_key"], content["logins"], data_dir, process)
+        if process.poll() is not None:
+            raise RuntimeError(f"the server ended with {process.returncode}:\n{said}")
+        time.sleep(0.05)
+    process.kill()
+    raise RuntimeError(f"the server did not come up:\n{log.read_text(errors='replace')}")
