@@ -18,6 +18,7 @@ const FILTER_MS = 200;
 class EventTail extends HTMLElement {
   /** @type {LiveSocket | null} */ #socket = null;
   /** @type {TailEvent[]} */ #events = [];
+  /** What was there when a filter changed during a pause. @type {TailEvent[] | null} */ #held = null;
   /** @type {HTMLElement[]} */ #rows = [];
   #frame = 0;
   #timer = 0;
@@ -169,6 +170,10 @@ class EventTail extends HTMLElement {
       this.#follow();
     } else if (action?.getAttribute("data-action") === "live" && this.#socket) {
       this.#socket.press(action);
+      if (this.#held) {
+        this.#held = null;
+        this.#refilter();
+      }
     }
   };
 
@@ -184,6 +189,13 @@ class EventTail extends HTMLElement {
     const regex = /** @type {HTMLInputElement | null} */ (this.querySelector("[name=regex]"))?.value ?? "";
     url.search = new URLSearchParams({ ...this.#filters(), ...(regex ? { regex } : {}) }).toString();
     history.replaceState(null, "", url);
+    if (this.#socket?.paused) {
+      // Who pauses to look filters what is there; the server is asked when the page goes on.
+      this.#held ??= this.#events;
+      this.#events = this.#held.filter((event) => this.#passes(event));
+      this.#follow();
+      return;
+    }
     const kept = this.#events.filter((event) => event.seq <= this.#from && this.#passes(event));
     this.#events = kept;
     this.#follow();

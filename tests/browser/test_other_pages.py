@@ -121,6 +121,10 @@ def test_the_tail_follows_filters_and_pauses(server: Server, sign_in: SignIn) ->
     send(server.ingest_url, server.ingest_key, session.play_turn(tools=1))
     expect(page.locator("live-state")).to_contain_text("waiting")
     expect(rows.filter(has_text="trigger decision")).to_have_count(2)
+    # Who pauses to look wants to filter what is there.
+    page.get_by_label("Kind").fill("compact.trigger")
+    expect(rows).to_have_count(2)
+    page.get_by_label("Kind").fill("")
     page.get_by_test_id("live-toggle").click()
     expect(rows.filter(has_text="trigger decision")).to_have_count(3)
     page.get_by_label("Regular expression").fill("turn \\d")
