@@ -9,17 +9,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from compact import events
-from compact.announcing import span_properties
-from compact.effects import Steps
+from compact.engine.announcing import span_properties
+from compact.engine.effects import Steps
+from compact.engine.job import Climb, Job
+from compact.engine.remembering import remember
 from compact.extraction.compose import fit
-from compact.job import Climb, Job
 from compact.messages import Message
 from compact.plan import (
     ClearRecord,
     SummarizationRecord,
 )
 from compact.planner import Draft
-from compact.remembering import remember
 from compact.renderers import renderer_named
 from compact.span import SpanReference
 from compact.strategies import Workbench, strategy_named

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from compact.engine.request import Request
+from compact.engine.session import Session
 from compact.messages import Message, content_hash
 from compact.outbound import Outbound
 from compact.plan import (
@@ -23,11 +25,9 @@ from compact.plan import (
     SummarizationRecord,
 )
 from compact.planner import Draft
-from compact.request import Request
-from compact.session import Session
 
 if TYPE_CHECKING:
-    from compact.job import Job
+    from compact.engine.job import Job
 
 # A cached input token costs about a tenth of a fresh one (OpenAI and Anthropic alike, within a factor of two).
 _CACHED_PRICE = 0.1

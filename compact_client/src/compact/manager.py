@@ -15,23 +15,23 @@ from typing import Any, TypeVar, Unpack
 
 from compact import events
 from compact.budget import Usage, correction_from
-from compact.call import Call, CallOptions
 from compact.config import CompactConfig
-from compact.effects import Steps, arun, run
-from compact.engine import Engine
+from compact.engine.call import Call, CallOptions
+from compact.engine.effects import Steps, arun, run
+from compact.engine.overflow import recover
+from compact.engine.request import as_item
+from compact.engine.returning import with_injected
+from compact.engine.session import Session
+from compact.engine.steps import Engine
 from compact.exceptions import CompactError
 from compact.exporters.multi import MultiExporter
 from compact.memory import Memory
 from compact.messages import Message
 from compact.normalize import normalize
-from compact.overflow import recover
 from compact.partition import pin_rule
 from compact.plan import CompactionPlan
 from compact.protocols import Exporter
 from compact.recovery import is_context_length_error
-from compact.request import as_item
-from compact.returning import with_injected
-from compact.session import Session
 from compact.units import group_units
 
 T = TypeVar("T", Message, dict[str, Any])

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from compact.engine.holding import hold, with_held
 from compact.exceptions import InsufficientBudget
-from compact.holding import hold, with_held
 from compact.messages import Message
 from compact.partition import Partition, partition, partition_for_bridge, pin_rules, reductions
 from compact.policy import CompactPolicy

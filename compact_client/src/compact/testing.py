@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from compact.codecs import CHAT, detect
+from compact.engine.request import plain
 from compact.messages import Message
 from compact.redaction import Redactor, default_redactor
-from compact.request import plain
 from compact.units import group_units
 
 __all__ = ["RecordingExporter", "assert_no_secrets", "assert_pairs_whole", "assert_protected_kept"]

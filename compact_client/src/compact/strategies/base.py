@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from compact.durability import DEFAULT_POLICY, ToolDurabilityPolicy, ToolResultEnvelope, envelope_for
-from compact.effects import Steps
+from compact.engine.effects import Steps
 from compact.messages import Message, ToolCall
 from compact.plan import CompactionRecord
 from compact.policy import CompactPolicy

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compact.durability import may_clear
-from compact.effects import Steps
+from compact.engine.effects import Steps
 from compact.plan import ClearRecord, CompactionRecord
 from compact.span import SpanReference
 from compact.strategies.base import CompactionProposal, Workbench

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from compact.effects import Steps
+from compact.engine.effects import Steps
 from compact.plan import CompactionRecord, DroppedSpanIndex, DropRecord
 from compact.strategies.base import CompactionProposal, Workbench
 from compact.units import Unit

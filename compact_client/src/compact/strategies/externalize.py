@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from compact.artifacts import ArtifactMetadata
 from compact.durability import ToolDurability
-from compact.effects import Steps
+from compact.engine.effects import Steps
 from compact.messages import Message
 from compact.plan import CompactionRecord, ExternalizationRecord
 from compact.strategies.base import CompactionProposal, Workbench

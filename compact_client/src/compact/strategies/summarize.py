@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compact.effects import Steps
+from compact.engine.effects import Steps
 from compact.plan import CompactionRecord, SummarizationRecord
 from compact.strategies.base import CompactionProposal, Workbench
 from compact.units import Unit

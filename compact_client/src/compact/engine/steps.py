@@ -11,24 +11,24 @@ from dataclasses import replace
 from typing import Any
 
 from compact import events
-from compact.call import Call, codec_for
 from compact.codecs.base import Codec
 from compact.config import CompactConfig
-from compact.counting import Counting
 from compact.durability import ToolDurabilityPolicy, declared_policy
-from compact.effects import Steps
+from compact.engine.call import Call, codec_for
+from compact.engine.counting import Counting
+from compact.engine.effects import Steps
+from compact.engine.request import Sent, written
+from compact.engine.restore import restore
+from compact.engine.returning import bring_back, inject
+from compact.engine.rounds import Round, settle
+from compact.engine.session import Seen, Session
+from compact.engine.telling import emit_error, emit_estimate, emit_quality
 from compact.exceptions import CompactError, MalformedMessage
 from compact.ledger import hash_of
 from compact.messages import Message
 from compact.outbound import Outbound
 from compact.quality import asks_for_context
 from compact.rehydrate import RehydrationConfig, TurnContext
-from compact.request import Sent, written
-from compact.restore import restore
-from compact.returning import bring_back, inject
-from compact.rounds import Round, settle
-from compact.session import Seen, Session
-from compact.telling import emit_error, emit_estimate, emit_quality
 from compact.trigger import Decision, decide
 from compact.truncate import truncate_output
 

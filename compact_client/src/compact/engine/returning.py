@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from compact import events
 from compact.artifacts import ArtifactMetadata
-from compact.effects import Steps
+from compact.engine.effects import Steps
+from compact.engine.session import Session
 from compact.messages import Message
 from compact.rehydrate import RehydrationResult, TurnContext, rehydration_text, wanted
-from compact.session import Session
 from compact.truncate import truncate_with_split
 from compact.units import group_units
 
 if TYPE_CHECKING:
-    from compact.engine import Engine
+    from compact.engine.steps import Engine
 
 _FRAME_TOKENS = 40  # the header line and the message around the content
 

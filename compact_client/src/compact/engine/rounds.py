@@ -10,22 +10,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compact import events
-from compact.archive import ArchiveFailed
-from compact.call import Call
-from compact.compaction import compact
-from compact.drafting import cut_newest, draft_again, plannable, show_newest_whole
-from compact.effects import Steps
+from compact.engine.archive import ArchiveFailed
+from compact.engine.call import Call
+from compact.engine.compaction import compact
+from compact.engine.drafting import cut_newest, draft_again, plannable, show_newest_whole
+from compact.engine.effects import Steps
+from compact.engine.job import Job
+from compact.engine.session import Session
+from compact.engine.telling import emit_decision, emit_error, emit_quality
 from compact.exceptions import InsufficientBudget, PlanConflict
-from compact.job import Job
 from compact.messages import Message
 from compact.planner import Draft, Room, room_for
 from compact.rehydrate import TurnContext
-from compact.session import Session
-from compact.telling import emit_decision, emit_error, emit_quality
 from compact.trigger import Decision
 
 if TYPE_CHECKING:
-    from compact.engine import Engine
+    from compact.engine.steps import Engine
 
 _COMMIT_ATTEMPTS = 3
 _FRUITLESS_ROUNDS = 2

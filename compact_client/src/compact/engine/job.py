@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compact import events
-from compact.counting import Counting
+from compact.engine.counting import Counting
+from compact.engine.session import Session
 from compact.messages import Message
 from compact.outbound import Outbound
 from compact.plan import (
@@ -18,7 +19,6 @@ from compact.plan import (
 )
 from compact.planner import Room
 from compact.policy import CompactPolicy
-from compact.session import Session
 from compact.summary import StructuredSummary
 
 

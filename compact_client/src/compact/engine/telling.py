@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from compact import events
+from compact.engine.session import Session
 from compact.planner import Draft
 from compact.quality import CompactionQualityMetrics
-from compact.session import Session
 from compact.trigger import Decision
 
 if TYPE_CHECKING:
-    from compact.engine import Engine
+    from compact.engine.steps import Engine
 
 
 def emit_estimate(engine: Engine, session: Session, check: events.Check, fixed: int, spoken: int) -> int:

@@ -10,22 +10,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from compact import events
-from compact.announcing import warn_of_irreplaceable
 from compact.budget import correction_from
-from compact.drafting import plannable
-from compact.effects import Steps
+from compact.engine.announcing import warn_of_irreplaceable
+from compact.engine.drafting import plannable
+from compact.engine.effects import Steps
+from compact.engine.holding import irreplaceable_ids
+from compact.engine.request import written
+from compact.engine.session import Session
 from compact.exceptions import CompactError
-from compact.holding import irreplaceable_ids
 from compact.ladder import turn_numbers
 from compact.ledger import hash_of
 from compact.plan import CompactionPlan, DropRecord, LedgerEntry
 from compact.recovery import Overflow, oldest_units, read_overflow
-from compact.request import written
-from compact.session import Session
 from compact.span import SpanReference
 
 if TYPE_CHECKING:
-    from compact.engine import Engine
+    from compact.engine.steps import Engine
 
 # With no numbers to go by, each attempt frees this share of the request more than the one before.
 _BLIND_SHARE = 0.15

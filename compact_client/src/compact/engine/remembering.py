@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compact import events, guard
-from compact.effects import Steps
+from compact.engine.effects import Steps
+from compact.engine.job import Climb, Job
+from compact.engine.summarizing import SummaryMaker
 from compact.extraction.compose import Passage, fit
-from compact.job import Climb, Job
 from compact.messages import Message
 from compact.planner import Draft
 from compact.renderers import renderer_named
 from compact.span import SpanReference
-from compact.summarizing import SummaryMaker
 from compact.summary import StructuredSummary
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from compact import events
-from compact.effects import Steps
+from compact.engine.effects import Steps
 from compact.exceptions import SummarizationError, SummarizerOverflow, SummaryRefused, SummaryTooLong
 from compact.extraction.kinds import is_refusal
 from compact.messages import SUMMARY_TAG, Message

@@ -11,12 +11,12 @@ from dataclasses import replace
 from typing import Any
 
 from compact import events
-from compact.announcing import announce, warn_of_irreplaceable
-from compact.archive import archive_summary, archive_transcript
-from compact.drafting import draft_again
-from compact.effects import Steps
+from compact.engine.announcing import announce, warn_of_irreplaceable
+from compact.engine.archive import archive_summary, archive_transcript
+from compact.engine.drafting import draft_again
+from compact.engine.effects import Steps
+from compact.engine.job import Climb, Job, render
 from compact.exceptions import InsufficientBudget, PlanConflict
-from compact.job import Climb, Job, render
 from compact.ladder import climb_ladder, has_long_summary
 from compact.ledger import absorbed_by, build_ledger, cache_effect
 from compact.messages import Message

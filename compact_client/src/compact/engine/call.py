@@ -8,9 +8,9 @@ from typing import Any, TypedDict
 
 from compact.codecs import CHAT, codec_named, detect
 from compact.codecs.base import Codec
+from compact.engine.request import plain
+from compact.engine.session import Session
 from compact.exceptions import CompactError
-from compact.request import plain
-from compact.session import Session
 
 
 class CallOptions(TypedDict, total=False):

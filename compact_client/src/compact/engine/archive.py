@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from compact import events
-from compact.effects import Steps
+from compact.engine.effects import Steps
 from compact.exceptions import CompactError
 from compact.ledger import redact_ahead, redacted
 from compact.messages import Message
 
 if TYPE_CHECKING:
-    from compact.job import Job
+    from compact.engine.job import Job
 
 
 class ArchiveFailed(CompactError):

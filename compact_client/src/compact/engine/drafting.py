@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compact.holding import irreplaceable_ids
-from compact.job import Job, render
+from compact.engine.holding import irreplaceable_ids
+from compact.engine.job import Job, render
+from compact.engine.session import Session
 from compact.messages import Message
 from compact.planner import SMALL_SUMMARY_TOKENS, Draft, Room, draft
 from compact.policy import CompactPolicy
-from compact.session import Session
 from compact.strategies.externalize import POINTER_TOKENS
 from compact.truncate import truncate_with_split
 from compact.units import group_units

@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 from compact.codecs.base import Codec
+from compact.engine.request import Request, Shown, frozen_copy, plain
+from compact.engine.session import Session
 from compact.messages import Message, Role
 from compact.plan import CompactionPlan, LedgerEntry
 from compact.renderers import renderer_named
-from compact.request import Request, Shown, frozen_copy, plain
-from compact.session import Session
 from compact.thread import AgentThread
 
 _ROLES: dict[str, Role] = {"system": "system", "developer": "developer", "user": "user", "tool": "tool"}

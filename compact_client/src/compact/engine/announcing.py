@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from compact import events
-from compact.job import Climb, Job
+from compact.engine.job import Climb, Job
+from compact.engine.session import Session
 from compact.ledger import after_ledger, fate_counts
 from compact.plan import (
     ClearRecord,
@@ -19,7 +20,6 @@ from compact.plan import (
     SummarizationRecord,
 )
 from compact.planner import Draft
-from compact.session import Session
 from compact.span import SpanReference
 
 

@@ -12,15 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from compact.align import align
 from compact.budget import Usage
 from compact.codecs.base import Codec
 from compact.durability import ToolDurabilityPolicy
+from compact.engine.align import align
+from compact.engine.request import Request, Sent, Shown, frozen_copy, item_of, plain
 from compact.messages import Message, content_hash
 from compact.normalize import normalize
 from compact.plan import CompactionPlan
 from compact.renderers import renderer_named
-from compact.request import Request, Sent, Shown, frozen_copy, item_of, plain
 from compact.thread import AgentThread
 
 How = Literal["new", "extended", "handed_back", "edited", "reset"]
