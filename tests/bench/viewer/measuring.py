@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
+import psycopg
 from agent_session import Session, send
 from playwright.sync_api import Page
 from serving import Server
@@ -62,6 +63,10 @@ def spans(session: Session, count: int, *, depth: int) -> Iterator[dict[str, Any
 def filled(server: Server, count: int, *, depth: int) -> str:
     session = Session(f"bench-{count}-{uuid.uuid4().hex[:6]}")
     send(server.ingest_url, server.ingest_key, spans(session, count, depth=depth), size=5_000)
+    # What Postgres would do in the next minute anyhow, and on a core that the page needs.
+    with psycopg.connect(server.database_url, autocommit=True) as connection:
+        connection.execute("VACUUM ANALYZE")
+        connection.execute("CHECKPOINT")
     return session.session_id
 
 
