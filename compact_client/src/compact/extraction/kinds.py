@@ -84,8 +84,8 @@ def is_instruction(text: str) -> bool:
 
 
 def _is_sentence(text: str) -> bool:
-    letters = sum(character.isalpha() or character == " " for character in text)
-    return letters >= 0.75 * len(text) and text.count(" ") >= 2
+    spaces = text.count(" ")
+    return spaces >= 2 and spaces + sum(map(str.isalpha, text)) >= 0.75 * len(text)
 
 
 @lru_cache(maxsize=_REMEMBERED)
