@@ -34,6 +34,7 @@ def compaction_detail(request: HttpRequest, session: str, number: int) -> HttpRe
     messages = queries.fate_ledger(found, check)
     lineage = versions(compactions, queries.payloads(found, SUMMARY))
     retained = check.of(RETENTION)
+    by_kind = retention_rows(retained.data) if retained else []
     following = checks[checks.index(check) + 1 :]
     calls = next((i for i, other in enumerate(following) if other.is_compaction), len(following))
     context = {
@@ -48,8 +49,8 @@ def compaction_detail(request: HttpRequest, session: str, number: int) -> HttpRe
         "flow": flow(messages) if messages.entries else None,
         "lineage": lineage,
         "version": next((version for version in lineage if version.number == number), None),
-        "by_kind": retention_rows(retained.data) if retained else [],
-        "lost": _by_kind(_lost(found, check)) if may_payload else None,
+        "by_kind": by_kind,
+        "lost": _by_kind(_lost(found, check)) if may_payload or not any(row["lost"] for row in by_kind) else None,
         "may_payload": may_payload,
         "cache": cache_effect(check, calls),
         "transcript": queries.transcript(found, check.step),
