@@ -117,7 +117,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             if self.subscription.is_behind:
                 self.subscription.is_behind = False
                 await self.say({"type": "behind", "seq": self.seq})
-                await self.catch_up(change.seq)
+                await self.catch_up(self.subscription.newest)
                 continue
             await self.deliver(change)
             self.seq = change.seq

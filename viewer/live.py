@@ -84,10 +84,13 @@ class Subscription:
     wants_spans: bool
     queue: asyncio.Queue[Change] = field(default_factory=lambda: asyncio.Queue(QUEUE_FRAMES))
     is_behind: bool = False
+    newest: int = 0
+    """The seq of the last change that was put, kept or not: how far to catch up, whatever change is in hand by then."""
 
     def put(self, change: Change) -> None:
         if self.session_key is not None and self.session_key not in change.sessions:
             return
+        self.newest = change.seq
         try:
             self.queue.put_nowait(change)
         except asyncio.QueueFull:

@@ -14,6 +14,8 @@ from serving import Server
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from viewer.live import QUEUE_FRAMES, Change, Subscription
+
 
 def socket(server: Server, path: str, person: str | None = "developer") -> connect:
     headers = {"Origin": server.url}
@@ -139,3 +141,12 @@ async def test_a_socket_that_does_not_acknowledge_is_not_fed_without_end(server:
             await stream.send("ack")
             names += [event["name"] for event in message.get("events", [])]
         assert names == [f"{batch}-{n}" for batch in range(60) for n in range(3)]
+
+
+def test_how_far_to_catch_up_does_not_depend_on_the_change_in_hand() -> None:
+    """Changes that a full queue let go lie before `newest`, though the reader may hold an older one."""
+    subscription = Subscription(1, None, True)
+    for seq in range(1, QUEUE_FRAMES + 3):
+        subscription.put(Change(seq - 1, seq, {}, []))
+    assert subscription.is_behind
+    assert subscription.newest == QUEUE_FRAMES + 2
