@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedIOBase
 from typing import Any
 
 Answer = tuple[int, dict[str, str], bytes]
+HEADERS_OPEN = b"HTTP/1.0 200 OK\r\nx-slow: "
+BODY_OPEN = b"HTTP/1.0 200 OK\r\n\r\n"
+Step = Answer | bytes | Callable[[dict[str, Any]], Answer]
 
 
 def completion(content: Any, *, finish_reason: str = "stop", **message: Any) -> Answer:
@@ -33,7 +38,7 @@ class ChatEndpoint:
     def __init__(self) -> None:
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
-        self._script: list[Answer | Callable[[dict[str, Any]], Answer]] = []
+        self._script: list[Step] = []
         self.released = threading.Event()
         endpoint = self
 
@@ -44,6 +49,9 @@ class ChatEndpoint:
                 endpoint.headers.append({name.lower(): value for name, value in self.headers.items()})
                 script = endpoint._script
                 step = script.pop(0) if len(script) > 1 else script[0]
+                if isinstance(step, bytes):
+                    endpoint._drip(step, self.wfile)
+                    return
                 status, headers, payload = step(body) if callable(step) else step
                 self.send_response(status)
                 for name, value in {"content-type": "application/json", **headers}.items():
@@ -63,13 +71,20 @@ class ChatEndpoint:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._server.server_port}/v1"
 
-    def answer(self, *script: Answer | Callable[[dict[str, Any]], Answer]) -> None:
+    def answer(self, *script: Step) -> None:
+        """What to say to each request; bare bytes are the beginning of an answer that then drips for ever."""
         self._script = list(script)
 
     def hang(self, body: dict[str, Any]) -> Answer:
         """Say nothing until the test is over."""
         self.released.wait(20)
         return completion("{}")
+
+    def _drip(self, beginning: bytes, to: BufferedIOBase) -> None:
+        with contextlib.suppress(OSError):  # the other side has gone
+            to.write(beginning)
+            while not self.released.wait(0.02):
+                to.write(b" ")
 
     def __enter__(self) -> ChatEndpoint:
         self._thread.start()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from client.chat_endpoint import ChatEndpoint, completion, failure
+from client.chat_endpoint import BODY_OPEN, HEADERS_OPEN, ChatEndpoint, completion, failure
 from compact import CallbackExporter, CompactConfig, CompactManager, CompactPolicy
 from compact.exceptions import SummarizationError, SummarizerOverflow, SummaryRefused, SummaryTooLong
 from compact.messages import Message
@@ -280,8 +280,29 @@ def test_what_an_endpoint_does_not_support_is_left_out(endpoint):
 def test_silence_is_an_error_after_the_timeout(endpoint):
     """The agent is not held longer than it was told."""
     endpoint.answer(endpoint.hang)
-    with pytest.raises(SummarizationError, match="ReadTimeout"):
+    with pytest.raises(SummarizationError, match=r"within 0\.2 s"):
         summarizer(endpoint, timeout_s=0.2).summarize_span(SPAN, max_tokens=600)
+
+
+@pytest.mark.req("S-FAIL-1")
+@pytest.mark.parametrize("beginning", [HEADERS_OPEN, BODY_OPEN])
+async def test_an_answer_that_drips_is_an_error_after_the_timeout(endpoint, beginning):
+    """Bytes that keep coming do not move the deadline, neither in the headers nor in the body, sync and async."""
+    endpoint.answer(beginning)
+    slow = summarizer(endpoint, timeout_s=0.2)
+    with pytest.raises(SummarizationError, match=r"within 0\.2 s"):
+        slow.summarize_span(SPAN, max_tokens=600)
+    with pytest.raises(SummarizationError, match=r"within 0\.2 s"):
+        await slow.asummarize_span(SPAN, max_tokens=600)
+
+
+@pytest.mark.req("S-FAIL-1")
+def test_waiting_for_a_busy_endpoint_counts_towards_the_timeout(endpoint):
+    """What the endpoint asks us to wait is part of the time that the agent is held."""
+    endpoint.answer(failure(429, "busy", retry_after="15"))
+    with pytest.raises(SummarizationError, match=r"within 0\.2 s"):
+        summarizer(endpoint, timeout_s=0.2).summarize_span(SPAN, max_tokens=600)
+    assert len(endpoint.requests) == 1
 
 
 def test_an_address_that_is_none_is_an_error():

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from compact.exceptions import ConfigError, SummarizationError, SummaryTooLong
@@ -30,7 +30,8 @@ _SMALLEST_REPLY: Final = 256  # below this a JSON answer cannot close its bracke
 class ModelSummarizer:
     """Asks a model for the meaning, and keeps the facts by rule.
 
-    `summarize_span` blocks, `asummarize_span` awaits. Raises `SummarizationError` or one of its kinds, never httpx's.
+    `summarize_span` blocks, `asummarize_span` awaits, both for at most `timeout_s` with all their retries. Raises
+    `SummarizationError` or one of its kinds, never httpx's.
     """
 
     name = "model"
@@ -181,28 +182,20 @@ class ModelSummarizer:
         return headers
 
     def _drive(self, steps: Steps) -> str:
-        import httpx
-
-        try:
-            with httpx.Client(timeout=self._timeout_s, verify=self._is_https) as client:
-                step = next(steps)
-                while True:
-                    if isinstance(step, Wait):
-                        time.sleep(step.seconds)
-                        step = steps.send(None)
-                    else:
-                        step = steps.send(client.post(self._url, json=step.body, headers=self._request()))
-        except StopIteration as stop:
-            return str(stop.value)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise _unreachable(self._url, error) from error
+        # In a thread of its own: only an event loop can interrupt a read at the deadline, and the caller may have one.
+        with ThreadPoolExecutor(1, "summarizer") as thread:
+            return thread.submit(asyncio.run, self._adrive(steps)).result()
 
     async def _adrive(self, steps: Steps) -> str:
         import httpx
 
         step: Post | Wait
         try:
-            async with httpx.AsyncClient(timeout=self._timeout_s, verify=self._is_https) as client:
+            # The deadline is for all of it. A limit per read, which is httpx's, never ends an answer that drips.
+            async with (
+                asyncio.timeout(self._timeout_s),
+                httpx.AsyncClient(timeout=None, verify=self._is_https) as client,  # noqa: S113 - the deadline is around it
+            ):
                 step = next(steps)
                 while True:
                     if isinstance(step, Wait):
@@ -212,9 +205,7 @@ class ModelSummarizer:
                         step = steps.send(await client.post(self._url, json=step.body, headers=self._request()))
         except StopIteration as stop:
             return str(stop.value)
+        except TimeoutError as error:
+            raise SummarizationError(f"{self._url} did not answer within {self._timeout_s:g} s") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise _unreachable(self._url, error) from error
-
-
-def _unreachable(url: str, error: Exception) -> SummarizationError:
-    return SummarizationError(f"{url} could not be asked: {type(error).__name__}: {error}")
+            raise SummarizationError(f"{self._url} could not be asked: {type(error).__name__}: {error}") from error
