@@ -58,11 +58,19 @@ def test_the_write_path_and_the_screens_on_a_cluster(start_server: ServerFactory
     tell(server, [span(f"other-{number}", "s") for number in range(200)])
     said = {"messages": [{"role": "user", "content": "the same long text, told twice " * 20}]}
     tell(server, [span("other-0", "said", payload=said), span("other-1", "said", payload=said)])
-    rows = stored(URL)
-    assert len(rows) == len({row[:2] for row in rows}) == 252
+    strays = [span(f"stray-{number}", f"s{number}", trace_id="strayed", ended_at=None) for number in range(3)]
+    tell(server, strays)
+    tell(server, [{**stray, "ended_at": 1_790_000_002.0} for stray in strays])
     with psycopg.connect(URL) as connection:
-        told = connection.execute("SELECT span_count, running_count FROM ingest_session WHERE session_id = 'moved'")
-        assert told.fetchall() == [(50, 0)]
+        assert connection.execute("SELECT count(*) FROM ingest_stray").fetchone() == (2,)
+    tell(server, [{"type": "trace", "trace_id": "strayed", "group_id": "gathered"}])
+    rows = stored(URL)
+    assert len(rows) == len({row[:2] for row in rows}) == 255
+    with psycopg.connect(URL) as connection:
+        told = connection.execute(
+            "SELECT span_count, running_count FROM ingest_session WHERE session_id IN ('moved', 'gathered') ORDER BY 1"
+        )
+        assert told.fetchall() == [(3, 0), (50, 0)]
         places = connection.execute("SELECT count(DISTINCT nodename || ':' || nodeport) FROM citus_shards").fetchone()
         assert places is not None
         assert connection.execute("SELECT count(*) FROM ingest_message").fetchone() == (1,)
@@ -92,7 +100,7 @@ def test_the_write_path_and_the_screens_on_a_cluster(start_server: ServerFactory
             page, _ = queries.sessions_page([session.project_id], queries.SessionFilter())
             assert len(page) == queries.PAGE_SIZE
             Project.objects.update(retention_days=0)
-            assert retention.run(today=session.day.replace(year=session.day.year + 1)).sessions == 201
+            assert retention.run(today=session.day.replace(year=session.day.year + 1)).sessions == 202
         finally:
             django.close()
             django.settings_dict.update(before)
