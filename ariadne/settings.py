@@ -298,6 +298,7 @@ if SSO:
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
         "viewer.tokens.TokenAuthentication",
+        "viewer.tokens.PasswordAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],

@@ -64,7 +64,7 @@ def _of_compaction(kind: str, get: Callable[[str], Any]) -> Facts:
     is_decision = kind == "compact.trigger_decision"
     is_count = is_estimate or is_decision
     return Facts(
-        model=_text(get("model")) if is_estimate else "",
+        model=_text(get("model")) if is_count else "",
         tokens=_shown(kind, estimate, before, after, _count(get("summary_tokens"))),
         context_tokens=estimate if is_count else None,
         window_tokens=_first(get("max_tokens"), get("max")) if is_count else None,

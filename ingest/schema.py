@@ -95,7 +95,11 @@ def to_record(event: Event, raw: bytes | None = None) -> Span | Trace:
     """The span or trace that `event` tells of. `raw` is its JSON, needed by flat events without `properties`."""
     if event.type == "span" or (event.type is None and event.event is None and event.span_id is not None):
         fields = event.properties if event.data is None else event.data
-        return _span(event, fields if type(fields) is dict else _object(fields, "data"))
+        fields = fields if type(fields) is dict else _object(fields, "data")
+        if event.data is not None and event.properties is not None:
+            # Two names for one thing; whoever uses both means both.
+            fields = {**_object(event.properties, "properties"), **fields}
+        return _span(event, fields)
     if event.type == "trace":
         return _trace(event)
     if event.event is not None:

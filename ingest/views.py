@@ -18,7 +18,7 @@ import msgspec
 from django.conf import settings
 
 from ingest import health, metrics, otlp, transcripts
-from ingest.body import Disconnected, Receive, read
+from ingest.body import Disconnected, Receive, inflate, read
 from ingest.decode import Decoded, decode
 from ingest.errors import Conflict, Malformed, Refusal, Unavailable, WrongMethod, WrongType, describe
 from ingest.events import Span
@@ -35,8 +35,11 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 Answer = tuple[int, bytes, list[tuple[bytes, bytes]]]
 _JSON = [(b"content-type", b"application/json")]
 _PROTOBUF = [(b"content-type", b"application/x-protobuf")]
-_JSON_TYPES = {"", "application/json", "text/json", "text/plain", "application/x-www-form-urlencoded"}
+_JSON_TYPES = {"", "application/json", "text/json"}
+# What curl and most HTTP libraries claim of a body when nobody said what it is; taken where it begins like JSON.
+_UNSAID_TYPE = "application/x-www-form-urlencoded"
 _LINE_TYPES = {"application/x-ndjson", "application/ndjson", "application/jsonl", "application/jsonlines"}
+_GZIP = b"\x1f\x8b"
 # From here on decoding would hold up every other request of the process; a thread shares the processor fairly.
 _LARGE_BYTES = 512 * 1024
 _encode = msgspec.json.Encoder().encode
@@ -76,7 +79,10 @@ async def _answered(endpoint: str, scope: Scope, receive: Receive) -> Answer:
             raise WrongMethod(f"use {method} here")
         return await handle(service(), request)
     except Refusal as refusal:
-        return _refused(refusal, request, endpoint)
+        status, body, headers = _refused(refusal, request, endpoint)
+        if isinstance(refusal, WrongMethod):
+            headers.append((b"allow", b"GET, HEAD" if method == "GET" else method.encode()))
+        return status, body, headers
     except Disconnected:
         raise
     except Exception as error:
@@ -135,14 +141,22 @@ async def ingest(parts: Service, request: Request) -> Answer:
     """Events as JSON, in any of their forms."""
     grant = await parts.keys.check(request.header(b"authorization"))
     is_lines = request.media_type in _LINE_TYPES
-    if not is_lines and request.media_type not in _JSON_TYPES:
-        raise WrongType(f"Content-Type {request.media_type[:60]!r} is not known: use application/json")
-    decoded = await _taken(
-        parts, request, grant, "/ingest", lambda body, top: decode(body, max_events=top, is_lines=is_lines)
-    )
+    if not is_lines and request.media_type not in {*_JSON_TYPES, _UNSAID_TYPE}:
+        raise _unknown_type(request)
+
+    def convert(body: bytes, top: int) -> Decoded:
+        if request.media_type == _UNSAID_TYPE and body.lstrip()[:1] not in {b"{", b"["}:
+            raise _unknown_type(request)
+        return decode(body, max_events=top, is_lines=is_lines)
+
+    decoded = await _taken(parts, request, grant, "/ingest", convert)
     if decoded.rejections and not decoded.records:
         raise Malformed("not one event could be stored", rejected=[msgspec.to_builtins(r) for r in decoded.rejections])
     return 200, _encode({"success": True, "count": len(decoded.records), "rejected": decoded.rejections}), _JSON
+
+
+def _unknown_type(request: Request) -> WrongType:
+    return WrongType(f"Content-Type {request.media_type[:60]!r} is not known: use application/json")
 
 
 async def traces(parts: Service, request: Request) -> Answer:
@@ -211,19 +225,23 @@ async def transcript(parts: Service, request: Request) -> Answer:
     """One pre-compact transcript, as lines of JSON; sent again it changes nothing."""
     grant = await parts.keys.check(request.header(b"authorization"))
     query = request.query()
+    session_id = query.get("session") or query.get("session_id")
     step = query.get("step", "")
-    if not query.get("session") or not (step.isascii() and step.isdigit() and len(step) < 10):
+    if not session_id or not query.get("sha256") or not (step.isascii() and step.isdigit() and len(step) < 10):
         raise Malformed("expected ?session=<id>&step=<number>&sha256=<of the body, inflated>")
     body = await request.body()
+    if body.startswith(_GZIP):
+        # A file that was packed beforehand and sent as it is; no line of JSON begins so.
+        body = await asyncio.to_thread(inflate, body, "gzip", settings.INGEST_MAX_BODY_BYTES)
     parts.byte_rate.take(grant.key_id, len(body))
     with parts.room.hold(len(body)):
         try:
             stored = await transcripts.astore(
                 project_id=grant.project_id,
-                session_id=query["session"],
+                session_id=session_id,
                 step=int(step),
                 body=body,
-                sha256=query.get("sha256", ""),
+                sha256=query["sha256"],
                 created_at=_created_at(query.get("created_at", "")),
                 redact=redact_value,
             )
@@ -239,14 +257,14 @@ async def transcript(parts: Service, request: Request) -> Answer:
     metrics.received_bytes.labels("/ingest/transcripts").inc(len(body))
     found = {
         "success": True,
-        "session": query["session"],
+        "session": session_id,
         "step": stored.step,
         "sha256": stored.sha256,
         "chain": stored.chain,
         "messages": stored.message_count,
         "redactions": dict(stored.redactions),
     }
-    return (201 if stored.created else 200), _encode(found), _JSON
+    return 200, _encode(found), _JSON
 
 
 def _created_at(text: str) -> datetime | None:

@@ -39,6 +39,15 @@ def _number(request: Request, name: str, default: int, *, most: int | None = Non
     return min(int(text), most) if most else int(text)
 
 
+def next_address(request: Request, name: str, value: object) -> str | None:
+    """The address of the next page: this one, from `value` on."""
+    if value is None:
+        return None
+    query = request.query_params.copy()
+    query[name] = str(value)
+    return request.build_absolute_uri(f"{request.path}?{query.urlencode()}")
+
+
 class ReadView(APIView):
     permission_classes = [access.Needs]
     right = Right.SESSIONS
@@ -56,19 +65,22 @@ class SessionList(ReadView):
             _parameter("q", "text in the session id or the model"),
             _parameter("model", "exact model"),
             _parameter("state", "near, running, compacted, errors, fallback or lossy"),
-            _parameter("before", "the `next` of the page before"),
+            _parameter("limit", f"at most {MAX_PAGE}", OpenApiTypes.INT),
+            _parameter("before", "where the page begins; `next` has it"),
         ],
         responses=inline_serializer(
             "SessionPage",
-            {"results": SessionSerializer(many=True), "next": serializers.CharField(allow_null=True)},
+            {"results": SessionSerializer(many=True), "next": serializers.URLField(allow_null=True)},
         ),
     )
     def get(self, request: Request) -> Response:
         wanted = queries.SessionFilter.from_query(request.query_params)
         if request.query_params.get("before") and wanted.before is None:
-            raise ValidationError({"before": "must be the `next` of a page"})
-        page, more = queries.sessions_page(access.grant(request).projects(self.right), wanted)
-        return Response({"results": SessionSerializer(page, many=True).data, "next": more})
+            raise ValidationError({"before": "must be as `next` has it"})
+        limit = max(1, _number(request, "limit", queries.PAGE_SIZE, most=MAX_PAGE))
+        page, more = queries.sessions_page(access.grant(request).projects(self.right), wanted, limit=limit)
+        results = SessionSerializer(page, many=True).data
+        return Response({"results": results, "next": next_address(request, "before", more)})
 
 
 class SessionDetail(ReadView):
@@ -86,14 +98,14 @@ class SpanList(ReadView):
     @extend_schema(
         operation_id="session_spans",
         parameters=[
-            _parameter("after", "the `next` of the page before", OpenApiTypes.INT64),
+            _parameter("after", "where the page begins; `next` has it", OpenApiTypes.INT64),
             _parameter("limit", f"at most {MAX_PAGE}", OpenApiTypes.INT),
             _parameter("kind", "one kind"),
             _parameter("status", "ok or error"),
         ],
         responses=inline_serializer(
             "SpanPage",
-            {"results": serializers.ListField(child=SpanSchema), "next": serializers.IntegerField(allow_null=True)},
+            {"results": serializers.ListField(child=SpanSchema), "next": serializers.URLField(allow_null=True)},
         ),
     )
     def get(self, request: Request, session: str) -> Response:
@@ -107,7 +119,8 @@ class SpanList(ReadView):
             status=request.query_params.get("status", ""),
         )
         more = rows[limit - 1].seq if len(rows) > limit else None
-        return Response({"results": [span_json(row) for row in rows[:limit]], "next": more})
+        results = [span_json(row) for row in rows[:limit]]
+        return Response({"results": results, "next": next_address(request, "after", more)})
 
 
 class SpanTree(ReadView):
@@ -190,24 +203,26 @@ class SpanDetail(ReadView):
         operation_id="span",
         parameters=[
             _parameter("session", "the session it belongs to"),
-            _parameter("payload", "1 to include the payload; needs view_payload", OpenApiTypes.INT),
+            _parameter("payload", "0 without the payload, 1 to be refused where it may not be seen", OpenApiTypes.INT),
         ],
         responses=SpanSchema,
     )
     def get(self, request: Request, span: str) -> Response:
         grant = access.grant(request)
         session = find_session(grant, span, request.query_params.get("session", ""))
-        with_payload = request.query_params.get("payload") == "1"
-        if with_payload:
+        wanted = request.query_params.get("payload", "")
+        if wanted == "1":
             grant.require(Right.PAYLOAD, session.project_id)
-        found = queries.span(session, span, with_payload=with_payload)
+        found = queries.span(session, span, with_payload=wanted != "0")
         if found is None:
             raise Http404
         answer = {**span_json(found.row), "session": session.session_id, "has_payload": found.has_payload}
-        if with_payload:
-            target = f"{session.session_id}/{found.row.key}"
-            audit.record(request, Action.PAYLOAD_VIEW, project_id=session.project_id, target=target)
-            answer["payload"] = found.payload
+        payload = access.visible_payload(grant, session.project_id, found.row.kind, found.payload)
+        if payload is not None:
+            answer["payload"] = payload
+            if grant.may(Right.PAYLOAD, session.project_id):
+                target = f"{session.session_id}/{found.row.key}"
+                audit.record(request, Action.PAYLOAD_VIEW, project_id=session.project_id, target=target)
         return Response(answer)
 
 

@@ -19,6 +19,7 @@ from ingest import archive
 from ingest.models import Transcript
 from viewer import access, archive_queries, audit, downloads
 from viewer.access import Right
+from viewer.api import next_address
 from viewer.archive_queries import AuditFilter, BadFilter, TranscriptFilter
 from viewer.audit import Action
 from viewer.models import AuditEntry
@@ -123,10 +124,15 @@ class TranscriptList(ArchiveView):
 
     @extend_schema(
         operation_id="transcripts",
-        parameters=[_query("q", "text in the session id"), *_PERIOD, _LIMIT, _query("before", "`next`")],
+        parameters=[
+            _query("q", "text in the session id"),
+            *_PERIOD,
+            _LIMIT,
+            _query("before", "where the page begins; `next` has it"),
+        ],
         responses=inline_serializer(
             "TranscriptPage",
-            {"results": TranscriptSerializer(many=True), "next": serializers.CharField(allow_null=True)},
+            {"results": TranscriptSerializer(many=True), "next": serializers.URLField(allow_null=True)},
         ),
     )
     def get(self, request: Request) -> Response:
@@ -134,7 +140,7 @@ class TranscriptList(ArchiveView):
         projects = access.grant(request).projects(self.right)
         page, more = archive_queries.transcripts_page(projects, wanted, limit=self.limit(request))
         results = TranscriptSerializer(page, many=True, context={"request": request}).data
-        return Response({"results": results, "next": more})
+        return Response({"results": results, "next": next_address(request, "before", more)})
 
 
 class TranscriptDetail(ArchiveView):
@@ -203,13 +209,14 @@ class AuditList(ArchiveView):
             OpenApiParameter("outcome", OpenApiTypes.STR, OpenApiParameter.QUERY, enum=AuditEntry.Outcome.values),
             *_PERIOD,
             _LIMIT,
-            _query("before", "the `next` of the page before", OpenApiTypes.INT64),
+            _query("before", "where the page begins; `next` has it", OpenApiTypes.INT64),
         ],
         responses=inline_serializer(
-            "AuditPage", {"results": AuditSerializer(many=True), "next": serializers.IntegerField(allow_null=True)}
+            "AuditPage", {"results": AuditSerializer(many=True), "next": serializers.URLField(allow_null=True)}
         ),
     )
     def get(self, request: Request) -> Response:
         wanted = AuditFilter.from_query(request.query_params)
         page, more = archive_queries.audit_page(access.grant(request), wanted, limit=self.limit(request))
-        return Response({"results": AuditSerializer(page, many=True).data, "next": more})
+        results = AuditSerializer(page, many=True).data
+        return Response({"results": results, "next": next_address(request, "before", more)})

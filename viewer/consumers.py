@@ -27,6 +27,8 @@ from viewer.serializers import columns, event_json, session_json
 RECHECK_S = 10.0
 # A browser acknowledges frames, so that what is under way to a slow one is bounded here and not in the kernel.
 WINDOW_FRAMES = 32
+# What clients call the last seq they saw; ours says `after`.
+_LAST_SEEN = ("after", "last_seq", "seq", "since")
 UNAUTHENTICATED, FORBIDDEN, MISSING, TRY_AGAIN = 4401, 4403, 4404, 4503
 _log = logging.getLogger(__name__)
 
@@ -90,7 +92,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     async def follow(self) -> None:
         self.subscription = await live.hub().subscribe(self.project_id, self.session, spans=self.wants_spans)
-        after = self.query.get("after", "")
+        after = next((self.query[name] for name in _LAST_SEEN if name in self.query), "")
         now = await live.read(queries.last_seq, self.project_id)
         self.seq = int(after) if after.isascii() and after.isdigit() and len(after) < 19 else now
         await self.say({"type": "hello", "seq": self.seq, "project": self.project_id})
@@ -111,7 +113,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
                     return
                 if self.query.get("ack"):
                     # So that a page can tell a quiet server from a connection that is gone.
-                    await self.say({"type": "beat"})
+                    await self.say({"type": "beat", "seq": self.seq})
             if change is None or change.seq <= self.seq:
                 continue
             if self.subscription.is_behind:
@@ -143,6 +145,14 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     async def deliver(self, change: live.Change) -> None:
         raise NotImplementedError
+
+
+class NoConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
+    """An address that is none: said as a refusal, where Channels itself would fail."""
+
+    async def connect(self) -> None:
+        await self.accept()
+        await self.close(MISSING)
 
 
 class SessionListConsumer(LiveConsumer):
@@ -201,7 +211,7 @@ class SessionConsumer(LiveConsumer):
         if await live.read(queries.has_session, self.session):
             return False
         owner = await live.read(queries.session_of_trace, [self.project_id], self.session.session_id)
-        await self.say({"type": "moved", "to": str(owner.session_key) if owner else None})
+        await self.say({"type": "moved", "seq": self.seq, "to": str(owner.session_key) if owner else None})
         return True
 
 

@@ -101,13 +101,15 @@ STATES: dict[str, Q] = {
 }
 
 
-def sessions_page(projects: Iterable[int], wanted: SessionFilter) -> tuple[list[Session], str | None]:
+def sessions_page(
+    projects: Iterable[int], wanted: SessionFilter, *, limit: int = PAGE_SIZE
+) -> tuple[list[Session], str | None]:
     """The newest sessions first, and the `before` of the next page."""
-    page = list(_newest(projects, wanted, PAGE_SIZE + 1))
-    if len(page) <= PAGE_SIZE:
+    page = list(_newest(projects, wanted, limit + 1))
+    if len(page) <= limit:
         return page, None
-    last = page[PAGE_SIZE - 1]
-    return page[:PAGE_SIZE], f"{last.last_seq}.{last.session_key}"
+    last = page[limit - 1]
+    return page[:limit], f"{last.last_seq}.{last.session_key}"
 
 
 def _newest(projects: Iterable[int], wanted: SessionFilter, limit: int) -> Iterable[Session]:
@@ -283,7 +285,7 @@ class FullSpan:
 
 
 def span(session: Session, name: str, *, with_payload: bool) -> FullSpan | None:
-    """The span called `trace:span`, or by its span id alone. Callers ask for the payload only with the right to it."""
+    """The span called `trace:span`, or by its span id alone. What of a payload may be shown, callers ask `access`."""
     payload = "payload" if with_payload else "NULL"
     head = f"SELECT {SKELETON}, data, payload IS NOT NULL, {payload} FROM ingest_span "  # noqa: S608 - constants
     mine = "WHERE session_key = %s AND session_day = %s AND "

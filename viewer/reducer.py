@@ -106,7 +106,8 @@ class Check:
             return False
         if self.value("triggered", DECISION, CHECK) is not None:
             return bool(self.value("triggered", DECISION, CHECK))
-        return self.of(PRUNED) is not None or self.of(SUMMARY) is not None
+        # Document 000's decision does not say `triggered`; it counts what it pruned.
+        return any(self.of(kind) for kind in (PRUNED, SUMMARY)) or whole(self.value("pruned_count", DECISION)) > 0
 
     @property
     def has_failed(self) -> bool:
@@ -128,7 +129,7 @@ class Check:
 
     @property
     def window(self) -> int:
-        return whole(self.value("max_tokens", ESTIMATE, DECISION, CHECK))
+        return whole(self.value("max_tokens", ESTIMATE, DECISION, CHECK) or self.value("max", ESTIMATE, DECISION))
 
     @property
     def policy(self) -> Mapping[str, Any]:
@@ -145,8 +146,9 @@ class Check:
     @property
     def cap_tokens(self) -> int:
         value = self.value("budget_tokens", DECISION)
-        if value is None and self.policy.get("hard_cap_buffer") is not None:
-            return max(0, self.window - whole(self.policy["hard_cap_buffer"]))
+        buffer = self.policy.get("hard_cap_buffer", self.policy.get("buffer"))
+        if value is None and buffer is not None:
+            return max(0, self.window - whole(buffer))
         return whole(value)
 
     @property
@@ -161,14 +163,14 @@ class Check:
         breakdown = self.value("breakdown", ESTIMATE)
         if not isinstance(breakdown, Mapping):
             return [0, 0, 0, 0, self.before, 0]
-        return [whole(breakdown.get(part)) for part in PARTS]
+        return _parts(breakdown)
 
     @property
     def after_parts(self) -> list[int] | None:
         """The parts after compacting: as the client said, else only memory and history are thought to have changed."""
         breakdown = self._breakdown_after
         if breakdown is not None:
-            return [whole(breakdown.get(part)) for part in PARTS]
+            return _parts(breakdown)
         if self.after is None or not isinstance(self.value("breakdown", ESTIMATE), Mapping):
             return None
         system, developer, tools, memory, _, user_input = self.parts
@@ -218,6 +220,12 @@ class Check:
     def step(self) -> int | None:
         value = self.value("step", PRUNED, CHECK, ARCHIVAL, SUMMARY)
         return whole(value) if value is not None else None
+
+
+def _parts(breakdown: Mapping[str, Any]) -> list[int]:
+    """The six parts; where a client has only `messages` (document 002), that is its history."""
+    told = breakdown if "history" in breakdown else {**breakdown, "history": breakdown.get("messages")}
+    return [whole(told.get(part)) for part in PARTS]
 
 
 def numbered(checks: Iterable[Check]) -> list[tuple[int | None, Check]]:

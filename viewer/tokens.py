@@ -1,6 +1,7 @@
 """API tokens: made, shown once, kept as a digest, checked on REST and on websockets.
 
-A token reads with at most its owner's rights, and only with the scopes it was given; it is never a login.
+A token reads with at most its owner's rights, and only with the scopes it was given; it is never a login. Whoever has
+no token yet may give name and password to REST instead, with each request.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from django.contrib.auth.models import User
 from django.http.request import validate_host
 from django.utils import timezone
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
-from rest_framework.authentication import BaseAuthentication, get_authorization_header
+from rest_framework.authentication import BaseAuthentication, BasicAuthentication, get_authorization_header
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
@@ -93,6 +94,15 @@ class TokenAuthentication(BaseAuthentication):
         return "Bearer"
 
 
+class PasswordAuthentication(BasicAuthentication):
+    """HTTP Basic with a login. Wrong ones are counted and locked like those of the login page."""
+
+    def authenticate_credentials(self, userid: str, password: str, request: Any = None) -> tuple[User, None]:
+        # The lock wants Django's own request, not DRF's cover of it.
+        user, _ = super().authenticate_credentials(userid, password, getattr(request, "_request", request))
+        return user, None
+
+
 class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
     target_class = TokenAuthentication
     name = "apiToken"
@@ -101,11 +111,20 @@ class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
         return {"type": "http", "scheme": "bearer"}
 
 
+class PasswordScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    target_class = PasswordAuthentication
+    name = "password"
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
+        return {"type": "http", "scheme": "basic"}
+
+
 class SocketAuth:
     """Who is behind a websocket: the bearer of a token, or a logged-in person on a page of ours.
 
-    A browser sends its cookies to a socket whoever asks it to, so a socket without a token must come from our own
-    origin. One with a token need not: no page can send another's token.
+    A browser sends its cookies to a socket whoever asks it to, and always says which page asked: that must be one of
+    ours. A program that sends a cookie says nothing of the kind, and has been given it. With a token the origin does
+    not matter: no page can send another's token.
     """
 
     def __init__(self, app: App) -> None:
@@ -120,7 +139,7 @@ class SocketAuth:
             if token is None:
                 return await _refuse(receive, send)
             return await self.with_token({**scope, "user": token.user, "token": token}, receive, send)
-        if not is_own_origin(headers):
+        if b"origin" in headers and not is_own_origin(headers):
             return await _refuse(receive, send)
         return await self.with_session(scope, receive, send)
 

@@ -157,7 +157,7 @@ export class LiveSocket {
   /** @param {Frame} frame */
   #take(frame) {
     if (frame.seq != null) {
-      if (frame.seq <= this.seq && frame.type !== "sessions") return;
+      if (frame.seq <= this.seq && !["sessions", "moved"].includes(frame.type)) return;
       this.seq = frame.seq;
     }
     if (this.#state === "behind") this.#say("live");

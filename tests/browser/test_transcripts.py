@@ -32,7 +32,7 @@ def session(server) -> str:
             headers={**server.headers, "Content-Encoding": "gzip", "Content-Type": "application/x-ndjson"},
             timeout=30,
         )
-        assert answer.status_code == 201, answer.text
+        assert answer.status_code == 200, answer.text
     return name
 
 

@@ -46,6 +46,38 @@ def test_a_body_may_be_one_event(wire: Wire, name: str) -> None:
 
 
 @pytest.mark.req("K-ING-1")
+def test_data_and_properties_are_both_kept(wire: Wire, name: str) -> None:
+    """Two names for one thing: an event that uses both loses nothing, and `data` wins where they disagree."""
+    wire.post(span(name, 1, data={"a": 1, "both": "data"}, properties={"b": 2, "both": "properties"}))
+    (row,) = wire.spans(name)
+    assert row["data"] == {"a": 1, "b": 2, "both": "data"}
+
+
+@pytest.mark.req("K-ING-1")
+def test_document_000s_event_fills_its_session(wire: Wire, name: str) -> None:
+    """Section 9's example: the model, the window and the peak are in the session's row."""
+    event = {"event": "compact.trigger_decision", "ts": T0, "session_id": name, "model": "gpt-5-reasoning"}
+    wire.post({**event, "t_est": 112_345, "max": 128_000, "policy": {"trigger_pct": 0.85, "buffer": 1500}})
+    (row,) = wire.rows("SELECT * FROM ingest_session WHERE session_id = %s", name)
+    assert (row["model"], row["peak_tokens"], row["window_tokens"]) == ("gpt-5-reasoning", 112_345, 128_000)
+
+
+@pytest.mark.req("K-ING-1")
+@pytest.mark.parametrize(
+    ("media_type", "body", "status"),
+    [
+        ("text/plain", b'{"type": "span", "trace_id": "t", "span_id": "s"}', 415),
+        ("application/xml", b"<span/>", 415),
+        ("application/x-www-form-urlencoded", b"type=span", 415),
+        ("application/x-www-form-urlencoded", b'{"type": "span", "trace_id": "t", "span_id": "s"}', 200),
+    ],
+)
+def test_only_json_is_taken(wire: Wire, media_type: str, body: bytes, status: int) -> None:
+    """415 for every other type; JSON that curl calls a form is still JSON."""
+    assert wire.post(body, content_type=media_type).status_code == status
+
+
+@pytest.mark.req("K-ING-1")
 @pytest.mark.parametrize("media_type", ["application/x-ndjson", "application/json"])
 def test_lines_of_json_are_events(wire: Wire, name: str, media_type: str) -> None:
     """NDJSON is taken, also from those who call it JSON."""

@@ -52,7 +52,7 @@ def test_secrets_are_hidden_on_arrival(wire: Wire, name: str) -> None:
 
 
 def test_transcripts_are_taken_once(wire: Wire, name: str) -> None:
-    """201, then 200 for the same bytes, 409 for others, 400 for a wrong digest."""
+    """200, also for the same bytes again; 409 for others, 400 for a wrong digest or none."""
     lines = [{"id": f"m{n}", "role": "user", "content": f"hello {n} api_key={SECRET}"} for n in range(3)]
     body = "\n".join(map(json.dumps, lines)).encode()
 
@@ -61,11 +61,19 @@ def test_transcripts_are_taken_once(wire: Wire, name: str) -> None:
         path = "/ingest/transcripts?" + "&".join(f"{key}={value}" for key, value in asked.items())
         return wire.post(gzip.compress(content), path=path, content_encoding="gzip").status_code
 
-    assert [upload(body), upload(body), upload(body + b"\n{}"), upload(body, sha256="0" * 64)] == [201, 200, 409, 400]
-    assert [upload(body, step="x"), upload(body, session="")] == [400, 400]
+    assert [upload(body), upload(body), upload(body + b"\n{}"), upload(body, sha256="0" * 64)] == [200, 200, 409, 400]
+    assert [upload(body, step="x"), upload(body, session=""), upload(body, sha256="")] == [400, 400, 400]
     assert upload(body, step=2, created_at="9999-12-31T23:59:59-14:00") == 400
     (row,) = wire.rows("SELECT * FROM ingest_transcript WHERE session_id = %s", name)
     assert (row["step"], row["message_count"], sum(row["redactions"].values())) == (1, 3, 3)
+
+
+def test_a_transcript_may_be_a_packed_file(wire: Wire, name: str) -> None:
+    """Sent as it lies on disk, with no Content-Encoding; the digest is that of its lines."""
+    body = b'{"role": "user", "content": "hello"}\n'
+    path = f"/ingest/transcripts?session_id={name}&step=1&sha256={hashlib.sha256(body).hexdigest()}"
+    answer = wire.post(gzip.compress(body), path=path, content_type="application/gzip")
+    assert (answer.status_code, answer.json()["session"], answer.json()["messages"]) == (200, name, 1)
 
 
 def test_a_key_that_sends_too_much_is_slowed(start_server: Any) -> None:

@@ -106,7 +106,7 @@ def planted(server) -> dict[str, Any]:
         headers={**server.headers, "Content-Encoding": "gzip", "Content-Type": "application/x-ndjson"},
         timeout=30,
     )
-    assert sent.status_code == 201, sent.text
+    assert sent.status_code == 200, sent.text
     return {"session": session, "frames": frames, "person": person, "answers": [answer.text, sent.text]}
 
 

@@ -37,14 +37,18 @@ SOCKETS = ("/ws/sessions/", "/ws/tail/")
 @pytest.mark.req("P-SEC-1")
 @pytest.mark.parametrize("path", SOCKETS)
 @pytest.mark.parametrize(
-    "origin", ["http://evil.example", "null", None, "http://127.0.0.1:1", "https://127.0.0.1.evil.example"]
+    "origin", ["http://evil.example", "null", "http://127.0.0.1:1", "https://127.0.0.1.evil.example"]
 )
-def test_a_page_of_somebody_elses_cannot_open_a_socket_with_our_cookies(
-    server, as_person, path: str, origin: str | None
-):
-    """Not even one on another port of the same host."""
+def test_a_page_of_somebody_elses_cannot_open_a_socket_with_our_cookies(server, as_person, path: str, origin: str):
+    """Not even one on another port of the same host. A program, which names no origin, can."""
     cookie = as_person("developer").cookies["sessionid"]
     assert closing_code(server, path, cookie=cookie, origin=origin) == 403
+    assert closing_code(server, path, cookie=cookie) == 0
+
+
+def test_an_address_without_a_socket_is_refused(server):
+    """As one that does not exist; the handshake does not fail."""
+    assert closing_code(server, "/ws/nothing/") == 4404
 
 
 @pytest.mark.req("P-SEC-1")

@@ -43,13 +43,35 @@ def test_a_session_is_found_by_id_and_by_key(api: httpx.Client, name: str) -> No
 
 def test_spans_come_in_pages_without_gap_or_repeat(api: httpx.Client, name: str) -> None:
     seen: list[str] = []
-    after: int | None = 0
-    while after is not None:
-        page = read(api, f"sessions/{name}/spans/", after=after, limit=37)
+    address = f"/api/sessions/{name}/spans/?limit=37"
+    while address:
+        page = api.get(address).json()
         seen += [span["id"] for span in page["results"]]
-        after = page["next"]
+        address = page["next"]
     assert len(seen) == len(set(seen)) == read(api, f"sessions/{name}/")["span_count"]
     assert all("payload" not in span for span in page["results"])
+
+
+def test_sessions_come_in_pages_of_the_size_asked_for(server: Server, api: httpx.Client) -> None:
+    """`next` is an address; the last page has none."""
+    names = [f"paged-{uuid.uuid4().hex[:8]}" for _ in range(3)]
+    events = [{"type": "span", "trace_id": each, "span_id": "s", "data": {"session_id": each}} for each in names]
+    send(server.ingest_url, server.ingest_key, events)
+    first = read(api, "sessions/", q="paged-", limit=2)
+    last = api.get(first["next"]).json()
+    assert [len(first["results"]), len(last["results"]), last["next"]] == [2, 1, None]
+    assert {row["id"] for row in first["results"] + last["results"]} == set(names)
+
+
+@pytest.mark.req("P-SEC-1")
+def test_name_and_password_read_and_wrong_ones_are_locked_out(server: Server) -> None:
+    """HTTP Basic, for whoever has no token yet; guessing ends as it does on the login page."""
+    login = server.logins["operator"]
+    address = f"{server.url}/api/sessions/"
+    assert httpx.get(address, auth=(login["username"], login["password"])).status_code == 200
+    answers = [httpx.get(address, auth=("guessed", f"wrong {n}")).status_code for n in range(6)]
+    assert (answers[0], answers[-1]) == (401, 429)
+    assert httpx.get(address, auth=("ariadne", server.ingest_key)).status_code == 401
 
 
 def tree(api: httpx.Client, name: str) -> tuple[list[str], bytes]:
@@ -108,14 +130,17 @@ def test_tokens_give_every_check_with_its_lines_and_its_sentence(api: httpx.Clie
 
 
 @pytest.mark.req("P-SEC-1")
-def test_a_payload_needs_its_right_and_is_asked_for(server: Server, api: httpx.Client, name: str) -> None:
+def test_a_payload_needs_its_right(server: Server, api: httpx.Client, name: str) -> None:
     (span, *_) = read(api, f"sessions/{name}/spans/", kind="generation")["results"]
     plain = read(api, f"spans/{span['id']}/")
     assert plain["has_payload"] and "payload" not in plain
     assert read(api, f"spans/{span['span_id']}/", session=name)["id"] == span["id"]
     assert api.get(f"/api/spans/{span['id']}/", params={"payload": "1"}).status_code == 403
     with client_of(server, "developer") as developer:
-        assert "invoices" in json.dumps(read(developer, f"spans/{span['id']}/", payload=1)["payload"])
+        assert "invoices" in json.dumps(read(developer, f"spans/{span['id']}/")["payload"])
+        assert "payload" not in read(developer, f"spans/{span['id']}/", payload=0)
+    (summary, *_) = read(api, f"sessions/{name}/spans/", kind="compact.summary_created")["results"]
+    assert read(api, f"spans/{summary['id']}/")["payload"]["summary"]
 
 
 def test_span_ids_may_hold_colons(server: Server, api: httpx.Client) -> None:

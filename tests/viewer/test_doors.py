@@ -279,9 +279,10 @@ def test_every_change_needs_a_csrf_token(ours: Project):
 @pytest.mark.req("P-SEC-1")
 @pytest.mark.parametrize(("kind", "status"), [("operator", 403), ("developer", 200), ("auditor", 200)])
 def test_the_api_gives_a_payload_only_with_the_right_and_writes_it_down(kind: str, status: int, ours: Project):
-    """Asked for by `payload=1`; without, nobody gets it."""
+    """Whoever has none gets the span without it, and is refused where they ask for it by `payload=1`."""
     client = signed_in(person(kind, ours))
-    assert SECRET not in client.get(f"/api/spans/{SPAN}/").content.decode()
+    assert (SECRET in client.get(f"/api/spans/{SPAN}/").content.decode()) == (status == 200)
+    assert SECRET not in client.get(f"/api/spans/{SPAN}/?payload=0").content.decode()
     response = client.get(f"/api/spans/{SPAN}/?payload=1")
     assert response.status_code == status and (SECRET in response.content.decode()) == (status == 200)
     logged = AuditEntry.objects.latest("position").action

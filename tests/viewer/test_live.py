@@ -59,8 +59,9 @@ async def test_a_session_socket_sends_skeletons_and_checks(server: Server, sessi
 
 
 @pytest.mark.req("K-UI-2")
+@pytest.mark.parametrize("called", ["after", "last_seq"])
 async def test_coming_back_with_the_last_seq_misses_nothing_and_repeats_nothing(
-    server: Server, session: Session
+    server: Server, session: Session, called: str
 ) -> None:
     path = f"/ws/tail/?session={session.session_id}"
     await post(server, session.trace())
@@ -72,7 +73,7 @@ async def test_coming_back_with_the_last_seq_misses_nothing_and_repeats_nothing(
         seen += [event["name"] for event in got["events"]]
         seq = got["seq"]
     await post(server, *(session.span("tool", f"missed {n}") for n in range(5)))
-    async with socket(server, f"{path}&after={seq}") as stream:
+    async with socket(server, f"{path}&{called}={seq}") as stream:
         while len(seen) < 6:
             seen += [event["name"] for event in (await frame(stream, "events"))["events"]]
         await post(server, session.span("tool", "last"))

@@ -50,6 +50,22 @@ def session() -> list[SpanRow]:
     return rows(play("reducer", turns=30))
 
 
+def test_document_000s_decision_is_a_compaction_with_its_window() -> None:
+    """It says `max` and `buffer`, and that it pruned instead of that it was triggered."""
+    policy = {"trigger_pct": 0.85, "buffer": 1500}
+    (check,) = Checks(
+        [flat("trigger_decision", 0, t_est=112_345, max=128_000, policy=policy, pruned_count=47)]
+    ).compactions()
+    assert (check.before, check.window, check.trigger_tokens, check.cap_tokens) == (112_345, 128_000, 108_800, 126_500)
+
+
+def test_document_002s_parts_add_up() -> None:
+    """Its `messages` are what we call history."""
+    breakdown = {"system": 1000, "developer": 500, "tools_schema": 2000, "messages": 6500}
+    (check,) = Checks([flat("token_estimate", 0, t_est=10_000, max_tokens=128_000, breakdown=breakdown)]).ordered()
+    assert sum(check.parts) == check.before
+
+
 def test_every_turn_is_a_check_and_those_over_the_trigger_are_compactions(session: list[SpanRow]) -> None:
     checks = Checks(session)
     assert len(checks.ordered()) == 30
