@@ -111,7 +111,7 @@ def test_fields_that_nobody_asked_for_are_left_out(endpoint):
     span = [*SPAN, Message("assistant", "See refunds.py", id="m4")]
     text = summarizer(endpoint).summarize_span(span, max_tokens=600).render()
     assert "user: The item broke." not in text
-    assert "  | o" not in text
+    assert "\n o" not in text
 
 
 def test_half_a_character_in_the_history_is_sent_and_kept(endpoint, tmp_path):

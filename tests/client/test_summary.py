@@ -84,6 +84,21 @@ def test_a_rendered_summary_can_be_read_back_and_keeps_every_line(style):
     assert [note.text for note in again.constraints] == ["Never touch the production database", "At most $500"]
 
 
+@pytest.mark.parametrize("style", STYLES)
+def test_lines_of_tool_output_can_be_read_back_whatever_they_begin_with(style):
+    """A line that looks like a mark, a heading or an excerpt is still the line it was."""
+    shown = ["plain text", "- removed", "$ make", "? why", "3. * point", "## Goals", "a b", "#!/bin/sh", "-1"]
+    summary = StructuredSummary(
+        style=style,
+        facts=[Note(text, order=order, role="tool") for order, text in enumerate(shown)],
+        commands=[Command("make", excerpts=("- gone", "## not a heading"), order=99)],
+    )
+    again = StructuredSummary.parse(summary.render())
+    assert again is not None
+    assert [note.text for note in again.facts] == shown
+    assert again.commands[0].excerpts == ("- gone", "## not a heading")
+
+
 def test_text_that_is_not_ours_is_not_parsed():
     """Only a summary with the version line is read as one."""
     assert StructuredSummary.parse("Once upon a time") is None

@@ -67,9 +67,11 @@ class _Parser:
     def _entry(self, heading: str, line: str) -> None:
         name, text = heading, line.removeprefix("- ")
         if not heading:
-            marked = _STEP_NUMBER.sub("", line)
-            name = _BY_MARK.get(marked[0], "facts") if marked[1:2] == " " else "facts"
-            text = marked[2:] if marked[1:2] == " " else marked
+            marked = line[match.end() :] if (match := _STEP_NUMBER.match(line)) else line
+            if marked[1:2] != " " or marked[0] not in _BY_MARK:
+                self._shown(line)
+                return
+            name, text = _BY_MARK[marked[0]], marked[2:]
         if name == "constraints" and (match := _REQUIREMENT.match(text)):
             name, text = f"{match.group(1)}s", text[match.end() :]
         self.order += 1
@@ -115,8 +117,11 @@ class _Parser:
         if entries and hasattr(entries[-1], "excerpts"):
             entries[-1] = replace(entries[-1], excerpts=(*entries[-1].excerpts, text))
         else:
-            self.order += 1
-            self._add("facts", Note(text, order=self.order, role="tool"))
+            self._shown(text)
+
+    def _shown(self, text: str) -> None:
+        self.order += 1
+        self._add("facts", Note(text, order=self.order, role="tool"))
 
 
 def _decision(text: str, order: int) -> Decision:

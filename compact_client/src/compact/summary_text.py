@@ -7,6 +7,7 @@ happened stands in one record in order of time, because a fact is easier to use 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,9 +40,12 @@ HEADINGS: Final[dict[str, str]] = {
 }
 RECORD_MARKS: Final[dict[str, str]] = {"files": "*", "commands": "$", "tool_outcomes": ">", "errors": "!", "facts": "-"}
 STEP_MARKS: Final[dict[str, str]] = {"decisions": "=", **RECORD_MARKS}
-EXCERPT: Final = "  | "
+# Half of a summary is lines of tool output: a mark of two tokens on each would cost an eighth of the budget.
+EXCERPT: Final = " "
 NOTHING: Final = "-"
+SHOWN_ROLES: Final = ("tool", "code")
 USER: Final = "user: "
+MARKED: Final = re.compile(r"(?:\d+\. )?[=*$>!?-] |## | ")
 _LAST: Final = ("artifacts", "entities", "sources")
 
 
@@ -147,14 +151,18 @@ def _sections(summary: StructuredSummary, names: Iterable[str]) -> Iterator[str]
 
 
 def _record(summary: StructuredSummary, marks: Mapping[str, str]) -> Iterator[str]:
-    """What happened, in order of time; the mark says what sort of line it is."""
+    """What happened, in order of time; the mark says what sort of line it is, and what a tool showed has none."""
     entries = _in_time(summary, marks)
     if entries:
         yield "## Record"
     for name, entry in entries:
         first, *rest = entry_lines(entry)
-        who = USER if isinstance(entry, Note) and entry.role == "user" and name == "facts" else ""
-        yield f"{marks[name]} {who}{first.removeprefix('- ')}"
+        text = first.removeprefix("- ")
+        role = entry.role if isinstance(entry, Note) and name == "facts" else ""
+        if role in SHOWN_ROLES and not MARKED.match(text):
+            yield text
+        else:
+            yield f"{marks[name]} {USER if role == 'user' else ''}{text}"
         yield from rest
 
 
