@@ -4,13 +4,16 @@ import { h, isTyping } from "./dom.js";
 import { duration, tokens } from "./format.js";
 import { titleOf } from "./kinds.js";
 import { ROW, SpanRow } from "./span-row.js";
-import { resultOf, store } from "./store.js";
+import { store } from "./store.js";
+import { resultOf } from "./timeline-layout.js";
 import { TreeTools } from "./tree-tools.js";
 import { visibleRows } from "./tree.js";
 
 // Rows beyond the edges, so that a quick flick of the wheel shows no blank; with a tall window still below 80.
 const SPARE = 6;
 const MAX_ROWS = 80;
+// Rows beyond the edges wait until a scrollbar that is being dragged rests: the next frame would throw them away.
+const REST_MS = 100;
 
 class SpanTree extends HTMLElement {
   /** @type {(() => void)[]} */ #undo = [];
@@ -23,6 +26,8 @@ class SpanTree extends HTMLElement {
   /** @type {SpanRow[]} */ #pool = [];
   #frame = 0;
   #ticker = 0;
+  #drawnTop = 0;
+  #rest = 0;
   // Changes with everything that changes rows, so that scrolling fills only those that come into sight.
   #version = 0;
   /** @type {ResizeObserver | null} */ #resize = null;
@@ -43,7 +48,10 @@ class SpanTree extends HTMLElement {
     this.#scroller.addEventListener("keydown", this.#onKey);
     this.#scroller.addEventListener("click", this.#onClick);
     document.addEventListener("keydown", this.#onPageKey);
-    this.#resize = new ResizeObserver(() => this.#drawSoon());
+    this.#resize = new ResizeObserver(() => {
+      this.#tools.leaveRoom(this.#scroller.offsetWidth - this.#scroller.clientWidth);
+      this.#drawSoon();
+    });
     this.#resize.observe(this.#scroller);
     this.#undo = [
       store.subscribe("spans", () => this.#layout()),
@@ -68,6 +76,7 @@ class SpanTree extends HTMLElement {
     for (const undo of this.#undo) undo();
     this.#resize?.disconnect();
     clearInterval(this.#ticker);
+    clearTimeout(this.#rest);
     document.removeEventListener("keydown", this.#onPageKey);
   }
 
@@ -141,8 +150,9 @@ class SpanTree extends HTMLElement {
     this.#frame = 0;
     const top = this.#scroller.scrollTop;
     const height = this.#scroller.clientHeight;
-    const first = Math.max(0, Math.floor(top / ROW) - SPARE);
-    const last = Math.min(this.#rows.length, first + Math.min(MAX_ROWS, Math.ceil(height / ROW) + 2 * SPARE));
+    const spare = this.#spareRows(top, height);
+    const first = Math.max(0, Math.floor(top / ROW) - spare);
+    const last = Math.min(this.#rows.length, first + Math.min(MAX_ROWS, Math.ceil(height / ROW) + 1 + 2 * spare));
     const wanted = new Set(this.#rows.subarray(first, last));
     for (const [at, row] of this.#mounted) {
       if (wanted.has(at)) continue;
@@ -164,6 +174,16 @@ class SpanTree extends HTMLElement {
     }
     // A row in reserve would be found and read aloud where it no longer belongs.
     for (const row of this.#pool.splice(0)) row.element.remove();
+  }
+
+  /** How many rows to draw beyond the edges. @param {number} top @param {number} height */
+  #spareRows(top, height) {
+    const isJump = Math.abs(top - this.#drawnTop) > height;
+    this.#drawnTop = top;
+    if (!isJump) return SPARE;
+    clearTimeout(this.#rest);
+    this.#rest = window.setTimeout(() => this.#drawSoon(), REST_MS);
+    return 0;
   }
 
   /** A row out of use, best one of the same kind: its icon and colours can stay. @param {string} kind */

@@ -1,6 +1,5 @@
 // @ts-check
 // What the session page knows: spans, checks, the session's figures, what is selected. The only place that fetches them.
-import { shortTokens } from "./format.js";
 import { buildTree, decodeTree, Spans } from "./tree.js";
 
 /**
@@ -125,11 +124,6 @@ class Store {
     this.#pending.clear();
     for (const topic of topics) for (const listener of this.#listeners.get(topic) ?? []) listener();
   }
-}
-
-/** What a compaction did to the size of the prompt. @param {Check} check */
-export function resultOf(check) {
-  return check.has_failed ? "failed" : `${shortTokens(check.before)} → ${check.after === null ? "…" : shortTokens(check.after)}`;
 }
 
 /** @param {Check} check */

@@ -1,14 +1,16 @@
 // @ts-check
 // Checks to bars, lines and markers in pixels. Pure: one layout, painted on a canvas and written as SVG alike.
+import { shortTokens } from "./format.js";
 
 /** @typedef {import("./store.js").Check} Check */
 /** @typedef {"turn" | "time" | "tokens"} Scale */
 /**
  * @typedef {{ check: Check, index: number, x: number, width: number, at: number }} Bar
- * @typedef {Bar & { number: number, room: number }} Marker
- * @typedef {{ at: Float64Array, gaps: number[], top: number }} Positions
+ * @typedef {Bar & { number: number, middle: number, pill: number, words: string }} Marker
+ * @typedef {{ before: number, ms: number }} Gap an idle time drawn short, and the index of the check that ended it
+ * @typedef {{ at: Float64Array, gaps: Gap[], top: number }} Positions
  * @typedef {{ bars: Bar[], markers: Marker[], lines: { name: string, y: number, tokens: number }[],
- *   ticksY: { y: number, tokens: number }[], ticksX: Bar[], gaps: number[], y: (tokens: number) => number,
+ *   ticksY: { y: number, tokens: number }[], ticksX: Bar[], gaps: { x: number, ms: number }[], y: (tokens: number) => number,
  *   from: number, to: number, whole: [number, number], plot: { left: number, top: number, width: number, height: number } }} Layout
  */
 
@@ -18,7 +20,8 @@ const MARGIN = { left: 48, right: 86, top: 26, bottom: 20 };
 const GAP_TIMES = 8;
 // Bars narrower than this cannot be told apart: of those in one column of pixels one is drawn.
 const CROWDED_PX = 1.5;
-const MARKER_PX = 12;
+// Less room than this to the next marker and the words would run into it.
+const WORDS_PX = 112;
 
 /**
  * Where each check stands on the axis, before zoom; it changes only with the checks and the axis.
@@ -36,7 +39,7 @@ export function positions(checks, scale, compress) {
 /** @param {Check[]} checks @param {Scale} scale @param {boolean} compress */
 function places(checks, scale, compress) {
   const at = new Float64Array(checks.length);
-  /** @type {number[]} */ const gaps = [];
+  /** @type {Gap[]} */ const gaps = [];
   if (scale === "turn") {
     for (let i = 0; i < checks.length; i++) at[i] = i;
     return { at, gaps };
@@ -59,7 +62,7 @@ function places(checks, scale, compress) {
     const pause = i ? (pauses[i - 1] ?? 0) : 0;
     if (compress && median > 0 && pause > GAP_TIMES * median) {
       shift += pause - 2 * median;
-      gaps.push(i);
+      gaps.push({ before: i, ms: pause });
     }
     at[i] = (times[i] ?? 0) - shift;
   }
@@ -79,7 +82,7 @@ export function layout(checks, placed, view) {
     width: Math.max(10, view.width - MARGIN.left - MARGIN.right),
     height: Math.max(10, view.height - MARGIN.top - MARGIN.bottom),
   };
-  const { at, gaps, top } = placed;
+  const { at, top } = placed;
   const first = at[0] ?? 0;
   const final = at[checks.length - 1] ?? 1;
   const step = checks.length > 1 ? (final - first) / (checks.length - 1) : 1;
@@ -103,9 +106,12 @@ export function layout(checks, placed, view) {
     const last = bars.at(-1);
     if (!isCrowded || !last || Math.floor(last.x) !== Math.floor(bar.x)) bars.push(bar);
     else if (outranks(check, last.check)) bars[bars.length - 1] = bar;
-    if (check.is_compaction) markers.push({ ...bar, number, room: 0 });
+    if (check.is_compaction) markers.push({ ...bar, number, middle: bar.x + width / 2, pill: Math.max(18, 7 * String(number).length + 8), words: "" });
   }
-  const newest = [...checks].reverse().find((check) => check.window);
+  const gaps = placed.gaps
+    .map(({ before, ms }) => ({ ms, x: plot.left + (((at[before - 1] ?? 0) + (at[before] ?? 0)) / 2 - from) * perUnit }))
+    .filter(({ x }) => x > plot.left && x < plot.left + plot.width);
+  const newest = checks.findLast((check) => check.window);
   const lines = newest
     ? [
         { name: "window", tokens: newest.window },
@@ -123,18 +129,28 @@ function outranks(one, other) {
   return one.is_compaction === other.is_compaction ? one.before > other.before : one.is_compaction;
 }
 
-/** Those that do not lie on the one before, each with the room to the next. @param {Marker[]} markers @param {number} end */
+/** Those that do not lie on the one before, with words where there is room; one that failed or fell back is never the one left out. @param {Marker[]} markers @param {number} end */
 function apart(markers, end) {
   /** @type {Marker[]} */ const kept = [];
   for (const marker of markers) {
     const last = kept.at(-1);
-    if (last && marker.x - last.x < MARKER_PX) continue;
-    if (last) last.room = marker.x - last.x;
-    kept.push(marker);
+    if (!last || marker.middle - last.middle >= (marker.pill + last.pill) / 2 + 3) kept.push(marker);
+    else if (trouble(marker.check) > trouble(last.check)) kept[kept.length - 1] = marker;
   }
-  const last = kept.at(-1);
-  if (last) last.room = end - last.x;
+  kept.forEach((marker, i) => {
+    if ((kept[i + 1]?.middle ?? end) - marker.middle > WORDS_PX) marker.words = resultOf(marker.check);
+  });
   return kept;
+}
+
+/** @param {Check} check */
+function trouble(check) {
+  return check.has_failed ? 2 : check.fallback ? 1 : 0;
+}
+
+/** What a compaction did to the size of the prompt. @param {Check} check */
+export function resultOf(check) {
+  return check.has_failed ? "failed" : `${shortTokens(check.before)} → ${check.after === null ? "…" : shortTokens(check.after)}`;
 }
 
 /** @param {number} top @param {(tokens: number) => number} y */

@@ -4,7 +4,7 @@ import { download, h, icon, isTyping } from "./dom.js";
 import { exact, percent, tokens } from "./format.js";
 import { store } from "./store.js";
 import { layout, positions } from "./timeline-layout.js";
-import { drawMarkers } from "./timeline-markers.js";
+import { placeMarkers } from "./timeline-markers.js";
 import { canvasSurface, paint, svgSurface } from "./timeline-paint.js";
 
 /** @typedef {import("./timeline-layout.js").Layout} Layout */
@@ -19,7 +19,7 @@ const PART_NAMES = /** @type {const} */ ([
   ["input", "User input"],
 ]);
 const HEIGHT = 232;
-// The tree takes over the times in sight when the hand rests, not at every notch of the wheel.
+// The tree takes over the times in sight, and buttons their places, when the hand rests and not at every notch of the wheel.
 const SETTLE_MS = 120;
 
 class TokenTimeline extends HTMLElement {
@@ -33,11 +33,15 @@ class TokenTimeline extends HTMLElement {
   // Kept, because asking while one zooms would lay the page out twice a frame.
   #width = 0;
   #settle = 0;
+  #isMoving = false;
   #hovered = -1;
   /** @type {Record<string, string> | null} */ #colours = null;
   /** @type {ResizeObserver | null} */ #resize = null;
   #canvas = h("canvas", { class: "timeline-canvas", role: "img", "aria-label": "Tokens of each prompt by part" });
   #overlay = h("div", { class: "timeline-overlay" });
+  // Behind the bars, so that pointing at one does not draw them all again.
+  #chosen = h("div", { class: "timeline-band", hidden: true });
+  #pointed = h("div", { class: "timeline-band", hidden: true });
   #brush = h("div", { class: "timeline-brush", hidden: true });
   #tip = h("div", { class: "timeline-tip", role: "status", hidden: true });
   #stage = h("div", { class: "timeline-stage", tabindex: "0", role: "group", "aria-label": "Timeline. Plus and minus zoom, arrows move along the checks, Enter inspects." });
@@ -45,7 +49,7 @@ class TokenTimeline extends HTMLElement {
   #note = h("span", { class: "faint small" });
 
   connectedCallback() {
-    this.#stage.append(this.#canvas, this.#overlay, this.#brush, this.#tip);
+    this.#stage.append(this.#chosen, this.#pointed, this.#canvas, this.#overlay, this.#brush, this.#tip);
     const scales = h(
       "div",
       { class: "segmented", role: "group", "aria-label": "Axis" },
@@ -98,7 +102,7 @@ class TokenTimeline extends HTMLElement {
       this.#drawSoon();
     });
     this.#resize.observe(this.#stage);
-    this.#undo = [store.subscribe("checks", () => this.#drawSoon()), store.subscribe("selected", () => this.#drawSoon()), store.subscribe("spans", () => this.#drawSoon())];
+    this.#undo = [store.subscribe("checks", () => this.#drawSoon()), store.subscribe("selected", () => this.#showChosen()), store.subscribe("spans", () => this.#drawSoon())];
     this.#drawSoon();
   }
 
@@ -137,18 +141,31 @@ class TokenTimeline extends HTMLElement {
     context.clearRect(0, 0, width, HEIGHT);
     const made = layout(store.checks, this.#facts.placed, { width, height: HEIGHT, scale: this.#scale, zoom: this.#zoom });
     this.#layout = made;
-    clearTimeout(this.#settle);
-    this.#settle = window.setTimeout(() => store.showRange(this.#zoom && timesOf(made)), SETTLE_MS);
-    if (!store.checks.length) {
-      this.#note.textContent = store.isLoaded ? "No check yet: bars appear with the first preflight." : "";
-      this.#overlay.replaceChildren();
-      return;
-    }
-    this.#colours ??= readColours(this);
-    paint(canvasSurface(context, this.#colours.font ?? "sans-serif"), made, this.#colours, this.#state());
-    this.#note.textContent = "";
-    drawMarkers(this.#overlay, made.markers, this.#selectedIndex());
+    this.#note.textContent = store.isLoaded && !store.checks.length ? "No check yet: bars appear with the first preflight." : "";
     this.#reset.hidden = !this.#zoom;
+    if (store.checks.length) {
+      this.#colours ??= readColours(this);
+      paint(canvasSurface(context, this.#colours.font ?? "sans-serif", scale), made, this.#colours, this.#state());
+    }
+    placeBand(this.#chosen, made, this.#selectedIndex());
+    placeBand(this.#pointed, made, this.#hovered);
+    clearTimeout(this.#settle);
+    if (this.#isMoving) this.#settle = window.setTimeout(() => this.#rest(), SETTLE_MS);
+    else this.#rest();
+  }
+
+  /** What follows the picture, but not at its pace. */
+  #rest() {
+    this.#isMoving = false;
+    if (!this.#layout) return;
+    placeMarkers(this.#overlay, this.#layout.markers, this.#selectedIndex());
+    store.showRange(this.#zoom && timesOf(this.#layout));
+  }
+
+  #showChosen() {
+    if (!this.#layout) return;
+    placeBand(this.#chosen, this.#layout, this.#selectedIndex());
+    this.#rest();
   }
 
   get #facts() {
@@ -165,7 +182,7 @@ class TokenTimeline extends HTMLElement {
   }
 
   #state() {
-    return { scale: this.#scale, selected: this.#selectedIndex(), hovered: this.#hovered, newest: store.checks.length - 1, projected: store.projectedTurns };
+    return { scale: this.#scale, newest: store.checks.length - 1, projected: store.projectedTurns };
   }
 
   /** The check that holds the selected span, which may be any of its children. */
@@ -183,7 +200,7 @@ class TokenTimeline extends HTMLElement {
   #hover(index) {
     if (index === this.#hovered) return;
     this.#hovered = index;
-    const bar = this.#layout?.bars.find((one) => one.index === index);
+    const bar = this.#layout && placeBand(this.#pointed, this.#layout, index);
     this.#tip.hidden = !bar;
     if (bar) {
       const { check } = bar;
@@ -198,7 +215,6 @@ class TokenTimeline extends HTMLElement {
       const x = bar.x + bar.width / 2;
       this.#tip.style.left = `${x > width / 2 ? Math.max(0, x - 272) : x + 16}px`;
     }
-    this.#drawSoon();
   }
 
   /** @param {number} x */
@@ -291,6 +307,7 @@ class TokenTimeline extends HTMLElement {
       zoom = size >= whole[1] - whole[0] ? null : [from, from + size];
     }
     this.#zoom = zoom;
+    this.#isMoving = true;
     this.#drawSoon();
   }
 
@@ -317,28 +334,32 @@ class TokenTimeline extends HTMLElement {
   #savePng() {
     const canvas = h("canvas", { width: this.#canvas.width, height: this.#canvas.height });
     const context = canvas.getContext("2d");
-    if (!context || !this.#colours) return;
+    if (!context || !this.#layout || !this.#colours) return;
     const scale = devicePixelRatio || 1;
     context.scale(scale, scale);
-    const surface = canvasSurface(context, this.#colours.font ?? "sans-serif");
+    const surface = canvasSurface(context, this.#colours.font ?? "sans-serif", scale);
     surface.rect(0, 0, this.#width, HEIGHT, this.#colours.ground ?? "white");
-    this.#paintWhole(surface);
+    paint(surface, this.#layout, this.#colours, this.#state());
     canvas.toBlob((blob) => blob && download(`${this.dataset.session}-tokens.png`, blob));
-  }
-
-  /** For a file: the markers, which are buttons on the page, are part of the picture. @param {import("./timeline-paint.js").Surface} surface */
-  #paintWhole(surface) {
-    if (!this.#layout || !this.#colours) return;
-    paint(surface, this.#layout, this.#colours, { ...this.#state(), hovered: -1 });
-    for (const marker of this.#layout.markers) surface.text(String(marker.number), marker.x + marker.width / 2, 16, this.#colours.memory ?? "", "center", true);
   }
 
   #saveSvg() {
     if (!this.#layout || !this.#colours) return;
     const surface = svgSurface(this.#width, HEIGHT, this.#colours.ground ?? "white");
-    this.#paintWhole(surface);
+    paint(surface, this.#layout, this.#colours, this.#state());
     download(`${this.dataset.session}-tokens.svg`, new Blob([String(surface)], { type: "image/svg+xml" }));
   }
+}
+
+/** Puts a band behind one bar, if that is in sight. @param {HTMLElement} band @param {Layout} made @param {number} index of a check */
+function placeBand(band, made, index) {
+  const bar = made.bars.find((one) => one.index === index);
+  band.hidden = !bar;
+  if (bar) {
+    band.style.left = `${bar.x - 3}px`;
+    band.style.width = `${bar.width + 6}px`;
+  }
+  return bar;
 }
 
 /** From the first check in sight to the one after the last. @param {Layout} made @returns {[number, number] | null} */
@@ -367,7 +388,8 @@ function readColours(element) {
     soft: "--ink-soft",
     ink: "--ink",
     bad: "--bad",
-    selected: "--selected",
+    warn: "--warn",
+    summary: "--summary",
     ground: "--surface",
   });
   const probe = h("span", { hidden: true });

@@ -28,6 +28,7 @@ export class TreeTools {
   #only = h("button", { class: "button", type: "button", "aria-pressed": "false", title: "Show only what matches" }, "Filter");
   #kinds = h("select", { class: "field", "aria-label": "Kinds of spans" }, ...KINDS.map(([value, label]) => h("option", { value }, label)));
   #errors = h("button", { class: "button quiet", type: "button", hidden: true, title: "Next error (e)" });
+  #columns = h("div", { class: "tree-columns faint" }, h("span", {}, "Span"), h("span", { class: "num" }, "Tokens"), h("span", { class: "num" }, "Time"));
   #axis = h("div", { class: "tree-axis", "aria-hidden": "true" }, h("span"), h("span"), h("span"));
   element;
 
@@ -63,8 +64,9 @@ export class TreeTools {
       "div",
       { class: "tree-head" },
       h("div", { class: "panel-head no-print" }, this.#field, this.#count, this.#only, this.#kinds, h("div", { class: "end" }, this.#errors, open, close)),
-      h("div", { class: "tree-columns faint" }, h("span", {}, "Span"), h("span", { class: "num" }, "Tokens"), h("span", { class: "num" }, "Time"), this.#axis),
+      this.#columns,
     );
+    this.#columns.append(this.#axis);
   }
 
   focus() {
@@ -88,6 +90,11 @@ export class TreeTools {
   tellErrors(errors) {
     this.#errors.hidden = !errors;
     setText(this.#errors, `${tokens(errors)} error${errors === 1 ? "" : "s"}`);
+  }
+
+  /** @param {number} width what the rows below lose to their scrollbar */
+  leaveRoom(width) {
+    this.#columns.style.marginInlineEnd = `${width}px`;
   }
 
   /** @param {string[]} words at the beginning, the middle and the end of the axis */

@@ -36,16 +36,25 @@ test("ten thousand checks are at most a bar a pixel, and a compaction is never t
 test("markers that would lie on each other give way, and keep their numbers", () => {
   const all = checks(2_000, () => true);
   const made = layout(all, positions(all, "turn", false), view());
-  made.markers.reduce((one, other) => (assert.ok(other.x - one.x >= 12), other));
+  made.markers.reduce((one, other) => (assert.ok(other.middle - one.middle >= (one.pill + other.pill) / 2), other));
   const zoomed = layout(all, positions(all, "turn", false), view({ zoom: [99.5, 109.5] }));
   assert.deepEqual(zoomed.markers.map((marker) => marker.number), [101, 102, 103, 104, 105, 106, 107, 108, 109, 110]);
+});
+
+test("of markers too close together the one that failed stays", () => {
+  const all = checks(2_000, () => true);
+  all[1_203].has_failed = true;
+  all[1_402].fallback = "pruning-only";
+  const { markers } = layout(all, positions(all, "turn", false), view());
+  assert.ok(markers.some(({ number }) => number === 1_204));
+  assert.ok(markers.some(({ number }) => number === 1_403));
 });
 
 test("compressing draws a long pause short and leaves the order", () => {
   const all = checks(20);
   for (const check of all.slice(10)) check.started_at = new Date(Date.parse(check.started_at) + 3_600_000).toISOString();
   const { at, gaps } = positions(all, "time", true);
-  assert.deepEqual(gaps, [10]);
+  assert.deepEqual(gaps, [{ before: 10, ms: 3_601_000 }]);
   assert.ok(at[10] - at[9] < 10_000);
   assert.ok(at[10] > at[9]);
 });
