@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import http.client
 import importlib
 import os
 import signal
@@ -153,27 +152,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--bind", metavar="HOST:PORT", default="127.0.0.1:8000", help="listen here")
     parser.add_argument("--fd", type=int, help="listen on this inherited socket instead")
     parser.add_argument("--ready-fd", type=int, help="write a word to this descriptor once requests are taken")
-    parser.add_argument("--check", action="store_true", help="ask a running process whether it lives, for containers")
     options = parser.parse_args(arguments)
     host, _, port = options.bind.rpartition(":")
     if not host or not port.isdigit():
         parser.error(f"--bind {options.bind}: give host:port")
-    if options.check:
-        return _check(int(port))
     endpoint = f"tcp:port={port}:interface={host}" if options.fd is None else f"fd:fileno={options.fd}"
     module, _, name = options.application.partition(":")
     application = getattr(importlib.import_module(module), name)
     WebProcess(application, endpoint, ready_fd=options.ready_fd).run()
     return 0
-
-
-def _check(port: int) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
-    try:
-        connection.request("GET", "/healthz")
-        return 0 if connection.getresponse().status == 200 else 1
-    except (OSError, http.client.HTTPException):
-        return 1
 
 
 if __name__ == "__main__":

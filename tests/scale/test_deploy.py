@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from serving import ROOT
+from serving import ROOT, Server
 
 COMPOSE = (ROOT / "docker-compose.yml").read_text()
 SECRETS = {"POSTGRES_PASSWORD": "p4ss", "ARIADNE_SECRET_KEY": "s3cret"}
@@ -124,6 +127,14 @@ def test_the_image_holds_what_the_server_needs() -> None:
     assert {"manage.py", "ariadne", "ingest", "viewer", "templates", "static", "compact_client"} <= copied
     ignored = {line.strip("/*") for line in (ROOT / ".dockerignore").read_text().split()}
     assert not ignored & copied
+
+
+def test_the_health_check_tells_a_server_from_none(server: Server) -> None:
+    """The command in the Dockerfile, against a server that answers and a port where none does."""
+    (command,) = re.findall(r"^HEALTHCHECK .*CMD (\[.+\])$", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
+    _, *arguments = json.loads(command)
+    for port, code in ((str(urlsplit(server.url).port), 0), ("9", 1)):
+        assert subprocess.run([sys.executable, *arguments, port], cwd=ROOT, check=False).returncode == code
 
 
 def test_every_volume_and_file_of_compose_exists() -> None:
