@@ -8,6 +8,7 @@ import os
 import sqlite3
 import stat
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,36 @@ def test_an_archived_step_is_never_replaced(tmp_path: Path) -> None:
     assert hashlib.sha256(Path(first["path"]).read_bytes()).hexdigest() == first["sha256"]
     storage.save_summary("s", SUMMARY, 1)
     assert storage.save_summary("s", Message("assistant", "other"), 1)["path"].endswith("summary-002.json")
+
+
+_TEN_STEPS = """
+import sys
+from compact import FileStorage, Message
+for step in range(1, 11):
+    message = Message("user", f"worker {sys.argv[2]}, step {step}")
+    FileStorage(sys.argv[1]).save_transcript("s", [message], step=step)
+"""
+
+
+def test_two_processes_may_share_an_archive(tmp_path: Path) -> None:
+    """Both begin with the same steps; every transcript of both is there, and listed."""
+    command = [sys.executable, "-c", _TEN_STEPS, str(tmp_path)]
+    workers = [subprocess.Popen([*command, number]) for number in ("1", "2")]
+    assert [worker.wait() for worker in workers] == [0, 0]
+    texts = {json.loads(file.read_text())["content"] for file in tmp_path.glob("s/transcript-pre-compact-*.jsonl")}
+    assert texts == {f"worker {worker}, step {step}" for worker in (1, 2) for step in range(1, 11)}
+    assert len((tmp_path / "s" / "SHA256SUMS").read_text().splitlines()) == 20
+
+
+def test_a_sum_that_was_never_written_is_written_the_next_time(tmp_path: Path) -> None:
+    """The process was killed between a file and its sum."""
+    storage = FileStorage(tmp_path)
+    storage.save_transcript("s", [Message("user", "one")], step=1)
+    sums = tmp_path / "s" / "SHA256SUMS"
+    before = sums.read_bytes()
+    sums.unlink()
+    storage.save_transcript("s", [Message("user", "one")], step=1)
+    assert sums.read_bytes() == before
 
 
 def test_archives_are_for_their_owner_only(tmp_path: Path) -> None:

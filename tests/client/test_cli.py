@@ -152,6 +152,7 @@ def test_config_check_and_show(capsys: pytest.CaptureFixture[str], monkeypatch: 
     assert code == exits.FAILED
     assert "policy.trigger_pct must be 0.0-1.0" in err
     assert json.loads(run(capsys, "config", "check", "--json")[1])["ok"] is False
+    assert run(capsys, "config", "check", "nowhere.yaml")[0] == exits.FAILED
 
 
 @pytest.mark.req("P-CLI-1")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from compact import CompactConfig, CompactManager, CompactPolicy
+from compact import CompactConfig, CompactManager, CompactPolicy, Message, ToolCall
 from compact.codecs import codec_named, detect
 from compact.exceptions import MalformedMessage
-from compact.normalize import normalize
+from compact.normalize import ensure_call_outputs_present, normalize, remove_orphan_outputs
 from compact.units import group_units
 
 CALLS = [
@@ -142,3 +142,12 @@ def test_pictures_weigh_something():
     for fmt, item in (("chat", chat), ("responses", responses), ("anthropic", anthropic)):
         assert codec_named(fmt).decode(item, 0).extra_tokens > 500
         assert json.dumps(codec_named(fmt).encode(codec_named(fmt).decode(item, 0))) == json.dumps(item)
+
+
+@pytest.mark.req("R-NORM-1")
+def test_each_half_of_the_repair_can_be_had_alone():
+    """A call without output and an output without call: each function mends one of them."""
+    call = Message("assistant", "", tool_calls=(ToolCall("a", "run"),))
+    orphan = Message("tool", "late", tool_call_id="gone")
+    assert [message.text for message in ensure_call_outputs_present([orphan, call])] == ["late", "", "aborted"]
+    assert remove_orphan_outputs([orphan, call]) == [call]

@@ -149,6 +149,7 @@ def test_a_replayable_result_is_cleared_only_while_its_source_is_unchanged(tmp_p
     assert not may_clear(unknown, call, policy)
     assert DeterminismMetadata(etag="a").has_changed(DeterminismMetadata(mtime=1.0))
     assert not DeterminismMetadata(etag="a").has_changed(DeterminismMetadata(etag="a", mtime=2.0))
+    assert DeterminismMetadata(version="1").has_changed(DeterminismMetadata(version="1"))
 
 
 @pytest.mark.req("D-ENV-1")

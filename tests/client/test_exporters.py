@@ -99,7 +99,7 @@ def test_several_exporters_get_every_event(capsys: pytest.CaptureFixture[str]) -
     def failing(event: dict[str, Any]) -> None:
         raise ValueError("no")
 
-    multi = MultiExporter(Broken(), CallbackExporter(failing), CallbackExporter(seen.append))
+    multi = MultiExporter([Broken(), CallbackExporter(failing)], CallbackExporter(seen.append))
     multi.emit(DECISION)
     assert seen == [DECISION]
     said = capsys.readouterr().err

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import pickle
+from dataclasses import replace
 
 import pytest
 from builders import Fixed, Recorder, Spy, talk, tool_pair
@@ -15,7 +18,7 @@ from compact import (
     Message,
     TiktokenEstimator,
 )
-from compact.exceptions import SummarizerOverflow, SummaryRefused
+from compact.exceptions import ConfigError, SummarizerOverflow, SummaryRefused
 
 SYSTEM = Message("system", "You are careful.")
 
@@ -61,6 +64,7 @@ def test_the_estimate_has_six_parts_that_sum_up():
     assert properties["max_tokens"] == 50_000
     assert properties["usage_pct"] == pytest.approx(properties["t_est"] / 50_000, abs=1e-6)
     parts = properties["breakdown"]
+    assert parts.pop("messages") == parts["memory"] + parts["history"] + parts["user_input"]
     assert set(parts) == {"system", "developer", "tools_schema", "memory", "history", "user_input"}
     assert sum(parts.values()) == properties["t_est"]
     assert all(parts.values())
@@ -203,7 +207,7 @@ def test_a_compaction_tells_its_story():
     checks = recorder.named("compact.check")
     assert len(checks) == 2
     assert checks[0]["span_id"] == checks[1]["span_id"]
-    assert "ended_at" not in checks[0]
+    assert checks[0]["ended_at"] is None
     assert checks[1]["ended_at"].endswith("Z")
     names = [event["event"] for event in recorder.events]
     for name in (
@@ -225,7 +229,9 @@ def test_a_compaction_tells_its_story():
     pruned = recorder.named("compact.pruned_messages")[0]
     assert {entry["fate"] for entry in pruned["payload"]["ledger"]} == {"pinned", "summarized", "kept"}
     assert len(pruned["payload"]["ledger"]) == 61
-    assert sum(pruned["properties"]["breakdown_after"].values()) == pruned["properties"]["tokens_after"]
+    after = pruned["properties"]["breakdown_after"]
+    assert sum(after.values()) - after["messages"] == pruned["properties"]["tokens_after"]
+    assert all("ended_at" in event for event in recorder.events)
     json.dumps(recorder.events)
 
 
@@ -330,7 +336,8 @@ def test_the_providers_usage_corrects_the_estimate():
     properties = recorder.last("compact.token_estimate")
     assert properties["source"] == "provider"
     assert properties["t_est"] == ours * 2
-    assert sum(properties["breakdown"].values()) == ours * 2
+    parts = properties["breakdown"]
+    assert sum(parts.values()) - parts["messages"] == ours * 2
 
 
 @pytest.mark.req("P-MEM-1")
@@ -404,3 +411,49 @@ def test_an_async_summariser_works_in_a_sync_program():
             return super().summarize(messages, style, keep_keys)
 
     assert "awaited" in small(summarizer=Async("awaited")).preflight("s", [SYSTEM, *talk(30)])[1].text
+
+
+def test_every_error_can_be_sent_to_another_process():
+    """As pools and queues send them: the sentence and the numbers arrive."""
+    for error in (InsufficientBudget(needed_tokens=5, budget_tokens=4), ConfigError("policy.x", "must be y")):
+        again = pickle.loads(pickle.dumps(error))
+        assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
+
+
+async def test_an_async_storage_is_awaited_for_events_too():
+    """Also for those of a compaction that failed."""
+
+    class Slow:
+        def __init__(self):
+            self.events = []
+
+        async def save_transcript(self, session_id, transcript):
+            await asyncio.sleep(0)
+
+        async def save_summary(self, session_id, summary, step):
+            await asyncio.sleep(0)
+
+        async def save_event(self, session_id, event):
+            await asyncio.sleep(0)
+            self.events.append(event["event"])
+
+    storage, recorder = Slow(), Recorder()
+    manager = small(recorder, storage=storage)
+    await manager.apreflight("s", [SYSTEM, *talk(30)])
+    with pytest.raises(InsufficientBudget):
+        await manager.apreflight("t", [Message("system", "word " * 3000)])
+    assert storage.events == [event["event"] for event in recorder.events]
+
+
+@pytest.mark.req("S-RED-1")
+def test_a_redaction_of_ones_own_covers_what_a_summary_quotes():
+    """The hook sees messages; what was taken from them goes through it as well, and memory is untouched."""
+
+    def hide(message):
+        return replace(message, content=message.text.replace("module", "######"))
+
+    recorder = Recorder()
+    out = small(recorder, redact=hide).preflight("s", [SYSTEM, *talk(30)])
+    assert recorder.named("compact.summary_created")
+    assert "module" not in json.dumps(recorder.events)
+    assert any("module" in message.text for message in out)

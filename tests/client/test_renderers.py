@@ -122,6 +122,6 @@ def test_the_compacted_history_has_four_parts():
     texts = collect_user_messages(messages)
     assert texts == ["one", "two " * 50]
     count = TiktokenEstimator().count_tokens
-    assert select_user_messages(texts, count, max_tokens=51) == ["two " * 50]
+    assert select_user_messages(texts, 51, count) == ["two " * 50]
     built = build_compacted_history([Message("system", "s")], texts, "sum", [Message("tool", "todo", tool_call_id="t")])
     assert [message.role for message in built] == ["system", "user", "user", "assistant", "tool"]

@@ -37,6 +37,14 @@ def test_bytes_and_none_are_policies_too():
     assert headed.startswith("Total output lines: 3000\n")
 
 
+@pytest.mark.req("R-TRUNC-1")
+@pytest.mark.parametrize("text", ["word " * 5500, "\U0001f9ff" * 4000], ids=["inside the buffer", "four bytes each"])
+def test_every_output_over_the_limit_is_cut(text):
+    """Also one that the buffer would hold, and one of few characters with many tokens."""
+    assert count(text) > 5000
+    assert "tokens truncated…" in truncate_output(text, CompactPolicy(), count)
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.text(max_size=3000), st.integers(2, 200))
 def test_a_cut_text_is_never_much_longer_than_its_limit(text, limit):

@@ -43,7 +43,8 @@ class DeterminismMetadata:
 
     def has_changed(self, current: DeterminismMetadata) -> bool:
         """Whether the source is another one now; true when it cannot be told."""
-        for name in ("content_hash", "etag", "mtime", "version"):
+        # The same version of a service may give another answer: it proves nothing.
+        for name in ("content_hash", "etag", "mtime"):
             before, now = getattr(self, name), getattr(current, name)
             if before is not None and now is not None:
                 return bool(before != now)

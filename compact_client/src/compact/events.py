@@ -147,11 +147,10 @@ class Check:
             "trace_id": self.trace_id,
             "span_id": span_id,
             "started_at": started_at,
+            "ended_at": ended_at,
             "status": status,
             "properties": properties,
         }
-        if ended_at is not None:
-            record["ended_at"] = ended_at
         if parent_id is not None:
             record["parent_id"] = parent_id
         if payload is not None:

@@ -15,10 +15,22 @@ CompactError
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 
 class CompactError(Exception):
     """Root of every error this library raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Most are made from numbers and say a sentence; Python would call them with the sentence.
+        return _again, (type(self), self.args, dict(self.__dict__))
+
+
+def _again(kind: type[CompactError], args: tuple[Any, ...], state: dict[str, Any]) -> CompactError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 class ConfigError(CompactError, ValueError):

@@ -261,14 +261,14 @@ class CompactManager:
     def _run(self, session_id: str, steps: Callable[[Session], Steps[R]]) -> R:
         session = self._session(session_id)
         with session.lock:
-            return run(steps(session))
+            return run(self._engine.delivering(steps(session)))
 
     async def _arun(self, session_id: str, steps: Callable[[Session], Steps[R]]) -> R:
         session = self._session(session_id)
         if not session.lock.acquire(blocking=False):
             await asyncio.to_thread(session.lock.acquire)
         try:
-            return await arun(steps(session))
+            return await arun(self._engine.delivering(steps(session)))
         finally:
             session.lock.release()
 

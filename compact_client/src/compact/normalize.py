@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compact.codecs.base import Codec
+from compact.codecs.native import NativeCodec
 from compact.messages import Message
 
 ABORTED = "aborted"
+_NATIVE = NativeCodec()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +33,30 @@ class Normalized:
 def normalize(messages: Sequence[Message], codec: Codec, *, protected_flag: str = "protected") -> Normalized:
     """Pair calls and outputs; the very same messages wherever nothing is missing."""
     kept, removed = _without_orphan_outputs(messages, codec, protected_flag)
+    missing = _missing_outputs(kept, codec)
+    if not missing:
+        return Normalized(kept, (), removed)
+    return Normalized(_with_outputs(kept, missing), _ids(missing), removed)
+
+
+def ensure_call_outputs_present(messages: Sequence[Message], codec: Codec = _NATIVE) -> list[Message]:
+    """Only one half of `normalize`: add `aborted` outputs."""
+    return _with_outputs(messages, _missing_outputs(messages, codec))
+
+
+def remove_orphan_outputs(messages: Sequence[Message], codec: Codec = _NATIVE) -> list[Message]:
+    """Only the other half: drop outputs that answer no call."""
+    return _without_orphan_outputs(messages, codec, "protected")[0]
+
+
+def _missing_outputs(messages: Sequence[Message], codec: Codec) -> dict[int, list[Message]]:
+    """By the place of the call, an output for each that has none."""
     answers: dict[str, int] = {}
-    for message in kept:
+    for message in messages:
         for call_id in message.answers:
             answers[call_id] = answers.get(call_id, 0) + 1
     missing: dict[int, list[Message]] = {}
-    for index, message in enumerate(kept):
+    for index, message in enumerate(messages):
         for call in message.tool_calls:
             if not call.needs_output:
                 continue
@@ -44,19 +64,7 @@ def normalize(messages: Sequence[Message], codec: Codec, *, protected_flag: str 
                 answers[call.id] -= 1
                 continue
             missing.setdefault(index, []).append(codec.output(call, message, ABORTED, f"aborted-{call.id}"))
-    if not missing:
-        return Normalized(kept, (), removed)
-    return Normalized(_with_outputs(kept, missing), _ids(missing), removed)
-
-
-def ensure_call_outputs_present(messages: Sequence[Message], codec: Codec) -> list[Message]:
-    """Only the first half of `normalize`: add `aborted` outputs."""
-    return normalize(messages, codec).messages
-
-
-def remove_orphan_outputs(messages: Sequence[Message], codec: Codec) -> list[Message]:
-    """Only the second half of `normalize`: drop outputs that answer no call."""
-    return _without_orphan_outputs(messages, codec, "protected")[0]
+    return missing
 
 
 def _without_orphan_outputs(

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from compact.messages import Message
 from compact.redaction import Redactor, default_redactor
 
 T = TypeVar("T")
+
+# Fields of a summary that name and number; the others quote.
+_NO_WORDS = frozenset({"schema", "style", "span", "sources", "source_ids", "kind", "priority", "outcome"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,16 @@ class Outbound:
             name=clean["name"],
             source=clean["source"],
         )
+
+    def words(self, value: Any) -> Any:
+        """Texts that were taken from messages, through the caller's own function; rules follow when they leave."""
+        if self._hook is None or value is None:
+            return value
+        if isinstance(value, str):
+            return self._hook(Message("assistant", value)).text
+        if isinstance(value, Mapping):
+            return {name: item if name in _NO_WORDS else self.words(item) for name, item in value.items()}
+        return [self.words(item) for item in value] if isinstance(value, list) else value
 
     def value(self, value: T, counts: Counter[str] | None = None) -> T:
         """Any JSON value, redacted."""

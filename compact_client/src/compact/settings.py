@@ -109,7 +109,7 @@ class Settings(_Section):
     model: str = Field(default="gpt-5", description="the agent's model: decides how tokens are counted")
     max_context_tokens: int | None = Field(default=128_000, gt=0, description="its window; null if unknown")
     policy: CompactPolicy = Field(default_factory=CompactPolicy, description="when to compact, what to keep")
-    token_estimator: Literal["tiktoken", "noop"] = Field(default="tiktoken", description="tiktoken or noop (bytes / 4)")
+    token_estimator: Literal["tiktoken", "noop"] = Field(default="tiktoken", description="tiktoken or noop (bytes / 3)")
     summarizer: Summarizer = Summarizer()
     telemetry: Telemetry = Telemetry()
     storage: Storage = Storage()

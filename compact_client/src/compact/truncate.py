@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from compact.estimators import TiktokenEstimator
 from compact.policy import CompactPolicy
 
 APPROX_BYTES_PER_TOKEN = 4
@@ -15,11 +16,12 @@ APPROX_BYTES_PER_TOKEN = 4
 def truncate_with_split(
     content: str,
     max_tokens: int,
-    count_tokens: Callable[[str], int],
+    count_tokens: Callable[[str], int] | None = None,
     *,
     with_line_count: bool = False,
 ) -> str:
     """At most about `max_tokens` of a text: its first and its last half, and how many tokens are missing."""
+    count_tokens = count_tokens or TiktokenEstimator().count_tokens
     total = count_tokens(content)
     if total <= max_tokens:
         return content
@@ -50,10 +52,16 @@ def truncate_output(content: str, policy: CompactPolicy, count_tokens: Callable[
     if policy.tool_output_truncation == "bytes":
         max_bytes = limit * APPROX_BYTES_PER_TOKEN
         return truncate_bytes_with_split(content, max_bytes, with_line_count=policy.tool_output_line_count)
-    # A token is at least one byte, and no text of so few characters can be over the limit.
-    if len(content) <= policy.tool_output_max_tokens or count_tokens(content) <= policy.tool_output_max_tokens:
+    if is_surely_short(content, policy) or (tokens := count_tokens(content)) <= policy.tool_output_max_tokens:
         return content
+    # The buffer is room for escaping, no second threshold: what is over the limit is cut.
+    limit = limit if tokens > limit else policy.tool_output_max_tokens
     return truncate_with_split(content, limit, count_tokens, with_line_count=policy.tool_output_line_count)
+
+
+def is_surely_short(content: str, policy: CompactPolicy) -> bool:
+    """Whether a text cannot be over the limit: a token is at least a byte, a character at most four."""
+    return len(content) * (1 if content.isascii() else 4) <= policy.tool_output_max_tokens
 
 
 def _join(content: str, head: str, tail: str, marker: str, with_line_count: bool) -> str:

@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,27 +52,16 @@ class FileStorage:
         made = transcript_of(transcript)
         with self._lock:
             folder = self._folder(session_id)
-            number, exists = _free_step(folder, step, made.sha256)
-            file = folder / transcript_name(number)
-            if not exists:
-                _write(file, made.body)
-                _append(folder / SUMS, f"{made.sha256}  {file.name}\n".encode())
+            number = _first_step(folder) if step is None else step
+            number, file = _keep(folder, transcript_name, number, made.body)
             self._clean()
         return {"path": str(file), "step": number, "sha256": made.sha256, "message_count": made.message_count}
 
     def save_summary(self, session_id: str, summary: Message, step: int) -> dict[str, Any]:
         body = summary_body(session_id, summary, step)
-        digest = hashlib.sha256(body).hexdigest()
         with self._lock:
-            folder = self._folder(session_id)
-            file = folder / summary_name(step)
-            while file.exists() and hashlib.sha256(file.read_bytes()).hexdigest() != digest:
-                step += 1
-                file = folder / summary_name(step)
-            if not file.exists():
-                _write(file, body)
-                _append(folder / SUMS, f"{digest}  {file.name}\n".encode())
-        return {"path": str(file), "sha256": digest}
+            _, file = _keep(self._folder(session_id), summary_name, step, body)
+        return {"path": str(file), "sha256": hashlib.sha256(body).hexdigest()}
 
     def save_event(self, session_id: str, event: dict[str, Any]) -> None:
         line = json.dumps(event, separators=(",", ":"), ensure_ascii=False, default=str)
@@ -104,35 +93,61 @@ class FileStorage:
         return folder
 
 
-def _free_step(folder: Path, step: int | None, sha256: str) -> tuple[int, bool]:
-    """The number to write under, and whether exactly this is archived under it already."""
-    if step is None:
-        taken = [number for file in folder.iterdir() if (number := step_of(file.name)) is not None]
-        step = max(taken, default=0) + 1
-    while (file := folder / transcript_name(step)).exists():
-        if hashlib.sha256(file.read_bytes()).hexdigest() == sha256:
-            return step, True
+def _first_step(folder: Path) -> int:
+    taken = [number for file in folder.iterdir() if (number := step_of(file.name)) is not None]
+    return max(taken, default=0) + 1
+
+
+def _keep(folder: Path, name_of: Callable[[int], str], step: int, body: bytes) -> tuple[int, Path]:
+    """Write under the first free number from `step` on, or find exactly this there already."""
+    digest = hashlib.sha256(body).hexdigest()
+    while not _write(file := folder / name_of(step), body):
+        if hashlib.sha256(file.read_bytes()).hexdigest() == digest:
+            break
         step += 1
-    return step, False
+    line = f"{digest}  {file.name}\n".encode()
+    # One who was stopped between the file and its sum left that to the next.
+    if not (folder / SUMS).is_file() or line not in (folder / SUMS).read_bytes():
+        _append(folder / SUMS, line)
+    return step, file
 
 
-def _write(file: Path, body: bytes) -> None:
-    """Whole or not at all, and on the disk when this returns: what is pruned next exists nowhere else."""
+def _write(file: Path, body: bytes) -> bool:
+    """Whole or not at all, and on the disk when this returns: what is pruned next exists nowhere else.
+
+    False if there is such a file already: other processes write to the same archive, and nothing is ever replaced.
+    """
+    if file.exists():
+        return False
     descriptor, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:
         with os.fdopen(descriptor, "wb") as out:
             out.write(body)
             out.flush()
             os.fsync(out.fileno())
-        Path(temporary).replace(file)
-    except BaseException:
+        _claim(temporary, file)
+    except FileExistsError:
+        return False
+    finally:
         Path(temporary).unlink(missing_ok=True)
-        raise
     directory = os.open(file.parent, os.O_RDONLY)
     try:
         os.fsync(directory)
     finally:
         os.close(directory)
+    return True
+
+
+def _claim(temporary: str, file: Path) -> None:
+    """Give a file its name, unless another has it: a link is refused where a rename would replace."""
+    try:
+        os.link(temporary, file)
+    except FileExistsError:
+        raise
+    except OSError:
+        # A file system without links; the name is taken first, then filled.
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        Path(temporary).replace(file)
 
 
 def _append(file: Path, line: bytes) -> None:

@@ -96,7 +96,7 @@ def config(options: argparse.Namespace) -> int:
 
     strangers = unknown_variables(os.environ)
     try:
-        resolved = resolve(options.config)
+        resolved = resolve(options.config or options.file)
         if options.action == "check":
             build(resolved.settings)
     except ConfigError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from compact.cli import exits
@@ -35,12 +36,20 @@ def build_parser() -> argparse.ArgumentParser:
         "  NO_COLOR           no colour\n\n" + _EXITS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _compacting(commands)
     _inspecting(commands)
     _serving(commands)
     _checking(commands)
     return parser
+
+
+def _version() -> str:
+    try:
+        return version("compact-client")
+    except PackageNotFoundError:
+        return "of a source tree"
 
 
 def _command(commands: Any, name: str, summary: str, text: str, example: str) -> argparse.ArgumentParser:
@@ -160,10 +169,11 @@ def _checking(commands: Any) -> None:
         commands, "config", "check the settings, or show each with the place it came from",
         "check: exit 0 if file, environment and defaults make sense, else 1 with the path of each wrong field.\n"
         "show: every setting, its value, where it came from, and its environment variable.",
-        "  compactctl config check\n  COMPACT_TRIGGER_PCT=0.9 compactctl config show --config compact.yaml",
+        "  compactctl config check compact.yaml\n  COMPACT_TRIGGER_PCT=0.9 compactctl config show",
     )  # fmt: skip
     config.add_argument("action", choices=["check", "show"])
-    config.add_argument("--config", metavar="FILE", help="settings (YAML or JSON)")
+    config.add_argument("file", nargs="?", metavar="FILE", help="settings (YAML or JSON)")
+    config.add_argument("--config", metavar="FILE", help="the same")
     completion = _command(
         commands, "completion", "print a completion script for your shell",
         "Put it where your shell looks for completions, or source it.",

@@ -86,6 +86,12 @@ def _takes_step(save: Any) -> bool:
 
 
 def _place(where: Any) -> dict[str, Any]:
-    if isinstance(where, Mapping):
-        return {key: where[key] for key in ("path", "key", "id", "sha256") if key in where}
-    return {"path": str(where)} if where is not None else {}
+    """Where it lies, also by the names of document 002."""
+    if not isinstance(where, Mapping):
+        where = {"path": str(where)} if where is not None else {}
+    place = {key: where[key] for key in ("path", "key", "id", "sha256") if key in where}
+    if "path" in place:
+        place["file_path"] = place["path"]
+    if "key" in place:
+        place["S3_key"] = place["key"]
+    return place

@@ -69,7 +69,7 @@ def remember(
             "summarizer": maker.name,
             "model": maker.model,
         },
-        payload={"summary": climb.summary_text, "structured": merged.to_dict()},
+        payload=job.outbound.words({"summary": climb.summary_text, "structured": merged.to_dict()}),
         started=started,
     )
     return summary, own_tokens
@@ -91,15 +91,18 @@ def _guarded(
         report = _report(job, summary, removed, visible, most)
     climb.missing_constraints = len(report.missing_constraints)
     if report.blocks:
-        text = f"{len(report.missing_constraints)} standing instructions did not fit: {report.missing_constraints[0]}"
+        first = job.outbound.words(report.missing_constraints[0])
+        text = f"{len(report.missing_constraints)} standing instructions did not fit: {first}"
         job.check.emit(events.WARNING, {"severity": "high", "code": "constraint_lost", "message": text})
     job.check.emit(
         events.RETENTION,
         {"step": step, "retention_pct": report.retention_pct, "by_kind": report.by_kind},
-        payload={
-            "lost": [finding.to_dict() for finding in report.lost],
-            "restored": [finding.to_dict() for finding in report.restored],
-        },
+        payload=job.outbound.words(
+            {
+                "lost": [finding.to_dict() for finding in report.lost],
+                "restored": [finding.to_dict() for finding in report.restored],
+            }
+        ),
     )
     return report.summary
 

@@ -6,9 +6,11 @@ beyond its parts; everything about a session is in its `Session`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from compact import events
 from compact.codecs.base import Codec
@@ -30,7 +32,9 @@ from compact.outbound import Outbound
 from compact.quality import asks_for_context
 from compact.rehydrate import RehydrationConfig, TurnContext
 from compact.trigger import Decision, decide
-from compact.truncate import truncate_output
+from compact.truncate import is_surely_short, truncate_output
+
+R = TypeVar("R")
 
 
 class Engine:
@@ -45,6 +49,7 @@ class Engine:
         self.summarizer = cfg.summarizer if cfg.summarizer is not None else _built_in_summarizer()
         self.rehydration: RehydrationConfig = cfg.rehydration or RehydrationConfig()
         self._warned: set[str] = set()
+        self._undelivered: deque[tuple[str, Awaitable[Any]]] = deque()
 
     def check_for(self, session: Session, trigger: str) -> events.Check:
         check = events.Check(
@@ -108,6 +113,24 @@ class Engine:
         self._watch_quality(session, seen, check)
         return written(session.request, call.items)
 
+    def delivering(self, steps: Steps[R]) -> Steps[R]:
+        """The steps, and after them what async exporters and storages were given meanwhile."""
+        try:
+            result = yield from steps
+        except CompactError:
+            yield from self._deliver()
+            raise
+        yield from self._deliver()
+        return result
+
+    def _deliver(self) -> Steps[None]:
+        while self._undelivered:
+            name, waiting = self._undelivered.popleft()
+            try:
+                yield lambda waiting=waiting: waiting  # type: ignore[misc]
+            except Exception as error:
+                events.complain(f"{name} failed: {error}")
+
     # Recognise.
 
     def _restore_once(self, session: Session, items: Sequence[Any], codec: Codec) -> Steps[None]:
@@ -159,7 +182,7 @@ class Engine:
         def shorten(message: Message) -> Message:
             if policy.tool_output_truncation == "none" or message.role != "tool" or codec is None:
                 return message
-            if message.meta.get(policy.protected_flag) or len(message.text) <= policy.tool_output_max_tokens:
+            if message.meta.get(policy.protected_flag) or is_surely_short(message.text, policy):
                 return message
             return codec.map_outputs(message, lambda text: truncate_output(text, policy, self.counting.text))
 
@@ -250,7 +273,9 @@ class Engine:
             event.update(self.outbound.value(parts))
             for name, deliver in routes:
                 try:
-                    deliver(event)
+                    result = deliver(event)
+                    if inspect.isawaitable(result):
+                        self._undelivered.append((name, result))
                 except Exception as error:
                     events.complain(f"{name} failed: {error}")
 

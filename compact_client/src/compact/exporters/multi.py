@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from compact.delivery.stderr import say
@@ -9,10 +10,12 @@ from compact.protocols import Exporter
 
 
 class MultiExporter:
-    """`MultiExporter(ConsoleExporter(), AriadneExporter())` gives each event to all, in this order."""
+    """`MultiExporter(ConsoleExporter(), AriadneExporter())` gives each event to all, in this order; a list will do."""
 
-    def __init__(self, *exporters: Exporter) -> None:
-        self.exporters = exporters
+    def __init__(self, *exporters: Exporter | Iterable[Exporter]) -> None:
+        self.exporters: tuple[Exporter, ...] = tuple(
+            each for given in exporters for each in (given if isinstance(given, Iterable) else (given,))
+        )
 
     def emit(self, event: dict[str, Any]) -> None:
         for exporter in self.exporters:

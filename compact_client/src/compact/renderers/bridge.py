@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from compact.estimators import TiktokenEstimator
 from compact.messages import SUMMARY_TAG, Message
 from compact.renderers.layered import LayeredRenderer
 from compact.summary import StructuredSummary
@@ -37,9 +38,10 @@ def collect_user_messages(messages: Sequence[Message]) -> list[str]:
 
 
 def select_user_messages(
-    messages: Sequence[str], count_tokens: Callable[[str], int], max_tokens: int = 20_000
+    messages: Sequence[str], max_tokens: int = 20_000, count_tokens: Callable[[str], int] | None = None
 ) -> list[str]:
     """The newest user messages that fit, in their order."""
+    count_tokens = count_tokens or TiktokenEstimator().count_tokens
     selected: list[str] = []
     left = max_tokens
     for text in reversed(messages):
