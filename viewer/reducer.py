@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import pairwise
 from typing import Any
 
 PARTS = ("system", "developer", "tools_schema", "memory", "history", "user_input")
@@ -21,6 +22,8 @@ RETENTION = "compact.retention"
 ERROR = "compact.error"
 ARCHIVAL = "compact.archival"
 OVERFLOW = "compact.overflow_recovered"
+# The pace of so many turns is foretold to go on: the one or two since a compaction would say a hundred, then three.
+_PACE_TURNS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,23 +325,18 @@ def fraction(value: Any) -> float:
 
 
 def projected_turns(checks: list[Check]) -> int | None:
-    """Turns until the next compaction if the prompt keeps growing as it did since the last one."""
-    since: list[Check] = []
-    for check in reversed(checks):
-        since.append(check)
-        if check.is_compaction or check.is_recovery:
-            break
-    since.reverse()
-    last = since[-1] if since else None
+    """Turns until the next compaction if the prompt keeps growing as in its last turns, across compactions."""
+    recent = checks[-_PACE_TURNS - 1 :]
+    last = recent[-1] if recent else None
     if last is None or last.is_compaction or last.is_recovery or not last.trigger_tokens:
         return None
-    start = since[0].after if since[0].after is not None else since[0].before
-    steps = len(since) - 1
-    growth = last.before - start
-    if steps <= 0 or growth <= 0:
+    growth = sum(
+        check.before - (before.before if before.after is None else before.after) for before, check in pairwise(recent)
+    )
+    if growth <= 0:
         return None
     left = last.trigger_tokens - last.before
-    return max(0, -(-left * steps // growth))
+    return max(0, -(-left * (len(recent) - 1) // growth))
 
 
 def _order(span: SpanRow) -> tuple[bool, float, int, int]:

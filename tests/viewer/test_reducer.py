@@ -172,12 +172,24 @@ def test_the_story_counts_what_was_forgotten(session: list[SpanRow]) -> None:
     assert story([]) == "Nothing has been forgotten: no compaction yet."
 
 
-def test_the_projection_follows_the_growth_since_the_last_compaction() -> None:
+def test_the_projection_follows_the_pace_of_the_last_turns() -> None:
     spans = [flat("token_estimate", n, t_est=10 * n, max_tokens=100, policy={}) for n in range(1, 6)] + [
         flat("trigger_decision", 5, triggered=False, t_est=50, trigger_tokens=85)
     ]
     assert projected_turns(Checks(spans).ordered()) == 4
     assert projected_turns([]) is None
+
+
+def test_the_projection_remembers_the_pace_before_a_compaction() -> None:
+    """The first turn after one adds little; the session has not become a hundred times slower for it."""
+    spans = [flat("token_estimate", n, t_est=9 * n, max_tokens=100, policy={}) for n in range(1, 11)]
+    spans += [
+        flat("trigger_decision", 10, triggered=True, t_est=90, trigger_tokens=85),
+        flat("pruned_messages", 10, tokens_after=40),
+        flat("token_estimate", 11, t_est=41, max_tokens=100, policy={}),
+        flat("trigger_decision", 11, triggered=False, t_est=41, trigger_tokens=85),
+    ]
+    assert projected_turns(Checks(spans).ordered()) == 6
 
 
 @given(st.one_of(st.none(), st.text(), st.floats(), st.booleans(), st.lists(st.integers())))
