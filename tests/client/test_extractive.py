@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
+from compact.extraction.compose import fit
 from compact.messages import Message, ToolCall
 from compact.summarizers import ExtractiveSummarizer
 from compact.summary import StructuredSummary
+from compact.summary_entries import Note
 
 STYLES = ("task_state", "brief", "step_ledger", "requirements_ledger", "code_delta", "decision_log")
 
@@ -219,12 +222,47 @@ def test_ten_rounds_lose_no_constraint_id_number_or_path():
     assert text.count("<COMPACT-SUMMARY") == 1
 
 
-def test_a_finished_to_do_is_not_in_the_recorded_plan():
-    """Of a to-do list given to a tool, only what is open is a plan."""
-    todos = [{"content": "Write parser", "status": "completed"}, {"content": "Write docs", "status": "pending"}]
-    summary = summarize([call(1, "TodoWrite", json.dumps({"todos": todos})), result(1, "ok")])
-    assert [note.text for note in summary.current_plan] == ["[pending] Write docs"]
+@pytest.mark.parametrize(
+    ("tool", "points", "text"),
+    [("TodoWrite", "todos", "content"), ("update_plan", "plan", "step"), ("manage_todo_list", "todoList", "title")],
+)
+def test_a_to_do_list_is_kept_whole_with_the_state_of_each_point(tool, points, text):
+    """The next list repeats what is done, so all of it stays; what is done is also known as such."""
+    listed = [{"status": "completed", text: "Write parser"}, {"status": "pending", text: "Write docs"}]
+    arguments = json.dumps({"explanation": "", points: listed})
+    summary = summarize([call(1, tool, arguments), result(1, "ok")])
+    assert [note.text for note in summary.current_plan] == ["[completed] Write parser", "[pending] Write docs"]
     assert [note.text for note in summary.completed] == ["Write parser"]
+
+
+def test_only_the_last_to_do_list_is_the_plan():
+    """An older list would contradict the newer one, also where that one is still in the prompt."""
+    older = call(1, "TodoWrite", '{"todos": [{"content": "Write parser", "status": "pending"}]}')
+    newer = call(2, "TodoWrite", '{"todos": [{"content": "Write docs", "status": "pending"}]}')
+    assert [note.text for note in summarize([older, newer]).current_plan] == ["[pending] Write docs"]
+    assert summarize([older], visible=[newer]).current_plan == ()
+
+
+def test_what_a_program_says_over_and_over_does_not_crowd_out_what_a_person_said():
+    """Lines that differ in a number alone are a form; only the first few count as wishes."""
+    forms = [f"You can use /undo to discard commit {number}f2c7ba." for number in range(40)]
+    wishes = ["please write the tests with pytest and no mocks", "we want the report in German, thanks a lot"]
+    said = [Message("user", text, id=f"u{place}") for place, text in enumerate([*forms, *wishes])]
+    text = summarize(said, max_tokens=220).render()
+    assert all(wish in text for wish in wishes)
+    assert text.count("You can use /undo") < 10
+
+
+def test_an_id_that_somebody_said_is_not_forgotten_for_being_shown_since():
+    """Two summaries later only a tool's line shows it; when that line makes way, the name itself stays."""
+    shown = [
+        Note(f"row {number}: part_{number}_of_many lies at /store/{number}.bin", order=number, role="tool")
+        for number in range(60)
+    ]
+    summary = StructuredSummary(facts=shown, said=("store/7.bin",))
+    text = fit(summary, max_tokens=160).render()
+    assert "store/7.bin" in text
+    assert "store/7.bin" not in fit(replace(summary, said=()), max_tokens=160).render()
 
 
 def test_the_public_seam_gives_one_assistant_message():
@@ -242,8 +280,6 @@ def test_lines_with_a_key_to_keep_come_first():
 
 
 def _renumbered(messages: list[Message], number: int) -> list[Message]:
-    from dataclasses import replace
-
     return [
         replace(message, id=f"{number}-{message.id}", content=message.text.replace("7", str(number)))
         for message in messages

@@ -99,6 +99,15 @@ def test_lines_of_tool_output_can_be_read_back_whatever_they_begin_with(style):
     assert again.commands[0].excerpts == ("- gone", "## not a heading")
 
 
+def test_names_can_be_read_back_words_and_phrases_alike():
+    """Each name keeps its role, whether it stands alone, among others or has spaces and commas."""
+    names = [("src/a.py", "paths"), ("src/b.py", "paths"), ("task 7", "ids"), ("ENT-1", "ids"), ("1,024", "amounts")]
+    summary = StructuredSummary(entities=[Entity(name, role) for name, role in names])
+    again = StructuredSummary.parse(summary.render())
+    assert again is not None
+    assert {(entity.name, entity.role) for entity in again.entities} == set(names)
+
+
 def test_text_that_is_not_ours_is_not_parsed():
     """Only a summary with the version line is read as one."""
     assert StructuredSummary.parse("Once upon a time") is None

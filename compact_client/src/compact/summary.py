@@ -87,6 +87,8 @@ class StructuredSummary:
     sources: tuple[Note, ...] = ()
     completed: tuple[Note, ...] = ()
     """What was finished: not rendered, but it takes open items off the list when summaries are merged."""
+    said: tuple[str, ...] = ()
+    """Names that somebody said in lines that are gone, while a tool's lines still show them: not rendered either."""
 
     def __post_init__(self) -> None:
         if isinstance(self.current_task, str):
@@ -129,6 +131,7 @@ class StructuredSummary:
             "current_plan": newer.current_plan or self.current_plan,
             "decisions": _supersede(self.decisions, newer.decisions),
             "completed": (),
+            "said": tuple(dict.fromkeys((*self.said, *newer.said))),
         }
         for name in _ENTRY_TYPES:
             if name not in merged:
@@ -184,6 +187,8 @@ class StructuredSummary:
         for name in _ENTRY_TYPES:
             if entries := getattr(self, name):
                 data[name] = [_entry_dict(entry) for entry in entries]
+        if self.said:
+            data["said"] = list(self.said)
         return data
 
     @classmethod
@@ -195,7 +200,7 @@ class StructuredSummary:
             values["current_task"] = _entry_from(Note, data["current_task"])
         for name, entry_type in _ENTRY_TYPES.items():
             values[name] = tuple(_entry_from(entry_type, item) for item in data.get(name) or ())
-        return cls(**values)
+        return cls(**values, said=tuple(data.get("said") or ()))
 
 
 def _entry_dict(entry: Entry) -> dict[str, Any]:

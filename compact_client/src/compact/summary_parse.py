@@ -22,7 +22,7 @@ from compact.summary_entries import (
     OpenItem,
     ToolOutcome,
 )
-from compact.summary_text import EXCERPT, HEADINGS, NOTHING, STEP_MARKS, USER
+from compact.summary_text import EXCERPT, HEADINGS, NOTHING, STEP_MARKS, USER, listed_names
 
 _FIELDS: Final = {heading: name for name, heading in HEADINGS.items()} | {"Requirements": "constraints"}
 _BY_MARK: Final = {mark: name for name, mark in STEP_MARKS.items()} | {"?": "goals"}
@@ -77,7 +77,7 @@ class _Parser:
         self.order += 1
         if name == "entities":
             role, _, names = text.partition(": ")
-            for item in names.split(", "):
+            for item in listed_names(names):
                 self._add(name, Entity(item, "" if role == "name" else role, (), self.order))
         else:
             self._add(name, self._build(name, text, self.order))

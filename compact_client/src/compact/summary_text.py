@@ -45,6 +45,7 @@ EXCERPT: Final = " "
 NOTHING: Final = "-"
 SHOWN_ROLES: Final = ("tool", "code")
 USER: Final = "user: "
+PHRASE_END: Final = ", "
 MARKED: Final = re.compile(r"(?:\d+\. )?[=*$>!?-] |## | ")
 _LAST: Final = ("artifacts", "entities", "sources")
 
@@ -172,11 +173,23 @@ def _in_time(summary: StructuredSummary, names: Iterable[str]) -> list[tuple[str
 
 
 def _entity_lines(entities: list[Entity]) -> Iterator[str]:
-    by_role: dict[str, list[str]] = {}
+    """The names of each role together: single words parted by spaces, phrases by commas."""
+    words: dict[str, list[str]] = {}
+    phrases: dict[str, list[str]] = {}
     for entity in entities:
-        by_role.setdefault(entity.role or "name", []).append(_flat(entity.name))
-    for role, names in by_role.items():
-        yield f"- {role}: {', '.join(names)}"
+        name = _flat(entity.name)
+        (phrases if " " in name or name.endswith(",") else words).setdefault(entity.role or "name", []).append(name)
+    for role, names in words.items():
+        yield f"- {role}: {' '.join(names)}"
+    for role, names in phrases.items():
+        yield f"- {role}: {PHRASE_END.join([*names, ''])}".rstrip(" ")
+
+
+def listed_names(text: str) -> list[str]:
+    """The names that `_entity_lines` wrote into one line, after its role."""
+    if text.endswith(PHRASE_END.rstrip()):
+        return [name for name in f"{text} ".split(PHRASE_END) if name]
+    return text.split()
 
 
 def _note_lines(note: Note) -> Iterator[str]:

@@ -5,12 +5,13 @@ The one guarantee: the rendered text of what comes out has at most `max_tokens` 
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 
-from compact.extraction.coverage import CHARS_PER_TOKEN, Candidate, Choice, Reading, choose, missing_heads
+from compact.extraction.coverage import CHARS_PER_TOKEN, COUNTED, Candidate, Choice, Reading, choose, missing_heads
 from compact.extraction.grounds import Grounds
 from compact.extraction.kinds import is_error
 from compact.extraction.lines import Kind, Line, read_lines
@@ -18,13 +19,16 @@ from compact.messages import Message
 from compact.span import SpanReference
 from compact.summary import READING_ORDER, StructuredSummary
 from compact.summary_entries import Command, Decision, Entity, Entry, FileTouched, Note, OpenItem, ToolOutcome
-from compact.summary_text import entry_lines
+from compact.summary_text import PHRASE_END, entry_lines
 
 CountTokens = Callable[[str], int]
 
-_NAMES_SHARE: Final = 0.1  # room for bare names of what no chosen line mentions
+_NAMES_SHARE: Final = 0.12  # room for bare names of what no chosen line mentions
+_OWED_SHARE: Final = 0.15  # and for ids, numbers and paths that somebody said: not to be lost while they fit
 _HEADS_SHARE: Final = 0.02  # and for the calls that chosen lines of output answer
+_HEADING_TOKENS: Final = 5  # of the list of names, and of each role in it
 _HEADROOM: Final = 1.15  # lines are chosen by estimate; a few too many are chosen and the last ones dropped by count
+SHOWN: Final = "shown"  # begins the role of a name that nobody said: a tool showed it
 NAME_GROUPS: Final = {
     "id": "ids",
     "path": "paths",
@@ -72,7 +76,7 @@ def fit(
     count = count_tokens or estimate_tokens
     if count(summary.render(version=999)) <= max_tokens:
         return summary
-    reading = Reading(keep_keys)
+    reading = Reading(keep_keys, said=summary.said)
     reading.add(summary_lines(summary))
     reading.add_visible(read_lines(visible))
     return select(reading, span=summary.span, style=summary.style, max_tokens=max_tokens, count_tokens=count)
@@ -90,11 +94,13 @@ def select(
 ) -> StructuredSummary:
     """The best typed summary of what was read whose text fits."""
     choice = choose(reading, max_tokens * _HEADROOM)
-    room = (max_tokens - count_tokens(StructuredSummary(style=style).render(version=999)) - 1) * (
-        1.0 - _NAMES_SHARE - _HEADS_SHARE
-    )
-    text = "\n- ".join(candidate.line.text for candidate in choice.chosen)
+    full = max_tokens - count_tokens(StructuredSummary(style=style).render(version=999)) - 1
+    text = "\n".join(candidate.line.text for candidate in choice.chosen)
     tokens_per_char = count_tokens(text) / max(1, len(text))
+    room = full * (1.0 - _NAMES_SHARE - _HEADS_SHARE)
+    owed = reading.owed()
+    missing = owed - _covered(reading, _prefix(choice.chosen, room, tokens_per_char))
+    room -= min(sum(_name_tokens(reading.keys[number]) for number in missing), full * _OWED_SHARE)
     while True:
         kept = _prefix(choice.chosen, room, tokens_per_char)
         kept += _prefix(missing_heads(reading, kept), max_tokens * _HEADS_SHARE, tokens_per_char)
@@ -104,12 +110,14 @@ def select(
             break
         # Headings and joins cost a little more than their lines: ask for less by as much as it was over, and a token.
         room -= used - max_tokens + 1
-    names = _names(reading, choice, kept, max_tokens - used, count_tokens)
-    named = replace(summary, entities=(*summary.entities, *names))
-    while names and count_tokens(named.render(version=999)) > max_tokens:
-        names = names[: len(names) * 3 // 4]
-        named = replace(summary, entities=(*summary.entities, *names))
-    return named
+    summary = replace(summary, said=_said_elsewhere(reading, owed, kept))
+    names = _names(reading, choice, owed, kept, max_tokens - used, count_tokens)
+    while names:
+        named = replace(summary, entities=(*summary.entities, *_grouped(names)))
+        if count_tokens(named.render(version=999)) <= max_tokens:
+            return named
+        names = names[: len(names) * 15 // 16]
+    return summary
 
 
 def _prefix(chosen: Sequence[Candidate], room: float, tokens_per_char: float) -> list[Candidate]:
@@ -122,30 +130,65 @@ def _prefix(chosen: Sequence[Candidate], room: float, tokens_per_char: float) ->
     return kept
 
 
+def _covered(reading: Reading, kept: Iterable[Candidate]) -> set[int]:
+    return reading.visible.union(*(candidate.entities for candidate in kept))
+
+
+def _said_elsewhere(reading: Reading, owed: set[int], kept: Iterable[Candidate]) -> tuple[str, ...]:
+    """The owed names that only lines of a tool will show from here on."""
+    kept = list(kept)
+    told = set().union(*(item.entities for item in kept if item.line.kind not in ("output", "code")))
+    return tuple(reading.keys[number] for number in sorted((owed - told) & _covered(reading, kept)))
+
+
+def _name_tokens(key: str) -> float:
+    return len(key) / CHARS_PER_TOKEN + 1.5
+
+
 def _names(
-    reading: Reading, choice: Choice, kept: list[Candidate], room: int, count_tokens: CountTokens
-) -> tuple[Entity, ...]:
-    """Bare names, by sort, of the likeliest entities that no kept line mentions."""
-    covered = set(reading.visible)
-    for candidate in kept:
-        covered.update(candidate.entities)
-    ranked = sorted(
-        (-choice.chances[number] / (len(key) / CHARS_PER_TOKEN + 2.0), number)
-        for number, key in enumerate(reading.keys)
-        if number not in covered
+    reading: Reading,
+    choice: Choice,
+    owed: set[int],
+    kept: Iterable[Candidate],
+    room: int,
+    count_tokens: CountTokens,
+) -> list[Entity]:
+    """Bare names of what no kept line mentions: first those that are owed, then the likeliest of the rest."""
+    covered = _covered(reading, kept)
+    usages, keys, chances = reading.usages, reading.keys, choice.chances
+    room -= _HEADING_TOKENS
+
+    def rank(number: int) -> tuple[float, int]:
+        return -chances[number] / _name_tokens(keys[number]), number
+
+    # A bare number says nothing, but for one of which the user spoke.
+    rest = (
+        number
+        for number, usage in enumerate(usages)
+        if number not in covered and number not in owed and usage.type not in COUNTED
     )
+    likeliest = heapq.nsmallest(max(0, room // 2), rest, key=rank)
     names: list[Entity] = []
-    room -= 12
-    for _, number in ranked:
+    roles: set[tuple[str, bool]] = set()
+    for number in (*sorted(owed - covered, key=rank), *likeliest):
         if room < 4:
             break
-        usage = reading.usages[number]
+        usage = usages[number]
         name = reading.name(number)
-        if ", " in name or "\n" in name:
+        if PHRASE_END in name or "\n" in name:
             continue
-        room -= count_tokens(name) + 1
-        names.append(Entity(name, NAME_GROUPS.get(usage.type, ""), (), number))
-    return tuple(sorted(names, key=lambda entity: (entity.role, entity.order)))
+        group = NAME_GROUPS.get(usage.type, "")
+        role = group if usage.is_said else f"{SHOWN} {group}".rstrip()
+        room -= count_tokens(f" {name}")
+        if (role, " " in name) not in roles:
+            roles.add((role, " " in name))
+            room -= _HEADING_TOKENS
+        names.append(Entity(name, role, (), number))
+    return names
+
+
+def _grouped(names: Sequence[Entity]) -> list[Entity]:
+    return sorted(names, key=lambda entity: (entity.role, entity.order))
 
 
 def assemble(
@@ -290,6 +333,8 @@ def _entry_lines(order: int, name: str, entry: Entry) -> Iterator[Line]:
     field = name
     if isinstance(entry, Note) and name == "facts" and entry.role:
         kind = _ROLE_KINDS.get(entry.role, "prose")
+    elif isinstance(entry, Entity) and entry.role.startswith(SHOWN):
+        kind = "output"
     yield Line(head, kind, entry.sources, order, 0, "", entry, field)
     for index, excerpt in enumerate(getattr(entry, "excerpts", ()), start=1):
         excerpt_kind: Kind = "code" if name == "files" else "output"

@@ -56,26 +56,33 @@ _BY_TYPE: Final[dict[str, float]] = {
 }
 
 CHARS_PER_TOKEN: Final = 3.6
-_LINE_TOKENS: Final = 3.0  # bullet and newline
+_LINE_TOKENS: Final = 2.0  # newline and, for some, a mark
 
 # What a line is worth for its kind alone, on the scale of entities (an id that will surely be needed again is worth 1).
 # Chosen on every second recorded session and confirmed on the others.
 BONUS: Final[dict[str, float]] = {
     "current_task": 4.0,
     "artifacts": 2.0,
-    "constraints": 0.9,
+    "constraints": 1.3,
     "goals": 0.6,
-    "open_items": 0.6,
-    "decisions": 0.55,
+    "open_items": 0.9,
+    "decisions": 0.75,
     "current_plan": 0.4,
     "commands": 0.2,
     "requests": 0.12,
 }
 _REPEATED: Final = 0.3  # and for each time that the same call was made again
 _OUTPUT_LINES: Final = 24.0  # after so many lines of one output, the next is worth half
+_NUMBERED: Final = re.compile(r"\S*\d\S*")
+_FORMS: Final = 3  # so many lines that differ in their numbers alone keep their bonus
 _HEADED: Final = frozenset({"commands", "tool_outcomes", "files"})
 # At most this share of the budget is given ahead of the competition to standing instructions.
 _FIRST_SHARE: Final = 0.5
+
+_COPIED: Final = frozenset(
+    "branch code date email error file hex id money path ticket url uuid version".split()  # noqa: SIM905
+)
+COUNTED: Final = frozenset({"num", "unit"})
 
 
 @dataclass(slots=True)
@@ -95,6 +102,11 @@ class Usage:
     by_last_user: bool = False
     as_argument: bool = False
 
+    @property
+    def is_said(self) -> bool:
+        """Whether somebody said it or passed it to a tool."""
+        return self.said > 0 or self.written > 0
+
 
 @dataclass(slots=True)
 class Candidate:
@@ -113,12 +125,14 @@ class Candidate:
 class Reading:
     """What was read: every line once, its entities, and how likely each entity is to be needed again."""
 
-    def __init__(self, keep_keys: Sequence[str] = ()) -> None:
+    def __init__(self, keep_keys: Sequence[str] = (), *, said: Iterable[str] = ()) -> None:
         self.usages: list[Usage] = []
         self.keys: list[str] = []
         self.candidates: list[Candidate] = []
         self.visible: set[int] = set()
         self.chars = 0
+        self._said = frozenset(said)  # what was said in lines that are gone
+        self._templates: Counter[str] = Counter()
         self._index: dict[str, int] = {}
         self._lines: dict[str, tuple[int, ...]] = {}
         self._seen: set[str] = set()
@@ -147,9 +161,10 @@ class Reading:
             field = line.field or ("outputs" if kind == "output" else field_of(line))
             tokens = len(text) / CHARS_PER_TOKEN + _LINE_TOKENS
             is_first = self._is_first(line, field)
-            candidate = Candidate(
-                line, field, entities, BONUS.get(field, 0.0), tokens, len(candidates), is_first, kind == "output"
-            )
+            bonus = BONUS.get(field, 0.0)
+            if bonus and not is_first and self._is_form(text):
+                bonus = 0.0
+            candidate = Candidate(line, field, entities, bonus, tokens, len(candidates), is_first, kind == "output")
             candidates.append(candidate)
             if field in _HEADED:
                 self._calls[text] = candidate
@@ -159,6 +174,14 @@ class Reading:
         for line, entities in self._used(lines, last_user):
             self.visible.update(entities)
             self._seen.add(line.text)
+
+    def owed(self) -> set[int]:
+        """What can only be copied and somebody said or passed to a tool: not to be lost while it fits."""
+        return {
+            number
+            for number, usage in enumerate(self.usages)
+            if (usage.said or usage.written) and (usage.type in _COPIED or (usage.by_user and usage.type in COUNTED))
+        }
 
     def chances(self) -> list[float]:
         """For each entity, its weight times the chance that it is needed again."""
@@ -174,12 +197,20 @@ class Reading:
                 + _BY_USER * usage.by_user
                 + _BY_LAST_USER * usage.by_last_user
                 + _AS_ARGUMENT * usage.as_argument
-                + (0.0 if usage.said or usage.written else _shown_only(usage.shown_in))
+                + (0.0 if usage.is_said else _shown_only(usage.shown_in))
                 + _BY_TYPE.get(usage.type, 0.0)
                 + (_AGAIN if usage.messages > 1 else 0.0)
             )
             result.append(TYPE_WEIGHTS[usage.type] / (1.0 + exp(-score)))
         return result
+
+    def _is_form(self, text: str) -> bool:
+        """Whether the same words came several times with another number each: a program says so, nobody decides it."""
+        template = _NUMBERED.sub("#", text)
+        if template == text:
+            return False
+        self._templates[template] += 1
+        return self._templates[template] > _FORMS
 
     def _is_first(self, line: Line, field: str) -> bool:
         if field in ("current_task", "artifacts"):
@@ -225,7 +256,7 @@ class Reading:
             number = index.get(key)
             if number is None:
                 number = index[key] = len(usages)
-                usages.append(Usage(kind, text))
+                usages.append(Usage(kind, text, said=int(key in self._said)))
                 self.keys.append(key)
             elif TYPE_WEIGHTS[kind] > TYPE_WEIGHTS[usages[number].type]:
                 usages[number].type = kind

@@ -46,7 +46,8 @@ _CHUNK: Final = re.compile(r"[^\s\"'`,;()\[\]{}<>|=!?*…→│]+")
 _QUOTED: Final = re.compile(r"`([^`\n]{2,60})`|\"([^\"\n]{2,48})\"|(?<![A-Za-z0-9])'([^'\n]{2,48})'(?![A-Za-z])")
 # The look-behinds stand after the first character, so that the engine can skip to a candidate before testing it.
 _UNIT: Final = re.compile(
-    r"(\d(?<![\w.$-]\d)[\d,]*(?:\.\d+)?)\s?(%|[kKMG]?i?B\b|ms\b|[a-z]{1,12}s\b|min\b|hour\b|sec\b|px\b|[kKMG]\b)"
+    r"(\d(?<![\w.$-]\d)(?:[\d,]*\d)?(?:\.\d+)?)\s?"
+    r"(%|[kKMG]?i?B\b|ms\b|(?!(?:a|i|wa|ha|it|thi|doe|u)s\b)[a-z]{1,12}s\b|min\b|hour\b|sec\b|px\b|[kKMG]\b)"
 )
 _NAME: Final = re.compile(r"[A-Z](?<![\w.][A-Z])[a-z]{1,20}(?: (?:[A-Z][a-z]{1,20}|[A-Z]\.))+(?!\w)")
 _MONTHS: Final = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Sept|Oct|Nov|Dec)[a-z]{0,6}\.?"

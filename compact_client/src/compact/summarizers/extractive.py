@@ -5,7 +5,6 @@ Offline, deterministic to the byte, linear in the text; nothing is written that 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -13,17 +12,12 @@ from compact.extraction.compose import estimate_tokens, lines_of, select
 from compact.extraction.coverage import Reading
 from compact.extraction.grounds import Grounds
 from compact.extraction.lines import Line
+from compact.extraction.todo_list import read_todo_list
 from compact.messages import Message
 from compact.span import SpanReference
 from compact.summary import StructuredSummary
-from compact.summary_entries import Note
 
 DEFAULT_MAX_TOKENS: Final = 2_000
-_DONE: Final = re.compile(r"^\s*(?:[-*]\s*)?(?:\[[xX]\]|✓|✅|☑)\s*(.+)")
-_TODO: Final = re.compile(
-    r'"content":\s*"((?:[^"\\]|\\.){3,200})",\s*"status":\s*"(\w+)"'
-    r'|"status":\s*"(\w+)",\s*"content":\s*"((?:[^"\\]|\\.){3,200})"'
-)
 
 
 class ExtractiveSummarizer:
@@ -47,7 +41,9 @@ class ExtractiveSummarizer:
         reading = Reading(keep_keys)
         everything = [*messages, *visible]
         last_user = max((place for place, message in enumerate(everything) if message.role == "user"), default=-1)
-        plan, completed = _todo_list(messages)
+        plan, done = read_todo_list(everything)
+        # A list that stays in the prompt need not be kept twice, and an older one would contradict it.
+        plan = [line for line in plan if line.position < len(messages)]
         reading.add(_with_task(lines_of(messages), last_user, plan), last_user=last_user)
         reading.add_visible(lines_of(visible), last_user=last_user - len(messages))
         ids = tuple(message.id for message in messages if message.id)
@@ -57,7 +53,7 @@ class ExtractiveSummarizer:
             style=style,
             max_tokens=max_tokens,
             count_tokens=count_tokens or estimate_tokens,
-            completed=completed,
+            completed=done,
             grounds=Grounds(messages),
         )
 
@@ -77,26 +73,3 @@ def _with_task(lines: Sequence[Line], last_user: int, plan: Sequence[Line]) -> I
         else:
             yield line
     yield from plan
-
-
-def _todo_list(messages: Sequence[Message]) -> tuple[list[Line], list[Note]]:
-    """The last to-do list that a tool was given: open points as the recorded plan, and what is done."""
-    done: dict[str, Note] = {}
-    plan: list[Line] = []
-    for position, message in enumerate(messages):
-        sources = (message.id,) if message.id else ()
-        for line in message.text.split("\n") if message.role != "tool" and "x]" in message.text.lower() else ():
-            if match := _DONE.match(line):
-                done[match.group(1)] = Note(match.group(1), sources, position)
-        for call in message.tool_calls:
-            items = _TODO.findall(call.arguments) if '"status"' in call.arguments else ()
-            if not items:
-                continue
-            plan = []
-            for first, status, status_first, second in items:
-                text, state = first or second, status or status_first
-                if state in ("completed", "done", "cancelled"):
-                    done[text] = Note(text, sources, position)
-                else:
-                    plan.append(Line(f"[{state}] {text}", "call", sources, position, 0, "", None, "current_plan"))
-    return plan, list(done.values())
