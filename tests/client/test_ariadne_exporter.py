@@ -299,6 +299,7 @@ def test_the_next_process_sends_what_a_dead_one_left(how: str, tmp_path: Path, m
         result = run_child(hanging.url, tmp_path / "spool", how)
         assert time.monotonic() - started < 10
         assert result.returncode == (0 if how == "ended" else -signal.SIGKILL)
+        assert how == "killed" or "[Ariadne]" in result.stderr
         port = hanging.port
     with Receiver(port=port) as receiver:
         exporter = make(receiver.url)

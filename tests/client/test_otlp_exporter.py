@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -52,6 +54,27 @@ def events(*, error: bool = False) -> Iterator[dict[str, Any]]:
 def value(attributes: Any, key: str) -> Any:
     found = next(a.value for a in attributes if a.key == key)
     return getattr(found, found.WhichOneof("value"))
+
+
+_ENDS = """
+import sys
+from compact import CompactConfig, CompactManager, Message, OTLPExporter
+manager = CompactManager(CompactConfig("gpt-5", 128_000, exporter=OTLPExporter(sys.argv[1])))
+manager.preflight("s1", [Message("user", "hello")])
+"""
+
+
+@pytest.mark.req("P-EXP-1")
+def test_a_process_that_ends_flushes_first() -> None:
+    """No close() in the script: leaving the interpreter sends what is queued."""
+    with Receiver(Answer(body={})) as receiver:
+        command = [sys.executable, "-c", _ENDS, f"{receiver.url}/v1/traces"]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert (result.returncode, result.stderr) == (0, "")
+        messages = [ExportTraceServiceRequest.FromString(request.raw) for request in receiver.requests]
+    spans = [s for message in messages for r in message.resource_spans for c in r.scope_spans for s in c.spans]
+    names = [event.name for span in spans for event in span.events]
+    assert ([span.name for span in spans], "compact.trigger_decision" in names) == (["before_model_call"], True)
 
 
 @pytest.mark.req("P-EXP-1", "P-TST-2")

@@ -142,6 +142,8 @@ class Sender:
         if waiting and self.spool_dir is None:
             say("Ariadne", f"{waiting} events could not be sent to {self._shown_url} and are lost (no spool directory)")
             return waiting
+        if waiting and not self._is_away:
+            say("Ariadne", f"{waiting} events for {self._shown_url} could not be sent in time and wait on disk")
         return 0
 
     def _open_spool(self) -> Store:

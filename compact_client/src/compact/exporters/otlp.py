@@ -7,6 +7,7 @@ a thread of ours: the agent pays for a queue, and nothing here raises into it.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import json
 import logging
@@ -64,6 +65,8 @@ class OTLPExporter(Sink):
         self._waiting: OrderedDict[str, list[dict[str, Any]]] = OrderedDict()
         self._ended: OrderedDict[str, SpanContext] = OrderedDict()
         self._batcher = Batcher(self, max_queue=16_384, max_batch=512, interval_s=0.05, name="compact-otlp")
+        # After the provider's own, so that it runs before: what it gives the provider is still sent.
+        atexit.register(self.close)
 
     def emit(self, event: dict[str, Any]) -> None:
         """Queue the event with the context that is current here."""
@@ -81,6 +84,7 @@ class OTLPExporter(Sink):
 
     def close(self) -> None:
         """Send what is left and, if the provider is our own, shut it down."""
+        atexit.unregister(self.close)
         rest = self._batcher.close(self._exit_timeout_s)
         self.accept(rest)
         for waiting in list(self._waiting.values()):
