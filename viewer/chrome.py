@@ -8,7 +8,7 @@ from typing import Any
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
-from ingest.models import Project
+from ingest.models import IngestKey, Project
 from viewer import access
 from viewer.access import Right
 
@@ -33,6 +33,16 @@ def current_project(request: HttpRequest, right: Right = Right.SESSIONS) -> Proj
     if chosen is not None and request.GET.get("project") == chosen.slug:
         request.session["project"] = chosen.slug
     return chosen
+
+
+def first_event(request: HttpRequest, project_id: int) -> dict[str, str]:
+    """What a person needs to send a first event: the address of this server and which key to use."""
+    key = IngestKey.objects.filter(project_id=project_id, revoked_at=None).order_by("-created_at").first()
+    return {
+        "server": request.build_absolute_uri("/").rstrip("/"),
+        "key_hint": f"{key.hint}…" if key else "",
+        "key_label": key.label if key else "",
+    }
 
 
 def context(request: HttpRequest) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from viewer.inspection import retention_rows
 from viewer.ledger import Entry, Ledger
 from viewer.lineage import versions
 from viewer.reducer import RETENTION, SUMMARY, Check
-from viewer.sentences import aftermath
+from viewer.sentences import aftermath, beside_messages
 
 _LOST_ITEMS = 500
 
@@ -47,6 +47,7 @@ def compaction_detail(request: HttpRequest, session: str, number: int) -> HttpRe
         "next": number + 1 if number < len(compactions) else None,
         "ledger": messages,
         "flow": flow(messages) if messages.entries else None,
+        "beside": "" if messages.is_cut else beside_messages(check, messages.tokens_before, messages.tokens_after),
         "lineage": lineage,
         "version": next((version for version in lineage if version.number == number), None),
         "by_kind": by_kind,

@@ -48,7 +48,7 @@ def inspect(found: FullSpan, checks: Checks, *, may_payload: bool) -> dict[str, 
         "check": check,
         "number": number,
         "title": title(span, number),
-        "headline": headline(span.kind, check) or describe(span),
+        "headline": headline(span.kind, check) or describe(span) or failure(span, found.has_payload),
         "facts": facts(span.kind, span.data),
         "policy": policy(check) if span.kind in {CHECK, DECISION, "compact.policy_applied"} else [],
         "parts": parts(check) if span.kind in {CHECK, DECISION, ESTIMATE, PRUNED} else [],
@@ -73,6 +73,13 @@ def title(span: SpanRow, number: int | None) -> str:
 
 def headline(kind: str, check: Check | None) -> str:
     return sentence(check) if check is not None and kind in {CHECK, DECISION, ESTIMATE, PRUNED} else ""
+
+
+def failure(span: SpanRow, has_payload: bool) -> str:
+    """For a failed span that says nothing of it among its properties."""
+    if span.status != "error":
+        return ""
+    return "This failed. What it said is in its payload." if has_payload else "This failed, and said no more."
 
 
 def facts(kind: str, data: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -7,13 +7,12 @@ from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.urls import reverse
 
-from ingest.models import IngestKey, Session
+from ingest.models import Session
 from viewer import access, audit, queries
 from viewer.access import Right
 from viewer.audit import Action
-from viewer.chrome import current_project
+from viewer.chrome import current_project, first_event
 from viewer.comparison import Messages, Side, compare_messages, compare_sides
 from viewer.inspection import inspect
 from viewer.reducer import numbered, projected_turns
@@ -42,28 +41,26 @@ def session_list(request: HttpRequest) -> HttpResponse:
     }
     if request.GET.get("fragment") == "rows":
         return render(request, "viewer/_session_rows.html", context)
+    context["fleet"] = queries.fleet([project.pk])
+    if request.GET.get("fragment") == "fleet":
+        return render(request, "viewer/_fleet.html", context)
     context |= {
-        "fleet": queries.fleet([project.pk]),
         "models": queries.models_in([project.pk]),
-        "first": _first_event(request, project.pk) if not sessions and not context["is_filtered"] else None,
+        "first": first_event(request, project.pk) if not sessions and not context["is_filtered"] else None,
     }
     return render(request, "viewer/session_list.html", context)
 
 
 @access.needs(Right.SESSIONS)
 def session_detail(request: HttpRequest, session: str) -> HttpResponse:
-    grant = access.grant(request)
-    found = access.session(grant, session)
+    found = access.session(access.grant(request), session)
     checks = queries.checks(found).ordered()
     context = {
         "session": found,
-        "checks": checks,
         "removals": numbered(checks),
         "story": story(checks),
-        "last": checks[-1] if checks else None,
         "projected": projected_turns(checks),
         "rows": queries.first_spans(found, limit=FIRST_ROWS),
-        "may_payload": grant.may(Right.PAYLOAD, found.project_id),
     }
     if name := request.GET.get("span"):
         context["inspected"] = _inspected(request, found, name)
@@ -101,7 +98,7 @@ def tail(request: HttpRequest) -> HttpResponse:
     wanted = {name: request.GET.get(name, "")[:200] for name in ("session", "kind", "status", "q", "regex")}
     context = {"project": project, "last_seq": last_seq, "events": events, "wanted": wanted}
     return render(
-        request, "viewer/tail.html", context | {"first": None if events else _first_event(request, project.pk)}
+        request, "viewer/tail.html", context | {"first": None if events else first_event(request, project.pk)}
     )
 
 
@@ -110,17 +107,21 @@ def compare(request: HttpRequest) -> HttpResponse:
     """Two sessions, or two compactions, side by side: `?a=…&b=…`, with `an` and `bn` to choose compactions."""
     grant = access.grant(request)
     project = current_project(request)
-    sides = [_side(grant, request.GET.get(name, ""), request.GET.get(f"{name}n", "")) for name in ("a", "b")]
-    found = [side for side in sides if side is not None]
+    names = {name: request.GET.get(name, "") for name in ("a", "b")}
+    numbers = {name: request.GET.get(f"{name}n", "") for name in ("a", "b")}
+    sides = {name: _side(grant, wanted, numbers[name]) for name, wanted in names.items() if wanted}
+    found = [side for side in sides.values() if side is not None]
     recent, _ = queries.sessions_page([project.pk] if project else [], queries.SessionFilter())
     context = {
-        "a": request.GET.get("a", ""),
-        "b": request.GET.get("b", ""),
+        **names,
+        "an": numbers["a"],
+        "bn": numbers["b"],
+        "missing": [names[name] for name, side in sides.items() if side is None],
         "recent": recent,
         "comparison": compare_sides(*found) if len(found) == 2 else None,
         "messages": _messages(*found) if len(found) == 2 else None,
     }
-    return render(request, "viewer/compare.html", context)
+    return render(request, "viewer/compare.html", context, status=404 if context["missing"] else 200)
 
 
 def _messages(a: Side, b: Side) -> Messages | None:
@@ -130,9 +131,10 @@ def _messages(a: Side, b: Side) -> Messages | None:
 
 
 def _side(grant: access.Grant, name: str, number: str) -> Side | None:
-    if not name:
+    try:
+        session = access.session(grant, name)
+    except Http404:
         return None
-    session = access.session(grant, name)
     return Side(
         session, queries.checks(session).ordered(), int(number) if number.isascii() and number.isdigit() else None
     )
@@ -148,16 +150,6 @@ def _span(session: Session, name: str) -> queries.FullSpan:
     if found is None:
         raise Http404("no such span")
     return found
-
-
-def _first_event(request: HttpRequest, project_id: int) -> dict[str, str]:
-    """What a person needs to send a first event: the address of this server and which key to use."""
-    key = IngestKey.objects.filter(project_id=project_id, revoked_at=None).order_by("-created_at").first()
-    return {
-        "address": request.build_absolute_uri(reverse("session-list")).split("?")[0].rstrip("/") + "/ingest",
-        "key_hint": f"{key.hint}…" if key else "",
-        "key_label": key.label if key else "",
-    }
 
 
 def _with(request: HttpRequest, **changes: Any) -> str:

@@ -70,6 +70,16 @@ def aftermath(check: Check) -> str:
     return " ".join(parts)
 
 
+def beside_messages(check: Check, before: int, after: int) -> str:
+    """Why the messages alone, `before` and `after` tokens of them, are less than the whole prompt."""
+    more, more_after = check.before - before, (check.after or 0) - after
+    if check.after is None or more <= 0 or more_after < 0:
+        return ""
+    size = f"{more:,}" if more == more_after else f"{more:,} before and {more_after:,} after"
+    whole_prompt = f"With them the prompt was {check.before:,} before and {check.after:,} after."
+    return f"Not drawn: {size} tokens that every prompt holds beside its messages, such as tool schemas. {whole_prompt}"
+
+
 def usage(tokens: int, window: int) -> str:
     return f"{tokens:,} of {window:,} tokens ({tokens / window:.1%})" if window else f"{tokens:,} tokens"
 
@@ -135,7 +145,7 @@ def story(checks: Iterable[Check]) -> str:
         parts.append(f"{often(len(recovered))} the provider refused a prompt and {_left_out(gone)} left out.")
     kept = [check.retention for check in done if check.retention is not None]
     if kept:
-        parts.append(f"Key facts kept: {percent(min(kept))} at worst.")
+        parts.append(f"Key facts kept: {percent(min(kept))} at worst." if min(kept) < 1 else "No key fact was lost.")
     return " ".join(parts)
 
 

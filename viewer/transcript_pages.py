@@ -18,6 +18,7 @@ from viewer import access, archive_queries, audit, downloads
 from viewer.access import Right
 from viewer.archive_queries import BadFilter, TranscriptFilter
 from viewer.audit import Action
+from viewer.chrome import first_event
 
 MESSAGES_A_PAGE = 50
 # A tool output of megabytes is for the download, not for a page.
@@ -54,6 +55,7 @@ def transcript_list(request: HttpRequest) -> HttpResponse:
         "reasons": downloads.REASONS,
         "is_filtered": bool(wanted.q or wanted.period.since or wanted.period.until),
         "next": more,
+        "first": first_event(request, next(iter(projects), 0)),
     }
     return render(request, "viewer/transcript_list.html", context, status=400 if fault else 200)
 

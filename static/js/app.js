@@ -54,4 +54,5 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+document.querySelector(".topbar nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 keepTimes();

@@ -51,6 +51,18 @@ export function parse(html) {
   return [...parsed.body.childNodes].map((node) => document.adoptNode(node));
 }
 
+/** A piece of a page from our own server; null, and a word to the reader, when there is none to be had. @param {string} url */
+export async function fetchPiece(url) {
+  try {
+    const answer = await fetch(url);
+    if (answer.ok) return parse(await answer.text());
+    toast(answer.status === 403 ? "This needs a right that you do not have" : "The server could not answer this");
+  } catch {
+    toast("The server is away: try again in a moment");
+  }
+  return null;
+}
+
 /** Sets text only when it differs, so that nothing is laid out twice. @param {Element} element @param {string} text */
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
@@ -83,6 +95,20 @@ export function download(name, blob) {
   const link = h("a", { href: URL.createObjectURL(blob), download: name });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+/** Pages without TLS have no clipboard of their own; the old way still works there. @param {string} text */
+export async function copy(text) {
+  if (navigator.clipboard) {
+    await navigator.clipboard.writeText(text);
+  } else {
+    const field = h("textarea", { class: "visually-hidden" }, text);
+    document.body.append(field);
+    field.select();
+    document.execCommand("copy");
+    field.remove();
+  }
+  toast("Copied");
 }
 
 /** Say something briefly. @param {string} text */

@@ -1,6 +1,6 @@
 // @ts-check
 // Live events of all sessions. Keeps the newest, draws those on screen, follows the end unless the reader scrolled up.
-import { h, icon, setText } from "./dom.js";
+import { h, icon, setText, toast } from "./dom.js";
 import { counted, duration, exact, precise, shortTokens } from "./format.js";
 import { familyOf, iconOf, titleOf } from "./kinds.js";
 import { LiveSocket } from "./socket.js";
@@ -80,8 +80,9 @@ class EventTail extends HTMLElement {
     if (!field?.value) return;
     try {
       this.#regex = new RegExp(field.value, "i");
-    } catch {
+    } catch (error) {
       field.setAttribute("aria-invalid", "true");
+      toast(error instanceof SyntaxError ? error.message : "Not a regular expression");
     }
   }
 

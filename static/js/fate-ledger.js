@@ -1,15 +1,15 @@
 // @ts-check
 // The fate ledger: chips hide and show fates, a field searches, a click on a message brings its stored text.
 import "./json-view.js";
-import { parse } from "./dom.js";
+import { fetchPiece, h } from "./dom.js";
 
 class FateLedger extends HTMLElement {
   connectedCallback() {
     this.addEventListener("click", this.#onClick);
     this.addEventListener("input", () => this.#filter());
-    const wanted = new URLSearchParams(location.search).get("fate");
-    if (wanted) {
-      for (const chip of this.#chips) chip.setAttribute("aria-pressed", String(chip.dataset.fate === wanted));
+    const wanted = new URLSearchParams(location.search).getAll("fate");
+    if (wanted.length) {
+      for (const chip of this.#chips) chip.setAttribute("aria-pressed", String(wanted.includes(chip.dataset.fate ?? "")));
       this.#filter();
     }
   }
@@ -34,6 +34,11 @@ class FateLedger extends HTMLElement {
     else chip.setAttribute("aria-pressed", String(chip.getAttribute("aria-pressed") !== "true"));
     if (all.every((one) => one.getAttribute("aria-pressed") === "false")) for (const one of all) one.setAttribute("aria-pressed", "true");
     this.#filter();
+    const url = new URL(location.href);
+    url.searchParams.delete("fate");
+    const shown = all.filter((one) => one.getAttribute("aria-pressed") === "true");
+    if (shown.length < all.length) for (const one of shown) url.searchParams.append("fate", one.dataset.fate ?? "");
+    history.replaceState(null, "", url);
   }
 
   #filter() {
@@ -52,12 +57,8 @@ class FateLedger extends HTMLElement {
       row.nextElementSibling.remove();
       return;
     }
-    const answer = await fetch(`/sessions/${encodeURIComponent(this.dataset.session ?? "")}/messages/${row.dataset.hash}/`);
-    if (!answer.ok) return;
-    const holder = document.createElement("template");
-    holder.content.append(...parse(`<table><tbody>${await answer.text()}</tbody></table>`));
-    const text = holder.content.querySelector("tr");
-    if (text) row.after(text);
+    const text = await fetchPiece(`/sessions/${encodeURIComponent(this.dataset.session ?? "")}/messages/${row.dataset.hash}/`);
+    if (text) row.after(h("tr", { class: "message-text" }, h("td", { colspan: "7" }, ...text)));
   }
 }
 customElements.define("fate-ledger", FateLedger);

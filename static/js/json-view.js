@@ -1,6 +1,6 @@
 // @ts-check
 // Raw JSON with search, copy and download. The text is the server's; this only adds the tools.
-import { download, h, icon, toast } from "./dom.js";
+import { copy, download, h, icon } from "./dom.js";
 
 // To lay out a line of a megabyte takes seconds: long texts are drawn in pieces, and those out of sight not at all.
 const PIECE_CHARS = 4_000;
@@ -19,16 +19,26 @@ class JsonView extends HTMLElement {
       const places = placesOf(text, field.value);
       count.textContent = !field.value ? "" : places.length ? `${places.length} found` : "none";
       code.replaceChildren(...pieces(text, places.slice(0, MAX_MARKS), field.value.length));
-      code.querySelector("mark")?.scrollIntoView({ block: "nearest" });
+      show(0);
     });
-    const copy = h("button", { class: "button quiet square", type: "button", "aria-label": "Copy the JSON", title: "Copy" }, icon("copy"));
-    copy.addEventListener("click", async () => {
-      await navigator.clipboard.writeText(text);
-      toast("Copied");
+    field.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter") return;
+      event.preventDefault();
+      show(at + (event.shiftKey ? -1 : 1));
     });
+    let at = 0;
+    const show = (/** @type {number} */ wanted) => {
+      const marks = code.querySelectorAll("mark");
+      marks[at]?.removeAttribute("aria-current");
+      at = marks.length ? (wanted + marks.length) % marks.length : 0;
+      marks[at]?.setAttribute("aria-current", "true");
+      marks[at]?.scrollIntoView({ block: "nearest" });
+    };
+    const copyButton = h("button", { class: "button quiet square", type: "button", "aria-label": "Copy the JSON", title: "Copy" }, icon("copy"));
+    copyButton.addEventListener("click", () => copy(text));
     const save = h("button", { class: "button quiet square", type: "button", "aria-label": "Download the JSON", title: "Download" }, icon("download"));
     save.addEventListener("click", () => download(`${this.dataset.name ?? "data"}.json`, new Blob([text], { type: "application/json" })));
-    heading.after(h("div", { class: "json-tools no-print" }, field, count, copy, save));
+    heading.after(h("div", { class: "json-tools no-print" }, field, count, copyButton, save));
     code.replaceChildren(...pieces(text, [], 0));
   }
 }

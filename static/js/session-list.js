@@ -7,10 +7,13 @@ import { localize } from "./times.js";
 
 // Often enough to feel live, seldom enough for a busy project.
 const REFRESH_MS = 250;
+// The figures above the list are sums over many sessions.
+const FLEET_MS = 2000;
 
 class SessionList extends HTMLElement {
   /** @type {LiveSocket | null} */ #socket = null;
   #timer = 0;
+  #fleetTimer = 0;
   #last = 0;
 
   connectedCallback() {
@@ -20,13 +23,17 @@ class SessionList extends HTMLElement {
       after: Number(this.dataset.lastSeq ?? 0),
       query: () => ({ project: this.dataset.project ?? "" }),
       count: (frame) => frame.sessions?.length ?? 1,
-      onFrame: () => this.#refreshSoon(),
+      onFrame: () => {
+        this.#refreshSoon();
+        this.#fleetTimer ||= window.setTimeout(() => this.#refreshFleet(), FLEET_MS);
+      },
     });
   }
 
   disconnectedCallback() {
     this.#socket?.close();
     clearTimeout(this.#timer);
+    clearTimeout(this.#fleetTimer);
   }
 
   #refreshSoon() {
@@ -36,9 +43,19 @@ class SessionList extends HTMLElement {
     this.#timer = window.setTimeout(() => this.#refresh(), wait);
   }
 
+  async #refreshFleet() {
+    this.#fleetTimer = 0;
+    const fleet = document.querySelector(".fleet");
+    try {
+      const answer = await fetch(fragment("fleet"));
+      // Who is on one of its links is not moved away from it.
+      if (answer.ok && !fleet?.contains(document.activeElement)) fleet?.replaceWith(...parse(await answer.text()));
+    } catch {
+      // As below.
+    }
+  }
+
   async #refresh() {
-    const url = new URL(location.href);
-    url.searchParams.set("fragment", "rows");
     try {
       const body = this.querySelector("tbody");
       if (!body) {
@@ -46,7 +63,7 @@ class SessionList extends HTMLElement {
         location.reload();
         return;
       }
-      const answer = await fetch(url, { headers: { Accept: "text/html" } });
+      const answer = await fetch(fragment("rows"));
       if (answer.ok) this.#draw(body, await answer.text());
     } catch {
       // The server is away; the socket says so, and its return brings the next refresh.
@@ -110,5 +127,12 @@ class SessionList extends HTMLElement {
     const boxes = /** @type {NodeListOf<HTMLInputElement>} */ (this.querySelectorAll("input[name=session]:checked"));
     return [...boxes].map((box) => box.value);
   }
+}
+
+/** The address of a part of this page, as filtered as the page is. @param {string} name */
+function fragment(name) {
+  const url = new URL(location.href);
+  url.searchParams.set("fragment", name);
+  return url;
 }
 customElements.define("session-list", SessionList);

@@ -6,8 +6,8 @@ import "./span-inspector.js";
 import "./span-tree.js";
 import "./split-pane.js";
 import "./token-timeline.js";
-import { isTyping, setText } from "./dom.js";
-import { percent, shortTokens, tokens } from "./format.js";
+import { isTyping, setText, toast } from "./dom.js";
+import { counted, percent, shortTokens, tokens } from "./format.js";
 import { LiveSocket } from "./socket.js";
 import { startOf, store } from "./store.js";
 
@@ -28,7 +28,7 @@ class SessionView extends HTMLElement {
     ];
     const session = this.dataset.session ?? "";
     this.#loadChecks(session);
-    await store.load(session);
+    await this.#load(session);
     this.#readAddress();
     this.#socket = new LiveSocket(`/ws/sessions/${encodeURIComponent(session)}/`, {
       after: store.seq,
@@ -39,7 +39,7 @@ class SessionView extends HTMLElement {
           return;
         }
         store.take(frame);
-        if (store.hasTooMany) void store.load(session);
+        if (store.hasTooMany) void this.#load(session);
         if (frame.checks_stale || store.hasTooMany) this.#loadChecks(session);
       },
     });
@@ -50,6 +50,19 @@ class SessionView extends HTMLElement {
     document.removeEventListener("keydown", this.#onKey);
     removeEventListener("hashchange", this.#readAddress);
     for (const undo of this.#undo) undo();
+  }
+
+  /** Until it succeeds: without the tree there is nothing to follow. @param {string} session */
+  async #load(session) {
+    while (this.isConnected) {
+      try {
+        await store.load(session);
+        return;
+      } catch {
+        document.dispatchEvent(new CustomEvent("ariadne:live", { detail: { state: "offline", waiting: 0 } }));
+        await new Promise((done) => setTimeout(done, RETRY_MS));
+      }
+    }
   }
 
   /** @param {string} session */
@@ -63,6 +76,7 @@ class SessionView extends HTMLElement {
     if (!name) return;
     const at = store.spans.findKey(name);
     if (at >= 0) store.select(store.spans.key(at));
+    else toast("The span of this link is not in the session");
   };
 
   #writeAddress() {
@@ -73,6 +87,8 @@ class SessionView extends HTMLElement {
   #drawStory() {
     const slot = this.querySelector('[data-slot="story"]');
     if (slot && store.story) setText(slot, store.story);
+    const next = this.querySelector('[data-slot="projected"]');
+    if (next) setText(next, store.projectedTurns ? `about ${counted(store.projectedTurns, "turn")}` : "–");
   }
 
   #drawFigures() {

@@ -1,6 +1,6 @@
 // @ts-check
 // Shows the selected span. The server renders it; this fetches, keeps and places it.
-import { parse } from "./dom.js";
+import { fetchPiece, parse } from "./dom.js";
 import { store } from "./store.js";
 import { localize } from "./times.js";
 
@@ -34,7 +34,7 @@ class SpanInspector extends HTMLElement {
 
   /** A running span that was completed, or a compaction that came, changes what is shown. */
   #changed() {
-    if (!store.selected && !store.checksSeq) return;
+    if (!store.selected && store.checksSeq === null) return;
     const version = this.#versionOf(store.selected);
     // The page came with an overview; it is asked for again only if something happened since.
     if (!this.#version && !store.selected && store.checksSeq === Number(this.dataset.seq)) this.#version = version;
@@ -85,8 +85,8 @@ class SpanInspector extends HTMLElement {
   async #reveal(button) {
     const key = button.getAttribute("data-span") ?? "";
     const session = this.dataset.session ?? "";
-    const answer = await fetch(`/sessions/${encodeURIComponent(session)}/payload/?span=${encodeURIComponent(key)}`);
-    if (answer.ok) button.closest("section")?.replaceWith(...parse(await answer.text()));
+    const payload = await fetchPiece(`/sessions/${encodeURIComponent(session)}/payload/?span=${encodeURIComponent(key)}`);
+    if (payload) button.closest("section")?.replaceWith(...payload);
   }
 }
 

@@ -21,7 +21,7 @@ class Store {
   selected = "";
   /** The times that the timeline is zoomed to. @type {[number, number] | null} */ range = null;
   seq = 0;
-  /** What the loaded checks are as new as. */ checksSeq = 0;
+  /** What the loaded checks are as new as; nothing before they are there. @type {number | null} */ checksSeq = null;
   isLoaded = false;
   /** @type {Map<Topic, Set<() => void>>} */ #listeners = new Map();
   /** @type {Set<Topic>} */ #pending = new Set();

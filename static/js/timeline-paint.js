@@ -12,6 +12,7 @@ import { clock, duration, shortTokens } from "./format.js";
  */
 
 const PART_COLOURS = ["system", "developer", "tools", "memory", "history", "input"];
+const GAP_WORDS_PX = 84;
 const LINE_LABELS = /** @type {Record<string, string>} */ ({ window: "window", cap: "cap", trigger: "trigger" });
 
 /**
@@ -81,10 +82,13 @@ function drawMarkers(surface, layout, colours) {
 
 /** Where idle time was drawn short, and how much. @param {Surface} surface @param {Layout} layout @param {Colours} colours */
 function drawGaps(surface, layout, colours) {
-  const { top, height } = layout.plot;
+  const { left, top, width, height } = layout.plot;
+  let free = left;
   for (const { x, ms } of layout.gaps) {
-    for (const side of [-1.5, 1.5]) surface.line(x + side, top, x + side, top + height, colours.faint ?? "", [2, 3]);
-    words(surface, `${duration(ms)} idle`, x, top + 14, colours, "center");
+    for (const side of [-1.5, 1.5]) surface.line(x + side, top, x + side, top + height, colours.line ?? "", [2, 3]);
+    if (x - GAP_WORDS_PX / 2 < free || x + GAP_WORDS_PX / 2 > left + width) continue;
+    words(surface, `${duration(ms)} idle`, x, top + height - 8, colours, "center");
+    free = x + GAP_WORDS_PX / 2;
   }
 }
 

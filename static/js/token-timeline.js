@@ -86,6 +86,7 @@ class TokenTimeline extends HTMLElement {
     );
     this.#stage.addEventListener("pointermove", this.#onMove);
     this.#stage.addEventListener("pointerleave", () => this.#hover(-1));
+    this.#stage.addEventListener("blur", () => this.#hover(-1));
     this.#stage.addEventListener("pointerdown", this.#onDown);
     this.#overlay.addEventListener("click", (event) => {
       const marker = event.target instanceof Element ? event.target.closest(".compaction-marker") : null;
@@ -141,7 +142,7 @@ class TokenTimeline extends HTMLElement {
     context.clearRect(0, 0, width, HEIGHT);
     const made = layout(store.checks, this.#facts.placed, { width, height: HEIGHT, scale: this.#scale, zoom: this.#zoom });
     this.#layout = made;
-    this.#note.textContent = store.isLoaded && !store.checks.length ? "No check yet: bars appear with the first preflight." : "";
+    this.#note.textContent = store.checksSeq !== null && !store.checks.length ? "No check yet: bars appear with the first preflight." : "";
     this.#reset.hidden = !this.#zoom;
     if (store.checks.length) {
       this.#colours ??= readColours(this);

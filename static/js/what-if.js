@@ -1,6 +1,6 @@
 // @ts-check
 // Asks the server to plan again under another policy, and shows the answer in place.
-import { parse } from "./dom.js";
+import { fetchPiece } from "./dom.js";
 
 class WhatIf extends HTMLElement {
   connectedCallback() {
@@ -13,8 +13,8 @@ class WhatIf extends HTMLElement {
     const place = this.querySelector(".whatif-answer");
     const query = new URLSearchParams(/** @type {any} */ (new FormData(form)));
     place?.setAttribute("aria-busy", "true");
-    const answer = await fetch(`${form.action}?${query}`);
-    place?.replaceChildren(...parse(answer.ok ? await answer.text() : "<p>The server could not plan this again.</p>"));
+    const answer = await fetchPiece(`${form.action}?${query}`);
+    if (answer) place?.replaceChildren(...answer);
     place?.removeAttribute("aria-busy");
   };
 }

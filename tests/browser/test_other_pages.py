@@ -39,6 +39,10 @@ def test_the_list_filters_by_address_and_shows_new_sessions_by_itself(
     send(server.ingest_url, server.ingest_key, [fresh.trace(), *fresh.play_turn()])
     first = page.get_by_test_id("session-row").first
     expect(first).to_contain_text(fresh.session_id)
+    running = page.locator(".fleet .value").first
+    before = int(running.text_content() or "")
+    send(server.ingest_url, server.ingest_key, [{**fresh.span("agent", "long"), "ended_at": None}])
+    expect(running).to_have_text(str(before + 1))
     first.click()
     page.wait_for_url(f"**/sessions/{fresh.session_id}/**")
 
@@ -67,6 +71,9 @@ def test_a_compaction_tells_the_fate_of_every_message(sign_in: SignIn, pair: tup
     ledger.get_by_role("button", name="dropped").click()
     expect(ledger.locator("tbody tr:visible")).to_have_count(1)
     expect(ledger.locator("tbody tr:visible")).to_contain_text("over budget: keep_recent_turns 6 -> 5")
+    # What one looks at can be sent to somebody.
+    page.reload()
+    expect(ledger.locator("tbody tr:visible")).to_have_count(1)
     expect(page.locator(".flow rect").first).to_be_visible()
     expect(page.locator("#summary")).to_contain_text("Move the billing service to the new ledger")
     expect(page.get_by_text("It pays for itself after 2 calls")).to_be_visible()
@@ -96,6 +103,14 @@ def test_two_sessions_are_compared_from_the_list(sign_in: SignIn, pair: tuple[st
     for name in pair:
         expect(page.get_by_role("link", name=name).first).to_be_visible()
     expect(page.get_by_role("row", name="Turns 30 18").or_(page.get_by_role("row", name="Turns 18 30"))).to_be_visible()
+    for side in ("first", "second"):
+        page.get_by_label(f"Compaction of the {side} session").fill("1")
+    page.get_by_role("button", name="Compare").click()
+    expect(page.get_by_role("heading", name="Other fate")).to_be_visible()
+    page.get_by_label("Second session", exact=True).fill("no-such-session")
+    page.get_by_role("button", name="Compare").click()
+    expect(page.locator("main")).to_contain_text("no-such-session: not there, or in a project that is not yours")
+    expect(page.get_by_label("First session", exact=True)).not_to_have_value("")
 
 
 @pytest.mark.req("K-UI-2")
@@ -129,6 +144,8 @@ def test_the_tail_follows_filters_and_pauses(server: Server, sign_in: SignIn) ->
     expect(rows.filter(has_text="trigger decision")).to_have_count(3)
     page.get_by_label("Regular expression").fill("turn \\d")
     expect(rows.filter(has_text="trigger decision")).to_have_count(0)
+    page.get_by_label("Regular expression").fill("turn [")
+    expect(page.locator(".toast")).to_contain_text("Invalid regular expression")
 
 
 @pytest.mark.req("K-UI-2")

@@ -209,16 +209,54 @@ def test_payloads_are_hidden_until_revealed_and_only_with_the_right(sign_in: Sig
             expect(reveal).to_have_count(0)
 
 
-def test_panels_resize_by_keyboard_and_remember_it(sign_in: SignIn, compacted: str) -> None:
+def test_panels_resize_by_drag_and_by_keyboard_and_remember_it(sign_in: SignIn, compacted: str) -> None:
+    page = sign_in("operator")
+    for path in (f"/sessions/{compacted}/", f"/sessions/{compacted}/compactions/1/"):
+        page.goto(path)
+        handle = page.get_by_role("separator").first
+        handle.focus()
+        before = int(handle.get_attribute("aria-valuenow") or 0)
+        page.keyboard.press("ArrowLeft")
+        expect(handle).to_have_attribute("aria-valuenow", str(before - 2))
+        handle.hover()
+        page.mouse.down()
+        page.mouse.move(640, 500)
+        page.mouse.up()
+        expect(handle).to_have_attribute("aria-valuenow", "50")
+        page.reload()
+        expect(handle).to_have_attribute("aria-valuenow", "50")
+
+
+def test_a_page_whose_tree_did_not_come_says_so_and_asks_again(sign_in: SignIn, compacted: str) -> None:
+    page = sign_in("operator")
+    page.route("**/tree/", lambda route: route.abort())
+    page.goto(f"/sessions/{compacted}/")
+    expect(page.locator("live-state")).to_have_attribute("data-state", "offline")
+    page.unroute("**/tree/")
+    expect(row(page, "Turn 1")).to_be_visible()
+    expect(page.locator("live-state")).to_have_attribute("data-state", "live")
+
+
+def test_a_link_to_a_span_that_is_not_there_says_so(sign_in: SignIn, compacted: str) -> None:
+    page = sign_in("operator")
+    page.goto(f"/sessions/{compacted}/#span=none:such")
+    expect(page.get_by_text("The span of this link is not in the session")).to_be_visible()
+
+
+def test_raw_data_is_searched_from_place_to_place(sign_in: SignIn, compacted: str) -> None:
     page = sign_in("operator")
     page.goto(f"/sessions/{compacted}/")
-    handle = page.get_by_role("separator")
-    handle.focus()
-    before = int(handle.get_attribute("aria-valuenow") or 0)
-    page.keyboard.press("ArrowLeft")
-    expect(handle).to_have_attribute("aria-valuenow", str(before - 2))
-    page.reload()
-    expect(handle).to_have_attribute("aria-valuenow", str(before - 2))
+    page.get_by_test_id("compaction-marker").first.click()
+    field = page.get_by_label("Search the data")
+    field.fill("tokens")
+    here = page.locator("json-view mark[aria-current]")
+    place = "(mark) => [...document.querySelectorAll('json-view mark')].indexOf(mark)"
+    assert here.evaluate(place) == 0
+    field.press("Enter")
+    assert here.evaluate(place) == 1
+    field.press("Shift+Enter")
+    field.press("Shift+Enter")
+    assert here.evaluate(place) == page.locator("json-view mark").count() - 1
 
 
 def test_the_timeline_is_saved_as_svg_and_png(sign_in: SignIn, compacted: str) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from viewer.reducer import Check, Checks, SpanRow, fraction, numbered, projected_turns, whole
-from viewer.sentences import describe, sentence, story
+from viewer.sentences import beside_messages, describe, sentence, story
 
 
 def rows(events: list[dict[str, Any]]) -> list[SpanRow]:
@@ -170,6 +170,21 @@ def test_parts_that_the_client_did_not_send_are_known_to_be_derived() -> None:
 def test_the_story_counts_what_was_forgotten(session: list[SpanRow]) -> None:
     assert story(Checks(session).ordered()).startswith("2 compactions took 72 messages out of the prompt")
     assert story([]) == "Nothing has been forgotten: no compaction yet."
+
+
+def test_messages_that_are_less_than_the_prompt_say_what_the_rest_is() -> None:
+    """Two figures called *before* that differ would be taken for a fault."""
+    spans = [
+        flat("token_estimate", 1, t_est=90, max_tokens=100),
+        flat("trigger_decision", 2, triggered=True, t_est=90),
+        flat("pruned_messages", 3, tokens_before=90, tokens_after=40),
+    ]
+    check = Checks(spans).ordered()[0]
+    told = beside_messages(check, 80, 30)
+    assert told.startswith("Not drawn: 10 tokens that every prompt holds beside its messages, such as tool schemas.")
+    assert told.endswith("With them the prompt was 90 before and 40 after.")
+    assert "10 before and 15 after" in beside_messages(check, 80, 25)
+    assert beside_messages(check, 90, 40) == ""
 
 
 def test_the_projection_follows_the_pace_of_the_last_turns() -> None:
