@@ -29,13 +29,8 @@ class Breakdown:
     def total(self) -> int:
         return sum(getattr(self, part) for part in PARTS)
 
-    @property
-    def messages(self) -> int:
-        """All but instructions and tools: what document 002 counts as one part."""
-        return self.memory + self.history + self.user_input
-
     def to_dict(self) -> dict[str, int]:
-        return {**{part: getattr(self, part) for part in PARTS}, "messages": self.messages}
+        return {part: getattr(self, part) for part in PARTS}
 
     def scaled_to(self, total: int) -> Breakdown:
         """The same shares of another total, in whole tokens that sum to it exactly."""
