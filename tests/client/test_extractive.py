@@ -137,7 +137,7 @@ def test_of_a_long_result_the_ledger_shows_the_line_that_tells():
     first, second = ledger(messages)
     assert " :: Make the tests pass. :: Bash → E TimeoutError: gateway gw-7781 closed" in first
     assert len(first) < 240
-    assert second.endswith(" :: Bash(command=pytest -q) :: Bash → 41 passed in 3.02s")
+    assert second.endswith(" :: Bash(pytest -q) :: Bash → 41 passed in 3.02s")
     summary = summarize(messages, style="decision_log")
     parsed = StructuredSummary.parse(summary.render())
     assert parsed is not None

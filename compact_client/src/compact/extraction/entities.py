@@ -42,13 +42,15 @@ TYPE_WEIGHTS: Final[dict[str, float]] = {
 
 _DRIVE: Final = re.compile(r"\b[A-Za-z]:\\[A-Za-z]")
 _ESCAPE: Final = re.compile(r"\\+[nrtbfv\"'/]?")
-_CHUNK: Final = re.compile(r"[^\s\"'`,;()\[\]{}<>|=!?*…→│]+")
+_CHUNK: Final = re.compile(r"[^\s\"'`,;()\[\]{}<>|=!?*…→│。，、；：！？（）「」『』《》【】“”]+")
 _QUOTED: Final = re.compile(r"`([^`\n]{2,60})`|\"([^\"\n]{2,48})\"|(?<![A-Za-z0-9])'([^'\n]{2,48})'(?![A-Za-z])")
 # The look-behinds stand after the first character, so that the engine can skip to a candidate before testing it.
 _UNIT: Final = re.compile(
-    r"(\d(?<![\w.$-]\d)(?:[\d,]*\d)?(?:\.\d+)?)\s?"
-    r"(%|[kKMG]?i?B\b|ms\b|(?!(?:a|i|wa|ha|it|thi|doe|u)s\b)[a-z]{1,12}s\b|min\b|hour\b|sec\b|px\b|[kKMG]\b)"
+    r"\d(?<![\w.$-]\d)(?:[\d,]*\d)?(?:\.\d+)?\s?"
+    r"(?:[%€£]|[kKMG]?i?B\b|ms\b|(?!(?:a|i|wa|ha|it|thi|doe|u)s\b)[a-z]{1,12}s\b|min\b|hour\b|sec\b|px\b|[kKMG]\b"
+    r"|°[CF]\b|km/h\b|mph\b|[kcm]?[gml]\b|[kMG]?Hz\b|k?Wh?\b)"
 )
+_GROUPED: Final = re.compile(r"(?<![\w.,])([$€£¥₹]?)(\d{1,3}(?:,\d{3})+(?:\.\d+)?)(?!\d)")
 _NAME: Final = re.compile(r"[A-Z](?<![\w.][A-Z])[a-z]{1,20}(?: (?:[A-Z][a-z]{1,20}|[A-Z]\.))+(?!\w)")
 _MONTHS: Final = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Sept|Oct|Nov|Dec)[a-z]{0,6}\.?"
 _DATE: Final = re.compile(
@@ -59,15 +61,18 @@ _HAS_MONTH: Final = re.compile("Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
 _HAS_DIGIT: Final = re.compile(r"\d")
 _HAS_SPACED_NUMBER: Final = re.compile(r" #?\d")
 
-_UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
+_UUID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 _HEX: Final = re.compile(r"(?:0x)?(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}")
 _EMAIL: Final = re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]+")
 _ISO_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+_TIMESTAMP: Final = re.compile(r"(\d{4}-\d{2}-\d{2})t\d{2}:\d{2}[\d:.]*(?:z|[+-]\d{2}:?\d{2})?")
+_SLASHED_DATE: Final = re.compile(r"\d{1,2}/\d{1,2}/\d{2}(?:\d{2})?|\d{4}/\d{1,2}/\d{1,2}")
+_ASCII: Final = re.compile(r"[!-~]{2,}")
 _RELEASE: Final = re.compile(r"[A-Za-z][\w-]*[-@]v?(\d+\.\d+\.\d+[\w.+-]*)")
 _DATED: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _VERSION: Final = re.compile(r"v?\d+\.\d+\.\d+[\w.+-]*|v\d+(?:\.\d+)*[\w.+-]*")
 _TICKET: Final = re.compile(r"#\d+|[A-Z][A-Z0-9]+-\d+")
-_MONEY: Final = re.compile(r"[$€£]\d[\d.]*")
+_MONEY: Final = re.compile(r"[$€£¥₹]\d[\d.]*")
 _FLAG: Final = re.compile(r"--?[A-Za-z][\w-]+")
 _CODE: Final = re.compile(r"(?=[A-Z0-9]*\d)(?=[A-Z0-9]*[A-Z])[A-Z0-9]{4,12}")
 _NUMBER: Final = re.compile(r"[-+]?(?:\d{3,}|\d+\.\d+)")
@@ -129,10 +134,14 @@ _classified: Final = _Classified()
 @lru_cache(maxsize=32_768)  # a session is read again at its next compaction, and by the guard
 def find_entities(line: str) -> tuple[Mention, ...]:
     """The entities of one line, each once, in no particular order but always the same one."""
+    is_windows = False
     if "\\" in line:
         # Escaped text inside text: `\\n` ends a word. A drive letter makes it a path instead.
-        line = line.replace("\\", "/") if _DRIVE.search(line) else _ESCAPE.sub(" ", line)
+        is_windows = _DRIVE.search(line) is not None
+        line = line.replace("\\", "/") if is_windows else _ESCAPE.sub(" ", line)
     found = list(chain.from_iterable(map(_classified.__getitem__, _CHUNK.findall(line))))
+    if is_windows:
+        found = [(key.replace("/", "\\") if kind == "path" else key, kind) for key, kind in found]
     if "`" in line or '"' in line or "'" in line:
         for groups in _QUOTED.findall(line):
             text = (groups[0] or groups[1] or groups[2]).strip().lower()
@@ -140,7 +149,9 @@ def find_entities(line: str) -> tuple[Mention, ...]:
             if len(text) > 2 and text[0] not in ",:;)]}":
                 found.append((text, "quoted"))
     if _HAS_DIGIT.search(line):
-        found += [(f"{number} {unit}".lower(), "unit") for number, unit in _UNIT.findall(line)]
+        found += [(text.lower(), "unit") for text in _UNIT.findall(line)]
+        if "," in line:
+            found += [(sign + number, "money" if sign else "num") for sign, number in _GROUPED.findall(line)]
         if _HAS_SPACED_NUMBER.search(line):
             found += [(text.lower(), "ticket") for text in _NUMBERED.findall(line)]
         if _HAS_MONTH.search(line):
@@ -176,8 +187,8 @@ def _classify(chunk: str) -> list[Mention]:
     if _HAS_DIGIT.search(word):
         if kind := _numeric_kind(word):
             return [(lowered, kind)]
-        if "-" in word and (match := _UUID.search(word)):
-            return [(match.group().lower(), "uuid")]
+        if "-" in word and (found := _classify_dashed(lowered)):
+            return found
     if word[0] == "-":
         return [(lowered, "flag")] if _FLAG.fullmatch(word) else []
     if ":" in word:
@@ -188,9 +199,18 @@ def _classify(chunk: str) -> list[Mention]:
     return _classify_word(word, lowered) or _classify_parts(word)
 
 
+def _classify_dashed(lowered: str) -> list[Mention]:
+    if match := _UUID.search(lowered):
+        return [(match.group(), "uuid")]
+    if match := _TIMESTAMP.fullmatch(lowered):
+        # The day is what is asked about; the second is one more number.
+        return [(match.group(1), "date"), (lowered, "num")]
+    return []
+
+
 def _classify_parts(word: str) -> list[Mention]:
-    """What a word holds that is no entity as a whole: `&git.CommitOptions`, `a@b+c`."""
-    parts = [part for part in _PART.split(word) if len(part) > 2]
+    """What a word holds that is no entity as a whole: `&git.CommitOptions`, `a@b+c`, a number amid Chinese."""
+    parts = [part for part in _PART.split(word) if len(part) > 2] if word.isascii() else _ASCII.findall(word)
     if not parts or parts == [word]:
         return []
     return [mention for part in parts for mention in _classify(part)]
@@ -233,6 +253,8 @@ def _file(name: str) -> list[Mention]:
 
 
 def _classify_path(word: str) -> list[Mention]:
+    if _SLASHED_DATE.fullmatch(word):
+        return [(word, "date")]
     path = _LINE_SUFFIX.sub("", word).rstrip("/.:")
     if not _PATH_OK.fullmatch(path) or not _HAS_ALPHA.search(path):
         return []

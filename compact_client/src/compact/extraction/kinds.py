@@ -1,7 +1,8 @@
 """Say what kind of line a line is, by its words and by who wrote it.
 
-Rules in English, written as lists of phrases so that they can be read and argued about. All patterns are for text in
-lower case: matching without regard to case costs several times more.
+Rules in English, written as lists of phrases so that they can be read and argued about, and the plainest words of
+other languages (`phrases`). All patterns are for text in lower case: matching without regard to case costs several
+times more.
 """
 
 from __future__ import annotations
@@ -11,26 +12,36 @@ from functools import lru_cache
 from typing import Final
 
 from compact.extraction.lines import Line
+from compact.extraction.phrases import (
+    DECISION_SIGNS,
+    DECISION_WORDS,
+    OPEN_SIGNS,
+    OPEN_WORDS,
+    STANDING_SIGNS,
+    STANDING_WORDS,
+)
 
 
-def _phrases(*groups: str) -> re.Pattern[str]:
-    """A pattern that finds any of the phrases as whole words; phrases are parted by commas."""
-    phrases = [phrase.strip() for group in groups for phrase in group.split(",")]
-    return re.compile(rf"\b(?:{'|'.join(phrases)})\b")
+def _phrases(*groups: str, signs: str = "") -> re.Pattern[str]:
+    """A pattern that finds any of the phrases, parted by commas, as whole words, or one of the signs anywhere."""
+    words = "|".join(phrase.strip() for group in groups for phrase in group.split(","))
+    return re.compile(rf"\b(?:{words})\b|{signs}" if signs else rf"\b(?:{words})\b")
 
 
 _STANDING_PHRASES: Final = (
     "must, never, always, only, don'?t, do not, should(?:n'?t| not), shall, cannot, can'?t, won'?t, avoid, forbidden",
     "prefer(?:s|red)?, at most, at least, no (?:more|less|later|earlier) than, without, make sure, ensure, required?",
     r"not allowed, budget, deadline, exactly, under [$€£]?\d, up to [$€£]?\d, within \d, maximum, minimum, instead of",
+    *STANDING_WORDS,
 )
 # An instruction that holds until it is withdrawn. These go into a summary before anything competes.
-_STANDING: Final = _phrases(*_STANDING_PHRASES)
+_STANDING: Final = _phrases(*_STANDING_PHRASES, signs=STANDING_SIGNS)
 # The wider sort: a wish, a preference, a request about how.
 _CONSTRAINT: Final = _phrases(
     *_STANDING_PHRASES,
     "should, requires?, requirement, preference, instead, rather, needs? to, has to, have to, keep, limit, let'?s",
     "please, does not, doesn'?t, i want, i need, i'?d like, want, would like, use, no need, not more, ok(?:ay)? with",
+    signs=STANDING_SIGNS,
 )
 # The first of two patterns holds wherever it stands; the second not in a question, nor in the announcement of a step
 # that is taken at once ("Now I need to look at the tests").
@@ -39,6 +50,8 @@ _DECISION: Final = (
         "because, root cause, decid(?:e|ed|ing), decision, going with, go with, went with, instead of, rather than",
         "chose, chosen, conclu(?:de|sion), turns out, caused by, due to, therefore, settled on, opt(?:ed)? for, agreed",
         "the (?:issue|problem|bug|cause|fix|reason|solution|approach) (?:is|was), the best (?:way|option|approach)",
+        *DECISION_WORDS,
+        signs=DECISION_SIGNS,
     ),
     _phrases(
         "choose, so that, this means, since, confirmed, approved, i'll use, we'll use, switch(?:ed|ing) to",
@@ -50,6 +63,8 @@ _OPEN_ITEM: Final = (
             "todo, fixme, next steps?, remaining, still (?:need|have|to|missing|fails?|failing), not yet, left to do",
             "pending, blocked, blocker, follow[- ]?ups?, unresolved, outstanding, must still, yet to, open question",
             "wip, waiting (?:for|on), in progress",
+            *OPEN_WORDS,
+            signs=OPEN_SIGNS,
         ).pattern
         + r"|\[ \]"
     ),
@@ -85,7 +100,7 @@ def is_instruction(text: str) -> bool:
 
 def _is_sentence(text: str) -> bool:
     spaces = text.count(" ")
-    return spaces >= 2 and spaces + sum(map(str.isalpha, text)) >= 0.75 * len(text)
+    return (spaces >= 2 or not text.isascii()) and spaces + sum(map(str.isalpha, text)) >= 0.75 * len(text)
 
 
 @lru_cache(maxsize=_REMEMBERED)

@@ -24,7 +24,9 @@ _LONG_CHARS: Final = 40_000
 _MESSAGE_CHARS: Final = 400_000  # beyond this a single message is read from both ends only
 
 # Not after two letters like Dr. or St.: half an instruction is worse than a long line.
-_SENTENCE_END: Final = re.compile(r"(?<=[.!?])(?<!\b[A-Z][a-z]\.)(?<!\b[A-Z]\.)(?<!Mrs\.)\s+(?=[A-Z\"'`(\[*-])")
+_SENTENCE_END: Final = re.compile(
+    r"(?<=[.!?])(?<!\b[A-Z][a-z]\.)(?<!\b[A-Z]\.)(?<!Mrs\.)\s+(?=[A-Z\"'`(\[*-])|(?<=[。！？])"
+)
 _BULLET: Final = re.compile(r"^[-*•]\s+(?=\S)")
 _SOFT_BREAK: Final = re.compile(r"(?<=[,;}\]|])\s+|(?<=[,;])(?=[\"{\[])")
 _LINE_NUMBER: Final = re.compile(r"^\s*\d+(?:→|\t|\| ?)\s*")
@@ -84,24 +86,35 @@ def describe_call(call: ToolCall) -> tuple[str, Kind, list[str]]:
     if not isinstance(arguments, dict):
         text = flat(str(call.arguments or ""))
         return f"{call.name}({clip(text, _ARGUMENT_CHARS)})", "call", []
-    shown: list[str] = []
+    shown: dict[str, str] = {}
     rest: list[str] = []
     for key, value in arguments.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
         stripped = text.strip()
         if len(stripped) <= _ARGUMENT_CHARS and "\n" not in stripped:
-            shown.append(f"{key}={stripped}")
+            shown[key] = stripped
             continue
         lines = list(output_lines(_bounded(stripped)))
-        shown.append(f"{key}={clip(lines[0] if lines else '', 80)}")
+        shown[key] = clip(lines[0] if lines else "", 80)
         rest += lines
-    if any(key in arguments for key in _COMMAND_KEYS):
-        return f"{call.name}({', '.join(shown)})", "command", rest
+    if (key := next((key for key in _COMMAND_KEYS if key in arguments), None)) is not None:
+        return _command_line(call.name, key, shown), "command", rest
     path = _edited_path(call.name, arguments)
     if path is not None:
-        change = ", ".join(item for item in shown if item.partition("=")[2] != path)
+        change = _labelled({key: value for key, value in shown.items() if value != path})
         return f"{path}: {call.name}({change})", "edit", rest
-    return f"{call.name}({', '.join(shown)})", "call", rest
+    return f"{call.name}({_labelled(shown)})", "call", rest
+
+
+def _command_line(tool: str, command_key: str, shown: dict[str, str]) -> str:
+    """`Bash(git push) Push the fix`: what was run and what for, without the labels that every such call repeats."""
+    others = {key: value for key, value in shown.items() if key not in (command_key, "description")}
+    command = ", ".join([shown[command_key], *([_labelled(others)] if others else [])])
+    return f"{tool}({command}) {shown.get('description', '')}".rstrip()
+
+
+def _labelled(shown: dict[str, str]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in shown.items())
 
 
 def _edited_path(tool: str, arguments: dict[str, Any]) -> str | None:
