@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from ingest.fieldnames import Special
 from ingest.texts import is_text
 
 _KIND_KEYS = (
@@ -94,24 +95,37 @@ def session_of(attributes: dict[str, Any]) -> str | None:
 
 def split(attributes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """What is known about a span, and what was said in it: `input` and `output`, as messages where they are some."""
-    data: dict[str, Any] = {}
+    data = dict(attributes)
     said: dict[str, Any] = {}
     indexed: dict[str, dict[str, Any]] = {}
-    for key, value in attributes.items():
+    for key in _texts.among(attributes):
+        value = data.pop(key)
         if key in _INPUTS or key in _OUTPUTS:
             continue
         if key.startswith(_PREFIXES):
             prefix = next(prefix for prefix in _PREFIXES if key.startswith(prefix))
             if _place(indexed.setdefault(_INDEXED[prefix], {}), key[len(prefix) :], value):
                 continue
-        (said if is_text(key) else data)[key] = value
+        said[key] = value
+    if len(data) == len(attributes):
+        return data, said
     for name, keys in (("input", _INPUTS), ("output", _OUTPUTS)):
-        found = next((attributes[key] for key in keys if key in attributes), None)
         if indexed.get(name):
             said[name] = _with_lists(indexed[name])
-        elif found is not None:
-            said[name] = parsed(found)
+        else:
+            _take_first(name, keys, attributes, said)
     return data, said
+
+
+def _take_first(name: str, keys: tuple[str, ...], attributes: dict[str, Any], said: dict[str, Any]) -> None:
+    for key in keys:
+        if key in attributes:
+            if (found := attributes[key]) is not None:
+                said[name] = parsed(found)
+            return
+
+
+_texts = Special(lambda key: key in _INPUTS or key in _OUTPUTS or is_text(key))
 
 
 def _place(messages: dict[str, Any], path: str, value: Any) -> bool:

@@ -68,6 +68,7 @@ DELETE FROM ingest_session WHERE session_key = ANY(%(keys)s) AND span_count = 0
   AND session_key NOT IN (SELECT session_key FROM ingest_trace WHERE session_key = ANY(%(keys)s))
   AND session_key NOT IN (SELECT session_key FROM ingest_transcript WHERE session_key = ANY(%(keys)s))
 """
+_encode = msgspec.json.Encoder().encode
 _COPY = f"COPY ingest_span ({rows.COLUMNS}) FROM STDIN (FORMAT BINARY)"
 
 
@@ -101,24 +102,21 @@ async def write(
     seq = await _block(cursor, _LOCKED_BLOCK, LOCK_SPACE, project_id)
     done = Committed(project_id, seq)
     done.messages = await _put_messages(cursor, project_id, records, known_messages)
-    spans, traces = _gathered(records)
-    found, moves, days = await homes.find(cursor, project_id, spans, traces)
-    placed = await homes.place(cursor, project_id, spans, found, days)
+    told, traces = _gathered(records)
+    found, moves, days = await homes.find(cursor, project_id, told, traces)
+    placed = await homes.place(cursor, project_id, told, found, days)
     moved = {key for move in moves for key in (move.old, move.new)}
     keys = {*placed, *(home.session_key for home in found.values()), *moved}
     if unknown := keys - days.keys():
-        days |= await _days(cursor, project_id, unknown, homes.names(project_id, spans, found), seq)
+        days |= await _days(cursor, project_id, unknown, homes.names(project_id, told, found), seq)
     for move in moves:
         await cursor.execute(_MOVE, (move.old, days[move.old], move.trace_id, move.new, days[move.new]))
     totals: dict[uuid.UUID, Totals] = {}
-    to_copy = await _merged(cursor, placed, days, totals, maybe_stored)
+    to_copy = await _merged(cursor, placed, days, totals, maybe_stored, done)
     last_seqs = await _copy(cursor, project_id, to_copy, days, seq) if to_copy else {}
     for key, trace in await homes.put(cursor, project_id, found, seq):
         totals.setdefault(key, Totals()).stretch(trace.started_us, trace.ended_us)
-    for copied in to_copy.values():
-        done.stored += len(copied)
-        for span in copied:
-            (done.opened if span.is_running else done.closed).append((span.trace_id, span.span_id))
+    done.stored = sum(map(len, to_copy.values()))
     done.sessions = totals.keys() | moved
     done.seq = await _add(cursor, totals, last_seqs, seq + done.stored)
     if moved:
@@ -154,18 +152,29 @@ async def _block(cursor: Cursor, statement: str = _BLOCK, *arguments: int) -> in
     return int(value)
 
 
-def _gathered(records: Sequence[Span | Trace]) -> tuple[list[Span], dict[str, Trace]]:
-    """Each span and each trace once, in the order of their first telling."""
+def _gathered(records: Sequence[Span | Trace]) -> tuple[homes.Told, dict[str, Trace]]:
+    """Each span and each trace once, in the order of their first telling; spans by their trace and session."""
     spans: dict[SpanKey, Span] = {}
     traces: dict[str, Trace] = {}
     for record in records:
-        if isinstance(record, Span):
+        if type(record) is Span:
             key = (record.trace_id, record.span_id)
-            spans[key] = merge(spans[key], record) if key in spans else record
-        else:
+            known_span = spans.setdefault(key, record)
+            if known_span is not record:
+                spans[key] = merge(known_span, record)
+        elif type(record) is Trace:
             known = traces.get(record.trace_id)
             traces[record.trace_id] = merge_traces(known, record) if known else record
-    return list(spans.values()), traces
+    told: homes.Told = {}
+    trace_id = session_id = None
+    together: list[Span] = []
+    for span in spans.values():
+        # Spans of one trace nearly always come one after the other.
+        if span.trace_id != trace_id or span.session_id != session_id:
+            trace_id, session_id = span.trace_id, span.session_id
+            together = told.setdefault((trace_id, session_id), [])
+        together.append(span)
+    return told, traces
 
 
 async def _days(
@@ -187,29 +196,43 @@ async def _merged(
     days: dict[uuid.UUID, date],
     totals: dict[uuid.UUID, Totals],
     maybe_stored: Container[SpanKey] | None,
+    done: Committed,
 ) -> Placed:
     """The spans to put in, completed by what is stored of them, which is taken out."""
     stored = await _stored(cursor, placed, days, maybe_stored)
     to_copy: Placed = {}
     replaced: Placed = {}
     for key, spans in placed.items():
-        changed = []
         total = Totals()
-        for span in spans:
-            old = stored.get((span.trace_id, span.span_id)) if stored else None
-            new = span if old is None else merge(old, span)
-            if new is old:
-                continue
-            if old is not None:
-                total.take_off(old)
-                replaced.setdefault(key, []).append(old)
-            total.add(new)
-            changed.append(new)
+        changed = spans
+        if stored:
+            changed, old = _completed(spans, stored)
+            total.take_off(old)
+            if old:
+                replaced[key] = old
+        total.add(changed)
         if changed:
             to_copy[key], totals[key] = changed, total
+            if replaced or total.running:
+                done.opened += [(span.trace_id, span.span_id) for span in changed if span.is_running]
     if replaced:
+        done.closed = [(span.trace_id, span.span_id) for spans in replaced.values() for span in spans]
         await cursor.execute(_DELETE, _key_arrays(replaced, days))
     return to_copy
+
+
+def _completed(spans: list[Span], stored: dict[SpanKey, Span]) -> tuple[list[Span], list[Span]]:
+    """Those that add something to what is stored of them, completed by it; and what they replace."""
+    changed, replaced = [], []
+    for span in spans:
+        old = stored.get((span.trace_id, span.span_id))
+        new = span if old is None else merge(old, span)
+        if new is old:
+            continue
+        changed.append(new)
+        if old is not None:
+            replaced.append(old)
+    return changed, replaced
 
 
 async def _stored(
@@ -218,11 +241,10 @@ async def _stored(
     """What the table holds of spans that may be in it."""
     asked = placed
     if maybe_stored is not None:
-        asked = {
-            key: found
-            for key, spans in placed.items()
-            if (found := [span for span in spans if (span.trace_id, span.span_id) in maybe_stored])
-        }
+        asked = {}
+        for key, spans in placed.items() if maybe_stored else ():
+            if found := [span for span in spans if (span.trace_id, span.span_id) in maybe_stored]:
+                asked[key] = found
     if not asked:
         return {}
     await cursor.execute(_STORED, _key_arrays(asked, days))
@@ -263,8 +285,7 @@ async def _copy(
     packed = [rows.HEADER]
     last_seqs: dict[uuid.UUID, int] = {}
     for key, spans in placed.items():
-        where = rows.place(key, days[key], project_id)
-        packed += [rows.row(span, where, number) for number, span in enumerate(spans, seq)]
+        packed += rows.pack(spans, session_key=key, day=days[key], project_id=project_id, seq=seq)
         seq += len(spans)
         last_seqs[key] = seq - 1
     packed.append(rows.TRAILER)
@@ -274,17 +295,14 @@ async def _copy(
 
 
 async def _add(cursor: Cursor, totals: dict[uuid.UUID, Totals], last_seqs: dict[uuid.UUID, int], next_seq: int) -> int:
-    """Add the sums to their sessions; no two sessions get the same number, so that a list can be read in pages."""
-    arguments = []
-    # In one order everywhere, so that two writers cannot wait for each other.
-    for key, total in sorted(totals.items()):
+    """Add the sums to their sessions; no two get the same number, so that a list can be read in pages."""
+    added = []
+    for key, total in totals.items():
         if (seq := last_seqs.get(key)) is None:
             seq, next_seq = next_seq, next_seq + 1
-        arguments.append({**total.parameters(), "session_key": key, "seq": seq})
-    if len(arguments) == 1:
-        await cursor.execute(ADD, arguments[0])
-    elif arguments:
-        await cursor.executemany(ADD, arguments)
+        added.append(total.row(key, seq))
+    if added:
+        await cursor.execute(ADD, (_encode(added).decode(),))
     return next_seq - 1
 
 
@@ -294,12 +312,11 @@ async def _count_again(cursor: Cursor, keys: set[uuid.UUID], days: dict[uuid.UUI
     for position, key in enumerate(sorted(keys)):
         total = Totals()
         await cursor.execute(_OF_SESSION, (key, days[key]))
-        for row in await cursor.fetchall():
-            total.add(_from_row(row))
+        total.add(map(_from_row, await cursor.fetchall()))
         await cursor.execute("SELECT started_at, ended_at FROM ingest_trace WHERE session_key = %s", (key,))
         for times in await cursor.fetchall():
             total.stretch(*(None if at is None else microseconds(at) for at in times))
         await cursor.execute(CLEAR, (key,))
-        await cursor.execute(ADD, {**total.parameters(), "session_key": key, "seq": first_seq + position})
+        await cursor.execute(ADD, (_encode([total.row(key, first_seq + position)]).decode(),))
     await cursor.execute(_DROP_EMPTY, {"keys": sorted(keys)})
     return first_seq + len(keys)

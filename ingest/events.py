@@ -14,11 +14,11 @@ import msgspec
 from ingest.facts import Facts
 
 EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 
 
 def microseconds(moment: datetime) -> int:
-    return (moment - EPOCH) // _MICROSECOND
+    since = moment - EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
 def moment(microseconds: int | None) -> datetime | None:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 _INT_MAX = 2**31 - 1
+_SESSION_KEYS = ("session_id", "session.id", "gen_ai.conversation.id")
 _INPUT_TOKENS = ("gen_ai.usage.input_tokens", "llm.token_count.prompt", "gen_ai.usage.prompt_tokens")
 _OUTPUT_TOKENS = ("gen_ai.usage.output_tokens", "llm.token_count.completion", "gen_ai.usage.completion_tokens")
 
@@ -36,7 +37,7 @@ NOTHING = Facts()
 
 def session_of(fields: dict[str, Any]) -> str | None:
     """The session that a span's data names, if it names one."""
-    for key in ("session_id", "session.id", "gen_ai.conversation.id"):
+    for key in _SESSION_KEYS:
         value = fields.get(key)
         if value is None:
             continue
@@ -88,15 +89,19 @@ def _shown(kind: str, estimate: int | None, before: int | None, after: int | Non
 def _of_generation(fields: dict[str, Any]) -> Facts:
     get = fields.get
     usage = get("usage")
-    if isinstance(usage, dict):
-        used = _first(usage.get("input_tokens"), usage.get("prompt_tokens"))
-        made = _first(usage.get("output_tokens"), usage.get("completion_tokens"))
+    if type(usage) is dict:
+        used = _count(usage.get("input_tokens"))
+        if used is None:
+            used = _count(usage.get("prompt_tokens"))
+        made = _count(usage.get("output_tokens"))
+        if made is None:
+            made = _count(usage.get("completion_tokens"))
     else:
         used = _first(*map(get, _INPUT_TOKENS))
         made = _first(*map(get, _OUTPUT_TOKENS))
     model = get("gen_ai.request.model") or get("model") or get("llm.model_name") or get("gen_ai.response.model")
     total = None if used is None and made is None else min((used or 0) + (made or 0), _INT_MAX)
-    return Facts(model=_text(model), tokens=total, context_tokens=used)
+    return Facts(_text(model), total, used)
 
 
 def _first(*values: Any) -> int | None:

@@ -21,6 +21,8 @@ from ingest.models import Trace as TraceRow
 from ingest.models import session_key, trace_key
 
 Cursor = psycopg.AsyncCursor[Any]
+# The spans of a commit by their trace and the session that they name.
+Told = dict[tuple[str, str | None], list[Span]]
 
 # Traces and sessions are distributed by different keys (Citus), so the traces are looked up first, then their sessions.
 _TRACES = """
@@ -75,27 +77,27 @@ class Move:
 
 
 async def find(
-    cursor: Cursor, project_id: int, spans: list[Span], traces: dict[str, Trace]
+    cursor: Cursor, project_id: int, told: Told, traces: dict[str, Trace]
 ) -> tuple[dict[str, Home], list[Move], dict[uuid.UUID, date]]:
     """Where each trace lives now, which traces have to move there, and the days of the sessions they lived in."""
     named: dict[str, str] = {}
     is_mixed: set[str] = set()
-    for span in spans:
-        if span.session_id and named.setdefault(span.trace_id, span.session_id) != span.session_id:
-            is_mixed.add(span.trace_id)
-    keys = {trace_id: trace_key(project_id, trace_id) for trace_id in {*traces, *(span.trace_id for span in spans)}}
+    for trace_id, session_id in told:
+        if session_id and named.setdefault(trace_id, session_id) != session_id:
+            is_mixed.add(trace_id)
+    keys = {trace_id: trace_key(project_id, trace_id) for trace_id in {*traces, *(trace_id for trace_id, _ in told)}}
     await cursor.execute(_TRACES, (list(keys.values()),))
     known = {row[0]: row for row in await cursor.fetchall()}
     homes: dict[str, Home] = {}
     moves: list[Move] = []
     for trace_id, key in keys.items():
-        told = traces.get(trace_id)
-        new = _told(project_id, trace_id, key, told, named.get(trace_id))
+        trace = traces.get(trace_id)
+        new = _told(project_id, trace_id, key, trace, named.get(trace_id))
         new.is_mixed = trace_id in is_mixed
         if (row := known.get(key)) is None:
             homes[trace_id] = new
             continue
-        homes[trace_id] = home = _settled(row, new, told, trace_id)
+        homes[trace_id] = home = _settled(row, new, trace, trace_id)
         if home.session_key != row[1]:
             moves.append(Move(trace_id, row[1], home.session_key))
     moves += await _gathered_in(cursor, homes, known)
@@ -159,15 +161,12 @@ def _settled(row: tuple[Any, ...], new: Home, told: Trace | None, trace_id: str)
 
 
 async def place(
-    cursor: Cursor, project_id: int, spans: list[Span], homes: dict[str, Home], days: dict[uuid.UUID, date]
+    cursor: Cursor, project_id: int, told: Told, homes: dict[str, Home], days: dict[uuid.UUID, date]
 ) -> dict[uuid.UUID, list[Span]]:
     """The spans of each session: a span lives in its trace's group, else where it was, else in the session it names."""
-    together: dict[tuple[str, str | None], list[Span]] = {}
-    for span in spans:
-        together.setdefault((span.trace_id, span.session_id), []).append(span)
     placed: dict[uuid.UUID, list[Span]] = {}
     unsettled: list[tuple[Span, uuid.UUID]] = []
-    for (trace_id, session_id), group in together.items():
+    for (trace_id, session_id), group in told.items():
         home = homes[trace_id]
         key = home.session_key
         if session_id and home.source != TraceRow.Source.GROUP:
@@ -222,10 +221,10 @@ async def _at_home(
     return set(await cursor.fetchall())
 
 
-def names(project_id: int, spans: list[Span], homes: dict[str, Home]) -> dict[uuid.UUID, str]:
+def names(project_id: int, told: Told, homes: dict[str, Home]) -> dict[uuid.UUID, str]:
     """The ids of the sessions that may have to be made."""
     found = {home.session_key: home.session_id for home in homes.values() if home.session_id is not None}
-    for session_id in {span.session_id for span in spans if span.session_id}:
+    for session_id in {session_id for _, session_id in told if session_id}:
         found[session_key(project_id, session_id)] = session_id
     return found
 

@@ -14,7 +14,7 @@ import msgspec
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from ingest.attributes import kind_of, parsed, session_of, split
-from ingest.decode import Decoded
+from ingest.decode import Decoded, sound
 from ingest.errors import Malformed
 from ingest.events import Rejection, Span, Trace
 from ingest.facts import facts_of
@@ -25,6 +25,8 @@ from ingest.schema import NAME_MAX_CHARS, SESSION_MAX_BYTES, Invalid, cut
 _EPOCH_US = 946_684_800_000_000
 _LAST_US = 7_258_118_400_000_000  # the year 2200
 _encode = msgspec.json.Encoder().encode
+# As it stands in encoded JSON.
+_NUL = b"\\u0000"
 
 
 def from_protobuf(body: bytes, *, max_events: int) -> Decoded:
@@ -70,7 +72,7 @@ def _records(told: Iterable[Told | Rejection], max_events: int) -> Decoded:
         try:
             if isinstance(span, Rejection):
                 raise Invalid(span.path, span.message)
-            found = list(_spans(span))
+            found = _spans(span)
         except Invalid as invalid:
             decoded.rejections.append(Rejection(index, invalid.path, invalid.message))
             continue
@@ -87,11 +89,21 @@ def _records(told: Iterable[Told | Rejection], max_events: int) -> Decoded:
 def _trace(span: Told, known: Trace | None) -> Trace:
     """What the root tells of the whole, and who sent it. Its times are its spans' times."""
     name = cut(span.name, NAME_MAX_CHARS) if span.parent_id is None else ""
-    metadata = {key: value for key, value in span.resource.items() if not key.startswith("telemetry.")}
-    return Trace(span.trace_id, name or (known.name if known else ""), None, None, None, None, _encode(metadata))
+    return Trace(span.trace_id, name or (known.name if known else ""), None, None, None, None, span.sender)
 
 
-def _spans(told: Told) -> Iterator[Span]:
+def _spans(told: Told) -> list[Span]:
+    found = list(_converted(told))
+    for span in found:
+        if _NUL in span.data or (span.payload is not None and _NUL in span.payload):
+            told.attributes, told.message = sound(told.attributes), sound(told.message)
+            for moment in told.moments:
+                moment.attributes = sound(moment.attributes)
+            return list(_converted(told))
+    return found
+
+
+def _converted(told: Told) -> Iterator[Span]:
     attributes = told.attributes
     session_id = session_of(attributes)
     if session_id is not None and len(session_id.encode()) > SESSION_MAX_BYTES:
@@ -114,22 +126,21 @@ def _spans(told: Told) -> Iterator[Span]:
             others.append({"name": moment.name, **moment.attributes})
     if others:
         said["events"] = others
-    encoded = _encode(data)
     yield Span(
-        trace_id=told.trace_id,
-        span_id=told.span_id,
-        parent_id=told.parent_id,
-        kind=kind,
-        name=name or kind,
-        status="error" if told.is_error or has_exception else "ok" if told.is_ok or told.ended_ns else "",
-        started_us=_time(told.started_ns, "startTimeUnixNano"),
-        ended_us=_time(told.ended_ns, "endTimeUnixNano"),
-        data=encoded,
-        payload=_encode(said) if said else None,
-        session_id=session_id,
-        facts=facts_of(kind, data),
-        fields=data,
-        said=said or None,
+        told.trace_id,
+        told.span_id,
+        told.parent_id,
+        kind,
+        name or kind,
+        "error" if told.is_error or has_exception else "ok" if told.is_ok or told.ended_ns else "",
+        _time(told.started_ns, "startTimeUnixNano"),
+        _time(told.ended_ns, "endTimeUnixNano"),
+        _encode(data),
+        _encode(said) if said else None,
+        session_id,
+        facts_of(kind, data),
+        data,
+        said or None,
     )
 
 

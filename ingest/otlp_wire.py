@@ -27,7 +27,9 @@ _ERROR_CODES = {2, "2", "STATUS_CODE_ERROR"}
 _OK_CODES = {1, "1", "STATUS_CODE_OK"}
 # Sizes of protobuf's wire types for numbers of fixed length.
 _FIXED_BYTES = {1: 8, 5: 4}
+_NO_TRACE, _NO_SPAN = bytes(16), bytes(8)
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
+_encode = msgspec.json.Encoder().encode
 _Faults = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 
@@ -40,7 +42,7 @@ class Moment(msgspec.Struct):
 
 
 class Told(msgspec.Struct):
-    """A span as OTLP tells it, whichever way it was written."""
+    """A span as OTLP tells it, whichever way it was written. Its texts may hold NUL, which Postgres does not take."""
 
     trace_id: str
     span_id: str
@@ -53,7 +55,7 @@ class Told(msgspec.Struct):
     is_error: bool
     is_ok: bool
     message: str
-    resource: dict[str, Any]
+    sender: bytes  # what the resource says of it, as JSON
 
 
 def read_protobuf(body: bytes) -> Iterator[Told | Rejection]:
@@ -76,15 +78,19 @@ def read_json(body: bytes) -> Iterator[Told | Rejection]:
 
 def _walk_protobuf(request: Any) -> Iterator[Told | Rejection]:
     for of_resource in request.resource_spans:
-        resource = _attributes(of_resource.resource.attributes)
+        sender = _sender(_attributes(of_resource.resource.attributes))
         for of_scope in of_resource.scope_spans:
             for span in of_scope.spans:
-                yield _read(_from_message, span, resource)
+                yield _read(_from_message, span, sender)
 
 
-def _read(read: Callable[[Any, dict[str, Any]], Told], span: Any, resource: dict[str, Any]) -> Told | Rejection:
+def _sender(resource: dict[str, Any]) -> bytes:
+    return _encode({key: value for key, value in sound(resource).items() if not key.startswith("telemetry.")})
+
+
+def _read(read: Callable[[Any, bytes], Told], span: Any, sender: bytes) -> Told | Rejection:
     try:
-        return read(span, resource)
+        return read(span, sender)
     except Invalid as invalid:
         return Rejection(0, invalid.path, invalid.message)
 
@@ -96,19 +102,20 @@ def _taken_apart(body: bytes) -> Iterator[Told | Rejection]:
             resource: dict[str, Any] = {}
             for part in _parts(of_resource, 1):
                 resource |= _attributes(Resource.FromString(part).attributes)
+            sender = _sender(resource)
             for of_scope in _parts(of_resource, 2):
                 for part in _parts(of_scope, 2):
-                    yield _read(_from_part, part, resource)
+                    yield _read(_from_part, part, sender)
     except (DecodeError, RecursionError, IndexError):
         raise Malformed("the body is not an OTLP ExportTraceServiceRequest in protobuf") from None
 
 
-def _from_part(part: bytes, resource: dict[str, Any]) -> Told:
+def _from_part(part: bytes, sender: bytes) -> Told:
     try:
         span = SpanMessage.FromString(part)
     except (DecodeError, RecursionError):
         raise Invalid("", "not a span in protobuf: nested too deeply, or a text that is not UTF-8") from None
-    return _from_message(span, resource)
+    return _from_message(span, sender)
 
 
 def _parts(message: bytes, wanted: int) -> Iterator[bytes]:
@@ -145,39 +152,38 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
             raise DecodeError
 
 
-def _from_message(span: Any, resource: dict[str, Any]) -> Told:
-    if len(span.trace_id) != 16 or not any(span.trace_id):
+def _from_message(span: Any, sender: bytes) -> Told:
+    trace_id, span_id, parent_id, status = span.trace_id, span.span_id, span.parent_span_id, span.status
+    if len(trace_id) != 16 or trace_id == _NO_TRACE:
         raise Invalid("traceId", "expected 16 bytes that are not all zero")
-    if len(span.span_id) != 8 or not any(span.span_id):
+    if len(span_id) != 8 or span_id == _NO_SPAN:
         raise Invalid("spanId", "expected 8 bytes that are not all zero")
-    status = span.status
     return Told(
-        trace_id=span.trace_id.hex(),
-        span_id=span.span_id.hex(),
-        parent_id=span.parent_span_id.hex() if any(span.parent_span_id) else None,
+        trace_id=trace_id.hex(),
+        span_id=span_id.hex(),
+        parent_id=parent_id.hex() if parent_id.strip(b"\0") else None,
         name=sound(span.name),
         started_ns=span.start_time_unix_nano,
         ended_ns=span.end_time_unix_nano,
         attributes=_attributes(span.attributes),
-        moments=[
-            Moment(sound(event.name), event.time_unix_nano, _attributes(event.attributes)) for event in span.events
-        ],
+        moments=[Moment(sound(one.name), one.time_unix_nano, _attributes(one.attributes)) for one in span.events],
         is_error=status.code == 2,
         is_ok=status.code == 1,
-        message=sound(status.message),
-        resource=resource,
+        message=status.message,
+        sender=sender,
     )
 
 
 def _attributes(pairs: Any) -> dict[str, Any]:
-    return {sound(pair.key): _value(pair.value, _MAX_DEPTH) for pair in pairs}
+    return {pair.key: _value(pair.value, _MAX_DEPTH) for pair in pairs}
 
 
 def _value(value: Any, depth: int) -> Any:
+    # Of the fields only one is set, and texts and numbers are most of them; asking which it is costs more.
+    if simple := value.string_value or value.int_value:
+        return simple
     kind = value.WhichOneof("value")
-    if kind == "string_value":
-        return sound(value.string_value)
-    if kind in {"int_value", "bool_value"}:
+    if kind in {"string_value", "int_value", "bool_value"}:
         return getattr(value, kind)
     if kind == "double_value":
         return sound(value.double_value)
@@ -186,7 +192,7 @@ def _value(value: Any, depth: int) -> Any:
     if kind == "array_value":
         return [_value(item, depth - 1) for item in value.array_value.values]
     if kind == "kvlist_value":
-        return {sound(pair.key): _value(pair.value, depth - 1) for pair in value.kvlist_value.values}
+        return {pair.key: _value(pair.value, depth - 1) for pair in value.kvlist_value.values}
     if kind == "bytes_value":
         return base64.b64encode(value.bytes_value).decode()
     return None
@@ -263,13 +269,13 @@ _decode_span = msgspec.json.Decoder(_JsonSpan).decode
 
 def _walk_json(request: _JsonRequest) -> Iterator[Told | Rejection]:
     for of_resource in request.resource_spans or ():
-        resource = _json_attributes(of_resource.resource.attributes) if of_resource.resource else {}
+        sender = _sender(_json_attributes(of_resource.resource.attributes) if of_resource.resource else {})
         for of_scope in of_resource.scope_spans or ():
             for raw in of_scope.spans or ():
-                yield _read(_from_json, raw, resource)
+                yield _read(_from_json, raw, sender)
 
 
-def _from_json(raw: msgspec.Raw, resource: dict[str, Any]) -> Told:
+def _from_json(raw: msgspec.Raw, sender: bytes) -> Told:
     try:
         span = _decode_span(raw)
     except msgspec.ValidationError as error:
@@ -295,7 +301,7 @@ def _from_json(raw: msgspec.Raw, resource: dict[str, Any]) -> Told:
         is_error=status.code in _ERROR_CODES,
         is_ok=status.code in _OK_CODES,
         message=status.message or "",
-        resource=resource,
+        sender=sender,
     )
 
 

@@ -8,7 +8,7 @@ event.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +16,7 @@ import msgspec
 from compact.redaction import DEFAULT_RULES, Redactor, default_redactor
 
 from ingest.events import Span, Trace
+from ingest.fieldnames import Special
 
 # Shorter than any secret worth the name, and than most words.
 _SHORT_CHARS = 6
@@ -34,18 +35,20 @@ _wordy = Redactor(rules=tuple(rule for rule in DEFAULT_RULES if rule.anchored))
 _clean: dict[str, None] = {}
 
 
-def redact(records: Iterable[Span | Trace]) -> int:
+def redact(records: Sequence[Span | Trace]) -> int:
     """Hide secrets in `records`, in place; how many records held one."""
-    records = list(records)
-    wordy: list[str] = []
-    digits: list[str] = []
+    texts: list[str] = []
     is_suspect = False
     for record in records:
-        is_suspect = _gather(record, wordy, digits) or is_suspect
-    found = 0
-    if is_suspect or not (_is_clean(_wordy, wordy) and _is_clean(_everything, digits)):
-        found = sum(map(_redacted, records))
-    return found
+        if record.name not in _clean:
+            texts.append(record.name)
+        if isinstance(record, Span):
+            tree = record.fields if record.said is None else [record.fields, record.said]
+        else:
+            tree = _decode(record.metadata) if record.metadata != b"{}" else None
+        if tree and _gather(tree, texts):
+            is_suspect = True
+    return sum(map(_redacted, records)) if is_suspect or not _are_clean(texts) else 0
 
 
 def value(value: Any) -> tuple[Any, Counter[str]]:
@@ -53,37 +56,26 @@ def value(value: Any) -> tuple[Any, Counter[str]]:
     return _everything.tree(value)
 
 
-def _gather(record: Span | Trace, wordy: list[str], digits: list[str]) -> bool:
-    """Collect the texts of a record that are not known to be clean; true if a key alone says that there is a secret."""
-    if record.name not in _clean:
-        digits.append(record.name)
-    if isinstance(record, Trace):
-        return record.metadata != b"{}" and _walk(_decode(record.metadata), wordy, digits)
-    is_suspect = _walk(record.fields, wordy, digits)
-    return is_suspect if record.said is None else _walk(record.said, wordy, digits) or is_suspect
-
-
-def _walk(item: Any, wordy: list[str], digits: list[str]) -> bool:
+def _gather(tree: Any, texts: list[str]) -> bool:
+    """Collect the texts of a tree that are not known to be clean; true if a key alone says that there is a secret."""
     is_suspect = False
-    if type(item) is dict:
-        for key, inner in item.items():
-            kind = type(inner)
-            if kind is str:
-                if hides_text(key):
-                    is_suspect = True
-                if inner not in _clean and len(inner) >= _SHORT_CHARS:
-                    (digits if _has_digits(inner) else wordy).append(inner)
-            elif kind is int or kind is float:
-                if hides_number(key):
-                    is_suspect = True
-            elif (kind is dict or kind is list) and _walk(inner, wordy, digits):
+    items = tree
+    if type(tree) is dict:
+        for key in _secret_names.among(tree):
+            kind = type(tree[key])
+            if (kind is str and hides_text(key)) or ((kind is int or kind is float) and hides_number(key)):
                 is_suspect = True
-    elif type(item) is list:
-        for inner in item:
-            if _walk(inner, wordy, digits):
-                is_suspect = True
-    elif type(item) is str and item not in _clean and len(item) >= _SHORT_CHARS:
-        (digits if _has_digits(item) else wordy).append(item)
+        items = tree.values()
+    elif type(tree) is not list:
+        items = (tree,)
+    for item in items:
+        kind = type(item)
+        if kind is str:
+            # What is too long to be remembered need not be looked up.
+            if (size := len(item)) >= _SHORT_CHARS and (size > _REMEMBERED_CHARS or item not in _clean):
+                texts.append(item)
+        elif (kind is dict or kind is list) and item and _gather(item, texts):
+            is_suspect = True
     return is_suspect
 
 
@@ -103,13 +95,18 @@ def hides_number(key: str) -> bool:
     return bool(_everything.tree({key: 73})[1])
 
 
-def _is_clean(redactor: Redactor, texts: list[str]) -> bool:
-    if not texts:
-        return True
-    # One text for all: no rule reaches across a line.
-    _, found = redactor.text("\n".join(dict.fromkeys(texts)))
-    if found:
-        return False
+_secret_names = Special(lambda key: hides_text(key) or hides_number(key))
+
+
+def _are_clean(texts: list[str]) -> bool:
+    wordy: list[str] = []
+    digits: list[str] = []
+    for text in dict.fromkeys(texts):
+        (digits if _has_digits(text) else wordy).append(text)
+    for redactor, some in ((_wordy, wordy), (_everything, digits)):
+        # One text for all: no rule reaches across a line.
+        if some and redactor.text("\n".join(some))[1]:
+            return False
     if len(_clean) > _REMEMBERED_TEXTS:
         _clean.clear()
     _clean.update((text, None) for text in texts if len(text) <= _REMEMBERED_CHARS)

@@ -26,6 +26,7 @@ MAX_DEPTH = 200
 # Agents' clocks are wrong by years, not by centuries.
 _FIRST_US = microseconds(datetime(1970, 1, 1, tzinfo=UTC))
 _END_US = microseconds(datetime(2200, 1, 1, tzinfo=UTC))
+_SURELY_TIME_S = (_END_US - _FIRST_US) / 1_000_000 - 1
 
 Number = int | float
 _KINDS = {
@@ -137,21 +138,23 @@ def _span(event: Event, fields: dict[str, Any]) -> Span:
     if texts := split_texts(kind, fields):
         said = {**texts, **said} if isinstance(said, dict) else texts if said is None else {**texts, "payload": said}
     started, ended = _times(event)
+    session_id = event.session_id
+    # By position: names for fourteen fields cost as much as making the span.
     return Span(
-        trace_id=_required(event.trace_id, "trace_id"),
-        span_id=_required(event.span_id, "span_id"),
-        parent_id=_identifier(event.parent_id, "parent_id", ID_MAX_BYTES),
-        kind=cut(kind, KIND_MAX_CHARS),
-        name=cut(name or _name(kind, fields), NAME_MAX_CHARS),
-        status="ok" if event.status == "ok" else _status(event.status),
-        started_us=started,
-        ended_us=ended,
-        data=_encoded(fields, "data"),
-        payload=None if said is None else _encoded(said, "payload"),
-        session_id=_identifier(event.session_id, "session_id", SESSION_MAX_BYTES) or _session(fields),
-        facts=facts_of(kind, fields),
-        fields=fields,
-        said=said,
+        _required(event.trace_id, "trace_id"),
+        _required(event.span_id, "span_id"),
+        _identifier(event.parent_id, "parent_id", ID_MAX_BYTES),
+        kind if len(kind) <= KIND_MAX_CHARS else cut(kind, KIND_MAX_CHARS),
+        cut(name or _name(kind, fields), NAME_MAX_CHARS),
+        "ok" if event.status == "ok" else _status(event.status),
+        started,
+        ended,
+        _encoded(fields, "data"),
+        None if said is None else _encoded(said, "payload"),
+        (session_id and _identifier(session_id, "session_id", SESSION_MAX_BYTES)) or _session(fields),
+        facts_of(kind, fields),
+        fields,
+        said,
     )
 
 
@@ -245,8 +248,6 @@ def depth(value: bytes) -> int:
 
 
 def _required(value: str | int | None, path: str) -> str:
-    if type(value) is str and 0 < len(value) <= _SURELY_SHORT:
-        return value
     found = _identifier(value, path, ID_MAX_BYTES)
     if not found:
         raise Invalid(path, "required")
@@ -254,6 +255,8 @@ def _required(value: str | int | None, path: str) -> str:
 
 
 def _identifier(value: str | int | None, path: str, max_bytes: int) -> str | None:
+    if type(value) is str and 0 < len(value) <= _SURELY_SHORT:
+        return value
     if value is None or value == "":
         return None
     text = value if isinstance(value, str) else str(value)
@@ -265,8 +268,9 @@ def _identifier(value: str | int | None, path: str, max_bytes: int) -> str | Non
 def _session(fields: dict[str, Any]) -> str | None:
     # Named inside the data, where it may be anything: too long to be an id, it is not one.
     value = session_of(fields)
-    is_short = value is None or len(value) <= _SURELY_SHORT or len(value.encode()) <= SESSION_MAX_BYTES
-    return value if is_short else None
+    if value is None or len(value) <= _SURELY_SHORT or len(value.encode()) <= SESSION_MAX_BYTES:
+        return value
+    return None
 
 
 def _status(value: str | None) -> str:
@@ -289,6 +293,8 @@ def _times(event: Event) -> tuple[int | None, int | None]:
 
 
 def _time(value: str | Number | None, path: str) -> int | None:
+    if type(value) is float and 0.0 <= value < _SURELY_TIME_S:
+        return round(value * 1_000_000) + _FIRST_US
     if value is None or value == "":
         return None
     try:

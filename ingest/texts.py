@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ingest.fieldnames import Special
+
 # Keys under which the Agents SDK, the public Ariadne exporters, OpenInference, and OpenTelemetry keep texts.
 _TEXT_KEYS = frozenset(
     {
@@ -50,14 +52,13 @@ _TEXT_PREFIXES = (
 def split_texts(kind: str, fields: dict[str, Any]) -> dict[str, Any]:
     """What was said in a span's data, taken out of it."""
     # Our own events keep texts in their payload already.
-    if kind.startswith("compact."):
+    if not (texts := _texts.among(fields)) or kind.startswith("compact."):
         return {}
-    # Most spans have none: one question about all keys is quicker than one about each.
-    if _TEXT_KEYS.isdisjoint(fields) and "." not in "".join(fields):
-        return {}
-    texts = [key for key in fields if is_text(key) and fields[key] is not None]
-    return {key: fields.pop(key) for key in texts}
+    return {key: fields.pop(key) for key in texts if fields[key] is not None}
 
 
 def is_text(key: str) -> bool:
     return key in _TEXT_KEYS or key.startswith(_TEXT_PREFIXES)
+
+
+_texts = Special(is_text)

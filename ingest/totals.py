@@ -6,8 +6,11 @@ taken off before it is put on again), extremes only grow, so a replay adds nothi
 
 from __future__ import annotations
 
-from ingest.events import Span, moment
-from ingest.facts import NOTHING
+import uuid
+from collections.abc import Iterable
+
+from ingest.events import Span
+from ingest.facts import NOTHING, Facts
 
 
 class Totals:
@@ -45,14 +48,37 @@ class Totals:
         self.tokens_us: int | None = None
         self.retention: float | None = None
 
-    def add(self, span: Span) -> None:
-        started, ended = span.started_us, span.ended_us
-        self.stretch(started, ended)
-        self._count(span, 1)
-        facts = span.facts
-        if facts is NOTHING:
-            return
-        at = started if started is not None else ended or 0
+    def add(self, spans: Iterable[Span]) -> None:
+        first, last = self.first_us, self.last_us
+        for span in spans:
+            started, ended = span.started_us, span.ended_us
+            begin = ended if started is None else started
+            end = started if ended is None else ended
+            if begin is not None and end is not None:
+                # A clock may run backwards: the end can come first.
+                if begin > end:
+                    begin, end = end, begin
+                if first is None or begin < first:
+                    first = begin
+                if last is None or end > last:
+                    last = end
+            self._count(span, 1)
+            if span.facts is not NOTHING:
+                self._learn(span.facts, started if started is not None else ended or 0)
+        self.first_us, self.last_us = first, last
+
+    def take_off(self, spans: Iterable[Span]) -> None:
+        """Uncount stored spans that are about to be added in their completed form."""
+        for span in spans:
+            self._count(span, -1)
+
+    def stretch(self, started_us: int | None, ended_us: int | None) -> None:
+        for at in (started_us, ended_us):
+            if at is not None:
+                self.first_us = at if self.first_us is None else min(self.first_us, at)
+                self.last_us = at if self.last_us is None else max(self.last_us, at)
+
+    def _learn(self, facts: Facts, at: int) -> None:
         self.max_turn = max(self.max_turn, facts.turn)
         if facts.model and (self.model_us is None or at >= self.model_us):
             self.model, self.model_us = facts.model, at
@@ -67,10 +93,6 @@ class Totals:
         if facts.retention is not None:
             self.retention = facts.retention if self.retention is None else min(self.retention, facts.retention)
 
-    def take_off(self, span: Span) -> None:
-        """Uncount a stored span that is about to be added in its completed form."""
-        self._count(span, -1)
-
     def _count(self, span: Span, sign: int) -> None:
         self.spans += sign
         if span.ended_us is None and span.started_us is not None:
@@ -84,64 +106,41 @@ class Totals:
             self.compactions += sign * facts.is_compaction
             self.fallbacks += sign * facts.is_fallback
 
-    def stretch(self, started_us: int | None, ended_us: int | None) -> None:
-        first, last = self.first_us, self.last_us
-        if started_us is not None:
-            if first is None or started_us < first:
-                self.first_us = first = started_us
-            if last is None or started_us > last:
-                self.last_us = last = started_us
-        if ended_us is not None:
-            if first is None or ended_us < first:
-                self.first_us = ended_us
-            if last is None or ended_us > last:
-                self.last_us = ended_us
-
-    def parameters(self) -> dict[str, object]:
-        return {
-            "spans": self.spans,
-            "running": self.running,
-            "errors": self.errors,
-            "turns": self.turns,
-            "max_turn": self.max_turn,
-            "checks": self.checks,
-            "compactions": self.compactions,
-            "fallbacks": self.fallbacks,
-            "first": moment(self.first_us),
-            "last": moment(self.last_us),
-            "model": self.model,
-            "model_at": moment(self.model_us),
-            "peak": self.peak,
-            "window": self.window,
-            "trigger": self.trigger,
-            "tokens": self.tokens,
-            "tokens_at": moment(self.tokens_us),
-            "retention": self.retention,
-        }
+    def row(self, session_key: uuid.UUID, seq: int) -> dict[str, object]:
+        """What `ADD` takes for one session, whose newest number is `seq`."""
+        return {"key": session_key, "seq": seq, **{name: getattr(self, name) for name in self.__slots__}}
 
 
+# One statement however many sessions; times are microseconds since 2000, as everywhere in the write path.
 ADD = """
-UPDATE ingest_session SET
-  last_seq = GREATEST(last_seq, %(seq)s),
-  first_at = LEAST(first_at, %(first)s::timestamptz), last_at = GREATEST(last_at, %(last)s::timestamptz),
-  span_count = span_count + %(spans)s, running_count = running_count + %(running)s,
-  error_count = error_count + %(errors)s, turn_span_count = turn_span_count + %(turns)s,
-  turn_count = GREATEST(turn_count, turn_span_count + %(turns)s, %(max_turn)s),
-  check_count = check_count + %(checks)s, compaction_count = compaction_count + %(compactions)s,
-  fallback_count = fallback_count + %(fallbacks)s,
-  model = CASE WHEN %(model)s::text <> '' AND (model_at IS NULL OR model_at <= %(model_at)s::timestamptz)
-    THEN %(model)s::text ELSE model END,
-  model_at = GREATEST(model_at, %(model_at)s::timestamptz),
-  peak_tokens = GREATEST(peak_tokens, %(peak)s),
-  window_tokens = CASE WHEN %(window)s::integer > 0
-    AND COALESCE(last_tokens_at <= %(tokens_at)s::timestamptz, true) THEN %(window)s::integer ELSE window_tokens END,
-  trigger_tokens = CASE WHEN %(trigger)s::integer > 0
-    AND COALESCE(last_tokens_at <= %(tokens_at)s::timestamptz, true) THEN %(trigger)s::integer ELSE trigger_tokens END,
-  last_tokens = CASE WHEN last_tokens_at IS NULL OR last_tokens_at <= %(tokens_at)s::timestamptz
-    THEN %(tokens)s::integer ELSE last_tokens END,
-  last_tokens_at = GREATEST(last_tokens_at, %(tokens_at)s::timestamptz),
-  worst_retention = LEAST(worst_retention, %(retention)s::double precision)
-WHERE session_key = %(session_key)s
+UPDATE ingest_session s SET
+  last_seq = GREATEST(s.last_seq, t.seq),
+  first_at = LEAST(s.first_at, t.first_at), last_at = GREATEST(s.last_at, t.last_at),
+  span_count = s.span_count + t.spans, running_count = s.running_count + t.running,
+  error_count = s.error_count + t.errors, turn_span_count = s.turn_span_count + t.turns,
+  turn_count = GREATEST(s.turn_count, s.turn_span_count + t.turns, t.max_turn),
+  check_count = s.check_count + t.checks, compaction_count = s.compaction_count + t.compactions,
+  fallback_count = s.fallback_count + t.fallbacks,
+  model = CASE WHEN t.model <> '' AND COALESCE(s.model_at <= t.model_at, true) THEN t.model ELSE s.model END,
+  model_at = GREATEST(s.model_at, t.model_at),
+  peak_tokens = GREATEST(s.peak_tokens, t.peak),
+  window_tokens = CASE WHEN t."window" > 0 AND COALESCE(s.last_tokens_at <= t.tokens_at, true)
+    THEN t."window" ELSE s.window_tokens END,
+  trigger_tokens = CASE WHEN t.trigger > 0 AND COALESCE(s.last_tokens_at <= t.tokens_at, true)
+    THEN t.trigger ELSE s.trigger_tokens END,
+  last_tokens = CASE WHEN s.last_tokens_at IS NULL OR s.last_tokens_at <= t.tokens_at
+    THEN t.tokens ELSE s.last_tokens END,
+  last_tokens_at = GREATEST(s.last_tokens_at, t.tokens_at),
+  worst_retention = LEAST(s.worst_retention, t.retention)
+FROM (
+  SELECT *, e + first_us * us AS first_at, e + last_us * us AS last_at, e + model_us * us AS model_at,
+    e + tokens_us * us AS tokens_at
+  FROM jsonb_to_recordset(%s::jsonb) r (key uuid, seq bigint, spans int, running int, errors int, turns int,
+    max_turn int, checks int, compactions int, fallbacks int, first_us bigint, last_us bigint, model text,
+    model_us bigint, peak int, "window" int, trigger int, tokens int, tokens_us bigint, retention double precision),
+    (VALUES (timestamptz '2000-01-01 00:00:00+00', interval '1 microsecond')) v (e, us)
+) t
+WHERE s.session_key = t.key
 """
 # Before counting a session again from its spans.
 CLEAR = """

@@ -204,10 +204,12 @@ def _prepared(body: bytes, convert: Callable[[bytes, int], Decoded]) -> Decoded:
     if hidden := redact(decoded.records):
         metrics.redacted.inc(hidden)
     for record in decoded.records:
-        if isinstance(record, Span):
-            # Named after redaction: the name must be that of what is stored.
-            extract(record)
-            record.fields = record.said = None
+        if type(record) is Span:
+            if record.payload is not None:
+                # Named after redaction: the name must be that of what is stored.
+                extract(record)
+                record.said = None
+            record.fields = None
     return decoded
 
 

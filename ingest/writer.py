@@ -20,7 +20,7 @@ from django.conf import settings
 from psycopg import errors as pg
 
 from ingest import metrics, partitions
-from ingest.commit import Committed, write
+from ingest.commit import Committed, SpanKey, write
 from ingest.database import connect
 from ingest.decode import mended
 from ingest.errors import Unavailable, describe
@@ -72,7 +72,7 @@ class Writer:
         self._task: asyncio.Task[None] | None = None
         self._is_closing = False
         # Spans this process stored without an end: the next event about them completes a stored row.
-        self._open: OrderedDict[tuple[int, str, str], None] = OrderedDict()
+        self._open: OrderedDict[tuple[int, SpanKey], None] = OrderedDict()
         self._messages = Stored()
         self._days: set[object] = set()
         self._notices: set[asyncio.Task[bool]] = set()
@@ -273,10 +273,10 @@ class Writer:
         raise Unavailable("the database refuses to commit", retry_after_s=RETRY_AFTER_S)
 
     def _after(self, done: Committed) -> None:
-        for trace_id, span_id in done.closed:
-            self._open.pop((done.project_id, trace_id, span_id), None)
-        for trace_id, span_id in done.opened:
-            self._open[done.project_id, trace_id, span_id] = None
+        for key in done.closed:
+            self._open.pop((done.project_id, key), None)
+        for key in done.opened:
+            self._open[done.project_id, key] = None
         while len(self._open) > _OPEN_REMEMBERED:
             self._open.popitem(last=False)
         self._messages.remember(done.project_id, done.messages, done.day)
@@ -319,14 +319,17 @@ def _parts(records: Sequence[Record], indexes: Sequence[int]) -> Iterator[tuple[
 
 
 class _Open:
-    """The open spans of one project, as `(trace_id, span_id)`."""
+    """The open spans of one project."""
 
-    def __init__(self, known: OrderedDict[tuple[int, str, str], None], project_id: int) -> None:
+    def __init__(self, known: OrderedDict[tuple[int, SpanKey], None], project_id: int) -> None:
         self._known = known
         self._project_id = project_id
 
+    def __bool__(self) -> bool:
+        return bool(self._known)
+
     def __contains__(self, key: object) -> bool:
-        return isinstance(key, tuple) and (self._project_id, *key) in self._known
+        return (self._project_id, key) in self._known
 
 
 def _mend(record: Record) -> None:

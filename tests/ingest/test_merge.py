@@ -73,14 +73,14 @@ def test_sums_follow_a_span_through_its_tellings(parts: list[Span]) -> None:
     """Taking the old form off and putting the new one on leaves the sums of the last form alone."""
     running = Totals()
     current = parts[0]
-    running.add(current)
+    running.add([current])
     for part in parts[1:]:
         new = merge(current, part)
         if new is not current:
-            running.take_off(current)
-            running.add(new)
+            running.take_off([current])
+            running.add([new])
             current = new
     alone = Totals()
-    alone.add(current)
+    alone.add([current])
     for count in ("spans", "running", "errors", "turns", "checks", "compactions", "fallbacks"):
         assert getattr(running, count) == getattr(alone, count)

@@ -90,10 +90,9 @@ def packed(count: int) -> list[bytes]:
     for group in range(count // GROUP):
         session_id = f"copy-{uuid.uuid4().hex[:12]}"
         body = json.dumps([event(uuid.uuid4().hex, number, session_id) for number in range(GROUP)]).encode()
-        place = rows.place(session_key(1, session_id), COPY_DAY, 1)
         spans = decode(body, max_events=GROUP).records
-        packed_rows = [rows.row(span, place, group * GROUP + number) for number, span in enumerate(spans)]  # type: ignore[arg-type]
-        groups.append(b"".join((rows.HEADER, *packed_rows, rows.TRAILER)))
+        where = {"session_key": session_key(1, session_id), "day": COPY_DAY, "project_id": 1, "seq": group * GROUP}
+        groups.append(b"".join((rows.HEADER, *rows.pack(spans, **where), rows.TRAILER)))  # type: ignore[arg-type]
     return groups
 
 
