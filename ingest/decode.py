@@ -67,7 +67,10 @@ def decode(body: bytes, *, max_events: int, is_lines: bool = False) -> Decoded:
     decoded = Decoded()
     try:
         for index, event in enumerate(events):
-            decoded.take(index, event, body if type(event) is _Body else None)
+            # A flat event without `properties` needs its own bytes, which only taking apart gives.
+            if event.event is not None and event.properties is None and event.data is None:
+                return _taken_apart(body, max_events, is_lines=is_lines)
+            decoded.take(index, event, None)
     except _Faults:
         return _taken_apart(body, max_events, is_lines=is_lines)
     return decoded
@@ -99,12 +102,7 @@ def _usual(body: bytes, *, is_lines: bool) -> list[Event] | None:
             events = [*(found.batch or []), *(found.events or [])]
     except _Faults:
         return None
-    # A flat event without `properties` needs its own bytes, which only taking apart gives.
-    return None if any(_is_bare(event) for event in events) else events
-
-
-def _is_bare(event: Event) -> bool:
-    return event.event is not None and event.properties is None and event.data is None
+    return events
 
 
 def _taken_apart(body: bytes, max_events: int, *, is_lines: bool) -> Decoded:
