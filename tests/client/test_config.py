@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from compact import (
+    CompactConfig,
     CompactManager,
     CompactPolicy,
     ConfigError,
@@ -211,3 +212,12 @@ def test_importing_the_library_loads_nothing_optional() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_a_policy_may_be_a_dict():
+    """As in a file; what makes no sense is named before the first call."""
+    assert CompactConfig("gpt-5", 128_000, policy={"trigger_pct": 0.5}).policy.trigger_pct == 0.5
+    with pytest.raises(ConfigError, match="policy must be a CompactPolicy"):
+        CompactConfig("gpt-5", 128_000, policy=0.5)
+    with pytest.raises(ConfigError, match="max_context_tokens"):
+        CompactConfig("gpt-5", "128000")

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from builders import Fixed, Recorder, Spy, talk, tool_pair
 from compact import (
+    CallbackExporter,
     CompactConfig,
     CompactError,
     CompactManager,
@@ -456,3 +457,36 @@ def test_a_redaction_of_ones_own_covers_what_a_summary_quotes():
     assert recorder.named("compact.summary_created")
     assert "module" not in json.dumps(recorder.events)
     assert any("module" in message.text for message in out)
+
+
+async def test_many_tasks_may_wait_for_one_session():
+    """More than the event loop has threads: they take turns, and one that gives up keeps nobody out."""
+
+    class Slow:
+        async def summarize(self, messages, style, keep_keys):
+            await asyncio.sleep(0.02)
+            return Message("assistant", "a short summary")
+
+    manager = small(summarizer=Slow())
+    async with asyncio.timeout(30):
+        tasks = [asyncio.create_task(manager.apreflight("s", [SYSTEM, *talk(30 + n)])) for n in range(40)]
+        await asyncio.sleep(0)
+        tasks[-1].cancel()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        assert len(await manager.apreflight("s", [SYSTEM, *talk(2)])) == 5
+    assert [type(each) for each in ended].count(asyncio.CancelledError) == 1
+
+
+def test_an_exporter_may_ask_what_is_remembered_and_not_compact():
+    """Looking is free in the middle of a call; compacting the same session there would wait for itself."""
+    seen = []
+
+    def on_event(event):
+        if event["event"] == "compact.completed":
+            seen.append(manager.remember("s").summary)
+            with pytest.raises(CompactError, match="in the middle of a call"):
+                manager.preflight("s", talk(1))
+
+    manager = small(CallbackExporter(on_event))
+    manager.manual_compact("s", [SYSTEM, *talk(30)])
+    assert seen and seen[0].startswith("<COMPACT-SUMMARY v1>")

@@ -55,6 +55,25 @@ def test_both_ways_of_keeping_history_give_the_same_bytes():
         assert json.dumps(shown) == json.dumps(mine)
 
 
+@pytest.mark.parametrize("added", [[], [{"role": "user", "content": "another question"}]], ids=["regenerate", "edit"])
+@pytest.mark.parametrize("renderer", ["layered", "inplace", "bridge"])
+def test_going_back_to_before_a_compaction_leaves_its_summary_behind(renderer, added):
+    """The question that is to be answered is shown, and nothing of what the host has taken back."""
+    manager = small(policy={"renderer": renderer})
+    history = [SYSTEM, *dicts(30)]
+    assert len(manager.preflight("s", history)) < len(history)
+    again = [*history[:4], *added]
+    assert manager.preflight("s", again) == again
+
+
+def test_a_host_that_lets_old_messages_go_keeps_their_summary():
+    """What it dropped from the front was compacted before; the summary is all that is left of it."""
+    manager = small()
+    history = [SYSTEM, *dicts(30)]
+    compacted = manager.preflight("s", history)
+    assert manager.preflight("s", [SYSTEM, *history[-20:]])[:2] == compacted[:2]
+
+
 def test_every_past_request_can_be_rendered_again():
     """Any request of the session, before and after compactions, comes out byte for byte."""
     manager = small(window=3000)

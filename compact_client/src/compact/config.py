@@ -41,8 +41,15 @@ class CompactConfig:
     tool_durability: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.max_context_tokens is not None and self.max_context_tokens <= 0:
-            raise ConfigError("max_context_tokens", "must be more than 0, or null when the window is unknown")
+        window = self.max_context_tokens
+        if window is not None and (not isinstance(window, int) or window <= 0):
+            raise ConfigError(
+                "max_context_tokens", f"must be more than 0, or null when the window is unknown: {window!r}"
+            )
+        if self.policy is None or isinstance(self.policy, Mapping):
+            object.__setattr__(self, "policy", CompactPolicy(**(self.policy or {})))
+        if not isinstance(self.policy, CompactPolicy):
+            raise ConfigError("policy", f"must be a CompactPolicy, not {type(self.policy).__name__}")
 
 
 def load_config(

@@ -7,7 +7,6 @@ tracing be the parent of ours.
 from __future__ import annotations
 
 import secrets
-import sys
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -156,8 +155,3 @@ class Check:
         if payload is not None:
             record["payload"] = dict(payload)
         self._sink(record)
-
-
-def complain(problem: str) -> None:
-    """One line on stderr: an exporter or archive failed, and the agent goes on."""
-    sys.stderr.write(f"[Ariadne] {problem}\n")

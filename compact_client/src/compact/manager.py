@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar, Unpack
 
@@ -38,6 +39,7 @@ T = TypeVar("T", Message, dict[str, Any])
 R = TypeVar("R")
 
 _MAX_SESSIONS = 1024
+_LOCK_ASKED_EVERY_S = 0.02
 
 
 class CompactManager:
@@ -96,9 +98,7 @@ class CompactManager:
 
     def request_compaction(self, session_id: str, note: str = "the agent asked for it") -> None:
         """Have the session's next preflight compact, whatever the usage: what a tool of the agent's own may call."""
-        session = self._session(session_id)
-        with session.lock:
-            session.requested_note = note
+        self._session(session_id).requested_note = note
 
     def report(self, session_id: str) -> str:
         """One line about the last compaction: tokens saved and messages compressed."""
@@ -117,7 +117,7 @@ class CompactManager:
     def remember(self, session_id: str) -> Memory:
         """What is remembered now: the summary, what is pinned, and the recent window."""
         session = self._session(session_id)
-        with session.lock:
+        with _looking(session):
             pinned: list[Message] = []
             recent: list[Message] = []
             messages = session.request.messages
@@ -138,7 +138,7 @@ class CompactManager:
     def rerender(self, session_id: str, number: int) -> list[Any]:
         """The messages of the session's request `number` (from 1), byte for byte as they were returned."""
         session = self._session(session_id)
-        with session.lock:
+        with _looking(session):
             if not 1 <= number <= len(session.sent):
                 raise CompactError(f"session {session_id!r} has sent {len(session.sent)} requests, not {number}")
             sent = session.sent[number - 1]
@@ -160,7 +160,7 @@ class CompactManager:
         """Tell what the provider counted for the last request; it corrects every later estimate."""
         session = self._session(session_id)
         reported = Usage.of(usage)
-        with session.lock:
+        with _looking(session):
             uncorrected = round(session.last_estimate / session.correction)
             session.correction = correction_from(reported.input_tokens, uncorrected)
             session.is_corrected = reported.input_tokens > 0 and uncorrected > 0
@@ -169,7 +169,7 @@ class CompactManager:
     def report_outcome(self, session_id: str, *, success: bool) -> None:
         """Tell whether the task succeeded; it is emitted with the quality figures."""
         session = self._session(session_id)
-        with session.lock:
+        with _looking(session):
             self._engine.report_outcome(session, success=success)
 
     def read_artifact(self, session_id: str, artifact_id: str, *, context: Any = None) -> str | None:
@@ -178,7 +178,7 @@ class CompactManager:
         store = self.cfg.artifact_store
         if store is None:
             return None
-        with session.lock:
+        with _looking(session):
             session.rehydration_requests += 1
             content: str | None = run(_one(lambda: store.retrieve(artifact_id, context or self.cfg.security_context)))
             return content
@@ -260,17 +260,46 @@ class CompactManager:
 
     def _run(self, session_id: str, steps: Callable[[Session], Steps[R]]) -> R:
         session = self._session(session_id)
-        with session.lock:
+        if session.driven_by == threading.get_ident():
+            raise CompactError(
+                f"session {session_id!r} is in the middle of a call on this thread: an exporter or storage must not "
+                "compact the session it hears of, and an event loop that runs apreflight must not run preflight"
+            )
+        with session.lock, _driving(session):
             return run(self._engine.delivering(steps(session)))
 
     async def _arun(self, session_id: str, steps: Callable[[Session], Steps[R]]) -> R:
         session = self._session(session_id)
-        if not session.lock.acquire(blocking=False):
-            await asyncio.to_thread(session.lock.acquire)
+        # Asked for again and again, without a thread: threads that wait for the lock would be those that its holder
+        # needs to go on, and one whose task was cancelled would take the lock and never give it back.
+        delay_s = 0.001
+        while not session.lock.acquire(blocking=False):
+            await asyncio.sleep(delay_s)
+            delay_s = min(2 * delay_s, _LOCK_ASKED_EVERY_S)
         try:
-            return await arun(self._engine.delivering(steps(session)))
+            with _driving(session):
+                return await arun(self._engine.delivering(steps(session)))
         finally:
             session.lock.release()
+
+
+@contextmanager
+def _driving(session: Session) -> Iterator[None]:
+    session.driven_by = threading.get_ident()
+    try:
+        yield
+    finally:
+        session.driven_by = None
+
+
+@contextmanager
+def _looking(session: Session) -> Iterator[None]:
+    """Hold the session for a moment; a thread that is in the middle of a call for it would wait for itself."""
+    if session.driven_by == threading.get_ident():
+        yield
+        return
+    with session.lock:
+        yield
 
 
 def _one(effect: Callable[[], Any]) -> Steps[Any]:

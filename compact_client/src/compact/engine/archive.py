@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from compact import events
+from compact.delivery.stderr import say
 from compact.engine.effects import Steps
 from compact.exceptions import CompactError
 from compact.ledger import redact_ahead, redacted
@@ -71,7 +72,7 @@ def archive_summary(job: Job, step: int) -> Steps[None]:
 
 
 def _warn(job: Job, error: Exception) -> None:
-    events.complain(f"archive failed: {error}")
+    say("Ariadne", f"archive failed: {error}")
     job.check.emit(
         events.WARNING, {"severity": "high", "code": "archive_failed", "message": f"archive failed: {error}"}
     )

@@ -28,6 +28,8 @@ How = Literal["new", "extended", "handed_back", "edited", "reset"]
 _FEW_EDITS = 8
 # Edited histories whose requests can still be rendered again; each holds one reference per message.
 _OLD_VIEWS = 64
+# Ids of what a renderer puts in the place of messages.
+_OURS = ("summary-v", "span-", "artifact-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,8 @@ class Session:
         self.session_id = session_id
         self.trace_id = trace_id
         self.lock = threading.Lock()
+        self.driven_by: int | None = None
+        """The thread that is in the middle of a call for this session, or whose event loop is."""
         self.thread = AgentThread(session_id)
         self.codec: Codec | None = None
         self.view: list[Message] = []
@@ -141,8 +145,9 @@ class Session:
             new.append(added)
             view.append(added)
         how: How = "edited"
-        if not self._continues([known_id for known_id in known_ids if known_id is not None]):
-            # Nothing but instructions is left of the old conversation: its summary must not leak into this one.
+        survived = [known_id for known_id in known_ids if known_id is not None]
+        if not self._continues(survived) or self._is_rewound(survived):
+            # Its summary must not leak into this one, nor stand for the very message that is to be answered.
             how, self.plan = "reset", None
         else:
             view = self._with_hidden(view, reference)
@@ -178,6 +183,14 @@ class Session:
     def _continues(self, survived: Sequence[str]) -> bool:
         talk = {message.id for message in self.view if message.role not in ("system", "developer")}
         return not talk or any(message_id in talk or message_id.startswith("summary-v") for message_id in survived)
+
+    def _is_rewound(self, survived: Sequence[str]) -> bool:
+        """Whether the host went back to before messages that were compacted; dropping old ones is no going back."""
+        if self.plan is None or any(message_id.startswith(_OURS) for message_id in survived):
+            return False
+        order = {message.id or "": place for place, message in enumerate(self.view)}
+        last = max((order[message_id] for message_id in survived if message_id in order), default=-1)
+        return any(order.get(entry.id, -1) > last for entry in self.plan.absorbed)
 
     def _with_hidden(self, view: list[Message], reference: Shown) -> list[Message]:
         """The edited view with the messages that the host was never shown again, in their old places."""

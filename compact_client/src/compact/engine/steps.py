@@ -7,6 +7,7 @@ beyond its parts; everything about a session is in its `Session`.
 from __future__ import annotations
 
 import inspect
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from typing import Any, TypeVar
 from compact import events
 from compact.codecs.base import Codec
 from compact.config import CompactConfig
+from compact.delivery.stderr import say
 from compact.durability import ToolDurabilityPolicy, declared_policy
 from compact.engine.call import Call, codec_for
 from compact.engine.counting import Counting
@@ -36,6 +38,8 @@ from compact.truncate import is_surely_short, truncate_output
 
 R = TypeVar("R")
 
+_COMPLAIN_EVERY_S = 60.0
+
 
 class Engine:
     """Runs calls for one configuration."""
@@ -49,6 +53,7 @@ class Engine:
         self.summarizer = cfg.summarizer if cfg.summarizer is not None else _built_in_summarizer()
         self.rehydration: RehydrationConfig = cfg.rehydration or RehydrationConfig()
         self._warned: set[str] = set()
+        self._complaints: dict[str, float] = {}
         self._undelivered: deque[tuple[str, Awaitable[Any]]] = deque()
 
     def check_for(self, session: Session, trigger: str) -> events.Check:
@@ -129,7 +134,7 @@ class Engine:
             try:
                 yield lambda waiting=waiting: waiting  # type: ignore[misc]
             except Exception as error:
-                events.complain(f"{name} failed: {error}")
+                self._complain(f"{name} failed: {error}")
 
     # Recognise.
 
@@ -161,7 +166,7 @@ class Engine:
             return
         added, removed = session.render(**arguments)
         if seen.how == "reset":
-            text = "nothing of the earlier conversation is left: its summary is not carried over"
+            text = "the earlier conversation was left, or taken back to before its summary: that is not carried over"
             check.emit(events.WARNING, {"severity": "low", "code": "session_reset", "message": text})
         if added or removed:
             text = f"{len(added)} calls without output, {len(removed)} outputs without call"
@@ -277,9 +282,16 @@ class Engine:
                     if inspect.isawaitable(result):
                         self._undelivered.append((name, result))
                 except Exception as error:
-                    events.complain(f"{name} failed: {error}")
+                    self._complain(f"{name} failed: {error}")
 
         return send
+
+    def _complain(self, problem: str) -> None:
+        # An archive that is away fails at every event; once a minute is told.
+        now = time.monotonic()
+        if now - self._complaints.get(problem, -_COMPLAIN_EVERY_S) >= _COMPLAIN_EVERY_S:
+            self._complaints = {problem: now}
+            say("Ariadne", problem)
 
 
 def _built_in_summarizer() -> Any:
