@@ -18,6 +18,7 @@ from compact.extraction.lines import Line, read_lines
 from compact.messages import Message
 from compact.summary import StructuredSummary
 from compact.summary_entries import Entity, Note, OpenItem, normalized
+from compact.summary_text import SAID
 
 LOST_LISTED: Final = 200  # the counts are complete; the list in the event is of what is likeliest to be missed
 _RESTORED: Final = 200
@@ -192,7 +193,9 @@ def _repaired(
         if finding.kind == "open_item":
             open_items.append(OpenItem(finding.text, sources=finding.source_ids, order=order + item.order))
         else:
-            names.append(Entity(finding.text, NAME_GROUPS[finding.kind], finding.source_ids, order + item.order))
+            names.append(
+                Entity(finding.text, f"{SAID} {NAME_GROUPS[finding.kind]}", finding.source_ids, order + item.order)
+            )
     repaired = replace(summary, open_items=(*summary.open_items, *open_items), entities=(*summary.entities, *names))
     if put_back and count(repaired.render(version=999)) <= max_tokens:
         return repaired, tried + put_back

@@ -43,6 +43,9 @@ STEP_MARKS: Final[dict[str, str]] = {"decisions": "=", **RECORD_MARKS}
 # Half of a summary is lines of tool output: a mark of two tokens on each would cost an eighth of the budget.
 EXCERPT: Final = " "
 NOTHING: Final = "-"
+# The role of a bare name begins with who brought it up; what sort of thing it is shows in its form.
+SAID: Final = "said"
+SHOWN: Final = "shown"
 SHOWN_ROLES: Final = ("tool", "code")
 USER: Final = "user: "
 PHRASE_END: Final = ", "
@@ -172,13 +175,14 @@ def _in_time(summary: StructuredSummary, names: Iterable[str]) -> list[tuple[str
     return sorted(found, key=lambda item: item[1].order)
 
 
-def _entity_lines(entities: list[Entity]) -> Iterator[str]:
-    """The names of each role together: single words parted by spaces, phrases by commas."""
+def _entity_lines(entities: Iterable[Entity]) -> Iterator[str]:
+    """The names of each role, in order of time so that neighbours stay together; phrases are parted by commas."""
     words: dict[str, list[str]] = {}
     phrases: dict[str, list[str]] = {}
-    for entity in entities:
-        name = _flat(entity.name)
-        (phrases if " " in name or name.endswith(",") else words).setdefault(entity.role or "name", []).append(name)
+    for entity in sorted(entities, key=lambda entity: entity.order):
+        name, who = _flat(entity.name), entity.role.partition(" ")[0]
+        role = who if who in (SAID, SHOWN) else entity.role or "name"
+        (phrases if " " in name or name.endswith(",") else words).setdefault(role, []).append(name)
     for role, names in words.items():
         yield f"- {role}: {' '.join(names)}"
     for role, names in phrases.items():

@@ -19,16 +19,16 @@ from compact.messages import Message
 from compact.span import SpanReference
 from compact.summary import READING_ORDER, StructuredSummary
 from compact.summary_entries import Command, Decision, Entity, Entry, FileTouched, Note, OpenItem, ToolOutcome
-from compact.summary_text import PHRASE_END, entry_lines
+from compact.summary_text import PHRASE_END, SAID, SHOWN, entry_lines
 
 CountTokens = Callable[[str], int]
 
-_NAMES_SHARE: Final = 0.12  # room for bare names of what no chosen line mentions
+_NAMES_SHARE: Final = 0.18  # room for bare names of what no chosen line mentions
 _OWED_SHARE: Final = 0.15  # and for ids, numbers and paths that somebody said: not to be lost while they fit
 _HEADS_SHARE: Final = 0.02  # and for the calls that chosen lines of output answer
-_HEADING_TOKENS: Final = 5  # of the list of names, and of each role in it
+_MARK_TOKENS: Final = 1.5  # newline and, for some, a mark
+_HEADING_TOKENS: Final = 16  # of the list of names: its own, and one for words and one for phrases, said and shown
 _HEADROOM: Final = 1.15  # lines are chosen by estimate; a few too many are chosen and the last ones dropped by count
-SHOWN: Final = "shown"  # begins the role of a name that nobody said: a tool showed it
 NAME_GROUPS: Final = {
     "id": "ids",
     "path": "paths",
@@ -97,10 +97,9 @@ def select(
     full = max_tokens - count_tokens(StructuredSummary(style=style).render(version=999)) - 1
     text = "\n".join(candidate.line.text for candidate in choice.chosen)
     tokens_per_char = count_tokens(text) / max(1, len(text))
-    room = full * (1.0 - _NAMES_SHARE - _HEADS_SHARE)
     owed = reading.owed()
-    missing = owed - _covered(reading, _prefix(choice.chosen, room, tokens_per_char))
-    room -= min(sum(_name_tokens(reading.keys[number]) for number in missing), full * _OWED_SHARE)
+    room = full * (1.0 - _HEADS_SHARE)
+    room -= _names_room(reading, owed, _prefix(choice.chosen, room - full * _NAMES_SHARE, tokens_per_char), full)
     while True:
         kept = _prefix(choice.chosen, room, tokens_per_char)
         kept += _prefix(missing_heads(reading, kept), max_tokens * _HEADS_SHARE, tokens_per_char)
@@ -113,7 +112,7 @@ def select(
     summary = replace(summary, said=_said_elsewhere(reading, owed, kept))
     names = _names(reading, choice, owed, kept, max_tokens - used, count_tokens)
     while names:
-        named = replace(summary, entities=(*summary.entities, *_grouped(names)))
+        named = replace(summary, entities=(*summary.entities, *names))
         if count_tokens(named.render(version=999)) <= max_tokens:
             return named
         names = names[: len(names) * 15 // 16]
@@ -123,7 +122,7 @@ def select(
 def _prefix(chosen: Sequence[Candidate], room: float, tokens_per_char: float) -> list[Candidate]:
     kept: list[Candidate] = []
     for candidate in chosen:
-        tokens = len(candidate.line.text) * tokens_per_char + 2.0
+        tokens = len(candidate.line.text) * tokens_per_char + (_MARK_TOKENS if candidate.field != "entities" else 0.0)
         if tokens <= room:
             room -= tokens
             kept.append(candidate)
@@ -132,6 +131,19 @@ def _prefix(chosen: Sequence[Candidate], room: float, tokens_per_char: float) ->
 
 def _covered(reading: Reading, kept: Iterable[Candidate]) -> set[int]:
     return reading.visible.union(*(candidate.entities for candidate in kept))
+
+
+def _names_room(reading: Reading, owed: set[int], kept: Iterable[Candidate], full: float) -> float:
+    """What the bare names of all that is missing would take, as far as they are granted room."""
+    covered = _covered(reading, kept)
+    room = min(sum(_name_tokens(reading.keys[number]) for number in owed - covered), full * _OWED_SHARE)
+    most = room + full * _NAMES_SHARE
+    for number, key in enumerate(reading.keys):
+        if room >= most:
+            return most
+        if number not in covered and number not in owed:
+            room += _name_tokens(key)
+    return room
 
 
 def _said_elsewhere(reading: Reading, owed: set[int], kept: Iterable[Candidate]) -> tuple[str, ...]:
@@ -169,7 +181,6 @@ def _names(
     )
     likeliest = heapq.nsmallest(max(0, room // 2), rest, key=rank)
     names: list[Entity] = []
-    roles: set[tuple[str, bool]] = set()
     for number in (*sorted(owed - covered, key=rank), *likeliest):
         if room < 4:
             break
@@ -177,18 +188,11 @@ def _names(
         name = reading.name(number)
         if PHRASE_END in name or "\n" in name:
             continue
-        group = NAME_GROUPS.get(usage.type, "")
-        role = group if usage.is_said else f"{SHOWN} {group}".rstrip()
+        sort = NAME_GROUPS.get(usage.type, "")
         room -= count_tokens(f" {name}")
-        if (role, " " in name) not in roles:
-            roles.add((role, " " in name))
-            room -= _HEADING_TOKENS
-        names.append(Entity(name, role, (), number))
+        role = f"{SAID if usage.is_said else SHOWN} {sort}".rstrip()
+        names.append(Entity(name, role, reading.sources(number), number))
     return names
-
-
-def _grouped(names: Sequence[Entity]) -> list[Entity]:
-    return sorted(names, key=lambda entity: (entity.role, entity.order))
 
 
 def assemble(

@@ -65,11 +65,11 @@ BONUS: Final[dict[str, float]] = {
     "artifacts": 2.0,
     "constraints": 1.3,
     "goals": 0.6,
-    "open_items": 0.9,
-    "decisions": 0.75,
+    "open_items": 1.3,
+    "decisions": 0.95,
     "current_plan": 0.4,
-    "commands": 0.2,
-    "requests": 0.12,
+    "commands": 0.35,
+    "requests": 0.06,
 }
 _REPEATED: Final = 0.3  # and for each time that the same call was made again
 _OUTPUT_LINES: Final = 24.0  # after so many lines of one output, the next is worth half
@@ -135,13 +135,17 @@ class Reading:
         self._templates: Counter[str] = Counter()
         self._index: dict[str, int] = {}
         self._lines: dict[str, tuple[int, ...]] = {}
-        self._seen: set[str] = set()
-        self._calls: dict[str, Candidate] = {}
+        self._seen: dict[str, Candidate | None] = {}  # nothing for what stays in the prompt
         self._keep = re.compile("|".join(map(re.escape, sorted(keep_keys))), re.IGNORECASE) if keep_keys else None
 
     def name(self, number: int) -> str:
         """An entity as it was first written."""
         return surface(self.usages[number].line, self.keys[number])
+
+    def sources(self, number: int) -> tuple[str, ...]:
+        """The message in which an entity was first read, if its line may be kept."""
+        candidate = self._seen.get(self.usages[number].line)
+        return candidate.line.sources if candidate else ()
 
     def add(self, lines: Iterable[Line], *, last_user: int = -1) -> None:
         """Read lines that may be kept."""
@@ -149,31 +153,28 @@ class Reading:
         for line, entities in self._used(lines, last_user):
             text, kind = line.text, line.kind
             if text in seen:
-                if (call := self._calls.get(text)) is not None:
-                    # What was run again and again will be run again, though it may name nothing.
-                    call.bonus += _REPEATED
+                if (known := seen[text]) is not None:
+                    _note_again(known, line)
                 continue
-            seen.add(text)
             is_tool_text = kind in ("output", "code")
             if is_tool_text and not entities and self._keep is None:
                 continue  # names nothing: it could never be worth its tokens
             # What tools returned has no bonus, so its field can wait until it is chosen.
             field = line.field or ("outputs" if kind == "output" else field_of(line))
-            tokens = len(text) / CHARS_PER_TOKEN + _LINE_TOKENS
+            tokens = len(text) / CHARS_PER_TOKEN + (_LINE_TOKENS if field != "entities" else 0.0)
             is_first = self._is_first(line, field)
             bonus = BONUS.get(field, 0.0)
             if bonus and not is_first and self._is_form(text):
                 bonus = 0.0
             candidate = Candidate(line, field, entities, bonus, tokens, len(candidates), is_first, kind == "output")
             candidates.append(candidate)
-            if field in _HEADED:
-                self._calls[text] = candidate
+            seen[text] = candidate
 
     def add_visible(self, lines: Iterable[Line], *, last_user: int = -1) -> None:
         """Read lines that stay in the prompt anyway: what they mention need not be kept twice."""
         for line, entities in self._used(lines, last_user):
             self.visible.update(entities)
-            self._seen.add(line.text)
+            self._seen.setdefault(line.text)
 
     def owed(self) -> set[int]:
         """What can only be copied and somebody said or passed to a tool: not to be lost while it fits."""
@@ -262,6 +263,17 @@ class Reading:
                 usages[number].type = kind
             found.append(number)
         return tuple(dict.fromkeys(found)) if len(found) > 1 else tuple(found)
+
+
+def _note_again(known: Candidate, line: Line) -> None:
+    """A line that was read before is read once more."""
+    if known.field in _HEADED:
+        # What was run again and again will be run again, though it may name nothing.
+        known.bonus += _REPEATED
+    elif line.kind == "user" != known.line.kind and is_instruction(line.text):
+        # A rule that stood in code before the user gave it is the user's rule.
+        known.line, known.field, known.bonus = line, "constraints", BONUS["constraints"]
+        known.is_first, known.is_output = True, False
 
 
 @lru_cache(maxsize=4096)  # one output, one size, and often hundreds of entities
