@@ -18,8 +18,8 @@ export const PARTS = ["system", "developer", "tools_schema", "memory", "history"
 const MARGIN = { left: 48, right: 86, top: 26, bottom: 20 };
 // Idle longer than this many times the median pause is drawn as a gap of one median.
 const GAP_TIMES = 8;
-// Bars narrower than this cannot be told apart: of those in one column of pixels one is drawn.
-const CROWDED_PX = 1.5;
+// Bars closer than this have no room for a gap between them.
+const CLOSE_PX = 3;
 // Less room than this to the next marker and the words would run into it.
 const WORDS_PX = 112;
 
@@ -92,19 +92,21 @@ export function layout(checks, placed, view) {
   const y = (/** @type {number} */ tokens) => plot.top + plot.height * (1 - Math.min(1, Math.max(0, tokens / top)));
   // On a time axis bars stand where they happened, so their width comes from how many there are.
   const pitch = view.scale === "turn" ? perUnit : (plot.width / Math.max(1, checks.length)) * ((whole[1] - whole[0]) / Math.max(1e-9, to - from));
-  const width = Math.max(1, Math.min(26, pitch * 0.78));
+  const width = pitch < CLOSE_PX ? Math.max(1, pitch) : Math.min(26, pitch * 0.78);
   /** @type {Bar[]} */ const bars = [];
   /** @type {Marker[]} */ const markers = [];
-  const isCrowded = pitch < CROWDED_PX;
+  // Of bars in one column of pixels one is drawn.
+  const isCrowded = pitch < 1;
   let number = 0;
   for (let i = 0; i < checks.length; i++) {
     const check = /** @type {Check} */ (checks[i]);
     if (check.is_compaction) number++;
     const place = at[i] ?? 0;
     if (place < from || place > to) continue;
-    const bar = { check, index: i, x: plot.left + (place - from) * perUnit - width / 2, width, at: place };
+    const x = plot.left + (place - from) * perUnit - width / 2;
+    const bar = { check, index: i, x: isCrowded ? Math.floor(x) : x, width, at: place };
     const last = bars.at(-1);
-    if (!isCrowded || !last || Math.floor(last.x) !== Math.floor(bar.x)) bars.push(bar);
+    if (!isCrowded || last?.x !== bar.x) bars.push(bar);
     else if (outranks(check, last.check)) bars[bars.length - 1] = bar;
     if (check.is_compaction) markers.push({ ...bar, number, middle: bar.x + width / 2, pill: Math.max(18, 7 * String(number).length + 8), words: "" });
   }

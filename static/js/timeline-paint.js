@@ -51,16 +51,17 @@ export function paint(surface, layout, colours, state) {
 function drawBars(surface, { bars, y }, colours) {
   const below = new Float64Array(bars.length);
   for (let part = 0; part < 6; part++) {
-    const colour = colours[PART_COLOURS[part] ?? ""] ?? "";
+    const stretch = new Stretch(surface, colours[PART_COLOURS[part] ?? ""] ?? "");
     for (let i = 0; i < bars.length; i++) {
       const { check, x, width } = /** @type {import("./timeline-layout.js").Bar} */ (bars[i]);
       // After a compaction what it left is solid, and what it took away is pale above that.
       const parts = check.after === null ? check.parts : (check.after_parts ?? [0, 0, 0, 0, check.after, 0]);
       const from = below[i] ?? 0;
       const to = from + (parts[part] ?? 0);
-      if (to > from) surface.rect(x, y(to), width, y(from) - y(to), colour);
+      if (to > from) stretch.add(x, width, y(to), y(from));
       below[i] = to;
     }
+    stretch.draw();
   }
   bars.forEach(({ check, x, width }, i) => {
     const solid = below[i] ?? 0;
@@ -68,6 +69,33 @@ function drawBars(surface, { bars, y }, colours) {
     if (check.has_failed) surface.rect(x, y(Math.max(solid, check.before)) - 3, width, 3, colours.bad ?? "");
     if (check.after !== null && width >= 3) surface.line(x - 2, y(check.after), x + width + 2, y(check.after), colours.ink ?? "", [], 1.5);
   });
+}
+
+/** Bars that touch and are alike are one rectangle: of a thousand checks most parts stay the same for long. */
+class Stretch {
+  #left = 0;
+  #right = 0;
+  #top = 0;
+  #bottom = 0;
+
+  /** @param {Surface} surface @param {string} colour */
+  constructor(surface, colour) {
+    this.surface = surface;
+    this.colour = colour;
+  }
+
+  /** @param {number} x @param {number} width @param {number} top @param {number} bottom */
+  add(x, width, top, bottom) {
+    if (top !== this.#top || bottom !== this.#bottom || Math.abs(x - this.#right) > 0.01) {
+      this.draw();
+      [this.#left, this.#top, this.#bottom] = [x, top, bottom];
+    }
+    this.#right = x + width;
+  }
+
+  draw() {
+    if (this.#right > this.#left) this.surface.rect(this.#left, this.#top, this.#right - this.#left, this.#bottom - this.#top, this.colour);
+  }
 }
 
 /** A number over each compaction, with tokens before → after where there is room. @param {Surface} surface @param {Layout} layout @param {Colours} colours */
