@@ -2,7 +2,7 @@
 // What every page has: the connection state, the menu, times, and the few keys that work everywhere.
 import "./live-state.js";
 import "./menu-button.js";
-import { isTyping, toast } from "./dom.js";
+import { copy, isTyping, toast } from "./dom.js";
 import { keepTimes } from "./times.js";
 
 const THEMES = ["", "light", "dark"];
@@ -27,6 +27,7 @@ document.addEventListener("click", (event) => {
   if (button?.getAttribute("data-action") === "theme") nextTheme();
   if (button?.getAttribute("data-action") === "shortcuts") showShortcuts();
   if (button?.getAttribute("data-action") === "print") print();
+  if (button?.getAttribute("data-action") === "copy") void copy(button.getAttribute("data-text") ?? "");
 });
 
 document.addEventListener("change", (event) => {

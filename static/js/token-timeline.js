@@ -249,6 +249,7 @@ class TokenTimeline extends HTMLElement {
     if (!made || event.button !== 0) return;
     if (event.target instanceof Element && event.target.closest(".compaction-marker")) return;
     const from = this.#x(event);
+    this.#hover(-1);
     this.#stage.setPointerCapture(event.pointerId);
     const move = (/** @type {PointerEvent} */ at) => {
       const to = this.#x(at);

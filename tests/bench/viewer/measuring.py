@@ -11,10 +11,24 @@ from typing import Any
 
 import psycopg
 from agent_session import Session, send
-from playwright.sync_api import Page
+from playwright.sync_api import CDPSession, Page
 from serving import Server
 
 ZOOM = "(i) => document.dispatchEvent(new KeyboardEvent('keydown', {key: i % 8 < 4 ? '+' : '-'}))"
+BRUSH = """(i) => {
+  const stage = document.querySelector('.timeline-stage');
+  // There is no real pointer to capture.
+  stage.setPointerCapture = () => {};
+  const { left, top } = stage.getBoundingClientRect();
+  const at = { clientX: left + 100 + i * 5, clientY: top + 80, buttons: 1, bubbles: true };
+  stage.dispatchEvent(new PointerEvent(i ? (i < 119 ? 'pointermove' : 'pointerup') : 'pointerdown', at));
+}"""
+POINT = """(i) => {
+  const stage = document.querySelector('.timeline-stage');
+  const { left, top } = stage.getBoundingClientRect();
+  const at = { clientX: left + 100 + i * 8, clientY: top + 80, bubbles: true };
+  stage.dispatchEvent(new PointerEvent('pointermove', at));
+}"""
 SCROLL = "(i) => { const e = document.querySelector('.tree-scroll'); e.scrollTop = i / 120 * e.scrollHeight; }"
 FRAMES = """async (step) => {
   const act = new Function("i", `return (${step})(i)`);
@@ -83,10 +97,21 @@ def percentile(values: list[float], share: float) -> float:
 
 
 def tell_frames(page: Page, what: str, step: str) -> None:
-    """Does `step` in 120 frames and prints how long they took."""
+    """Does `step` in 120 frames and prints how long they took, and how much of it the page's thread was at work."""
+    client = page.context.new_cdp_session(page)
+    client.send("Performance.enable", {"timeDomain": "threadTicks"})
+    before = _thread_s(client)
     frames = page.evaluate(FRAMES, step)
+    work = (_thread_s(client) - before) / 120 * 1000
+    client.detach()
     over = sum(frame > 32 for frame in frames)
-    say(what, p50=f"{percentile(frames, 0.5):.1f} ms", p99=f"{percentile(frames, 0.99):.1f} ms", over_32_ms=over)
+    took = {"p50": f"{percentile(frames, 0.5):.1f} ms", "p99": f"{percentile(frames, 0.99):.1f} ms"}
+    say(what, **took, over_32_ms=over, at_work=f"{work:.1f} ms a frame")
+
+
+def _thread_s(client: CDPSession) -> float:
+    metrics = {row["name"]: row["value"] for row in client.send("Performance.getMetrics")["metrics"]}
+    return float(metrics["TaskDuration"])
 
 
 def heap_mb(page: Page) -> float:

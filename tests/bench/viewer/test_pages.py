@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import pytest
 from agent_session import Session, send
-from bench.viewer.measuring import SCROLL, ZOOM, filled, heap_mb, opened, say, tell_frames
+from bench.viewer.measuring import BRUSH, POINT, SCROLL, ZOOM, filled, heap_mb, opened, say, tell_frames
 from conftest import SignIn
 from playwright.sync_api import expect
 from serving import Server
@@ -35,6 +35,8 @@ def test_a_huge_session_opens_and_moves(
     say(f"{count:,} spans hold", rows=rows, nodes=nodes, heap=f"{heap:.0f} MB")
     tell_frames(page, "scrolling", SCROLL)
     tell_frames(page, "zooming", ZOOM)
+    page.keyboard.press("0")
+    tell_frames(page, "brushing", BRUSH)
     assert rows <= 80
     assert heap < 150
     assert times[0] < 5 * limit_s
@@ -53,3 +55,5 @@ def test_a_thousand_checks_stay_smooth(server: Server, sign_in: SignIn) -> None:
     opened(page, session.session_id)
     expect(page.get_by_test_id("compaction-marker").first).to_be_visible()
     tell_frames(page, "1,000 checks, zooming", ZOOM)
+    page.keyboard.press("0")
+    tell_frames(page, "1,000 checks, pointing", POINT)
