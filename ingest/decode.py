@@ -59,7 +59,7 @@ def decode(body: bytes, *, max_events: int, is_lines: bool = False) -> Decoded:
     body = body.removeprefix(codecs.BOM_UTF8).strip()
     if not body:
         raise Malformed("the body is empty")
-    events = _usual(body, is_lines=is_lines) if _is_plain(body) else None
+    events = _usual(body, is_lines=is_lines) if is_plain(body) else None
     if events is None:
         return _taken_apart(body, max_events, is_lines=is_lines)
     if len(events) > max_events:
@@ -76,7 +76,7 @@ def decode(body: bytes, *, max_events: int, is_lines: bool = False) -> Decoded:
     return decoded
 
 
-def _is_plain(body: bytes) -> bool:
+def is_plain(body: bytes) -> bool:
     """Nothing in it that JSON allows and Postgres does not."""
     if b"\\u0000" in body:
         return False
@@ -130,7 +130,7 @@ def path_of(error: msgspec.ValidationError) -> tuple[str, str]:
 
 def mended(raw: bytes) -> bytes:
     """`raw` as JSON that every reader takes: no NUL, no half character, no NaN, no number beyond all numbers."""
-    if _is_plain(raw):
+    if is_plain(raw):
         try:
             _decode_any(raw)
             return raw
@@ -171,7 +171,7 @@ def _sound_text(text: str) -> str:
 
 
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},]', re.DOTALL)
-_LIST_FOLLOWS = re.compile(rb"\s*:\s*(?=\[)")
+_FOLLOWED_BY = {b"[": re.compile(rb"\s*:\s*(?=\[)"), b"{": re.compile(rb"\s*:\s*(?=\{)")}
 
 
 def _brackets(raw: bytes) -> int:
@@ -191,9 +191,9 @@ def _pieces(body: bytes, *, is_lines: bool) -> Iterator[bytes]:
     if is_lines:
         for line in filter(None, map(bytes.strip, body.split(b"\n"))):
             # A broken line is one broken event.
-            yield from _elements_of(line) if line[:1] == b"{" and _end_of(line) == len(line) else (line,)
+            yield from _elements_of(line) if line[:1] == b"{" and end_of(line) == len(line) else (line,)
     elif body[:1] == b"[":
-        yield from _elements(body)
+        yield from elements(body)
     elif body[:1] == b"{":
         yield from _from_object(body)
     else:
@@ -201,7 +201,7 @@ def _pieces(body: bytes, *, is_lines: bool) -> Iterator[bytes]:
 
 
 def _from_object(body: bytes) -> Iterator[bytes]:
-    end = _end_of(body)
+    end = end_of(body)
     if 0 < end < len(body) and body[end:].lstrip()[:1] == b"{":
         # More than one value: lines of JSON sent as JSON.
         yield from _pieces(body, is_lines=True)
@@ -212,14 +212,15 @@ def _from_object(body: bytes) -> Iterator[bytes]:
 
 
 def _elements_of(body: bytes) -> Iterator[bytes]:
-    lists = [part for key in _ENVELOPES if (part := _member(body, key)) is not None]
+    lists = [part for key in _ENVELOPES if (part := member(body, key)) is not None]
     if not lists:
         yield body
     for part in lists:
-        yield from _elements(part)
+        yield from elements(part)
 
 
-def _end_of(value: bytes, start: int = 0) -> int:
+def end_of(value: bytes, start: int = 0) -> int:
+    """Where the list or object that begins at `start` ends; -1 if it does not."""
     level = 0
     for token in _TOKEN.finditer(value, start):
         mark = token[0]
@@ -232,7 +233,8 @@ def _end_of(value: bytes, start: int = 0) -> int:
     return -1
 
 
-def _elements(body: bytes) -> Iterator[bytes]:
+def elements(body: bytes) -> Iterator[bytes]:
+    """The elements of a list as they stand in it."""
     level, begin = 0, 1
     for token in _TOKEN.finditer(body):
         mark = token[0]
@@ -252,8 +254,8 @@ def _elements(body: bytes) -> Iterator[bytes]:
     raise Malformed("the body is not JSON: it ends in the middle")
 
 
-def _member(body: bytes, key: str) -> bytes | None:
-    """The list under `key` of the object `body`, wherever it stands in it."""
+def member(body: bytes, key: str, bracket: bytes = b"[") -> bytes | None:
+    """The list (or the object, for a brace) under `key` of the object `body`, wherever it stands in it."""
     name = f'"{key}"'.encode()
     level = 0
     for token in _TOKEN.finditer(body):
@@ -262,6 +264,6 @@ def _member(body: bytes, key: str) -> bytes | None:
             level += 1
         elif mark in (b"]", b"}"):
             level -= 1
-        elif level == 1 and mark == name and (found := _LIST_FOLLOWS.match(body, token.end())):
-            return body[found.end() : _end_of(body, found.end())]
+        elif level == 1 and mark == name and (found := _FOLLOWED_BY[bracket].match(body, token.end())):
+            return body[found.end() : end_of(body, found.end())]
     return None

@@ -17,7 +17,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
 
-from ingest.decode import mended, path_of, sound
+from ingest.decode import elements, end_of, is_plain, member, mended, path_of, sound
 from ingest.errors import Malformed
 from ingest.events import Rejection
 from ingest.schema import Invalid
@@ -69,11 +69,14 @@ def read_protobuf(body: bytes) -> Iterator[Told | Rejection]:
 
 def read_json(body: bytes) -> Iterator[Told | Rejection]:
     try:
-        return _walk_json(_decode_json(mended(body)))
-    except _Faults as error:
-        raise Malformed(f"the body is not an OTLP ExportTraceServiceRequest in JSON: {error}") from None
-    except Invalid as error:
-        raise Malformed(error.message) from None
+        if is_plain(body):
+            return _walk_json(_decode_json(body))
+    except msgspec.ValidationError as error:
+        raise Malformed(f"{_NOT_JSON}: {error}") from None
+    except _Faults:
+        # One span too deep, or with a number that is none, and the parser refuses them all.
+        pass
+    return iter(list(_json_taken_apart(body)))
 
 
 def _walk_protobuf(request: Any) -> Iterator[Told | Rejection]:
@@ -265,19 +268,50 @@ class _JsonRequest(msgspec.Struct, rename="camel"):
 
 _decode_json = msgspec.json.Decoder(_JsonRequest).decode
 _decode_span = msgspec.json.Decoder(_JsonSpan).decode
+_decode_resource = msgspec.json.Decoder(_JsonResource).decode
+_NOT_JSON = "the body is not an OTLP ExportTraceServiceRequest in JSON"
 
 
 def _walk_json(request: _JsonRequest) -> Iterator[Told | Rejection]:
     for of_resource in request.resource_spans or ():
-        sender = _sender(_json_attributes(of_resource.resource.attributes) if of_resource.resource else {})
+        sender = _sender_json(of_resource.resource)
         for of_scope in of_resource.scope_spans or ():
             for raw in of_scope.spans or ():
                 yield _read(_from_json, raw, sender)
 
 
-def _from_json(raw: msgspec.Raw, sender: bytes) -> Told:
+def _json_taken_apart(body: bytes) -> Iterator[Told | Rejection]:
+    """The spans of a body that cannot be parsed as a whole, each by itself."""
+    body = body.strip()
+    resources = member(body, "resourceSpans") if end_of(body) == len(body) else None
+    if resources is None:
+        raise Malformed(_NOT_JSON)
+    for of_resource in elements(resources):
+        try:
+            sender = _sender_json(_decode_resource(mended(member(of_resource, "resource", b"{") or b"{}")))
+        except (*_Faults, Invalid):
+            raise Malformed(f"{_NOT_JSON}: a resource cannot be read") from None
+        for of_scope in elements(member(of_resource, "scopeSpans") or b"[]"):
+            for raw in elements(member(of_scope, "spans") or b"[]"):
+                yield _read(_from_part_of_json, raw, sender)
+
+
+def _from_part_of_json(raw: bytes, sender: bytes) -> Told:
+    return _from_json(mended(raw), sender)
+
+
+def _sender_json(resource: _JsonResource | None) -> bytes:
+    return _sender(_json_attributes(resource.attributes) if resource else {})
+
+
+def _from_json(raw: bytes | msgspec.Raw, sender: bytes) -> Told:
     try:
-        span = _decode_span(raw)
+        try:
+            span = _decode_span(raw)
+        except (msgspec.DecodeError, UnicodeError) as error:
+            if isinstance(error, msgspec.ValidationError):
+                raise
+            span = _decode_span(mended(bytes(raw)))
     except msgspec.ValidationError as error:
         raise Invalid(*path_of(error)) from None
     status = span.status or _JsonStatus()

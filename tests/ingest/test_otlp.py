@@ -263,6 +263,47 @@ def test_one_bad_span_in_protobuf_costs_its_neighbours_nothing(wire: Wire, fault
     assert trace["metadata"] == {"service.name": "agent"}
 
 
+# What stands in the middle one of three spans, and what becomes of that span's attribute.
+STRANGE = {
+    "deep": (b"[" * 20_000 + b"]" * 20_000, None),
+    "number that is none": (b'{"doubleValue": NaN}', "nan"),
+    "nul": (rb'{"stringValue": "a\u0000b"}', "a\ufffdb"),
+    "half a surrogate pair": (rb'{"stringValue": "a\ud800b"}', "a\ufffdb"),
+    "half a character": (b'{"stringValue": "a\xffb"}', "a\ufffdb"),
+}
+
+
+@pytest.mark.parametrize("case", STRANGE)
+def test_one_strange_span_in_json_costs_its_neighbours_nothing(wire: Wire, case: str) -> None:
+    """It is stored with a mark, or refused if it nests without end; the others are as they were, resource and all."""
+    trace_id = uuid.uuid4().hex
+    value, expected = STRANGE[case]
+    spans = [json_span(trace_id, number) for number in (1, 2, 3)]
+    spans[1]["attributes"] = [{"key": "x", "value": "WXYZ"}]
+    service = {"key": "service.name", "value": {"stringValue": "agent"}}
+    of_resource = {"resource": {"attributes": [service]}, "scopeSpans": [{"spans": spans}]}
+    body = json.dumps({"resourceSpans": [of_resource]}).encode().replace(b'"WXYZ"', value)
+    answer = wire.post(body, path="/v1/traces")
+    assert answer.status_code == 200
+    stored = {row["name"]: row["data"].get("x") for row in wire.spans(trace_id)}
+    if expected is None:
+        assert answer.json()["partialSuccess"]["errorMessage"].startswith("span 1:")
+        assert stored == {"span 1": None, "span 3": None}
+    else:
+        assert answer.json() == {}
+        assert stored == {"span 1": None, "span 2": expected, "span 3": None}
+    (trace,) = wire.rows("SELECT metadata FROM ingest_trace WHERE trace_id = %s", trace_id)
+    assert trace["metadata"] == {"service.name": "agent"}
+
+
+@pytest.mark.parametrize(
+    "body", [b"{", b'{"resourceSpans": [NaN', b'{"a": NaN}', b'{"resourceSpans": []} {', b'{"resourceSpans": 5}']
+)
+def test_what_is_no_request_in_json_is_refused(wire: Wire, body: bytes) -> None:
+    """Nothing is taken for an empty request that only looks like one."""
+    assert wire.post(body, path="/v1/traces").status_code == 400
+
+
 def test_nonsense_is_a_400_that_otlp_clients_understand(wire: Wire) -> None:
     """A google.rpc.Status with a message, in the form that was sent; a wrong type is 415; no key is 401."""
     answer = wire.post(b"\xff\xff\xff", path="/v1/traces", content_type="application/x-protobuf")
