@@ -5,11 +5,18 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 from waiting import wait_until
+
+from ariadne import launcher
+
+# Whoever starts it may be killed and clean nothing up: then the kernel does.
+_DIES_WITH_US = [sys.executable, "-I", "-S", str(launcher.__file__), str(int(signal.SIGKILL)), "own"]
 
 
 def binary() -> Path:
@@ -33,8 +40,8 @@ class Redis:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        command = [str(binary()), "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
-        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd="/")
+        options = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+        self._process = subprocess.Popen([*_DIES_WITH_US, str(binary()), *options], stdout=subprocess.DEVNULL, cwd="/")
         if not wait_until(self._answers, timeout_s=10):
             raise RuntimeError("redis-server did not answer")
 
