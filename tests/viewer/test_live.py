@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import time
 import uuid
 from typing import Any
 
@@ -14,7 +16,8 @@ from serving import Server
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from viewer.live import QUEUE_FRAMES, Change, Subscription
+from viewer.consumers import RECHECK_S, WINDOW_FRAMES
+from viewer.live import QUEUE_FRAMES, TICK_S, Change, Subscription
 
 
 def socket(server: Server, path: str, person: str | None = "developer") -> connect:
@@ -142,6 +145,35 @@ async def test_a_socket_that_does_not_acknowledge_is_not_fed_without_end(server:
             await stream.send("ack")
             names += [event["name"] for event in message.get("events", [])]
         assert names == [f"{batch}-{n}" for batch in range(60) for n in range(3)]
+
+
+async def test_a_page_whose_beat_has_to_wait_misses_nothing(server: Server, session: Session) -> None:
+    """Its window is full when a beat is due, and its queue overflows meanwhile; once it reads again it is shown all."""
+    await post(server, session.trace())
+    async with socket(server, f"/ws/tail/?session={session.session_id}&ack=1") as stream:
+        await frame(stream, "hello")
+        opened = time.monotonic()
+        shown: set[str] = set()
+        sent = 0
+        for _ in range(WINDOW_FRAMES - 1):
+            await post(server, session.span("tool", str(sent)))
+            shown |= {event["name"] for event in (await frame(stream, "events"))["events"]}
+            sent += 1
+        # The next change finds the window full and the beat due; after it come more than the queue holds.
+        await asyncio.sleep(max(0.0, opened + RECHECK_S + 0.2 - time.monotonic()))
+        for _ in range(QUEUE_FRAMES + 10):
+            await post(server, session.span("tool", str(sent)))
+            sent += 1
+            await asyncio.sleep(TICK_S)
+        for _ in range(WINDOW_FRAMES):
+            await stream.send("ack")
+        expected = {str(number) for number in range(sent)}
+        with contextlib.suppress(TimeoutError):
+            while not expected <= shown:
+                message = json.loads(await asyncio.wait_for(stream.recv(), 5))
+                await stream.send("ack")
+                shown |= {event["name"] for event in message.get("events", [])}
+        assert shown == expected
 
 
 def test_how_far_to_catch_up_does_not_depend_on_the_change_in_hand() -> None:
