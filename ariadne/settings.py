@@ -20,9 +20,18 @@ from django.core.exceptions import ImproperlyConfigured
 
 from ariadne.places import PAGES, ROOT
 
+_asked_for = {"ARIADNE_URL", "ARIADNE_API_KEY", "ARIADNE_API_TOKEN"}  # those of the client, on the same machine
+
 
 def envstr(name: str, default: str = "") -> str:
+    _asked_for.add(name)
     return os.environ.get(name, default).strip()
+
+
+def unknown_variables() -> list[str]:
+    """What is set under our name and nobody reads: most likely mistyped."""
+    ours = (name for name in os.environ if name.startswith("ARIADNE_") and not name.startswith("ARIADNE_OIDC_"))
+    return sorted(name for name in ours if name not in _asked_for)
 
 
 def envbool(name: str, default: bool) -> bool:
@@ -324,11 +333,15 @@ INGEST_ANSWER_TIMEOUT_S = envint("ARIADNE_INGEST_ANSWER_TIMEOUT_S", 10)
 #: Bodies that one process holds in memory at once; more is answered with 503.
 INGEST_MAX_HELD_BYTES = envint("ARIADNE_INGEST_MAX_HELD_BYTES", 256 * 1024 * 1024)
 
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+#: DEBUG, INFO, WARNING or ERROR, to stderr.
+LOG_LEVEL = envstr("ARIADNE_LOG_LEVEL", "WARNING").upper()
+if LOG_LEVEL not in LOG_LEVELS:
+    raise ImproperlyConfigured(f"ARIADNE_LOG_LEVEL={LOG_LEVEL!r} is not one of {', '.join(LOG_LEVELS)}")
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
-    #: DEBUG, INFO, WARNING or ERROR, to stderr.
-    "root": {"handlers": ["stderr"], "level": envstr("ARIADNE_LOG_LEVEL", "WARNING")},
+    "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
 }

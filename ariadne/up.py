@@ -35,7 +35,16 @@ class Stop(Exception):
     """SIGTERM or SIGINT arrived."""
 
 
+HELP = """usage: python -m ariadne.up
+
+Starts Postgres, migrations, web processes and a demo, as `make up` does; Ctrl-C stops all of it. It takes no arguments:
+PORT, DATA_DIR, DEMO, DATABASE_URL, REDIS_URL and all the rest come from the environment, see docs/CONFIGURATION.md."""
+
+
 def main() -> int:
+    if len(sys.argv) > 1:
+        _say(HELP)
+        return 0 if sys.argv[1] in {"-h", "--help"} else 2
     if os.environ.get("MAKELEVEL"):
         die_with_parent(signal.SIGTERM)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -52,7 +61,7 @@ def main() -> int:
 
 
 def _run() -> None:
-    data_dir = _data_dir()
+    data_dir, has_demo = _data_dir(), _has_demo()
     with contextlib.ExitStack() as stack:
         try:
             listener = stack.enter_context(_listen(_port()))
@@ -64,8 +73,7 @@ def _run() -> None:
             web = stack.enter_context(WebProcesses(listener, _processes(), say=_say))
             _wait_until_ready(url, web)
             _banner(credentials, data_dir)
-            #: 1 fills a new server with demo sessions, 0 starts empty.
-            if os.environ.get("DEMO", "1") != "0" and _is_empty():
+            if has_demo and _is_empty():
                 stack.enter_context(children()).append(_start_demo(credentials))
             web.watch()
         except Stop:
@@ -90,6 +98,14 @@ def _port() -> int:
     if not value.isdigit() or int(value) > 65535:
         raise CannotStart(f"PORT={value} is not a port: use a number from 1 to 65535")
     return int(value)
+
+
+def _has_demo() -> bool:
+    #: 1 fills a new server with demo sessions, 0 starts empty.
+    value = os.environ.get("DEMO", "1").strip().lower()
+    if value not in {"1", "true", "yes", "on", "0", "false", "no", "off", ""}:
+        raise CannotStart(f"DEMO={value} is not a yes or a no: use 1 or 0")
+    return value in {"1", "true", "yes", "on"}
 
 
 def _processes() -> int:
@@ -127,6 +143,10 @@ def _prepare(data_dir: Path, url: str) -> dict[str, object]:
 
     try:
         django.setup()
+        from ariadne.settings import unknown_variables  # noqa: PLC0415
+
+        for name in unknown_variables():
+            _say(f"No setting is called {name}: see docs/CONFIGURATION.md")
         _say("Migrating …")
         call_command("setup", url=url, verbosity=0)
     except (CommandError, ImproperlyConfigured) as error:

@@ -20,6 +20,8 @@ from conftest import ServerFactory
 from serving import ROOT, Server
 from waiting import wait_until
 
+NOWHERE = {"DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"}
+
 
 def family(server: Server) -> list[psutil.Process]:
     """The supervisor and everything under it."""
@@ -112,8 +114,11 @@ def test_a_taken_port_gets_a_clear_message(tmp_path: Path) -> None:
     [
         ({"PORT": "eighty"}, "PORT=eighty is not a port"),
         ({"PORT": "0", "PROCESSES": "4"}, "set REDIS_URL"),
-        ({"PORT": "0", "DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"}, "Check DATABASE_URL"),
+        ({"PORT": "0", **NOWHERE}, "Check DATABASE_URL"),
         ({"PORT": "0", "DATABASE_URL": "mysql://host/name"}, "DATABASE_URL must look like"),
+        ({"PORT": "0", "DEMO": "maybe"}, "DEMO=maybe is not a yes or a no"),
+        ({"PORT": "0", "ARIADNE_LOG_LEVEL": "LOUD", **NOWHERE}, "ARIADNE_LOG_LEVEL='LOUD' is not one of DEBUG"),
+        ({"PORT": "0", "ARIADNE_PRODUCTON": "1", **NOWHERE}, "No setting is called ARIADNE_PRODUCTON"),
     ],
 )
 def test_nonsense_is_refused_with_a_way_out(tmp_path: Path, environment: dict[str, str], message: str) -> None:
@@ -122,6 +127,14 @@ def test_nonsense_is_refused_with_a_way_out(tmp_path: Path, environment: dict[st
     assert result.returncode == 1
     assert message in result.stdout + result.stderr
     assert "Traceback" not in result.stdout + result.stderr
+
+
+@pytest.mark.parametrize(("argument", "code"), [("--help", 0), ("now", 2)])
+def test_it_takes_no_arguments_and_says_what_it_takes(argument: str, code: int) -> None:
+    """Asking for help starts nothing."""
+    command = [sys.executable, "-m", "ariadne.up", argument]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (result.returncode, "DATA_DIR" in result.stdout) == (code, True)
 
 
 def test_two_on_one_data_directory_is_refused(server: Server) -> None:
