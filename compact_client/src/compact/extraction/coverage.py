@@ -70,6 +70,7 @@ BONUS: Final[dict[str, float]] = {
     "current_plan": 0.4,
     "commands": 0.35,
     "requests": 0.06,
+    "facts": 0.01,  # plain talk comes last, where there is room
 }
 _REPEATED: Final = 0.3  # and for each time that the same call was made again
 _OUTPUT_LINES: Final = 24.0  # after so many lines of one output, the next is worth half
