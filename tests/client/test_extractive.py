@@ -196,9 +196,11 @@ def test_what_stays_in_the_prompt_is_not_repeated():
         Message("assistant", "ok", id="a1"),
     ]
     recent = [Message("assistant", "gamma_ray_17 is up", id="a2")]
-    summary = summarize([*old, Message("assistant", "checked gamma_ray_17", id="a3")], visible=recent)
-    assert "beta_test_99" in summary.render()
-    assert "checked gamma_ray_17" not in summary.render()
+    old.append(Message("assistant", "checked gamma_ray_17", id="a3"))
+    assert "checked gamma_ray_17" in summarize(old, visible=recent).render()
+    short = summarize(old, visible=recent, max_tokens=50).render()
+    assert "beta_test_99" in short
+    assert "checked gamma_ray_17" not in short
 
 
 @pytest.mark.req("D-SUM-1", "S-LAY-2")
@@ -263,6 +265,14 @@ def test_an_id_that_somebody_said_is_not_forgotten_for_being_shown_since():
     text = fit(summary, max_tokens=160).render()
     assert "store/7.bin" in text
     assert "store/7.bin" not in fit(replace(summary, said=()), max_tokens=160).render()
+
+
+def test_the_options_of_a_call_are_kept_as_names():
+    """What a tool was asked with once it will be asked with again, though the word names nothing elsewhere."""
+    calls = [
+        call(n, "Task", json.dumps({"kind": "Explore", "prompt": f"look at part_{n}_of_it " * 6})) for n in range(30)
+    ]
+    assert "Explore" in summarize(calls, max_tokens=80).render()
 
 
 def test_the_public_seam_gives_one_assistant_message():

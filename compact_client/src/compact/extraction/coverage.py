@@ -22,7 +22,7 @@ from typing import Final
 
 from compact.extraction.entities import TYPE_WEIGHTS, find_entities, surface
 from compact.extraction.kinds import field_of, is_instruction
-from compact.extraction.lines import Line
+from compact.extraction.lines import Kind, Line
 
 # Fitted on recorded sessions (logistic regression on "was it used again"), rounded to what held when each source of
 # sessions in turn was left out; the signs matter more than the digits. Distance has less weight than the regression
@@ -67,7 +67,7 @@ BONUS: Final[dict[str, float]] = {
     "goals": 0.6,
     "open_items": 1.3,
     "decisions": 0.95,
-    "current_plan": 0.4,
+    "current_plan": 0.8,
     "commands": 0.35,
     "requests": 0.06,
     "facts": 0.01,  # plain talk comes last, where there is room
@@ -76,6 +76,8 @@ _REPEATED: Final = 0.3  # and for each time that the same call was made again
 _OUTPUT_LINES: Final = 24.0  # after so many lines of one output, the next is worth half
 _NUMBERED: Final = re.compile(r"\S*\d\S*")
 _FORMS: Final = 3  # so many lines that differ in their numbers alone keep their bonus
+_CALLS: Final = frozenset({"call", "command", "edit"})
+_OPTION: Final = re.compile(r"[(,] ?[\w-]+=(?!true|false|null)([A-Za-z][\w-]{2,30})(?=[,)])")
 _HEADED: Final = frozenset({"commands", "tool_outcomes", "files"})
 # At most this share of the budget is given ahead of the competition to standing instructions.
 _FIRST_SHARE: Final = 0.5
@@ -229,7 +231,7 @@ class Reading:
             chars += len(text) + 1
             entities = known.get(text)
             if entities is None:
-                entities = known[text] = self._entities(text)
+                entities = known[text] = self._entities(text, kind)
             for number in entities:
                 usage = usages[number]
                 usage.last_chars = chars
@@ -251,10 +253,14 @@ class Reading:
             yield line, entities
         self.chars = chars
 
-    def _entities(self, text: str) -> tuple[int, ...]:
+    def _entities(self, text: str, line_kind: Kind) -> tuple[int, ...]:
         index, usages = self._index, self.usages
         found: list[int] = []
-        for key, kind in find_entities(text):
+        mentions = find_entities(text)
+        if line_kind in _CALLS:
+            # The options of a call are plain words, and the next call of the tool takes them from the same few.
+            mentions += tuple((word.lower(), "option") for word in _OPTION.findall(text))
+        for key, kind in mentions:
             number = index.get(key)
             if number is None:
                 number = index[key] = len(usages)

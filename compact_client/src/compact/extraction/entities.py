@@ -38,6 +38,7 @@ TYPE_WEIGHTS: Final[dict[str, float]] = {
     "num": 0.5,
     "dotted": 0.4,
     "acronym": 0.3,
+    "option": 0.3,  # of a call; found by `coverage`, for only there a line is known to be one
 }
 
 _DRIVE: Final = re.compile(r"\b[A-Za-z]:\\[A-Za-z]")
