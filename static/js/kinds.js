@@ -31,7 +31,7 @@ export function familyOf(kind) {
 }
 
 /** @param {string} kind */
-export function labelOf(kind) {
+function labelOf(kind) {
   return kind.replace(/^compact\./, "").replaceAll("_", " ");
 }
 

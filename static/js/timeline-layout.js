@@ -14,7 +14,6 @@ import { shortTokens } from "./format.js";
  *   from: number, to: number, whole: [number, number], plot: { left: number, top: number, width: number, height: number } }} Layout
  */
 
-export const PARTS = ["system", "developer", "tools_schema", "memory", "history", "user_input"];
 const MARGIN = { left: 48, right: 86, top: 26, bottom: 20 };
 // Idle longer than this many times the median pause is drawn as a gap of one median.
 const GAP_TIMES = 8;

@@ -1,6 +1,7 @@
 // @ts-check
 // Draws a layout on a surface: a canvas on the page, or the text of an SVG for a file.
 import { clock, duration, shortTokens } from "./format.js";
+import { PARTS } from "./timeline-parts.js";
 
 /** @typedef {import("./timeline-layout.js").Layout} Layout */
 /** @typedef {Record<string, string>} Colours */
@@ -11,7 +12,6 @@ import { clock, duration, shortTokens } from "./format.js";
  *   text(words: string, x: number, y: number, fill: string, align?: "left" | "right" | "center", bold?: boolean): void }} Surface
  */
 
-const PART_COLOURS = ["system", "developer", "tools", "memory", "history", "input"];
 const GAP_WORDS_PX = 84;
 const LINE_LABELS = /** @type {Record<string, string>} */ ({ window: "window", cap: "cap", trigger: "trigger" });
 
@@ -50,8 +50,8 @@ export function paint(surface, layout, colours, state) {
 /** One part of all bars after the other: a surface is slow to change its colour. @param {Surface} surface @param {Layout} layout @param {Colours} colours */
 function drawBars(surface, { bars, y }, colours) {
   const below = new Float64Array(bars.length);
-  for (let part = 0; part < 6; part++) {
-    const stretch = new Stretch(surface, colours[PART_COLOURS[part] ?? ""] ?? "");
+  for (const [part, [name]] of PARTS.entries()) {
+    const stretch = new Stretch(surface, colours[name] ?? "");
     for (let i = 0; i < bars.length; i++) {
       const { check, x, width } = /** @type {import("./timeline-layout.js").Bar} */ (bars[i]);
       // After a compaction what it left is solid, and what it took away is pale above that.

@@ -1,24 +1,16 @@
 // @ts-check
 // The token timeline: one stacked bar a check, the lines it is held against, a marker a compaction. Never fetches.
 import { download, h, icon, isTyping } from "./dom.js";
-import { exact, percent, tokens } from "./format.js";
 import { store } from "./store.js";
 import { layout, positions } from "./timeline-layout.js";
 import { placeMarkers } from "./timeline-markers.js";
 import { canvasSurface, paint, svgSurface } from "./timeline-paint.js";
+import { PARTS, readColours } from "./timeline-parts.js";
+import { toldOf } from "./timeline-tip.js";
 
 /** @typedef {import("./timeline-layout.js").Layout} Layout */
 /** @typedef {import("./timeline-layout.js").Scale} Scale */
 
-const PART_NAMES = /** @type {const} */ ([
-  ["system", "System"],
-  ["developer", "Developer"],
-  ["tools", "Tool schemas"],
-  ["memory", "Memory"],
-  ["history", "History"],
-  ["input", "User input"],
-]);
-const HEIGHT = 232;
 // The tree takes over the times in sight, and buttons their places, when the hand rests and not at every notch of the wheel.
 const SETTLE_MS = 120;
 
@@ -32,6 +24,7 @@ class TokenTimeline extends HTMLElement {
   #frame = 0;
   // Kept, because asking while one zooms would lay the page out twice a frame.
   #width = 0;
+  #height = 0;
   #settle = 0;
   #isMoving = false;
   #hovered = -1;
@@ -75,7 +68,7 @@ class TokenTimeline extends HTMLElement {
       this.#replace();
     });
     this.#reset.addEventListener("click", () => this.#setZoom(null));
-    const legend = h("ul", { class: "legend" }, ...PART_NAMES.map(([name, label]) => h("li", {}, h("span", { class: "swatch", "data-part": name }), label)));
+    const legend = h("ul", { class: "legend" }, ...PARTS.map(([name, label]) => h("li", {}, h("span", { class: "swatch", "data-part": name }), label)));
     const save = h("button", { class: "button quiet", type: "button", title: "Save the timeline as SVG" }, icon("download"), "SVG");
     save.addEventListener("click", () => this.#saveSvg());
     const png = h("button", { class: "button quiet", type: "button", title: "Save the timeline as PNG" }, icon("download"), "PNG");
@@ -99,7 +92,8 @@ class TokenTimeline extends HTMLElement {
     document.addEventListener("ariadne:theme", this.#onTheme);
     this.#dark.addEventListener("change", this.#onTheme);
     this.#resize = new ResizeObserver((entries) => {
-      this.#width = Math.round(entries.at(-1)?.contentRect.width ?? 0);
+      const box = entries.at(-1)?.contentRect;
+      [this.#width, this.#height] = [Math.round(box?.width ?? 0), Math.round(box?.height ?? 0)];
       this.#drawSoon();
     });
     this.#resize.observe(this.#stage);
@@ -129,18 +123,16 @@ class TokenTimeline extends HTMLElement {
 
   #draw() {
     this.#frame = 0;
-    const width = this.#width;
+    const [width, height] = [this.#width, this.#height];
     if (!width) return;
     const scale = devicePixelRatio || 1;
-    if (this.#canvas.width !== Math.round(width * scale)) {
-      this.#canvas.width = Math.round(width * scale);
-      this.#canvas.height = Math.round(HEIGHT * scale);
-    }
+    if (this.#canvas.width !== Math.round(width * scale)) this.#canvas.width = Math.round(width * scale);
+    if (this.#canvas.height !== Math.round(height * scale)) this.#canvas.height = Math.round(height * scale);
     const context = this.#canvas.getContext("2d");
     if (!context) return;
     context.setTransform(scale, 0, 0, scale, 0, 0);
-    context.clearRect(0, 0, width, HEIGHT);
-    const made = layout(store.checks, this.#facts.placed, { width, height: HEIGHT, scale: this.#scale, zoom: this.#zoom });
+    context.clearRect(0, 0, width, height);
+    const made = layout(store.checks, this.#facts.placed, { width, height, scale: this.#scale, zoom: this.#zoom });
     this.#layout = made;
     this.#note.textContent = store.checksSeq !== null && !store.checks.length ? "No check yet: bars appear with the first preflight." : "";
     this.#reset.hidden = !this.#zoom;
@@ -204,14 +196,7 @@ class TokenTimeline extends HTMLElement {
     const bar = this.#layout && placeBand(this.#pointed, this.#layout, index);
     this.#tip.hidden = !bar;
     if (bar) {
-      const { check } = bar;
-      this.#tip.replaceChildren(
-        h("strong", {}, check.is_compaction ? "Compaction" : check.is_recovery ? "Overflow" : "Check", check.turn === null ? "" : ` at turn ${check.turn}`),
-        h("p", {}, check.sentence),
-        h("ul", {}, ...PART_NAMES.map(([name, label], i) => (check.parts[i] ? h("li", {}, h("span", { class: "swatch", "data-part": name }), h("span", {}, label), h("span", { class: "num" }, tokens(check.parts[i])), h("span", { class: "num faint" }, percent((check.parts[i] ?? 0) / Math.max(1, check.before)))) : null))),
-        ...(check.after_is_derived ? [h("p", { class: "faint" }, "The parts after are derived: about.")] : []),
-        h("p", { class: "faint" }, check.started_at ? exact(Date.parse(check.started_at)) : ""),
-      );
+      this.#tip.replaceChildren(...toldOf(bar.check));
       const width = this.#width;
       const x = bar.x + bar.width / 2;
       this.#tip.style.left = `${x > width / 2 ? Math.max(0, x - 272) : x + 16}px`;
@@ -340,14 +325,14 @@ class TokenTimeline extends HTMLElement {
     const scale = devicePixelRatio || 1;
     context.scale(scale, scale);
     const surface = canvasSurface(context, this.#colours.font ?? "sans-serif", scale);
-    surface.rect(0, 0, this.#width, HEIGHT, this.#colours.ground ?? "white");
+    surface.rect(0, 0, this.#width, this.#height, this.#colours.ground ?? "white");
     paint(surface, this.#layout, this.#colours, this.#state());
     canvas.toBlob((blob) => blob && download(`${this.dataset.session}-tokens.png`, blob));
   }
 
   #saveSvg() {
     if (!this.#layout || !this.#colours) return;
-    const surface = svgSurface(this.#width, HEIGHT, this.#colours.ground ?? "white");
+    const surface = svgSurface(this.#width, this.#height, this.#colours.ground ?? "white");
     paint(surface, this.#layout, this.#colours, this.#state());
     download(`${this.dataset.session}-tokens.svg`, new Blob([String(surface)], { type: "image/svg+xml" }));
   }
@@ -373,36 +358,4 @@ function timesOf({ bars }) {
   return [from, Math.max(from + 1, to)];
 }
 
-/** The colours of tokens.css as they are now, light or dark. @param {Element} element */
-function readColours(element) {
-  const names = /** @type {Record<string, string>} */ ({
-    system: "--part-system",
-    developer: "--part-developer",
-    tools: "--part-tools",
-    memory: "--part-memory",
-    history: "--part-history",
-    input: "--part-input",
-    trigger: "--line-trigger",
-    cap: "--line-cap",
-    window: "--line-window",
-    line: "--line",
-    faint: "--ink-faint",
-    soft: "--ink-soft",
-    ink: "--ink",
-    bad: "--bad",
-    warn: "--warn",
-    summary: "--summary",
-    ground: "--surface",
-  });
-  const probe = h("span", { hidden: true });
-  element.append(probe);
-  /** @type {Record<string, string>} */ const colours = {};
-  for (const [name, variable] of Object.entries(names)) {
-    probe.style.color = `var(${variable})`;
-    colours[name] = getComputedStyle(probe).color;
-  }
-  colours.font = getComputedStyle(element).fontFamily;
-  probe.remove();
-  return colours;
-}
 customElements.define("token-timeline", TokenTimeline);

@@ -213,7 +213,7 @@ def test_panels_resize_by_drag_and_by_keyboard_and_remember_it(sign_in: SignIn, 
     page = sign_in("operator")
     for path in (f"/sessions/{compacted}/", f"/sessions/{compacted}/compactions/1/"):
         page.goto(path)
-        handle = page.get_by_role("separator").first
+        handle = page.get_by_label("Width of the left panel").first
         handle.focus()
         before = int(handle.get_attribute("aria-valuenow") or 0)
         page.keyboard.press("ArrowLeft")
@@ -225,6 +225,21 @@ def test_panels_resize_by_drag_and_by_keyboard_and_remember_it(sign_in: SignIn, 
         expect(handle).to_have_attribute("aria-valuenow", "50")
         page.reload()
         expect(handle).to_have_attribute("aria-valuenow", "50")
+
+
+def test_the_timeline_is_as_high_as_one_wants(sign_in: SignIn, compacted: str) -> None:
+    page = sign_in("operator")
+    page.goto(f"/sessions/{compacted}/")
+    handle, canvas = page.get_by_label("Height of the upper panel"), page.locator(".timeline-canvas")
+    expect(page.get_by_test_id("compaction-marker").first).to_be_visible()
+    before = canvas.evaluate("(canvas) => canvas.height")
+    handle.focus()
+    page.keyboard.press("End")
+    expect(handle).to_have_attribute("aria-valuenow", "80")
+    page.wait_for_function("(before) => document.querySelector('.timeline-canvas').height > before", arg=before)
+    # As it was at first.
+    handle.dblclick()
+    page.wait_for_function("(before) => document.querySelector('.timeline-canvas').height === before", arg=before)
 
 
 def test_a_page_whose_tree_did_not_come_says_so_and_asks_again(sign_in: SignIn, compacted: str) -> None:
