@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from compact.extraction.compose import NAME_GROUPS, estimate_tokens, fit, lines_of, summary_lines
+from compact.extraction.compose import estimate_tokens, fit, lines_of, summary_lines
 from compact.extraction.entities import TYPE_WEIGHTS, find_entities, surface
 from compact.extraction.kinds import is_instruction, is_open_item
 from compact.extraction.lines import Line, read_lines
+from compact.extraction.names import SORTS
 from compact.messages import Message
 from compact.summary import StructuredSummary
 from compact.summary_entries import Entity, Note, OpenItem, normalized
@@ -193,9 +194,7 @@ def _repaired(
         if finding.kind == "open_item":
             open_items.append(OpenItem(finding.text, sources=finding.source_ids, order=order + item.order))
         else:
-            names.append(
-                Entity(finding.text, f"{SAID} {NAME_GROUPS[finding.kind]}", finding.source_ids, order + item.order)
-            )
+            names.append(Entity(finding.text, f"{SAID} {SORTS[finding.kind]}", finding.source_ids, order + item.order))
     repaired = replace(summary, open_items=(*summary.open_items, *open_items), entities=(*summary.entities, *names))
     if put_back and count(repaired.render(version=999)) <= max_tokens:
         return repaired, tried + put_back

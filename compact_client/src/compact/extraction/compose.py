@@ -5,48 +5,27 @@ The one guarantee: the rendered text of what comes out has at most `max_tokens` 
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 
-from compact.extraction.coverage import CHARS_PER_TOKEN, COUNTED, Candidate, Choice, Reading, choose, missing_heads
+from compact.extraction.coverage import Candidate, Reading, choose, missing_heads
 from compact.extraction.grounds import Grounds
 from compact.extraction.kinds import is_error
 from compact.extraction.lines import Kind, Line, read_lines
+from compact.extraction.names import NAMES_SHARE, Names
 from compact.messages import Message
 from compact.span import SpanReference
 from compact.summary import READING_ORDER, StructuredSummary
 from compact.summary_entries import Command, Decision, Entity, Entry, FileTouched, Note, OpenItem, ToolOutcome
-from compact.summary_text import PHRASE_END, SAID, SHOWN, entry_lines
+from compact.summary_text import SHOWN, entry_lines
 
 CountTokens = Callable[[str], int]
 
-_NAMES_SHARE: Final = 0.18  # room for bare names of what no chosen line mentions
-_OWED_SHARE: Final = 0.15  # and for ids, numbers and paths that somebody said: not to be lost while they fit
-_HEADS_SHARE: Final = 0.02  # and for the calls that chosen lines of output answer
+_HEADS_SHARE: Final = 0.02  # room for the calls that chosen lines of output answer
 _MARK_TOKENS: Final = 1.5  # newline and, for some, a mark
-_HEADING_TOKENS: Final = 16  # of the list of names: its own, and one for words and one for phrases, said and shown
 _HEADROOM: Final = 1.15  # lines are chosen by estimate; a few too many are chosen and the last ones dropped by count
-NAME_GROUPS: Final = {
-    "id": "ids",
-    "path": "paths",
-    "number": "amounts",
-    "file": "files",
-    "url": "urls",
-    "email": "mails",
-    "uuid": "ids",
-    "code": "ids",
-    "ticket": "ids",
-    "hex": "ids",
-    "branch": "ids",
-    "date": "dates",
-    "money": "amounts",
-    "unit": "amounts",
-    "error": "errors",
-    "version": "versions",
-}
 _LINE_KINDS: Final[dict[str, Kind]] = {
     "current_task": "user",
     "goals": "user",
@@ -97,9 +76,9 @@ def select(
     full = max_tokens - count_tokens(StructuredSummary(style=style).render(version=999)) - 1
     text = "\n".join(candidate.line.text for candidate in choice.chosen)
     tokens_per_char = count_tokens(text) / max(1, len(text))
-    owed = reading.owed()
+    names = Names(reading, choice.chances)
     room = full * (1.0 - _HEADS_SHARE)
-    room -= _names_room(reading, owed, _prefix(choice.chosen, room - full * _NAMES_SHARE, tokens_per_char), full)
+    room -= names.room(_prefix(choice.chosen, room - full * NAMES_SHARE, tokens_per_char), full)
     while True:
         kept = _prefix(choice.chosen, room, tokens_per_char)
         kept += _prefix(missing_heads(reading, kept), max_tokens * _HEADS_SHARE, tokens_per_char)
@@ -109,13 +88,13 @@ def select(
             break
         # Headings and joins cost a little more than their lines: ask for less by as much as it was over, and a token.
         room -= used - max_tokens + 1
-    summary = replace(summary, said=_said_elsewhere(reading, owed, kept))
-    names = _names(reading, choice, owed, kept, max_tokens - used, count_tokens)
-    while names:
-        named = replace(summary, entities=(*summary.entities, *names))
+    summary = replace(summary, said=names.said_elsewhere(kept))
+    listed = names.listed(kept, max_tokens - used, count_tokens)
+    while listed:
+        named = replace(summary, entities=(*summary.entities, *listed))
         if count_tokens(named.render(version=999)) <= max_tokens:
             return named
-        names = names[: len(names) * 15 // 16]
+        listed = listed[: len(listed) * 15 // 16]
     return summary
 
 
@@ -127,72 +106,6 @@ def _prefix(chosen: Sequence[Candidate], room: float, tokens_per_char: float) ->
             room -= tokens
             kept.append(candidate)
     return kept
-
-
-def _covered(reading: Reading, kept: Iterable[Candidate]) -> set[int]:
-    return reading.visible.union(*(candidate.entities for candidate in kept))
-
-
-def _names_room(reading: Reading, owed: set[int], kept: Iterable[Candidate], full: float) -> float:
-    """What the bare names of all that is missing would take, as far as they are granted room."""
-    covered = _covered(reading, kept)
-    room = min(sum(_name_tokens(reading.keys[number]) for number in owed - covered), full * _OWED_SHARE)
-    most = room + full * _NAMES_SHARE
-    for number, key in enumerate(reading.keys):
-        if room >= most:
-            return most
-        if number not in covered and number not in owed:
-            room += _name_tokens(key)
-    return room
-
-
-def _said_elsewhere(reading: Reading, owed: set[int], kept: Iterable[Candidate]) -> tuple[str, ...]:
-    """The owed names that only lines of a tool will show from here on."""
-    kept = list(kept)
-    told = set().union(*(item.entities for item in kept if item.line.kind not in ("output", "code")))
-    return tuple(reading.keys[number] for number in sorted((owed - told) & _covered(reading, kept)))
-
-
-def _name_tokens(key: str) -> float:
-    return len(key) / CHARS_PER_TOKEN + 1.5
-
-
-def _names(
-    reading: Reading,
-    choice: Choice,
-    owed: set[int],
-    kept: Iterable[Candidate],
-    room: int,
-    count_tokens: CountTokens,
-) -> list[Entity]:
-    """Bare names of what no kept line mentions: first those that are owed, then the likeliest of the rest."""
-    covered = _covered(reading, kept)
-    usages, keys, chances = reading.usages, reading.keys, choice.chances
-    room -= _HEADING_TOKENS
-
-    def rank(number: int) -> tuple[float, int]:
-        return -chances[number] / _name_tokens(keys[number]), number
-
-    # A bare number says nothing, but for one of which the user spoke.
-    rest = (
-        number
-        for number, usage in enumerate(usages)
-        if number not in covered and number not in owed and usage.type not in COUNTED
-    )
-    likeliest = heapq.nsmallest(max(0, room // 2), rest, key=rank)
-    names: list[Entity] = []
-    for number in (*sorted(owed - covered, key=rank), *likeliest):
-        if room < 4:
-            break
-        usage = usages[number]
-        name = reading.name(number)
-        if PHRASE_END in name or "\n" in name:
-            continue
-        sort = NAME_GROUPS.get(usage.type, "")
-        room -= count_tokens(f" {name}")
-        role = f"{SAID if usage.is_said else SHOWN} {sort}".rstrip()
-        names.append(Entity(name, role, reading.sources(number), number))
-    return names
 
 
 def assemble(

@@ -74,17 +74,17 @@ BONUS: Final[dict[str, float]] = {
 }
 _REPEATED: Final = 0.3  # and for each time that the same call was made again
 _OUTPUT_LINES: Final = 24.0  # after so many lines of one output, the next is worth half
-_NUMBERED: Final = re.compile(r"\S*\d\S*")
 _FORMS: Final = 3  # so many lines that differ in their numbers alone keep their bonus
+_NUMBERED: Final = re.compile(r"\S*\d\S*")
 _CALLS: Final = frozenset({"call", "command", "edit"})
 _OPTION: Final = re.compile(r"[(,] ?[\w-]+=(?!true|false|null)([A-Za-z][\w-]{2,30})(?=[,)])")
 _HEADED: Final = frozenset({"commands", "tool_outcomes", "files"})
 # At most this share of the budget is given ahead of the competition to standing instructions.
 _FIRST_SHARE: Final = 0.5
 
-_COPIED: Final = frozenset(
-    "branch code date email error file hex id money path ticket url uuid version".split()  # noqa: SIM905
-)
+# Sorts of things that can only be copied, and those that mean something only beside what they count.
+_COPIED_NAMES: Final = "branch code date email error file hex id money path ticket url uuid version"
+_COPIED: Final = frozenset(_COPIED_NAMES.split())
 COUNTED: Final = frozenset({"num", "unit"})
 
 

@@ -1,0 +1,97 @@
+"""The bare names of what no chosen line mentions: what must not be lost first, then what is likeliest to be needed.
+
+A name alone says little, but it can be copied and searched for; and it takes a fifth of the room of its line.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Collection, Iterable
+from typing import Final
+
+from compact.extraction.coverage import CHARS_PER_TOKEN, COUNTED, Candidate, Reading
+from compact.summary_entries import Entity
+from compact.summary_text import PHRASE_END, SAID, SHOWN
+
+NAMES_SHARE: Final = 0.18  # of the budget, for names that are likely to be needed
+_OWED_SHARE: Final = 0.15  # and for ids, numbers and paths that somebody said: not to be lost while they fit
+_HEADING_TOKENS: Final = 16  # of the list: its own, and one for words and one for phrases, said and shown
+SORTS: Final = {
+    "id": "ids",
+    "path": "paths",
+    "number": "amounts",
+    "file": "files",
+    "url": "urls",
+    "email": "mails",
+    "uuid": "ids",
+    "code": "ids",
+    "ticket": "ids",
+    "hex": "ids",
+    "branch": "ids",
+    "date": "dates",
+    "money": "amounts",
+    "unit": "amounts",
+    "error": "errors",
+    "version": "versions",
+}
+
+
+class Names:
+    """What can be named of a reading beside the lines that are kept of it."""
+
+    def __init__(self, reading: Reading, chances: list[float]) -> None:
+        self._reading = reading
+        self._chances = chances
+        self._owed = reading.owed()
+
+    def room(self, kept: Iterable[Candidate], budget_tokens: float) -> float:
+        """The tokens that the names of all that is missing would take, as far as they are granted any."""
+        covered, keys = self._covered(kept), self._reading.keys
+        room = min(sum(_tokens(keys[number]) for number in self._owed - covered), budget_tokens * _OWED_SHARE)
+        most = room + budget_tokens * NAMES_SHARE
+        for number, key in enumerate(keys):
+            if room >= most:
+                return most
+            if number not in covered and number not in self._owed:
+                room += _tokens(key)
+        return room
+
+    def said_elsewhere(self, kept: Collection[Candidate]) -> tuple[str, ...]:
+        """The owed names that only lines of a tool will show from here on."""
+        told = {number for item in kept if item.line.kind not in ("output", "code") for number in item.entities}
+        found = (self._owed - told) & self._covered(kept)
+        return tuple(self._reading.keys[number] for number in sorted(found))
+
+    def listed(self, kept: Iterable[Candidate], room: int, count_tokens: Callable[[str], int]) -> list[Entity]:
+        """As many names as there is room for, the most needed first."""
+        reading, covered = self._reading, self._covered(kept)
+        room -= _HEADING_TOKENS
+        # A bare number says nothing, but for one of which the user spoke.
+        rest = (
+            number
+            for number, usage in enumerate(reading.usages)
+            if number not in covered and number not in self._owed and usage.type not in COUNTED
+        )
+        likeliest = heapq.nsmallest(max(0, room // 2), rest, key=self._rank)
+        names: list[Entity] = []
+        for number in (*sorted(self._owed - covered, key=self._rank), *likeliest):
+            if room < 4:
+                break
+            usage = reading.usages[number]
+            name = reading.name(number)
+            if PHRASE_END in name or "\n" in name:
+                continue
+            room -= count_tokens(f" {name}")
+            role = f"{SAID if usage.is_said else SHOWN} {SORTS.get(usage.type, '')}".rstrip()
+            names.append(Entity(name, role, reading.sources(number), number))
+        return names
+
+    def _covered(self, kept: Iterable[Candidate]) -> set[int]:
+        return self._reading.visible.union(*(candidate.entities for candidate in kept))
+
+    def _rank(self, number: int) -> tuple[float, int]:
+        return -self._chances[number] / _tokens(self._reading.keys[number]), number
+
+
+def _tokens(key: str) -> float:
+    return len(key) / CHARS_PER_TOKEN + 1.5
