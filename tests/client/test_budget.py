@@ -35,6 +35,19 @@ def test_tiktoken_counts_with_the_models_own_encoding_and_no_network():
     assert isinstance(estimator, ProviderAwareTokenizer)
 
 
+# What the vocabularies' patterns treat alike or apart, so that short texts meet every case.
+_MARKS = st.sampled_from(
+    ["a", "B", "é", "12", " ", "\t", "\n", "\r", "\x85", "\u2028", "/", ").", "'s", "- ", "漢", "🙂"]
+)
+
+
+@given(st.lists(_MARKS, max_size=30).map("".join), st.sampled_from(["gpt-5", "gpt-4"]))
+def test_a_text_has_as_many_tokens_as_its_lines(text, model):
+    """Counted by its lines, a text has the count that it has as a whole."""
+    whole = len(load_encoding(encoding_name(model)).encode_ordinary(text))
+    assert TiktokenEstimator().count_by_line(text, model) == whole
+
+
 @pytest.mark.req("P-BUD-1")
 def test_no_vocabulary_is_downloaded(tmp_path):
     """With an empty cache and no route out, counting works."""

@@ -31,7 +31,7 @@ def remember(
     """Summarise a span, merge it with what is remembered, and guard the result."""
     plan = job.session.plan
     previous = plan.session_summary if plan else None
-    maker = SummaryMaker(job.summarizer, policy=job.policy, count_text=job.counting.text, check=job.check)
+    maker = SummaryMaker(job.summarizer, policy=job.policy, count_text=job.counting.draft, check=job.check)
     started = job.clock()
     limit = current.summary_tokens
     real = Passage([message for message in span_messages if not (message.id or "").startswith("aborted-")])
@@ -47,13 +47,14 @@ def remember(
     merged = summary if previous is None or maker.is_custom else previous.merge(summary)
     renderer = renderer_named(job.policy.renderer)
     if not maker.is_custom:
-        merged = fit(merged, max_tokens=limit, visible=visible, count_tokens=job.counting.text)
+        merged = fit(merged, max_tokens=limit, visible=visible, count_tokens=job.counting.draft)
     most = job.room.budget_tokens - current.pinned_tokens - current.recent_tokens
     merged = _guarded(job, climb, merged, real, visible, limit, most, step)
     climb.summary, climb.is_new_summary = merged, True
     climb.summary_text = renderer.summary_text(merged, step)
+    job.counting.draft(climb.summary_text)  # by its lines, which are known; the message below holds the same text
     climb.summary_tokens = job.counting.message(Message("assistant", climb.summary_text))
-    own_tokens = job.counting.text(summary.render_as_message())
+    own_tokens = job.counting.draft(summary.render_as_message())
     input_tokens = sum(job.counting.message(message) for message in real)
     job.check.emit(
         events.SUMMARY_CREATED,
@@ -116,6 +117,6 @@ def _report(
         [*visible, Message("assistant", summary.render(version=1))],
         summary,
         max_tokens=limit,
-        count_tokens=job.counting.text,
+        count_tokens=job.counting.draft,
         previous=plan.session_summary if plan else None,
     )
