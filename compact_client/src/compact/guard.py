@@ -7,6 +7,7 @@ missing is restored within the budget or listed as lost; a user's standing instr
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -114,17 +115,22 @@ def check(
     text = normalized(repaired.render()) if tried else ""
     restored = {id(item) for item in tried if normalized(item.finding.text) in text}
     lost = [item for item in missing if id(item) not in restored]
-    by_kind: dict[str, dict[str, int]] = {}
-    for item in items:
-        counts = by_kind.setdefault(item.kind, {"found": 0, "kept": 0, "restored": 0, "lost": 0})
-        counts["found"] += 1
-        counts["kept" if item.is_kept else "restored" if id(item) in restored else "lost"] += 1
+    found, not_kept, not_there = (Counter(item.kind for item in some) for some in (items, missing, lost))
+    by_kind = {
+        kind: {
+            "found": found[kind],
+            "kept": found[kind] - not_kept[kind],
+            "restored": not_kept[kind] - not_there[kind],
+            "lost": not_there[kind],
+        }
+        for kind in sorted(found)
+    }
     total = sum(item.weight for item in items)
     gone = sum(item.weight for item in lost)
     lost.sort(key=lambda item: (-item.weight, item.order))
     return GuardReport(
         summary=repaired,
-        by_kind=dict(sorted(by_kind.items())),
+        by_kind=by_kind,
         lost=tuple(item.finding for item in lost[:LOST_LISTED]),
         restored=tuple(item.finding for item in missing if id(item) in restored),
         retention_pct=round(1.0 - gone / total, 4) if total else 1.0,
@@ -138,7 +144,11 @@ def _look_up(lines: Sequence[Line], rendered: Sequence[Message]) -> list[_Item]:
     items: list[_Item] = []
     known: dict[str, _Item] = {}
     sentences: set[str] = set()
+    read: set[tuple[str, str, str]] = set()
     for line in lines:
+        if (same := (line.text, line.kind, line.field)) in read:
+            continue  # what was said before finds nothing new
+        read.add(same)
         kind = _sentence_kind(line)
         if kind is not None and (key := normalized(line.text)) not in sentences:
             sentences.add(key)

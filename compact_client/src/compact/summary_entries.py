@@ -17,12 +17,11 @@ _TOPIC: Final = re.compile(
     re.IGNORECASE,
 )
 _CHECKBOX: Final = re.compile(r"^\s*(?:[-*]\s*)?\[[ xX]\]\s*")
-_SPACE: Final = re.compile(r"\s+")
 
 
 def normalized(text: str) -> str:
     """The form in which two texts are the same entry."""
-    return _SPACE.sub(" ", text).strip(" -*•.").lower()
+    return " ".join(text.split()).strip(" -*•.").lower()
 
 
 @dataclass(frozen=True, slots=True)

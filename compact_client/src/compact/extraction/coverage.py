@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from compact.extraction.entities import TYPE_WEIGHTS, find_entities, surface
+from compact.extraction.entities import TYPE_WEIGHTS, Mention, find_entities, surface
 from compact.extraction.kinds import field_of, is_instruction
 from compact.extraction.lines import Kind, Line
 
@@ -125,6 +125,29 @@ class Candidate:
     is_output: bool
 
 
+class _Numbers(dict[Mention, int]):
+    """The number of each entity by how it is mentioned; a mention met before is looked up without any Python."""
+
+    def __init__(self, reading: Reading, said: frozenset[str]) -> None:
+        self.line = ""  # the one that is being read
+        self._reading = reading
+        self._said = said  # in lines that are gone
+        self._by_key: dict[str, int] = {}
+
+    def __missing__(self, mention: Mention) -> int:
+        key, kind = mention
+        usages = self._reading.usages
+        number = self._by_key.get(key)
+        if number is None:
+            number = self._by_key[key] = len(usages)
+            usages.append(Usage(kind, self.line, said=int(key in self._said)))
+            self._reading.keys.append(key)
+        elif TYPE_WEIGHTS[kind] > TYPE_WEIGHTS[usages[number].type]:
+            usages[number].type = kind
+        self[mention] = number
+        return number
+
+
 class Reading:
     """What was read: every line once, its entities, and how likely each entity is to be needed again."""
 
@@ -134,9 +157,8 @@ class Reading:
         self.candidates: list[Candidate] = []
         self.visible: set[int] = set()
         self.chars = 0
-        self._said = frozenset(said)  # what was said in lines that are gone
         self._templates: Counter[str] = Counter()
-        self._index: dict[str, int] = {}
+        self._numbers = _Numbers(self, frozenset(said))
         self._lines: dict[str, tuple[int, ...]] = {}
         self._seen: dict[str, Candidate | None] = {}  # nothing for what stays in the prompt
         self._keep = re.compile("|".join(map(re.escape, sorted(keep_keys))), re.IGNORECASE) if keep_keys else None
@@ -226,12 +248,14 @@ class Reading:
     def _used(self, lines: Iterable[Line], last_user: int) -> Iterator[tuple[Line, tuple[int, ...]]]:
         """Each line with its entities, whose use it is noted as. The innermost loop of all: kept flat on purpose."""
         known, usages, chars = self._lines, self.usages, self.chars
+        numbered = self._numbers.__getitem__
         for line in lines:
             text, kind, position = line.text, line.kind, line.position
             chars += len(text) + 1
             entities = known.get(text)
             if entities is None:
-                entities = known[text] = self._entities(text, kind)
+                self._numbers.line = text
+                entities = known[text] = tuple(dict.fromkeys(map(numbered, _mentions(text, kind))))
             for number in entities:
                 usage = usages[number]
                 usage.last_chars = chars
@@ -253,23 +277,12 @@ class Reading:
             yield line, entities
         self.chars = chars
 
-    def _entities(self, text: str, line_kind: Kind) -> tuple[int, ...]:
-        index, usages = self._index, self.usages
-        found: list[int] = []
-        mentions = find_entities(text)
-        if line_kind in _CALLS:
-            # The options of a call are plain words, and the next call of the tool takes them from the same few.
-            mentions += tuple((word.lower(), "option") for word in _OPTION.findall(text))
-        for key, kind in mentions:
-            number = index.get(key)
-            if number is None:
-                number = index[key] = len(usages)
-                usages.append(Usage(kind, text, said=int(key in self._said)))
-                self.keys.append(key)
-            elif TYPE_WEIGHTS[kind] > TYPE_WEIGHTS[usages[number].type]:
-                usages[number].type = kind
-            found.append(number)
-        return tuple(dict.fromkeys(found)) if len(found) > 1 else tuple(found)
+
+def _mentions(text: str, line_kind: Kind) -> tuple[Mention, ...]:
+    if line_kind not in _CALLS:
+        return find_entities(text)
+    # The options of a call are plain words, and the next call of the tool takes them from the same few.
+    return find_entities(text) + tuple((word.lower(), "option") for word in _OPTION.findall(text))
 
 
 def _note_again(known: Candidate, line: Line) -> None:
@@ -290,35 +303,31 @@ def _shown_only(output_chars: int) -> float:
 
 @dataclass(slots=True)
 class Choice:
-    """Lines in the order in which they were chosen, best first, and what they leave uncovered."""
+    """Lines in the order in which they were chosen, best first, and the chance of each entity."""
 
     chosen: list[Candidate]
-    covered: bytearray
     chances: list[float]
 
 
 def choose(reading: Reading, budget_tokens: float) -> Choice:
     """The best lines within the budget, best first: a prefix of the result is the best choice for a smaller budget."""
     chances = reading.chances()
-    covered = bytearray(len(chances))
-    for number in reading.visible:
-        covered[number] = 1
-    greedy = _Greedy(covered, chances)
+    greedy = _Greedy(chances, reading.visible)
     left = budget_tokens - greedy.take(
         [item for item in reading.candidates if item.is_first], budget_tokens * _FIRST_SHARE
     )
     greedy.take([item for item in reading.candidates if item.order not in greedy.taken], left)
-    return Choice(greedy.chosen, covered, chances)
+    return Choice(greedy.chosen, chances)
 
 
 class _Greedy:
     """Takes candidates by worth per token until the room is used."""
 
-    def __init__(self, covered: bytearray, chances: list[float]) -> None:
+    def __init__(self, chances: Sequence[float], visible: Iterable[int]) -> None:
         self.chosen: list[Candidate] = []
         self.taken: set[int] = set()
-        self._covered = covered
-        self._chances = chances
+        self._worth = list(chances)  # of bringing an entity into view; nothing once it is there
+        self._show(visible)
         self._taken_of: Counter[int] = Counter()
 
     def take(self, candidates: list[Candidate], room: float) -> float:
@@ -341,16 +350,17 @@ class _Greedy:
             self.taken.add(candidate.order)
             if candidate.is_output:
                 self._taken_of[candidate.line.position] += 1
-            for number in candidate.entities:
-                self._covered[number] = 1
+            self._show(candidate.entities)
         return before - room
 
+    def _show(self, entities: Iterable[int]) -> None:
+        for number in entities:
+            self._worth[number] = 0.0
+
     def _density(self, candidate: Candidate) -> float:
-        covered, chances = self._covered, self._chances
-        worth = candidate.bonus
+        entity_worth, worth = self._worth, candidate.bonus
         for number in candidate.entities:
-            if not covered[number]:
-                worth += chances[number]
+            worth += entity_worth[number]
         if candidate.is_output:
             # Of a listing, each further line is needed less: nobody comes back to a hundred of its names.
             worth *= _OUTPUT_LINES / (_OUTPUT_LINES + self._taken_of[candidate.line.position])

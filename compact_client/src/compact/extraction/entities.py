@@ -43,9 +43,13 @@ TYPE_WEIGHTS: Final[dict[str, float]] = {
 
 _DRIVE: Final = re.compile(r"\b[A-Za-z]:\\[A-Za-z]")
 _ESCAPE: Final = re.compile(r"\\+[nrtbfv\"'/]?")
-_CHUNK: Final = re.compile(r"[^\s\"'`,;()\[\]{}<>|=!?*…→│。，、；：！？（）「」『』《》【】“”]+")
-_QUOTED: Final = re.compile(r"`([^`\n]{2,60})`|\"([^\"\n]{2,48})\"|(?<![A-Za-z0-9])'([^'\n]{2,48})'(?![A-Za-z])")
+# Spelled out: a category such as \s among the characters would be tested after all of them, at every place.
+_SPACE: Final = r"\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+_APART: Final = rf"{_SPACE}\"'`,;()\[\]{{}}<>|=!?*…→│。，、；：！？（）「」『』《》【】“”"
+# What stands between them, but for words in small letters: these name nothing.
+_CHUNK: Final = re.compile(rf"(?<![^{_APART}])[a-z]*+[^a-z{_APART}][^{_APART}]*+")
 # The look-behinds stand after the first character, so that the engine can skip to a candidate before testing it.
+_QUOTED: Final = re.compile(r"`([^`\n]{2,60})`|\"([^\"\n]{2,48})\"|'(?<![A-Za-z0-9]')([^'\n]{2,48})'(?![A-Za-z])")
 _UNIT: Final = re.compile(
     r"\d(?<![\w.$-]\d)(?:[\d,]*\d)?(?:\.\d+)?\s?"
     r"(?:[%€£]|[kKMG]?i?B\b|ms\b|(?!(?:a|i|wa|ha|it|thi|doe|u)s\b)[a-z]{1,12}s\b|min\b|hour\b|sec\b|px\b|[kKMG]\b"
@@ -60,7 +64,7 @@ _DATE: Final = re.compile(
 _NUMBERED: Final = re.compile(r"\b(?:PR|pull request|[Ii]ssue|[Tt]icket|[Bb]ug|[Cc]ase|[Oo]rder|[Tt]ask) #?\d+\b")
 _HAS_MONTH: Final = re.compile("Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec")
 _HAS_DIGIT: Final = re.compile(r"\d")
-_HAS_SPACED_NUMBER: Final = re.compile(r" #?\d")
+_HAS_NUMBERED: Final = re.compile(r"(?:PR|request|ssue|icket|ug|ase|rder|ask) #?\d")
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 _HEX: Final = re.compile(r"(?:0x)?(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}")
@@ -83,22 +87,25 @@ _DOTTED: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 _ERROR: Final = re.compile(r"[A-Z]\w*(?:Error|Exception|Warning|Fault|Failure)|E[A-Z]{3,}|E\d{3,}|SIG[A-Z]{3,}")
 _ACRONYM: Final = re.compile(r"[A-Z]{3,5}")
 _FILE: Final = re.compile(r"[\w@.+-]*\w\.([A-Za-z][A-Za-z0-9]{0,5})")
-# One pattern for all: of the alternatives that match a whole word, the first one named gives its kind.
-_NUMERIC: Final = re.compile(
-    "|".join(
-        f"(?P<{kind}>{pattern.pattern})"
-        for kind, pattern in {
-            "money": _MONEY,
-            "date": _ISO_DATE,
-            "version": _VERSION,
-            "ticket": _TICKET,
-            "num": _NUMBER,
-            "hex": _HEX,
-            "error": _ERROR,
-            "code": _CODE,
-        }.items()
-    )
+
+
+def _first_of(**kinds: re.Pattern[str]) -> re.Pattern[str]:
+    """One pattern for all: of the alternatives that match a whole word, the first one named gives its kind."""
+    return re.compile("|".join(f"(?P<{kind}>{pattern.pattern})" for kind, pattern in kinds.items()))
+
+
+_NUMERIC: Final = _first_of(
+    money=_MONEY,
+    date=_ISO_DATE,
+    version=_VERSION,
+    ticket=_TICKET,
+    num=_NUMBER,
+    hex=_HEX,
+    error=_ERROR,
+    code=_CODE,
 )
+# The same for words of letters, digits and underscores alone, which nothing else can be.
+_IDENTIFIER: Final = _first_of(version=_VERSION, hex=_HEX, error=_ERROR, code=_CODE, ident=_IDENT, acronym=_ACRONYM)
 _PART: Final = re.compile(r"[^\w.$#-]+")
 _LINE_SUFFIX: Final = re.compile(r":\d+(?:[:-]\d+)*:?$")
 _PATH_OK: Final = re.compile(r"[\w.@~+%:#/-]+")
@@ -123,10 +130,13 @@ class _Classified(dict[str, tuple[Mention, ...]]):
         # Cleared whole when full: entries are cheap to make again, and an eviction order would cost more than it saves.
         if len(self) >= _CACHE_LIMIT:
             self.clear()
-        # A plain word names nothing; most chunks end here.
-        is_plain = chunk.isalpha() and (chunk.islower() or chunk.istitle())
-        found = self[chunk] = () if is_plain else tuple(_classify(chunk))
+        found = self[chunk] = () if _is_plain(chunk) else tuple(_classify(chunk))
         return found
+
+
+def _is_plain(word: str) -> bool:
+    """A plain word names nothing; most chunks are one."""
+    return word.isalpha() and (word.islower() or word.istitle())
 
 
 _classified: Final = _Classified()
@@ -153,7 +163,7 @@ def find_entities(line: str) -> tuple[Mention, ...]:
         found += [(text.lower(), "unit") for text in _UNIT.findall(line)]
         if "," in line:
             found += [(sign + number, "money" if sign else "num") for sign, number in _GROUPED.findall(line)]
-        if _HAS_SPACED_NUMBER.search(line):
+        if _HAS_NUMBERED.search(line):
             found += [(text.lower(), "ticket") for text in _NUMBERED.findall(line)]
         if _HAS_MONTH.search(line):
             found += [(text.lower(), "date") for text in _DATE.findall(line)]
@@ -176,6 +186,18 @@ def _classify(chunk: str) -> list[Mention]:
         word = word.lstrip(".").rstrip("-")
     if len(word) < 2 or len(word) > 300:
         return []
+    if word.isascii() and word.isidentifier():
+        return [] if _is_plain(word) else _classify_identifier(word)
+    return _classify_compound(word)
+
+
+def _classify_identifier(word: str) -> list[Mention]:
+    match = _IDENTIFIER.fullmatch(word)
+    kind = match.lastgroup if match else None
+    return [(word.lower(), _ident_kind(word) if kind == "ident" else kind)] if kind else []
+
+
+def _classify_compound(word: str) -> list[Mention]:
     lowered = word.lower()
     if "://" in word:
         return [(lowered.rstrip("/."), "url")]
@@ -241,10 +263,14 @@ def _classify_word(word: str, lowered: str) -> list[Mention]:
             return [(lowered, "dotted"), *inner]
         return []
     if _IDENT.fullmatch(word):
-        return [(lowered, "id" if _SERIAL.search(word) else "ident")]
+        return [(lowered, _ident_kind(word))]
     if _ACRONYM.fullmatch(word):
         return [(lowered, "acronym")]
     return []
+
+
+def _ident_kind(word: str) -> str:
+    return "id" if _SERIAL.search(word) else "ident"
 
 
 def _file(name: str) -> list[Mention]:

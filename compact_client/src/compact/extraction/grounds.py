@@ -120,7 +120,7 @@ def _key_fields(text: str) -> str:
 
 def _telling_line(text: str, *, is_command: bool) -> str:
     """The first error; else the end of what a command printed, or the beginning of what another tool returned."""
-    lines = list(output_lines(text)) or ([text.strip()] if text.strip() else [])
+    lines = output_lines(text) or ([text.strip()] if text.strip() else [])
     if not lines:
         return ""
     return flat(next(filter(is_error, lines), lines[-1 if is_command else 0]))

@@ -77,6 +77,8 @@ _ERROR: Final = re.compile(
     r"|unable to|cannot|refused|timed? ?out|abort(?:ed)?\b|exit (?:code|status) [1-9]|segfault|unexpected|mismatch"
     r"|conflict"
 )
+# Most lines say none of these: one look tells.
+_TELLING: Final = re.compile("|".join(pattern.pattern for pattern in (*_DECISION, *_OPEN_ITEM, _ERROR)))
 
 _REFUSAL: Final = re.compile(
     r"\s*(?:i['’]?m (?:very )?sorry|sorry,|i am sorry|i can(?:no|['’])t (?:help|assist|summari|comply|provide)"
@@ -92,9 +94,18 @@ _REMEMBERED: Final = 16_384  # the guard asks the same of the lines the summaris
 _BY_KIND: Final = {"command": "commands", "edit": "files", "call": "tool_outcomes", "code": "outputs"}
 
 
-@lru_cache(maxsize=_REMEMBERED)
 def is_instruction(text: str) -> bool:
     """Whether a user's line is a standing instruction in words, and not a line of a log that was pasted."""
+    return _is_constraint(text) and _is_standing(text)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _is_constraint(text: str) -> bool:
+    return _CONSTRAINT.search(text.lower()) is not None
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _is_standing(text: str) -> bool:
     return _STANDING.search(text.lower()) is not None and _is_sentence(text)
 
 
@@ -103,10 +114,9 @@ def _is_sentence(text: str) -> bool:
     return (spaces >= 2 or not text.isascii()) and spaces + sum(map(str.isalpha, text)) >= 0.75 * len(text)
 
 
-@lru_cache(maxsize=_REMEMBERED)
 def is_open_item(text: str) -> bool:
     """Whether the assistant says that something is left to do."""
-    return _says(_OPEN_ITEM, text.lower())
+    return _prose_field(text) == "open_items"
 
 
 def _says(patterns: tuple[re.Pattern[str], re.Pattern[str]], lowered: str) -> bool:
@@ -128,7 +138,7 @@ def is_refusal(text: str) -> bool:
 def field_of(line: Line) -> str:
     """The field of the summary a line belongs to."""
     if line.kind == "user":
-        if _CONSTRAINT.search(line.text.lower()):
+        if _is_constraint(line.text):
             return "constraints"
         if line.position == 0 and line.place == 0:
             return "goals"
@@ -142,10 +152,13 @@ def field_of(line: Line) -> str:
     return _BY_KIND[line.kind]
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def _prose_field(text: str) -> str:
-    if is_open_item(text):
-        return "open_items"
     lowered = text.lower()
+    if not _TELLING.search(lowered):
+        return "facts"
+    if _says(_OPEN_ITEM, lowered):
+        return "open_items"
     if _says(_DECISION, lowered):
         return "decisions"
     return "errors" if _ERROR.search(lowered) and not lowered.endswith("?") else "facts"

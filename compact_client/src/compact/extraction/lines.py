@@ -94,7 +94,7 @@ def describe_call(call: ToolCall) -> tuple[str, Kind, list[str]]:
         if len(stripped) <= _ARGUMENT_CHARS and "\n" not in stripped:
             shown[key] = stripped
             continue
-        lines = list(output_lines(_bounded(stripped)))
+        lines = output_lines(_bounded(stripped))
         shown[key] = clip(lines[0] if lines else "", 80)
         rest += lines
     if (key := next((key for key in _COMMAND_KEYS if key in arguments), None)) is not None:
@@ -133,24 +133,27 @@ def _arguments(raw: Any) -> Any:
         return raw
 
 
-def prose_lines(text: str) -> Iterator[tuple[str, bool]]:
+def prose_lines(text: str) -> list[tuple[str, bool]]:
+    """The sentences and bullets of a text, each with whether it stands between fences."""
+    found: list[tuple[str, bool]] = []
     is_code = False
     for raw in text.split("\n"):
         line = raw.strip()
         if line.startswith(_FENCE):
             is_code = not is_code
             continue
-        if len(line) < 3 or not line.strip("-=_*#~|+`. "):
+        if len(line) < 3 or not (line[0].isalnum() or line.strip("-=_*#~|+`. ")):
             continue
         if line[0] in "-*•":
             line = _BULLET.sub("", line)
         if is_code:
-            yield from ((piece, True) for piece in _split(line, OUTPUT_CHARS))
+            found += [(piece, True) for piece in _split(line, OUTPUT_CHARS)]
         elif len(line) <= 120:
-            yield line, False
+            found.append((line, False))
         else:
             for sentence in _SENTENCE_END.split(line):
-                yield from ((piece, False) for piece in _split(sentence, SENTENCE_CHARS))
+                found += [(piece, False) for piece in _split(sentence, SENTENCE_CHARS)]
+    return found
 
 
 # Texts are read by the summariser, then by the guard, then again at the next compaction. The limits on length and
@@ -180,35 +183,42 @@ def _long_output_lines(text: str) -> tuple[str, ...]:
     return tuple(output_lines(text))
 
 
-def output_lines(text: str) -> Iterator[str]:
+def output_lines(text: str) -> list[str]:
+    """The lines of what a tool returned, without line numbers and without lines that only separate."""
+    found: list[str] = []
     for raw in text.split("\n"):
         line = raw.strip()
         if line and line[0].isdigit():
             line = _LINE_NUMBER.sub("", line)
-        if len(line) < 4 or not line.strip("-=_*#~|+`./\\<>(){}[];:,! "):
+        if len(line) < 4 or not (line[0].isalnum() or line.strip("-=_*#~|+`./\\<>(){}[];:,! ")):
             continue
-        yield from _split(line, OUTPUT_CHARS)
+        if len(line) <= OUTPUT_CHARS:
+            found.append(line)
+        else:
+            found += _split(line, OUTPUT_CHARS)
+    return found
 
 
-def _split(line: str, limit: int) -> Iterator[str]:
+def _split(line: str, limit: int) -> list[str]:
     if len(line) <= limit:
-        yield line
-        return
+        return [line]
+    found: list[str] = []
     aim = limit * 2 // 3
     pending = ""
     for part in _SOFT_BREAK.split(line):
         piece = part
         if pending and len(pending) + len(piece) > aim:
-            yield pending
+            found.append(pending)
             pending = ""
         while len(piece) > limit:
             cut = piece.rfind(" ", aim // 2, limit)
             cut = cut if cut > 0 else limit
-            yield piece[:cut]
+            found.append(piece[:cut])
             piece = piece[cut:].lstrip()
         pending = f"{pending} {piece}" if pending else piece
     if pending:
-        yield pending
+        found.append(pending)
+    return found
 
 
 def _bounded(text: str) -> str:
