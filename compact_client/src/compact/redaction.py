@@ -325,7 +325,8 @@ def _is_tally(key: object, item: object) -> bool:
 
 
 def _rule_of_key(key: object, item: object) -> str | None:
-    rule = _key_class(key) if isinstance(key, str) else None
+    # A name as long as a page hides nothing, and would be remembered.
+    rule = _key_class(key) if isinstance(key, str) and len(key) <= 80 else None
     if rule is None or item is None or isinstance(item, (bool, dict, list, tuple)):
         return None
     if rule == "token":
@@ -337,8 +338,6 @@ def _rule_of_key(key: object, item: object) -> str | None:
 
 @lru_cache(maxsize=4096)
 def _key_class(key: str) -> str | None:
-    if len(key) > 80:
-        return None
     name = re.sub(r"[\s_.-]", "", key.lower())
     if _SECRET_KEY.fullmatch(name):
         return "password" if "pass" in name or "pwd" in name else "secret"
