@@ -8,7 +8,7 @@ event.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -42,6 +42,7 @@ def redact(records: Sequence[Span | Trace]) -> int:
     for record in records:
         if record.name not in _clean:
             texts.append(record.name)
+        tree: Any
         if isinstance(record, Span):
             tree = record.fields if record.said is None else [record.fields, record.said]
         else:
@@ -56,18 +57,16 @@ def value(value: Any) -> tuple[Any, Counter[str]]:
     return _everything.tree(value)
 
 
-def _gather(tree: Any, texts: list[str]) -> bool:
+def _gather(tree: dict[str, Any] | list[Any], texts: list[str]) -> bool:
     """Collect the texts of a tree that are not known to be clean; true if a key alone says that there is a secret."""
     is_suspect = False
-    items = tree
-    if type(tree) is dict:
+    items: Iterable[Any] = tree
+    if isinstance(tree, dict):
+        items = tree.values()
         for key in _secret_names.among(tree):
             kind = type(tree[key])
             if (kind is str and hides_text(key)) or ((kind is int or kind is float) and hides_number(key)):
                 is_suspect = True
-        items = tree.values()
-    elif type(tree) is not list:
-        items = (tree,)
     for item in items:
         kind = type(item)
         if kind is str:
@@ -95,7 +94,8 @@ def hides_number(key: str) -> bool:
     return bool(_everything.tree({key: 73})[1])
 
 
-_secret_names = Special(lambda key: hides_text(key) or hides_number(key))
+# A long name hides nothing, and must not be remembered.
+_secret_names = Special(lambda key: len(key) <= _REMEMBERED_CHARS and (hides_text(key) or hides_number(key)))
 
 
 def _are_clean(texts: list[str]) -> bool:
@@ -109,7 +109,7 @@ def _are_clean(texts: list[str]) -> bool:
             return False
     if len(_clean) > _REMEMBERED_TEXTS:
         _clean.clear()
-    _clean.update((text, None) for text in texts if len(text) <= _REMEMBERED_CHARS)
+    _clean.update(dict.fromkeys([text for text in texts if len(text) <= _REMEMBERED_CHARS]))
     return True
 
 
