@@ -26,6 +26,8 @@ def install() -> None:
 
     protocol.WebRequest = _guarded(protocol.WebRequest, reactor)
     _guard_idle(protocol.http.HTTPChannel)
+    # Twisted makes a line of every request, for a log that nobody keeps.
+    protocol.HTTPFactory.log = lambda factory, request: None
 
 
 def _guard_idle(channel: Any) -> None:
