@@ -153,6 +153,22 @@ def test_code_delta_has_a_bullet_per_file():
     assert "- /srv/app/src/auth/login.py: Edit(old_string=sleep(30), new_string=sleep(3))" in text
 
 
+@pytest.mark.req("S-SUM-3")
+def test_code_delta_has_a_bullet_per_file_where_the_change_is_only_told():
+    """An agent whose tools are not in the log, or whose names say nothing: its own words, under the file."""
+    told = "I modified src/auth/login.py: added validate_token() because tokens were never checked."
+    messages = [
+        Message("user", "Please make the login safe.", id="m1"),
+        Message("assistant", told, id="m2"),
+        Message("assistant", "TODO: update docs/api.md.", id="m3"),
+        Message("assistant", "Did you change src/other.py?", id="m4"),
+    ]
+    text = summarize(messages, style="code_delta").render()
+    assert f"- src/auth/login.py: {told}" in text
+    assert "- TODO: update docs/api.md." in text
+    assert "src/other.py: " not in text
+
+
 @pytest.mark.req("S-SUM-2")
 @pytest.mark.parametrize("style", STYLES)
 def test_nothing_is_invented(style):

@@ -490,3 +490,17 @@ def test_an_exporter_may_ask_what_is_remembered_and_not_compact():
     manager = small(CallbackExporter(on_event))
     manager.manual_compact("s", [SYSTEM, *talk(30)])
     assert seen and seen[0].startswith("<COMPACT-SUMMARY v1>")
+
+
+@pytest.mark.parametrize(("reply", "is_summary"), [("words", True), ({"content": "words"}, True), (None, False)])
+def test_a_summariser_may_answer_as_chat_does_but_not_with_nothing(reply, is_summary):
+    """A text or a chat message is its words; nothing is a failure, and no summary that says None."""
+
+    class Odd:
+        def summarize(self, messages, style, keep_keys):
+            return reply
+
+    recorder = Recorder()
+    out = small(recorder, summarizer=Odd()).preflight("s", [SYSTEM, *talk(30)])
+    assert any(message.is_summary and "words" in message.text for message in out) is is_summary
+    assert bool(recorder.named("compact.error")) is not is_summary

@@ -14,7 +14,7 @@ from compact import events
 from compact.engine.effects import Steps
 from compact.exceptions import SummarizationError, SummarizerOverflow, SummaryRefused, SummaryTooLong
 from compact.extraction.kinds import is_refusal
-from compact.messages import SUMMARY_TAG, Message
+from compact.messages import SUMMARY_TAG, Message, text_of
 from compact.policy import CompactPolicy
 from compact.span import SpanReference
 from compact.summary import StructuredSummary
@@ -121,7 +121,7 @@ class SummaryMaker:
         summarize = self._summarizer.summarize
         extra = {"max_tokens": max_tokens} if "max_tokens" in _parameters(summarize) else {}
         reply = yield lambda: summarize(told, self.style, self._policy.keep_keys, **extra)
-        text = reply.text if isinstance(reply, Message) else str(reply)
+        text = reply.text if isinstance(reply, Message) else text_of(reply)
         if text.startswith(SUMMARY_TAG):
             text = text.partition("\n")[2] if "\n" in text else text.partition(">")[2]
         if not text.strip():

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 
-from compact.extraction.coverage import Candidate, Reading, choose, missing_heads
+from compact.extraction.coverage import HEADED, Candidate, Reading, choose, missing_heads
 from compact.extraction.grounds import Grounds
 from compact.extraction.kinds import is_error
 from compact.extraction.lines import Kind, Line, read_lines
@@ -121,7 +121,7 @@ def assemble(
     heads: dict[str, tuple[str, int]] = {}
     ordered = sorted(kept, key=lambda candidate: candidate.order)
     for candidate in ordered:
-        if candidate.field in ("commands", "tool_outcomes", "files"):
+        if candidate.field in HEADED:
             name, entry = _headed(candidate)
             entries = fields.setdefault(name, [])
             if name == "files" and (known := heads.get(f"file:{entry.path}")) is not None:
@@ -140,7 +140,7 @@ def assemble(
             entries.append(entry)
     for candidate in ordered:
         line = candidate.line
-        if candidate.field in ("commands", "tool_outcomes", "files"):
+        if candidate.field in HEADED:
             continue
         head = heads.get(line.head) if line.head else None
         if head is not None and candidate.field in ("outputs", "errors"):
@@ -170,7 +170,7 @@ def _headed(candidate: Candidate) -> tuple[str, Any]:
         return candidate.field, replace(bare, excerpts=(), order=order)
     if candidate.field == "commands":
         return "commands", Command(line.text, sources=line.sources, order=order)
-    if candidate.field == "files":
+    if candidate.field in ("files", "changes"):
         path, _, change = line.text.partition(": ")
         return "files", FileTouched(path, change, sources=line.sources, order=order)
     return "tool_outcomes", ToolOutcome(line.text.partition("(")[0], call=line.text, sources=line.sources, order=order)

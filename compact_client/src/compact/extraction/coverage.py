@@ -66,6 +66,7 @@ BONUS: Final[dict[str, float]] = {
     "constraints": 1.3,
     "goals": 0.6,
     "open_items": 1.3,
+    "changes": 1.3,  # a file and what was done to it, where a summary of just that was asked for
     "decisions": 0.95,
     "current_plan": 0.8,
     "commands": 0.35,
@@ -78,7 +79,7 @@ _FORMS: Final = 3  # so many lines that differ in their numbers alone keep their
 _NUMBERED: Final = re.compile(r"\S*\d\S*")
 _CALLS: Final = frozenset({"call", "command", "edit"})
 _OPTION: Final = re.compile(r"[(,] ?[\w-]+=(?!true|false|null)([A-Za-z][\w-]{2,30})(?=[,)])")
-_HEADED: Final = frozenset({"commands", "tool_outcomes", "files"})
+HEADED: Final = frozenset({"commands", "tool_outcomes", "files", "changes"})
 # At most this share of the budget is given ahead of the competition to standing instructions.
 _FIRST_SHARE: Final = 0.5
 
@@ -287,7 +288,7 @@ def _mentions(text: str, line_kind: Kind) -> tuple[Mention, ...]:
 
 def _note_again(known: Candidate, line: Line) -> None:
     """A line that was read before is read once more."""
-    if known.field in _HEADED:
+    if known.field in HEADED:
         # What was run again and again will be run again, though it may name nothing.
         known.bonus += _REPEATED
     elif line.kind == "user" != known.line.kind and is_instruction(line.text):
@@ -374,5 +375,5 @@ def missing_heads(reading: Reading, kept: Sequence[Candidate]) -> list[Candidate
     """
     present = {item.line.text for item in kept}
     wanted = Counter(item.line.head for item in kept if item.line.head and item.line.head not in present)
-    heads = [item for item in reading.candidates if item.field in _HEADED and item.line.text in wanted]
+    heads = [item for item in reading.candidates if item.field in HEADED and item.line.text in wanted]
     return sorted(heads, key=lambda item: (-wanted[item.line.text] / item.tokens, item.order))

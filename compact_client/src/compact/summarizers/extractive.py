@@ -5,12 +5,15 @@ Offline, deterministic to the byte, linear in the text; nothing is written that 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from compact.extraction.compose import estimate_tokens, lines_of, select
 from compact.extraction.coverage import Reading
+from compact.extraction.entities import find_entities, surface
 from compact.extraction.grounds import Grounds
+from compact.extraction.kinds import is_open_item
 from compact.extraction.lines import Line
 from compact.extraction.todo_list import read_todo_list
 from compact.messages import Message
@@ -18,6 +21,11 @@ from compact.span import SpanReference
 from compact.summary import StructuredSummary
 
 DEFAULT_MAX_TOKENS: Final = 2_000
+_PATH_BEFORE: Final = re.compile(r"[\w./~@+-]+\Z")
+_CHANGE: Final = re.compile(
+    r"\b(?:add|chang|updat|creat|remov|delet|renam|modif|refactor|fix|mov|replac|rewr|wrote|written|implement|introduc"
+    r"|edit|extract|patch|convert|migrat)\w*"
+)
 
 
 class ExtractiveSummarizer:
@@ -44,7 +52,8 @@ class ExtractiveSummarizer:
         plan, done = read_todo_list(everything)
         # A list that stays in the prompt need not be kept twice, and an older one would contradict it.
         plan = [line for line in plan if line.position < len(messages)]
-        reading.add(_with_task(lines_of(messages), last_user, plan), last_user=last_user)
+        lines = _with_task(lines_of(messages), last_user, plan)
+        reading.add(_by_file(lines) if style == "code_delta" else lines, last_user=last_user)
         reading.add_visible(lines_of(visible), last_user=last_user - len(messages))
         ids = tuple(message.id for message in messages if message.id)
         return select(
@@ -61,6 +70,27 @@ class ExtractiveSummarizer:
         """The public seam: the same summary as one assistant message."""
         summary = self.summarize_span(messages, style=style, keep_keys=keep_keys)
         return Message("assistant", summary.render(version=1))
+
+
+def _by_file(lines: Iterable[Line]) -> Iterable[Line]:
+    """The lines, with each sentence that tells of a change put under the file it names first."""
+    for line in lines:
+        is_told = line.kind == "prose" and not line.field and not is_open_item(line.text)
+        path = _changed_file(line.text) if is_told else None
+        yield line if path is None else line._replace(text=f"{path}: {line.text}", field="changes")
+
+
+def _changed_file(text: str) -> str | None:
+    lowered = text.lower()
+    if not _CHANGE.search(lowered) or lowered.endswith("?"):
+        return None
+    paths = [key for key, sort in find_entities(text) if sort in ("path", "file")]
+    if not paths:
+        return None
+    # An entity is the end of a path; what stands before it up to the next space is the rest.
+    name = surface(text, min(paths, key=lowered.find))
+    before = _PATH_BEFORE.search(text[: max(0, text.find(name))])
+    return f"{before[0]}{name}" if before else name
 
 
 def _with_task(lines: Sequence[Line], last_user: int, plan: Sequence[Line]) -> Iterable[Line]:
