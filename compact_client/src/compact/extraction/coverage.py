@@ -71,6 +71,8 @@ BONUS: Final[dict[str, float]] = {
     "current_plan": 0.8,
     "commands": 0.35,
     "requests": 0.06,
+    "tool_outcomes": 0.05,
+    "files": 0.05,
     "facts": 0.01,  # plain talk comes last, where there is room
 }
 _REPEATED: Final = 0.3  # and for each time that the same call was made again
