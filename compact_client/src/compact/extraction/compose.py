@@ -24,6 +24,7 @@ from compact.summary_text import SHOWN, entry_lines
 CountTokens = Callable[[str], int]
 
 _HEADS_SHARE: Final = 0.02  # room for the calls that chosen lines of output answer
+_NAME_TOKENS: Final = 2  # of a short one: leaving out as many as that says reaches the budget in a step or two
 _MARK_TOKENS: Final = 1.5  # newline and, for some, a mark
 _HEADROOM: Final = 1.15  # lines are chosen by estimate; a few too many are chosen and the last ones dropped by count
 _LINE_KINDS: Final[dict[str, Kind]] = {
@@ -92,9 +93,10 @@ def select(
     listed = names.listed(kept, max_tokens - used, count_tokens)
     while listed:
         named = replace(summary, entities=(*summary.entities, *listed))
-        if count_tokens(named.render(version=999)) <= max_tokens:
+        over = count_tokens(named.render(version=999)) - max_tokens
+        if over <= 0:
             return named
-        listed = listed[: len(listed) * 15 // 16]
+        listed = listed[: -max(1, over // _NAME_TOKENS)]
     return summary
 
 

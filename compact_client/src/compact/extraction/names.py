@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Collection, Iterable
+from itertools import accumulate, takewhile
 from typing import Final
 
 from compact.extraction.coverage import CHARS_PER_TOKEN, COUNTED, Candidate, Reading
@@ -16,6 +17,7 @@ from compact.summary_text import PHRASE_END, SAID, SHOWN
 NAMES_SHARE: Final = 0.18  # of the budget, for names that are likely to be needed
 _OWED_SHARE: Final = 0.15  # and for ids, numbers and paths that somebody said: not to be lost while they fit
 _HEADING_TOKENS: Final = 16  # of the list: its own, and one for words and one for phrases, said and shown
+_MOST_CHARS_PER_TOKEN: Final = 5  # of names
 SORTS: Final = {
     "id": "ids",
     "path": "paths",
@@ -74,23 +76,32 @@ class Names:
         )
         likeliest = heapq.nsmallest(max(0, room // 2), rest, key=self._rank)
         names: list[Entity] = []
+        chars, most = 0, room * _MOST_CHARS_PER_TOKEN
         for number in (*sorted(self._owed - covered, key=self._rank), *likeliest):
-            if room < 4:
+            if chars >= most:
                 break
             usage = reading.usages[number]
             name = reading.name(number)
             if PHRASE_END in name or "\n" in name:
                 continue
-            room -= count_tokens(f" {name}")
+            chars += len(name) + 1
             role = f"{SAID if usage.is_said else SHOWN} {SORTS.get(usage.type, '')}".rstrip()
             names.append(Entity(name, role, reading.sources(number), number))
-        return names
+        return _prefix(names, room, count_tokens)
 
     def _covered(self, kept: Iterable[Candidate]) -> set[int]:
         return self._reading.visible.union(*(candidate.entities for candidate in kept))
 
     def _rank(self, number: int) -> tuple[float, int]:
         return -self._chances[number] / _tokens(self._reading.keys[number]), number
+
+
+def _prefix(names: list[Entity], room: int, count_tokens: Callable[[str], int]) -> list[Entity]:
+    # Counted together and cut by length: to count each of a thousand names would take longer than to choose them.
+    text = " ".join(name.name for name in names)
+    chars = room * len(text) / max(1, count_tokens(text))
+    ends = accumulate(len(name.name) + 1 for name in names)
+    return names[: sum(1 for _ in takewhile(lambda end: end <= chars, ends))]
 
 
 def _tokens(key: str) -> float:
