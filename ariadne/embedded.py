@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -79,6 +79,15 @@ class Postgres:
         with self.log.open("ab") as log:
             self._process = identity.popen(["postgres", "-D", str(self.cluster), *arguments], log, signal.SIGINT)
         self._wait_until_ready()
+
+    def revive(self, say: Callable[[str], None]) -> None:
+        """Start again what was killed, by the kernel short of memory for instance; what was committed is there."""
+        if self._process is None or self._process.poll() is None:
+            return
+        say("Postgres has ended, starting it again …")
+        # Its last children may still be on their way out: whoever watches asks again.
+        with contextlib.suppress(PostgresError):
+            self.start()
 
     def stop(self) -> None:
         """A fast shutdown: open transactions are rolled back, committed ones are safe."""

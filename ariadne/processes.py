@@ -105,10 +105,11 @@ class WebProcesses:
         if ended := [child.returncode for child in self._running if child.poll() is not None]:
             raise Broken(f"the web process ended with {ended[0]}; its message is above")
 
-    def watch(self) -> None:
-        """Replace what dies and renew when asked, until an exception ends it."""
+    def watch(self, beside: Callable[[], None] = lambda: None) -> None:
+        """Replace what dies and renew when asked, and look after what stands beside, until an exception ends it."""
         while True:
             time.sleep(_WATCH_S)
+            beside()
             self._replace_dead()
             if self._is_renewal_asked:
                 self._is_renewal_asked = False

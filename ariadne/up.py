@@ -66,16 +66,17 @@ def _run() -> None:
         try:
             listener = stack.enter_context(_listen(_port()))
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            postgres = Postgres(data_dir)
             if not os.environ.get("DATABASE_URL"):
                 _say("Starting Postgres …")
-                os.environ["DATABASE_URL"] = stack.enter_context(Postgres(data_dir).running())
+                os.environ["DATABASE_URL"] = stack.enter_context(postgres.running())
             credentials = _prepare(data_dir, url)
             web = stack.enter_context(WebProcesses(listener, _processes(), say=_say))
             _wait_until_ready(url, web)
             _banner(credentials, data_dir)
             if has_demo and _is_empty():
                 stack.enter_context(children()).append(_start_demo(credentials))
-            web.watch()
+            web.watch(beside=lambda: postgres.revive(_say))
         except Stop:
             # Heard: nothing may interrupt the stopping that begins here.
             signal.setitimer(signal.ITIMER_REAL, 0)

@@ -20,6 +20,8 @@ from viewer import (
     transcript_pages,
 )
 
+handler500 = "viewer.headers.server_error"
+
 api_patterns = [
     path("schema/", SpectacularAPIView.as_view(), name="schema"),
     path("sessions/", api.SessionList.as_view(), name="api-sessions"),

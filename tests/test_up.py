@@ -97,6 +97,22 @@ def test_a_web_process_that_dies_is_replaced(start_server: ServerFactory) -> Non
     assert urllib.request.urlopen(f"{server.url}/healthz", timeout=20).status == 200
 
 
+def test_a_postgres_that_dies_is_started_again(start_server: ServerFactory) -> None:
+    """Killed outright, as the kernel does when memory is short: the server is ready again, with its data."""
+    server = start_server("postgres-killed")
+    pid_file = server.data_dir / "postgres" / "postmaster.pid"
+    os.kill(int(pid_file.read_text().splitlines()[0]), signal.SIGKILL)
+    assert wait_until(lambda: "Postgres has ended, starting it again" in server.log)
+
+    def is_ready() -> bool:
+        try:
+            return bool(urllib.request.urlopen(f"{server.url}/readyz", timeout=20).status == 200)
+        except OSError:
+            return False
+
+    assert wait_until(is_ready)
+
+
 def test_a_taken_port_gets_a_clear_message(tmp_path: Path) -> None:
     """It names the port and the way out, and starts nothing."""
     with socket.socket() as taken:

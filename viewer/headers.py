@@ -1,13 +1,19 @@
-"""What no page should have to remember: nothing private in shared caches, no access to devices, no NUL in addresses."""
+"""What no page should have to remember: nothing private in shared caches, no access to devices, no NUL in addresses,
+and how to say that the server could not answer.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.db import InterfaceError, OperationalError
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.template import loader
 from django.utils.decorators import sync_and_async_middleware
+from psycopg_pool import PoolTimeout
 
 PERMISSIONS_POLICY = "camera=(), microphone=(), geolocation=(), payment=(), usb=(), browsing-topics=()"
 
@@ -28,6 +34,20 @@ def _refusal(request: HttpRequest) -> HttpResponseBase | None:
     if "\x00" in request.path or "%00" in request.META.get("QUERY_STRING", ""):
         return HttpResponse("An address holds no NUL.", status=400, content_type="text/plain")
     return None
+
+
+def server_error(request: HttpRequest) -> HttpResponseBase:
+    """What went wrong unforeseen; a database that is away is foreseen, and worth another try."""
+    is_away = isinstance(sys.exc_info()[1], OperationalError | InterfaceError | PoolTimeout)
+    status = 503 if is_away else 500
+    if request.path.startswith("/api/"):
+        detail = "The database is away for a moment." if is_away else "This request could not be answered."
+        response: HttpResponseBase = JsonResponse({"detail": detail}, status=status)
+    else:
+        response = HttpResponse(loader.get_template("500.html").render(), status=status)
+    if is_away:
+        response.headers["Retry-After"] = "5"
+    return response
 
 
 def _with_headers(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:

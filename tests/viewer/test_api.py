@@ -11,8 +11,12 @@ from typing import Any
 import httpx
 import pytest
 from agent_session import Session, play, send
+from django.db import OperationalError
+from django.test import RequestFactory
 from reader import client_of
 from serving import Server
+
+from viewer.headers import server_error
 
 
 @pytest.fixture(scope="module")
@@ -178,3 +182,23 @@ def test_the_ledger_is_a_file_in_both_forms(api: httpx.Client, name: str) -> Non
 
 def test_the_schema_is_served(server: Server, api: httpx.Client) -> None:
     assert "/api/sessions/{session}/tokens/" in api.get("/api/schema/").text
+
+
+@pytest.mark.parametrize(
+    ("error", "path", "status", "retry"),
+    [
+        (OperationalError("gone"), "/api/sessions/", 503, "5"),
+        (OperationalError("gone"), "/sessions/s/", 503, "5"),
+        (ValueError("ours"), "/api/sessions/", 500, None),
+    ],
+)
+def test_a_database_that_is_away_is_worth_another_try(
+    error: Exception, path: str, status: int, retry: str | None
+) -> None:
+    """503 with the time to wait, as JSON where JSON was asked for; only what nobody foresaw is a 500."""
+    try:
+        raise error
+    except type(error):
+        response = server_error(RequestFactory().get(path))
+    assert (response.status_code, response.headers.get("Retry-After")) == (status, retry)
+    assert response.headers["Content-Type"].startswith("application/json") == path.startswith("/api/")
