@@ -192,7 +192,8 @@ class Reading:
             tokens = len(text) / CHARS_PER_TOKEN + (_LINE_TOKENS if field != "entities" else 0.0)
             is_first = self._is_first(line, field)
             bonus = BONUS.get(field, 0.0)
-            if bonus and not is_first and self._is_form(text):
+            # The steps of a plan may well differ in their numbers alone.
+            if bonus and not is_first and field != "current_plan" and self._is_form(text):
                 bonus = 0.0
             candidate = Candidate(line, field, entities, bonus, tokens, len(candidates), is_first, kind == "output")
             candidates.append(candidate)
@@ -209,7 +210,7 @@ class Reading:
         return {
             number
             for number, usage in enumerate(self.usages)
-            if (usage.said or usage.written) and (usage.type in _COPIED or (usage.by_user and usage.type in COUNTED))
+            if usage.is_said and (usage.type in _COPIED or (usage.by_user and usage.type in COUNTED))
         }
 
     def chances(self) -> list[float]:
