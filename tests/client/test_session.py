@@ -146,7 +146,7 @@ def test_a_growing_session_compacts_at_a_steady_rhythm():
     recorder = Recorder()
     manager = small(recorder, window=8000)
     history, calls = [SYSTEM], []
-    for turn in range(160):
+    for turn in range(220):
         history += [*dicts(1, start=turn), *tool_pair(turn, "line " * 40)]
         manager.preflight("s", history)
         calls.append(manager.plan("s").version if manager.plan("s") else 0)
