@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, TypeVar
 
 from compact.span import SpanReference
@@ -89,6 +89,8 @@ class StructuredSummary:
     """What was finished: not rendered, but it takes open items off the list when summaries are merged."""
     said: tuple[str, ...] = ()
     """Names that somebody said in lines that are gone, while a tool's lines still show them: not rendered either."""
+    _text: str = field(default="", init=False, repr=False, compare=False)
+    """What it was written out as; several ask for it, one after the other."""
 
     def __post_init__(self) -> None:
         if isinstance(self.current_task, str):
@@ -160,7 +162,10 @@ class StructuredSummary:
 
     def render_as_message(self) -> str:
         """The summary as text, with the version of the format in its first line."""
-        return f"[Summary {SUMMARY_RENDER_VERSION} {self.style}]\n{render_body(self)}"
+        if not self._text:
+            text = f"[Summary {SUMMARY_RENDER_VERSION} {self.style}]\n{render_body(self)}"
+            object.__setattr__(self, "_text", text)
+        return self._text
 
     @classmethod
     def parse(cls, text: str) -> StructuredSummary | None:

@@ -47,7 +47,7 @@ class TiktokenEstimator(RequestCounter):
 
     def count_by_line(self, text: str, model: str = "") -> int:
         """The same number for a text that is counted often with few lines changed, such as a summary on its way."""
-        if len(text) > _PIECE_CHARS:
+        if "\n" not in text or len(text) > _PIECE_CHARS:
             return self.count_tokens(text, model)
         counts = self._counts_for(model)
         tokens = counts.get(text)
