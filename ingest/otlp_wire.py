@@ -277,7 +277,7 @@ def _walk_json(request: _JsonRequest) -> Iterator[Told | Rejection]:
         sender = _sender_json(of_resource.resource)
         for of_scope in of_resource.scope_spans or ():
             for raw in of_scope.spans or ():
-                yield _read(_from_json, raw, sender)
+                yield _read(_plain_from_json, raw, sender)
 
 
 def _json_taken_apart(body: bytes) -> Iterator[Told | Rejection]:
@@ -293,10 +293,18 @@ def _json_taken_apart(body: bytes) -> Iterator[Told | Rejection]:
             raise Malformed(f"{_NOT_JSON}: a resource cannot be read") from None
         for of_scope in elements(member(of_resource, "scopeSpans") or b"[]"):
             for raw in elements(member(of_scope, "spans") or b"[]"):
-                yield _read(_from_part_of_json, raw, sender)
+                yield _read(_mended_from_json, raw, sender)
 
 
-def _from_part_of_json(raw: bytes, sender: bytes) -> Told:
+def _plain_from_json(raw: msgspec.Raw, sender: bytes) -> Told:
+    try:
+        return _from_json(raw, sender)
+    except (msgspec.DecodeError, UnicodeError):
+        # Half a surrogate pair, which is only found when a text is read.
+        return _mended_from_json(bytes(raw), sender)
+
+
+def _mended_from_json(raw: bytes, sender: bytes) -> Told:
     return _from_json(mended(raw), sender)
 
 
@@ -306,14 +314,11 @@ def _sender_json(resource: _JsonResource | None) -> bytes:
 
 def _from_json(raw: bytes | msgspec.Raw, sender: bytes) -> Told:
     try:
-        try:
-            span = _decode_span(raw)
-        except (msgspec.DecodeError, UnicodeError) as error:
-            if isinstance(error, msgspec.ValidationError):
-                raise
-            span = _decode_span(mended(bytes(raw)))
+        span = _decode_span(raw)
     except msgspec.ValidationError as error:
         raise Invalid(*path_of(error)) from None
+    except RecursionError:
+        raise Invalid("", "nested too deeply") from None
     status = span.status or _JsonStatus()
     parent = span.parent_span_id
     return Told(

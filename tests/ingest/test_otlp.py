@@ -263,6 +263,16 @@ def test_one_bad_span_in_protobuf_costs_its_neighbours_nothing(wire: Wire, fault
     assert trace["metadata"] == {"service.name": "agent"}
 
 
+def test_json_in_a_text_that_nests_without_end_stays_a_text(wire: Wire) -> None:
+    """It would be too deep to walk through, and is redacted as the text that it is."""
+    trace_id = uuid.uuid4().hex
+    deep = "[" * 700 + '"password=hunter2hunter2"' + "]" * 700
+    attributes = [{"key": "input.value", "value": {"stringValue": deep}}]
+    assert wire.post(as_json(json_span(trace_id, attributes=attributes)), path="/v1/traces").json() == {}
+    (row,) = wire.spans(trace_id)
+    assert row["payload"]["input"] == deep.replace("hunter2hunter2", "<REDACTED>")
+
+
 # What stands in the middle one of three spans, and what becomes of that span's attribute.
 STRANGE = {
     "deep": (b"[" * 20_000 + b"]" * 20_000, None),
