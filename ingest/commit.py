@@ -21,7 +21,7 @@ from ingest.events import Span, Trace, microseconds
 from ingest.facts import facts_of
 from ingest.merge import merge, merge_traces
 from ingest.messages import Stored
-from ingest.totals import ADD, CLEAR, Totals
+from ingest.totals import ADD, CLEAR, Totals, added
 
 Cursor = psycopg.AsyncCursor[Any]
 SpanKey = tuple[str, str]
@@ -68,7 +68,6 @@ DELETE FROM ingest_session WHERE session_key = ANY(%(keys)s) AND span_count = 0
   AND session_key NOT IN (SELECT session_key FROM ingest_trace WHERE session_key = ANY(%(keys)s))
   AND session_key NOT IN (SELECT session_key FROM ingest_transcript WHERE session_key = ANY(%(keys)s))
 """
-_encode = msgspec.json.Encoder().encode
 _COPY = f"COPY ingest_span ({rows.COLUMNS}) FROM STDIN (FORMAT BINARY)"
 
 
@@ -296,13 +295,13 @@ async def _copy(
 
 async def _add(cursor: Cursor, totals: dict[uuid.UUID, Totals], last_seqs: dict[uuid.UUID, int], next_seq: int) -> int:
     """Add the sums to their sessions; no two get the same number, so that a list can be read in pages."""
-    added = []
+    changed = []
     for key, total in totals.items():
         if (seq := last_seqs.get(key)) is None:
             seq, next_seq = next_seq, next_seq + 1
-        added.append(total.row(key, seq))
-    if added:
-        await cursor.execute(ADD, (_encode(added).decode(),))
+        changed.append(total.row(key, seq))
+    if changed:
+        await cursor.execute(ADD, added(changed))
     return next_seq - 1
 
 
@@ -317,6 +316,6 @@ async def _count_again(cursor: Cursor, keys: set[uuid.UUID], days: dict[uuid.UUI
         for times in await cursor.fetchall():
             total.stretch(*(None if at is None else microseconds(at) for at in times))
         await cursor.execute(CLEAR, (key,))
-        await cursor.execute(ADD, (_encode([total.row(key, first_seq + position)]).decode(),))
+        await cursor.execute(ADD, added([total.row(key, first_seq + position)]))
     await cursor.execute(_DROP_EMPTY, {"keys": sorted(keys)})
     return first_seq + len(keys)

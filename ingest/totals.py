@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 
-from ingest.events import Span
+from ingest.events import Span, moment
 from ingest.facts import NOTHING, Facts
 
 
@@ -106,12 +106,61 @@ class Totals:
             self.compactions += sign * facts.is_compaction
             self.fallbacks += sign * facts.is_fallback
 
-    def row(self, session_key: uuid.UUID, seq: int) -> dict[str, object]:
-        """What `ADD` takes for one session, whose newest number is `seq`."""
-        return {"key": session_key, "seq": seq, **{name: getattr(self, name) for name in self.__slots__}}
+    def row(self, session_key: uuid.UUID, seq: int) -> tuple[object, ...]:
+        """One session's part of what `added` takes; `seq` is its newest number. In the order of `ADD`."""
+        return (
+            session_key,
+            seq,
+            moment(self.first_us),
+            moment(self.last_us),
+            self.spans,
+            self.running,
+            self.errors,
+            self.turns,
+            self.max_turn,
+            self.checks,
+            self.compactions,
+            self.fallbacks,
+            self.model,
+            moment(self.model_us),
+            self.peak,
+            self.window,
+            self.trigger,
+            self.tokens,
+            moment(self.tokens_us),
+            self.retention,
+        )
 
 
-# One statement however many sessions; times are microseconds since 2000, as everywhere in the write path.
+def added(sessions: Iterable[tuple[object, ...]]) -> dict[str, list[object]]:
+    """The parameters of `ADD`: a list for each column."""
+    return dict(zip(_COLUMNS, map(list, zip(*sessions, strict=True)), strict=True))
+
+
+_COLUMNS = {
+    "key": "uuid",
+    "seq": "bigint",
+    "first_at": "timestamptz",
+    "last_at": "timestamptz",
+    "spans": "int",
+    "running": "int",
+    "errors": "int",
+    "turns": "int",
+    "max_turn": "int",
+    "checks": "int",
+    "compactions": "int",
+    "fallbacks": "int",
+    "model": "text",
+    "model_at": "timestamptz",
+    "peak": "int",
+    "window": "int",
+    "trigger": "int",
+    "tokens": "int",
+    "tokens_at": "timestamptz",
+    "retention": "double precision",
+}
+# One statement however many sessions. The keys stand in it twice: by the second list Citus finds the shards to ask.
+# It takes only immutable functions here, which those that read JSON, or add to a time, are not.
 ADD = """
 UPDATE ingest_session s SET
   last_seq = GREATEST(s.last_seq, t.seq),
@@ -132,16 +181,12 @@ UPDATE ingest_session s SET
     THEN t.tokens ELSE s.last_tokens END,
   last_tokens_at = GREATEST(s.last_tokens_at, t.tokens_at),
   worst_retention = LEAST(s.worst_retention, t.retention)
-FROM (
-  SELECT *, e + first_us * us AS first_at, e + last_us * us AS last_at, e + model_us * us AS model_at,
-    e + tokens_us * us AS tokens_at
-  FROM jsonb_to_recordset(%s::jsonb) r (key uuid, seq bigint, spans int, running int, errors int, turns int,
-    max_turn int, checks int, compactions int, fallbacks int, first_us bigint, last_us bigint, model text,
-    model_us bigint, peak int, "window" int, trigger int, tokens int, tokens_us bigint, retention double precision),
-    (VALUES (timestamptz '2000-01-01 00:00:00+00', interval '1 microsecond')) v (e, us)
-) t
-WHERE s.session_key = t.key
-"""
+FROM unnest({columns}) t ({names})
+WHERE s.session_key = t.key AND s.session_key = ANY(%(key)s)
+""".format(
+    columns=", ".join(f"%({name})s::{kind}[]" for name, kind in _COLUMNS.items()),
+    names=", ".join(f'"{name}"' for name in _COLUMNS),
+)
 # Before counting a session again from its spans.
 CLEAR = """
 UPDATE ingest_session SET span_count = 0, running_count = 0, error_count = 0, turn_count = 0, turn_span_count = 0,
