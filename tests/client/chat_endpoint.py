@@ -58,7 +58,9 @@ class ChatEndpoint:
                     self.send_header(name, value)
                 self.send_header("content-length", str(len(payload)))
                 self.end_headers()
-                self.wfile.write(payload)
+                # A client whose time is up has hung up.
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                    self.wfile.write(payload)
 
             def log_message(self, *args: Any) -> None:
                 pass
