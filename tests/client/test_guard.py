@@ -52,6 +52,13 @@ def test_what_is_missing_is_put_back_with_its_source():
     assert all(finding.source_ids for finding in report.restored)
 
 
+def test_a_number_with_a_comma_is_one_number():
+    """6,097 is not 097 as well: each part would be counted, put back, and listed as lost on its own."""
+    removed = [Message("assistant", "The count of the north pool is 6,097 now.", id="a1")]
+    report = guard.check(removed, rendered(StructuredSummary()), StructuredSummary(), max_tokens=1000)
+    assert [finding.text for finding in report.restored if finding.kind == "number"] == ["6,097"]
+
+
 def test_a_constraint_that_cannot_be_put_back_blocks():
     """With no room at all the plan must not be committed, and the report says which instruction is missing."""
     report = checked(StructuredSummary(), max_tokens=5)

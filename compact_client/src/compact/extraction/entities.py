@@ -150,7 +150,11 @@ def find_entities(line: str) -> tuple[Mention, ...]:
         # Escaped text inside text: `\\n` ends a word. A drive letter makes it a path instead.
         is_windows = _DRIVE.search(line) is not None
         line = line.replace("\\", "/") if is_windows else _ESCAPE.sub(" ", line)
-    found = list(chain.from_iterable(map(_classified.__getitem__, _CHUNK.findall(line))))
+    # A comma parts chunks; what it parts in 6,745 is one number, and no part of it means anything.
+    grouped = _GROUPED.findall(line) if "," in line else []
+    parted = _GROUPED.sub(" ", line) if grouped else line
+    found = list(chain.from_iterable(map(_classified.__getitem__, _CHUNK.findall(parted))))
+    found += [(sign + number, "money" if sign else "num") for sign, number in grouped]
     if is_windows:
         found = [(key.replace("/", "\\") if kind == "path" else key, kind) for key, kind in found]
     if "`" in line or '"' in line or "'" in line:
@@ -161,8 +165,6 @@ def find_entities(line: str) -> tuple[Mention, ...]:
                 found.append((text, "quoted"))
     if _HAS_DIGIT.search(line):
         found += [(text.lower(), "unit") for text in _UNIT.findall(line)]
-        if "," in line:
-            found += [(sign + number, "money" if sign else "num") for sign, number in _GROUPED.findall(line)]
         if _HAS_NUMBERED.search(line):
             found += [(text.lower(), "ticket") for text in _NUMBERED.findall(line)]
         if _HAS_MONTH.search(line):
