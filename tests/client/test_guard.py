@@ -59,6 +59,13 @@ def test_a_number_with_a_comma_is_one_number():
     assert [finding.text for finding in report.restored if finding.kind == "number"] == ["6,097"]
 
 
+def test_an_amount_and_its_unit_are_one_fact():
+    """What is put back as 45.3% must not be listed as the lost number 45.3."""
+    removed = [Message("assistant", "The share of the north pool is 45.3% now.", id="a1")]
+    report = guard.check(removed, rendered(StructuredSummary()), StructuredSummary(), max_tokens=1000)
+    assert [finding.text for finding in (*report.restored, *report.lost)] == ["45.3%"]
+
+
 def test_a_constraint_that_cannot_be_put_back_blocks():
     """With no room at all the plan must not be committed, and the report says which instruction is missing."""
     report = checked(StructuredSummary(), max_tokens=5)

@@ -6,6 +6,7 @@ Linear in the text and cheap: a line is cut into chunks once, and each distinct 
 from __future__ import annotations
 
 import re
+import string
 from functools import lru_cache
 from itertools import chain
 from typing import Final
@@ -55,6 +56,7 @@ _UNIT: Final = re.compile(
     r"(?:[%€£]|[kKMG]?i?B\b|ms\b|(?!(?:a|i|wa|ha|it|thi|doe|u)s\b)[a-z]{1,12}s\b|min\b|hour\b|sec\b|px\b|[kKMG]\b"
     r"|°[CF]\b|km/h\b|mph\b|[kcm]?[gml]\b|[kMG]?Hz\b|k?Wh?\b)"
 )
+_NO_DIGITS: Final = string.ascii_letters + string.whitespace + "%€£°/"
 _GROUPED: Final = re.compile(r"(?<![\w.,])([$€£¥₹]?)(\d{1,3}(?:,\d{3})+(?:\.\d+)?)(?!\d)")
 _NAME: Final = re.compile(r"[A-Z](?<![\w.][A-Z])[a-z]{1,20}(?: (?:[A-Z][a-z]{1,20}|[A-Z]\.))+(?!\w)")
 _MONTHS: Final = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Sept|Oct|Nov|Dec)[a-z]{0,6}\.?"
@@ -164,7 +166,11 @@ def find_entities(line: str) -> tuple[Mention, ...]:
             if len(text) > 2 and text[0] not in ",:;)]}":
                 found.append((text, "quoted"))
     if _HAS_DIGIT.search(line):
-        found += [(text.lower(), "unit") for text in _UNIT.findall(line)]
+        if units := _UNIT.findall(line):
+            # 45.3% is said once: whoever keeps it keeps 45.3.
+            amounts = {text.rstrip(_NO_DIGITS) for text in units}
+            found = [mention for mention in found if mention[1] != "num" or mention[0] not in amounts]
+            found += [(text.lower(), "unit") for text in units]
         if _HAS_NUMBERED.search(line):
             found += [(text.lower(), "ticket") for text in _NUMBERED.findall(line)]
         if _HAS_MONTH.search(line):
