@@ -6,7 +6,7 @@ import json
 import random
 from typing import Any
 
-from compact import Message
+from compact import CompactConfig, CompactManager, CompactPolicy, Message
 
 
 class Recorder:
@@ -50,6 +50,14 @@ class Spy:
         if isinstance(answer, Exception):
             raise answer
         return Message("assistant", answer)
+
+
+def small(
+    recorder: Any = None, window: int = 2000, buffer: int = 100, *, policy: dict[str, Any] | None = None, **options: Any
+) -> CompactManager:
+    """A manager with a small window, so that few messages are many."""
+    decided = CompactPolicy(hard_cap_buffer=buffer, **(policy or {}))
+    return CompactManager(CompactConfig("gpt-5", window, policy=decided, exporter=recorder, **options))
 
 
 def talk(turns: int, words: int = 30, *, start: int = 0) -> list[Message]:

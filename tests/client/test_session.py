@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from builders import Recorder, talk, tool_pair
+from builders import Recorder, small, talk, tool_pair
 from compact import CompactConfig, CompactError, CompactManager, CompactPolicy, Message
 from compact.plan import CompactionPlan
 from compact.store import FileCompactionStore, MemoryCompactionStore
@@ -15,11 +15,6 @@ from compact.testing import assert_pairs_whole
 from pydantic import BaseModel
 
 SYSTEM = {"role": "system", "content": "You are careful."}
-
-
-def small(recorder=None, window=2000, **options):
-    policy = CompactPolicy(hard_cap_buffer=100, **options.pop("policy", {}))
-    return CompactManager(CompactConfig("gpt-5", window, policy=policy, exporter=recorder, **options))
 
 
 def dicts(turns, start=0):
