@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,6 +18,7 @@ from compact.summarizers import DiskSummaryCache, MemorySummaryCache, ModelSumma
 from compact.summarizers.cache import SummaryCacheKey
 from compact.summarizers.prompting import OMITTED_NOTE, prompt_version, template
 from compact.summary import StructuredSummary
+from waiting import wait_until
 
 SPAN = [
     Message("user", "Refund order ORD-4711. Never refund more than $80.", id="m1"),
@@ -294,6 +298,23 @@ async def test_an_answer_that_drips_is_an_error_after_the_timeout(endpoint, begi
         slow.summarize_span(SPAN, max_tokens=600)
     with pytest.raises(SummarizationError, match=r"within 0\.2 s"):
         await slow.asummarize_span(SPAN, max_tokens=600)
+
+
+def test_ctrl_c_does_not_wait_for_the_model(endpoint):
+    """A person who stops a program while it summarises has it stopped, long before the timeout."""
+    endpoint.answer(HEADERS_OPEN)
+    program = (
+        "from compact.messages import Message\n"
+        "from compact.summarizers import ModelSummarizer\n"
+        f"made = ModelSummarizer('m', base_url={endpoint.url!r}, api_key='k', timeout_s=60)\n"
+        "made.summarize_span([Message('user', 'Never refund more than $80.')])\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
+    assert wait_until(lambda: bool(endpoint.requests))
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode != 0
+    assert "KeyboardInterrupt" in said
 
 
 @pytest.mark.req("S-FAIL-1")

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any, Final
 
 from compact.exceptions import ConfigError, SummarizationError, SummaryTooLong
@@ -183,8 +184,17 @@ class ModelSummarizer:
 
     def _drive(self, steps: Steps) -> str:
         # In a thread of its own: only an event loop can interrupt a read at the deadline, and the caller may have one.
-        with ThreadPoolExecutor(1, "summarizer") as thread:
-            return thread.submit(asyncio.run, self._adrive(steps)).result()
+        # A daemon, so that neither Ctrl-C nor the end of the program waits for the model.
+        answer: Future[str] = Future()
+
+        def work() -> None:
+            try:
+                answer.set_result(asyncio.run(self._adrive(steps)))
+            except BaseException as error:  # raised where the answer is waited for
+                answer.set_exception(error)
+
+        threading.Thread(target=work, name="compact-summarizer", daemon=True).start()
+        return answer.result()
 
     async def _adrive(self, steps: Steps) -> str:
         import httpx
