@@ -15,8 +15,6 @@ import zstandard
 from ingest.errors import Malformed, TooLarge, TooSlow, WrongType
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
-_STEP = 1024 * 1024
-_PACKED_STEP = 64 * 1024
 # Each costs as much as a small request; whoever joins files that were packed apart has some dozens.
 _MAX_MEMBERS = 1_000
 # From here on inflating, a thousandfold at most, could hold up every other request of the process.
@@ -61,64 +59,66 @@ def inflate(body: bytes, encoding: str, max_bytes: int) -> bytes:
     encoding = encoding.strip().lower()
     if encoding in {"", "identity"}:
         return body
+    if encoding not in _MEMBERS:
+        raise WrongType(f"Content-Encoding {encoding[:40]!r} is not known: use gzip or zstd")
     try:
-        if encoding in {"gzip", "x-gzip"}:
-            return _gunzip(body, max_bytes)
-        if encoding == "deflate":
-            return _inflate(body, max_bytes)
-        if encoding == "zstd":
-            return _unzstd(body, max_bytes)
+        return _unpacked(body, encoding, max_bytes)
     except (zlib.error, zstandard.ZstdError, EOFError):
         raise Malformed(f"the body is not valid {encoding}") from None
-    raise WrongType(f"Content-Encoding {encoding[:40]!r} is not known: use gzip or zstd")
 
 
-def _gunzip(body: bytes, max_bytes: int) -> bytes:
+def _unpacked(body: bytes, encoding: str, max_bytes: int) -> bytes:
     parts: list[bytes] = []
     left = max_bytes
-    at = 0
-    # A gzip file may have several members, one after the other.
+    at = members = 0
+    # A packed file may have several members, one after the other; the last must be whole, like all the others.
     while at < len(body):
-        if len(parts) == _MAX_MEMBERS:
-            raise Malformed(f"the body has more than {_MAX_MEMBERS:,} gzip members")
-        inflater = zlib.decompressobj(wbits=31)
-        inflated: list[bytes] = []
+        members += 1
+        if members > _MAX_MEMBERS:
+            raise Malformed(f"the body has more than {_MAX_MEMBERS:,} {encoding} members")
+        member = _MEMBERS[encoding]()
         # Step by step: what is left over after a member's end is copied, and must not be all that follows.
-        while not inflater.eof and at < len(body):
-            step = body[at : at + _PACKED_STEP]
-            inflated.append(_bounded(inflater, step, left))
-            left -= len(inflated[-1])
-            at += len(step) - len(inflater.unused_data)
-        if not inflater.eof:
-            raise EOFError
-        parts.append(b"".join(inflated))
-    return b"".join(parts)
-
-
-def _inflate(body: bytes, max_bytes: int) -> bytes:
-    inflater = zlib.decompressobj()
-    found = _bounded(inflater, body, max_bytes)
-    if not inflater.eof:
-        raise EOFError
-    return found
-
-
-def _bounded(inflater: Any, body: bytes, max_bytes: int) -> bytes:
-    found = inflater.decompress(body, max_bytes + 1)
-    if len(found) > max_bytes:
-        raise TooLarge(f"the body inflates to more than {max_bytes:,} bytes")
-    return bytes(found)
-
-
-def _unzstd(body: bytes, max_bytes: int) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    with zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(body, read_across_frames=True) as reader:
-        while part := reader.read(_STEP):
-            size += len(part)
-            if size > max_bytes:
+        while not member.packed.eof and at < len(body):
+            step = body[at : at + member.step_bytes]
+            part = member.inflate(step, left + 1)
+            if len(part) > left:
                 raise TooLarge(f"the body inflates to more than {max_bytes:,} bytes")
             parts.append(part)
-    if not parts and body:
-        raise EOFError
+            left -= len(part)
+            at += len(step) - len(member.packed.unused_data)
+        if not member.packed.eof:
+            raise EOFError
     return b"".join(parts)
+
+
+class _Zlib:
+    """A gzip member, or a zlib stream."""
+
+    step_bytes = 64 * 1024
+
+    def __init__(self, wbits: int) -> None:
+        self.packed = zlib.decompressobj(wbits)
+
+    def inflate(self, step: bytes, max_bytes: int) -> bytes:
+        return self.packed.decompress(step, max_bytes)
+
+
+class _Zstd:
+    """A zstd frame."""
+
+    # Its inflater knows no limit: four bytes may stand for 128 kB, so each step is as small as its worst result.
+    step_bytes = 1024
+
+    def __init__(self) -> None:
+        self.packed = zstandard.ZstdDecompressor(max_window_size=2**27).decompressobj()
+
+    def inflate(self, step: bytes, max_bytes: int) -> bytes:
+        return self.packed.decompress(step)
+
+
+_MEMBERS: dict[str, Callable[[], _Zlib | _Zstd]] = {
+    "gzip": lambda: _Zlib(31),
+    "x-gzip": lambda: _Zlib(31),
+    "deflate": lambda: _Zlib(15),
+    "zstd": _Zstd,
+}
