@@ -131,7 +131,8 @@ _texts = Special(lambda key: key in _INPUTS or key in _OUTPUTS or is_text(key))
 
 def _place(messages: dict[str, Any], path: str, value: Any) -> bool:
     """Put `0.message.content`, `0.tool_calls.0.name` and the like where they belong; false if it is no such path."""
-    number, *rest = (part for part in path.split(".", _MAX_PARTS) if part not in _WRAPPERS)
+    number, _, inside = path.partition(".")
+    rest = [part for part in inside.split(".", _MAX_PARTS) if part and part not in _WRAPPERS]
     if not _is_position(number) or not rest:
         return False
     place = messages.setdefault(number, {})
@@ -157,7 +158,7 @@ def _is_position(part: str) -> bool:
 
 def parsed(value: Any) -> Any:
     """The JSON that a text is, or the text itself: attributes cannot nest, so clients send JSON in strings."""
-    if isinstance(value, str) and value[:1] in {"{", "["} and not _is_deep(value):
+    if isinstance(value, str) and value[:1] in {"{", "["} and "\\u0000" not in value and not _is_deep(value):
         try:
             return _decode(value)
         except (msgspec.MsgspecError, RecursionError, UnicodeError):
