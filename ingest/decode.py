@@ -46,6 +46,11 @@ class Decoded(msgspec.Struct):
     indexes: list[int] = []
     rejections: list[Rejection] = []
 
+    @property
+    def count(self) -> int:
+        """How many events of the body were taken: one of OTLP's may be several records, and its trace is none."""
+        return len({index for index in self.indexes if index >= 0})
+
     def take(self, index: int, event: Event, raw: bytes | None) -> None:
         try:
             self.records.append(to_record(event, raw))
@@ -202,8 +207,8 @@ def _pieces(body: bytes, *, is_lines: bool) -> Iterator[bytes]:
 
 def _from_object(body: bytes) -> Iterator[bytes]:
     end = end_of(body)
-    if 0 < end < len(body) and body[end:].lstrip()[:1] == b"{":
-        # More than one value: lines of JSON sent as JSON.
+    if 0 < end < len(body) and body[end:].lstrip(b" \t\r")[:1] in {b"\n", b"{"}:
+        # More than one value, or something on the next line: lines of JSON sent as JSON.
         yield from _pieces(body, is_lines=True)
         return
     if end != len(body):

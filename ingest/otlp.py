@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from ingest.attributes import kind_of, parsed, session_of, split
 from ingest.decode import Decoded, sound
-from ingest.errors import Malformed
+from ingest.errors import Refusal, TooLarge
 from ingest.events import Rejection, Span, Trace
 from ingest.facts import facts_of
 from ingest.otlp_wire import Moment, Told, read_json, read_protobuf
@@ -24,6 +24,8 @@ from ingest.schema import NAME_MAX_CHARS, SESSION_MAX_BYTES, Invalid, cut
 # From the Unix epoch in nanoseconds to Postgres' in microseconds.
 _EPOCH_US = 946_684_800_000_000
 _LAST_US = 7_258_118_400_000_000  # the year 2200
+# gRPC's codes: unimplemented, resource exhausted, unavailable, unauthenticated; all else is an invalid argument.
+_CODES = {405: 12, 429: 8, 503: 14, 401: 16}
 _encode = msgspec.json.Encoder().encode
 # As it stands in encoded JSON.
 _NUL = b"\\u0000"
@@ -50,17 +52,18 @@ def response(rejections: list[Rejection], *, is_json: bool) -> bytes:
     return bytes(answer.SerializeToString())
 
 
-def status(message: str, *, is_json: bool) -> bytes:
-    """A refusal as the protocol wants it: a google.rpc.Status with a message."""
+def status(refusal: Refusal, *, is_json: bool) -> bytes:
+    """A refusal as the protocol wants it: a google.rpc.Status with a code and a message."""
+    code = _CODES.get(refusal.status, 3)
     if is_json:
-        return _encode({"code": 3, "message": message})
-    text = message.encode()[:2000]
+        return _encode({"code": code, "message": refusal.message})
+    text = refusal.message.encode()[:2000]
     size, length = len(text), bytearray()
     while size > 0x7F:
         length.append(size & 0x7F | 0x80)
         size >>= 7
     length.append(size)
-    return b"\x08\x03\x12" + bytes(length) + text
+    return bytes((8, code, 0x12)) + bytes(length) + text
 
 
 def _records(told: Iterable[Told | Rejection], max_events: int) -> Decoded:
@@ -68,7 +71,7 @@ def _records(told: Iterable[Told | Rejection], max_events: int) -> Decoded:
     traces: dict[str, Trace] = {}
     for index, span in enumerate(told):
         if index >= max_events:
-            raise Malformed(f"more than {max_events:,} spans in one request")
+            raise TooLarge(f"more than {max_events:,} spans in one request")
         try:
             if isinstance(span, Rejection):
                 raise Invalid(span.path, span.message)

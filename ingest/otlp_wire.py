@@ -7,6 +7,7 @@ read becomes a rejection in its place, whatever is wrong with it; a body that is
 from __future__ import annotations
 
 import base64
+import contextlib
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -28,6 +29,8 @@ _OK_CODES = {1, "1", "STATUS_CODE_OK"}
 # Sizes of protobuf's wire types for numbers of fixed length.
 _FIXED_BYTES = {1: 8, 5: 4}
 _NO_TRACE, _NO_SPAN = bytes(16), bytes(8)
+_NO_SPAN_BASE64 = base64.b64encode(_NO_SPAN).decode()
+_UNREADABLE = b'{"resource":"could not be read"}'
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _encode = msgspec.json.Encoder().encode
 _Faults = (msgspec.MsgspecError, UnicodeError, RecursionError)
@@ -68,6 +71,8 @@ def read_protobuf(body: bytes) -> Iterator[Told | Rejection]:
 
 
 def read_json(body: bytes) -> Iterator[Told | Rejection]:
+    if _SNAKE_CASE.search(body):
+        body = _in_camel_case(body)
     try:
         if is_plain(body):
             return _walk_json(_decode_json(body))
@@ -103,9 +108,12 @@ def _taken_apart(body: bytes) -> Iterator[Told | Rejection]:
     try:
         for of_resource in _parts(body, 1):
             resource: dict[str, Any] = {}
-            for part in _parts(of_resource, 1):
-                resource |= _attributes(Resource.FromString(part).attributes)
-            sender = _sender(resource)
+            try:
+                for part in _parts(of_resource, 1):
+                    resource |= _attributes(Resource.FromString(part).attributes)
+                sender = _sender(resource)
+            except (DecodeError, RecursionError):
+                sender = _UNREADABLE
             for of_scope in _parts(of_resource, 2):
                 for part in _parts(of_scope, 2):
                     yield _read(_from_part, part, sender)
@@ -211,9 +219,12 @@ class _JsonValue(msgspec.Struct, rename="camel"):
     bytes_value: str | None = None
 
 
-# In protobuf's JSON null stands for any field's default.
+# In protobuf's JSON null stands for any field's default, and 1e18 is a whole number.
+_Whole = str | int | float | None
+
+
 class _JsonArray(msgspec.Struct):
-    values: list[_JsonValue] | None = None
+    values: list[_JsonValue | None] | None = None
 
 
 class _JsonPair(msgspec.Struct):
@@ -227,7 +238,7 @@ class _JsonPairs(msgspec.Struct):
 
 class _JsonEvent(msgspec.Struct, rename="camel"):
     name: str | None = None
-    time_unix_nano: str | int | None = None
+    time_unix_nano: _Whole = None
     attributes: list[_JsonPair] | None = None
 
 
@@ -241,8 +252,8 @@ class _JsonSpan(msgspec.Struct, rename="camel"):
     span_id: str = ""
     parent_span_id: str | None = None
     name: str | None = None
-    start_time_unix_nano: str | int | None = None
-    end_time_unix_nano: str | int | None = None
+    start_time_unix_nano: _Whole = None
+    end_time_unix_nano: _Whole = None
     attributes: list[_JsonPair] | None = None
     events: list[_JsonEvent] | None = None
     status: _JsonStatus | None = None
@@ -258,7 +269,7 @@ class _JsonResource(msgspec.Struct):
 
 
 class _JsonResourceSpans(msgspec.Struct, rename="camel"):
-    resource: _JsonResource | None = None
+    resource: msgspec.Raw = msgspec.Raw(b"null")
     scope_spans: list[_JsonScope] | None = None
 
 
@@ -268,13 +279,37 @@ class _JsonRequest(msgspec.Struct, rename="camel"):
 
 _decode_json = msgspec.json.Decoder(_JsonRequest).decode
 _decode_span = msgspec.json.Decoder(_JsonSpan).decode
-_decode_resource = msgspec.json.Decoder(_JsonResource).decode
+_decode_resource = msgspec.json.Decoder(_JsonResource | None).decode
+_decode_any = msgspec.json.Decoder().decode
 _NOT_JSON = "the body is not an OTLP ExportTraceServiceRequest in JSON"
+
+
+# Protobuf's readers take the original names of fields too; ignored, spans would be lost without a word.
+_SNAKE_CASE = re.compile(rb'"(?:resource_spans|scope_spans|trace_id|span_id)"\s*:')
+
+
+def _in_camel_case(body: bytes) -> bytes:
+    try:
+        return _encode(_renamed(_decode_any(mended(body))))
+    except (*_Faults, Invalid):
+        raise Malformed(f"{_NOT_JSON}: its names are not in camelCase, and it cannot be read whole") from None
+
+
+def _renamed(value: Any) -> Any:
+    # Attributes are lists of pairs, so every name in the tree is a field's.
+    if isinstance(value, dict):
+        return {_camel(key): _renamed(item) for key, item in value.items()}
+    return [_renamed(item) for item in value] if isinstance(value, list) else value
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.capitalize, rest))
 
 
 def _walk_json(request: _JsonRequest) -> Iterator[Told | Rejection]:
     for of_resource in request.resource_spans or ():
-        sender = _sender_json(of_resource.resource)
+        sender = _sender_json(bytes(of_resource.resource))
         for of_scope in of_resource.scope_spans or ():
             for raw in of_scope.spans or ():
                 yield _read(_plain_from_json, raw, sender)
@@ -287,10 +322,7 @@ def _json_taken_apart(body: bytes) -> Iterator[Told | Rejection]:
     if resources is None:
         raise Malformed(_NOT_JSON)
     for of_resource in elements(resources):
-        try:
-            sender = _sender_json(_decode_resource(mended(member(of_resource, "resource", b"{") or b"{}")))
-        except (*_Faults, Invalid):
-            raise Malformed(f"{_NOT_JSON}: a resource cannot be read") from None
+        sender = _sender_json(member(of_resource, "resource", b"{") or b"null")
         for of_scope in elements(member(of_resource, "scopeSpans") or b"[]"):
             for raw in elements(member(of_scope, "spans") or b"[]"):
                 yield _read(_mended_from_json, raw, sender)
@@ -308,7 +340,12 @@ def _mended_from_json(raw: bytes, sender: bytes) -> Told:
     return _from_json(mended(raw), sender)
 
 
-def _sender_json(resource: _JsonResource | None) -> bytes:
+def _sender_json(raw: bytes) -> bytes:
+    try:
+        resource = _decode_resource(mended(raw))
+    except (*_Faults, Invalid):
+        # Who sent them is worth less than the spans themselves.
+        return _UNREADABLE
     return _sender(_json_attributes(resource.attributes) if resource else {})
 
 
@@ -320,11 +357,10 @@ def _from_json(raw: bytes | msgspec.Raw, sender: bytes) -> Told:
     except RecursionError:
         raise Invalid("", "nested too deeply") from None
     status = span.status or _JsonStatus()
-    parent = span.parent_span_id
     return Told(
-        trace_id=_hex(span.trace_id, 16, "traceId"),
-        span_id=_hex(span.span_id, 8, "spanId"),
-        parent_id=_hex(parent, 8, "parentSpanId") if parent and parent.strip("0") else None,
+        trace_id=_identifier(span.trace_id, 16, "traceId"),
+        span_id=_identifier(span.span_id, 8, "spanId"),
+        parent_id=_parent(span.parent_span_id),
         name=span.name or "",
         started_ns=_whole(span.start_time_unix_nano, "startTimeUnixNano"),
         ended_ns=_whole(span.end_time_unix_nano, "endTimeUnixNano"),
@@ -344,21 +380,27 @@ def _from_json(raw: bytes | msgspec.Raw, sender: bytes) -> Told:
     )
 
 
-def _hex(text: str, size: int, path: str) -> str:
-    if len(text) == 2 * size:
-        try:
-            found = bytes.fromhex(text)
-        except ValueError:
-            raise Invalid(path, "expected hexadecimal digits") from None
-        if any(found):
-            return found.hex()
-    raise Invalid(path, f"expected {2 * size} hexadecimal digits that are not all zero")
+def _identifier(text: str, size: int, path: str) -> str:
+    found = b""
+    with contextlib.suppress(ValueError):
+        # Protobuf's own JSON writes bytes in base64; the lengths of the two tell them apart.
+        found = bytes.fromhex(text) if len(text) == 2 * size else base64.b64decode(text, validate=True)
+    if len(found) != size or not any(found):
+        raise Invalid(path, f"expected {2 * size} hexadecimal digits that are not all zero")
+    return found.hex()
 
 
-def _whole(value: str | int | None, path: str) -> int:
+def _parent(text: str | None) -> str | None:
+    # No parent is written as nothing, or as zeros.
+    return _identifier(text, 8, "parentSpanId") if text and text.strip("0") and text != _NO_SPAN_BASE64 else None
+
+
+def _whole(value: _Whole, path: str) -> int:
     if value is None or isinstance(value, int):
         return value or 0
-    if not (value.isascii() and value.isdigit()) or len(value) > 20:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, float) or not (value.isascii() and value.isdigit()) or len(value) > 20:
         raise Invalid(path, "expected a whole number")
     return int(value)
 

@@ -38,7 +38,7 @@ _PROTOBUF = [(b"content-type", b"application/x-protobuf")]
 _JSON_TYPES = {"", "application/json", "text/json"}
 # What curl and most HTTP libraries claim of a body when nobody said what it is; taken where it begins like JSON.
 _UNSAID_TYPE = "application/x-www-form-urlencoded"
-_LINE_TYPES = {"application/x-ndjson", "application/ndjson", "application/jsonl", "application/jsonlines"}
+_LINE_TYPES = {f"application/{prefix}{name}" for prefix in ("", "x-") for name in ("ndjson", "jsonl", "jsonlines")}
 _GZIP = b"\x1f\x8b"
 # From here on decoding would hold up every other request of the process; a thread shares the processor fairly.
 _LARGE_BYTES = 512 * 1024
@@ -94,7 +94,7 @@ async def _answered(endpoint: str, scope: Scope, receive: Receive) -> Answer:
 def _refused(refusal: Refusal, request: Request, endpoint: str) -> Answer:
     if endpoint == "/v1/traces":
         is_json = not request.is_protobuf
-        headers, body = list(_JSON if is_json else _PROTOBUF), otlp.status(refusal.message, is_json=is_json)
+        headers, body = list(_JSON if is_json else _PROTOBUF), otlp.status(refusal, is_json=is_json)
     else:
         headers, body = list(_JSON), _encode(refusal.body())
     if refusal.retry_after_s is not None:
@@ -152,7 +152,7 @@ async def ingest(parts: Service, request: Request) -> Answer:
     decoded = await _taken(parts, request, grant, "/ingest", convert)
     if decoded.rejections and not decoded.records:
         raise Malformed("not one event could be stored", rejected=[msgspec.to_builtins(r) for r in decoded.rejections])
-    return 200, _encode({"success": True, "count": len(decoded.records), "rejected": decoded.rejections}), _JSON
+    return 200, _encode({"success": True, "count": decoded.count, "rejected": decoded.rejections}), _JSON
 
 
 def _unknown_type(request: Request) -> WrongType:
@@ -185,14 +185,14 @@ async def _taken(
             async with parts.turn:
                 decoded = _prepared(body, convert)
                 await asyncio.sleep(0)
-        parts.event_rate.take(grant.key_id, len(decoded.records))
+        parts.event_rate.take(grant.key_id, decoded.count)
         if decoded.records:
             refused = await parts.writer.write(
                 grant.project_id, decoded.records, size=len(body), indexes=decoded.indexes
             )
             if refused:
                 decoded = _without(decoded, refused)
-    metrics.accepted.labels(endpoint).inc(len(decoded.records))
+    metrics.accepted.labels(endpoint).inc(decoded.count)
     metrics.rejected.labels(endpoint).inc(len(decoded.rejections))
     metrics.received_bytes.labels(endpoint).inc(len(body))
     parts.keys.used(grant)

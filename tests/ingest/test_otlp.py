@@ -8,6 +8,7 @@ import uuid
 from typing import Any
 
 import pytest
+from google.protobuf import json_format
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
@@ -160,12 +161,14 @@ def test_paths_that_are_no_messages_stay_what_they_are(wire: Wire) -> None:
     """A path that contradicts another, or goes too deep, is kept as the text it came as."""
     trace_id = uuid.uuid4().hex
     odd = {"gen_ai.prompt.0.a": 1, "gen_ai.prompt.0.a.b": 2, "gen_ai.prompt.x": 3, "gen_ai.prompt.²": 4}
-    odd["gen_ai.prompt.0" + ".z" * 5000] = 5
+    odd |= {"llm.input_messages.message": 5, "gen_ai.completion.": 6, "llm.output_messages.0": 7}
+    odd["gen_ai.prompt.0" + ".z" * 5000] = 8
     attributes = [{"key": key, "value": {"intValue": value}} for key, value in odd.items()]
     assert wire.post(as_json(json_span(trace_id, attributes=attributes)), path="/v1/traces").json() == {}
     (row,) = wire.spans(trace_id)
     assert row["payload"]["input"][0]["a"] == 1
-    assert (row["payload"]["gen_ai.prompt.0.a.b"], row["payload"]["gen_ai.prompt.x"]) == (2, 3)
+    kept = ["gen_ai.prompt.0.a.b", "gen_ai.prompt.x", "llm.input_messages.message", "llm.output_messages.0"]
+    assert [row["payload"][key] for key in kept] == [2, 3, 5, 7]
 
 
 def as_json(*spans: dict[str, Any]) -> dict[str, Any]:
@@ -198,6 +201,59 @@ def test_json_is_taken_and_answered_in_json(wire: Wire, is_packed: bool) -> None
     assert (answer.status_code, answer.json()) == (200, {})
     (row,) = wire.spans(trace_id)
     assert row["data"] == {"n": 42, "tree": {"a": [True]}}
+
+
+@pytest.mark.parametrize("is_snake", [False, True], ids=["camelCase", "snake_case"])
+def test_json_as_protobuf_writes_it_is_taken(wire: Wire, is_snake: bool) -> None:
+    """Ids in base64, fields by either of their names: what `json_format` makes of a message is not lost in silence."""
+    trace_id = uuid.uuid4().bytes
+    request = ExportTraceServiceRequest()
+    span = request.resource_spans.add().scope_spans.add().spans.add(trace_id=trace_id, span_id=b"12345678", name="chat")
+    span.start_time_unix_nano = span.end_time_unix_nano = 1763265600000000001
+    span.attributes.add(key="gen_ai.operation.name").value.string_value = "chat"
+    span.attributes.add(key="snake_key").value.int_value = 7
+    body = json_format.MessageToJson(request, preserving_proto_field_name=is_snake).encode()
+    assert wire.post(body, path="/v1/traces").json() == {}
+    (row,) = wire.spans(trace_id.hex())
+    assert (row["span_id"], row["kind"], row["data"]["snake_key"]) == (b"12345678".hex(), "generation", 7)
+
+
+def test_times_may_be_written_as_numbers(wire: Wire) -> None:
+    """Also with an exponent, as some languages write what is large."""
+    trace_id = uuid.uuid4().hex
+    times = {"startTimeUnixNano": 1763265600000000000, "endTimeUnixNano": 1.7632656e18, "parentSpanId": "0" * 16}
+    assert wire.post(as_json(json_span(trace_id, **times)), path="/v1/traces").json() == {}
+    (row,) = wire.spans(trace_id)
+    assert row["started_at"] == row["ended_at"]
+    assert row["parent_id"] is None
+
+
+@pytest.mark.parametrize(
+    "resource", [b'{"attributes": [{"key": 7}]}', b'{"attributes": [{"key": "x", "value": %b}]}' % (b"[" * 9_999)]
+)
+def test_a_resource_that_cannot_be_read_costs_its_spans_nothing(wire: Wire, resource: bytes) -> None:
+    """Who sent them is worth less than the spans."""
+    trace_id = uuid.uuid4().hex
+    body = {"resourceSpans": [{"resource": "WXYZ", "scopeSpans": [{"spans": [json_span(trace_id)]}]}]}
+    resource = resource.replace(b"[" * 9_999, b"[" * 9_999 + b"]" * 9_999)
+    assert wire.post(json.dumps(body).encode().replace(b'"WXYZ"', resource), path="/v1/traces").json() == {}
+    assert len(wire.spans(trace_id)) == 1
+
+
+@pytest.mark.req("K-ING-2")
+def test_accepted_spans_are_counted_once(wire: Wire) -> None:
+    """Neither their trace nor the events on them count as spans of their own."""
+
+    def accepted() -> float:
+        start = 'ariadne_ingest_events_accepted_total{endpoint="/v1/traces"}'
+        lines = wire.http.get(wire.url + "/metrics").text.splitlines()
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(start))
+
+    before = accepted()
+    events = [{"name": "compact.check", "timeUnixNano": "1763265600000000000"}]
+    spans = [json_span(uuid.uuid4().hex, number, events=events) for number in (1, 2)]
+    assert wire.post(as_json(*spans), path="/v1/traces").json() == {}
+    assert accepted() - before == 2
 
 
 @pytest.mark.req("K-ING-2")
@@ -321,5 +377,12 @@ def test_nonsense_is_a_400_that_otlp_clients_understand(wire: Wire) -> None:
     assert b"protobuf" in answer.content
     assert wire.post(b"{", path="/v1/traces").status_code == 400
     assert wire.post(b"{}", path="/v1/traces", content_type="text/html").status_code == 415
-    assert wire.post(b"{}", path="/v1/traces", key="ari_no").status_code == 401
+    refused = wire.post(b"{}", path="/v1/traces", key="ari_no")
+    assert (refused.status_code, refused.json()["code"]) == (401, 16)
     assert wire.post(b"{}", path="/v1/traces").status_code == 200
+
+
+def test_too_many_spans_are_a_413(wire: Wire) -> None:
+    """As they are of any other body."""
+    spans = [json_span(uuid.uuid4().hex, number) for number in range(1, 10_002)]
+    assert wire.post(as_json(*spans), path="/v1/traces").status_code == 413
