@@ -95,12 +95,7 @@ _encode = msgspec.json.Encoder().encode
 def to_record(event: Event, raw: bytes | None = None) -> Span | Trace:
     """The span or trace that `event` tells of. `raw` is its JSON, needed by flat events without `properties`."""
     if event.type == "span" or (event.type is None and event.event is None and event.span_id is not None):
-        fields = event.properties if event.data is None else event.data
-        fields = fields if type(fields) is dict else _object(fields, "data")
-        if event.data is not None and event.properties is not None:
-            # Two names for one thing; whoever uses both means both.
-            fields = {**_object(event.properties, "properties"), **fields}
-        return _span(event, fields)
+        return _span(event, _told(event))
     if event.type == "trace":
         return _trace(event)
     if event.event is not None:
@@ -108,6 +103,15 @@ def to_record(event: Event, raw: bytes | None = None) -> Span | Trace:
     if event.type is None:
         raise Invalid("type", 'expected "trace" or "span", or an "event" name')
     raise Invalid("type", f'"{cut(event.type, 40)}" is not known: expected "trace" or "span"')
+
+
+def _told(event: Event) -> dict[str, Any]:
+    """`data` or `properties`, two names for one thing; whoever uses both means both."""
+    if event.data is None:
+        fields = event.properties
+        return fields if type(fields) is dict else _object(fields, "properties")
+    fields = event.data if type(event.data) is dict else _object(event.data, "data")
+    return fields if event.properties is None else {**_object(event.properties, "properties"), **fields}
 
 
 def _trace(event: Event) -> Trace:
@@ -171,9 +175,8 @@ def _name(kind: str, fields: dict[str, Any]) -> str:
 
 def _flat(event: Event, raw: bytes | None) -> Span:
     """Document 000's form: the event's own fields are its properties, and ids may be missing."""
-    given = event.data if event.properties is None else event.properties
-    if given is not None:
-        fields = _object(given, "properties")
+    if event.data is not None or event.properties is not None:
+        fields = _told(event)
     else:
         told = _decode(raw) if raw is not None else {}
         fields = {key: value for key, value in told.items() if key not in _FIELDS}

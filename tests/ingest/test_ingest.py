@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import zlib
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from .conftest import Wire
 
 T0 = "2026-11-16T04:00:00Z"
 T1 = "2026-11-16T04:00:01.5Z"
+PACKERS = [("gzip", gzip.compress), ("zstd", zstandard.ZstdCompressor().compress), ("deflate", zlib.compress)]
 
 
 def span(trace: str, number: int, **more: Any) -> dict[str, Any]:
@@ -85,15 +87,34 @@ def test_lines_of_json_are_events(wire: Wire, name: str, media_type: str) -> Non
     assert wire.post(body, content_type=media_type).json()["count"] == 3
 
 
+@pytest.mark.parametrize("media_type", ["application/x-ndjson", "application/json"])
+def test_a_broken_line_costs_its_neighbours_nothing(wire: Wire, name: str, media_type: str) -> None:
+    """It is listed by its number; the lines before and after it are stored."""
+    lines = [json.dumps(span(name, 1)), "nope", '{"half":', json.dumps(span(name, 2))]
+    answer = wire.post("\r\n".join(lines).encode(), content_type=media_type)
+    assert (answer.status_code, answer.json()["count"]) == (200, 2), answer.text
+    assert [bad["index"] for bad in answer.json()["rejected"]] == [1, 2]
+
+
 @pytest.mark.req("K-ING-1")
-@pytest.mark.parametrize(
-    ("encoding", "pack"), [("gzip", gzip.compress), ("zstd", zstandard.ZstdCompressor().compress)], ids=["gzip", "zstd"]
-)
+@pytest.mark.parametrize(("encoding", "pack"), PACKERS, ids=[encoding for encoding, _ in PACKERS])
 def test_compressed_bodies_are_inflated(wire: Wire, name: str, encoding: str, pack: Any) -> None:
     """Content-Encoding is honoured; a body that is not what it says is refused."""
     answer = wire.post(pack(json.dumps(span(name, 1)).encode()), content_encoding=encoding)
     assert answer.status_code == 200
     assert wire.post(b"not packed", content_encoding=encoding).status_code == 400
+
+
+@pytest.mark.parametrize(("encoding", "pack"), PACKERS, ids=[encoding for encoding, _ in PACKERS])
+@pytest.mark.parametrize("is_cut", [True, False], ids=["cut", "with more behind it"])
+def test_a_packed_body_must_be_whole(wire: Wire, name: str, encoding: str, pack: Any, is_cut: bool) -> None:
+    """What arrives of half a body may well be lines of JSON; they are not taken for all of it."""
+    body = b"".join(json.dumps(span(name, number)).encode() + b"\n" for number in range(3_000))
+    packed = pack(body)
+    packed = packed[: len(packed) // 2] if is_cut else packed + b"more"
+    answer = wire.post(packed, content_encoding=encoding, content_type="application/x-ndjson")
+    assert (answer.status_code, answer.json()["error"]) == (400, f"the body is not valid {encoding}")
+    assert wire.rows("SELECT 1 FROM ingest_session WHERE session_id = %s", name) == []
 
 
 @pytest.mark.req("K-ING-1")
@@ -185,6 +206,14 @@ def test_good_events_of_a_mixed_batch_are_stored(wire: Wire, name: str) -> None:
     assert body["count"] == 2
     assert [(bad["index"], bad["path"]) for bad in body["rejected"]] == [(1, "span_id"), (3, "type"), (4, "")]
     assert len(wire.spans(name)) == 2
+
+
+@pytest.mark.parametrize("form", [{"type": "span", "span_id": "a"}, {"event": "compact.check", "ts": 1}])
+@pytest.mark.parametrize("field", ["data", "properties"])
+def test_a_refusal_names_the_field_that_was_sent(wire: Wire, name: str, form: dict[str, Any], field: str) -> None:
+    """`data` and `properties` are two names for one thing; the path has the one that the sender knows."""
+    answer = wire.post({**form, "trace_id": name, field: [1]})
+    assert [bad["path"] for bad in answer.json()["rejected"]] == [field]
 
 
 def test_all_bad_is_a_400(wire: Wire) -> None:
