@@ -46,6 +46,31 @@ def test_a_session_of_three_windows_completes():
     assert history[0]["content"].startswith("You are careful")
 
 
+@pytest.mark.req("S-TST-1", "D-REND-1")
+@pytest.mark.parametrize("pruning", ["recency", "fifo"])
+def test_spans_in_place_never_fill_the_window(pruning):
+    """Before summaries of earlier spans leave no room, they become one: a long session compacts now and then."""
+    random_ = random.Random(7)
+    recorder = Recorder()
+    policy = CompactPolicy(hard_cap_buffer=200, renderer="inplace", pruning=pruning)
+    manager = CompactManager(CompactConfig("gpt-5", 4_000, policy=policy, exporter=recorder))
+    history = [
+        {"role": "system", "content": "You are careful."},
+        {"role": "user", "content": "Never drop the table orders_2031, whatever happens."},
+    ]
+    calls = 120
+    for number in range(calls):
+        history = [*history, *agent_step(random_, number, 120)]
+        sent = manager.preflight("s", history)
+    rounds = recorder.named("compact.pruned_messages")
+    assert len(rounds) < calls / 3
+    assert not recorder.named("compact.error")
+    assert "orders_2031" in str(sent)
+    assert len(manager.plan("s").summarizations) < 8
+    fates = {entry["fate"] for entry in rounds[-1]["payload"]["ledger"] if entry["id"].startswith("span-")}
+    assert fates <= {"kept", "summarized"}
+
+
 @pytest.mark.req("P-TST-1")
 @pytest.mark.parametrize("seed", range(40))
 def test_random_runs_never_meet_the_limit(seed):

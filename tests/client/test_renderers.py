@@ -69,8 +69,15 @@ def rendered_with_told_summary(manager):
     """The plan rendered with a summary whose words are fixed, so that only the shape can change the golden."""
     session = manager._session("s")
     shape = renderer_named(session.plan.renderer)
-    told = Told().summarize_span([], style="task_state", max_tokens=0)
-    plan = replace(session.plan, summary_text=session.plan.summary_text and shape.summary_text(told, 1))
+    told = Told()
+    spans = tuple(
+        replace(record, summary=told.summarize_span(record.span.message_ids, style="task_state", max_tokens=0))
+        for record in session.plan.summarizations
+    )
+    text = session.plan.summary_text and shape.summary_text(
+        told.summarize_span([], style="task_state", max_tokens=0), 1
+    )
+    plan = replace(session.plan, summarizations=spans, summary_text=text)
     return shape.render(session.view, plan, codec_named("chat"))
 
 
@@ -99,6 +106,46 @@ def test_in_place_summaries_stand_where_their_span_began():
     assert out[1]["role"] == "assistant"
     assert out[1]["content"].startswith("[Context Summary - Turns 1-6]\n[Summary v1.0")
     assert out[2] == conversation()[5]
+
+
+def compacted_twice(**options):
+    """A conversation compacted in place, gone on with and compacted again."""
+    manager, first = render("inplace", **options)
+    more = [{**item, "content": f"{item['content']} Again."} for item in conversation() if item["role"] != "tool"]
+    more = [item for item in more[1:] if "tool_calls" not in item]
+    return first, manager.manual_compact("s", [*conversation(), *more])
+
+
+@pytest.mark.req("D-REND-1")
+def test_spans_in_place_tell_the_turns_of_the_whole_conversation():
+    """Turns are counted from the beginning of the conversation, not from the last compaction."""
+    _, out = compacted_twice()
+    spans = [item["content"].partition("\n")[0] for item in out if str(item["content"]).startswith("[Context Summary")]
+    assert spans == ["[Context Summary - Turns 1-6]", "[Context Summary - Turns 7-14]"]
+
+
+@pytest.mark.req("D-REND-1")
+def test_an_earlier_span_in_place_stays_as_it_was():
+    """A second span stands beside the first, which keeps its bytes and so the provider's cache."""
+    first, second = compacted_twice()
+    assert second[: len(first[:3])] == first[:3]
+
+
+class Forgetful:
+    """Document 000's summariser, one that keeps nothing."""
+
+    def summarize(self, messages, style, keep_keys):
+        return Message("assistant", f"There were {len(messages)} messages.")
+
+
+@pytest.mark.req("D-REND-1", "D-SUM-1")
+@pytest.mark.parametrize("renderer", ["layered", "inplace", "bridge"])
+def test_a_standing_instruction_that_the_summary_lost_is_in_the_prompt(renderer):
+    """What the guard puts back is shown, whatever the shape."""
+    policy = CompactPolicy(renderer=renderer, keep_recent_turns=1, keep_tool_io_pairs=1, user_message_tokens=0)
+    manager = CompactManager(CompactConfig("gpt-5", 128_000, policy=policy, summarizer=Forgetful()))
+    out = manager.manual_compact("s", conversation())
+    assert any("Never refund more than 50 EUR" in str(item["content"]) for item in out if item["role"] == "assistant")
 
 
 @pytest.mark.req("R-USER-1", "C-SUM-2")

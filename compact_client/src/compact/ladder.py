@@ -31,7 +31,7 @@ def climb_ladder(
     job: Job, current: Draft, messages: Sequence[Message], counts: Sequence[int], step: int
 ) -> Steps[Climb]:
     climb = Climb()
-    _carry_summary(job, climb)
+    _carry_summary(job, current, climb)
     kept = current.pinned_tokens + current.recent_tokens
     target = 0 if job.is_manual else job.room.target_tokens
     bench = _bench(job, current, messages, counts, step, climb)
@@ -57,12 +57,13 @@ def _remaining(current: Draft, climb: Climb) -> list[Unit]:
     return [unit for unit in current.part.remainder if unit.first not in climb.gone]
 
 
-def _carry_summary(job: Job, climb: Climb) -> None:
-    """Start from the summary there is; a new one will replace it."""
+def _carry_summary(job: Job, current: Draft, climb: Climb) -> None:
+    """Start from the summary there is; a new one will replace it, but for spans that keep their own."""
     plan = job.session.plan
     if plan is not None and plan.session_summary is not None:
         climb.summary, climb.summary_text = plan.session_summary, plan.summary_text
-        climb.summary_tokens = job.counting.message(Message("assistant", plan.summary_text or ""))
+        if not job.keeps_spans(current):
+            climb.summary_tokens = job.counting.message(Message("assistant", plan.summary_text or ""))
 
 
 def _cut_carried_summary(job: Job, current: Draft, climb: Climb, step: int) -> None:
@@ -81,6 +82,8 @@ def has_long_summary(job: Job, current: Draft) -> bool:
     plan = job.session.plan
     if plan is None or not plan.summary_text:
         return False
+    if job.policy.renderer == "inplace":
+        return current.unites_spans
     # As a message: its framing counts too where the budget is met to the token.
     return job.counting.message(Message("assistant", plan.summary_text)) > max(current.summary_tokens, 1)
 
@@ -132,7 +135,7 @@ def _bench(
         sizes=current.sizes,
         originals=originals,
         policy=job.policy,
-        turns=turn_numbers(messages),
+        turns=turns_of(messages, session.view),
         count_text=job.counting.text,
         now=events.iso(job.clock()),
         tokens_to_free=0,
@@ -144,11 +147,15 @@ def _bench(
     )
 
 
-def turn_numbers(messages: Sequence[Message]) -> list[int]:
-    """The user turn each message belongs to, from 1."""
-    numbers, turn = [], 0
+def turns_of(messages: Sequence[Message], view: Sequence[Message]) -> list[int]:
+    """The user turn of the whole conversation that each message belongs to, from 1."""
+    turn_by_id: dict[str | None, int] = {}
+    turn = 0
+    for message in view:
+        turn += message.role == "user"
+        turn_by_id[message.id] = max(1, turn)
+    numbers: list[int] = []
     for message in messages:
-        if message.role == "user":
-            turn += 1
-        numbers.append(max(1, turn))
+        # An output that normalising added is in no log: it belongs to the call before it.
+        numbers.append(turn_by_id.get(message.id, numbers[-1] if numbers else 1))
     return numbers

@@ -25,6 +25,7 @@ from compact.plan import (
     SummarizationRecord,
 )
 from compact.planner import Draft
+from compact.renderers.inplace import span_text
 
 if TYPE_CHECKING:
     from compact.engine.job import Job
@@ -128,11 +129,23 @@ def _fate(
         return "pinned", rules.get(message_id, ""), None
     if message_id.startswith("summary-v") and message_id != plan.summary_id:
         return "summarized", "merged into the next summary", plan.summary_id
+    if message_id.startswith("span-"):
+        return _fate_of_span(message, plan)
     if message_id.startswith("artifact-"):
         return ("summarized", "pointer moved into the summary", plan.summary_id) if plan.summary_text else _kept("")
     if message_id in truncated_ids:
         return "truncated", f"{rules.get(message_id, '')}; middle cut out", None
     return _kept(rules.get(message_id, ""))
+
+
+def _fate_of_span(message: Message, plan: CompactionPlan) -> tuple[Fate, str, str | None]:
+    """What becomes of an earlier span's summary: it stays in its place, or its span is now part of a larger one."""
+    _, record = plan.get_action((message.id or "").removeprefix("span-"))
+    if isinstance(record, SummarizationRecord):
+        if message.text == span_text(record):
+            return _kept("summary of an earlier span")
+        return "summarized", "merged into the next summary", f"span-{record.span.start_message_id}"
+    return "dropped", record.reason if isinstance(record, DropRecord) else "its span is gone", None
 
 
 def _kept(rule: str) -> tuple[Fate, str, str | None]:

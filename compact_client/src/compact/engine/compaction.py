@@ -28,6 +28,8 @@ from compact.plan import (
     SummarizationRecord,
 )
 from compact.planner import Draft, Room
+from compact.span import SpanReference
+from compact.thread import AgentThread
 
 _FIT_ATTEMPTS = 4
 
@@ -114,6 +116,12 @@ def _plan(
     if bridge:
         lead += [unit for unit in current.part.recent if unit.kind == "user"]
     lead_ids = [messages[index].id or "" for unit in lead for index in unit.indices]
+    summarizations = _of(before, "summarizations") + _new(climb, SummarizationRecord)
+    drops = _of(before, "drops") + _new(climb, DropRecord)
+    if current.unites_spans:
+        united = _united(summarizations, climb, job.session.thread)
+        summarizations = (united,) if isinstance(united, SummarizationRecord) else ()
+        drops += (united,) if isinstance(united, DropRecord) else ()
     return CompactionPlan(
         thread_id=job.session.session_id,
         thread_version=job.session.thread.version,
@@ -122,9 +130,9 @@ def _plan(
         step=step,
         renderer=job.policy.renderer,
         externalizations=_externalizations(before, climb, fold=climb.is_new_summary),
-        summarizations=_of(before, "summarizations") + _new(climb, SummarizationRecord),
+        summarizations=summarizations,
         clearings=_of(before, "clearings") + _new(climb, ClearRecord),
-        drops=_of(before, "drops") + _new(climb, DropRecord),
+        drops=drops,
         session_summary=climb.summary,
         summary_text=climb.summary_text,
         lead_ids=tuple(lead_ids),
@@ -138,6 +146,22 @@ def _of(plan: CompactionPlan | None, name: str) -> tuple[Any, ...]:
 
 def _new(climb: Climb, kind: type) -> tuple[Any, ...]:
     return tuple(record for record in climb.records if isinstance(record, kind))
+
+
+def _united(
+    records: Sequence[SummarizationRecord], climb: Climb, thread: AgentThread
+) -> SummarizationRecord | DropRecord:
+    """All summarised spans as one, with the summary of them all; without room for any summary they are left out."""
+    order = {message.id: place for place, message in enumerate(thread)}
+    ids = (message_id for record in records for message_id in record.span.message_ids)
+    span = SpanReference(
+        tuple(sorted(ids, key=lambda message_id: order.get(message_id, len(order)))),
+        min(record.span.first_turn for record in records),
+        max(record.span.last_turn for record in records),
+    )
+    if climb.summary is None:
+        return DropRecord(span, "no room for a summary")
+    return SummarizationRecord(span, climb.summary, climb.summary_tokens)
 
 
 def _externalizations(before: CompactionPlan | None, climb: Climb, *, fold: bool) -> tuple[ExternalizationRecord, ...]:

@@ -12,7 +12,7 @@ from compact.engine.job import Job, render
 from compact.engine.session import Session
 from compact.messages import Message
 from compact.planner import SMALL_SUMMARY_TOKENS, Draft, Room, draft
-from compact.policy import CompactPolicy
+from compact.renderers.inplace import span_text
 from compact.strategies.externalize import POINTER_TOKENS
 from compact.truncate import truncate_with_split
 from compact.units import group_units
@@ -30,7 +30,7 @@ def draft_again(
         room=room,
         fixed_tokens=job.fixed_tokens,
         covered_tokens=covered_tokens(job.session),
-        carried_tokens=carried_tokens(job.session, job.policy),
+        carried_tokens=carried_tokens(job),
         protected_ids=job.session.protected_ids,
         irreplaceable_ids=_irreplaceable(job, messages, counts),
         only_newest=only_newest,
@@ -65,16 +65,12 @@ def covered_tokens(session: Session) -> int:
     return sum(entry.tokens for entry in session.plan.absorbed)
 
 
-def carried_tokens(session: Session, policy: CompactPolicy) -> int:
-    """Tokens of earlier span summaries that stay as they are; the other shapes merge them into one."""
-    if policy.renderer != "inplace":
+def carried_tokens(job: Job) -> int:
+    """Tokens of earlier span summaries, each in its place; the other shapes merge them into one."""
+    plan = job.session.plan
+    if plan is None or job.policy.renderer != "inplace":
         return 0
-    request = session.request
-    return sum(
-        tokens
-        for message, tokens in zip(request.messages, request.counts, strict=True)
-        if (message.id or "").startswith("span-")
-    )
+    return sum(job.counting.message(Message("assistant", span_text(record))) for record in plan.summarizations)
 
 
 def show_newest_whole(job: Job) -> None:

@@ -17,7 +17,7 @@ from compact.outbound import Outbound
 from compact.plan import (
     CompactionRecord,
 )
-from compact.planner import Room
+from compact.planner import Draft, Room
 from compact.policy import CompactPolicy
 from compact.summary import StructuredSummary
 
@@ -50,6 +50,10 @@ class Job:
     durability: Mapping[str, Any] = field(default_factory=dict)
     is_manual: bool = False
     is_after_rehydration: bool = False
+
+    def keeps_spans(self, current: Draft) -> bool:
+        """Whether earlier spans keep summaries of their own beside the one that is made now."""
+        return self.policy.renderer == "inplace" and not current.unites_spans
 
 
 @dataclass(slots=True)

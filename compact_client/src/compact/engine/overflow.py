@@ -18,7 +18,7 @@ from compact.engine.holding import irreplaceable_ids
 from compact.engine.request import written
 from compact.engine.session import Session
 from compact.exceptions import CompactError
-from compact.ladder import turn_numbers
+from compact.ladder import turns_of
 from compact.ledger import hash_of
 from compact.plan import CompactionPlan, DropRecord, LedgerEntry
 from compact.recovery import Overflow, oldest_units, read_overflow
@@ -57,7 +57,7 @@ def recover(
     )
     if not units:
         raise CompactError("over the context window, and nothing that is not pinned is left to remove") from error
-    turns = turn_numbers(messages)
+    turns = turns_of(messages, session.view)
     indices = sorted(index for unit in units for index in unit.indices)
     ids = tuple(messages[index].id or "" for index in indices)
     record = DropRecord(

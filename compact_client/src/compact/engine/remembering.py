@@ -13,8 +13,10 @@ from compact.engine.job import Climb, Job
 from compact.engine.summarizing import SummaryMaker
 from compact.extraction.compose import Passage, fit
 from compact.messages import Message
+from compact.plan import SummarizationRecord
 from compact.planner import Draft
 from compact.renderers import renderer_named
+from compact.renderers.inplace import span_text
 from compact.span import SpanReference
 from compact.summary import StructuredSummary
 
@@ -28,9 +30,17 @@ def remember(
     visible: Sequence[Message],
     step: int,
 ) -> Steps[tuple[StructuredSummary, int]]:
-    """Summarise a span, merge it with what is remembered, and guard the result."""
+    """Summarise a span, merge it with what is remembered, and guard the result.
+
+    Where earlier spans keep summaries of their own, this one stands beside them: they are visible, and nothing is
+    merged into what is shown.
+    """
     plan = job.session.plan
-    previous = plan.session_summary if plan else None
+    keeps_spans = job.keeps_spans(current)
+    remembered = plan.session_summary if plan else None
+    previous = None if keeps_spans else remembered
+    if plan is not None and keeps_spans:
+        visible = [*visible, *(Message("assistant", span_text(record)) for record in plan.summarizations)]
     maker = SummaryMaker(job.summarizer, policy=job.policy, count_text=job.counting.draft, check=job.check)
     started = job.clock()
     limit = current.summary_tokens
@@ -40,7 +50,7 @@ def remember(
         span,
         max_tokens=limit,
         visible=visible,
-        previous=plan.summary_text if plan else None,
+        previous=plan.summary_text if plan and not keeps_spans else None,
     )
     if summary is None:
         return StructuredSummary(span=span), 0
@@ -50,11 +60,15 @@ def remember(
         merged = fit(merged, max_tokens=limit, visible=visible, count_tokens=job.counting.draft)
     most = job.room.budget_tokens - current.pinned_tokens - current.recent_tokens
     merged = _guarded(job, climb, merged, real, visible, limit, most, step)
-    climb.summary, climb.is_new_summary = merged, True
-    climb.summary_text = renderer.summary_text(merged, step)
-    job.counting.draft(climb.summary_text)  # by its lines, which are known; the message below holds the same text
-    climb.summary_tokens = job.counting.message(Message("assistant", climb.summary_text))
-    own_tokens = job.counting.draft(summary.render_as_message())
+    climb.summary = remembered.merge(merged) if keeps_spans and remembered is not None else merged
+    climb.is_new_summary = True
+    climb.summary_text = renderer.summary_text(climb.summary, step)
+    shown = SummarizationRecord(span, merged) if job.policy.renderer == "inplace" else None
+    shown_text = span_text(shown) if shown else climb.summary_text
+    job.counting.draft(shown_text)  # by its lines, which are known; the message below holds the same text
+    climb.summary_tokens = job.counting.message(Message("assistant", shown_text))
+    own = merged if shown else summary
+    own_tokens = job.counting.draft(own.render_as_message())
     input_tokens = sum(job.counting.message(message) for message in real)
     job.check.emit(
         events.SUMMARY_CREATED,
@@ -73,7 +87,7 @@ def remember(
         payload=job.outbound.words({"summary": climb.summary_text, "structured": merged.to_dict()}),
         started=started,
     )
-    return summary, own_tokens
+    return own, own_tokens
 
 
 def _guarded(
