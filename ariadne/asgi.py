@@ -14,17 +14,15 @@ from django.core.asgi import get_asgi_application
 from django.db import connections
 
 django_application = get_asgi_application()
-# Requests come on many threads and share a few connections; whoever finds none free waits a moment, then is told.
-connections.settings["default"]["OPTIONS"]["pool"] = {
-    "min_size": 1,
-    "max_size": settings.DATABASE_CONNECTIONS,
-    "timeout": 5.0,
-}
 
-from ingest import guard, views  # noqa: E402 - models are there only once Django is set up
+from ariadne.patience import connection_options  # noqa: E402 - models are there only once Django is set up
+from ingest import guard, views  # noqa: E402
+from ingest.service import service  # noqa: E402
 from viewer.routing import websocket_urlpatterns  # noqa: E402
 from viewer.tokens import SocketAuth  # noqa: E402
 
+database = connections.settings["default"]
+database["OPTIONS"] = {**connection_options(settings.DATABASE_CONNECTIONS), **database["OPTIONS"]}
 guard.install()
 # Events are trees that end with their last reference; looking for cycles among them every few hundred objects, and
 # among all of Django now and then, took a third of the write path's time.
@@ -38,6 +36,8 @@ async def http(scope: dict[str, Any], receive: Any, send: Any) -> None:
     if scope["path"].rstrip("/") in views.PATHS:
         await views.application(scope, receive, send)
     else:
+        # Made by the first request of any kind, it watches the database for all of them.
+        service()
         await django_application(scope, receive, send)
 
 

@@ -178,6 +178,7 @@ MIDDLEWARE = [
     "csp.middleware.CSPMiddleware",
     "viewer.headers.privacy_headers",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "ariadne.patience.while_away",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

@@ -1,15 +1,19 @@
-"""Connections of the write path to the database that Django is configured with.
+"""Connections to the database that Django is configured with, and whether it answers.
 
 The write path runs on the web process's event loop and must never wait for a thread, so it has connections of its
-own. Parameters are read at the time of use: tests swap databases under a running process.
+own. Parameters are read at the time of use: tests swap databases under a running process. A server that is frozen
+rather than gone breaks no connection, so nobody waits for it on the strength of one: see `presence`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from django.db import connections
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
 
 CONNECT_TIMEOUT_S = 5
 # A commit that has not come back after this long never will; the server ends it, so that the lock it holds is freed.
@@ -49,3 +53,42 @@ async def connect(*, application: str) -> psycopg.AsyncConnection[Any]:
         # The same few statements are run for ever: prepare them at once.
         prepare_threshold=1,
     )
+
+
+class Presence:
+    """Whether the database answers, as this process last found it. The event loop asks; every thread may look."""
+
+    def __init__(self) -> None:
+        self.is_away = False
+
+
+presence = Presence()
+
+
+class Silent(psycopg.OperationalError):
+    """The database was asked, and does not answer anybody."""
+
+
+class GuardedConnection(psycopg.Connection[Any]):
+    """A connection for threads: waits as long as a question takes, but not for a database that is away."""
+
+    def wait(self, gen: Generator[Any, Any, Any], *arguments: Any, **options: Any) -> Any:
+        try:
+            return super().wait(_while_present(gen), *arguments, **options)
+        except Silent:
+            # In the middle of an answer that nobody will read: of no use to the next one.
+            self.pgconn.finish()
+            raise
+
+
+def _while_present(waiting: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    """What `waiting` does, until it has waited in vain while the database went away."""
+    try:
+        wanted = next(waiting)
+        while True:
+            ready = yield wanted
+            if not ready and presence.is_away:
+                raise Silent("the database does not answer")
+            wanted = waiting.send(ready)
+    except StopIteration as done:
+        return done.value

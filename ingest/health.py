@@ -9,6 +9,7 @@ from channels.layers import get_channel_layer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from ingest import metrics
+from ingest.database import presence
 from ingest.errors import Refusal
 from ingest.service import Service
 
@@ -25,9 +26,8 @@ async def ready(service: Service) -> tuple[int, dict[str, Any]]:
 
 async def _database(service: Service) -> str:
     try:
-        async with asyncio.timeout(_CHECK_TIMEOUT_S):
-            await service.query("SELECT 1 FROM ingest_project LIMIT 1")
-    except (Refusal, TimeoutError):
+        await service.query("SELECT 1 FROM ingest_project LIMIT 1")
+    except Refusal:
         return "away"
     except Exception as error:
         return type(error).__name__
@@ -53,5 +53,5 @@ def metrics_page(service: Service) -> tuple[bytes, str]:
     metrics.queue_records.set(records)
     metrics.queue_bytes.set(size)
     metrics.lag_seconds.set(service.writer.lag_s)
-    metrics.database_connected.set(service.writer.is_connected)
+    metrics.database_connected.set(service.writer.is_connected and not presence.is_away)
     return generate_latest(), CONTENT_TYPE_LATEST

@@ -18,9 +18,13 @@ stored = Counter("ariadne_ingest_spans_written_total", "Span rows put in, comple
 request_seconds = Histogram("ariadne_ingest_request_seconds", "From body to answer", ["endpoint"], buckets=_QUICK)
 ack_seconds = Histogram("ariadne_ingest_ack_seconds", "From the queue to the commit", buckets=_QUICK)
 commit_seconds = Histogram("ariadne_ingest_commit_seconds", "One transaction", buckets=_QUICK)
-database_failures = Counter("ariadne_ingest_database_failures_total", "Commits that the database did not answer")
-queue_records = Gauge("ariadne_ingest_queue_records", "Records waiting for a commit")
-queue_bytes = Gauge("ariadne_ingest_queue_bytes", "Bytes waiting for a commit")
-database_connected = Gauge("ariadne_ingest_database_connected", "1 while the writer has a connection")
+database_failures = Counter(
+    "ariadne_ingest_database_failures_total", "Commits that the database did not answer, or refused"
+)
+queue_records = Gauge("ariadne_ingest_queue_records", "Records waiting for their commit to end")
+queue_bytes = Gauge("ariadne_ingest_queue_bytes", "Bytes waiting for their commit to end")
+database_connected = Gauge(
+    "ariadne_ingest_database_connected", "1 while the writer has a connection and the database answers"
+)
 lag_seconds = Gauge("ariadne_ingest_lag_seconds", "How long the oldest waiting request has waited")
 in_flight = Gauge("ariadne_ingest_requests_in_flight", "Requests being answered")

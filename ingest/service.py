@@ -16,10 +16,10 @@ from typing import Any
 import psycopg
 from asgiref.sync import sync_to_async
 from django.conf import settings
-from django.db import DatabaseError, connection
+from django.db import connection
 
 from ingest import retention
-from ingest.database import address, connect
+from ingest.database import address, connect, presence
 from ingest.errors import Refusal, Unavailable, describe
 from ingest.keys import LOOKUP, NOTE_USED, KeyRing
 from ingest.limits import Allowance, Room
@@ -27,8 +27,10 @@ from ingest.writer import RETRY_AFTER_S, Writer
 
 logger = logging.getLogger("ariadne.ingest")
 
-_LOOKUP_TIMEOUT_S = 3.0
-_AWAY_S = 0.5
+# Looked at in parts: a loop that was held up itself is no sign that the database is away.
+_ANSWER_PARTS, _ANSWER_PART_S = 3, 1.0
+_LOOK_EVERY_S = 1.0
+_LOOK_AGAIN_S = 0.3
 _NOTE_EVERY_S = 30.0
 _PARTITIONS_EVERY_S = 3600.0
 
@@ -46,32 +48,66 @@ class Service:
         self.turn = asyncio.Lock()
         self._connection: psycopg.AsyncConnection[Any] | None = None
         self._lock = asyncio.Lock()
-        self._away_until = 0.0
+        self._away_since = 0.0
         self._abandoned: set[asyncio.Task[Any]] = set()
-        self._chores = asyncio.create_task(self._housekeeping(), name="ingest-housekeeping")
+        self._tasks = [
+            asyncio.create_task(self._housekeeping(), name="ingest-housekeeping"),
+            asyncio.create_task(self._watching(), name="ingest-watching"),
+        ]
 
     async def query(self, statement: str, arguments: tuple[Any, ...] = ()) -> tuple[Any, ...] | None:
-        """One row, over the one connection that is kept for small questions."""
+        """One row, over the one connection that is kept for small questions; none while the database is away."""
+        _refuse_while_away()
         async with self._lock:
             # Whoever waited while the database did not answer is told at once.
-            if time.monotonic() < self._away_until:
-                raise Unavailable("the database is away", retry_after_s=RETRY_AFTER_S)
-            for attempt in (1, 2):
-                asked = asyncio.create_task(self._ask(statement, arguments))
+            _refuse_while_away()
+            return await self._answer(statement, arguments)
+
+    async def _watching(self) -> None:
+        """Know whether the database answers before somebody has to wait for it."""
+        while True:
+            with contextlib.suppress(Refusal):
+                async with self._lock:
+                    await self._answer("SELECT 1", ())
+            await asyncio.sleep(_LOOK_AGAIN_S if presence.is_away else _LOOK_EVERY_S)
+
+    async def _answer(self, statement: str, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        for attempt in (1, 2):
+            asked = asyncio.create_task(self._ask(statement, arguments))
+            for _ in range(_ANSWER_PARTS):
                 # Not `timeout`: ending a question politely takes seconds where nobody listens, and need not be awaited.
-                done, _ = await asyncio.wait({asked}, timeout=_LOOKUP_TIMEOUT_S)
-                if not done:
-                    self._abandon(asked)
+                if (await asyncio.wait({asked}, timeout=_ANSWER_PART_S))[0]:
                     break
-                try:
-                    return asked.result()
-                except (psycopg.OperationalError, psycopg.InterfaceError, OSError):
-                    await self._disconnect()
-                    # A connection that died while idle is no sign that the server is away.
-                    if attempt == 2:
-                        break
-            self._away_until = time.monotonic() + _AWAY_S
-            raise Unavailable("the database is away", retry_after_s=RETRY_AFTER_S)
+            else:
+                self._abandon(asked)
+                break
+            try:
+                found = asked.result()
+            except (psycopg.OperationalError, psycopg.InterfaceError, OSError):
+                await self._disconnect()
+                # A connection that died while idle is no sign that the server is away.
+                if attempt == 2:
+                    break
+            except psycopg.Error:
+                # Refused, and that is an answer.
+                self._note(is_away=False)
+                raise
+            else:
+                self._note(is_away=False)
+                return found
+        self._note(is_away=True)
+        raise Unavailable("the database is away", retry_after_s=RETRY_AFTER_S)
+
+    def _note(self, *, is_away: bool) -> None:
+        if is_away == presence.is_away:
+            return
+        presence.is_away = is_away
+        if is_away:
+            self._away_since = time.monotonic()
+            logger.warning("database_silent: nobody waits for it until it answers again")
+            self.writer.give_up()
+        else:
+            logger.warning("database_back after_s=%.1f", time.monotonic() - self._away_since)
 
     async def _ask(self, statement: str, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
         if self._connection is None or self._connection.closed:
@@ -104,7 +140,7 @@ class Service:
     async def _chore(self, work: Awaitable[Any]) -> None:
         try:
             await work
-        except (Refusal, DatabaseError) as error:
+        except Exception as error:  # the edge of the task: whatever it is, the next chore gets its chance
             logger.warning("housekeeping_put_off %s", describe(error))
 
     async def _partitions(self) -> None:
@@ -128,9 +164,16 @@ class Service:
                 await connection.close()
 
     async def close(self) -> None:
-        self._chores.cancel()
+        for task in self._tasks:
+            task.cancel()
+        presence.is_away = False
         await self.writer.close()
         await self._disconnect()
+
+
+def _refuse_while_away() -> None:
+    if presence.is_away:
+        raise Unavailable("the database is away", retry_after_s=RETRY_AFTER_S)
 
 
 _services: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Service] = weakref.WeakKeyDictionary()

@@ -21,7 +21,7 @@ from psycopg import errors as pg
 
 from ingest import metrics, partitions
 from ingest.commit import Committed, SpanKey, write
-from ingest.database import connect
+from ingest.database import connect, presence
 from ingest.decode import mended
 from ingest.errors import Unavailable, describe
 from ingest.events import Rejection, Span, Trace
@@ -38,7 +38,7 @@ QUEUE_MAX_BYTES = 128 * 1024 * 1024
 QUEUE_MAX_RECORDS = 100_000
 COMMIT_TIMEOUT_S = 20.0
 RETRY_AFTER_S = 1
-_RECONNECT_MAX_S = 2.0
+_RECONNECT_MIN_S, _RECONNECT_MAX_S = 0.05, 2.0
 _OPEN_REMEMBERED = 200_000
 _ATTEMPTS = 4
 
@@ -66,6 +66,7 @@ class Writer:
 
     def __init__(self) -> None:
         self._queue: deque[Batch] = deque()
+        self._writing: list[Batch] = []
         self._records = self._bytes = 0
         self._wake = asyncio.Event()
         self._connection: psycopg.AsyncConnection[object] | None = None
@@ -82,6 +83,8 @@ class Writer:
         self, project_id: int, records: Sequence[Record], *, size: int, indexes: Sequence[int] | None = None
     ) -> list[Rejection]:
         """Store `records`; returns once they are committed, with those that could not be stored."""
+        if presence.is_away:
+            raise Unavailable("the database is away", retry_after_s=RETRY_AFTER_S)
         if self._bytes + size > QUEUE_MAX_BYTES or self._records + len(records) > QUEUE_MAX_RECORDS:
             raise Unavailable("too much is waiting for the database", retry_after_s=RETRY_AFTER_S)
         if self._task is None or self._task.done():
@@ -115,42 +118,58 @@ class Writer:
                 await asyncio.wait_for(self._task, COMMIT_TIMEOUT_S)
         await self._disconnect()
 
+    def give_up(self) -> None:
+        """Tell all who wait to come back: the database does not answer. What is being written may yet be stored."""
+        self._fail([*self._writing, *self._drain()])
+
     @property
     def waiting(self) -> tuple[int, int]:
-        """How many records and bytes wait for a commit."""
+        """How many records and bytes wait for a commit, those being written among them."""
         return self._records, self._bytes
 
     @property
     def lag_s(self) -> float:
         """How long the oldest waiting batch has waited."""
-        return time.monotonic() - self._queue[0].queued_at if self._queue else 0.0
+        oldest = next(iter(self._writing or self._queue), None)
+        return 0.0 if oldest is None else time.monotonic() - oldest.queued_at
 
     async def _run(self) -> None:
-        pause_s = 0.05
+        pause_s = _RECONNECT_MIN_S
         while True:
             while not self._queue:
                 if self._is_closing:
                     return
                 self._wake.clear()
                 await self._wake.wait()
-            group = self._next_group()
-            try:
-                async with asyncio.timeout(COMMIT_TIMEOUT_S):
-                    await self._commit(group)
-                pause_s = 0.05
-            except _Gone as error:
-                await self._disconnect()
-                logger.warning("database_away %s", describe(error))
-                metrics.database_failures.inc()
-                self._fail(group)
-                # What queued up meanwhile is told at once; nobody waits for a server that is not there.
-                self._fail(self._drain())
+            self._writing = self._next_group()
+            has_answered = await self._tried(self._writing)
+            self._forget(self._writing)
+            self._writing = []
+            if has_answered:
+                pause_s = _RECONNECT_MIN_S
+            else:
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, _RECONNECT_MAX_S)
-            except Exception as error:  # the edge of the task: whatever it is, the next group gets its chance
-                await self._disconnect()
-                logger.error("commit_failed %s", describe(error))
-                self._fail(group)
+
+    async def _tried(self, group: list[Batch]) -> bool:
+        """Write a group, or tell its senders to come back; false if the database did not answer."""
+        try:
+            async with asyncio.timeout(COMMIT_TIMEOUT_S):
+                await self._commit(group)
+            return True
+        except _Gone as error:
+            await self._disconnect()
+            logger.warning("database_away %s", describe(error))
+            metrics.database_failures.inc()
+            # What queued up meanwhile is told at once; nobody waits for a server that is not there.
+            self._fail([*group, *self._drain()])
+            return False
+        except Exception as error:  # the edge of the task: whatever it is, the next group gets its chance
+            await self._disconnect()
+            logger.error("commit_failed %s", describe(error))
+            metrics.database_failures.inc()
+            self._fail(group)
+            return True
 
     def _next_group(self) -> list[Batch]:
         group: list[Batch] = []
@@ -160,9 +179,9 @@ class Writer:
             if group and (records + len(batch.records) > GROUP_MAX_RECORDS or size + batch.size > GROUP_MAX_BYTES):
                 break
             self._queue.popleft()
-            self._forget(batch)
             # Its sender has gone and will send it again.
             if batch.future.done():
+                self._forget([batch])
                 continue
             group.append(batch)
             records += len(batch.records)
@@ -172,13 +191,13 @@ class Writer:
     def _drain(self) -> list[Batch]:
         batches = list(self._queue)
         self._queue.clear()
-        for batch in batches:
-            self._forget(batch)
+        self._forget(batches)
         return batches
 
-    def _forget(self, batch: Batch) -> None:
-        self._records -= len(batch.records)
-        self._bytes -= batch.size
+    def _forget(self, batches: list[Batch]) -> None:
+        for batch in batches:
+            self._records -= len(batch.records)
+            self._bytes -= batch.size
 
     def _fail(self, batches: list[Batch]) -> None:
         for batch in batches:
@@ -236,6 +255,7 @@ class Writer:
             by_project.setdefault(project_id, []).extend(records)
         is_sure = True
         for attempt in range(_ATTEMPTS):
+            is_new = self._connection is None or self._connection.closed
             connection = await self._connected()
             await self._partition_for_today(connection)
             began = time.monotonic()
@@ -262,6 +282,11 @@ class Writer:
                 if attempt:
                     raise
                 self._days.clear()
+            except _Gone:
+                # A connection that died while nobody used it is no sign that the server is away.
+                if is_new or not connection.closed:
+                    raise
+                await self._disconnect()
             except _Again:
                 if attempt == _ATTEMPTS - 1:
                     raise

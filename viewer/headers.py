@@ -38,16 +38,21 @@ def _refusal(request: HttpRequest) -> HttpResponseBase | None:
 
 def server_error(request: HttpRequest) -> HttpResponseBase:
     """What went wrong unforeseen; a database that is away is foreseen, and worth another try."""
-    is_away = isinstance(sys.exc_info()[1], OperationalError | InterfaceError | PoolTimeout)
-    status = 503 if is_away else 500
-    if request.path.startswith("/api/"):
-        detail = "The database is away for a moment." if is_away else "This request could not be answered."
-        response: HttpResponseBase = JsonResponse({"detail": detail}, status=status)
-    else:
-        response = HttpResponse(loader.get_template("500.html").render(), status=status)
-    if is_away:
-        response.headers["Retry-After"] = "5"
+    if isinstance(sys.exc_info()[1], OperationalError | InterfaceError | PoolTimeout):
+        return database_away(request)
+    return _failure(request, 500, "This request could not be answered.")
+
+
+def database_away(request: HttpRequest) -> HttpResponseBase:
+    response = _failure(request, 503, "The database is away for a moment.")
+    response.headers["Retry-After"] = "5"
     return response
+
+
+def _failure(request: HttpRequest, status: int, detail: str) -> HttpResponseBase:
+    if request.path.startswith("/api/"):
+        return JsonResponse({"detail": detail}, status=status)
+    return HttpResponse(loader.get_template("500.html").render(), status=status)
 
 
 def _with_headers(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import socket
@@ -68,6 +69,33 @@ def test_without_a_database_clients_are_told_to_come_back(stack: Stack) -> None:
     with stack.connect() as database:
         found = database.execute("SELECT span_id FROM ingest_span WHERE trace_id = 'away' ORDER BY seq").fetchall()
     assert [row[0] for row in found] == ["before", "during"]
+
+
+def test_pages_do_not_wait_for_a_database_that_hangs(stack: Stack) -> None:
+    """Whoever waits is told, whoever comes later is told at once; afterwards pages are there again by themselves."""
+    stack.wait_until_ready()
+    assert read(stack)[0] == 401
+    stack.stall_postgres(True)
+    try:
+        for _ in range(2):
+            assert read(stack) == (503, "5")
+        assert get(stack.port, "/static/css/base.css")[0] == 200
+        assert get(stack.port, "/readyz")[0] == 503
+        assert b"ariadne_ingest_database_connected 0.0" in get(stack.port, "/metrics")[1]
+    finally:
+        stack.stall_postgres(False)
+    stack.wait_until_ready()
+    assert read(stack)[0] == 401
+
+
+def read(stack: Stack) -> tuple[int, str | None]:
+    """The list of sessions, for somebody whom only the database can tell not to be a reader."""
+    link = http.client.HTTPConnection("127.0.0.1", stack.port, timeout=20)
+    link.request("GET", "/api/sessions/", headers={"Authorization": "Basic " + base64.b64encode(b"no:body").decode()})
+    answer = link.getresponse()
+    answer.read()
+    link.close()
+    return answer.status, answer.getheader("Retry-After")
 
 
 def test_a_database_that_hangs_holds_nobody_for_long(stack: Stack) -> None:
