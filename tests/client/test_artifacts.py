@@ -186,3 +186,47 @@ def test_a_question_that_matches_a_hint_brings_content_back():
     assert not matches_hint(hint, "what was in src/app/other.py again?")
     assert is_named("art-1f", "see art-1f.")
     assert not is_named("art-1f", "see art-1f3")
+
+
+def reading_many_files(renderer, count, **options):
+    """An agent that reads one file after the other; what was sent last, and its events."""
+    recorder = Recorder()
+    policy = CompactPolicy(hard_cap_buffer=200, keep_recent_turns=1, keep_tool_io_pairs=1, renderer=renderer)
+    config = CompactConfig("gpt-5", 8_000, policy=policy, exporter=recorder, **options)
+    manager = CompactManager(config)
+    history = [{"role": "user", "content": "Read them all. Never touch orders_2031."}]
+    for number in range(count):
+        history += tool_pair(number, f"File {number}: " + f"line {number} of the file is long. " * 130)
+        sent = manager.preflight("s", history)
+    return manager, recorder, sent
+
+
+@pytest.mark.req("D-LAD-1", "S-TST-1")
+@pytest.mark.parametrize("renderer", ["layered", "inplace", "bridge"])
+def test_pointers_never_fill_the_window(renderer):
+    """Before pointers leave no room they fold into the summary, which names the newest of them."""
+    manager, recorder, sent = reading_many_files(renderer, 80, artifact_store=MemoryArtifactStore())
+    records = manager.plan("s").externalizations
+    assert len(records) > 60
+    assert len(recorder.named("compact.pruned_messages")) < 40
+    assert not recorder.named("compact.error")
+    assert "orders_2031" in str(sent)
+    folded = [record.artifact_id for record in records if record.is_folded]
+    assert folded[-1] in str(sent)
+    assert manager.read_artifact("s", folded[0]).endswith("is long. ")
+
+
+@pytest.mark.req("D-REND-1", "D-REH-1")
+@pytest.mark.parametrize("renderer", ["layered", "inplace", "bridge"])
+def test_a_summary_names_the_artifacts_whose_pointers_it_replaces(renderer):
+    """A pointer that folds leaves its line in the summary, also in the one after that."""
+    manager, _, _ = reading_many_files(renderer, 8, artifact_store=MemoryArtifactStore())
+    history = [*manager._session("s").shown.items]
+    first = manager.plan("s").externalizations[-1].artifact_id
+    for round_ in range(2):
+        for number in range(4):
+            history.append({"role": "user", "content": f"{round_}.{number}: what do you think of it?"})
+            history.append({"role": "assistant", "content": f"{round_}.{number}: I think that it is fine."})
+        sent = manager.manual_compact("s", history)
+        assert any(record.artifact_id == first and record.is_folded for record in manager.plan("s").externalizations)
+        assert first in str(sent)

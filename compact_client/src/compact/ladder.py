@@ -12,15 +12,15 @@ from compact import events
 from compact.engine.announcing import span_properties
 from compact.engine.effects import Steps
 from compact.engine.job import Climb, Job
-from compact.engine.remembering import remember
-from compact.extraction.compose import fit
+from compact.engine.remembering import refit, remember
 from compact.messages import Message
 from compact.plan import (
     ClearRecord,
+    ExternalizationRecord,
     SummarizationRecord,
 )
 from compact.planner import Draft
-from compact.renderers import renderer_named
+from compact.renderers.base import pointer_text
 from compact.span import SpanReference
 from compact.strategies import Workbench, strategy_named
 from compact.summary import StructuredSummary
@@ -32,24 +32,30 @@ def climb_ladder(
 ) -> Steps[Climb]:
     climb = Climb()
     _carry_summary(job, current, climb)
-    kept = current.pinned_tokens + current.recent_tokens
     target = 0 if job.is_manual else job.room.target_tokens
     bench = _bench(job, current, messages, counts, step, climb)
     for name in job.policy.ladder:
         remaining = _remaining(current, climb)
-        used = kept + climb.summary_tokens + bench.tokens_of(remaining) - climb.cleared_tokens
+        used = _used(current, climb, bench, remaining)
         if not remaining or (climb.records and used <= target):
             break
         bench.tokens_to_free = max(1, used - target)
         yield from _rung(job, name, bench, remaining, climb)
     remaining = _remaining(current, climb)
-    used = kept + climb.summary_tokens + bench.tokens_of(remaining) - climb.cleared_tokens
+    used = _used(current, climb, bench, remaining)
     if remaining and used > job.room.budget_tokens:
         # The loop breaker or the ladder itself left too much: the budget is not negotiable.
         bench.tokens_to_free, bench.is_after_rehydration = used - job.room.budget_tokens, False
         yield from _rung(job, "drop", bench, remaining, climb)
-    _cut_carried_summary(job, current, climb, step)
+    if not climb.is_new_summary and has_long_memory(job, current):
+        refit(job, current, climb, step)
     return climb
+
+
+def _used(current: Draft, climb: Climb, bench: Workbench, remaining: Sequence[Unit]) -> int:
+    """What the request would take now."""
+    kept = current.pinned_tokens + current.recent_tokens + climb.summary_tokens + climb.pointer_tokens
+    return kept + bench.tokens_of(remaining) - climb.cleared_tokens
 
 
 def _remaining(current: Draft, climb: Climb) -> list[Unit]:
@@ -66,24 +72,13 @@ def _carry_summary(job: Job, current: Draft, climb: Climb) -> None:
             climb.summary_tokens = job.counting.message(Message("assistant", plan.summary_text or ""))
 
 
-def _cut_carried_summary(job: Job, current: Draft, climb: Climb, step: int) -> None:
-    """Where no new summary was made, the old one must still fit the room there is now."""
-    if climb.is_new_summary or climb.summary is None or not has_long_summary(job, current):
-        return
-    if not current.summary_tokens:
-        climb.summary, climb.summary_text, climb.summary_tokens = None, None, 0
-        return
-    climb.summary = fit(climb.summary, max_tokens=current.summary_tokens, count_tokens=job.counting.text)
-    climb.summary_text = renderer_named(job.policy.renderer).summary_text(climb.summary, step)
-    climb.summary_tokens = job.counting.message(Message("assistant", climb.summary_text))
-
-
-def has_long_summary(job: Job, current: Draft) -> bool:
+def has_long_memory(job: Job, current: Draft) -> bool:
+    """Whether what stands for earlier compactions is longer than the room there is for it now."""
     plan = job.session.plan
-    if plan is None or not plan.summary_text:
+    if current.folds_carried:
+        return True
+    if plan is None or not plan.summary_text or job.keeps_spans(current):
         return False
-    if job.policy.renderer == "inplace":
-        return current.unites_spans
     # As a message: its framing counts too where the budget is met to the token.
     return job.counting.message(Message("assistant", plan.summary_text)) > max(current.summary_tokens, 1)
 
@@ -115,6 +110,8 @@ def _rung(job: Job, name: str, bench: Workbench, remaining: Sequence[Unit], clim
             climb.cleared_tokens += proposal.estimated_tokens_freed
         else:
             climb.gone.update(unit.first for unit in proposal.units)
+        if isinstance(record, ExternalizationRecord):
+            climb.pointer_tokens += job.counting.message(Message("assistant", pointer_text(record)))
 
 
 def _bench(

@@ -132,7 +132,7 @@ def _fate(
     if message_id.startswith("span-"):
         return _fate_of_span(message, plan)
     if message_id.startswith("artifact-"):
-        return ("summarized", "pointer moved into the summary", plan.summary_id) if plan.summary_text else _kept("")
+        return _fate_of_pointer(message_id.removeprefix("artifact-"), plan)
     if message_id in truncated_ids:
         return "truncated", f"{rules.get(message_id, '')}; middle cut out", None
     return _kept(rules.get(message_id, ""))
@@ -146,6 +146,16 @@ def _fate_of_span(message: Message, plan: CompactionPlan) -> tuple[Fate, str, st
             return _kept("summary of an earlier span")
         return "summarized", "merged into the next summary", f"span-{record.span.start_message_id}"
     return "dropped", record.reason if isinstance(record, DropRecord) else "its span is gone", None
+
+
+def _fate_of_pointer(artifact_id: str, plan: CompactionPlan) -> tuple[Fate, str, str | None]:
+    if any(record.artifact_id == artifact_id and not record.is_folded for record in plan.externalizations):
+        return _kept("pointer to externalised content")
+    if not plan.summary_text:
+        return "dropped", "no room for a summary", None
+    spans = plan.summarizations if plan.renderer == "inplace" else ()
+    into = f"span-{spans[-1].span.start_message_id}" if spans else plan.summary_id
+    return "summarized", "pointer moved into the summary", into
 
 
 def _kept(rule: str) -> tuple[Fate, str, str | None]:

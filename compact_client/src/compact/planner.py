@@ -64,8 +64,8 @@ class Draft:
     remainder_tokens: int
     released: tuple[Unit, ...] = ()
     """Results that cannot be had again and that the budget could not hold."""
-    unites_spans: bool = False
-    """The summaries of earlier spans take all the room there is for summaries: they become one."""
+    folds_carried: bool = False
+    """What stands for earlier spans takes all the room there is for summaries: it becomes one summary."""
 
 
 def room_for(
@@ -107,16 +107,16 @@ def draft(
     `only_newest` starts below the floor, for a summary that needs all the room there is. `aim_tokens` is where a
     caller who compacts by hand wants the request to end, if a short summary can do it.
 
-    `covered_tokens` were summarised before, `carried_tokens` are earlier summaries that stay as they are while the
-    policy's share of the room holds them.
+    `covered_tokens` were compacted before, `carried_tokens` are messages that stand for them and stay as they are
+    while the summaries' share of the room holds them.
     Raises `InsufficientBudget` when even the floor does not fit.
     """
     units = group_units(messages)
     sizes = {unit.first: sum(counts[index] for index in unit.indices) for unit in units}
     pins = pin_rules(units, messages, policy, protected_ids)
     must_stay = fixed_tokens + sum(sizes[first] for first in pins)
-    unites_spans = carried_tokens > max(0, _summary_share(policy, room, must_stay))
-    base = fixed_tokens + (0 if unites_spans else carried_tokens)
+    folds_carried = carried_tokens > max(0, _summary_share(policy, room, must_stay))
+    base = fixed_tokens + (0 if folds_carried else carried_tokens)
     pinned_tokens = must_stay - fixed_tokens + base
     newest = _require_floor(units, sizes, pins, room, base, pinned_tokens)
     reserve = pinned_tokens + (sizes[newest.first] if newest else 0) + SMALL_SUMMARY_TOKENS
@@ -154,7 +154,7 @@ def draft(
             recent_tokens,
             remainder_tokens,
             tuple(unit for unit in holding.released if unit in part.remainder),
-            unites_spans,
+            folds_carried,
         )
         if is_floor and part.keep_turns >= 0 and _is_squeezed(latest, room, covered):
             continue

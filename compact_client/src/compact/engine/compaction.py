@@ -17,7 +17,7 @@ from compact.engine.drafting import draft_again
 from compact.engine.effects import Steps
 from compact.engine.job import Climb, Job, render
 from compact.exceptions import InsufficientBudget, PlanConflict
-from compact.ladder import climb_ladder, has_long_summary
+from compact.ladder import climb_ladder, has_long_memory
 from compact.ledger import absorbed_by, build_ledger, cache_effect
 from compact.messages import Message
 from compact.plan import (
@@ -38,7 +38,7 @@ def compact(job: Job, first: Draft, messages: Sequence[Message], counts: Sequenc
     """Compact the session's request; True if its plan changed. Raises `InsufficientBudget`."""
     session = job.session
     current, room = first, job.room
-    while not current.part.remainder and not has_long_summary(job, current):
+    while not current.part.remainder and not has_long_memory(job, current):
         if (used := job.estimate()) <= job.budget_tokens:
             return False
         # It fits as we count and not as the caller does.
@@ -118,7 +118,7 @@ def _plan(
     lead_ids = [messages[index].id or "" for unit in lead for index in unit.indices]
     summarizations = _of(before, "summarizations") + _new(climb, SummarizationRecord)
     drops = _of(before, "drops") + _new(climb, DropRecord)
-    if current.unites_spans:
+    if current.folds_carried and summarizations:
         united = _united(summarizations, climb, job.session.thread)
         summarizations = (united,) if isinstance(united, SummarizationRecord) else ()
         drops += (united,) if isinstance(united, DropRecord) else ()
@@ -129,7 +129,7 @@ def _plan(
         version=max(job.session.plans, default=0) + 1,
         step=step,
         renderer=job.policy.renderer,
-        externalizations=_externalizations(before, climb, fold=climb.is_new_summary),
+        externalizations=_externalizations(before, climb, fold=climb.is_new_summary or current.folds_carried),
         summarizations=summarizations,
         clearings=_of(before, "clearings") + _new(climb, ClearRecord),
         drops=drops,

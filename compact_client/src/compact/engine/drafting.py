@@ -12,6 +12,7 @@ from compact.engine.job import Job, render
 from compact.engine.session import Session
 from compact.messages import Message
 from compact.planner import SMALL_SUMMARY_TOKENS, Draft, Room, draft
+from compact.renderers.base import pointer_text
 from compact.renderers.inplace import span_text
 from compact.strategies.externalize import POINTER_TOKENS
 from compact.truncate import truncate_with_split
@@ -66,11 +67,14 @@ def covered_tokens(session: Session) -> int:
 
 
 def carried_tokens(job: Job) -> int:
-    """Tokens of earlier span summaries, each in its place; the other shapes merge them into one."""
+    """Tokens of what stands for earlier compactions beside the summary: pointers, and in place the spans' summaries."""
     plan = job.session.plan
-    if plan is None or job.policy.renderer != "inplace":
+    if plan is None:
         return 0
-    return sum(job.counting.message(Message("assistant", span_text(record))) for record in plan.summarizations)
+    texts = [pointer_text(record) for record in plan.externalizations if not record.is_folded]
+    if job.policy.renderer == "inplace":
+        texts += [span_text(record) for record in plan.summarizations]
+    return sum(job.counting.message(Message("assistant", text)) for text in texts)
 
 
 def show_newest_whole(job: Job) -> None:

@@ -53,7 +53,9 @@ class Job:
 
     def keeps_spans(self, current: Draft) -> bool:
         """Whether earlier spans keep summaries of their own beside the one that is made now."""
-        return self.policy.renderer == "inplace" and not current.unites_spans
+        plan = self.session.plan
+        has_spans = plan is not None and bool(plan.summarizations)
+        return has_spans and self.policy.renderer == "inplace" and not current.folds_carried
 
 
 @dataclass(slots=True)
@@ -70,6 +72,8 @@ class Climb:
     """Standing instructions of a user that the summary had no room for."""
     cleared_tokens: int = 0
     """What clearing freed inside units that stay."""
+    pointer_tokens: int = 0
+    """What the pointers to newly externalised content cost."""
 
 
 def render(job: Job) -> None:

@@ -6,6 +6,7 @@ A summary leaves here only after the guard has looked for what it must hold.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from compact import events, guard
 from compact.engine.effects import Steps
@@ -19,6 +20,9 @@ from compact.renderers import renderer_named
 from compact.renderers.inplace import span_text
 from compact.span import SpanReference
 from compact.summary import StructuredSummary
+from compact.summary_entries import ArtifactReference
+
+_ARTIFACTS_PCT = 0.25  # of a summary: what was said is worth more than where outputs lie
 
 
 def remember(
@@ -54,7 +58,9 @@ def remember(
     )
     if summary is None:
         return StructuredSummary(span=span), 0
-    merged = summary if previous is None or maker.is_custom else previous.merge(summary)
+    merged = _naming_artifacts(job, summary, previous, limit)
+    if previous is not None and not maker.is_custom:
+        merged = replace(previous, artifacts=()).merge(merged)
     renderer = renderer_named(job.policy.renderer)
     if not maker.is_custom:
         merged = fit(merged, max_tokens=limit, visible=visible, count_tokens=job.counting.draft)
@@ -88,6 +94,42 @@ def remember(
         started=started,
     )
     return own, own_tokens
+
+
+def refit(job: Job, current: Draft, climb: Climb, step: int) -> None:
+    """Where no new summary was made, cut what is remembered to the room there is now; folded pointers go into it."""
+    limit = current.summary_tokens
+    summary = _naming_artifacts(job, climb.summary or StructuredSummary(), climb.summary, limit)
+    if not limit or summary.is_empty:
+        climb.summary, climb.summary_text, climb.summary_tokens = None, None, 0
+        return
+    climb.summary = fit(summary, max_tokens=limit, count_tokens=job.counting.text)
+    climb.summary_text = renderer_named(job.policy.renderer).summary_text(climb.summary, step)
+    climb.summary_tokens = job.counting.message(Message("assistant", climb.summary_text))
+
+
+def _naming_artifacts(
+    job: Job, summary: StructuredSummary, previous: StructuredSummary | None, limit: int
+) -> StructuredSummary:
+    """The summary with the artifacts that the one before it named and those whose pointers fold into it now.
+
+    The newest that fit their share of it: of older ones the plan still knows, and they come back when asked for.
+    """
+    plan = job.session.plan
+    pointers = [record for record in plan.externalizations if not record.is_folded] if plan else []
+    known = {artifact.artifact_id: artifact for artifact in previous.artifacts} if previous else {}
+    known |= {artifact.artifact_id: artifact for record in pointers for artifact in record.summary.artifacts}
+    if not known:
+        return summary
+    named: list[ArtifactReference] = []
+    left = int(limit * _ARTIFACTS_PCT)
+    for artifact in reversed(known.values()):
+        left -= job.counting.draft(StructuredSummary(artifacts=(artifact,)).render_as_message())
+        if left < 0:
+            break
+        named.append(artifact)
+    rest = (artifact for artifact in summary.artifacts if artifact.artifact_id not in known)
+    return replace(summary, artifacts=(*reversed(named), *rest))
 
 
 def _guarded(

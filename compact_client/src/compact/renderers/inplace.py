@@ -26,6 +26,8 @@ class InplaceRenderer:
     def render(self, messages: Sequence[Message], plan: CompactionPlan, codec: Codec) -> list[Message]:
         rendered: list[Message] = []
         seen: set[str] = set()
+        # Where all that was compacted is externalised, no span can show what is remembered of it.
+        lone_summary = plan.summary_text if not plan.summarizations else None
         for message in messages:
             action, record = plan.get_action(message.id or "")
             if action is CompactionAction.DROP:
@@ -36,10 +38,11 @@ class InplaceRenderer:
                     seen.add(key)
                     rendered.append(codec.assistant(span_text(record), key))
             elif isinstance(record, ExternalizationRecord):
-                key = f"artifact-{record.artifact_id}"
-                if key not in seen and not record.is_folded:
+                key = f"artifact-{record.artifact_id}" if not record.is_folded else plan.summary_id
+                text = pointer_text(record) if not record.is_folded else lone_summary
+                if key not in seen and text:
                     seen.add(key)
-                    rendered.append(codec.assistant(pointer_text(record), key))
+                    rendered.append(codec.assistant(text, key))
             elif isinstance(record, ClearRecord):
                 rendered.append(cleared(message, record, codec))
             else:
