@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ingest.fieldnames import Special
-from ingest.schema import MAX_DEPTH, depth
+from ingest.schema import is_deep
 from ingest.texts import is_text
 
 _KIND_KEYS = (
@@ -158,13 +158,10 @@ def _is_position(part: str) -> bool:
 
 def parsed(value: Any) -> Any:
     """The JSON that a text is, or the text itself: attributes cannot nest, so clients send JSON in strings."""
-    if isinstance(value, str) and value[:1] in {"{", "["} and "\\u0000" not in value and not _is_deep(value):
+    if isinstance(value, str) and value[:1] in {"{", "["} and "\\u0000" not in value and not is_deep(value.encode()):
         try:
             return _decode(value)
         except (msgspec.MsgspecError, RecursionError, UnicodeError):
             return value
     return value
 
-
-def _is_deep(text: str) -> bool:
-    return text.count("{") + text.count("[") > MAX_DEPTH and depth(text.encode()) > MAX_DEPTH

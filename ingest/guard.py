@@ -69,6 +69,8 @@ def _guarded(base: Any, reactor: Any) -> type[Any]:
         def gotLength(self, length: int | None) -> None:  # noqa: N802 - Twisted's name
             if length is not None and length > settings.INGEST_MAX_BODY_BYTES:
                 super().gotLength(0)
+                # Twisted would ask for the body that was just refused.
+                self.requestHeaders.removeHeader(b"Expect")
                 self._too_large()
                 return
             self.due_at += (length or 0) / MIN_BYTES_PER_S

@@ -221,15 +221,19 @@ def _inner_json(text: str) -> Any:
 
 def _encoded(value: Any, path: str) -> bytes:
     encoded = _encode(value)
-    # What is short cannot be deep, and few brackets are quickly counted; following them is seldom needed.
-    may_be_deep = len(encoded) > 2 * MAX_DEPTH and encoded.count(b"{") + encoded.count(b"[") > MAX_DEPTH
-    if may_be_deep and depth(encoded) > MAX_DEPTH:
+    if is_deep(encoded):
         raise Invalid(path, f"nested deeper than {MAX_DEPTH} levels")
     return encoded
 
 
-def depth(value: bytes) -> int:
-    """How deeply `value`, which is valid JSON, nests."""
+def is_deep(value: bytes) -> bool:
+    """Whether `value`, which is valid JSON, nests deeper than is taken."""
+    # What is short cannot be deep, and few brackets are quickly counted; following them is seldom needed.
+    may_be_deep = len(value) > 2 * MAX_DEPTH and value.count(b"{") + value.count(b"[") > MAX_DEPTH
+    return may_be_deep and _depth(value) > MAX_DEPTH
+
+
+def _depth(value: bytes) -> int:
     deepest = level = 0
     inside = escaped = False
     for byte in value:

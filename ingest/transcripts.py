@@ -23,19 +23,21 @@ from django.dispatch import Signal
 from django.utils import timezone
 
 from ingest.chain import Link, canonical, spell
+from ingest.decode import sound
 from ingest.models import ChainLink, Content, Project, Transcript, session_key
+from ingest.schema import MAX_DEPTH, SESSION_MAX_BYTES, is_deep
 
 Redact = Callable[[Any], tuple[Any, Mapping[str, int]]]
 
 BY_CLIENT = "client"
 MAX_STEP = 2**31 - 1
-MAX_SESSION_ID_CHARS = 1024
 # Texts fetched at a time while a transcript is read: a few megabytes of typical messages.
 _READ_CHUNK = 200
 # The first half of a two-part advisory lock; the second is the project. Its own space, apart from the writer's locks.
 _CONTENT_LOCK = 0x7E87
 
 
+_NO_NUMBER = "holds NaN, an infinity, or a number beyond all numbers"
 # One transaction deletes this many, and looks once for texts that nobody uses any more.
 _EXPIRE_BATCH = 500
 
@@ -235,8 +237,8 @@ DELETE FROM ingest_content WHERE project_id = %s AND hash = ANY(%s) AND hash NOT
 
 
 def _check_name(session_id: str, step: int) -> None:
-    if not session_id or len(session_id) > MAX_SESSION_ID_CHARS or "\x00" in session_id:
-        raise BadTranscript("session", f"must be 1 to {MAX_SESSION_ID_CHARS} characters, none of them NUL")
+    if not session_id or len(session_id.encode()) > SESSION_MAX_BYTES or "\x00" in session_id:
+        raise BadTranscript("session", f"must be 1 to {SESSION_MAX_BYTES} bytes, none of them NUL")
     if not 0 <= step <= MAX_STEP:
         raise BadTranscript("step", f"must be 0 to {MAX_STEP}")
 
@@ -250,20 +252,26 @@ def _messages(body: bytes, redact: Redact) -> tuple[list[str | None], list[bytes
         if not raw.strip():
             continue
         path = f"line {number}"
+        if is_deep(raw):
+            raise BadTranscript(path, f"is nested deeper than {MAX_DEPTH} levels")
         try:
             message = json.loads(raw, parse_constant=_no_constant)
-        except (ValueError, RecursionError) as error:
-            raise BadTranscript(path, f"is not JSON: {error}") from None
+        except json.JSONDecodeError as error:
+            raise BadTranscript(path, f"is not JSON: {error.msg}, at character {error.pos + 1}") from None
+        except UnicodeDecodeError:
+            raise BadTranscript(path, "is not UTF-8") from None
+        except ValueError:
+            raise BadTranscript(path, _NO_NUMBER) from None
         if not isinstance(message, dict):
             raise BadTranscript(path, "is not a JSON object")
         message, found = redact(message)
         message_id = message.pop("id", None)
         message.pop("hash", None)
-        ids.append(None if message_id is None else str(message_id).replace("\x00", "\ufffd"))
+        ids.append(None if message_id is None else sound(str(message_id)))
         try:
             texts.append(canonical(message))
         except ValueError:
-            raise BadTranscript(path, "holds a number beyond all numbers") from None
+            raise BadTranscript(path, _NO_NUMBER) from None
         counts.update(found)
     if not texts:
         raise BadTranscript("body", "holds no message")

@@ -252,5 +252,7 @@ def test_an_oversized_body_is_refused_before_it_is_read(wire: Wire) -> None:
     """The length alone is enough to refuse; nothing of it has to arrive."""
     host, port = wire.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=10) as link:
-        link.sendall(b"POST /ingest HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999999\r\n\r\n")
-        assert link.recv(4096).startswith(b"HTTP/1.1 413")
+        link.sendall(b"POST /ingest HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9999999999\r\n\r\n")
+        answer = b"".join(iter(lambda: link.recv(4096), b""))
+        assert answer.startswith(b"HTTP/1.1 413")
+        assert b"100 Continue" not in answer

@@ -77,9 +77,10 @@ def test_another_text_for_an_archived_step_is_a_conflict():
 
 def test_half_a_character_is_archived_with_a_mark():
     """Tools print such things; the rest of the step must not be lost for it."""
-    store(body=b'{"role":"user","content":"a\\ud800b"}\n', redact=default_redactor().tree)
+    store(body=b'{"id":"\\udc00","role":"user","content":"a\\ud800b"}\n', redact=default_redactor().tree)
     (transcript,) = Transcript.objects.all()
-    assert list(transcripts.lines(transcript)) == ['{"content":"a\ufffdb","role":"user"}'.encode()]
+    (line,) = transcripts.lines(transcript)
+    assert json.loads(line) == {"id": "\ufffd", "role": "user", "content": "a\ufffdb"}
 
 
 @pytest.mark.parametrize(
@@ -88,6 +89,7 @@ def test_half_a_character_is_archived_with_a_mark():
         ({"sha256": "0" * 64}, "sha256"),
         ({"session_id": ""}, "session"),
         ({"session_id": "a\x00b"}, "session"),
+        ({"session_id": "é" * 513}, "session"),
         ({"step": -1}, "step"),
         ({"body": b'{"role":"user"}\nnot json\n'}, "line 2"),
         ({"body": b'["a list"]\n'}, "line 1"),
@@ -95,6 +97,7 @@ def test_half_a_character_is_archived_with_a_mark():
         ({"body": b'{"a":1}\n{"a":[1e999999]}\n'}, "line 2"),
         ({"body": b'{"a":"\xff"}\n'}, "line 1"),
         ({"body": b'{"a":' + b"[" * 100_000 + b"\n"}, "line 1"),
+        ({"body": b'{"a":' + b"[" * 900 + b"]" * 900 + b"}\n"}, "line 1"),
         ({"body": b"\n\n"}, "body"),
     ],
 )
