@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from builders import Recorder, tool_pair
-from compact import CompactConfig, CompactManager, CompactPolicy
+from compact import CompactConfig, CompactManager, CompactPolicy, Message
 from compact.artifacts import ArtifactMetadata, FileArtifactStore, MemoryArtifactStore, SecurityContext
 from compact.durability import ToolDurability, ToolDurabilityPolicy
 from compact.rehydrate import RehydrationConfig, TurnContext
@@ -230,3 +230,22 @@ def test_a_summary_names_the_artifacts_whose_pointers_it_replaces(renderer):
         sent = manager.manual_compact("s", history)
         assert any(record.artifact_id == first and record.is_folded for record in manager.plan("s").externalizations)
         assert first in str(sent)
+
+
+@pytest.mark.req("D-LAD-1")
+def test_an_output_without_a_call_id_is_externalised_too():
+    """Document 000's messages name no calls: the tool's name in their meta is enough."""
+    policy = CompactPolicy(hard_cap_buffer=200, keep_tool_io_pairs=1, keep_recent_turns=1)
+    secret = ToolDurabilityPolicy(ToolDurability.ANCHORING, sensitivity="restricted")
+    store = MemoryArtifactStore()
+    manager = CompactManager(
+        CompactConfig("gpt-5", 6_000, policy=policy, artifact_store=store, tool_durability={"read": secret})
+    )
+    messages = []
+    for number in range(6):
+        messages += [Message("user", f"Read {number}."), Message("assistant", "I read it.")]
+        messages.append(Message("tool", f"Page {number}. " * 400, {"tool_name": "read"}))
+    manager.preflight("s", messages)
+    records = manager.plan("s").externalizations
+    assert records
+    assert {store.get_metadata(record.artifact_id).sensitivity for record in records} == {"restricted"}

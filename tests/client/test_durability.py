@@ -18,6 +18,7 @@ from compact.durability import (
     may_clear,
     tool_durability,
 )
+from compact.engine.holding import irreplaceable_ids
 from compact.messages import Message, ToolCall
 
 
@@ -175,3 +176,62 @@ def test_a_dropped_span_leaves_an_index():
     assert drop.index.timestamp.endswith("Z")
     assert recorder.named("compact.dropped")
     assert len(out) < 13
+
+
+def parallel_results(**durability):
+    """Anthropic messages that each answer two calls, of `first` and of `second`, compacted by clearing alone."""
+    policy = CompactPolicy(hard_cap_buffer=100, keep_recent_turns=1, keep_tool_io_pairs=1, ladder=("clear",))
+    manager = CompactManager(CompactConfig("gpt-5", 4500, policy=policy, tool_durability=durability))
+    messages = []
+    for number in range(6):
+        text = {"first": "noise " * 400, "second": json.dumps({"order_id": f"ORD-{number}", "log": "x y " * 100})}
+        calls = [{"type": "tool_use", "id": f"{name}-{number}", "name": name, "input": {}} for name in text]
+        blocks = [
+            {"type": "tool_result", "tool_use_id": f"{name}-{number}", "content": content}
+            for name, content in text.items()
+        ]
+        messages += [
+            {"role": "user", "content": f"Go {number}."},
+            {"role": "assistant", "content": calls},
+            {"role": "user", "content": blocks},
+        ]
+    out = manager.preflight("s", messages)
+    assert manager.plan("s").clearings
+    return {
+        block["tool_use_id"]: block["content"]
+        for item in out
+        for block in item["content"]
+        if isinstance(block, dict) and block["type"] == "tool_result"
+    }
+
+
+@pytest.mark.req("D-ENV-1")
+def test_results_that_share_a_message_are_cleared_each_by_its_own_tool():
+    """Two results in one Anthropic message: each placeholder names its tool and keeps its key fields."""
+    shown = parallel_results(
+        first=ToolDurabilityPolicy(ToolDurability.EPHEMERAL),
+        second=ToolDurabilityPolicy(ToolDurability.ANCHORING, ("order_id",)),
+    )
+    assert shown["first-0"] == "[first: success]"
+    assert shown["second-0"] == '[second: success]\nKey data: {"order_id": "ORD-0"}'
+
+
+@pytest.mark.req("D-ENV-1", "D-ENV-2")
+def test_a_result_that_may_not_be_cleared_stays_beside_one_that_is():
+    """Its neighbour in the same message goes, and it is still there word for word."""
+    shown = parallel_results(
+        first=ToolDurabilityPolicy(ToolDurability.EPHEMERAL),
+        second=ToolDurabilityPolicy(ToolDurability.REPLAYABLE),
+    )
+    assert shown["first-0"] == "[first: success]"
+    assert json.loads(shown["second-0"])["log"] == "x y " * 100
+
+
+@pytest.mark.req("D-ENV-1")
+def test_a_message_holds_a_result_that_cannot_be_had_again_wherever_it_stands_in_it():
+    """The second of two results in a message is looked at too."""
+    messages = [
+        Message("assistant", "", tool_calls=(ToolCall("a", "noise"), ToolCall("b", "quote"))),
+        Message("tool", "both", tool_call_id="a", also_answers=("b",), id="m2"),
+    ]
+    assert irreplaceable_ids(messages, {"quote": ToolDurabilityPolicy(ToolDurability.NON_REPLAYABLE)}) == {"m2"}

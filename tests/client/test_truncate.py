@@ -79,3 +79,20 @@ def test_a_compaction_shows_the_newest_output_whole_if_it_can():
     assert "tokens truncated" in sent[-3]["content"]
     assert manager.preflight("s", messages) == sent
     assert manager.rerender("s", 1) == sent
+
+
+@pytest.mark.req("R-TRUNC-1")
+def test_what_a_shell_wrote_is_cut_inside_its_item():
+    """A Responses shell output keeps its shape and its exit code; only the texts are cut."""
+    run = {"stdout": LONG, "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}
+    items = [
+        {"role": "user", "content": "Run it."},
+        {"type": "shell_call", "call_id": "c", "action": {"commands": ["make"]}},
+        {"type": "shell_call_output", "call_id": "c", "output": [run]},
+    ]
+    out = CompactManager(CompactConfig("gpt-5", 128_000)).preflight("s", items)
+    assert out[:2] == items[:2]
+    shown = out[2]["output"][0]
+    assert shown == {**run, "stdout": shown["stdout"]}
+    assert "tokens truncated" in shown["stdout"]
+    assert count(shown["stdout"]) <= 6100

@@ -153,13 +153,18 @@ def declared_policy(tool: Any) -> ToolDurabilityPolicy | None:
     return None
 
 
-def envelope_for(call: ToolCall, output: Message, policies: Mapping[str, ToolDurabilityPolicy]) -> ToolResultEnvelope:
-    """The envelope of a result: the one in its meta, or one made from the tool's policy and the result itself."""
+def envelope_for(
+    call: ToolCall, output: Message, policies: Mapping[str, ToolDurabilityPolicy], *, text: str | None = None
+) -> ToolResultEnvelope:
+    """The envelope of a result: the one in its meta, or one made from the tool's policy and the result itself.
+
+    `text` is the result's own where the message holds several.
+    """
     given = output.meta.get("envelope")
     if isinstance(given, ToolResultEnvelope):
         return given
     policy = policies.get(call.name, DEFAULT_POLICY)
-    text = output.text
+    text = output.text if text is None else text
     determinism = output.meta.get("determinism")
     return ToolResultEnvelope(
         tool_name=call.name or "tool",

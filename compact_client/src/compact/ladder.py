@@ -118,6 +118,7 @@ def _bench(
     job: Job, current: Draft, messages: Sequence[Message], counts: Sequence[int], step: int, climb: Climb
 ) -> Workbench:
     session = job.session
+    assert session.codec is not None
     kept = {index for unit in (*current.part.pinned, *current.part.recent) for index in unit.indices}
     visible = [message for index, message in enumerate(messages) if index in kept]
     originals = {message.id or "": found for message in messages if (found := session.thread.get(message.id or ""))}
@@ -131,6 +132,7 @@ def _bench(
         counts=counts,
         sizes=current.sizes,
         originals=originals,
+        outputs=session.codec.outputs,
         policy=job.policy,
         turns=turns_of(messages, session.view),
         count_text=job.counting.text,

@@ -68,6 +68,7 @@ class ClearRecord:
 
     span: SpanReference
     preserved_fields: Mapping[str, Any] = field(default_factory=dict)
+    """Tool name, outcome, key fields; by call id where the message holds several results."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ holds their results. Both are kept whole.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from compact.codecs.base import IMAGE_TOKENS
+from compact.codecs.base import IMAGE_TOKENS, ChangeOutput
 from compact.exceptions import MalformedMessage
 from compact.messages import Message, Role, ToolCall, text_of
 
@@ -101,7 +101,13 @@ class AnthropicCodec:
         block = {"type": "tool_result", "tool_use_id": call.id, "content": text, "is_error": True}
         return Message("tool", text, tool_call_id=call.id, id=message_id, source={"role": "user", "content": [block]})
 
-    def map_outputs(self, message: Message, change: Callable[[str], str]) -> Message:
+    def outputs(self, message: Message) -> Sequence[tuple[str, str]]:
+        if message.source is None:
+            return ((message.tool_call_id or "", message.text),) if message.role == "tool" else ()
+        results = (block for block in _blocks(message.source) if block.get("type") == "tool_result")
+        return [(block["tool_use_id"], text_of(block.get("content"))) for block in results]
+
+    def map_outputs(self, message: Message, change: ChangeOutput) -> Message:
         if message.source is None or not message.answers:
             return message
         blocks = [
@@ -131,10 +137,10 @@ def _blocks(item: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
 
 
-def _changed_result(block: Mapping[str, Any], change: Callable[[str], str]) -> Mapping[str, Any]:
+def _changed_result(block: Mapping[str, Any], change: ChangeOutput) -> Mapping[str, Any]:
     content = block.get("content")
     text = text_of(content)
-    changed = change(text)
+    changed = change(block["tool_use_id"], text)
     if changed == text:
         return block
     if isinstance(content, list):

@@ -5,11 +5,13 @@ A codec never edits the item it was given; a changed text is a new item.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 from compact.messages import Message, ToolCall
 
+ChangeOutput = Callable[[str, str], str]
+"""From a call's id and its output's text to the new text."""
 IMAGE_TOKENS = 765  # a 1024 x 1024 picture in OpenAI's high detail; others charge about as much
 
 
@@ -38,7 +40,11 @@ class Codec(Protocol):
         """A synthetic output for a call that has none."""
         ...
 
-    def map_outputs(self, message: Message, change: Callable[[str], str]) -> Message:
+    def outputs(self, message: Message) -> Sequence[tuple[str, str]]:
+        """The call id and the text of each tool output in the message."""
+        ...
+
+    def map_outputs(self, message: Message, change: ChangeOutput) -> Message:
         """The message with each tool output's text changed; the very same object if nothing changed."""
         ...
 

@@ -6,11 +6,11 @@ A call and its output are tied by `tool_call_id`; the old `function_call` form i
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from compact.codecs.base import IMAGE_TOKENS
+from compact.codecs.base import IMAGE_TOKENS, ChangeOutput
 from compact.exceptions import MalformedMessage
 from compact.messages import Message, Role, ToolCall, text_of
 
@@ -66,9 +66,12 @@ class ChatCodec:
             source = {"role": "function", "name": call.name, "content": text}
         return Message("tool", text, tool_call_id=call.id, id=message_id, source=source)
 
-    def map_outputs(self, message: Message, change: Callable[[str], str]) -> Message:
+    def outputs(self, message: Message) -> Sequence[tuple[str, str]]:
+        return ((message.tool_call_id or "", message.text),) if message.role == "tool" else ()
+
+    def map_outputs(self, message: Message, change: ChangeOutput) -> Message:
         text = message.text
-        changed = change(text)
+        changed = change(message.tool_call_id or "", text)
         if changed == text:
             return message
         source = {**(message.source or message.to_dict()), "content": changed}

@@ -6,10 +6,11 @@ as one, and stays one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
+from compact.codecs.base import ChangeOutput
 from compact.codecs.chat import ChatCodec
 from compact.messages import Message, ToolCall
 
@@ -34,11 +35,14 @@ class NativeCodec:
     def output(self, call: ToolCall, call_message: Message, text: str, message_id: str) -> Message:
         return Message("tool", text, tool_call_id=call.id, name=call.name or None, id=message_id)
 
-    def map_outputs(self, message: Message, change: Callable[[str], str]) -> Message:
+    def outputs(self, message: Message) -> Sequence[tuple[str, str]]:
+        return _CHAT.outputs(message)
+
+    def map_outputs(self, message: Message, change: ChangeOutput) -> Message:
         if message.source is not None:
             return _CHAT.map_outputs(message, change)
         text = message.text
-        changed = change(text)
+        changed = change(message.tool_call_id or "", text)
         return message if changed == text else replace(message, content=changed)
 
     def without_answers(self, message: Message, call_ids: Collection[str]) -> Message | None:

@@ -7,11 +7,11 @@ item is sealed by the provider and never moved or removed.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from compact.codecs.base import IMAGE_TOKENS
+from compact.codecs.base import IMAGE_TOKENS, ChangeOutput
 from compact.exceptions import MalformedMessage
 from compact.messages import Message, Role, ToolCall, text_of
 
@@ -33,6 +33,7 @@ _HOSTED = frozenset(
 )
 _KNOWN = frozenset(OUTPUT_OF) | _OUTPUTS | _HOSTED | {"reasoning", "compaction", "item_reference", "mcp_list_tools"}
 _ROLES: dict[str, Role] = {"system": "system", "developer": "developer", "user": "user", "assistant": "assistant"}
+_TEXT_PARTS = ("input_text", "output_text", "text")
 # Encrypted text is base64 of roughly the bytes of the reasoning: about six characters to a token.
 _SEALED_CHARS_PER_TOKEN = 6
 
@@ -115,27 +116,37 @@ class ResponsesCodec:
             source["output"] = text
         return Message("tool", text, tool_call_id=call.id, id=message_id, source=source)
 
-    def map_outputs(self, message: Message, change: Callable[[str], str]) -> Message:
+    def outputs(self, message: Message) -> Sequence[tuple[str, str]]:
+        return ((message.tool_call_id or "", message.text),) if message.role == "tool" else ()
+
+    def map_outputs(self, message: Message, change: ChangeOutput) -> Message:
         source = message.source or {}
         output = source.get("output")
+        call_id = message.tool_call_id or ""
+        changed: Any = output
         if isinstance(output, str):
-            changed = change(output)
-            if changed == output:
-                return message
-            return replace(message, content=changed, source={**source, "output": changed})
-        texts = _text_parts(output)
-        if not texts:
-            return message  # a screenshot or a structured result: nothing we may cut
-        joined = "\n".join(texts)
-        changed = change(joined)
-        if changed == joined:
+            changed = change(call_id, output)
+        elif source.get("type") == "shell_call_output" and isinstance(output, list):
+            changed = [_changed_run(run, call_id, change) for run in output]
+        elif texts := _text_parts(output):
+            joined = "\n".join(texts)
+            text = change(call_id, joined)
+            others = [part for part in output or [] if part.get("type") not in _TEXT_PARTS]
+            changed = output if text == joined else [{"type": "input_text", "text": text}, *others]
+        # What is left is a screenshot or a structured result: nothing we may cut.
+        if changed == output:
             return message
-        others = [part for part in output or [] if part.get("type") not in ("input_text", "output_text", "text")]
-        parts = [{"type": "input_text", "text": changed}, *others]
-        return replace(message, content=changed, source={**source, "output": parts})
+        return replace(self.decode({**source, "output": changed}, 0), meta=message.meta, id=message.id)
 
     def without_answers(self, message: Message, call_ids: Collection[str]) -> Message | None:
         return None if set(message.answers) <= set(call_ids) else message
+
+
+def _changed_run(run: Any, call_id: str, change: ChangeOutput) -> Any:
+    """What one command of a shell wrote, changed."""
+    if not isinstance(run, Mapping):
+        return run
+    return {**run, **{name: change(call_id, run[name]) for name in ("stdout", "stderr") if run.get(name)}}
 
 
 def _text_parts(output: Any) -> list[str]:
@@ -144,9 +155,7 @@ def _text_parts(output: Any) -> list[str]:
     return [
         part["text"]
         for part in output
-        if isinstance(part, Mapping)
-        and part.get("type") in ("input_text", "output_text", "text")
-        and isinstance(part.get("text"), str)
+        if isinstance(part, Mapping) and part.get("type") in _TEXT_PARTS and isinstance(part.get("text"), str)
     ]
 
 

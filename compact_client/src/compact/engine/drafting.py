@@ -119,7 +119,7 @@ def cut_newest(job: Job, messages: Sequence[Message], counts: Sequence[int]) -> 
         return False
     for index in outputs:
         message = messages[index]
-        short = codec.map_outputs(message, lambda text: truncate_with_split(text, share - 16, job.counting.text))
+        short = codec.map_outputs(message, lambda _, text: truncate_with_split(text, share - 16, job.counting.text))
         if short is not message and message.id is not None:
             session.shorten_to(message.id, short)
     render(job)

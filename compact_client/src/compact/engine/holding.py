@@ -31,9 +31,9 @@ def irreplaceable_ids(messages: Sequence[Message], policies: Mapping[str, ToolDu
     for message in messages:
         if message.id is None or not (message.answers or message.role == "tool"):
             continue
-        name = names.get(message.answers[0] if message.answers else "") or message.name or ""
-        tool = name or str(message.meta.get("tool_name", ""))
-        if durability_of(tool, message, policies) is ToolDurability.NON_REPLAYABLE:
+        own = message.name or str(message.meta.get("tool_name", ""))
+        tools = [names.get(call_id) or own for call_id in message.answers] or [own]
+        if any(durability_of(tool, message, policies) is ToolDurability.NON_REPLAYABLE for tool in tools):
             found.add(message.id)
     return found
 

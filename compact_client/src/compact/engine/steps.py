@@ -189,7 +189,7 @@ class Engine:
                 return message
             if message.meta.get(policy.protected_flag) or is_surely_short(message.text, policy):
                 return message
-            return codec.map_outputs(message, lambda text: truncate_output(text, policy, self.counting.text))
+            return codec.map_outputs(message, lambda _, text: truncate_output(text, policy, self.counting.text))
 
         return shorten
 

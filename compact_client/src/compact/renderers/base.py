@@ -30,7 +30,13 @@ def cleared(message: Message, record: ClearRecord, codec: Codec) -> Message:
     """A tool output with its text replaced by what must survive of it; anything else as it is."""
     if not message.answers and message.role != "tool":
         return message
-    return codec.map_outputs(message, lambda _: cleared_text(record.preserved_fields))
+    fields = record.preserved_fields
+    if not message.also_answers:
+        return codec.map_outputs(message, lambda _, text: cleared_text(fields))
+    # Of several results in one message, those that the record names by their call.
+    return codec.map_outputs(
+        message, lambda call_id, text: cleared_text(fields[call_id]) if call_id in fields else text
+    )
 
 
 def pointer_text(record: ExternalizationRecord) -> str:

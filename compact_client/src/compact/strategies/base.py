@@ -42,6 +42,8 @@ class Workbench:
     """The tokens of each unit, by its first place."""
     originals: Mapping[str, Message]
     """The log's own form of each message, before any cut."""
+    outputs: Callable[[Message], Sequence[tuple[str, str]]]
+    """The call id and text of each tool output in a message."""
     policy: CompactPolicy
     turns: Sequence[int]
     """The user turn of each message."""
@@ -67,16 +69,15 @@ class Workbench:
         return self.originals.get(message.id or "", message)
 
     def envelopes(self, unit: Unit) -> list[tuple[int, ToolCall, ToolResultEnvelope]]:
-        """Each output of a unit with its call and envelope."""
+        """Each output of a unit with its call and envelope; a message may hold several."""
         calls = {call.id: call for index in unit.indices for call in self.messages[index].tool_calls}
         found = []
         for index in unit.indices:
-            message = self.messages[index]
-            if not message.answers and message.role != "tool":
-                continue
+            message, original = self.messages[index], self.original(index)
             name = message.name or str(message.meta.get("tool_name", ""))
-            call = calls.get(message.answers[0] if message.answers else "") or ToolCall("", name)
-            found.append((index, call, envelope_for(call, self.original(index), self.durability)))
+            for call_id, text in self.outputs(original):
+                call = calls.get(call_id) or ToolCall(call_id, name)
+                found.append((index, call, envelope_for(call, original, self.durability, text=text)))
         return found
 
     def durability_of(self, call: ToolCall) -> ToolDurabilityPolicy:

@@ -48,7 +48,7 @@ class ExternalizeStrategy:
     def execute(self, proposal: CompactionProposal, bench: Workbench) -> Steps[CompactionRecord]:
         unit = proposal.units[0]
         content = "\n\n".join(_text(bench.original(index)) for index in unit.indices)
-        calls = [call for index in unit.indices for call in bench.messages[index].tool_calls]
+        calls = [call for _, call, _ in bench.envelopes(unit)]
         tools = ", ".join(dict.fromkeys(call.name for call in calls if call.name)) or "tool"
         sensitivity = max((bench.durability_of(call).sensitivity for call in calls), key=_RANK.__getitem__)
         context = bench.security_context
