@@ -164,4 +164,3 @@ def parsed(value: Any) -> Any:
         except (msgspec.MsgspecError, RecursionError, UnicodeError):
             return value
     return value
-

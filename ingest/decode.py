@@ -49,14 +49,7 @@ class Decoded(msgspec.Struct):
     @property
     def count(self) -> int:
         """How many events of the body were taken: one of OTLP's may be several records, and its trace is none."""
-        return len({index for index in self.indexes if index >= 0})
-
-    def take(self, index: int, event: Event, raw: bytes | None) -> None:
-        try:
-            self.records.append(to_record(event, raw))
-            self.indexes.append(index)
-        except Invalid as invalid:
-            self.rejections.append(Rejection(index, invalid.path, invalid.message))
+        return len(set(self.indexes) - {-1})
 
 
 def decode(body: bytes, *, max_events: int, is_lines: bool = False) -> Decoded:
@@ -70,20 +63,25 @@ def decode(body: bytes, *, max_events: int, is_lines: bool = False) -> Decoded:
     if len(events) > max_events:
         raise TooLarge(f"{len(events):,} events in one body; at most {max_events:,} are taken")
     decoded = Decoded()
-    try:
-        for index, event in enumerate(events):
+    records, indexes = decoded.records, decoded.indexes
+    for index, event in enumerate(events):
+        try:
             # A flat event without `properties` needs its own bytes, which only taking apart gives.
             if event.event is not None and event.properties is None and event.data is None:
                 return _taken_apart(body, max_events, is_lines=is_lines)
-            decoded.take(index, event, None)
-    except _Faults:
-        return _taken_apart(body, max_events, is_lines=is_lines)
+            records.append(to_record(event))
+            indexes.append(index)
+        except Invalid as invalid:
+            decoded.rejections.append(Rejection(index, invalid.path, invalid.message))
+        except _Faults:
+            return _taken_apart(body, max_events, is_lines=is_lines)
     return decoded
 
 
 def is_plain(body: bytes) -> bool:
     """Nothing in it that JSON allows and Postgres does not."""
-    if b"\\u0000" in body:
+    # To look for one byte is quicker by far.
+    if b"\\" in body and b"\\u0000" in body:
         return False
     if body.isascii():
         return True
@@ -117,7 +115,8 @@ def _taken_apart(body: bytes, max_events: int, *, is_lines: bool) -> Decoded:
             raise TooLarge(f"more than {max_events:,} events in one body")
         try:
             usable = mended(raw)
-            decoded.take(index, _decode_event(usable), usable)
+            decoded.records.append(to_record(_decode_event(usable), usable))
+            decoded.indexes.append(index)
         except Invalid as invalid:
             decoded.rejections.append(Rejection(index, invalid.path, invalid.message))
         except msgspec.ValidationError as error:

@@ -33,6 +33,10 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
 
 
 NOTHING = Facts()
+# The commonest kinds of which there is nothing to know.
+FACTLESS_KINDS = frozenset(
+    {"agent", "tool", "span", "custom", "handoff", "guardrail", "retrieval", "embedding", "task"}
+)
 
 
 def session_of(fields: dict[str, Any]) -> str | None:
@@ -90,12 +94,11 @@ def _of_generation(fields: dict[str, Any]) -> Facts:
     get = fields.get
     usage = get("usage")
     if type(usage) is dict:
-        used = _count(usage.get("input_tokens"))
-        if used is None:
-            used = _count(usage.get("prompt_tokens"))
-        made = _count(usage.get("output_tokens"))
-        if made is None:
-            made = _count(usage.get("completion_tokens"))
+        used, made = usage.get("input_tokens"), usage.get("output_tokens")
+        if type(used) is not int or not 0 <= used <= _INT_MAX:
+            used = _first(used, usage.get("prompt_tokens"))
+        if type(made) is not int or not 0 <= made <= _INT_MAX:
+            made = _first(made, usage.get("completion_tokens"))
     else:
         used = _first(*map(get, _INPUT_TOKENS))
         made = _first(*map(get, _OUTPUT_TOKENS))

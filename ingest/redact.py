@@ -8,8 +8,9 @@ event.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
+from string import ascii_uppercase, digits
 from typing import Any
 
 import msgspec
@@ -23,32 +24,28 @@ _SHORT_CHARS = 6
 # Names, models and reasons come again and again; prose does not.
 _REMEMBERED_CHARS = 80
 _REMEMBERED_TEXTS = 50_000
-# The shortest thing that is known by its digits alone, a British insurance number, has six.
-_MIN_DIGITS = 6
-_DIGITS = b"0123456789"
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 _everything = default_redactor()
-# Rules that begin with a word of their own. The others look for runs of digits, and cost as much as all of these.
-_wordy = Redactor(rules=tuple(rule for rule in DEFAULT_RULES if rule.anchored))
-_clean: dict[str, None] = {}
+# What is known by its digits: looking for it costs as much as all other rules together.
+_NUMBERS = frozenset({"card", "us_ssn", "phone", "iban", "uk_nino"})
+_wordy = Redactor(rules=tuple(rule for rule in DEFAULT_RULES if rule.name not in _NUMBERS))
+_clean: set[str] = set()
 
 
 def redact(records: Sequence[Span | Trace]) -> int:
     """Hide secrets in `records`, in place; how many records held one."""
-    texts: list[str] = []
-    is_suspect = False
+    trees: list[Any] = []
     for record in records:
-        if record.name not in _clean:
-            texts.append(record.name)
-        tree: Any
-        if isinstance(record, Span):
-            tree = record.fields if record.said is None else [record.fields, record.said]
-        else:
-            tree = _decode(record.metadata) if record.metadata != b"{}" else None
-        if tree and _gather(tree, texts):
-            is_suspect = True
+        if type(record) is Span:
+            trees.append(record.fields)
+            if record.said is not None:
+                trees.append(record.said)
+        elif type(record) is Trace and record.metadata != b"{}":
+            trees.append(_decode(record.metadata))
+    texts = [record.name for record in records]
+    is_suspect = _gather(trees, texts)
     return sum(map(_redacted, records)) if is_suspect or not _are_clean(texts) else 0
 
 
@@ -57,30 +54,27 @@ def value(value: Any) -> tuple[Any, Counter[str]]:
     return _everything.tree(value)
 
 
-def _gather(tree: dict[str, Any] | list[Any], texts: list[str]) -> bool:
-    """Collect the texts of a tree that are not known to be clean; true if a key alone says that there is a secret."""
+def _gather(trees: list[Any], texts: list[str]) -> bool:
+    """Collect the texts of JSON values; true if a key alone says that there is a secret."""
     is_suspect = False
-    items: Iterable[Any] = tree
-    if isinstance(tree, dict):
-        items = tree.values()
-        for key in _secret_names.among(tree):
-            kind = type(tree[key])
-            if (kind is str and hides_text(key)) or ((kind is int or kind is float) and hides_number(key)):
-                is_suspect = True
-    for item in items:
-        kind = type(item)
-        if kind is str:
-            # What is too long to be remembered need not be looked up.
-            if (size := len(item)) >= _SHORT_CHARS and (size > _REMEMBERED_CHARS or item not in _clean):
+    # The list grows while it is walked: no call for each object inside an object.
+    for tree in trees:
+        items = tree
+        if type(tree) is dict:
+            items = tree.values()
+            for name in _secret_names.among(tree):
+                kind = type(tree[name])
+                if (kind is str and hides_text(name)) or ((kind is int or kind is float) and hides_number(name)):
+                    is_suspect = True
+        elif type(tree) is not list:
+            items = (tree,)
+        for item in items:
+            kind = type(item)
+            if kind is str:
                 texts.append(item)
-        elif (kind is dict or kind is list) and item and _gather(item, texts):
-            is_suspect = True
+            elif kind is dict or kind is list:
+                trees.append(item)
     return is_suspect
-
-
-def _has_digits(text: str) -> bool:
-    encoded = text.encode()
-    return len(encoded) - len(encoded.translate(None, _DIGITS)) >= _MIN_DIGITS
 
 
 @lru_cache(maxsize=10_000)
@@ -99,18 +93,28 @@ _secret_names = Special(lambda key: len(key) <= _REMEMBERED_CHARS and (hides_tex
 
 
 def _are_clean(texts: list[str]) -> bool:
-    wordy: list[str] = []
-    digits: list[str] = []
-    for text in dict.fromkeys(texts):
-        (digits if _has_digits(text) else wordy).append(text)
-    for redactor, some in ((_wordy, wordy), (_everything, digits)):
-        # One text for all: no rule reaches across a line.
-        if some and redactor.text("\n".join(some))[1]:
-            return False
+    unknown = [text for text in set(texts) - _clean if len(text) >= _SHORT_CHARS]
+    # One text for all: no rule reaches across a line.
+    if _wordy.text(together := "\n".join(unknown))[1]:
+        return False
+    if _has_number(together) and _everything.text("\n".join(filter(_has_number, unknown)))[1]:
+        return False
     if len(_clean) > _REMEMBERED_TEXTS:
         _clean.clear()
-    _clean.update(dict.fromkeys([text for text in texts if len(text) <= _REMEMBERED_CHARS]))
+    _clean.update([text for text in unknown if len(text) <= _REMEMBERED_CHARS])
     return True
+
+
+# Capital letters as A, digits as 0; what may stand between the digits of a number is left out.
+_SHAPE = bytes.maketrans((ascii_uppercase + digits).encode(), b"A" * len(ascii_uppercase) + b"0" * len(digits))
+_INSIDE_NUMBERS = b" ().-"
+
+
+def _has_number(text: str) -> bool:
+    """Whether one of `_NUMBERS` may be in it."""
+    shape = text.encode().translate(_SHAPE, _INSIDE_NUMBERS)
+    # An account and an insurance number begin with two letters; other scripts have digits of their own.
+    return b"0" * 9 in shape or b"AA00" in shape or not text.isascii()
 
 
 def _redacted(record: Span | Trace) -> bool:

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from ingest.events import EPOCH, Span, Trace, microseconds
-from ingest.facts import facts_of, session_of
-from ingest.texts import split_texts
+from ingest.facts import FACTLESS_KINDS, NOTHING, facts_of, session_of
+from ingest.texts import split_texts, text_names
 
 # Ids are part of an index entry, which holds 2,704 bytes; names and kinds are shown on one line.
 ID_MAX_BYTES = 512
@@ -53,6 +53,8 @@ _STATUSES = {
 }
 # Characters of at most four bytes each.
 _SURELY_SHORT = ID_MAX_BYTES // 4
+# Brackets come in pairs.
+_SURELY_SHALLOW = 2 * MAX_DEPTH
 
 
 class Invalid(Exception):
@@ -95,7 +97,8 @@ _encode = msgspec.json.Encoder().encode
 def to_record(event: Event, raw: bytes | None = None) -> Span | Trace:
     """The span or trace that `event` tells of. `raw` is its JSON, needed by flat events without `properties`."""
     if event.type == "span" or (event.type is None and event.event is None and event.span_id is not None):
-        return _span(event, _told(event))
+        fields = event.data
+        return _span(event, fields if type(fields) is dict and event.properties is None else _told(event))
     if event.type == "trace":
         return _trace(event)
     if event.event is not None:
@@ -130,33 +133,55 @@ def _trace(event: Event) -> Trace:
 
 
 def _span(event: Event, fields: dict[str, Any]) -> Span:
+    """The span that an event tells of.
+
+    The hottest code of the server, beside `rows.pack`: a call costs as much as what most of these functions do, so the
+    usual value is known without one.
+    """
     name = event.event or event.name or ""
     kind = (event.event or event.kind or "").lower()
-    if name.startswith("compact.") and not kind.startswith("compact."):
+    if name[:8] == "compact." != kind[:8]:
         kind = name
         fields = _unwrapped(fields)
     kind = _KINDS.get(kind, kind)
     said = event.payload
     if type(said) is str:
         said = _inner_json(said)
-    if texts := split_texts(kind, fields):
+    if (names := text_names(fields)) and (texts := split_texts(kind, fields, names)):
         said = {**texts, **said} if isinstance(said, dict) else texts if said is None else {**texts, "payload": said}
-    started, ended = _times(event)
-    session_id = event.session_id
+    started, ended = event.started_at, event.ended_at
+    started_us: int | None
+    ended_us: int | None
+    if type(started) is float and type(ended) is float and 0.0 <= started <= ended < _SURELY_TIME_S:
+        started_us, ended_us = round(started * 1_000_000) + _FIRST_US, round(ended * 1_000_000) + _FIRST_US
+    else:
+        started_us, ended_us = _times(event)
+    trace_id, span_id, parent_id = event.trace_id, event.span_id, event.parent_id
+    if type(trace_id) is not str or not 0 < len(trace_id) <= _SURELY_SHORT:
+        trace_id = _required(trace_id, "trace_id")
+    if type(span_id) is not str or not 0 < len(span_id) <= _SURELY_SHORT:
+        span_id = _required(span_id, "span_id")
+    if parent_id is not None and (type(parent_id) is not str or not 0 < len(parent_id) <= _SURELY_SHORT):
+        parent_id = _identifier(parent_id, "parent_id", ID_MAX_BYTES)
+    session_id = event.session_id and _identifier(event.session_id, "session_id", SESSION_MAX_BYTES)
+    if not session_id:
+        session_id = fields.get("session_id")
+        if type(session_id) is not str or not 0 < len(session_id) <= _SURELY_SHORT:
+            session_id = _session(fields)
     # By position: names for fourteen fields cost as much as making the span.
     return Span(
-        _required(event.trace_id, "trace_id"),
-        _required(event.span_id, "span_id"),
-        _identifier(event.parent_id, "parent_id", ID_MAX_BYTES),
+        trace_id,
+        span_id,
+        parent_id,
         kind if len(kind) <= KIND_MAX_CHARS else cut(kind, KIND_MAX_CHARS),
-        cut(name or _name(kind, fields), NAME_MAX_CHARS),
+        name if 0 < len(name) <= NAME_MAX_CHARS else cut(name or _name(kind, fields), NAME_MAX_CHARS),
         "ok" if event.status == "ok" else _status(event.status),
-        started,
-        ended,
+        started_us,
+        ended_us,
         _encoded(fields, "data"),
         None if said is None else _encoded(said, "payload"),
-        (session_id and _identifier(session_id, "session_id", SESSION_MAX_BYTES)) or _session(fields),
-        facts_of(kind, fields),
+        session_id,
+        NOTHING if kind in FACTLESS_KINDS else facts_of(kind, fields),
         fields,
         said,
     )
@@ -221,16 +246,15 @@ def _inner_json(text: str) -> Any:
 
 def _encoded(value: Any, path: str) -> bytes:
     encoded = _encode(value)
-    if is_deep(encoded):
+    if len(encoded) > _SURELY_SHALLOW and is_deep(encoded):
         raise Invalid(path, f"nested deeper than {MAX_DEPTH} levels")
     return encoded
 
 
 def is_deep(value: bytes) -> bool:
     """Whether `value`, which is valid JSON, nests deeper than is taken."""
-    # What is short cannot be deep, and few brackets are quickly counted; following them is seldom needed.
-    may_be_deep = len(value) > 2 * MAX_DEPTH and value.count(b"{") + value.count(b"[") > MAX_DEPTH
-    return may_be_deep and _depth(value) > MAX_DEPTH
+    # Few brackets are quickly counted; following them is seldom needed.
+    return value.count(b"{") + value.count(b"[") > MAX_DEPTH and _depth(value) > MAX_DEPTH
 
 
 def _depth(value: bytes) -> int:

@@ -6,6 +6,7 @@ prompts and answers among their attributes, so those are moved.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from ingest.fieldnames import Special
@@ -49,16 +50,16 @@ _TEXT_PREFIXES = (
 )
 
 
-def split_texts(kind: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """What was said in a span's data, taken out of it."""
+def split_texts(kind: str, fields: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """What was said in a span's data under `names`, its `text_names`, taken out of it."""
     # Our own events keep texts in their payload already.
-    if not (texts := _texts.among(fields)) or kind.startswith("compact."):
+    if kind.startswith("compact."):
         return {}
-    return {key: fields.pop(key) for key in texts if fields[key] is not None}
+    return {key: fields.pop(key) for key in names if fields[key] is not None}
 
 
 def is_text(key: str) -> bool:
     return key in _TEXT_KEYS or key.startswith(_TEXT_PREFIXES)
 
 
-_texts = Special(is_text)
+text_names = Special(is_text).among
