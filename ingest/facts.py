@@ -14,6 +14,8 @@ _INT_MAX = 2**31 - 1
 _SESSION_KEYS = ("session_id", "session.id", "gen_ai.conversation.id")
 _INPUT_TOKENS = ("gen_ai.usage.input_tokens", "llm.token_count.prompt", "gen_ai.usage.prompt_tokens")
 _OUTPUT_TOKENS = ("gen_ai.usage.output_tokens", "llm.token_count.completion", "gen_ai.usage.completion_tokens")
+USAGE_KEYS = ("usage", *_INPUT_TOKENS, *_OUTPUT_TOKENS)
+"""Where a call of the model says how many tokens it took."""
 
 
 class Facts(msgspec.Struct, frozen=True, gc=False):

@@ -19,7 +19,7 @@ from django.http import Http404
 from ingest.models import Session
 from viewer import access, live, queries
 from viewer.access import Grant, Right
-from viewer.reducer import SpanRow
+from viewer.reducer import Checks, SpanRow
 from viewer.sentences import describe
 from viewer.serializers import columns, event_json, session_json
 
@@ -195,8 +195,8 @@ class SessionConsumer(LiveConsumer):
                 return
             self.seq = rows[-1][1].seq
             spans = [span for _, span in rows]
-            # Checks come from all of a session's compact spans, so a page that has missed some reads them anew.
-            is_stale = any(span.kind.startswith("compact.") for span in spans)
+            # Checks come from all spans about a session's prompts, so a page that has missed some reads them anew.
+            is_stale = any(map(Checks().takes, spans))
             await self.say({"type": "spans", "seq": self.seq, "spans": columns(spans), "checks_stale": is_stale})
 
     async def deliver(self, change: live.Change) -> None:

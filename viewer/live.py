@@ -115,7 +115,7 @@ class Hub:
         if project_id not in self._cursors:
             self._cursors[project_id] = await read(queries.last_seq, project_id)
         if session is not None and session.session_key not in self._checks:
-            self._checks[session.session_key] = Checks(await read(queries.compact_spans, session))
+            self._checks[session.session_key] = await read(queries.fresh_checks, session)
             self._counts[session.session_key] = session.span_count
         subscription = Subscription(project_id, session.session_key if session else None, spans)
         self._subscriptions[project_id].add(subscription)
@@ -204,20 +204,20 @@ class Hub:
         for key in self._checks.keys() & change.sessions.keys():
             session = change.sessions[key]
             if session.span_count < self._counts.get(key, 0):
-                self._checks[key] = Checks(await read(queries.compact_spans, session))
+                self._checks[key] = await read(queries.fresh_checks, session)
             self._counts[key] = session.span_count
 
     def _note_checks(self, change: Change) -> None:
         by_session: dict[UUID, list[SpanRow]] = defaultdict(list)
         for key, span in change.spans:
-            if key in self._checks and span.kind.startswith("compact."):
+            if key in self._checks and self._checks[key].takes(span):
                 by_session[key].append(span)
         for key, spans in by_session.items():
             checks = self._checks[key]
             found = [checks.get(check_key) for check_key in checks.add(spans)]
             ordered = checks.ordered()
             change.checks[key] = {
-                "checks": [check_json(check) for check in found if check and (check.before or check.is_compaction)],
+                "checks": [check_json(check) for check in found if check and checks.is_bar(check)],
                 "projected_turns": projected_turns(ordered),
                 "story": story(ordered),
             }

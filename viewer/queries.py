@@ -16,14 +16,17 @@ import msgspec
 from django.db import connection
 from django.db.models import Count, F, Min, Q, QuerySet, Sum
 
+from ingest.facts import USAGE_KEYS
 from ingest.messages import restore
 from ingest.models import Project, Session, Trace, Transcript, trace_key
 from ingest.transcripts import read_texts
 from viewer.ledger import Ledger, ledger
-from viewer.reducer import PRUNED, Check, Checks, SpanRow
+from viewer.reducer import CALL, PRUNED, Check, Checks, SpanRow
 
 PAGE_SIZE = 50
 _SEARCHED_SESSIONS = 1_000
+# More bars than a screen has columns, and no more than a page can load at once.
+_DRAWN_CALLS = 5_000
 SKELETON = "trace_id, span_id, parent_id, kind, name, status, started_at, ended_at, tokens, seq"
 _ROWS = f"SELECT {SKELETON}, data FROM ingest_span "  # noqa: S608 - a constant
 
@@ -217,26 +220,31 @@ def first_spans(session: Session, *, limit: int) -> list[SpanRow]:
     )
 
 
-def compact_spans(session: Session) -> list[SpanRow]:
-    """Every `compact.*` span of a session with its properties, without payloads."""
-    return _compact_spans(session.session_key, session.day)
-
-
-def _compact_spans(key: UUID, day: date) -> list[SpanRow]:
-    return _spans(
-        _ROWS + "WHERE session_key = %s AND session_day = %s AND kind LIKE 'compact.%%' ORDER BY seq", [key, day]
-    )
-
-
 def checks(session: Session) -> Checks:
-    """To be read, not added to: the requests that draw one page share it."""
+    """What weighed the session's prompts. To be read, not added to: the requests that draw one page share it."""
     return _checks_at(session.session_key, session.day, session.last_seq, session.span_count)
 
 
 @lru_cache(maxsize=8)
 def _checks_at(key: UUID, day: date, _seq: int, _count: int) -> Checks:
     """A commit changes `last_seq`, moving a trace away the count: what neither changed has the same checks."""
-    return Checks(_compact_spans(key, day))
+    return _read_checks(key, day)
+
+
+def fresh_checks(session: Session) -> Checks:
+    """The same, to be kept and added to."""
+    return _read_checks(session.session_key, session.day)
+
+
+def _read_checks(key: UUID, day: date) -> Checks:
+    mine = "WHERE session_key = %s AND session_day = %s "
+    checks = Checks(_spans(f"{_ROWS}{mine}AND kind LIKE 'compact.%%' ORDER BY seq", [key, day]))
+    if not checks.is_told:
+        usage = ", ".join(f"'{name}', data -> '{name}'" for name in USAGE_KEYS)
+        # Tool schemas among the data of a call may be a hundred times as long as its usage.
+        calls = f"SELECT {SKELETON}, jsonb_strip_nulls(jsonb_build_object({usage})) FROM ingest_span "  # noqa: S608
+        checks.add(_spans(f"{calls}{mine}AND kind = %s ORDER BY seq DESC LIMIT %s", [key, day, CALL, _DRAWN_CALLS]))
+    return checks
 
 
 def spans_between(sessions: Sequence[Session], after: int, upto: int, *, limit: int) -> list[tuple[UUID, SpanRow]]:

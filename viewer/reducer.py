@@ -12,6 +12,8 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
+from ingest.facts import facts_of
+
 PARTS = ("system", "developer", "tools_schema", "memory", "history", "user_input")
 CHECK = "compact.check"
 ESTIMATE = "compact.token_estimate"
@@ -22,6 +24,7 @@ RETENTION = "compact.retention"
 ERROR = "compact.error"
 ARCHIVAL = "compact.archival"
 OVERFLOW = "compact.overflow_recovered"
+CALL = "generation"
 # The pace of so many turns is foretold to go on: the one or two since a compaction would say a hundred, then three.
 _PACE_TURNS = 20
 
@@ -49,7 +52,10 @@ class SpanRow:
 
 @dataclass(slots=True)
 class Check:
-    """One preflight: what the prompt weighed, what was decided, and what came of it."""
+    """One preflight: what the prompt weighed, what was decided, and what came of it.
+
+    Or one call of the model, in a session whose prompts nobody weighs before they are sent.
+    """
 
     key: str
     spans: dict[str, SpanRow] = field(default_factory=dict)
@@ -98,6 +104,15 @@ class Check:
         return check is not None and check.ended_at is None
 
     @property
+    def is_call(self) -> bool:
+        return CALL in self._first
+
+    @property
+    def is_weighed(self) -> bool:
+        """Whether it says how large a prompt was; lifecycle events with no estimate of their own are no bar."""
+        return bool(self.before or self.is_compaction)
+
+    @property
     def is_recovery(self) -> bool:
         """The provider refused the prompt and its oldest messages were left out: no ledger, so no compaction."""
         is_overflow = self.of(OVERFLOW) is not None or self.value("trigger", CHECK) == "overflow"
@@ -123,6 +138,8 @@ class Check:
 
     @property
     def before(self) -> int:
+        if call := self.of(CALL):
+            return facts_of(CALL, dict(call.data)).context_tokens or 0
         return whole(self.value("t_est", ESTIMATE, DECISION) or self.value("tokens_before", CHECK, PRUNED))
 
     @property
@@ -251,12 +268,18 @@ class Checks:
         self._checks: dict[str, Check] = {}
         self._home: dict[str, str] = {}  # which check a span went to
         self._open: dict[str, str] = {}  # which check is being filled under one parent
+        self.is_told = False
+        """Whether a client of ours weighs the prompts. If none does, the model's calls say how large they were."""
         self.add(spans)
+
+    def takes(self, span: SpanRow) -> bool:
+        """Whether a span says something about the prompts of this session."""
+        return span.kind.startswith("compact.") or (span.kind == CALL and not self.is_told)
 
     def add(self, spans: Iterable[SpanRow]) -> set[str]:
         """Take spans in, newer over older; the keys of the checks that changed."""
         changed = set()
-        for span in sorted((span for span in spans if span.kind.startswith("compact.")), key=_order):
+        for span in sorted(filter(self.takes, spans), key=_order):
             home = self._home.get(span.key) or self._find_home(span)
             self._home[span.key] = home
             check = self._checks.setdefault(home, Check(home))
@@ -268,6 +291,7 @@ class Checks:
                     self._home[child.key] = home
                 changed.discard(span.key)
             changed.add(home)
+            self.is_told = self.is_told or (check.is_weighed and not check.is_call)
         return changed
 
     def get(self, key: str) -> Check | None:
@@ -281,16 +305,22 @@ class Checks:
         """Every span of every check, in the order of time."""
         return sorted((span for check in self._checks.values() for span in check.spans.values()), key=_order)
 
+    def is_bar(self, check: Check) -> bool:
+        """Whether it is drawn: beside prompts that were weighed before they were sent, calls are not."""
+        return check.is_weighed and check.is_call != self.is_told
+
     def ordered(self) -> list[Check]:
-        """Those that weigh a prompt, by time; lifecycle events with no estimate of their own are no bar."""
-        known = [check for check in self._checks.values() if check.before or check.is_compaction]
-        return sorted(known, key=lambda check: (check.started_at is None, check.started_at, check.lead.seq))
+        """Those that weigh a prompt, by time."""
+        return sorted(
+            filter(self.is_bar, self._checks.values()),
+            key=lambda check: (check.started_at is None, check.started_at, check.lead.seq),
+        )
 
     def compactions(self) -> list[Check]:
         return [check for check in self.ordered() if check.is_compaction]
 
     def _find_home(self, span: SpanRow) -> str:
-        if span.kind == CHECK:
+        if span.kind in {CHECK, CALL}:
             return span.key
         scope = f"{span.trace_id}:{span.parent_id or ''}"
         if scope in self._home:

@@ -6,12 +6,16 @@ Pure: the same check gives the same sentence, on a page, in the API and in a liv
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
-from viewer.reducer import DECISION, OVERFLOW, RETENTION, Check, SpanRow, fraction, whole
+from ingest.facts import facts_of
+from viewer.reducer import CALL, DECISION, OVERFLOW, RETENTION, Check, SpanRow, fraction, whole
 
 
 def sentence(check: Check) -> str:
     """What was decided, with its numbers, as a person would say it at night on the phone."""
+    if call := check.of(CALL):
+        return f"The model was called: {_exchanged(call)}, as its provider counted."
     used = usage(check.before, check.window)
     if check.is_recovery:
         return _recovered(check)
@@ -45,6 +49,12 @@ def _recovered(check: Check) -> str:
     if check.after is None:
         return f"The provider refused {refused}."
     return f"The provider refused {refused}: {_left_out(check.pruned_count)} left out. Now {check.after:,}."
+
+
+def _exchanged(call: SpanRow) -> str:
+    facts = facts_of(CALL, dict(call.data))
+    sent, total = facts.context_tokens or 0, facts.tokens or 0
+    return f"{sent:,} tokens in, {total - sent:,} out"
 
 
 def _left_out(messages: int) -> str:
@@ -88,6 +98,10 @@ def percent(value: float) -> str:
     return f"{value:.1%}".replace(".0%", "%")
 
 
+def _freed(data: Mapping[str, Any]) -> str:
+    return f"{whole(data.get('tokens_before')):,} → {whole(data.get('tokens_after')):,} tokens"
+
+
 def describe(span: SpanRow) -> str:
     """One line about a span for a stream of them."""
     data = span.data
@@ -97,20 +111,19 @@ def describe(span: SpanRow) -> str:
         case "compact.trigger_decision":
             verdict = "compact" if data.get("triggered") else "no compaction"
             return f"{verdict}: {data.get('reason') or usage(whole(data.get('t_est')), whole(data.get('max_tokens')))}"
-        case "compact.check" if data.get("tokens_after") is not None and data.get("triggered"):
-            return f"{whole(data.get('tokens_before')):,} → {whole(data.get('tokens_after')):,} tokens"
         case "compact.check" if data.get("tokens_before") is not None:
-            return usage(whole(data.get("tokens_before")), whole(data.get("max_tokens")))
+            has_shrunk = data.get("triggered") and data.get("tokens_after") is not None
+            return _freed(data) if has_shrunk else usage(whole(data["tokens_before"]), whole(data.get("max_tokens")))
         case "compact.summary_created":
             return f"{whole(data.get('input_messages'))} messages into {whole(data.get('summary_tokens')):,} tokens"
         case "compact.pruned_messages":
-            freed = f"{whole(data.get('tokens_before')):,} → {whole(data.get('tokens_after')):,} tokens"
-            return f"{whole(data.get('pruned_count'))} messages left the prompt, {freed}"
+            return f"{whole(data.get('pruned_count'))} messages left the prompt, {_freed(data)}"
         case "compact.overflow_recovered":
-            freed = f"{whole(data.get('tokens_before')):,} → {whole(data.get('tokens_after')):,} tokens"
-            return f"{_left_out(whole(data.get('removed_count')))} left out, {freed}"
+            return f"{_left_out(whole(data.get('removed_count')))} left out, {_freed(data)}"
         case "compact.retention":
             return f"{percent(fraction(data.get('retention_pct')))} of key facts kept"
+        case "generation" if span.tokens:
+            return f"{facts_of(CALL, dict(data)).model} {_exchanged(span)}".lstrip()
         case "compact.error" | "compact.warning":
             then = f", then {data['fallback']}" if data.get("fallback") else ""
             return f"{data.get('message') or data.get('error_type') or data.get('code') or ''}{then}"
@@ -124,6 +137,8 @@ def story(checks: Iterable[Check]) -> str:
     recovered = [check for check in known if check.is_recovery]
     done = [check for check in compactions if not check.has_failed and not check.is_running]
     failed = sum(check.has_failed for check in compactions)
+    if known and all(check.is_call for check in known):
+        return "No compaction was reported: only the model's calls are known."
     if not compactions and not recovered:
         return "Nothing has been forgotten: no compaction yet."
     parts = []

@@ -84,6 +84,7 @@ class CheckSerializer(serializers.Serializer[Check]):
     trigger = serializers.CharField()
     is_compaction = serializers.BooleanField()
     is_recovery = serializers.BooleanField()
+    is_call = serializers.BooleanField()
     is_running = serializers.BooleanField()
     has_failed = serializers.BooleanField()
     before = serializers.IntegerField()
@@ -117,6 +118,7 @@ def check_json(check: Check) -> dict[str, Any]:
         "trigger": check.trigger,
         "is_compaction": check.is_compaction,
         "is_recovery": check.is_recovery,
+        "is_call": check.is_call,
         "is_running": check.is_running,
         "has_failed": check.has_failed,
         "before": check.before,

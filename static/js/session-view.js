@@ -97,7 +97,7 @@ class SessionView extends HTMLElement {
     /** @type {Record<string, string>} */
     const words = {
       model: session.model || "–",
-      turn_count: tokens(session.turn_count),
+      turn_count: session.turn_count ? tokens(session.turn_count) : "–",
       compaction_count: tokens(session.compaction_count),
       last_tokens: `${tokens(session.last_tokens)}${session.window_tokens ? ` of ${shortTokens(session.window_tokens)}` : ""}`,
       peak_tokens: tokens(session.peak_tokens),

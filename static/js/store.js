@@ -4,7 +4,7 @@ import { buildTree, decodeTree, Spans } from "./tree.js";
 
 /**
  * @typedef {{ id: string, span: string, turn: number | null, step: number | null, started_at: string | null,
- *   ended_at: string | null, trigger: string, is_compaction: boolean, is_recovery: boolean, is_running: boolean, has_failed: boolean,
+ *   ended_at: string | null, trigger: string, is_compaction: boolean, is_recovery: boolean, is_call: boolean, is_running: boolean, has_failed: boolean,
  *   before: number, after: number | null, window: number, trigger_tokens: number, cap_tokens: number,
  *   margin: number | null, parts: number[], after_parts: number[] | null, after_is_derived: boolean, fates: Record<string, number>,
  *   pruned_count: number, retention: number | null, fallback: string, sentence: string }} Check
@@ -69,7 +69,9 @@ class Store {
     if (frame.checks?.length) {
       const byId = new Map(this.checks.map((check) => [check.id, check]));
       for (const check of frame.checks) byId.set(check.id, check);
-      this.checks = [...byId.values()].sort((a, b) => startOf(a) - startOf(b));
+      const all = [...byId.values()].sort((a, b) => startOf(a) - startOf(b));
+      // Once prompts are weighed before they are sent, that is what is drawn.
+      this.checks = all.every((check) => check.is_call) ? all : all.filter((check) => !check.is_call);
       this.projectedTurns = frame.projected_turns ?? null;
       this.story = frame.story ?? this.story;
       this.#announce("checks");

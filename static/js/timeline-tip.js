@@ -6,7 +6,7 @@ import { PARTS } from "./timeline-parts.js";
 
 /** @param {import("./store.js").Check} check */
 export function toldOf(check) {
-  const kind = check.is_compaction ? "Compaction" : check.is_recovery ? "Overflow" : "Check";
+  const kind = check.is_compaction ? "Compaction" : check.is_recovery ? "Overflow" : check.is_call ? "Model call" : "Check";
   const parts = PARTS.map(([name, label], i) => {
     const size = check.parts[i] ?? 0;
     if (!size) return null;
@@ -16,7 +16,7 @@ export function toldOf(check) {
   return [
     h("strong", {}, kind, check.turn === null ? "" : ` at turn ${check.turn}`),
     h("p", {}, check.sentence),
-    h("ul", {}, ...parts),
+    ...(check.is_call ? [] : [h("ul", {}, ...parts)]),
     ...(check.after_is_derived ? [h("p", { class: "faint" }, "The parts after are an estimate.")] : []),
     h("p", { class: "faint" }, check.started_at ? exact(Date.parse(check.started_at)) : ""),
   ];

@@ -39,6 +39,7 @@ class TokenTimeline extends HTMLElement {
   #tip = h("div", { class: "timeline-tip", role: "status", hidden: true });
   #stage = h("div", { class: "timeline-stage", tabindex: "0", role: "group", "aria-label": "Timeline. Plus and minus zoom, arrows move along the checks, Enter inspects." });
   #reset = h("button", { class: "button quiet", type: "button", hidden: true, title: "Show everything (0)" }, "Everything");
+  #legend = h("ul", { class: "legend" }, ...PARTS.map(([name, label]) => h("li", {}, h("span", { class: "swatch", "data-part": name }), label)));
   #note = h("span", { class: "faint small" });
 
   connectedCallback() {
@@ -68,13 +69,12 @@ class TokenTimeline extends HTMLElement {
       this.#replace();
     });
     this.#reset.addEventListener("click", () => this.#setZoom(null));
-    const legend = h("ul", { class: "legend" }, ...PARTS.map(([name, label]) => h("li", {}, h("span", { class: "swatch", "data-part": name }), label)));
     const save = h("button", { class: "button quiet", type: "button", title: "Save the timeline as SVG" }, icon("download"), "SVG");
     save.addEventListener("click", () => this.#saveSvg());
     const png = h("button", { class: "button quiet", type: "button", title: "Save the timeline as PNG" }, icon("download"), "PNG");
     png.addEventListener("click", () => this.#savePng());
     this.replaceChildren(
-      h("div", { class: "panel-head" }, h("h2", {}, "Tokens"), legend, this.#note, h("div", { class: "end no-print" }, this.#reset, compress, scales, save, png)),
+      h("div", { class: "panel-head" }, h("h2", {}, "Tokens"), this.#legend, this.#note, h("div", { class: "end no-print" }, this.#reset, compress, scales, save, png)),
       this.#stage,
     );
     this.#stage.addEventListener("pointermove", this.#onMove);
@@ -134,7 +134,9 @@ class TokenTimeline extends HTMLElement {
     context.clearRect(0, 0, width, height);
     const made = layout(store.checks, this.#facts.placed, { width, height, scale: this.#scale, zoom: this.#zoom });
     this.#layout = made;
-    this.#note.textContent = store.checksSeq !== null && !store.checks.length ? "No check yet: bars appear with the first preflight." : "";
+    const isCalls = store.checks[0]?.is_call ?? false;
+    this.#legend.hidden = isCalls;
+    this.#note.textContent = isCalls ? "Prompts of the model's calls, as their provider counted them" : store.checksSeq !== null && !store.checks.length ? "Nothing to draw yet: bars appear with the first check or call of the model." : "";
     this.#reset.hidden = !this.#zoom;
     if (store.checks.length) {
       this.#colours ??= readColours(this);

@@ -139,6 +139,23 @@ def test_a_running_span_grows_and_is_completed_in_place(server: Server, sign_in:
     expect(row(page, "thinking hard")).to_contain_text("1 m 00 s")
 
 
+@pytest.mark.req("K-ING-2")
+def test_calls_of_a_client_that_weighs_nothing_are_drawn_until_one_does(server: Server, sign_in: SignIn) -> None:
+    session = Session(f"calls-{uuid.uuid4().hex[:8]}")
+    usage = {"gen_ai.usage.input_tokens": 942, "gen_ai.usage.output_tokens": 42}
+    send(server.ingest_url, server.ingest_key, [session.trace(), session.span("generation", "chat", data=usage)])
+    page = sign_in("operator")
+    page.goto(f"/sessions/{session.session_id}/")
+    timeline = page.get_by_test_id("token-timeline")
+    expect(timeline).to_contain_text("as their provider counted them")
+    timeline.get_by_role("group", name="Timeline").press("ArrowRight")
+    expect(timeline.get_by_role("status")).to_contain_text("942 tokens in, 42 out")
+    expect(page.locator("live-state")).to_have_attribute("data-state", "live")
+    send(server.ingest_url, server.ingest_key, session.play_turn())
+    expect(timeline.locator(".legend")).to_be_visible()
+    expect(page.locator('[data-slot="story"]')).to_contain_text("Nothing has been forgotten")
+
+
 @pytest.mark.req("P-KR-5")
 def test_what_is_sent_appears_without_a_reload_and_waits_while_paused(server: Server, sign_in: SignIn) -> None:
     session = Session(f"live-{uuid.uuid4().hex[:8]}")

@@ -11,7 +11,7 @@ from agent_session import play
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from viewer.reducer import Check, Checks, SpanRow, fraction, numbered, projected_turns, whole
+from viewer.reducer import CALL, Check, Checks, SpanRow, fraction, numbered, projected_turns, whole
 from viewer.sentences import beside_messages, describe, sentence, story
 
 
@@ -43,6 +43,13 @@ def flat(kind: str, second: int, **data: Any) -> SpanRow:
     """An event of a client that knows nothing of checks."""
     at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
     return SpanRow("t", f"{kind}{second}", None, f"compact.{kind}", kind, "ok", at, at, None, second, data)
+
+
+def call(second: int, prompt: int, **data: Any) -> SpanRow:
+    """A call of the model as OpenTelemetry's instrumentation tells it."""
+    at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
+    usage = {"gen_ai.usage.input_tokens": prompt, "gen_ai.usage.output_tokens": 42}
+    return SpanRow("t", f"call{second}", None, CALL, "chat", "ok", at, at, prompt + 42, second, {**usage, **data})
 
 
 @pytest.fixture(scope="module")
@@ -227,3 +234,29 @@ def test_nonsense_properties_never_break_a_page(data: dict[str, Any]) -> None:
         check.take(span)
         sentence(check)
         assert len(check.parts) == 6
+
+
+def test_where_nobody_weighs_prompts_the_models_calls_are_the_bars() -> None:
+    first, second = Checks([call(2, 1_342), call(1, 942), call(3, 0)]).ordered()
+    assert [(check.before, check.is_call, check.is_compaction) for check in (first, second)] == [
+        (942, True, False),
+        (1_342, True, False),
+    ]
+    assert sentence(first) == "The model was called: 942 tokens in, 42 out, as its provider counted."
+    assert story([first, second]).startswith("No compaction was reported")
+    assert describe(call(1, 942, model="gpt-5")) == "gpt-5 942 tokens in, 42 out"
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_calls_are_no_bars_beside_checks_whatever_came_first(is_first: bool) -> None:
+    checks = Checks()
+    told = [[call(1, 942)], [flat("token_estimate", 2, t_est=1_000, max_tokens=8_000)]]
+    for spans in told if is_first else reversed(told):
+        checks.add(spans)
+    checks.add([call(3, 1_100)])
+    assert [check.before for check in checks.ordered()] == [1_000]
+
+
+def test_a_warning_alone_does_not_hide_the_calls() -> None:
+    checks = Checks([call(1, 942), flat("warning", 2, message="from curl")])
+    assert [check.before for check in checks.ordered()] == [942]
