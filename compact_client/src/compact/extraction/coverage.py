@@ -78,7 +78,7 @@ BONUS: Final[dict[str, float]] = {
 _REPEATED: Final = 0.3  # and for each time that the same call was made again
 _OUTPUT_LINES: Final = 24.0  # after so many lines of one output, the next is worth half
 _FORMS: Final = 3  # so many lines that differ in their numbers alone keep their bonus
-_NUMBERED: Final = re.compile(r"\S*\d\S*")
+_NUMBERED: Final = re.compile(r"(?<!\S)[^\s\d]*+\d\S*+")  # a word with a digit
 _CALLS: Final = frozenset({"call", "command", "edit"})
 _OPTION: Final = re.compile(r"[(,] ?[\w-]+=(?!true|false|null)([A-Za-z][\w-]{2,30})(?=[,)])")
 HEADED: Final = frozenset({"commands", "tool_outcomes", "files", "changes"})

@@ -22,10 +22,23 @@ from compact.extraction.phrases import (
 )
 
 
-def _phrases(*groups: str, signs: str = "") -> re.Pattern[str]:
-    """A pattern that finds any of the phrases, parted by commas, as whole words, or one of the signs anywhere."""
-    words = "|".join(phrase.strip() for group in groups for phrase in group.split(","))
-    return re.compile(rf"\b(?:{words})\b|{signs}" if signs else rf"\b(?:{words})\b")
+class _Phrases:
+    """Finds any of the phrases, parted by commas, as whole words, or one of the signs anywhere."""
+
+    def __init__(self, *groups: str, signs: str = "") -> None:
+        by_letter: dict[str, list[str]] = {}
+        for phrase in map(str.strip, ",".join(groups).split(",")):
+            by_letter.setdefault(phrase[0], []).append(phrase[1:])
+        # Parted by their first letters: each phrase on its own would be tried at every word.
+        words = "|".join(f"{letter}(?:{'|'.join(rests)})" for letter, rests in by_letter.items())
+        self._words = re.compile(rf"\b(?=[{''.join(by_letter)}])(?:{words})\b")
+        self._signs = re.compile(signs) if signs else None
+
+    def stand_in(self, lowered: str) -> bool:
+        if self._words.search(lowered):
+            return True
+        # All signs are of scripts without spaces.
+        return self._signs is not None and not lowered.isascii() and self._signs.search(lowered) is not None
 
 
 _STANDING_PHRASES: Final = (
@@ -35,9 +48,9 @@ _STANDING_PHRASES: Final = (
     *STANDING_WORDS,
 )
 # An instruction that holds until it is withdrawn. These go into a summary before anything competes.
-_STANDING: Final = _phrases(*_STANDING_PHRASES, signs=STANDING_SIGNS)
+_STANDING: Final = _Phrases(*_STANDING_PHRASES, signs=STANDING_SIGNS)
 # The wider sort: a wish, a preference, a request about how.
-_CONSTRAINT: Final = _phrases(
+_CONSTRAINT: Final = _Phrases(
     *_STANDING_PHRASES,
     "should, requires?, requirement, preference, instead, rather, needs? to, has to, have to, keep, limit, let'?s",
     "please, does not, doesn'?t, i want, i need, i'?d like, want, would like, use, no need, not more, ok(?:ay)? with",
@@ -45,31 +58,25 @@ _CONSTRAINT: Final = _phrases(
 )
 # The first of two patterns holds wherever it stands; the second not in a question, nor in the announcement of a step
 # that is taken at once ("Now I need to look at the tests").
-_DECISION: Final = (
-    _phrases(
-        "because, root cause, decid(?:e|ed|ing), decision, going with, go with, went with, instead of, rather than",
-        "chose, chosen, conclu(?:de|sion), turns out, caused by, due to, therefore, settled on, opt(?:ed)? for, agreed",
-        "the (?:issue|problem|bug|cause|fix|reason|solution|approach) (?:is|was), the best (?:way|option|approach)",
-        *DECISION_WORDS,
-        signs=DECISION_SIGNS,
-    ),
-    _phrases(
-        "choose, so that, this means, since, confirmed, approved, i'll use, we'll use, switch(?:ed|ing) to",
-    ),
+_FIRM_DECISIONS: Final = (
+    "because, root cause, decid(?:e|ed|ing), decision, going with, go with, went with, instead of, rather than",
+    "chose, chosen, conclu(?:de|sion), turns out, caused by, due to, therefore, settled on, opt(?:ed)? for, agreed",
+    "the (?:issue|problem|bug|cause|fix|reason|solution|approach) (?:is|was), the best (?:way|option|approach)",
+    *DECISION_WORDS,
 )
-_OPEN_ITEM: Final = (
-    re.compile(
-        _phrases(
-            "todo, fixme, next steps?, remaining, still (?:need|have|to|missing|fails?|failing), not yet, left to do",
-            "pending, blocked, blocker, follow[- ]?ups?, unresolved, outstanding, must still, yet to, open question",
-            "wip, waiting (?:for|on), in progress",
-            *OPEN_WORDS,
-            signs=OPEN_SIGNS,
-        ).pattern
-        + r"|\[ \]"
-    ),
-    _phrases("needs? to, to do, later, will (?:need|have to), should (?:also|now)"),
+_LOOSE_DECISIONS: Final = (
+    "choose, so that, this means, since, confirmed, approved, i'll use, we'll use, switch(?:ed|ing) to"
 )
+_DECISION: Final = (_Phrases(*_FIRM_DECISIONS, signs=DECISION_SIGNS), _Phrases(_LOOSE_DECISIONS))
+_FIRM_OPEN_ITEMS: Final = (
+    "todo, fixme, next steps?, remaining, still (?:need|have|to|missing|fails?|failing), not yet, left to do",
+    "pending, blocked, blocker, follow[- ]?ups?, unresolved, outstanding, must still, yet to, open question",
+    "wip, waiting (?:for|on), in progress",
+    *OPEN_WORDS,
+)
+_LOOSE_OPEN_ITEMS: Final = "needs? to, to do, later, will (?:need|have to), should (?:also|now)"
+_OPEN_ITEM: Final = (_Phrases(*_FIRM_OPEN_ITEMS, signs=OPEN_SIGNS), _Phrases(_LOOSE_OPEN_ITEMS))
+_EMPTY_BOX: Final = "[ ]"  # of a list in Markdown, as firm as a word
 _NOTED: Final = re.compile(r"\b(?:TODO|FIXME)\b")  # in code
 # Looked for in every line of tool output: no word boundary in front, so that each alternative begins with a letter.
 _ERROR: Final = re.compile(
@@ -78,7 +85,13 @@ _ERROR: Final = re.compile(
     r"|conflict"
 )
 # Most lines say none of these: one look tells.
-_TELLING: Final = re.compile("|".join(pattern.pattern for pattern in (*_DECISION, *_OPEN_ITEM, _ERROR)))
+_TELLING: Final = _Phrases(
+    *_FIRM_DECISIONS,
+    _LOOSE_DECISIONS,
+    *_FIRM_OPEN_ITEMS,
+    _LOOSE_OPEN_ITEMS,
+    signs=f"{DECISION_SIGNS}|{OPEN_SIGNS}",
+)
 
 _REFUSAL: Final = re.compile(
     r"\s*(?:i['’]?m (?:very )?sorry|sorry,|i am sorry|i can(?:no|['’])t (?:help|assist|summari|comply|provide)"
@@ -101,12 +114,12 @@ def is_instruction(text: str) -> bool:
 
 @lru_cache(maxsize=_REMEMBERED)
 def _is_constraint(text: str) -> bool:
-    return _CONSTRAINT.search(text.lower()) is not None
+    return _CONSTRAINT.stand_in(text.lower())
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def _is_standing(text: str) -> bool:
-    return _STANDING.search(text.lower()) is not None and _is_sentence(text)
+    return _STANDING.stand_in(text.lower()) and _is_sentence(text)
 
 
 def _is_sentence(text: str) -> bool:
@@ -119,10 +132,9 @@ def is_open_item(text: str) -> bool:
     return _prose_field(text) == "open_items"
 
 
-def _says(patterns: tuple[re.Pattern[str], re.Pattern[str]], lowered: str) -> bool:
-    firm, loose = patterns
-    is_said = firm.search(lowered) or (loose.search(lowered) and not _PASSING.search(lowered))
-    return bool(is_said) and not _COURTESY.search(lowered)
+def _says(phrases: tuple[_Phrases, _Phrases], lowered: str) -> bool:
+    firm, loose = phrases
+    return firm.stand_in(lowered) or (loose.stand_in(lowered) and not _PASSING.search(lowered))
 
 
 def is_error(text: str) -> bool:
@@ -155,10 +167,10 @@ def field_of(line: Line) -> str:
 @lru_cache(maxsize=_REMEMBERED)
 def _prose_field(text: str) -> str:
     lowered = text.lower()
-    if not _TELLING.search(lowered):
-        return "facts"
-    if _says(_OPEN_ITEM, lowered):
-        return "open_items"
-    if _says(_DECISION, lowered):
-        return "decisions"
+    has_box = _EMPTY_BOX in lowered
+    if (has_box or _TELLING.stand_in(lowered)) and not _COURTESY.search(lowered):
+        if has_box or _says(_OPEN_ITEM, lowered):
+            return "open_items"
+        if _says(_DECISION, lowered):
+            return "decisions"
     return "errors" if _ERROR.search(lowered) and not lowered.endswith("?") else "facts"
