@@ -7,15 +7,15 @@ missing is restored within the budget or listed as lost; a user's standing instr
 from __future__ import annotations
 
 import heapq
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from compact.extraction.compose import estimate_tokens, fit, lines_of, summary_lines
+from compact.extraction.compose import blocks_of, estimate_tokens, fit, summary_blocks
 from compact.extraction.entities import TYPE_WEIGHTS, find_entities, surface
 from compact.extraction.kinds import is_instruction, is_open_item
-from compact.extraction.lines import Line, read_lines
+from compact.extraction.lines import Block, read_blocks
 from compact.extraction.names import SORTS
 from compact.messages import Message
 from compact.summary import StructuredSummary
@@ -82,7 +82,8 @@ class _Item:
     """Something found; how it is written is only looked up for what is missing."""
 
     kind: str
-    line: Line
+    line: str
+    sources: tuple[str, ...]
     key: str  # empty for a whole sentence
     weight: float
     order: int
@@ -90,8 +91,7 @@ class _Item:
 
     @property
     def finding(self) -> Finding:
-        text = surface(self.line.text, self.key) if self.key else self.line.text
-        return Finding(self.kind, text, self.line.sources)
+        return Finding(self.kind, surface(self.line, self.key) if self.key else self.line, self.sources)
 
 
 def check(
@@ -108,8 +108,7 @@ def check(
     `previous` is the summary that this one follows, where it does not stand among the removed messages.
     """
     count = count_tokens or estimate_tokens
-    lines = [*(summary_lines(previous) if previous else ()), *lines_of(removed)]
-    items = _look_up(lines, rendered)
+    items = _look_up([*(summary_blocks(previous) if previous else ()), *blocks_of(removed)], rendered)
     missing = [item for item in items if not item.is_kept]
     repaired, tried = _repaired(summary, missing, max_tokens, count) if missing else (summary, [])
     text = normalized(repaired.render()) if tried else ""
@@ -134,45 +133,46 @@ def check(
         lost=tuple(item.finding for item in lost[:LOST_LISTED]),
         restored=tuple(item.finding for item in missing if id(item) in restored),
         retention_pct=round(1.0 - gone / total, 4) if total else 1.0,
-        missing_constraints=tuple(item.line.text for item in lost if item.kind == "constraint"),
+        missing_constraints=tuple(item.line for item in lost if item.kind == "constraint"),
     )
 
 
-def _look_up(lines: Sequence[Line], rendered: Sequence[Message]) -> list[_Item]:
-    text = normalized("\n".join(_all_text(message) for message in rendered))
-    visible = {key for line in read_lines(rendered) for key, _ in find_entities(line.text)}
+def _look_up(blocks: Iterable[Block], rendered: Sequence[Message]) -> list[_Item]:
+    whole = normalized("\n".join(_all_text(message) for message in rendered))
+    visible = {key for block in read_blocks(rendered) for text in block.lines for key, _ in find_entities(text)}
     items: list[_Item] = []
     known: dict[str, _Item] = {}
     sentences: set[str] = set()
-    read: set[tuple[str, str, str]] = set()
-    for line in lines:
-        if (same := (line.text, line.kind, line.field)) in read:
-            continue  # what was said before finds nothing new
-        read.add(same)
-        kind = _sentence_kind(line)
-        if kind is not None and (key := normalized(line.text)) not in sentences:
-            sentences.add(key)
-            items.append(_Item(kind, line, "", _SENTENCE_WEIGHT[kind], len(items), key in text))
-        weight = _WEIGHT_SHOWN if line.kind == "output" else _WEIGHT_SAID
-        for key, sort in find_entities(line.text):
-            entity_kind = _KINDS.get(sort)
-            if entity_kind is None:
-                continue
-            before = known.get(key)
-            if before is None:
-                item = known[key] = _Item(
-                    entity_kind, line, key, weight * TYPE_WEIGHTS[sort], len(items), key in visible
-                )
-                items.append(item)
-            elif weight > _WEIGHT_SHOWN:
-                before.weight = max(before.weight, weight * TYPE_WEIGHTS[sort])
+    read: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    for block in blocks:
+        weight = _WEIGHT_SHOWN if block.kind == "output" else _WEIGHT_SAID
+        read_before = read[block.kind, block.field]
+        for text in block.lines:
+            if text in read_before:
+                continue  # what was said before finds nothing new
+            read_before.add(text)
+            kind = _sentence_kind(text, block)
+            if kind is not None and (key := normalized(text)) not in sentences:
+                sentences.add(key)
+                items.append(_Item(kind, text, block.sources, "", _SENTENCE_WEIGHT[kind], len(items), key in whole))
+            for key, sort in find_entities(text):
+                if sort not in _KINDS:
+                    continue
+                before = known.get(key)
+                worth = weight * TYPE_WEIGHTS[sort]
+                if before is None:
+                    item = _Item(_KINDS[sort], text, block.sources, key, worth, len(items), key in visible)
+                    known[key] = item
+                    items.append(item)
+                elif weight > _WEIGHT_SHOWN:
+                    before.weight = max(before.weight, worth)
     return items
 
 
-def _sentence_kind(line: Line) -> str | None:
-    if line.kind == "user" and is_instruction(line.text):
+def _sentence_kind(text: str, block: Block) -> str | None:
+    if block.kind == "user" and is_instruction(text):
         return "constraint"
-    if line.field == "open_items" or (line.kind == "prose" and not line.field and is_open_item(line.text)):
+    if block.field == "open_items" or (block.kind == "prose" and not block.field and is_open_item(text)):
         return "open_item"
     return None
 

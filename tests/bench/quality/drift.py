@@ -11,7 +11,7 @@ from typing import Any
 
 from compact import CompactConfig, CompactManager, CompactPolicy
 from compact.extraction.kinds import is_instruction
-from compact.extraction.lines import read_lines
+from compact.extraction.lines import read_blocks
 from compact.messages import Message
 
 from tests.bench.quality.cases import Case, load_sessions, message_text
@@ -87,7 +87,7 @@ def _rounds(
 
 def _instructions(part: Chat) -> list[str]:
     said = [Message("user", message["content"]) for message in part if message["role"] == "user"]
-    return [line.text for line in read_lines(said) if is_instruction(line.text)]
+    return [text for block in read_blocks(said) for text in block.lines if is_instruction(text)]
 
 
 def _slices(messages: Chat) -> list[Chat]:

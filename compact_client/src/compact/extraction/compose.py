@@ -13,7 +13,7 @@ from typing import Any, Final
 from compact.extraction.coverage import HEADED, Candidate, Reading, choose, missing_heads
 from compact.extraction.grounds import Grounds
 from compact.extraction.kinds import is_error
-from compact.extraction.lines import Kind, Line, read_lines
+from compact.extraction.lines import Block, Kind, read_blocks
 from compact.extraction.names import NAMES_SHARE, Names
 from compact.messages import Message
 from compact.span import SpanReference
@@ -57,8 +57,8 @@ def fit(
     if count(summary.render(version=999)) <= max_tokens:
         return summary
     reading = Reading(keep_keys, said=summary.said)
-    reading.add(summary_lines(summary))
-    reading.add_visible(read_lines(visible))
+    reading.add(summary_blocks(summary))
+    reading.add_visible(read_blocks(visible))
     return select(reading, span=summary.span, style=summary.style, max_tokens=max_tokens, count_tokens=count)
 
 
@@ -75,7 +75,7 @@ def select(
     """The best typed summary of what was read whose text fits."""
     choice = choose(reading, max_tokens * _HEADROOM)
     full = max_tokens - count_tokens(StructuredSummary(style=style).render(version=999)) - 1
-    text = "\n".join(candidate.line.text for candidate in choice.chosen)
+    text = "\n".join(candidate.text for candidate in choice.chosen)
     tokens_per_char = count_tokens(text) / max(1, len(text))
     names = Names(reading, choice.chances)
     room = full * (1.0 - _HEADS_SHARE)
@@ -103,7 +103,7 @@ def select(
 def _prefix(chosen: Sequence[Candidate], room: float, tokens_per_char: float) -> list[Candidate]:
     kept: list[Candidate] = []
     for candidate in chosen:
-        tokens = len(candidate.line.text) * tokens_per_char + (_MARK_TOKENS if candidate.field != "entities" else 0.0)
+        tokens = len(candidate.text) * tokens_per_char + (_MARK_TOKENS if candidate.field != "entities" else 0.0)
         if tokens <= room:
             room -= tokens
             kept.append(candidate)
@@ -134,28 +134,28 @@ def assemble(
                     excerpts=(*before.excerpts, entry.change or entry.path),
                     sources=tuple(dict.fromkeys(before.sources + entry.sources)),
                 )
-                heads[candidate.line.text] = known
+                heads[candidate.text] = known
                 continue
-            heads[candidate.line.text] = (name, len(entries))
+            heads[candidate.text] = (name, len(entries))
             if name == "files":
-                heads[f"file:{entry.path}"] = heads[candidate.line.text]
+                heads[f"file:{entry.path}"] = heads[candidate.text]
             entries.append(entry)
     for candidate in ordered:
-        line = candidate.line
+        text, block = candidate.text, candidate.block
         if candidate.field in HEADED:
             continue
-        head = heads.get(line.head) if line.head else None
+        head = heads.get(block.head) if block.head else None
         if head is not None and candidate.field in ("outputs", "errors"):
             entries = fields[head[0]]
             before = entries[head[1]]
             entries[head[1]] = replace(
                 before,
-                excerpts=(*before.excerpts, line.text),
-                sources=tuple(dict.fromkeys(before.sources + line.sources)),
+                excerpts=(*before.excerpts, text),
+                sources=tuple(dict.fromkeys(before.sources + block.sources)),
             )
             continue
         name, entry = _entry(candidate, grounds)
-        if name == "facts" and line.kind == "output" and is_error(line.text):
+        if name == "facts" and block.kind == "output" and is_error(text):
             name = "errors"
         fields.setdefault(name, []).append(entry)
     *earlier, task = fields.pop("current_task", None) or [None]
@@ -166,31 +166,31 @@ def assemble(
 
 
 def _headed(candidate: Candidate) -> tuple[str, Any]:
-    line, order = candidate.line, candidate.order
-    if line.entry is not None:
-        bare: Any = line.entry
+    text, sources, order = candidate.text, candidate.block.sources, candidate.order
+    if candidate.block.entry is not None:
+        bare: Any = candidate.block.entry
         return candidate.field, replace(bare, excerpts=(), order=order)
     if candidate.field == "commands":
-        return "commands", Command(line.text, sources=line.sources, order=order)
+        return "commands", Command(text, sources=sources, order=order)
     if candidate.field in ("files", "changes"):
-        path, _, change = line.text.partition(": ")
-        return "files", FileTouched(path, change, sources=line.sources, order=order)
-    return "tool_outcomes", ToolOutcome(line.text.partition("(")[0], call=line.text, sources=line.sources, order=order)
+        path, _, change = text.partition(": ")
+        return "files", FileTouched(path, change, sources=sources, order=order)
+    return "tool_outcomes", ToolOutcome(text.partition("(")[0], call=text, sources=sources, order=order)
 
 
 def _entry(candidate: Candidate, grounds: Grounds | None) -> tuple[str, Entry]:
-    line, field, order = candidate.line, candidate.field, candidate.order
-    if line.entry is not None and field != "outputs":
-        return field, replace(line.entry, order=order)
+    text, block, field, order = candidate.text, candidate.block, candidate.field, candidate.order
+    if block.entry is not None and field != "outputs":
+        return field, replace(block.entry, order=order)
     if field == "decisions":
-        decision = Decision.from_sentence(line.text, sources=line.sources, order=order)
-        return field, replace(decision, **grounds.at(line.position)._asdict()) if grounds else decision
+        decision = Decision.from_sentence(text, sources=block.sources, order=order)
+        return field, replace(decision, **grounds.at(block.position)._asdict()) if grounds else decision
     if field == "open_items":
-        return field, OpenItem(line.text, sources=line.sources, order=order)
-    role = {"user": "user", "output": "tool", "code": "code"}.get(line.kind, "")
+        return field, OpenItem(text, sources=block.sources, order=order)
+    role = {"user": "user", "output": "tool", "code": "code"}.get(block.kind, "")
     if field in ("requests", "outputs"):
         field = "facts"
-    return field, Note(line.text, line.sources, order, role)
+    return field, Note(text, block.sources, order, role)
 
 
 class Passage(Sequence[Message]):
@@ -209,32 +209,32 @@ class Passage(Sequence[Message]):
         return iter(self._messages)
 
     @cached_property
-    def lines(self) -> tuple[Line, ...]:
-        return tuple(message_lines(self._messages))
+    def blocks(self) -> tuple[Block, ...]:
+        return tuple(_message_blocks(self._messages))
 
 
-def lines_of(messages: Sequence[Message]) -> Sequence[Line]:
+def blocks_of(messages: Sequence[Message]) -> Sequence[Block]:
     """The lines of messages, read now unless they were read before."""
-    return messages.lines if isinstance(messages, Passage) else tuple(message_lines(messages))
+    return messages.blocks if isinstance(messages, Passage) else tuple(_message_blocks(messages))
 
 
-def message_lines(messages: Sequence[Message]) -> Iterator[Line]:
+def _message_blocks(messages: Sequence[Message]) -> Iterator[Block]:
     """Lines of messages; an earlier summary among them gives its own entries, not a reading of its text."""
     for index, message in enumerate(messages):
         earlier = StructuredSummary.parse(message.text) if message.is_summary else None
         if earlier is None:
             continue
         # Rare: at most one earlier summary stands in a history, so the slices are taken once or twice.
-        yield from read_lines(messages[:index])
-        for line in summary_lines(earlier):
-            yield line._replace(position=index, sources=line.sources or ((message.id,) if message.id else ()))
-        for line in message_lines(messages[index + 1 :]):
-            yield line._replace(position=line.position + index + 1)
+        yield from read_blocks(messages[:index])
+        for block in summary_blocks(earlier):
+            yield block._replace(position=index, sources=block.sources or ((message.id,) if message.id else ()))
+        for block in _message_blocks(messages[index + 1 :]):
+            yield block._replace(position=block.position + index + 1)
         return
-    yield from read_lines(messages)
+    yield from read_blocks(messages)
 
 
-def summary_lines(summary: StructuredSummary) -> Iterator[Line]:
+def summary_blocks(summary: StructuredSummary) -> Iterator[Block]:
     """The lines of a summary, each with its entry, so that they can compete with new ones as they stand."""
     found: list[tuple[int, str, Entry]] = []
     for name in READING_ORDER:
@@ -243,21 +243,20 @@ def summary_lines(summary: StructuredSummary) -> Iterator[Line]:
         found += [(entry.order, name, entry) for entry in entries]
     found.sort(key=lambda item: item[0])
     for order, name, entry in found:
-        yield from _entry_lines(order, name, entry)
+        yield from _entry_blocks(order, name, entry)
 
 
-def _entry_lines(order: int, name: str, entry: Entry) -> Iterator[Line]:
+def _entry_blocks(order: int, name: str, entry: Entry) -> Iterator[Block]:
     head = _head_text(entry)
     kind = _LINE_KINDS.get(name, "prose")
-    field = name
     if isinstance(entry, Note) and name == "facts" and entry.role:
         kind = _ROLE_KINDS.get(entry.role, "prose")
     elif isinstance(entry, Entity) and entry.role.startswith(SHOWN):
         kind = "output"
-    yield Line(head, kind, entry.sources, order, 0, "", entry, field)
-    for index, excerpt in enumerate(getattr(entry, "excerpts", ()), start=1):
+    yield Block((head,), kind, entry.sources, order, entry=entry, field=name)
+    if excerpts := getattr(entry, "excerpts", ()):
         excerpt_kind: Kind = "code" if name == "files" else "output"
-        yield Line(excerpt, excerpt_kind, entry.sources, order, index, head, None, "outputs")
+        yield Block(excerpts, excerpt_kind, entry.sources, order, head, field="outputs")
 
 
 def _head_text(entry: Entry) -> str:

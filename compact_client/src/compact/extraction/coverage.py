@@ -15,14 +15,14 @@ import heapq
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from compact.extraction.entities import TYPE_WEIGHTS, Mention, find_entities, surface
 from compact.extraction.kinds import field_of, is_instruction
-from compact.extraction.lines import Kind, Line
+from compact.extraction.lines import Block, Kind
 
 # Fitted on recorded sessions (logistic regression on "was it used again"), rounded to what held when each source of
 # sessions in turn was left out; the signs matter more than the digits. Distance has less weight than the regression
@@ -118,14 +118,14 @@ class Usage:
 class Candidate:
     """A line that may be kept; `is_first` puts it ahead of the competition."""
 
-    line: Line
+    text: str
+    block: Block
     field: str
     entities: tuple[int, ...]
     bonus: float
     tokens: float
     order: int
     is_first: bool
-    is_output: bool
 
 
 class _Numbers(dict[Mention, int]):
@@ -173,37 +173,30 @@ class Reading:
     def sources(self, number: int) -> tuple[str, ...]:
         """The message in which an entity was first read, if its line may be kept."""
         candidate = self._seen.get(self.usages[number].line)
-        return candidate.line.sources if candidate else ()
+        return candidate.block.sources if candidate else ()
 
-    def add(self, lines: Iterable[Line], *, last_user: int = -1) -> None:
+    def add(self, blocks: Iterable[Block], *, last_user: int = -1) -> None:
         """Read lines that may be kept."""
-        seen, candidates = self._seen, self.candidates
-        for line, entities in self._used(lines, last_user):
-            text, kind = line.text, line.kind
-            if text in seen:
-                if (known := seen[text]) is not None:
-                    _note_again(known, line)
-                continue
-            is_tool_text = kind in ("output", "code")
-            if is_tool_text and not entities and self._keep is None:
-                continue  # names nothing: it could never be worth its tokens
-            # What tools returned has no bonus, so its field can wait until it is chosen.
-            field = line.field or ("outputs" if kind == "output" else field_of(line))
-            tokens = len(text) / CHARS_PER_TOKEN + (_LINE_TOKENS if field != "entities" else 0.0)
-            is_first = self._is_first(line, field)
-            bonus = BONUS.get(field, 0.0)
-            # The steps of a plan may well differ in their numbers alone.
-            if bonus and not is_first and field != "current_plan" and self._is_form(text):
-                bonus = 0.0
-            candidate = Candidate(line, field, entities, bonus, tokens, len(candidates), is_first, kind == "output")
-            candidates.append(candidate)
-            seen[text] = candidate
+        seen = self._seen
+        is_opening = True
+        for block in blocks:
+            is_opening &= block.position == 0
+            is_tool_text = block.kind in ("output", "code")
+            for text, entities in zip(block.lines, self._noted(block, last_user), strict=True):
+                if text in seen:
+                    if (known := seen[text]) is not None:
+                        _note_again(known, text, block)
+                elif entities or not is_tool_text or self._keep is not None:
+                    seen[text] = self._candidate(text, block, entities, is_opening=is_opening)
+                # else it names nothing: it could never be worth its tokens
+                is_opening = False
 
-    def add_visible(self, lines: Iterable[Line], *, last_user: int = -1) -> None:
+    def add_visible(self, blocks: Iterable[Block], *, last_user: int = -1) -> None:
         """Read lines that stay in the prompt anyway: what they mention need not be kept twice."""
-        for line, entities in self._used(lines, last_user):
-            self.visible.update(entities)
-            self._seen.setdefault(line.text)
+        for block in blocks:
+            self.visible.update(*self._noted(block, last_user))
+            for text in block.lines:
+                self._seen.setdefault(text)
 
     def owed(self) -> set[int]:
         """What can only be copied and somebody said or passed to a tool: not to be lost while it fits."""
@@ -234,6 +227,18 @@ class Reading:
             result.append(TYPE_WEIGHTS[usage.type] / (1.0 + exp(-score)))
         return result
 
+    def _candidate(self, text: str, block: Block, entities: tuple[int, ...], *, is_opening: bool) -> Candidate:
+        field = block.field or field_of(text, block.kind, is_opening=is_opening)
+        tokens = len(text) / CHARS_PER_TOKEN + (_LINE_TOKENS if field != "entities" else 0.0)
+        is_first = self._is_first(text, block, field)
+        bonus = BONUS.get(field, 0.0)
+        # The steps of a plan may well differ in their numbers alone.
+        if bonus and not is_first and field != "current_plan" and self._is_form(text):
+            bonus = 0.0
+        candidate = Candidate(text, block, field, entities, bonus, tokens, len(self.candidates), is_first)
+        self.candidates.append(candidate)
+        return candidate
+
     def _is_form(self, text: str) -> bool:
         """Whether the same words came several times with another number each: a program says so, nobody decides it."""
         template = _NUMBERED.sub("#", text)
@@ -242,19 +247,20 @@ class Reading:
         self._templates[template] += 1
         return self._templates[template] > _FORMS
 
-    def _is_first(self, line: Line, field: str) -> bool:
+    def _is_first(self, text: str, block: Block, field: str) -> bool:
         if field in ("current_task", "artifacts"):
             return True
-        if field == "constraints" and (line.entry is not None or is_instruction(line.text)):
+        if field == "constraints" and (block.entry is not None or is_instruction(text)):
             return True
-        return self._keep is not None and self._keep.search(line.text) is not None
+        return self._keep is not None and self._keep.search(text) is not None
 
-    def _used(self, lines: Iterable[Line], last_user: int) -> Iterator[tuple[Line, tuple[int, ...]]]:
-        """Each line with its entities, whose use it is noted as. The innermost loop of all: kept flat on purpose."""
+    def _noted(self, block: Block, last_user: int) -> list[tuple[int, ...]]:
+        """The entities of each line, whose use is noted. The innermost loops of all: kept flat on purpose."""
         known, usages, chars = self._lines, self.usages, self.chars
         numbered = self._numbers.__getitem__
-        for line in lines:
-            text, kind, position = line.text, line.kind, line.position
+        kind, position = block.kind, block.position
+        found: list[tuple[int, ...]] = []
+        for text in block.lines:
             chars += len(text) + 1
             entities = known.get(text)
             if entities is None:
@@ -263,23 +269,27 @@ class Reading:
             for number in entities:
                 usage = usages[number]
                 usage.last_chars = chars
-                if usage.last_position != position:
-                    usage.last_position = position
-                    usage.messages += 1
                 if kind == "output":
                     usage.shown += 1
-                    usage.shown_in = min(usage.shown_in, line.size)
                 elif kind == "code":
                     usage.written += 1
                 else:
                     usage.said += 1
-                    if kind == "user":
-                        usage.by_user = True
-                        usage.by_last_user |= line.position == last_user
-                    elif kind != "prose":
-                        usage.as_argument = True
-            yield line, entities
+            found.append(entities)
         self.chars = chars
+        for number in found[0] if len(found) == 1 else set().union(*found):
+            usage = usages[number]
+            if usage.last_position != position:
+                usage.last_position = position
+                usage.messages += 1
+            if kind == "output":
+                usage.shown_in = min(usage.shown_in, block.size)
+            elif kind == "user":
+                usage.by_user = True
+                usage.by_last_user |= position == last_user
+            elif kind in _CALLS:
+                usage.as_argument = True
+        return found
 
 
 def _mentions(text: str, line_kind: Kind) -> tuple[Mention, ...]:
@@ -289,15 +299,14 @@ def _mentions(text: str, line_kind: Kind) -> tuple[Mention, ...]:
     return find_entities(text) + tuple((word.lower(), "option") for word in _OPTION.findall(text))
 
 
-def _note_again(known: Candidate, line: Line) -> None:
+def _note_again(known: Candidate, text: str, block: Block) -> None:
     """A line that was read before is read once more."""
     if known.field in HEADED:
         # What was run again and again will be run again, though it may name nothing.
         known.bonus += _REPEATED
-    elif line.kind == "user" != known.line.kind and is_instruction(line.text):
+    elif block.kind == "user" != known.block.kind and is_instruction(text):
         # A rule that stood in code before the user gave it is the user's rule.
-        known.line, known.field, known.bonus = line, "constraints", BONUS["constraints"]
-        known.is_first, known.is_output = True, False
+        known.block, known.field, known.bonus, known.is_first = block, "constraints", BONUS["constraints"], True
 
 
 @lru_cache(maxsize=4096)  # one output, one size, and often hundreds of entities
@@ -352,8 +361,8 @@ class _Greedy:
             room -= candidate.tokens
             self.chosen.append(candidate)
             self.taken.add(candidate.order)
-            if candidate.is_output:
-                self._taken_of[candidate.line.position] += 1
+            if candidate.block.kind == "output":
+                self._taken_of[candidate.block.position] += 1
             self._show(candidate.entities)
         return before - room
 
@@ -365,9 +374,9 @@ class _Greedy:
         entity_worth, worth = self._worth, candidate.bonus
         for number in candidate.entities:
             worth += entity_worth[number]
-        if candidate.is_output:
+        if candidate.block.kind == "output":
             # Of a listing, each further line is needed less: nobody comes back to a hundred of its names.
-            worth *= _OUTPUT_LINES / (_OUTPUT_LINES + self._taken_of[candidate.line.position])
+            worth *= _OUTPUT_LINES / (_OUTPUT_LINES + self._taken_of[candidate.block.position])
         return worth / candidate.tokens
 
 
@@ -376,7 +385,7 @@ def missing_heads(reading: Reading, kept: Sequence[Candidate]) -> list[Candidate
 
     Without its call nobody knows of what a line of output speaks.
     """
-    present = {item.line.text for item in kept}
-    wanted = Counter(item.line.head for item in kept if item.line.head and item.line.head not in present)
-    heads = [item for item in reading.candidates if item.field in HEADED and item.line.text in wanted]
-    return sorted(heads, key=lambda item: (-wanted[item.line.text] / item.tokens, item.order))
+    present = {item.text for item in kept}
+    wanted = Counter(item.block.head for item in kept if item.block.head and item.block.head not in present)
+    heads = [item for item in reading.candidates if item.field in HEADED and item.text in wanted]
+    return sorted(heads, key=lambda item: (-wanted[item.text] / item.tokens, item.order))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from compact.extraction.kinds import is_error
-from compact.extraction.lines import clip, describe_call, flat, output_lines, prose_lines
+from compact.extraction.lines import clip, describe_call, flat, output_lines, prose_blocks
 from compact.messages import Message, ToolCall
 
 _CHARS: Final = 100  # a ledger is read at a glance; the record below it holds the rest
@@ -72,7 +72,7 @@ class Grounds:
         if called >= 0:
             inputs = clip(flat(describe_call(self._messages[called].tool_calls[-1])[0]), _CHARS)
         elif asked >= 0:
-            inputs = clip(next((line for line, _ in prose_lines(self._messages[asked].text)), ""), _CHARS)
+            inputs = clip(next((lines[0] for lines, _ in prose_blocks(self._messages[asked].text)), ""), _CHARS)
         if answered < 0 and called >= 0:
             # Nothing was done after it in its turn: it speaks of what the call before it returned.
             answered = self._answered[called]

@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from compact.extraction.lines import Line
+from compact.extraction.lines import Kind
 from compact.extraction.phrases import (
     DECISION_SIGNS,
     DECISION_WORDS,
@@ -104,7 +104,14 @@ _PASSING: Final = re.compile(
     r"(?:let me|let's|i'll|i(?: also)? need to|i should)\b"
 )
 _REMEMBERED: Final = 16_384  # the guard asks the same of the lines the summariser has just read
-_BY_KIND: Final = {"command": "commands", "edit": "files", "call": "tool_outcomes", "code": "outputs"}
+# What tools returned has no bonus, so whether it tells of an error can wait until it is chosen.
+_BY_KIND: Final = {
+    "command": "commands",
+    "edit": "files",
+    "call": "tool_outcomes",
+    "code": "outputs",
+    "output": "outputs",
+}
 
 
 def is_instruction(text: str) -> bool:
@@ -147,21 +154,19 @@ def is_refusal(text: str) -> bool:
     return _REFUSAL.match(text.lower()) is not None
 
 
-def field_of(line: Line) -> str:
-    """The field of the summary a line belongs to."""
-    if line.kind == "user":
-        if _is_constraint(line.text):
+def field_of(text: str, kind: Kind, *, is_opening: bool) -> str:
+    """The field of the summary a line belongs to; what opens a conversation is its goal."""
+    if kind == "user":
+        if _is_constraint(text):
             return "constraints"
-        if line.position == 0 and line.place == 0:
+        if is_opening:
             return "goals"
-        return "requests" if _is_sentence(line.text) else "facts"
-    if line.kind == "prose":
-        return _prose_field(line.text)
-    if line.kind == "output":
-        return "errors" if is_error(line.text) else "outputs"
-    if line.kind == "code" and _NOTED.search(line.text):
+        return "requests" if _is_sentence(text) else "facts"
+    if kind == "prose":
+        return _prose_field(text)
+    if kind == "code" and _NOTED.search(text):
         return "open_items"
-    return _BY_KIND[line.kind]
+    return _BY_KIND[kind]
 
 
 @lru_cache(maxsize=_REMEMBERED)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -27,6 +27,7 @@ _MESSAGE_CHARS: Final = 400_000  # beyond this a single message is read from bot
 _SENTENCE_END: Final = re.compile(
     r"(?<=[.!?])(?<!\b[A-Z][a-z]\.)(?<!\b[A-Z]\.)(?<!Mrs\.)\s+(?=[A-Z\"'`(\[*-])|(?<=[。！？])"
 )
+_MARK: Final = re.compile(r"[.!?]\s|[。！？]")  # without one no sentence ends within a line
 _BULLET: Final = re.compile(r"^[-*•]\s+(?=\S)")
 _SOFT_BREAK: Final = re.compile(r"(?<=[,;}\]|])\s+|(?<=[,;])(?=[\"{\[])")
 _LINE_NUMBER: Final = re.compile(r"^\s*\d+(?:→|\t|\| ?)\s*")
@@ -40,44 +41,39 @@ _EDIT_TOOL: Final = re.compile(r"edit|write|create|patch|replace|insert|delete|r
 Kind = Literal["user", "prose", "code", "call", "command", "edit", "output"]
 
 
-class Line(NamedTuple):
-    """A verbatim stretch of one message."""
+class Block(NamedTuple):
+    """Verbatim lines of one message that follow each other and are of one kind."""
 
-    text: str
+    lines: Sequence[str]
     kind: Kind
-    sources: tuple[str, ...]  # the id of the message it stands in
+    sources: tuple[str, ...]  # the id of the message they stand in
     position: int  # the place of that message in what was read
-    place: int = 0  # the place of the line in its message
     head: str = ""  # for outputs and edited code: the call line they belong to
     entry: Entry | None = None  # the entry of an earlier summary whose line this is
     field: str = ""  # and the field it stood in
     size: int = 0  # for outputs: the characters of the whole output
 
 
-def read_lines(messages: Sequence[Message]) -> Iterator[Line]:
+def read_blocks(messages: Sequence[Message]) -> Iterator[Block]:
     """Every line of these messages, in order."""
     calls: dict[str, str] = {}
     for position, message in enumerate(messages):
         sources = (message.id,) if message.id else ()
         text = _bounded(message.text)
         if message.role == "tool" or message.answers:
-            head = calls.get(message.answers[0] if message.answers else "", message.name or "")
-            pieces = _output_lines_of(text)
-            for index, piece in enumerate(pieces):
-                yield Line(piece, "output", sources, position, index, head, None, "", len(text))
+            if lines := _output_lines_of(text):
+                head = calls.get(message.answers[0] if message.answers else "", message.name or "")
+                yield Block(lines, "output", sources, position, head, size=len(text))
             continue
         kind: Kind = "user" if message.role == "user" else "prose"
-        index = 0
-        for index, (piece, is_code) in enumerate(_prose_lines_of(text)):
-            yield Line(piece, "code" if is_code and kind == "prose" else kind, sources, position, index)
+        for lines, is_code in _prose_blocks_of(text):
+            yield Block(lines, "code" if is_code and kind == "prose" else kind, sources, position)
         for call in message.tool_calls:
             line, kind, rest = describe_call(call)
             calls[call.id] = line
-            index += 1
-            yield Line(line, kind, sources, position, index)
-            for piece in rest:
-                index += 1
-                yield Line(piece, "code", sources, position, index, line)
+            yield Block((line,), kind, sources, position)
+            if rest:
+                yield Block(rest, "code", sources, position, line)
 
 
 def describe_call(call: ToolCall) -> tuple[str, Kind, list[str]]:
@@ -133,54 +129,56 @@ def _arguments(raw: Any) -> Any:
         return raw
 
 
-def prose_lines(text: str) -> list[tuple[str, bool]]:
-    """The sentences and bullets of a text, each with whether it stands between fences."""
-    found: list[tuple[str, bool]] = []
+def prose_blocks(text: str) -> list[tuple[list[str], bool]]:
+    """The sentences and bullets of a text, cut at its fences, each part with whether it stands between them."""
+    found: list[str] = []
     is_code = False
+    blocks = [(found, is_code)]
     for raw in text.split("\n"):
         line = raw.strip()
         if line.startswith(_FENCE):
-            is_code = not is_code
+            found, is_code = [], not is_code
+            blocks.append((found, is_code))
             continue
         if len(line) < 3 or not (line[0].isalnum() or line.strip("-=_*#~|+`. ")):
             continue
         if line[0] in "-*•":
             line = _BULLET.sub("", line)
         if is_code:
-            found += [(piece, True) for piece in _split(line, OUTPUT_CHARS)]
+            found += _split(line, OUTPUT_CHARS)
         elif len(line) <= 120:
-            found.append((line, False))
+            found.append(line)
         else:
-            for sentence in _SENTENCE_END.split(line):
-                found += [(piece, False) for piece in _split(sentence, SENTENCE_CHARS)]
-    return found
+            for sentence in _SENTENCE_END.split(line) if _MARK.search(line) else (line,):
+                found += _split(sentence, SENTENCE_CHARS)
+    return [block for block in blocks if block[0]]
 
 
 # Texts are read by the summariser, then by the guard, then again at the next compaction. The limits on length and
 # number bound what is remembered to some 30 MB, whatever comes.
-def _prose_lines_of(text: str) -> Iterable[tuple[str, bool]]:
-    return _short_prose_lines(text) if len(text) < _SHORT_CHARS else prose_lines(text)
+def _prose_blocks_of(text: str) -> Sequence[tuple[Sequence[str], bool]]:
+    return _short_prose_blocks(text) if len(text) < _SHORT_CHARS else prose_blocks(text)
 
 
-def _output_lines_of(text: str) -> Iterable[str]:
+def _output_lines_of(text: str) -> Sequence[str]:
     if len(text) < _SHORT_CHARS:
         return _short_output_lines(text)
     return _long_output_lines(text) if len(text) < _LONG_CHARS else output_lines(text)
 
 
 @lru_cache(maxsize=4096)
-def _short_prose_lines(text: str) -> tuple[tuple[str, bool], ...]:
-    return tuple(prose_lines(text))
+def _short_prose_blocks(text: str) -> Sequence[tuple[Sequence[str], bool]]:
+    return prose_blocks(text)
 
 
 @lru_cache(maxsize=4096)
-def _short_output_lines(text: str) -> tuple[str, ...]:
-    return tuple(output_lines(text))
+def _short_output_lines(text: str) -> Sequence[str]:
+    return output_lines(text)
 
 
 @lru_cache(maxsize=256)
-def _long_output_lines(text: str) -> tuple[str, ...]:
-    return tuple(output_lines(text))
+def _long_output_lines(text: str) -> Sequence[str]:
+    return output_lines(text)
 
 
 def output_lines(text: str) -> list[str]:

@@ -60,7 +60,7 @@ class Names:
 
     def said_elsewhere(self, kept: Collection[Candidate]) -> tuple[str, ...]:
         """The owed names that only lines of a tool will show from here on."""
-        told = {number for item in kept if item.line.kind not in ("output", "code") for number in item.entities}
+        told = {number for item in kept if item.block.kind not in ("output", "code") for number in item.entities}
         found = (self._owed - told) & self._covered(kept)
         return tuple(self._reading.keys[number] for number in sorted(found))
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from compact.extraction.lines import Line, flat
+from compact.extraction.lines import Block, flat
 from compact.messages import Message, ToolCall
 from compact.summary_entries import Note
 
@@ -22,7 +22,7 @@ _CHECKED: Final = re.compile(r"^\s*(?:[-*]\s*)?(?:\[[xX]\]|✓|✅|☑)\s*(.+)")
 class TodoList(NamedTuple):
     """The lines of the last list, each with its state, and everything that was ever done."""
 
-    plan: list[Line]
+    plan: Block | None
     done: list[Note]
 
 
@@ -34,7 +34,7 @@ class _Item(NamedTuple):
 
 def read_todo_list(messages: Sequence[Message]) -> TodoList:
     done: dict[str, Note] = {}
-    plan: list[Line] = []
+    plan: Block | None = None
     for position, message in enumerate(messages):
         sources = (message.id,) if message.id else ()
         for line in message.text.split("\n") if message.role != "tool" and "x]" in message.text.lower() else ():
@@ -44,7 +44,7 @@ def read_todo_list(messages: Sequence[Message]) -> TodoList:
             items = _items(call)
             if not items:
                 continue
-            plan = [Line(_shown(item), "call", sources, position, 0, "", None, "current_plan") for item in items]
+            plan = Block([_shown(item) for item in items], "call", sources, position, field="current_plan")
             done.update((item.text, Note(item.text, sources, position)) for item in items if item.state in _DONE_STATES)
     return TodoList(plan, list(done.values()))
 

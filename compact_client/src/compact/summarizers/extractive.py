@@ -9,12 +9,12 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from compact.extraction.compose import estimate_tokens, lines_of, select
+from compact.extraction.compose import blocks_of, estimate_tokens, select
 from compact.extraction.coverage import Reading
 from compact.extraction.entities import find_entities, surface
 from compact.extraction.grounds import Grounds
 from compact.extraction.kinds import is_open_item
-from compact.extraction.lines import Line
+from compact.extraction.lines import Block
 from compact.extraction.todo_list import read_todo_list
 from compact.messages import Message
 from compact.span import SpanReference
@@ -51,10 +51,11 @@ class ExtractiveSummarizer:
         last_user = max((place for place, message in enumerate(everything) if message.role == "user"), default=-1)
         plan, done = read_todo_list(everything)
         # A list that stays in the prompt need not be kept twice, and an older one would contradict it.
-        plan = [line for line in plan if line.position < len(messages)]
-        lines = _with_task(lines_of(messages), last_user, plan)
-        reading.add(_by_file(lines) if style == "code_delta" else lines, last_user=last_user)
-        reading.add_visible(lines_of(visible), last_user=last_user - len(messages))
+        if plan is not None and plan.position >= len(messages):
+            plan = None
+        blocks = _with_task(blocks_of(messages), last_user, plan)
+        reading.add(_by_file(blocks) if style == "code_delta" else blocks, last_user=last_user)
+        reading.add_visible(blocks_of(visible), last_user=last_user - len(messages))
         ids = tuple(message.id for message in messages if message.id)
         return select(
             reading,
@@ -72,12 +73,16 @@ class ExtractiveSummarizer:
         return Message("assistant", summary.render(version=1))
 
 
-def _by_file(lines: Iterable[Line]) -> Iterable[Line]:
+def _by_file(blocks: Iterable[Block]) -> Iterable[Block]:
     """The lines, with each sentence that tells of a change put under the file it names first."""
-    for line in lines:
-        is_told = line.kind == "prose" and not line.field and not is_open_item(line.text)
-        path = _changed_file(line.text) if is_told else None
-        yield line if path is None else line._replace(text=f"{path}: {line.text}", field="changes")
+    for block in blocks:
+        if block.kind != "prose" or block.field:
+            yield block
+            continue
+        for text in block.lines:
+            path = None if is_open_item(text) else _changed_file(text)
+            told = {"lines": (text,)} if path is None else {"lines": (f"{path}: {text}",), "field": "changes"}
+            yield block._replace(**told)
 
 
 def _changed_file(text: str) -> str | None:
@@ -93,13 +98,16 @@ def _changed_file(text: str) -> str | None:
     return f"{before[0]}{name}" if before else name
 
 
-def _with_task(lines: Sequence[Line], last_user: int, plan: Sequence[Line]) -> Iterable[Line]:
+def _with_task(blocks: Iterable[Block], last_user: int, plan: Block | None) -> Iterable[Block]:
     """The lines, with the request that is being worked on marked as the current task."""
     has_task = False
-    for line in lines:
-        if line.kind == "user" and line.position == last_user and not has_task and not line.field:
+    for block in blocks:
+        rest = block
+        if block.kind == "user" and block.position == last_user and not has_task and not block.field:
             has_task = True
-            yield line._replace(field="current_task")
-        else:
-            yield line
-    yield from plan
+            yield block._replace(lines=block.lines[:1], field="current_task")
+            rest = block._replace(lines=block.lines[1:])
+        if rest.lines:
+            yield rest
+    if plan is not None:
+        yield plan
