@@ -80,7 +80,9 @@ class Session(models.Model):
     model_at = models.DateTimeField(null=True)
     peak_tokens = models.IntegerField(default=0)
     window_tokens = models.IntegerField(default=0)
+    window_at = models.DateTimeField(null=True)
     trigger_tokens = models.IntegerField(default=0)
+    trigger_at = models.DateTimeField(null=True)
     last_tokens = models.IntegerField(default=0)  # the newest estimate
     last_tokens_at = models.DateTimeField(null=True)
     worst_retention = models.FloatField(null=True)  # 0 to 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
+from typing import Any
 
 from ingest.events import Span, moment
 from ingest.facts import NOTHING, Facts
@@ -33,8 +34,10 @@ class Totals:
         "tokens",
         "tokens_us",
         "trigger",
+        "trigger_us",
         "turns",
         "window",
+        "window_us",
     )
 
     def __init__(self) -> None:
@@ -46,6 +49,8 @@ class Totals:
         self.model = ""
         self.model_us: int | None = None
         self.tokens_us: int | None = None
+        self.window_us: int | None = None
+        self.trigger_us: int | None = None
         self.retention: float | None = None
 
     def add(self, spans: Iterable[Span]) -> None:
@@ -64,7 +69,7 @@ class Totals:
                     last = end
             self._count(span, 1)
             if span.facts is not NOTHING:
-                self._learn(span.facts, started if started is not None else ended or 0)
+                self._learn(span.facts, span.at_us or 0)
         self.first_us, self.last_us = first, last
 
     def take_off(self, spans: Iterable[Span]) -> None:
@@ -80,16 +85,16 @@ class Totals:
 
     def _learn(self, facts: Facts, at: int) -> None:
         self.max_turn = max(self.max_turn, facts.turn)
-        if facts.model and (self.model_us is None or at >= self.model_us):
-            self.model, self.model_us = facts.model, at
-        if facts.context_tokens is not None:
-            self.peak = max(self.peak, facts.context_tokens)
-            if self.tokens_us is None or at >= self.tokens_us:
-                self.tokens, self.tokens_us = facts.context_tokens, at
-        # Of a policy, what was decided last is what holds.
-        if (facts.window_tokens or facts.trigger_tokens) and (self.tokens_us is None or at >= self.tokens_us):
-            self.window = facts.window_tokens or self.window
-            self.trigger = facts.trigger_tokens or self.trigger
+        if (model := facts.model) and _is_newer(at, model, self.model_us, self.model):
+            self.model, self.model_us = model, at
+        if (tokens := facts.context_tokens) is not None:
+            self.peak = max(self.peak, tokens)
+            if _is_newer(at, tokens, self.tokens_us, self.tokens):
+                self.tokens, self.tokens_us = tokens, at
+        if (window := facts.window_tokens) and _is_newer(at, window, self.window_us, self.window):
+            self.window, self.window_us = window, at
+        if (trigger := facts.trigger_tokens) and _is_newer(at, trigger, self.trigger_us, self.trigger):
+            self.trigger, self.trigger_us = trigger, at
         if facts.retention is not None:
             self.retention = facts.retention if self.retention is None else min(self.retention, facts.retention)
 
@@ -125,11 +130,18 @@ class Totals:
             moment(self.model_us),
             self.peak,
             self.window,
+            moment(self.window_us),
             self.trigger,
+            moment(self.trigger_us),
             self.tokens,
             moment(self.tokens_us),
             self.retention,
         )
+
+
+def _is_newer(at: int, value: Any, known_at: int | None, known: Any) -> bool:
+    """Whether `value` is what holds: see `_LAST`."""
+    return known_at is None or (at, value) > (known_at, known)
 
 
 def added(sessions: Iterable[tuple[object, ...]]) -> dict[str, list[object]]:
@@ -153,11 +165,20 @@ _COLUMNS = {
     "model": "text",
     "model_at": "timestamptz",
     "peak": "int",
-    "window": "int",
-    "trigger": "int",
-    "tokens": "int",
-    "tokens_at": "timestamptz",
+    "window_tokens": "int",
+    "window_at": "timestamptz",
+    "trigger_tokens": "int",
+    "trigger_at": "timestamptz",
+    "last_tokens": "int",
+    "last_tokens_at": "timestamptz",
     "retention": "double precision",
+}
+# The last word about each of these holds, in whatever order they come; of two of the same moment, always the same one.
+_LAST = {
+    "model": "model_at",
+    "window_tokens": "window_at",
+    "trigger_tokens": "trigger_at",
+    "last_tokens": "last_tokens_at",
 }
 # One statement however many sessions. The keys stand in it twice: by the second list Citus finds the shards to ask.
 # It takes only immutable functions here, which those that read JSON, or add to a time, are not.
@@ -169,29 +190,27 @@ UPDATE ingest_session s SET
   error_count = s.error_count + t.errors, turn_span_count = s.turn_span_count + t.turns,
   turn_count = GREATEST(s.turn_count, s.turn_span_count + t.turns, t.max_turn),
   check_count = s.check_count + t.checks, compaction_count = s.compaction_count + t.compactions,
-  fallback_count = s.fallback_count + t.fallbacks,
-  model = CASE WHEN t.model <> '' AND COALESCE(s.model_at <= t.model_at, true) THEN t.model ELSE s.model END,
-  model_at = GREATEST(s.model_at, t.model_at),
-  peak_tokens = GREATEST(s.peak_tokens, t.peak),
-  window_tokens = CASE WHEN t."window" > 0 AND COALESCE(s.last_tokens_at <= t.tokens_at, true)
-    THEN t."window" ELSE s.window_tokens END,
-  trigger_tokens = CASE WHEN t.trigger > 0 AND COALESCE(s.last_tokens_at <= t.tokens_at, true)
-    THEN t.trigger ELSE s.trigger_tokens END,
-  last_tokens = CASE WHEN s.last_tokens_at IS NULL OR s.last_tokens_at <= t.tokens_at
-    THEN t.tokens ELSE s.last_tokens END,
-  last_tokens_at = GREATEST(s.last_tokens_at, t.tokens_at),
-  worst_retention = LEAST(s.worst_retention, t.retention)
+  fallback_count = s.fallback_count + t.fallbacks, {last},
+  peak_tokens = GREATEST(s.peak_tokens, t.peak), worst_retention = LEAST(s.worst_retention, t.retention)
 FROM unnest({columns}) t ({names})
 WHERE s.session_key = t.key AND s.session_key = ANY(%(key)s)
 """.format(
+    # Row by row the way Python compares, so that it does not matter either what came together.
+    last=", ".join(
+        f"""{name} = CASE WHEN t.{at} IS NOT NULL AND COALESCE(
+    (s.{at}, s.{name}{collation}) < (t.{at}, t.{name}{collation}), true) THEN t.{name} ELSE s.{name} END,
+  {at} = GREATEST(s.{at}, t.{at})"""
+        for name, at in _LAST.items()
+        for collation in [' COLLATE "C"' if _COLUMNS[name] == "text" else ""]
+    ),
     columns=", ".join(f"%({name})s::{kind}[]" for name, kind in _COLUMNS.items()),
-    names=", ".join(f'"{name}"' for name in _COLUMNS),
+    names=", ".join(_COLUMNS),
 )
 # Before counting a session again from its spans.
 CLEAR = """
 UPDATE ingest_session SET span_count = 0, running_count = 0, error_count = 0, turn_count = 0, turn_span_count = 0,
   check_count = 0, compaction_count = 0, fallback_count = 0, model = '', model_at = NULL, peak_tokens = 0,
-  window_tokens = 0, trigger_tokens = 0, last_tokens = 0, last_tokens_at = NULL, worst_retention = NULL,
-  first_at = NULL, last_at = NULL
+  window_tokens = 0, window_at = NULL, trigger_tokens = 0, trigger_at = NULL, last_tokens = 0, last_tokens_at = NULL,
+  worst_retention = NULL, first_at = NULL, last_at = NULL
 WHERE session_key = %s
 """

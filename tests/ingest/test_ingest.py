@@ -198,6 +198,24 @@ def test_order_does_not_matter(wire: Wire, name: str, seed: int) -> None:
     assert wire.rows("SELECT 1 FROM ingest_session WHERE session_id = %s", name) == []
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_the_last_word_holds_in_whatever_order_it_comes(wire: Wire, name: str, seed: int) -> None:
+    """Window, trigger, model and fill are those told last by the agent's clock; of one moment, always the same one."""
+    events = [
+        {"event": "compact.token_estimate", "ts": 5, "properties": {"t_est": 10, "max_tokens": 100, "model": "a"}},
+        {"event": "compact.token_estimate", "ts": 6, "properties": {"t_est": 30, "max_tokens": 200, "model": "c"}},
+        {"event": "compact.token_estimate", "ts": 6, "properties": {"t_est": 20, "max_tokens": 150, "model": "b"}},
+        {"event": "compact.trigger_decision", "ts": 4, "properties": {"trigger_tokens": 85}},
+        {"type": "span", "span_id": "g", "kind": "generation", "started_at": 3, "data": {"model": "z"}},
+        {"type": "span", "span_id": "g", "ended_at": 7, "data": {"usage": {"input_tokens": 25}}},
+    ]
+    for event in random.Random(seed).sample(events, len(events)):
+        wire.send({"trace_id": name, **event})
+    session = wire.session(name)
+    assert (session["window_tokens"], session["trigger_tokens"]) == (200, 85)
+    assert (session["model"], session["last_tokens"], session["peak_tokens"]) == ("z", 25, 30)
+
+
 def test_good_events_of_a_mixed_batch_are_stored(wire: Wire, name: str) -> None:
     """Bad ones are listed with their place and the path of the fault."""
     answer = wire.post([span(name, 1), {"type": "span", "trace_id": name}, span(name, 2), {"type": "nonsense"}, 7])
