@@ -23,6 +23,12 @@ REFUSALS = {
     "groq": "Please reduce the length of the messages or completion.",
     "together": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4097. Given: 5000",
     "cohere": "too many tokens: total number of tokens in the prompt cannot exceed 4081",
+    "copilot": "prompt token count of 70000 exceeds the limit of 64000",
+    "xai": "This model's maximum prompt length is 131072 but the request contains 150000 tokens.",
+    "kimi": "Your request exceeded model token limit: 262144 (requested: 265000)",
+    "minimax": "invalid params, context window exceeds limit (2013)",
+    "lm studio": "The model is loaded with context length of only 4096 tokens, which is not enough.",
+    "z.ai": "model_context_window_exceeded",
 }
 
 
@@ -50,6 +56,10 @@ def test_every_providers_refusal_is_recognised(provider):
         "insufficient_quota",
         "Connection reset by peer",
         "invalid api key",
+        "temperature must be <= 2",
+        "max_tokens must be <= 8192",
+        "image exceeds the limit of 5 MB",
+        "a tool's name must have less than 64 characters",
     ],
 )
 def test_other_errors_are_not_overflows(text):
@@ -65,6 +75,10 @@ def test_the_providers_numbers_are_read():
     )
     assert read_overflow(REFUSALS["anthropic"]).requested_tokens == 213462
     assert read_overflow(REFUSALS["google"]).limit_tokens == 1048576
+    assert read_overflow(REFUSALS["anthropic sum"]).requested_tokens == 188240
+    assert read_overflow(REFUSALS["anthropic sum"]).limit_tokens == 200000 - 21333
+    assert read_overflow(REFUSALS["mistral"]).limit_tokens == 32768
+    assert read_overflow(REFUSALS["xai"]).requested_tokens == 150000
     assert read_overflow("no numbers here").limit_tokens is None
 
 
@@ -153,3 +167,34 @@ def test_recovery_removes_what_cannot_be_had_again_last_and_says_so():
     warning = recorder.last("compact.warning")
     assert warning["code"] == "irreplaceable_compacted"
     assert len(warning["details"]["message_ids"]) == len(outputs) - len(kept) > 0
+
+
+@pytest.mark.req("R-OVER-1")
+def test_a_session_that_was_never_checked_is_recovered_too():
+    """A host may ask for help only when a provider has refused."""
+    recorder = Recorder()
+    history = long_history()
+    out = manager_with(recorder).recover("s", history, RuntimeError("prompt is too long: 2100 tokens > 2000 maximum"))
+    assert out[0] == history[0]
+    assert out[-1] == history[-1]
+    assert len(out) < len(history)
+    assert recorder.last("compact.overflow_recovered")["removed_count"] == len(history) - len(out)
+
+
+@pytest.mark.req("R-OVER-1")
+def test_a_recovered_request_can_be_rendered_again():
+    """What was sent after an overflow is a request like any other."""
+    manager = manager_with(Recorder())
+    first = manager.preflight("s", long_history())
+    second = manager.recover("s", first, RuntimeError("context_length_exceeded"))
+    assert manager.rerender("s", 1) == first
+    assert manager.rerender("s", 2) == second
+
+
+@pytest.mark.req("R-OVER-1")
+def test_a_recovery_that_can_do_nothing_says_so():
+    """An error in the trace before it is raised."""
+    recorder = Recorder()
+    with pytest.raises(CompactError, match="nothing that is not pinned"):
+        manager_with(recorder).recover("s", [{"role": "user", "content": "hi"}], RuntimeError("prompt is too long"))
+    assert recorder.last("compact.error")["error_type"] == "CompactError"

@@ -26,6 +26,12 @@ _PHRASES = (
     "exceeds the model's context",
     "maximum context length",
     "maximum context size",
+    "maximum prompt length",
+    "context window exceeds limit",
+    "context_window_exceeded",
+    "context length of only",
+    "exceeded model token limit",
+    "request_too_large",
     "max_context_length",
     "model's context length",
     "model's maximum context",
@@ -37,16 +43,17 @@ _PHRASES = (
     "input token count",
     "exceeds the maximum number of tokens",
     "exceeds the available context size",
-    "exceeds the limit of",
     "too many tokens",
     "tokens in request more than max tokens allowed",
-    "must have less than",
-    "must be <=",
     "reduce the length of the messages",
     "request too large for model context",
     "string_above_max_length",
     "the input is longer than",
     "kv cache is full",
+)
+# Wordings that are about the prompt only where they count its tokens: a temperature must be <= 2, too.
+_COUNTED = re.compile(
+    r"token count\D{0,20}\d+ exceeds the limit of|tokens? \+ .{0,40}must be <=|must have less than [\d,]+ tokens"
 )
 _NOT_OVERFLOW = ("rate limit", "rate_limit", "tokens per min", "tpm", "quota", "too many requests", "requests per")
 _CLASS_NAMES = (
@@ -59,7 +66,8 @@ _NUMBER = r"(\d[\d,._]*)"
 # (limit, requested), in either order, as the providers print them.
 _LIMIT_FIRST = (
     re.compile(
-        rf"context (?:length|window|size)\D{{0,40}}{_NUMBER}\D{{1,160}}?{_NUMBER}",
+        rf"(?:context (?:length|window|size)|prompt length|token limit|cannot exceed)\D{{0,40}}{_NUMBER}"
+        rf"\D{{1,160}}?{_NUMBER}",
         re.I,
     ),
 )
@@ -67,7 +75,11 @@ _REQUESTED_FIRST = (
     re.compile(rf"{_NUMBER} tokens? > {_NUMBER}", re.I),
     re.compile(rf"input token count \({_NUMBER}\) exceeds[^(\d]*\(?{_NUMBER}", re.I),
     re.compile(rf"{_NUMBER}\D{{0,60}}exceeds?\D{{0,60}}{_NUMBER}", re.I),
+    re.compile(rf"contains {_NUMBER} tokens.{{0,60}}too large for model with {_NUMBER}", re.I),
+    re.compile(rf"(?:length is|too long:) {_NUMBER}\D{{1,40}}(?:limit is|length:) {_NUMBER}", re.I),
 )
+# What was sent and what the reply may take are more than the window (Anthropic).
+_SUM_FIRST = re.compile(rf"{_NUMBER} \+ {_NUMBER} > {_NUMBER}")
 _MAX_CHAIN = 8
 
 
@@ -87,18 +99,19 @@ def is_context_length_error(error: BaseException | str) -> bool:
         text = _text(link)
         if getattr(link, "code", None) == "context_length_exceeded":
             return True
-        if any(phrase in text for phrase in _PHRASES) and not any(phrase in text for phrase in _NOT_OVERFLOW):
+        if any(phrase in text for phrase in _NOT_OVERFLOW):
+            continue
+        if any(phrase in text for phrase in _PHRASES) or _COUNTED.search(text):
             return True
     return False
-
-
-is_overflow = is_context_length_error
 
 
 def read_overflow(error: BaseException | str) -> Overflow:
     """The numbers in a refusal."""
     for link in _chain(error):
         text = _text(link)
+        if found := _SUM_FIRST.search(text):
+            return _ordered(_number(found[3]) - _number(found[2]), _number(found[1]))
         for pattern in _REQUESTED_FIRST:
             if found := pattern.search(text):
                 return _ordered(_number(found[2]), _number(found[1]))
