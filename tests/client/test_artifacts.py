@@ -249,3 +249,50 @@ def test_an_output_without_a_call_id_is_externalised_too():
     records = manager.plan("s").externalizations
     assert records
     assert {store.get_metadata(record.artifact_id).sensitivity for record in records} == {"restricted"}
+
+
+class Full(MemoryArtifactStore):
+    """A store whose disk is full."""
+
+    def store(self, content, metadata):
+        raise OSError("no space left on device")
+
+
+class Unreadable(MemoryArtifactStore):
+    """A store that takes and never gives."""
+
+    def retrieve(self, artifact_id, requester_context=None):
+        raise OSError("input/output error")
+
+
+@pytest.mark.req("D-LAD-1", "D-ENV-1")
+def test_a_store_that_takes_nothing_leaves_the_other_rungs():
+    """What cannot be had again is then held like without a store; the rest is summarised, and an event says why."""
+    recorder = Recorder()
+    paid = ToolDurabilityPolicy(ToolDurability.NON_REPLAYABLE)
+    policy = CompactPolicy(hard_cap_buffer=200, keep_tool_io_pairs=1, keep_recent_turns=1)
+    config = CompactConfig(
+        "gpt-5", 6_000, policy=policy, exporter=recorder, artifact_store=Full(), tool_durability={"search": paid}
+    )
+    manager = CompactManager(config)
+    search = tool_pair(0, "EUR 1042. " * 150)
+    search[0]["tool_calls"][0]["function"]["name"] = "search"
+    messages = [{"role": "user", "content": "Look at everything."}, *search]
+    for number in range(1, 9):
+        messages += tool_pair(number, f"report-{number}.txt says {number} " + "detail " * 600)
+    out = manager.preflight("s", messages)
+    assert recorder.last("compact.error")["fallback"] == "compacted without externalising"
+    assert manager.plan("s").externalizations == ()
+    assert manager.plan("s").summarizations
+    assert search[1] in out
+
+
+@pytest.mark.req("D-REH-1")
+def test_content_that_cannot_be_fetched_is_blocked_with_an_event():
+    """A store that fails when it is read costs the content, not the call."""
+    recorder = Recorder()
+    manager, messages, _ = session(recorder, store=Unreadable())
+    artifact = manager.plan("s").externalizations[0].artifact_id
+    asked = [*messages, {"role": "user", "content": f"what does {artifact} say?"}]
+    assert manager.preflight("s", asked)[-1] == asked[-1]
+    assert "input/output error" in recorder.last("compact.rehydration_blocked")["details"]["reason"]

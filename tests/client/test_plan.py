@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 
 import pytest
+from builders import Recorder, talk
+from compact import CompactConfig, CompactManager, CompactPolicy
 from compact.messages import Message
 from compact.plan import (
     ClearRecord,
@@ -98,21 +100,22 @@ def store(request, tmp_path):
 @pytest.mark.req("D-CON-1")
 def test_a_conflicting_commit_changes_nothing(store):
     """A commit against an old version returns False; the winner stays, and every version can be read."""
-    assert store.get_plan("t/../x y") == (None, 0)
+    assert store.get_current_plan("t/../x y") == (None, 0)
     assert store.commit_plan("t/../x y", plan_with(step=1), 0)
     assert not store.commit_plan("t/../x y", plan_with(step=9), 0)
     assert not store.commit_plan("t/../x y", plan_with(step=9), 5)
     assert store.commit_plan("t/../x y", plan_with(step=2), 1)
-    assert store.get_plan("t/../x y")[0].step == 2
-    assert store.get_plan("t/../x y", 1)[0].step == 1
-    assert store.get_plan("other") == (None, 0)
+    assert store.get_current_plan("t/../x y")[0].step == 2
+    assert store.get_plan("t/../x y", 1).step == 1
+    assert store.get_plan("t/../x y", 3) is None
+    assert store.get_current_plan("other") == (None, 0)
 
 
 def _race(root, name, results):
     store = FileCompactionStore(root)
     won = 0
     while True:
-        _, version = store.get_plan("t")
+        _, version = store.get_current_plan("t")
         if version >= 20:
             break
         won += store.commit_plan("t", plan_with(renderer=name), version)
@@ -131,6 +134,51 @@ def test_two_processes_never_overwrite_each_other(tmp_path):
     for worker in workers:
         worker.join(60)
     store = FileCompactionStore(tmp_path)
-    authors = [store.get_plan("t", version)[0].renderer for version in range(1, 21)]
+    authors = [store.get_plan("t", version).renderer for version in range(1, 21)]
     assert {name: authors.count(name) for name in wins} == wins
     assert sum(wins.values()) == 20
+
+
+@pytest.mark.req("D-PLAN-1", "D-CON-1")
+def test_a_plan_of_any_text_can_be_stored(store):
+    """Half a character of an emoji, cut off by somebody's truncation, does not end in an encoding error."""
+    plan = plan_with(summary_text="cut \ud83d", drops=(DropRecord(span("m1"), "\udfff"),))
+    assert store.commit_plan("t", plan, 0)
+    assert store.get_current_plan("t") == (plan, 1)
+
+
+class Away:
+    """A plan store whose database is away, from the start or when it is written to."""
+
+    def __init__(self, *, reads):
+        self.reads = reads
+
+    def get_current_plan(self, thread_id):
+        if not self.reads:
+            raise OSError("no route to host")
+        return None, 0
+
+    def commit_plan(self, thread_id, plan, expected_version):
+        raise OSError("no route to host")
+
+
+class Contested(Away):
+    """A plan store to which somebody else is always quicker."""
+
+    def commit_plan(self, thread_id, plan, expected_version):
+        return False
+
+
+@pytest.mark.req("D-CON-1")
+@pytest.mark.parametrize("plan_store", [Away(reads=False), Away(reads=True), Contested(reads=True)])
+def test_a_store_that_fails_costs_the_plan_but_not_the_run(plan_store):
+    """The request is compacted all the same, and an event says that only this process knows the plan."""
+    recorder = Recorder()
+    policy = CompactPolicy(hard_cap_buffer=100)
+    config = CompactConfig("gpt-5", 2_000, policy=policy, plan_store=plan_store, exporter=recorder)
+    manager = CompactManager(config)
+    history = [message.to_dict() for message in talk(60)]
+    sent = manager.preflight("s", history)
+    assert len(sent) < len(history)
+    assert recorder.last("compact.error")["fallback"] == "the plan is known in this process only"
+    assert manager.preflight("s", history) == sent

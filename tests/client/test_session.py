@@ -183,7 +183,7 @@ def test_of_two_processes_the_second_takes_over_the_first_ones_plan():
     first = one.manual_compact("s", history)
     second = two.manual_compact("s", history)
     assert json.dumps(first) == json.dumps(second)
-    assert store.get_plan("s")[1] == 1
+    assert store.get_current_plan("s")[1] == 1
 
 
 @pytest.mark.req("D-PLAN-1")

@@ -231,8 +231,8 @@ class CompactionPlan:
         return plan_from_dict(data)
 
     def to_json(self) -> str:
-        """Deterministic JSON: sorted keys, so two equal plans are equal text."""
-        return json.dumps(self.to_dict(), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        """Deterministic JSON: sorted keys, so two equal plans are equal text; ASCII, so that any file can hold it."""
+        return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), default=str)
 
     @classmethod
     def from_json(cls, text: str) -> CompactionPlan:

@@ -23,14 +23,19 @@ class MemoryCompactionStore:
         self._plans: dict[str, list[str]] = {}
         self._lock = threading.Lock()
 
-    def get_plan(self, thread_id: str, version: int | None = None) -> tuple[CompactionPlan | None, int]:
-        """The current plan and its version, or one of the past."""
+    def get_current_plan(self, thread_id: str) -> tuple[CompactionPlan | None, int]:
+        """The newest plan and its version; None and 0 while there is none."""
         with self._lock:
-            plans = list(self._plans.get(thread_id, ()))
-        wanted = len(plans) if version is None else version
-        if not 1 <= wanted <= len(plans):
-            return None, len(plans) if version is None else 0
-        return CompactionPlan.from_json(plans[wanted - 1]), wanted
+            plans = self._plans.get(thread_id, ())
+            version = len(plans)
+        return self.get_plan(thread_id, version), version
+
+    def get_plan(self, thread_id: str, version: int) -> CompactionPlan | None:
+        """The plan that a version was."""
+        with self._lock:
+            plans = self._plans.get(thread_id, ())
+            text = plans[version - 1] if 1 <= version <= len(plans) else None
+        return None if text is None else CompactionPlan.from_json(text)
 
     def commit_plan(self, thread_id: str, plan: CompactionPlan, expected_version: int) -> bool:
         text = plan.to_json()
@@ -52,13 +57,18 @@ class FileCompactionStore:
     def __init__(self, root: str | Path) -> None:
         self._root = Path(root)
 
-    def get_plan(self, thread_id: str, version: int | None = None) -> tuple[CompactionPlan | None, int]:
-        folder = self._folder(thread_id)
-        current = self._latest(folder)
-        wanted = current if version is None else version
-        if not 1 <= wanted <= current:
-            return None, current if version is None else 0
-        return CompactionPlan.from_json((folder / f"{wanted:08d}.json").read_text()), wanted
+    def get_current_plan(self, thread_id: str) -> tuple[CompactionPlan | None, int]:
+        """The newest plan and its version; None and 0 while there is none."""
+        version = self._latest(self._folder(thread_id))
+        return self.get_plan(thread_id, version), version
+
+    def get_plan(self, thread_id: str, version: int) -> CompactionPlan | None:
+        """The plan that a version was."""
+        try:
+            text = (self._folder(thread_id) / f"{version:08d}.json").read_text()
+        except FileNotFoundError:
+            return None
+        return CompactionPlan.from_json(text)
 
     def commit_plan(self, thread_id: str, plan: CompactionPlan, expected_version: int) -> bool:
         folder = self._folder(thread_id)

@@ -16,7 +16,8 @@ from compact.engine.archive import archive_summary, archive_transcript
 from compact.engine.drafting import draft_again
 from compact.engine.effects import Steps
 from compact.engine.job import Climb, Job, render
-from compact.exceptions import InsufficientBudget, PlanConflict
+from compact.engine.telling import emit_error
+from compact.exceptions import CompactError, InsufficientBudget, PlanConflict
 from compact.ladder import climb_ladder, has_long_memory
 from compact.ledger import absorbed_by, build_ledger, cache_effect
 from compact.messages import Message
@@ -32,6 +33,7 @@ from compact.span import SpanReference
 from compact.thread import AgentThread
 
 _FIT_ATTEMPTS = 4
+ONLY_HERE = "the plan is known in this process only"
 
 
 def compact(job: Job, first: Draft, messages: Sequence[Message], counts: Sequence[int]) -> Steps[bool]:
@@ -176,10 +178,17 @@ def _commit(job: Job, plan_before: CompactionPlan | None) -> Steps[None]:
     assert plan is not None
     if job.plan_store is not None:
         expected = session.store_version
-        committed = yield lambda: job.plan_store.commit_plan(session.session_id, plan, expected)
-        if not committed:
-            session.plan = plan_before
-            render(job)
-            raise PlanConflict(f"another process committed a plan for {session.session_id!r} after version {expected}")
-        session.store_version = expected + 1
+        try:
+            committed = yield lambda: job.plan_store.commit_plan(session.session_id, plan, expected)
+        except CompactError:
+            raise
+        except Exception as error:
+            emit_error(job.check, error, ONLY_HERE)
+        else:
+            if not committed:
+                session.plan = plan_before
+                render(job)
+                text = f"another process committed a plan for {session.session_id!r} after version {expected}"
+                raise PlanConflict(text)
+            session.store_version = expected + 1
     session.plans[plan.version] = plan

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any
 from compact import events
 from compact.budget import correction_from
 from compact.engine.announcing import warn_of_irreplaceable
+from compact.engine.call import Call
+from compact.engine.compaction import ONLY_HERE
 from compact.engine.drafting import plannable
 from compact.engine.effects import Steps
 from compact.engine.holding import irreplaceable_ids
-from compact.engine.request import written
+from compact.engine.request import Sent, written
 from compact.engine.session import Session
+from compact.engine.telling import emit_error
 from compact.exceptions import CompactError
 from compact.ladder import turns_of
 from compact.ledger import hash_of
@@ -35,13 +38,23 @@ def recover(
     engine: Engine, session: Session, items: Sequence[Any], error: BaseException, attempt: int
 ) -> Steps[list[Any]]:
     """The request without its oldest units; raises when nothing more may go or the attempts are used up."""
+    check = engine.check_for(session, "overflow")
+    try:
+        return (yield from _recover(engine, session, check, items, error, attempt))
+    except CompactError as failure:
+        emit_error(check, failure, "none: raised to the caller")
+        check.close(is_error=True)
+        raise
+
+
+def _recover(
+    engine: Engine, session: Session, check: events.Check, items: Sequence[Any], error: BaseException, attempt: int
+) -> Steps[list[Any]]:
     if attempt > engine.policy.overflow_max_retries:
         raise CompactError(f"still over the context window after {attempt - 1} attempts to recover") from error
-    check = engine.check_for(session, "overflow")
-    if session.codec is not None:
-        # The host may show what was sent or what it had before; either way its places must be known.
-        session.observe(items, session.codec)
-    before = session.last_estimate
+    # The host may show what was sent or what it had before, and it may never have asked for a preflight.
+    yield from engine.take_in(session, Call(items), check)
+    before = session.last_estimate or engine.estimate(session, 0)
     overflow = read_overflow(error)
     _learn(session, overflow, before)
     messages, counts = plannable(session)
@@ -78,8 +91,14 @@ def recover(
     if engine.cfg.plan_store is not None:
         # A conflict is left to the next preflight: this request must go out now.
         expected = session.store_version
-        if (yield lambda: engine.cfg.plan_store.commit_plan(session.session_id, plan, expected)):
-            session.store_version += 1
+        try:
+            committed = yield lambda: engine.cfg.plan_store.commit_plan(session.session_id, plan, expected)
+        except CompactError:
+            raise
+        except Exception as failure:
+            emit_error(check, failure, ONLY_HERE)
+        else:
+            session.store_version += bool(committed)
     session.plan = plan
     session.plans[plan.version] = plan
     session.render(
@@ -103,6 +122,7 @@ def recover(
     warn_of_irreplaceable(check, [message_id for message_id in ids if message_id in irreplaceable])
     check.properties.update(triggered=True, tokens_before=before, tokens_after=session.last_estimate)
     check.close()
+    session.sent.append(Sent(session.view_version, len(session.view), plan.version))
     return written(session.request, items)
 
 

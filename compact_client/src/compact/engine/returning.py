@@ -12,6 +12,7 @@ from compact import events
 from compact.artifacts import ArtifactMetadata
 from compact.engine.effects import Steps
 from compact.engine.session import Session
+from compact.exceptions import CompactError
 from compact.messages import Message
 from compact.rehydrate import RehydrationResult, TurnContext, rehydration_text, wanted
 from compact.truncate import truncate_with_split
@@ -40,7 +41,13 @@ def bring_back(
     results: list[RehydrationResult] = []
     left = config.total_budget_tokens
     for artifact_id in ids:
-        metadata, content = yield from _fetch(engine, artifact_id)
+        try:
+            metadata, content = yield from _fetch(engine, artifact_id)
+        except CompactError:
+            raise
+        except Exception as error:
+            _block(check, artifact_id, f"the artifact store failed: {error}", None)
+            continue
         if metadata is None:
             _block(check, artifact_id, "not found or expired", None)
         elif metadata.sensitivity not in config.auto_rehydrate_sensitivities:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from compact import events
 from compact.engine.archive import ArchiveFailed
 from compact.engine.call import Call
-from compact.engine.compaction import compact
+from compact.engine.compaction import ONLY_HERE, compact
 from compact.engine.drafting import cut_newest, draft_again, plannable, show_newest_whole
 from compact.engine.effects import Steps
 from compact.engine.job import Job
@@ -22,6 +22,7 @@ from compact.exceptions import InsufficientBudget, PlanConflict
 from compact.messages import Message
 from compact.planner import Draft, Room, room_for
 from compact.rehydrate import TurnContext
+from compact.strategies.externalize import StoreFailed
 from compact.trigger import Decision
 
 if TYPE_CHECKING:
@@ -123,7 +124,8 @@ def _compact(this: Round, decision: Decision, estimate: int) -> Steps[None]:
     check.open()
     check.emit(events.CHECK_STARTED, {"tokens_before": estimate, "budget_limit": engine.budget_tokens})
     job = this.job(decision, estimate)
-    for attempt in range(1, _COMMIT_ATTEMPTS + 1):
+    conflicts = 0
+    while True:
         messages, counts, first = _draft(this, job, decision)
         this.announce(decision, first)
         check.emit(
@@ -143,11 +145,17 @@ def _compact(this: Round, decision: Decision, estimate: int) -> Steps[None]:
         except ArchiveFailed as error:
             emit_error(check, error, "not compacted: archive failed")
             return
+        except StoreFailed as error:
+            emit_error(check, error, "compacted without externalising")
+            job.artifact_store = None
         except PlanConflict as error:
-            if attempt == _COMMIT_ATTEMPTS:
-                raise
+            conflicts += 1
+            if conflicts == _COMMIT_ATTEMPTS:
+                emit_error(check, error, ONLY_HERE)
+                job.plan_store = None
+                continue
             emit_error(check, error, "the other plan is taken over and the request checked again")
-            yield from engine.take_over(session, this.call.items)
+            yield from engine.take_over(session, this.call.items, check)
             estimate = this.estimate()
             decision = engine.decide(session, estimate, is_manual=False)
             if not decision.triggered:

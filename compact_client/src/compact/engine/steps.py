@@ -79,17 +79,14 @@ class Engine:
         session.requested_note = None
         session.turn += 1
         check = self.check_for(session, "preflight" if call.note is None else "manual")
-        codec = codec_for(session, call)
         fixed = self.counting.tools(call.tools) + self._schema_tokens(call.output_schema)
         spoken = self.counting.text(call.instructions) if call.instructions else 0
         try:
-            yield from self._restore_once(session, call.items, codec)
-            seen = session.observe(call.items, codec)
+            seen = yield from self.take_in(session, call, check)
         except MalformedMessage as error:
             return self._skip(check, call.items, error)
         session.protected_ids.update(session.shown.ids[place] for place in call.protected)
         session.durability.update(self._durability(call.tools))
-        self._take_in(session, seen, check)
         turn = TurnContext(session.turn)
         returned = yield from bring_back(self, session, seen.new, turn, check)
         estimate = emit_estimate(self, session, check, fixed, spoken)
@@ -138,28 +135,41 @@ class Engine:
 
     # Recognise.
 
-    def _restore_once(self, session: Session, items: Sequence[Any], codec: Codec) -> Steps[None]:
+    def _restore_once(self, session: Session, items: Sequence[Any], codec: Codec, check: events.Check) -> Steps[None]:
         """On a session's first call, take over the plan that another process may have stored."""
         if session.is_restored or self.cfg.plan_store is None:
             return
         session.is_restored = True
         session.codec = codec
-        yield from self._load_plan(session, items)
+        yield from self._load_plan(session, items, check)
 
-    def take_over(self, session: Session, items: Sequence[Any]) -> Steps[None]:
+    def take_over(self, session: Session, items: Sequence[Any], check: events.Check) -> Steps[None]:
         """Give up the session's own plan for the one that another process has stored, and render under it."""
-        yield from self._load_plan(session, items)
+        yield from self._load_plan(session, items, check)
         session.render(**self._render_arguments(session))
 
-    def _load_plan(self, session: Session, items: Sequence[Any]) -> Steps[None]:
-        plan, version = yield lambda: self.cfg.plan_store.get_plan(session.session_id)
+    def _load_plan(self, session: Session, items: Sequence[Any], check: events.Check) -> Steps[None]:
+        try:
+            plan, version = yield lambda: self.cfg.plan_store.get_current_plan(session.session_id)
+        except CompactError:
+            raise
+        except Exception as error:
+            emit_error(check, error, "no stored plan is taken over")
+            return
         session.store_version = version
         if plan is not None:
             assert session.codec is not None
             restore(session, plan, items, session.codec, lambda message: hash_of(session, self.outbound, message))
 
-    def _take_in(self, session: Session, seen: Seen, check: events.Check) -> None:
-        """Bring the request up to date with what the host shows."""
+    def take_in(self, session: Session, call: Call, check: events.Check) -> Steps[Seen]:
+        """Recognise what the host shows, and bring the request up to date with it."""
+        codec = codec_for(session, call)
+        yield from self._restore_once(session, call.items, codec, check)
+        seen = session.observe(call.items, codec)
+        self._bring_up_to_date(session, seen, check)
+        return seen
+
+    def _bring_up_to_date(self, session: Session, seen: Seen, check: events.Check) -> None:
         arguments = self._render_arguments(session)
         is_more = seen.how in ("new", "extended", "handed_back") and session.is_request_current
         if is_more and session.extend_request(seen.new, **arguments):
