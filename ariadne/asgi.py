@@ -23,7 +23,7 @@ from viewer.tokens import SocketAuth  # noqa: E402
 
 database = connections.settings["default"]
 database["OPTIONS"] = {**connection_options(settings.DATABASE_CONNECTIONS), **database["OPTIONS"]}
-guard.install()
+guard.install(views.PATHS)
 # Events are trees that end with their last reference; looking for cycles among them every few hundred objects, and
 # among all of Django now and then, took a third of the write path's time.
 gc.collect()

@@ -8,23 +8,29 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Collection
 from typing import Any
 
 from django.conf import settings
+
+from ingest import metrics
 
 # A sender slower than this for the length of its body is not sending, it is holding a connection.
 MIN_BYTES_PER_S = 64 * 1024
 _LOOK_EVERY_S = 0.5
 
 
-def install() -> None:
-    """Guard the requests of the daphne that runs this process; under another server, nothing."""
+def install(endpoints: Collection[str]) -> None:
+    """Guard the requests of the daphne that runs this process; under another server, nothing.
+
+    What is cut is counted under its address, if that is one of `endpoints`: it never gets to where others are counted.
+    """
     protocol: Any = sys.modules.get("daphne.http_protocol")
     if protocol is None or getattr(protocol.WebRequest, "is_guarded", False):
         return
     from twisted.internet import reactor  # noqa: PLC0415 - daphne has chosen the reactor; importing it earlier would
 
-    protocol.WebRequest = _guarded(protocol.WebRequest, reactor)
+    protocol.WebRequest = _guarded(protocol.WebRequest, reactor, endpoints)
     _guard_idle(protocol.http.HTTPChannel)
     # Twisted makes a line of every request, for a log that nobody keeps.
     protocol.HTTPFactory.log = lambda factory, request: None
@@ -42,7 +48,7 @@ def _guard_idle(channel: Any) -> None:
     channel.resetTimeout = reset_timeout
 
 
-def _guarded(base: Any, reactor: Any) -> type[Any]:
+def _guarded(base: Any, reactor: Any, endpoints: Collection[str]) -> type[Any]:
     arriving: dict[int, Any] = {}
 
     def look() -> None:
@@ -100,10 +106,17 @@ def _guarded(base: Any, reactor: Any) -> type[Any]:
         def cut(self, status: int, reason: str, code: str, message: str) -> None:
             arriving.pop(id(self), None)
             self._is_cut = True
+            metrics.requests.labels(self._endpoint(), status).inc()
             body = f'{{"success":false,"code":"{code}","error":"{message}"}}'
             head = f"HTTP/1.1 {status} {reason}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
             transport = self.channel.transport
             transport.write(f"{head}Connection: close\r\n\r\n{body}".encode())
             transport.loseConnection()
+
+        def _endpoint(self) -> str:
+            # Twisted gives a request its address when all of it is there.
+            address: bytes = getattr(self.channel, "_path", b"")
+            found = address.partition(b"?")[0].decode("latin-1").rstrip("/")
+            return found if found in endpoints else "other"
 
     return GuardedRequest

@@ -249,10 +249,18 @@ def test_half_a_first_line_does_not_hold_a_connection() -> None:
 
 
 def test_an_oversized_body_is_refused_before_it_is_read(wire: Wire) -> None:
-    """The length alone is enough to refuse; nothing of it has to arrive."""
+    """The length alone is enough to refuse; nothing of it has to arrive. It is counted as any other answer is."""
+    counted = 'ariadne_ingest_requests_total{endpoint="/ingest",status="413"} '
+
+    def refused() -> list[str]:
+        lines = wire.http.get(wire.url + "/metrics").text.splitlines()
+        return [line.removeprefix(counted) for line in lines if line.startswith(counted)]
+
+    before = refused()
     host, port = wire.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=10) as link:
         link.sendall(b"POST /ingest HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9999999999\r\n\r\n")
         answer = b"".join(iter(lambda: link.recv(4096), b""))
         assert answer.startswith(b"HTTP/1.1 413")
         assert b"100 Continue" not in answer
+    assert float(refused()[0]) == float(before[0] if before else 0) + 1
