@@ -114,6 +114,9 @@ def _converted(told: Told) -> Iterator[Span]:
     name = cut(told.name, NAME_MAX_CHARS)
     is_ours = told.name.startswith("compact.")
     kind = cut(told.name, 100) if is_ours else kind_of(attributes)
+    if kind == "span" and told.name == "turn":
+        # OpenInference has no kind for the Agents SDK's turns; they keep their name.
+        kind = "turn"
     data, said = _ours(attributes) if is_ours else split(attributes)
     if told.message:
         data["status_message"] = told.message

@@ -87,7 +87,7 @@ def facts(kind: str, data: Mapping[str, Any]) -> list[tuple[str, str]]:
     skipped = {"policy", "breakdown", "breakdown_after", "layers", "fates", "by_kind", "cache", "kept", "reductions"}
     rows = []
     for name, value in data.items():
-        if name in skipped or isinstance(value, dict | list) or value is None or value == "":
+        if name in skipped or isinstance(value, dict | list) or value is None or value == "" or _is_json(value):
             continue
         rows.append((label(name), readable(name, value)))
     for name in ("kept", "layers", "fates", "cache"):
@@ -96,6 +96,11 @@ def facts(kind: str, data: Mapping[str, Any]) -> list[tuple[str, str]]:
             told = ", ".join(f"{label(k).lower()} {readable(k, v)}" for k, v in nested.items())
             rows.append((label(name), told))
     return rows
+
+
+def _is_json(value: Any) -> bool:
+    """An object or a list written into a text, as tracers whose attributes cannot nest do it."""
+    return isinstance(value, str) and value[:1] in {"{", "["} and value[-1:] in {"}", "]"}
 
 
 def policy(check: Check | None) -> list[tuple[str, str]]:

@@ -123,7 +123,7 @@ def describe(span: SpanRow) -> str:
         case "compact.retention":
             return f"{percent(fraction(data.get('retention_pct')))} of key facts kept"
         case "generation" if span.tokens:
-            return f"{facts_of(CALL, dict(data)).model} {_exchanged(span)}".lstrip()
+            return ": ".join(filter(None, (facts_of(CALL, dict(data)).model, _exchanged(span))))
         case "compact.error" | "compact.warning":
             then = f", then {data['fallback']}" if data.get("fallback") else ""
             return f"{data.get('message') or data.get('error_type') or data.get('code') or ''}{then}"

@@ -95,12 +95,15 @@ def test_openinference_spans_are_understood(wire: Wire, name: str) -> None:
             )
         with tracing.start_as_current_span("lookup") as retriever:
             retriever.set_attribute("openinference.span.kind", "RETRIEVER")
+        with tracing.start_as_current_span("turn") as turn:
+            turn.set_attribute("openinference.span.kind", "CHAIN")
     provider.shutdown()
     rows = {row["name"]: row for row in wire.spans(name)}
     assert {key: row["kind"] for key, row in rows.items()} == {
         "pipeline": "span",
         "ChatCompletion": "generation",
         "lookup": "retrieval",
+        "turn": "turn",
     }
     assert rows["ChatCompletion"]["payload"] == {
         "input": [{"role": "user", "content": "hi"}],

@@ -244,7 +244,7 @@ def test_where_nobody_weighs_prompts_the_models_calls_are_the_bars() -> None:
     ]
     assert sentence(first) == "The model was called: 942 tokens in, 42 out, as its provider counted."
     assert story([first, second]).startswith("No compaction was reported")
-    assert describe(call(1, 942, model="gpt-5")) == "gpt-5 942 tokens in, 42 out"
+    assert describe(call(1, 942, model="gpt-5")) == "gpt-5: 942 tokens in, 42 out"
 
 
 @pytest.mark.parametrize("is_first", [True, False])
