@@ -209,6 +209,7 @@ def test_usual_session_ids_are_left_as_they_are() -> None:
     """The path is the one the specification shows."""
     assert folder_of("session-1_a.b") == "session-1_a.b"
     assert folder_of("../../etc") == "%2E.%2F..%2Fetc"
+    assert folder_of("half \ud83d") == "half %ED%A0%BD"
 
 
 @pytest.mark.req("P-STO-1")

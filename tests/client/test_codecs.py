@@ -151,3 +151,24 @@ def test_each_half_of_the_repair_can_be_had_alone():
     orphan = Message("tool", "late", tool_call_id="gone")
     assert [message.text for message in ensure_call_outputs_present([orphan, call])] == ["late", "", "aborted"]
     assert remove_orphan_outputs([orphan, call]) == [call]
+
+
+@pytest.mark.req("P-EDGE-1")
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"role": ["user"], "content": "a role that is no word"},
+        {"type": ["message"], "content": "a type that is no word"},
+        {"role": "user", "content": [{"type": ["text"], "text": "x"}]},
+        {"role": "user", "name": 5, "content": "a name that is no text"},
+        {"type": "message", "role": {"is": "user"}, "content": "x"},
+        {"type": "reasoning", "id": "rs", "encrypted_content": 5},
+        {"type": "compaction", "encrypted_content": ["x"]},
+    ],
+)
+def test_an_item_that_makes_no_sense_goes_through_as_it_is(item):
+    """Whatever a host made of an item, the call goes on and the item is sent as it came."""
+    items = [{"role": "user", "content": "Look."}, item, {"role": "user", "content": "And now?"}]
+    manager = CompactManager(CompactConfig("gpt-5", 128_000))
+    assert manager.preflight("s", items) == items
+    assert item in manager.manual_compact("s", items)

@@ -143,8 +143,8 @@ def test_two_processes_never_overwrite_each_other(tmp_path):
 def test_a_plan_of_any_text_can_be_stored(store):
     """Half a character of an emoji, cut off by somebody's truncation, does not end in an encoding error."""
     plan = plan_with(summary_text="cut \ud83d", drops=(DropRecord(span("m1"), "\udfff"),))
-    assert store.commit_plan("t", plan, 0)
-    assert store.get_current_plan("t") == (plan, 1)
+    assert store.commit_plan("t\ud83d", plan, 0)
+    assert store.get_current_plan("t\ud83d") == (plan, 1)
 
 
 class Away:

@@ -88,7 +88,7 @@ class FileCompactionStore:
         return True
 
     def _folder(self, thread_id: str) -> Path:
-        name = quote(thread_id, safe="")
+        name = quote(thread_id, safe="", errors="surrogatepass")
         # "." is never quoted, and a long id would not fit a file name.
         if name.startswith(".") or len(name) > 120:
             name = hashlib.sha256(thread_id.encode("utf-8", "surrogatepass")).hexdigest()

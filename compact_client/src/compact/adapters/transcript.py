@@ -43,16 +43,20 @@ def line_of(message: Message) -> dict[str, Any]:
 def summary_body(session_id: str, summary: Message, step: int) -> bytes:
     """A summary as readable JSON."""
     document = {"session_id": session_id, "step": step, "summary": line_of(summary)}
-    return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False, default=str).encode() + b"\n"
+    return (
+        json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False, default=str).encode("utf-8", "replace")
+        + b"\n"
+    )
 
 
 def folder_of(session_id: str) -> str:
     """A session id as one safe name: `../etc` stays inside the archive, and two ids never share a folder."""
-    name = quote(session_id, safe="-_ ")
+    name = quote(session_id, safe="-_ ", errors="surrogatepass")
     # quote leaves the dot alone, and a folder must not be called `..` nor be hidden.
     name = name if not name.startswith(".") else f"%2E{name[1:]}"
     if not name or len(name) > 200:
-        name = f"{name[:160]}%{hashlib.sha256(session_id.encode()).hexdigest()[:16]}"
+        digest = hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()
+        name = f"{name[:160]}%{digest[:16]}"
     return name
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from compact.codecs.base import IMAGE_TOKENS, ChangeOutput
+from compact.codecs.base import IMAGE_TOKENS, ChangeOutput, word
 from compact.exceptions import MalformedMessage
 from compact.messages import Message, Role, ToolCall, text_of
 
@@ -34,14 +34,14 @@ class AnthropicCodec:
 
     def recognises(self, item: Mapping[str, Any]) -> bool:
         return any(
-            block.get("type") in _OWN_BLOCKS or (block.get("type") == "image" and "source" in block)
+            word(block, "type") in _OWN_BLOCKS or (block.get("type") == "image" and "source" in block)
             for block in _blocks(item)
         )
 
     def decode(self, item: Any, index: int) -> Message:
         if not isinstance(item, Mapping):
             raise MalformedMessage(index, f"is a {type(item).__name__}, not a Message or a dict")
-        role = _ROLES.get(item.get("role", ""))
+        role = _ROLES.get(word(item, "role"))
         meta = item.get("meta")
         meta = meta if isinstance(meta, dict) else {}
         content = item.get("content")

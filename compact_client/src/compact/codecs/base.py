@@ -5,7 +5,7 @@ A codec never edits the item it was given; a changed text is a new item.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from compact.messages import Message, ToolCall
@@ -13,6 +13,12 @@ from compact.messages import Message, ToolCall
 ChangeOutput = Callable[[str, str], str]
 """From a call's id and its output's text to the new text."""
 IMAGE_TOKENS = 765  # a 1024 x 1024 picture in OpenAI's high detail; others charge about as much
+
+
+def word(item: Mapping[str, Any], key: str) -> str:
+    """The text at a key, where providers have one of a few words; an empty one for anything else."""
+    value = item.get(key)
+    return value if isinstance(value, str) else ""
 
 
 class Codec(Protocol):

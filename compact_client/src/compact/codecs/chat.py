@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from compact.codecs.base import IMAGE_TOKENS, ChangeOutput
+from compact.codecs.base import IMAGE_TOKENS, ChangeOutput, word
 from compact.exceptions import MalformedMessage
 from compact.messages import Message, Role, ToolCall, text_of
 
@@ -30,7 +30,7 @@ class ChatCodec:
     def decode(self, item: Any, index: int) -> Message:
         if not isinstance(item, Mapping):
             raise MalformedMessage(index, f"is a {type(item).__name__}, not a Message or a dict")
-        role = _ROLES.get(item.get("role", ""))
+        role = _ROLES.get(word(item, "role"))
         content = item.get("content")
         text = content if isinstance(content, str) else text_of(content)
         meta = item.get("meta")
@@ -38,13 +38,15 @@ class ChatCodec:
         if role is None:
             return Message("assistant", text, meta, kind="opaque", source=item)
         if role == "tool":
-            return Message("tool", text, meta, tool_call_id=_answered(item, index), name=item.get("name"), source=item)
+            return Message(
+                "tool", text, meta, tool_call_id=_answered(item, index), name=word(item, "name") or None, source=item
+            )
         return Message(
             role,
             text,
             meta,
             tool_calls=_calls(item, index) if role == "assistant" else (),
-            name=item.get("name"),
+            name=word(item, "name") or None,
             extra_tokens=0 if isinstance(content, str) or content is None else _extra_tokens(content),
             source=item,
         )

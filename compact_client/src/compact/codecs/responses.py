@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from compact.codecs.base import IMAGE_TOKENS, ChangeOutput
+from compact.codecs.base import IMAGE_TOKENS, ChangeOutput, word
 from compact.exceptions import MalformedMessage
 from compact.messages import Message, Role, ToolCall, text_of
 
@@ -55,19 +55,19 @@ class ResponsesCodec:
     def decode(self, item: Any, index: int) -> Message:
         if not isinstance(item, Mapping):
             raise MalformedMessage(index, f"is a {type(item).__name__}, not a Message or a dict")
-        kind = item.get("type", "message")
-        if kind == "message" and item.get("role") in _ROLES:
+        kind = word(item, "type") if "type" in item else "message"
+        if kind == "message" and word(item, "role") in _ROLES:
             return self._message(item)
         if kind in OUTPUT_OF:
             return _call(item, index)
         if kind in _OUTPUTS:
             return _output(item, index)
         if kind == "reasoning":
-            sealed = len(item.get("encrypted_content") or "") // _SEALED_CHARS_PER_TOKEN
+            sealed = len(word(item, "encrypted_content")) // _SEALED_CHARS_PER_TOKEN
             text = "\n".join(filter(None, (text_of(item.get("summary")), text_of(item.get("content")))))
             return Message("assistant", text, kind="reasoning", extra_tokens=sealed, source=item)
         if kind == "compaction":
-            sealed = len(item.get("encrypted_content") or "") // _SEALED_CHARS_PER_TOKEN
+            sealed = len(word(item, "encrypted_content")) // _SEALED_CHARS_PER_TOKEN
             return Message("assistant", "", kind="sealed", extra_tokens=sealed, source=item)
         if kind in _HOSTED:
             return Message("assistant", _compact_json(item, drop=("type", "id", "status")), source=item)
