@@ -33,6 +33,7 @@ def session_list(request: HttpRequest) -> HttpResponse:
     context = {
         "project": project,
         "sessions": sessions,
+        "titles": queries.titles(sessions),
         "next": _with(request, before=more) if more else "",
         "wanted": wanted,
         "is_filtered": bool(wanted.q or wanted.model or wanted.state),
@@ -57,6 +58,7 @@ def session_detail(request: HttpRequest, session: str) -> HttpResponse:
     checks = queries.checks(found).ordered()
     context = {
         "session": found,
+        "titles": queries.titles([found]),
         "removals": numbered(checks),
         "story": story(checks),
         "projected": projected_turns(checks),

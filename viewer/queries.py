@@ -212,6 +212,12 @@ def traces(session: Session) -> list[dict[str, Any]]:
     ]
 
 
+def titles(sessions: Sequence[Session]) -> dict[str, str]:
+    """What the agents of these sessions call their work, by session id, where that is a trace's and says nothing."""
+    keys = [trace_key(session.project_id, session.session_id) for session in sessions]
+    return dict(Trace.objects.filter(trace_key__in=keys).exclude(name="").values_list("trace_id", "name"))
+
+
 def first_spans(session: Session, *, limit: int) -> list[SpanRow]:
     """Where a session begins, for the page that needs no script."""
     return _spans(

@@ -47,6 +47,21 @@ def test_the_list_filters_by_address_and_shows_new_sessions_by_itself(
     page.wait_for_url(f"**/sessions/{fresh.session_id}/**")
 
 
+def test_a_session_known_by_its_trace_alone_is_called_as_the_agent_calls_its_work(
+    server: Server, sign_in: SignIn
+) -> None:
+    trace = uuid.uuid4().hex
+    span = {"type": "span", "trace_id": trace, "span_id": "1", "kind": "agent", "name": "reader"}
+    send(
+        server.ingest_url, server.ingest_key, [{"type": "trace", "trace_id": trace, "name": "Read <the> manual"}, span]
+    )
+    page = sign_in("operator")
+    page.goto(f"/?q={trace}")
+    expect(page.get_by_test_id("session-row")).to_contain_text(f"Read <the> manual {trace}")
+    page.get_by_role("link", name="Read <the> manual").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(f"Read <the> manual {trace}")
+
+
 def test_older_sessions_are_a_page_away(server: Server, sign_in: SignIn) -> None:
     run = uuid.uuid4().hex[:8]
     events = []

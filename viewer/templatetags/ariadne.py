@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote
@@ -97,6 +98,11 @@ def share(value: Any, whole: Any) -> str:
 def session_name(session: Session) -> str:
     """What names a session in an address: its own id where that is plain, else its key."""
     return session.session_id if _PLAIN_ID.fullmatch(session.session_id) else str(session.session_key)
+
+
+@register.filter
+def title_of(titles: Mapping[str, str], session: Session) -> str:
+    return titles.get(session.session_id, "")
 
 
 @register.filter
