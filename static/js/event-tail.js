@@ -18,6 +18,7 @@ const FILTER_MS = 200;
 class EventTail extends HTMLElement {
   /** @type {LiveSocket | null} */ #socket = null;
   /** @type {TailEvent[]} */ #events = [];
+  /** What was there before the page began to follow, whatever the filter. @type {TailEvent[]} */ #before = [];
   /** What was there when a filter changed during a pause. @type {TailEvent[] | null} */ #held = null;
   /** @type {HTMLElement[]} */ #rows = [];
   #frame = 0;
@@ -44,7 +45,8 @@ class EventTail extends HTMLElement {
     const first = document.getElementById("tail-first")?.textContent;
     this.#from = Number(this.dataset.lastSeq ?? 0);
     this.#readRegex();
-    this.#take(/** @type {TailEvent[]} */ (JSON.parse(first ?? "[]")).filter((event) => this.#passes(event)));
+    this.#before = JSON.parse(first ?? "[]");
+    this.#take(this.#before.filter((event) => this.#passes(event)));
     this.#recent = 0;
     body.addEventListener("scroll", this.#onScroll, { passive: true });
     this.#newest.addEventListener("click", () => this.#follow());
@@ -108,7 +110,8 @@ class EventTail extends HTMLElement {
     if (this.#events.length > KEPT) {
       const gone = this.#events.length - Math.floor(KEPT * 0.9);
       this.#events.splice(0, gone);
-      this.#from = this.#events[0]?.seq ?? this.#from;
+      this.#from = (this.#events[0]?.seq ?? this.#from + 1) - 1;
+      this.#before = [];
       // What the reader looks at stays where it is.
       if (!this.#isFollowing && this.#body) this.#body.scrollTop -= gone * ROW;
     }
@@ -125,9 +128,9 @@ class EventTail extends HTMLElement {
     if (!body) return;
     this.#sizer.style.height = `${this.#events.length * ROW}px`;
     if (this.#isFollowing) body.scrollTop = body.scrollHeight;
-    const first = Math.max(0, Math.floor(body.scrollTop / ROW) - SPARE);
-    const last = Math.min(this.#events.length, first + Math.min(MAX_ROWS, Math.ceil(body.clientHeight / ROW) + 2 * SPARE));
-    const count = last - first;
+    const count = Math.min(this.#events.length, MAX_ROWS, Math.ceil(body.clientHeight / ROW) + 2 * SPARE);
+    // Until they are moved, the rows of a longer list may hold the page open further down than this one reaches.
+    const first = Math.max(0, Math.min(this.#events.length - count, Math.floor(body.scrollTop / ROW) - SPARE));
     while (this.#rows.length < count) {
       const row = newRow();
       this.#rows.push(row);
@@ -167,6 +170,7 @@ class EventTail extends HTMLElement {
     const action = event.target instanceof Element ? event.target.closest("[data-action]") : null;
     if (action?.getAttribute("data-action") === "clear") {
       this.#events = [];
+      this.#before = [];
       this.#from = this.#socket?.seq ?? this.#from;
       this.#follow();
     } else if (action?.getAttribute("data-action") === "live" && this.#socket) {
@@ -197,8 +201,7 @@ class EventTail extends HTMLElement {
       this.#follow();
       return;
     }
-    const kept = this.#events.filter((event) => event.seq <= this.#from && this.#passes(event));
-    this.#events = kept;
+    this.#events = this.#before.filter((event) => this.#passes(event));
     this.#follow();
     if (this.#socket) {
       this.#socket.seq = this.#from;

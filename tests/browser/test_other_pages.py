@@ -164,6 +164,21 @@ def test_the_tail_follows_filters_and_pauses(server: Server, sign_in: SignIn) ->
 
 
 @pytest.mark.req("K-UI-2")
+def test_a_filter_that_leaves_nothing_of_a_long_tail_leaves_a_page_that_answers(
+    server: Server, sign_in: SignIn
+) -> None:
+    session = Session(f"long-{uuid.uuid4().hex[:8]}")
+    send(server.ingest_url, server.ingest_key, [session.span("tool", f"step {number}") for number in range(150)])
+    page = sign_in("developer")
+    page.goto("/tail/")
+    expect(page.get_by_text("step 149", exact=True)).to_be_visible()
+    page.get_by_label("Kind").fill("nothing-like-it")
+    expect(page.get_by_test_id("tail-row")).to_have_count(0)
+    page.get_by_label("Kind").fill("tool")
+    expect(page.get_by_text("step 149", exact=True)).to_be_visible()
+
+
+@pytest.mark.req("K-UI-2")
 def test_a_thousand_events_do_not_freeze_the_tail(server: Server, sign_in: SignIn) -> None:
     page = sign_in("developer")
     page.goto("/tail/")
