@@ -131,20 +131,21 @@ class Candidate:
 class _Numbers(dict[Mention, int]):
     """The number of each entity by how it is mentioned; a mention met before is looked up without any Python."""
 
-    def __init__(self, reading: Reading, said: frozenset[str]) -> None:
+    def __init__(self, usages: list[Usage], keys: list[str], said: frozenset[str]) -> None:
         self.line = ""  # the one that is being read
-        self._reading = reading
+        self._usages = usages
+        self._keys = keys
         self._said = said  # in lines that are gone
         self._by_key: dict[str, int] = {}
 
     def __missing__(self, mention: Mention) -> int:
         key, kind = mention
-        usages = self._reading.usages
+        usages = self._usages
         number = self._by_key.get(key)
         if number is None:
             number = self._by_key[key] = len(usages)
             usages.append(Usage(kind, self.line, said=int(key in self._said)))
-            self._reading.keys.append(key)
+            self._keys.append(key)
         elif TYPE_WEIGHTS[kind] > TYPE_WEIGHTS[usages[number].type]:
             usages[number].type = kind
         self[mention] = number
@@ -161,7 +162,7 @@ class Reading:
         self.visible: set[int] = set()
         self.chars = 0
         self._templates: Counter[str] = Counter()
-        self._numbers = _Numbers(self, frozenset(said))
+        self._numbers = _Numbers(self.usages, self.keys, frozenset(said))
         self._lines: dict[str, tuple[int, ...]] = {}
         self._seen: dict[str, Candidate | None] = {}  # nothing for what stays in the prompt
         self._keep = re.compile("|".join(map(re.escape, sorted(keep_keys))), re.IGNORECASE) if keep_keys else None

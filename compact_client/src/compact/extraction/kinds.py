@@ -8,6 +8,7 @@ times more.
 from __future__ import annotations
 
 import re
+import string
 from functools import lru_cache
 from typing import Final
 
@@ -103,6 +104,7 @@ _PASSING: Final = re.compile(
     r"|^(?:(?:now|next|first|then|ok(?:ay)?|good|great|perfect)\b[,.!:]? )*"
     r"(?:let me|let's|i'll|i(?: also)? need to|i should)\b"
 )
+_ASCII_LETTERS: Final = string.ascii_letters.encode()
 _REMEMBERED: Final = 16_384  # the guard asks the same of the lines the summariser has just read
 # What tools returned has no bonus, so whether it tells of an error can wait until it is chosen.
 _BY_KIND: Final = {
@@ -131,7 +133,13 @@ def _is_standing(text: str) -> bool:
 
 def _is_sentence(text: str) -> bool:
     spaces = text.count(" ")
-    return (spaces >= 2 or not text.isascii()) and spaces + sum(map(str.isalpha, text)) >= 0.75 * len(text)
+    return (spaces >= 2 or not text.isascii()) and spaces + _letters(text) >= 0.75 * len(text)
+
+
+def _letters(text: str) -> int:
+    if text.isascii():
+        return len(text) - len(text.encode().translate(None, _ASCII_LETTERS))
+    return sum(map(str.isalpha, text))
 
 
 def is_open_item(text: str) -> bool:

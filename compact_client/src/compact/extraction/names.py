@@ -5,7 +5,6 @@ A name alone says little, but it can be copied and searched for; and it takes a 
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Collection, Iterable
 from itertools import accumulate, takewhile
 from typing import Final
@@ -74,7 +73,7 @@ class Names:
             for number, usage in enumerate(reading.usages)
             if number not in covered and number not in self._owed and usage.type not in COUNTED
         )
-        likeliest = heapq.nsmallest(max(0, room // 2), rest, key=self._rank)
+        likeliest = sorted(rest, key=self._rank)[: max(0, room // 2)]
         names: list[Entity] = []
         chars, most = 0, room * _MOST_CHARS_PER_TOKEN
         for number in (*sorted(self._owed - covered, key=self._rank), *likeliest):
