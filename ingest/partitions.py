@@ -35,9 +35,10 @@ def days_from(today: date, *, ahead: int = DAYS_AHEAD) -> list[date]:
     return [today + timedelta(days=offset) for offset in range(ahead + 1)]
 
 
+# Those of a day. An administrator's own, such as a default partition, are none of our business.
 EXISTING = """
 SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-WHERE i.inhparent = 'ingest_span'::regclass ORDER BY c.relname
+WHERE i.inhparent = 'ingest_span'::regclass AND c.relname ~ '^ingest_span_[0-9]{8}$' ORDER BY c.relname
 """
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import zstandard
 from asgiref.sync import sync_to_async
 from compact.redaction import MASK, default_redactor
-from django.db import InterfaceError, OperationalError, connection, transaction
+from django.db import InterfaceError, InternalError, OperationalError, connection, transaction
 from django.dispatch import Signal
 from django.utils import timezone
 
@@ -139,13 +139,13 @@ def store(
 async def astore(**arguments: Any) -> Stored:
     """`store`, from the event loop: on a thread of its own, with a connection it gives back.
 
-    A database that is away is a `ConnectionError`, as it is for the rest of the asynchronous write path.
+    A database that is away, or takes nothing, is a `ConnectionError`, as for the rest of the asynchronous write path.
     """
 
     def run() -> Stored:
         try:
             return store(**arguments)
-        except (InterfaceError, OperationalError) as error:
+        except (InterfaceError, InternalError, OperationalError) as error:
             raise ConnectionError("the database is away") from error
         finally:
             connection.close()

@@ -168,7 +168,7 @@ class Writer:
             await self._disconnect()
             logger.error("commit_failed %s", describe(error))
             metrics.database_failures.inc()
-            self._fail(group)
+            self._fail(group, "the database refuses to write")
             return True
 
     def _next_group(self) -> list[Batch]:
@@ -199,10 +199,10 @@ class Writer:
             self._records -= len(batch.records)
             self._bytes -= batch.size
 
-    def _fail(self, batches: list[Batch]) -> None:
+    def _fail(self, batches: list[Batch], reason: str = "the database is away") -> None:
         for batch in batches:
             if not batch.future.done():
-                batch.future.set_exception(Unavailable("the database is away", retry_after_s=RETRY_AFTER_S))
+                batch.future.set_exception(Unavailable(reason, retry_after_s=RETRY_AFTER_S))
 
     async def _commit(self, group: list[Batch]) -> None:
         if not group:

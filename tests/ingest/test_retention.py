@@ -94,3 +94,11 @@ def test_a_dry_run_only_tells() -> None:
     assert f"dropped {TODAY - timedelta(days=5)}" in out.getvalue()
     assert "1 sessions would go" in out.getvalue()
     assert spans(key) == 1
+
+
+def test_a_partition_of_somebody_else_is_left_alone() -> None:
+    """An administrator's default partition has no day; the others are kept in order beside it."""
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE ingest_span_default PARTITION OF ingest_span DEFAULT")
+    session(project("brief", retention_days=1), 5)
+    assert retention.run().dropped == [TODAY - timedelta(days=5)]
