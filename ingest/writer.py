@@ -41,6 +41,8 @@ RETRY_AFTER_S = 1
 _RECONNECT_MIN_S, _RECONNECT_MAX_S = 0.05, 2.0
 _OPEN_REMEMBERED = 200_000
 _ATTEMPTS = 4
+# A plan made for a day's first rows would look through a whole session for each key when there are many.
+_FIRST_PLAN_ROWS = 1_000
 
 _Gone = (psycopg.OperationalError, psycopg.InterfaceError, OSError, TimeoutError)
 # Classes of SQLSTATE that blame the data: bad values, broken constraints, values beyond a limit. Anything else is the
@@ -76,6 +78,8 @@ class Writer:
         self._open: OrderedDict[tuple[int, SpanKey], None] = OrderedDict()
         self._messages = Stored()
         self._days: set[object] = set()
+        self._rows = 0
+        self._plan_again_at = _FIRST_PLAN_ROWS
         self._notices: set[asyncio.Task[bool]] = set()
         self.is_connected = False
 
@@ -294,6 +298,7 @@ class Writer:
                 metrics.commit_seconds.observe(time.monotonic() - began)
                 for committed in done:
                     self._after(committed)
+                await self._plan_again(connection)
                 return
         raise Unavailable("the database refuses to commit", retry_after_s=RETRY_AFTER_S)
 
@@ -306,10 +311,17 @@ class Writer:
             self._open.popitem(last=False)
         self._messages.remember(done.project_id, done.messages, done.day)
         metrics.stored.inc(done.stored)
+        self._rows += done.stored
         if done.sessions:
             task = asyncio.create_task(publish(done.project_id, done.seq, done.sessions))
             self._notices.add(task)
             task.add_done_callback(self._notices.discard)
+
+    async def _plan_again(self, connection: psycopg.AsyncConnection[object]) -> None:
+        """Forget the plans each time that the day's rows have doubled; statistics come a minute too late."""
+        if self._rows >= self._plan_again_at:
+            self._plan_again_at = 2 * self._rows
+            await connection.execute("DISCARD PLANS")
 
     async def _connected(self) -> psycopg.AsyncConnection[object]:
         if self._connection is None or self._connection.closed:
@@ -334,6 +346,7 @@ class Writer:
         for day in partitions.days_from(today, ahead=1):
             await connection.execute(partitions.create_statement(day))
         self._days = {today}
+        self._rows, self._plan_again_at = 0, _FIRST_PLAN_ROWS
 
 
 def _parts(records: Sequence[Record], indexes: Sequence[int]) -> Iterator[tuple[Sequence[Record], Sequence[int]]]:

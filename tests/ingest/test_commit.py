@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
+import httpx
+import psycopg
 import pytest
 
 from .conftest import Wire
@@ -37,6 +40,41 @@ def test_numbers_rise_with_commits_and_no_two_are_the_same(wire: Wire, name: str
         assert session["last_seq"] == max(row["seq"] for row in mine)
         order = [row["span_id"].split("-")[0] for row in sorted(mine, key=lambda row: row["seq"])]
         assert order == sorted(order)
+
+
+def test_a_completion_is_found_by_its_key_and_not_by_its_session(start_server: Any) -> None:
+    """Whatever the statistics say: after thousands of small sessions, a large one is not read for each of its spans."""
+    running = start_server("plans")
+    with (
+        httpx.Client(headers=running.headers, timeout=60) as http,
+        psycopg.connect(running.database_url, autocommit=True) as database,
+    ):
+
+        def send(names: list[tuple[str, int]], **more: str) -> None:
+            events = [
+                {"type": "span", "trace_id": trace_id, "span_id": f"{number}", "started_at": T0, **more}
+                for trace_id, number in names
+            ]
+            assert http.post(running.ingest_url, json=events).status_code == 200
+
+        def read(index: str, figure: str) -> int:
+            database.execute("SELECT pg_stat_clear_snapshot()")
+            found = database.execute(f"SELECT sum({figure}) FROM pg_stat_user_indexes WHERE indexrelname ~ '{index}$'")
+            return int(found.fetchone()[0])  # type: ignore[index]
+
+        small, large = [(f"small-{n}", 0) for n in range(3_000)], [("large", n) for n in range(3_000)]
+        for names in (small, large[:1]):
+            send(names)
+            send(names, ended_at=T0)
+        database.execute("ANALYZE ingest_span")
+        send(large)
+        by_key, by_session = read("pkey", "idx_scan"), read("session_key_seq_idx", "idx_tup_read")
+        send(large[1:1_001], ended_at=T0)
+        deadline = time.monotonic() + 30
+        while read("pkey", "idx_scan") < by_key + 1_000:
+            assert time.monotonic() < deadline, "spans were not looked up by their keys"
+            time.sleep(0.1)
+        assert read("session_key_seq_idx", "idx_tup_read") - by_session < len(large)
 
 
 def test_a_trace_moves_when_its_session_becomes_known(wire: Wire, name: str) -> None:
