@@ -172,6 +172,53 @@ def test_a_restarted_process_goes_on_with_the_stored_plan(tmp_path, renderer, ha
     assert sum(str(item["content"]).startswith("<COMPACT-SUMMARY v2>") for item in again) == (renderer != "inplace")
 
 
+def responses_turn(number):
+    """A user's question, reasoning and a call that have no words of their own, its output, an answer."""
+    return [
+        {"type": "message", "role": "user", "content": f"question {number} " + "word " * 40},
+        {"type": "reasoning", "id": f"rs_{number}", "summary": []},
+        {"type": "function_call", "call_id": f"c{number}", "name": "read", "arguments": f'{{"n": {number}}}'},
+        {"type": "function_call_output", "call_id": f"c{number}", "output": f"page {number} " + "line " * 40},
+        {"type": "reasoning", "id": f"rs_{number}b", "summary": []},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": f"answer {number}"}]},
+    ]
+
+
+@pytest.mark.req("D-CON-1", "R-PAIR-1")
+@pytest.mark.parametrize("renderer", ["layered", "inplace", "bridge"])
+@pytest.mark.parametrize("hands_back", [False, True])
+def test_processes_that_take_turns_tell_messages_of_the_same_words_apart(renderer, hands_back):
+    """Two processes serve a session in turn, and at any moment a third renders the same bytes from the plan alone."""
+    store = MemoryCompactionStore()
+    options = {"policy": {"renderer": renderer}, "plan_store": store}
+    managers = [small(**options), small(**options)]
+    history = []
+    for number in range(40):
+        history += responses_turn(number)[:1]
+        manager = managers[number // 5 % 2]
+        sent = manager.preflight("s", history)
+        assert_pairs_whole(sent)
+        if manager.plan("s") == store.get_current_plan("s")[0]:
+            assert json.dumps(small(**options).preflight("s", history)) == json.dumps(sent)
+        history = [*(sent if hands_back else history), *responses_turn(number)[1:]]
+    assert store.get_current_plan("s")[1] >= 4
+
+
+@pytest.mark.req("D-CON-1", "D-PLAN-1")
+def test_a_request_sent_before_another_plan_was_taken_over_is_rendered_again():
+    """What this process sent under its own log stays what it was."""
+    store = MemoryCompactionStore()
+    one, two = small(plan_store=store), small(plan_store=store)
+    history = [SYSTEM, *dicts(8)]
+    first = one.preflight("s", history)
+    longer = [*history, *dicts(30, start=10)]
+    two.preflight("s", longer)
+    second = one.preflight("s", longer)
+    assert one.plan("s") == two.plan("s")
+    assert one.rerender("s", 1) == first
+    assert one.rerender("s", 2) == second
+
+
 @pytest.mark.req("D-CON-1")
 def test_of_two_processes_the_second_takes_over_the_first_ones_plan():
     """Two managers compact one session at once: one commit wins, the other adopts it and loses nothing."""

@@ -16,6 +16,8 @@ Role = Literal["system", "developer", "assistant", "user", "tool"]
 Kind = Literal["message", "reasoning", "opaque", "sealed"]
 
 SUMMARY_TAG = "<COMPACT-SUMMARY v"
+SPAN_TAG = "[Context Summary - Turns "
+POINTER_TAG = "[Externalized Content - artifact:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,11 @@ class Message:
     def is_summary(self) -> bool:
         """Whether this is a session summary that a compaction wrote."""
         return self.role == "assistant" and self.text.startswith(SUMMARY_TAG)
+
+    @property
+    def stands_for_others(self) -> bool:
+        """Whether a renderer wrote this in the place of messages that were compacted."""
+        return self.role == "assistant" and self.text.startswith((SUMMARY_TAG, SPAN_TAG, POINTER_TAG))
 
     def to_dict(self) -> dict[str, Any]:
         """The message as JSON: the provider's own item if it came from one, else chat format with `meta`."""

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from compact.messages import Message
+from compact.messages import Message, canonical_json
 
 
 class AgentThread:
@@ -39,8 +39,9 @@ class AgentThread:
 
     def append(self, message: Message) -> Message:
         """Add a message and return it with its id."""
-        text = f"{message.role}\0{message.text}"
-        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:6]
+        # A call or a reasoning item has no text of its own; what it has is told apart as well.
+        content = message.text.encode("utf-8", "surrogatepass") or canonical_json(message.to_dict())
+        digest = hashlib.sha256(message.role.encode() + b"\0" + content).hexdigest()[:6]
         # A caller may change the meta of its own Message; the log keeps what it was.
         self._last += 1
         added = replace(message, id=f"m{self._last}-{digest}", meta=dict(message.meta))

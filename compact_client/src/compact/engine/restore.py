@@ -5,17 +5,17 @@ Messages are recognised by their hashes alone, so nothing but the plan has to be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from compact.codecs.base import Codec
-from compact.engine.request import Request, Shown, frozen_copy, plain
+from compact.engine.align import align
+from compact.engine.request import frozen_copy, plain
 from compact.engine.session import Session
 from compact.messages import Message, Role
 from compact.plan import CompactionPlan, LedgerEntry
 from compact.renderers import renderer_named
-from compact.thread import AgentThread
 
 _ROLES: dict[str, Role] = {"system": "system", "developer": "developer", "user": "user", "tool": "tool"}
 
@@ -31,35 +31,52 @@ def restore(
     frozen = [frozen_copy(item) for item in items]
     decoded = [codec.decode(plain(item), place) for place, item in enumerate(frozen)]
     names = [name(message) for message in decoded]
-    gone = {entry.id: entry for entry in plan.absorbed}
-    shows_all = 2 * len({entry.hash for entry in plan.absorbed} & set(names)) >= len(gone) > 0
-    candidates = [entry for entry in plan.ledger if entry.id not in gone]
-    if shows_all:
-        candidates = sorted((*gone.values(), *candidates), key=lambda entry: sequence_of(entry.id))
-    ids: dict[str, list[LedgerEntry]] = {}
-    for entry in candidates:
-        ids.setdefault(entry.hash, []).append(entry)
-    synthetic = {} if shows_all else _synthetic_names(plan, codec, name)
-    known: list[str | None] = []
-    for message_name in names:
-        waiting = ids.get(message_name)
-        known.append(waiting.pop(0).id if waiting else synthetic.pop(message_name, None))
-    talk = {entry.id for entry in candidates if entry.role not in ("system", "developer")}
-    if not any(
-        message_id in talk or message_id.startswith(("summary-v", "span-")) for message_id in known if message_id
-    ):
+    known, reference = _recognise(plan, names, codec, name)
+    silent = {entry.id for entry in (*plan.absorbed, *plan.ledger) if entry.role in ("system", "developer")}
+    if not any(message_id is not None and message_id not in silent for message_id in known):
         return False
-    _adopt(session, frozen, decoded, known, [] if shows_all else sorted(gone, key=sequence_of), gone)
+    gone = {entry.id: entry for entry in plan.absorbed}
+    hidden = gone.keys() - set(reference)
+    _adopt(session, frozen, decoded, known, sorted(hidden, key=sequence_of), gone)
     session.plan = plan
     session.plans[plan.version] = plan
     return True
 
 
-def _synthetic_names(plan: CompactionPlan, codec: Codec, name: Callable[[Message], str]) -> dict[str, str]:
-    rendered = renderer_named(plan.renderer).render(
-        [Message("assistant", "", id=entry.id) for entry in plan.absorbed], plan, codec
-    )
-    return {name(message): message.id or "" for message in rendered}
+def _recognise(
+    plan: CompactionPlan, names: Sequence[str], codec: Codec, name: Callable[[Message], str]
+) -> tuple[list[str | None], Sequence[str]]:
+    """The id of each message that the plan knows, and all ids of the list in which most of them were found.
+
+    Order matters: two messages of the same words are told apart by their neighbours alone.
+    """
+    best: list[str | None] = []
+    best_ids: Sequence[str] = ()
+    for hashes, ids in _references(plan, codec, name):
+        found = [None if place is None else ids[place] for place in align(names, hashes)]
+        if not best or found.count(None) < best.count(None):
+            best, best_ids = found, ids
+    return best, best_ids
+
+
+def _references(
+    plan: CompactionPlan, codec: Codec, name: Callable[[Message], str]
+) -> Iterator[tuple[list[str], list[str]]]:
+    """What a host may show, as hashes and ids: the request after the plan, the one before it, or all there ever was."""
+    absorbed = sorted(plan.absorbed, key=lambda entry: sequence_of(entry.id))
+    gone = {entry.id for entry in absorbed}
+    kept = [entry for entry in plan.ledger if entry.id not in gone and entry.id.startswith("m")]
+    log = _merged_by_sequence([_stand_in(entry) for entry in kept], [_stand_in(entry) for entry in absorbed])
+    hashes = {entry.id: entry.hash for entry in (*absorbed, *kept)}
+    rendered = renderer_named(plan.renderer).render(log, plan, codec)
+    yield [hashes.get(item.id or "") or name(item) for item in rendered], [item.id or "" for item in rendered]
+    # The process that compacted it may have ended before the host had its answer.
+    yield [entry.hash for entry in plan.ledger], [entry.id for entry in plan.ledger]
+    yield [hashes[item.id or ""] for item in log], [item.id or "" for item in log]
+
+
+def _stand_in(entry: LedgerEntry) -> Message:
+    return Message(_ROLES.get(entry.role, "assistant"), "", id=entry.id)
 
 
 def _adopt(
@@ -70,12 +87,8 @@ def _adopt(
     hidden: Sequence[str],
     gone: Mapping[str, LedgerEntry],
 ) -> None:
-    session.thread, session.shown, session.output, session.view = AgentThread(session.session_id), Shown(), Shown(), []
-    session.request, session.is_request_current = Request(), False
-    stand_ins = [
-        session.thread.adopt(Message(_ROLES.get(gone[message_id].role, "assistant"), "", id=message_id))
-        for message_id in hidden
-    ]
+    session.start_over()
+    stand_ins = [session.thread.adopt(_stand_in(gone[message_id])) for message_id in hidden]
     for item, message, message_id in zip(items, decoded, known, strict=True):
         if message_id is not None and not message_id.startswith("m"):
             session.shown.add(item, message_id)
@@ -84,7 +97,6 @@ def _adopt(
         session.shown.add(item, added.id or "")
         session.view.append(added)
     session.view = _merged_by_sequence(session.view, stand_ins)
-    session.view_version += 1
 
 
 def sequence_of(message_id: str) -> int:

@@ -91,6 +91,13 @@ class Session:
         self._shortened: dict[str, Message] = {}
         self._former: list[tuple[int, str, Message]] = []
 
+    def start_over(self) -> None:
+        """Empty the log for another one: what was known of messages by their ids is not about the new ones."""
+        self.thread = AgentThread(self.session_id)
+        self._show(Shown(), [])
+        self.request = Request()
+        self.clean, self.hashes, self._tokens, self._shortened, self._former = {}, {}, {}, {}, []
+
     def observe(self, items: Sequence[Any], codec: Codec) -> Seen:
         """Take in the host's list: recognise what was seen, append what is new to the log."""
         self.codec = codec
@@ -151,6 +158,11 @@ class Session:
             how, self.plan = "reset", None
         else:
             view = self._with_hidden(view, reference)
+        self._show(shown, view)
+        return Seen(how, tuple(new))
+
+    def _show(self, shown: Shown, view: list[Message]) -> None:
+        """Another view from now on; requests of the one before it can still be rendered again."""
         self.old_views[self.view_version] = self.view
         if len(self.old_views) > _OLD_VIEWS:
             del self.old_views[min(self.old_views)]
@@ -158,7 +170,6 @@ class Session:
         self.view = view
         self.shown, self.output = shown, Shown()
         self.is_request_current = False
-        return Seen(how, tuple(new))
 
     def _recognise(self, items: Sequence[Any], codec: Codec) -> tuple[list[str | None], Shown]:
         """The known id of each item, and the list it was recognised in: what was shown, our output, or the history."""

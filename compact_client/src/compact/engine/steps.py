@@ -156,16 +156,21 @@ class Engine:
         except Exception as error:
             emit_error(check, error, "no stored plan is taken over")
             return
-        session.store_version = version
-        if plan is not None:
+        if plan is not None and version != session.store_version:
             assert session.codec is not None
             restore(session, plan, items, session.codec, lambda message: hash_of(session, self.outbound, message))
+        session.store_version = version
 
     def take_in(self, session: Session, call: Call, check: events.Check) -> Steps[Seen]:
         """Recognise what the host shows, and bring the request up to date with it."""
         codec = codec_for(session, call)
         yield from self._restore_once(session, call.items, codec, check)
         seen = session.observe(call.items, codec)
+        if self.cfg.plan_store is not None and any(message.stands_for_others for message in seen.new):
+            # The host shows what another process compacted since.
+            plan = session.plan
+            yield from self._load_plan(session, call.items, check)
+            seen = seen if session.plan is plan else replace(seen, how="edited")
         self._bring_up_to_date(session, seen, check)
         return seen
 

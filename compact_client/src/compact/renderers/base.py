@@ -7,7 +7,7 @@ from typing import Protocol
 
 from compact.codecs.base import Codec
 from compact.durability import cleared_text
-from compact.messages import Message
+from compact.messages import POINTER_TAG, Message
 from compact.plan import ClearRecord, CompactionPlan, ExternalizationRecord
 from compact.summary import StructuredSummary
 
@@ -42,7 +42,7 @@ def cleared(message: Message, record: ClearRecord, codec: Codec) -> Message:
 def pointer_text(record: ExternalizationRecord) -> str:
     """The line that stands for externalised content."""
     return (
-        f"[Externalized Content - artifact:{record.artifact_id}]\n"
+        f"{POINTER_TAG}{record.artifact_id}]\n"
         f"Summary: {record.summary.render_as_message()}\n"
         f'To retrieve full content, call: read_artifact("{record.artifact_id}")'
     )

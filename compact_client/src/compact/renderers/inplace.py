@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compact.codecs.base import Codec
-from compact.messages import Message
+from compact.messages import SPAN_TAG, Message
 from compact.plan import (
     ClearRecord,
     CompactionAction,
@@ -51,7 +51,4 @@ class InplaceRenderer:
 
 
 def span_text(record: SummarizationRecord) -> str:
-    return (
-        f"[Context Summary - Turns {record.span.first_turn}-{record.span.last_turn}]\n"
-        f"{record.summary.render_as_message()}"
-    )
+    return f"{SPAN_TAG}{record.span.first_turn}-{record.span.last_turn}]\n{record.summary.render_as_message()}"
