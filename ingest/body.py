@@ -13,6 +13,7 @@ from typing import Any
 import zstandard
 
 from ingest.errors import Malformed, TooLarge, TooSlow, WrongType
+from ingest.limits import aside
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 # Each costs as much as a small request; whoever joins files that were packed apart has some dozens.
@@ -35,7 +36,7 @@ async def read(receive: Receive, *, declared: str, encoding: str, max_bytes: int
     except TimeoutError:
         raise TooSlow(f"the body did not arrive within {timeout_s:.0f} seconds") from None
     if len(body) > _LARGE_PACKED_BYTES and encoding:
-        return await asyncio.to_thread(inflate, body, encoding, max_bytes)
+        return await aside(inflate, body, encoding, max_bytes)
     return inflate(body, encoding, max_bytes)
 
 

@@ -6,16 +6,28 @@ an account of what a customer used.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from ingest.errors import TooMany, Unavailable
 
+T = TypeVar("T")
+
+# More at once would only share one processor, each with a body in memory.
+_aside = ThreadPoolExecutor(max_workers=2, thread_name_prefix="ingest-aside")
 # Keys that were quiet for so long that their buckets are full again need no bucket.
 _REMEMBERED_KEYS = 10_000
 _BURST_S = 2.0
+
+
+async def aside(function: Callable[..., T], *arguments: Any) -> T:
+    """Run what would hold the event loop up on a thread; two at a time, the others wait."""
+    return await asyncio.get_running_loop().run_in_executor(_aside, function, *arguments)
 
 
 class Allowance:

@@ -23,6 +23,7 @@ from ingest.decode import Decoded, decode
 from ingest.errors import Conflict, Malformed, Refusal, Unavailable, WrongMethod, WrongType, describe
 from ingest.events import Span
 from ingest.keys import Grant
+from ingest.limits import aside
 from ingest.messages import extract
 from ingest.redact import redact
 from ingest.redact import value as redact_value
@@ -178,7 +179,7 @@ async def _taken(
     parts.byte_rate.take(grant.key_id, len(body))
     with parts.room.hold(len(body)):
         if len(body) > _LARGE_BYTES:
-            decoded = await asyncio.to_thread(_prepared, body, convert)
+            decoded = await aside(_prepared, body, convert)
         else:
             # One at a time, and the loop goes round in between: bodies that come together would otherwise be decoded
             # in one go, while Postgres waits for the writer and people wait for their pages.
@@ -234,7 +235,7 @@ async def transcript(parts: Service, request: Request) -> Answer:
     body = await request.body()
     if body.startswith(_GZIP):
         # A file that was packed beforehand and sent as it is; no line of JSON begins so.
-        body = await asyncio.to_thread(inflate, body, "gzip", settings.INGEST_MAX_BODY_BYTES)
+        body = await aside(inflate, body, "gzip", settings.INGEST_MAX_BODY_BYTES)
     parts.byte_rate.take(grant.key_id, len(body))
     with parts.room.hold(len(body)):
         try:
