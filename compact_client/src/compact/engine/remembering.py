@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from compact import events, guard
 from compact.engine.effects import Steps
@@ -75,14 +76,28 @@ def remember(
     climb.summary_tokens = job.counting.message(Message("assistant", shown_text))
     own = merged if shown else summary
     own_tokens = job.counting.draft(own.render_as_message())
-    input_tokens = sum(job.counting.message(message) for message in real)
+    if job.check.is_watched:
+        _announce(job, climb, maker, merged, real, step, started)
+    return own, own_tokens
+
+
+def _announce(
+    job: Job,
+    climb: Climb,
+    maker: SummaryMaker,
+    summary: StructuredSummary,
+    messages: Sequence[Message],
+    step: int,
+    started: datetime,
+) -> None:
+    input_tokens = sum(job.counting.message(message) for message in messages)
     job.check.emit(
         events.SUMMARY_CREATED,
         {
             "strategy": maker.style,
             "version": step,
             "step": step,
-            "input_messages": len(real),
+            "input_messages": len(messages),
             "input_tokens": input_tokens,
             "summary_tokens": climb.summary_tokens,
             "compression_ratio": round(climb.summary_tokens / input_tokens, 4) if input_tokens else 0.0,
@@ -90,10 +105,9 @@ def remember(
             "summarizer": maker.name,
             "model": maker.model,
         },
-        payload=job.outbound.words({"summary": climb.summary_text, "structured": merged.to_dict()}),
+        payload=job.outbound.words({"summary": climb.summary_text, "structured": summary.to_dict()}),
         started=started,
     )
-    return own, own_tokens
 
 
 def refit(job: Job, current: Draft, climb: Climb, step: int) -> None:

@@ -352,8 +352,10 @@ class _Greedy:
         while heap and room >= 4:
             _, index = heapq.heappop(heap)
             candidate = candidates[index]
+            if candidate.tokens > room:
+                continue
             value = self._density(candidate)
-            if value <= 0.0 or candidate.tokens > room:
+            if value <= 0.0:
                 continue
             # Lazy: worth only ever falls, so a line that is still on top after its update is the best one.
             if heap and -value > heap[0][0]:
