@@ -121,7 +121,8 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
                 await self.say({"type": "behind", "seq": self.seq})
                 await self.catch_up(self.subscription.newest)
                 continue
-            await self.deliver(change)
+            # Caught up past its beginning: what was sent already is not sent again.
+            await self.deliver(change.since(self.seq) if change.after < self.seq else change)
             self.seq = change.seq
 
     async def is_allowed(self) -> bool:

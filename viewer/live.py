@@ -59,6 +59,11 @@ class Change:
     checks: dict[UUID, dict[str, Any]] = field(default_factory=dict)
     _frames: dict[UUID, str] = field(default_factory=dict)
 
+    def since(self, seq: int) -> Change:
+        """The part of it that a socket which has seen everything up to `seq` has not."""
+        sessions = {key: session for key, session in self.sessions.items() if session.last_seq > seq}
+        return Change(seq, self.seq, sessions, [pair for pair in self.spans if pair[1].seq > seq], self.checks)
+
     def session_frame(self, key: UUID) -> str | None:
         if key not in self.sessions:
             return None

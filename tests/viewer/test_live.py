@@ -16,8 +16,10 @@ from serving import Server
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from ingest.models import Session as StoredSession
 from viewer.consumers import RECHECK_S, WINDOW_FRAMES
 from viewer.live import QUEUE_FRAMES, TICK_S, Change, Subscription
+from viewer.reducer import SpanRow
 
 
 def socket(server: Server, path: str, person: str | None = "developer") -> connect:
@@ -183,3 +185,16 @@ def test_how_far_to_catch_up_does_not_depend_on_the_change_in_hand() -> None:
         subscription.put(Change(seq - 1, seq, {}, []))
     assert subscription.is_behind
     assert subscription.newest == QUEUE_FRAMES + 2
+
+
+def test_what_was_caught_up_already_is_not_sent_again() -> None:
+    """A change that began before the socket came is cut to what the socket has not seen."""
+    old, new = (StoredSession(session_key=uuid.uuid4(), session_id=name, last_seq=7) for name in ("old", "new"))
+    new.last_seq = 9
+    spans = [
+        (session.session_key, SpanRow("t", f"s{seq}", None, "span", "", "ok", None, None, None, seq))
+        for session, seq in ((old, 6), (old, 7), (new, 8), (new, 9))
+    ]
+    change = Change(5, 9, {old.session_key: old, new.session_key: new}, spans).since(8)
+    assert [span.seq for _, span in change.spans] == [9]
+    assert (change.after, change.seq, list(change.sessions)) == (8, 9, [new.session_key])
