@@ -153,6 +153,22 @@ def test_each_half_of_the_repair_can_be_had_alone():
     assert remove_orphan_outputs([orphan, call]) == [call]
 
 
+@pytest.mark.req("R-NORM-1", "R-PAIR-1")
+def test_an_anthropic_result_that_was_added_comes_before_the_users_words():
+    """Consecutive user messages are one to the provider, and in it results come first."""
+    items = [
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": i, "name": "f", "input": {}} for i in "ab"]},
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "a", "content": "A"}, {"type": "text", "text": "And?"}],
+        },
+    ]
+    out = CompactManager(CompactConfig("claude-sonnet-4", 200_000)).preflight("s", items)
+    blocks = [block for item in out[2:] for block in item["content"]]
+    assert [block["type"] for block in blocks] == ["tool_result", "tool_result", "text"]
+
+
 @pytest.mark.req("P-EDGE-1")
 @pytest.mark.parametrize(
     "item",

@@ -233,7 +233,7 @@ def test_one_summary_however_often_it_compacts(parts, fmt):
 @quick
 @given(steps(), policies)
 def test_message_objects_come_back_as_they_went_in(conversation, policy):
-    """Message objects in, Message objects out: kept ones are the caller's own objects."""
+    """Message objects in, Message objects out: kept ones are the caller's own objects, but for an output that was cut."""
     codec = codec_named("chat")
     messages = [
         Message(m.role, m.text, m.meta, tool_calls=m.tool_calls, tool_call_id=m.tool_call_id)
@@ -243,4 +243,4 @@ def test_message_objects_come_back_as_they_went_in(conversation, policy):
     if out is not None:
         known = {id(message) for message in messages}
         ours = [m for m in out if id(m) not in known]
-        assert all(m.text == "aborted" or m.role == "assistant" for m in ours)
+        assert all(m.text == "aborted" or m.role == "assistant" or "tokens truncated" in m.text for m in ours)

@@ -97,8 +97,9 @@ def _with_outputs(messages: Sequence[Message], missing: dict[int, list[Message]]
     repaired: list[Message] = []
     waiting: list[Message] = []
     for index, message in enumerate(messages):
-        # Outputs go after the calls of one response and beside their siblings, never between two parallel calls.
-        if waiting and not message.answers and not (message.tool_calls and message.source and "type" in message.source):
+        # Right after the calls of one response, never between two of them, and before what Anthropic's user says beside
+        # the results that did come: results open a message there.
+        if waiting and not (message.tool_calls and message.source and "type" in message.source):
             repaired.extend(waiting)
             waiting = []
         repaired.append(message)
