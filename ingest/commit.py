@@ -68,6 +68,8 @@ DELETE FROM ingest_session WHERE session_key = ANY(%(keys)s) AND span_count = 0
   AND session_key NOT IN (SELECT session_key FROM ingest_trace WHERE session_key = ANY(%(keys)s))
   AND session_key NOT IN (SELECT session_key FROM ingest_transcript WHERE session_key = ANY(%(keys)s))
 """
+# About a hundred rows.
+_COPY_PIECES = 700
 _COPY = f"COPY ingest_span ({rows.COLUMNS}) FROM STDIN (FORMAT BINARY)"
 
 
@@ -283,13 +285,16 @@ async def _copy(
     """Put the spans in, numbered from `seq` on; the last number of each session."""
     packed = [rows.HEADER]
     last_seqs: dict[uuid.UUID, int] = {}
-    for key, spans in placed.items():
-        packed += rows.pack(spans, session_key=key, day=days[key], project_id=project_id, seq=seq)
-        seq += len(spans)
-        last_seqs[key] = seq - 1
-    packed.append(rows.TRAILER)
     async with cursor.copy(_COPY) as copy:
-        await copy.write(b"".join(packed))
+        for key, spans in placed.items():
+            packed += rows.pack(spans, session_key=key, day=days[key], project_id=project_id, seq=seq)
+            seq += len(spans)
+            last_seqs[key] = seq - 1
+            # Postgres works on these while the next are packed.
+            if len(packed) > _COPY_PIECES:
+                await copy.write(b"".join(packed))
+                packed.clear()
+        await copy.write(b"".join((*packed, rows.TRAILER)))
     return last_seqs
 
 

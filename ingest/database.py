@@ -41,7 +41,8 @@ def parameters() -> dict[str, Any]:
 
 def address() -> tuple[str, str, str]:
     """Which database that is: quick to ask with every request."""
-    settings = connections["default"].settings_dict
+    # The same as those of `connections["default"]`, which costs ten times as much to ask for.
+    settings = connections.settings["default"]
     return settings["NAME"], settings["HOST"], str(settings["PORT"])
 
 

@@ -144,9 +144,19 @@ def _is_newer(at: int, value: Any, known_at: int | None, known: Any) -> bool:
     return known_at is None or (at, value) > (known_at, known)
 
 
-def added(sessions: Iterable[tuple[object, ...]]) -> dict[str, list[object]]:
-    """The parameters of `ADD`: a list for each column."""
-    return dict(zip(_COLUMNS, map(list, zip(*sessions, strict=True)), strict=True))
+def added(sessions: Iterable[tuple[object, ...]]) -> dict[str, str]:
+    """The parameters of `ADD`: an array for each column, written out; psycopg takes three times as long for them."""
+    columns = zip(*sessions, strict=True)
+    return {name: f"{{{','.join(map(_element, column))}}}" for name, column in zip(_COLUMNS, columns, strict=True)}
+
+
+def _element(value: object) -> str:
+    if value is None:
+        return "NULL"
+    if type(value) is int:
+        return str(value)
+    escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 _COLUMNS = {

@@ -142,3 +142,40 @@ def test_a_group_gathers_the_strays_of_its_trace(wire: Wire, name: str) -> None:
     assert wire.session(f"group-{name}")["span_count"] == 3
     assert wire.rows("SELECT 1 FROM ingest_session WHERE session_id LIKE %s", f"{name}-%") == []
     assert len(wire.rows("SELECT 1 FROM ingest_span WHERE trace_id = %s", name)) == 3
+
+
+def test_a_commit_of_many_rows_goes_in_by_several_writes(wire: Wire, name: str) -> None:
+    """Hundreds of spans of several sessions in one request: each is there, open or ended, with tokens or without."""
+    wire.send(
+        *(
+            {
+                "type": "span",
+                "trace_id": f"{name}-{number % 3}",
+                "span_id": f"{number}",
+                "parent_id": None if number % 4 else f"{number - 1}",
+                "kind": "generation" if number % 2 else "tool",
+                "started_at": T0,
+                "ended_at": T0 if number % 5 else None,
+                "data": {"usage": {"input_tokens": number}},
+                "payload": {"number": number} if number % 7 else None,
+            }
+            for number in range(600)
+        )
+    )
+    stored = wire.rows("SELECT * FROM ingest_span WHERE trace_id LIKE %s", f"{name}-%")
+    assert {row["span_id"] for row in stored} == {f"{number}" for number in range(600)}
+    for row in stored:
+        number = int(row["span_id"])
+        assert row["trace_id"] == f"{name}-{number % 3}"
+        assert row["parent_id"] == (None if number % 4 else f"{number - 1}")
+        assert row["tokens"] == (number if number % 2 else None)
+        assert (row["ended_at"] is None) == (number % 5 == 0)
+        assert row["payload"] == ({"number": number} if number % 7 else None)
+        assert row["data"] == {"usage": {"input_tokens": number}}
+
+
+@pytest.mark.parametrize("model", ['say "gpt-5"', "back\\slash", "{a,b}", "NULL", "two\nlines", "ﬁve"])
+def test_a_model_may_be_called_anything(wire: Wire, name: str, model: str) -> None:
+    """Its name is added to the session's sums as it is, whatever an array of Postgres means by it."""
+    wire.send({"type": "span", "trace_id": name, "span_id": "1", "kind": "generation", "data": {"model": model}})
+    assert wire.session(name)["model"] == model
