@@ -233,7 +233,7 @@ def test_one_summary_however_often_it_compacts(parts, fmt):
 @quick
 @given(steps(), policies)
 def test_message_objects_come_back_as_they_went_in(conversation, policy):
-    """Message objects in, Message objects out: kept ones are the caller's own objects, but for an output that was cut."""
+    """Message objects in and out: kept ones are the caller's own, but for an output that was cut."""
     codec = codec_named("chat")
     messages = [
         Message(m.role, m.text, m.meta, tool_calls=m.tool_calls, tool_call_id=m.tool_call_id)

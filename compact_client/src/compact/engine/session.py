@@ -8,28 +8,24 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from compact.budget import Usage
 from compact.codecs.base import Codec
 from compact.durability import ToolDurabilityPolicy
-from compact.engine.align import align
+from compact.engine.recognition import is_left, is_rewound, recognise, with_hidden
 from compact.engine.request import Request, Sent, Shown, frozen_copy, item_of, plain
-from compact.messages import Message, content_hash
+from compact.messages import Message
 from compact.normalize import normalize
 from compact.plan import CompactionPlan
 from compact.renderers import renderer_named
 from compact.thread import AgentThread
 
 How = Literal["new", "extended", "handed_back", "edited", "reset"]
-# More edits than this are cheaper to find by alignment than one by one.
-_FEW_EDITS = 8
 # Edited histories whose requests can still be rendered again; each holds one reference per message.
 _OLD_VIEWS = 64
-# Ids of what a renderer puts in the place of messages.
-_OURS = ("summary-v", "span-", "artifact-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +129,7 @@ class Session:
         self.request.is_same_as_shown = True
 
     def _observe_edited(self, items: Sequence[Any], codec: Codec) -> Seen:
-        known_ids, reference = self._recognise(items, codec)
+        known_ids, reference = recognise(items, codec, self.shown, self.output, self.view)
         kept = dict(zip(reference.ids, reference.items, strict=True))
         # As above: everything new is read before anything is logged.
         frozen = {place: frozen_copy(items[place]) for place, known_id in enumerate(known_ids) if known_id is None}
@@ -153,11 +149,11 @@ class Session:
             view.append(added)
         how: How = "edited"
         survived = [known_id for known_id in known_ids if known_id is not None]
-        if not self._continues(survived) or self._is_rewound(survived):
+        if is_left(survived, self.view) or is_rewound(survived, self.view, self.plan):
             # Its summary must not leak into this one, nor stand for the very message that is to be answered.
             how, self.plan = "reset", None
         else:
-            view = self._with_hidden(view, reference)
+            view = with_hidden(view, self.view, reference)
         self._show(shown, view)
         return Seen(how, tuple(new))
 
@@ -170,59 +166,6 @@ class Session:
         self.view = view
         self.shown, self.output = shown, Shown()
         self.is_request_current = False
-
-    def _recognise(self, items: Sequence[Any], codec: Codec) -> tuple[list[str | None], Shown]:
-        """The known id of each item, and the list it was recognised in: what was shown, our output, or the history."""
-        for reference in (self.shown, self.output):
-            # The usual edit is a system prompt with a clock in it; finding it must not cost a reading of everything.
-            ids = _few_edits(items, reference)
-            if ids is not None:
-                return ids, reference
-        history = Shown()
-        for message in self.view:
-            history.add(item_of(message), message.id or "")
-        keys = [_key(codec.decode(plain(item), place)) for place, item in enumerate(items)]
-        best: list[str | None] = [None] * len(items)
-        best_reference = self.shown
-        for reference in (self.shown, self.output, history):
-            places = align(keys, [_key(plain(item)) for item in reference.items])
-            found = [None if place is None else reference.ids[place] for place in places]
-            if _known(found) > _known(best):
-                best, best_reference = found, reference
-        return best, best_reference
-
-    def _continues(self, survived: Sequence[str]) -> bool:
-        talk = {message.id for message in self.view if message.role not in ("system", "developer")}
-        return not talk or any(message_id in talk or message_id.startswith("summary-v") for message_id in survived)
-
-    def _is_rewound(self, survived: Sequence[str]) -> bool:
-        """Whether the host went back to before messages that were compacted; dropping old ones is no going back."""
-        if self.plan is None or any(message_id.startswith(_OURS) for message_id in survived):
-            return False
-        order = {message.id or "": place for place, message in enumerate(self.view)}
-        last = max((order[message_id] for message_id in survived if message_id in order), default=-1)
-        return any(order.get(entry.id, -1) > last for entry in self.plan.absorbed)
-
-    def _with_hidden(self, view: list[Message], reference: Shown) -> list[Message]:
-        """The edited view with the messages that the host was never shown again, in their old places."""
-        kept = {message.id for message in view}
-        reference_ids = set(reference.ids)
-        hidden = [message for message in self.view if message.id not in reference_ids]
-        order = {message.id: place for place, message in enumerate(self.view)}
-        merged: list[Message] = []
-        waiting = iter(hidden)
-        following = next(waiting, None)
-        for message in view:
-            place = order.get(message.id)
-            while following is not None and place is not None and order[following.id] < place:
-                merged.append(following)
-                following = next(waiting, None)
-            merged.append(message)
-        while following is not None:
-            if following.id not in kept:
-                merged.append(following)
-            following = next(waiting, None)
-        return merged
 
     def shorten_to(self, message_id: str, short: Message) -> None:
         """Cut a message further than it was; requests already sent keep the form they had."""
@@ -345,35 +288,5 @@ class Session:
         return tokens
 
 
-def _key(item: Any) -> str:
-    if isinstance(item, Message):
-        item = item.to_dict()
-    return content_hash(item) if isinstance(item, Mapping) else repr(item)
-
-
 def _is_same(item: Any, shown: Any) -> bool:
     return bool(item == shown or item == plain(shown))
-
-
-def _known(ids: Sequence[str | None]) -> int:
-    return sum(message_id is not None for message_id in ids)
-
-
-def _few_edits(items: Sequence[Any], reference: Shown) -> list[str | None] | None:
-    """The ids if the host only replaced a few messages in place and appended; None if it did more."""
-    size = len(reference.items)
-    if not size or len(items) < size:
-        return None
-    ids: list[str | None] = list(reference.ids)
-    # In a short list that many differences are no edit but a shift, which only alignment sees.
-    most = min(_FEW_EDITS, size // 4)
-    edits = 0
-    for place in range(size):
-        if items[place] != reference.items[place] or (
-            reference.metas is not None and getattr(items[place], "meta", None) != reference.metas[place]
-        ):
-            edits += 1
-            if edits > most:
-                return None
-            ids[place] = None
-    return [*ids, *([None] * (len(items) - size))]
