@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from channels.layers import get_channel_layer
+from django.db import connections
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from ingest import metrics
@@ -53,5 +54,11 @@ def metrics_page(service: Service) -> tuple[bytes, str]:
     metrics.queue_records.set(records)
     metrics.queue_bytes.set(size)
     metrics.lag_seconds.set(service.writer.lag_s)
-    metrics.database_connected.set(service.writer.is_connected and not presence.is_away)
+    metrics.database_connected.set(not presence.is_away)
+    # Only a web process has a pool; commands and tests have a connection each.
+    if pool := connections["default"].pool:  # type: ignore[attr-defined]
+        found = pool.get_stats()
+        size, idle = found.get("pool_size", 0), found.get("pool_available", 0)
+        metrics.database_connections.labels("idle").set(idle)
+        metrics.database_connections.labels("used").set(size - idle)
     return generate_latest(), CONTENT_TYPE_LATEST

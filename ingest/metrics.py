@@ -23,8 +23,8 @@ database_failures = Counter(
 )
 queue_records = Gauge("ariadne_ingest_queue_records", "Records waiting for their commit to end")
 queue_bytes = Gauge("ariadne_ingest_queue_bytes", "Bytes waiting for their commit to end")
-database_connected = Gauge(
-    "ariadne_ingest_database_connected", "1 while the writer has a connection and the database answers"
-)
+database_connected = Gauge("ariadne_ingest_database_connected", "1 while the database answers")
 lag_seconds = Gauge("ariadne_ingest_lag_seconds", "How long the oldest waiting request has waited")
 in_flight = Gauge("ariadne_ingest_requests_in_flight", "Requests being answered")
+database_connections = Gauge("ariadne_database_connections", "Connections for pages and live views", ["state"])
+live_sockets = Gauge("ariadne_live_sockets", "Open websockets")

@@ -81,7 +81,6 @@ class Writer:
         self._rows = 0
         self._plan_again_at = _FIRST_PLAN_ROWS
         self._notices: set[asyncio.Task[bool]] = set()
-        self.is_connected = False
 
     async def write(
         self, project_id: int, records: Sequence[Record], *, size: int, indexes: Sequence[int] | None = None
@@ -329,12 +328,10 @@ class Writer:
             # Another server, or the same one restored from a backup.
             self._messages = Stored()
             self._connection = await connect(application="ariadne-writer")
-            self.is_connected = True
         return self._connection
 
     async def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
-        self.is_connected = False
         if connection is not None:
             with contextlib.suppress(Exception):
                 await connection.close()

@@ -16,6 +16,7 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.core.exceptions import PermissionDenied
 from django.http import Http404
 
+from ingest import metrics
 from ingest.models import Session
 from viewer import access, live, queries
 from viewer.access import Grant, Right
@@ -46,6 +47,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         self.in_flight = 0
         self.room = asyncio.Event()
         self.room.set()
+        metrics.live_sockets.inc()
         await self.accept()
         grant = await access.socket_grant(self.scope)
         if grant.user_id is None:
@@ -59,6 +61,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         self.pump = asyncio.create_task(self.follow_or_close())
 
     async def disconnect(self, code: int) -> None:
+        metrics.live_sockets.dec()
         if self.pump is not None:
             self.pump.cancel()
         if self.subscription is not None:

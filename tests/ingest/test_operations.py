@@ -132,8 +132,11 @@ def test_metrics_count_what_happened(wire: Wire, name: str) -> None:
     for metric in ("accepted", "rejected"):
         start = f'ariadne_ingest_events_{metric}_total{{endpoint="/ingest"}}'
         assert value(after, start) - value(before, start) == 1
-    for metric in ("ack_seconds_count", "commit_seconds_count", "queue_records", "lag_seconds", "database_connected"):
+    for metric in ("ack_seconds_count", "commit_seconds_count", "queue_records", "lag_seconds"):
         assert f"ariadne_ingest_{metric}" in after
+    assert value(after, "ariadne_ingest_database_connected") == 1
+    assert value(after, "ariadne_database_connections") >= 1
+    assert value(after, "ariadne_live_sockets") >= 0
 
 
 def test_production_settings_pass_the_deployment_check(tmp_path: Path) -> None:
