@@ -15,7 +15,7 @@ export function shortTokens(value) {
   if (size < 1000) return String(value);
   if (size < 10_000) return `${(value / 1000).toFixed(1).replace(/\.0$/, "")}k`;
   if (size < 1_000_000) return `${tokens(Math.round(value / 1000))}k`;
-  return `${(value / 1_000_000).toFixed(1)}M`;
+  return size < 1_000_000_000 ? `${(value / 1_000_000).toFixed(1)}M` : `${(value / 1_000_000_000).toFixed(1)}B`;
 }
 
 /** @param {number | null | undefined} share 0 to 1 */
@@ -23,9 +23,9 @@ export function percent(share) {
   return share == null ? "–" : `${(share * 100).toFixed(1).replace(/\.0$/, "")}%`;
 }
 
-/** @param {number | null | undefined} ms */
+/** An end before its start is no time. @param {number | null | undefined} ms */
 export function duration(ms) {
-  if (ms == null) return "–";
+  if (ms == null || ms < 0) return "–";
   if (ms < 1000) return `${Math.round(ms)} ms`;
   if (ms < 60_000) return `${(ms / 1000).toFixed(2)} s`;
   const seconds = Math.round(ms / 1000);
@@ -37,10 +37,9 @@ export function duration(ms) {
 /** Like 5 s, 3 min, 2 h, 4 d ago; a date beyond a month. @param {number} at @param {number} now */
 export function relative(at, now) {
   const seconds = Math.round((now - at) / 1000);
-  if (seconds < 0) return seconds > -5 ? "now" : `in ${span(-seconds)}`;
-  if (seconds < 5) return "now";
-  if (seconds > 30 * 86_400) return day(new Date(at));
-  return `${span(seconds)} ago`;
+  if (Math.abs(seconds) < 5) return "now";
+  if (Math.abs(seconds) > 30 * 86_400) return day(new Date(at));
+  return seconds < 0 ? `in ${span(-seconds)}` : `${span(seconds)} ago`;
 }
 
 /** In the reader's own zone, which is named by its distance from UTC. @param {number} at */

@@ -44,7 +44,9 @@ def short_tokens(value: Any) -> str:
         return str(value)
     if abs(value) < 10_000:
         return f"{value / 1_000:.1f}k".replace(".0k", "k")
-    return f"{value / 1_000:,.0f}k" if abs(value) < 1_000_000 else f"{value / 1_000_000:.1f}M"
+    if abs(value) < 1_000_000:
+        return f"{value / 1_000:,.0f}k"
+    return f"{value / 1_000_000:.1f}M" if abs(value) < 1_000_000_000 else f"{value / 1_000_000_000:.1f}B"
 
 
 @register.filter
@@ -55,8 +57,8 @@ def percent(value: Any) -> str:
 
 @register.filter
 def duration(value: Any) -> str:
-    """Milliseconds, as one reads them: 340 ms, 1.24 s, 3 m 20 s."""
-    if not isinstance(value, int | float):
+    """Milliseconds, as one reads them: 340 ms, 1.24 s, 3 m 20 s. An end before its start is no time."""
+    if not isinstance(value, int | float) or value < 0:
         return "–"
     if value < 1_000:
         return f"{value:.0f} ms"
