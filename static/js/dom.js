@@ -51,12 +51,17 @@ export function parse(html) {
   return [...parsed.body.childNodes].map((node) => document.adoptNode(node));
 }
 
+/** Whether a piece of a page was answered with the page to sign in. @param {Response} answer */
+export function isSignedOut(answer) {
+  return answer.redirected && new URL(answer.url).pathname.startsWith("/login/");
+}
+
 /** A piece of a page from our own server; null, and a word to the reader, when there is none to be had. @param {string} url */
 export async function fetchPiece(url) {
   try {
     const answer = await fetch(url);
-    if (answer.ok) return parse(await answer.text());
-    toast(answer.status === 403 ? "This needs a right that you do not have" : "The server could not answer this");
+    if (answer.ok && !isSignedOut(answer)) return parse(await answer.text());
+    toast(answer.ok ? "You are signed out: load the page again" : answer.status === 403 ? "This needs a right that you do not have" : "The server could not answer this");
   } catch {
     toast("The server is away: try again in a moment");
   }

@@ -1,6 +1,6 @@
 // @ts-check
 // A part of a page that takes the server longer: it comes when the page is there.
-import { parse } from "./dom.js";
+import { isSignedOut, parse } from "./dom.js";
 import { localize } from "./times.js";
 
 class LatePart extends HTMLElement {
@@ -8,7 +8,7 @@ class LatePart extends HTMLElement {
     this.setAttribute("aria-busy", "true");
     try {
       const answer = await fetch(this.getAttribute("src") ?? "");
-      this.replaceChildren(...(answer.ok ? parse(await answer.text()) : ["This part could not be read."]));
+      this.replaceChildren(...(answer.ok && !isSignedOut(answer) ? parse(await answer.text()) : ["This part could not be read."]));
     } catch {
       this.replaceChildren("The server is away: load the page again.");
     }

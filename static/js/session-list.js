@@ -1,7 +1,7 @@
 // @ts-check
 // Keeps the list of sessions as the server would draw it now. A frame says that something changed; the rows come
 // from the server, so that filters, paging and rights are decided in one place.
-import { parse } from "./dom.js";
+import { isSignedOut, parse } from "./dom.js";
 import { LiveSocket } from "./socket.js";
 import { localize } from "./times.js";
 
@@ -49,7 +49,7 @@ class SessionList extends HTMLElement {
     try {
       const answer = await fetch(fragment("fleet"));
       // Who is on one of its links is not moved away from it.
-      if (answer.ok && !fleet?.contains(document.activeElement)) fleet?.replaceWith(...parse(await answer.text()));
+      if (answer.ok && !isSignedOut(answer) && !fleet?.contains(document.activeElement)) fleet?.replaceWith(...parse(await answer.text()));
     } catch {
       // As below.
     }
@@ -57,14 +57,13 @@ class SessionList extends HTMLElement {
 
   async #refresh() {
     try {
-      const body = this.querySelector("tbody");
-      if (!body) {
-        // The first session has come: the page has a table to show now.
-        location.reload();
-        return;
-      }
       const answer = await fetch(fragment("rows"));
-      if (answer.ok) this.#draw(body, await answer.text());
+      if (!answer.ok || isSignedOut(answer)) return;
+      const rows = rowsOf(await answer.text());
+      const body = this.querySelector("tbody");
+      if (body) this.#draw(body, rows);
+      // The first session has come that this list would show: the page has a table to show now.
+      else if (rows.length && !this.contains(document.activeElement)) location.reload();
     } catch {
       // The server is away; the socket says so, and its return brings the next refresh.
     } finally {
@@ -73,13 +72,12 @@ class SessionList extends HTMLElement {
     }
   }
 
-  /** @param {HTMLElement} body @param {string} html */
-  #draw(body, html) {
-    const holder = document.createElement("template");
-    holder.content.append(...parse(`<table><tbody>${html}</tbody></table>`));
+  /** @param {HTMLElement} body @param {HTMLTableRowElement[]} rows */
+  #draw(body, rows) {
     const old = new Map([...body.querySelectorAll("tr")].map((row) => [row.dataset.key, row]));
+    /** @type {HTMLElement | null} */ let focused = body.querySelector(":focus");
     let at = body.firstElementChild;
-    for (const fresh of holder.content.querySelectorAll("tr")) {
+    for (const fresh of rows) {
       const known = old.get(fresh.dataset.key);
       old.delete(fresh.dataset.key);
       let row = fresh;
@@ -87,19 +85,22 @@ class SessionList extends HTMLElement {
       else if (known) {
         // Cells change, the row stays: focus, choice and hover outlive the update.
         const chosen = known.querySelector("input")?.checked ?? false;
-        const hadFocus = known.contains(document.activeElement) ? document.activeElement?.tagName : "";
+        /** @type {string} */ const hadFocus = focused && known.contains(focused) ? focused.tagName : "";
         known.replaceChildren(...fresh.children);
         known.dataset.seq = fresh.dataset.seq;
         known.toggleAttribute("data-running", fresh.hasAttribute("data-running"));
         const box = known.querySelector("input");
         if (box) box.checked = chosen;
-        if (hadFocus) /** @type {HTMLElement | null} */ (known.querySelector(hadFocus))?.focus();
+        if (hadFocus) focused = known.querySelector(hadFocus);
         row = known;
       }
       if (row === at) at = at?.nextElementSibling ?? null;
       else body.insertBefore(row, at);
     }
     for (const gone of old.values()) gone.remove();
+    // A row that moves to the top loses the focus on its way.
+    if (focused !== document.activeElement) focused?.focus({ preventScroll: true });
+    this.#onChoose();
     localize(body);
   }
 
@@ -127,6 +128,13 @@ class SessionList extends HTMLElement {
     const boxes = /** @type {NodeListOf<HTMLInputElement>} */ (this.querySelectorAll("input[name=session]:checked"));
     return [...boxes].map((box) => box.value);
   }
+}
+
+/** @param {string} html rows as the server draws them @returns {HTMLTableRowElement[]} */
+function rowsOf(html) {
+  const holder = document.createElement("template");
+  holder.content.append(...parse(`<table><tbody>${html}</tbody></table>`));
+  return [...holder.content.querySelectorAll("tr")];
 }
 
 /** The address of a part of this page, as filtered as the page is. @param {string} name */
