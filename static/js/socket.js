@@ -21,7 +21,7 @@ export class LiveSocket {
   #watch = 0;
   #paused = false;
   #closed = false;
-  /** @type {State} */ #state = "connecting";
+  /** What there is to say of the connection, whether or not the page is paused. @type {State} */ #state = "connecting";
 
   /**
    * @param {string} path
@@ -44,18 +44,13 @@ export class LiveSocket {
   toggle() {
     this.#paused = !this.#paused;
     if (!this.#paused) {
-      const frames = this.#waiting;
-      this.#waiting = [];
-      this.#waitingCount = 0;
-      if (this.#dropped) {
-        // More waited than was kept: read it again from where the page stopped.
-        this.#dropped = false;
-        this.restart();
-      } else {
-        for (const frame of frames) this.#take(frame);
-      }
+      const [frames, dropped] = [this.#waiting, this.#dropped];
+      this.#forget();
+      // More waited than was kept: read it again from where the page stopped.
+      if (dropped) this.restart();
+      else for (const frame of frames) this.#take(frame);
     }
-    this.#say(this.#paused ? "paused" : this.#socket?.readyState === WebSocket.OPEN ? "live" : "connecting");
+    this.#say(this.#state);
   }
 
   /** Pause or resume by the page's button, which then says which of the two it is. @param {Element} button */
@@ -121,7 +116,9 @@ export class LiveSocket {
     url.searchParams.set("ack", "1");
     const socket = new WebSocket(url);
     this.#socket = socket;
-    if (!this.#paused) this.#say("connecting");
+    // What waits comes again: the server reads from the last seq that the page has taken.
+    this.#forget();
+    this.#say("connecting");
     socket.addEventListener("message", (event) => {
       if (socket !== this.#socket) return;
       const frame = /** @type {Frame} */ (JSON.parse(event.data));
@@ -129,7 +126,7 @@ export class LiveSocket {
       this.#retry = FIRST_RETRY_MS;
       this.#listen();
       if (frame.type === "beat") return;
-      if (frame.type === "hello") this.#say(this.#paused ? "paused" : "live");
+      if (frame.type === "hello") this.#say("live");
       else if (frame.type === "behind") this.#say("behind");
       else if (this.#paused) this.#keep(frame);
       else this.#take(frame);
@@ -137,6 +134,9 @@ export class LiveSocket {
     socket.addEventListener("close", (event) => {
       if (socket !== this.#socket || this.#closed) return;
       if ([4401, 4403, 4404].includes(event.code)) {
+        // Nothing more is expected of it, so nobody waits for it to be silent.
+        this.#socket = null;
+        clearTimeout(this.#watch);
         this.#say("refused");
         if (event.code === 4401) location.assign(`/login/?next=${encodeURIComponent(location.pathname + location.search)}`);
         return;
@@ -151,7 +151,13 @@ export class LiveSocket {
     this.#waitingCount += this.options.count?.(frame) ?? 1;
     if (this.#waiting.length < KEPT_FRAMES) this.#waiting.push(frame);
     else this.#dropped = true;
-    this.#say("paused");
+    this.#say(this.#state);
+  }
+
+  #forget() {
+    this.#waiting = [];
+    this.#waitingCount = 0;
+    this.#dropped = false;
   }
 
   /** @param {Frame} frame */
@@ -167,6 +173,7 @@ export class LiveSocket {
   /** @param {State} state */
   #say(state) {
     this.#state = state;
-    document.dispatchEvent(new CustomEvent("ariadne:live", { detail: { state, waiting: this.#waitingCount } }));
+    const shown = this.#paused && state !== "offline" && state !== "refused" ? "paused" : state;
+    document.dispatchEvent(new CustomEvent("ariadne:live", { detail: { state: shown, waiting: this.#waitingCount } }));
   }
 }
