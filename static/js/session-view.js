@@ -16,6 +16,7 @@ const RETRY_MS = 2000;
 class SessionView extends HTMLElement {
   /** @type {LiveSocket | null} */ #socket = null;
   /** @type {(() => void)[]} */ #undo = [];
+  #isReloading = false;
 
   async connectedCallback() {
     this.addEventListener("click", this.#onClick);
@@ -27,8 +28,10 @@ class SessionView extends HTMLElement {
       store.subscribe("checks", () => this.#drawStory()),
     ];
     const session = this.dataset.session ?? "";
-    this.#loadChecks(session);
+    // A check between the two answers is in the tree alone; the socket tells only what comes after the tree.
+    const checks = this.#loadChecks(session);
     await this.#load(session);
+    void checks.then(() => (store.checksAreOlder ? this.#loadChecks(session) : undefined));
     this.#readAddress();
     this.#socket = new LiveSocket(`/ws/sessions/${encodeURIComponent(session)}/`, {
       after: store.seq,
@@ -39,8 +42,8 @@ class SessionView extends HTMLElement {
           return;
         }
         store.take(frame);
-        if (store.hasTooMany) void this.#load(session);
-        if (frame.checks_stale || store.hasTooMany) this.#loadChecks(session);
+        if (frame.session && store.hasTooMany) void this.#reload(session);
+        else if (frame.checks_stale) void this.#loadChecks(session);
       },
     });
   }
@@ -60,14 +63,32 @@ class SessionView extends HTMLElement {
         return;
       } catch {
         document.dispatchEvent(new CustomEvent("ariadne:live", { detail: { state: "offline", waiting: 0 } }));
-        await new Promise((done) => setTimeout(done, RETRY_MS));
+        await pause();
       }
     }
   }
 
+  /** The tree takes the place of the one that is there, so what came while it was asked for must come again. @param {string} session */
+  async #reload(session) {
+    if (this.#isReloading) return;
+    this.#isReloading = true;
+    await Promise.all([this.#load(session), this.#loadChecks(session)]);
+    this.#isReloading = false;
+    if (!this.#socket) return;
+    this.#socket.seq = store.seq;
+    this.#socket.restart();
+  }
+
   /** @param {string} session */
-  #loadChecks(session) {
-    store.loadChecks(session).catch(() => setTimeout(() => this.isConnected && this.#loadChecks(session), RETRY_MS));
+  async #loadChecks(session) {
+    while (this.isConnected) {
+      try {
+        await store.loadChecks(session);
+        return;
+      } catch {
+        await pause();
+      }
+    }
   }
 
   /** A link may name a span by its id alone. */
@@ -140,5 +161,10 @@ class SessionView extends HTMLElement {
     const check = all[next];
     if (check && startOf(check)) store.select(check.span);
   }
+}
+
+/** @returns {Promise<void>} */
+function pause() {
+  return new Promise((done) => setTimeout(done, RETRY_MS));
 }
 customElements.define("session-view", SessionView);

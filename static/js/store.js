@@ -25,6 +25,7 @@ class Store {
   isLoaded = false;
   /** @type {Map<Topic, Set<() => void>>} */ #listeners = new Map();
   /** @type {Set<Topic>} */ #pending = new Set();
+  /** Frames that came while checks were asked for. @type {Set<{ [key: string]: any }[]>} */ #since = new Set();
   #treeIsStale = false;
 
   /** @param {Topic} topic @param {() => void} listener @returns {() => void} */
@@ -48,15 +49,29 @@ class Store {
     this.#announce("spans");
   }
 
-  /** @param {string} session */
+  /** What frames brought meanwhile is newer than the answer, and stays. @param {string} session */
   async loadChecks(session) {
-    const answer = await fetched(`/api/sessions/${encodeURIComponent(session)}/tokens/`);
-    const tokens = await answer.json();
-    this.checks = tokens.results;
-    this.checksSeq = tokens.seq;
-    this.projectedTurns = tokens.projected_turns;
-    this.story = tokens.story;
-    this.#announce("checks");
+    /** @type {{ [key: string]: any }[]} */ const since = [];
+    this.#since.add(since);
+    try {
+      const answer = await fetched(`/api/sessions/${encodeURIComponent(session)}/tokens/`);
+      const tokens = await answer.json();
+      // Of two answers the newer holds, in whatever order they come.
+      if (tokens.seq < (this.checksSeq ?? 0)) return;
+      this.checks = tokens.results;
+      this.checksSeq = tokens.seq;
+      this.projectedTurns = tokens.projected_turns;
+      this.story = tokens.story;
+      for (const frame of since) if (frame.session?.seq > tokens.seq) this.#takeChecks(frame);
+      this.#announce("checks");
+    } finally {
+      this.#since.delete(since);
+    }
+  }
+
+  /** Whether the tree has been read after the checks, and may show some that they do not. */
+  get checksAreOlder() {
+    return this.isLoaded && this.checksSeq !== null && this.checksSeq < this.seq;
   }
 
   /** One frame of the session's socket. @param {{ [key: string]: any }} frame */
@@ -67,19 +82,25 @@ class Store {
       this.#announce("spans");
     }
     if (frame.checks?.length) {
-      const byId = new Map(this.checks.map((check) => [check.id, check]));
-      for (const check of frame.checks) byId.set(check.id, check);
-      const all = [...byId.values()].sort((a, b) => startOf(a) - startOf(b));
-      // Once prompts are weighed before they are sent, that is what is drawn.
-      this.checks = all.every((check) => check.is_call) ? all : all.filter((check) => !check.is_call);
-      this.projectedTurns = frame.projected_turns ?? null;
-      this.story = frame.story ?? this.story;
+      for (const since of this.#since) since.push(frame);
+      this.#takeChecks(frame);
       this.#announce("checks");
     }
     if (frame.session) {
       this.session = frame.session;
       this.#announce("session");
     }
+  }
+
+  /** @param {{ [key: string]: any }} frame */
+  #takeChecks(frame) {
+    const byId = new Map(this.checks.map((check) => [check.id, check]));
+    for (const check of frame.checks) byId.set(check.id, check);
+    const all = [...byId.values()].sort((a, b) => startOf(a) - startOf(b));
+    // Once prompts are weighed before they are sent, that is what is drawn.
+    this.checks = all.every((check) => check.is_call) ? all : all.filter((check) => !check.is_call);
+    this.projectedTurns = frame.projected_turns ?? null;
+    this.story = frame.story ?? this.story;
   }
 
   /** A trace that turned out to belong to another session has taken its spans along. */
