@@ -13,7 +13,7 @@ const MIN_SHARE = 4;
  * What a row shows.
  * @typedef {{ at: number, position: number, count: number, kind: string, title: string, result: string, status: string, start: number | null,
  *   end: number | null, used: number | null, level: number, inside: number, isOpen: boolean, isSelected: boolean,
- *   isFound: boolean, from: number, to: number, now: number, isLive: boolean, window: number }} Facts
+ *   isFound: boolean, from: number, to: number, now: number, window: number }} Facts
  */
 
 export class SpanRow {
@@ -62,15 +62,15 @@ export class SpanRow {
   }
 
   /** @param {Facts} facts @param {boolean} isRunning */
-  #drawTime({ start, end, from, to, now, isLive }, isRunning) {
+  #drawTime({ start, end, from, to, now }, isRunning) {
     if (start === null) {
       this.#bar.hidden = true;
       setText(this.#time, "");
       return;
     }
     const ended = end ?? Math.max(now, to);
-    setText(this.#time, duration((isRunning ? now : ended) - start));
-    const whole = Math.max(1, Math.max(to, isLive ? now : to) - from);
+    setText(this.#time, duration(isRunning ? Math.max(0, now - start) : ended - start));
+    const whole = Math.max(1, to - from);
     // Cut here and not by the cell: forty cells that clip would cost a frame a quarter of its time.
     const left = Math.max(0, (start - from) / whole);
     const right = Math.min(1, (Math.max(start, ended) - from) / whole);

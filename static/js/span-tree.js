@@ -12,6 +12,8 @@ import { visibleRows } from "./tree.js";
 // Rows beyond the edges, so that a quick flick of the wheel shows no blank; with a tall window still below 80.
 const SPARE = 6;
 const MAX_ROWS = 80;
+// Spans that never ended say nothing of a session that has been silent for so long: its bars keep to what happened.
+const SILENT_MS = 30 * 60_000;
 // Rows beyond the edges wait until a scrollbar that is being dragged rests: the next frame would throw them away.
 const REST_MS = 100;
 
@@ -67,6 +69,7 @@ class SpanTree extends HTMLElement {
     // Running spans grow while nobody says anything.
     this.#ticker = window.setInterval(() => {
       if (!store.tree.running) return;
+      this.#drawAxis();
       this.#renew();
       this.#drawSoon();
     }, 500);
@@ -199,7 +202,7 @@ class SpanTree extends HTMLElement {
   /** @param {number} at @param {number} position @param {number} now */
   #factsOf(at, position, now) {
     const { kind, status, start, end, tokens: used } = store.spans.columns;
-    const { depth, size, running } = store.tree;
+    const { depth, size } = store.tree;
     const [from, to] = this.#axisRange;
     const compacted = this.#compactions.get(at)?.check;
     return {
@@ -221,7 +224,6 @@ class SpanTree extends HTMLElement {
       from,
       to,
       now,
-      isLive: running > 0 && !store.range,
       window: store.windowTokens,
     };
   }
@@ -233,9 +235,12 @@ class SpanTree extends HTMLElement {
     this.#tools.tellAxis(words);
   }
 
-  /** The times that the bars are drawn on: what the timeline shows, else the whole session. */
+  /** The times that the bars are drawn on: what the timeline shows, else the whole session, until now if it goes on. @returns {[number, number]} */
   get #axisRange() {
-    return store.range ?? [store.tree.from, Math.max(store.tree.from, store.tree.to)];
+    if (store.range) return store.range;
+    const { from, to, running } = store.tree;
+    const now = Date.now();
+    return [from, Math.max(from, to, running && now - to < SILENT_MS ? now : to)];
   }
 
   /** Bars on the times that the timeline shows, and rows from there if none of them is in sight. */
@@ -323,10 +328,15 @@ class SpanTree extends HTMLElement {
   /** @param {Int32Array} found in the order of the tree @param {number} step @param {boolean} stay */
   #stepAmong(found, step, stay) {
     if (!found.length) return;
-    const here = store.tree.order.indexOf(this.#cursor);
-    const places = found.map((at) => store.tree.order.indexOf(at));
-    let next = step > 0 ? places.findIndex((place) => (stay ? place >= here : place > here)) : places.findLastIndex((place) => place < here);
-    if (next < 0) next = step > 0 ? 0 : found.length - 1;
+    // How many of them come before the cursor, and whether it is on one: both lists are in one order, so one pass tells.
+    let before = 0;
+    for (const at of this.#cursor < 0 ? [] : store.tree.order) {
+      if (at === this.#cursor) break;
+      if (at === found[before]) before++;
+    }
+    const isOnOne = this.#cursor >= 0 && found[before] === this.#cursor;
+    const wanted = step < 0 ? before - 1 : before + Number(isOnOne && !stay);
+    const next = (wanted + found.length) % found.length;
     const at = found[next] ?? 0;
     store.select(store.spans.key(at));
     this.#tools.tellFound(`${tokens(next + 1)} of ${tokens(found.length)}`);
