@@ -96,7 +96,9 @@ def tail(request: HttpRequest) -> HttpResponse:
     project = current_project(request, Right.TAIL)
     assert project is not None
     last_seq = queries.last_seq(project.pk)
-    events = [event_json(session, span) for session, span in queries.newest_spans(project.pk, limit=FIRST_EVENTS)]
+    newest = queries.newest_spans(project.pk, limit=FIRST_EVENTS)
+    # What was committed since comes over the socket, which begins where the page ends.
+    events = [event_json(session, span) for session, span in newest if span.seq <= last_seq]
     wanted = {name: request.GET.get(name, "")[:200] for name in ("session", "kind", "status", "q", "regex")}
     context = {"project": project, "last_seq": last_seq, "events": events, "wanted": wanted}
     return render(

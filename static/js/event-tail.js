@@ -10,7 +10,8 @@ import { LiveSocket } from "./socket.js";
 
 const ROW = 24;
 const SPARE = 8;
-const MAX_ROWS = 80;
+// Enough for the tallest screens, and an end where a page is laid out without one.
+const MAX_ROWS = 160;
 // What the page keeps; beyond it the oldest go, a tenth at a time, so that the arrays are not moved at every event.
 const KEPT = 20_000;
 const FILTER_MS = 200;
@@ -28,9 +29,12 @@ class EventTail extends HTMLElement {
   #from = 0;
   #recent = 0;
   #isFollowing = true;
+  /** What is wanted of each event, as the form says. @type {Record<string, string>} */ #wanted = {};
   /** @type {RegExp | null} */ #regex = null;
+  /** @type {ResizeObserver | null} */ #resize = null;
   #sizer = h("div", { class: "tail-sizer" });
   #newest = h("button", { class: "button primary tail-newest", type: "button", hidden: true });
+  #none = h("div", { class: "empty tail-empty", role: "status", hidden: true }, "No event here passes the filter. Those that come and pass appear by themselves.");
   /** @type {HTMLElement | null} */ #body = null;
 
   connectedCallback() {
@@ -41,13 +45,14 @@ class EventTail extends HTMLElement {
     body.setAttribute("role", "log");
     body.setAttribute("aria-label", "Live events");
     body.setAttribute("aria-live", "off");
-    this.append(this.#newest);
+    this.append(this.#newest, this.#none);
     const first = document.getElementById("tail-first")?.textContent;
     this.#from = Number(this.dataset.lastSeq ?? 0);
-    this.#readRegex();
+    this.#readFilters();
     this.#before = JSON.parse(first ?? "[]");
     this.#take(this.#before.filter((event) => this.#passes(event)));
     this.#recent = 0;
+    this.#drawSoon();
     body.addEventListener("scroll", this.#onScroll, { passive: true });
     this.#newest.addEventListener("click", () => this.#follow());
     this.addEventListener("click", this.#onClick);
@@ -55,27 +60,27 @@ class EventTail extends HTMLElement {
     this.addEventListener("submit", (event) => event.preventDefault());
     this.#socket = new LiveSocket("/ws/tail/", {
       after: Number(this.dataset.lastSeq ?? 0),
-      query: () => ({ project: this.dataset.project ?? "", ...this.#filters() }),
+      query: () => ({ project: this.dataset.project ?? "", ...this.#wanted }),
       count: (frame) => frame.events?.length ?? 1,
       onFrame: (frame) => frame.events && this.#take(frame.events),
     });
+    this.#resize = new ResizeObserver(() => this.#drawSoon());
+    this.#resize.observe(body);
     this.#ticker = window.setInterval(() => this.#tellRate(), 1000);
   }
 
   disconnectedCallback() {
     this.#socket?.close();
+    this.#resize?.disconnect();
     clearInterval(this.#ticker);
     clearTimeout(this.#timer);
   }
 
-  #filters() {
+  /** Once for each change and not for each event: to read a form takes longer than to judge an event. */
+  #readFilters() {
     const form = this.querySelector("form");
-    /** @type {Record<string, string>} */ const wanted = {};
-    if (form) for (const [name, value] of new FormData(form)) if (name !== "regex" && value) wanted[name] = String(value).trim();
-    return wanted;
-  }
-
-  #readRegex() {
+    this.#wanted = {};
+    if (form) for (const [name, value] of new FormData(form)) if (name !== "regex" && value) this.#wanted[name] = String(value).trim();
     const field = /** @type {HTMLInputElement | null} */ (this.querySelector("[name=regex]"));
     this.#regex = null;
     field?.removeAttribute("aria-invalid");
@@ -90,7 +95,7 @@ class EventTail extends HTMLElement {
 
   /** The server filters too; this is for what came before a filter, and for the regular expression. @param {TailEvent} event */
   #passes(event) {
-    const { session, kind, status, q } = this.#filters();
+    const { session, kind, status, q } = this.#wanted;
     if (session && event.session !== session && event.session_key !== session) return false;
     if (kind && !event.kind.startsWith(kind)) return false;
     if (status && event.status !== status) return false;
@@ -105,7 +110,7 @@ class EventTail extends HTMLElement {
     this.#recent += events.length;
     if (!wanted.length) return;
     for (const event of wanted) this.#events.push(event);
-    this.querySelector(".tail-empty")?.remove();
+    this.querySelector(".first-event")?.remove();
     if (!this.#isFollowing) this.#unseen += wanted.length;
     if (this.#events.length > KEPT) {
       const gone = this.#events.length - Math.floor(KEPT * 0.9);
@@ -142,6 +147,7 @@ class EventTail extends HTMLElement {
       const row = this.#rows[(first + k) % count];
       if (event && row) fill(row, event, first + k);
     }
+    this.#none.hidden = count > 0 || !(this.#regex || Object.keys(this.#wanted).length);
     this.#newest.hidden = this.#isFollowing || !this.#unseen;
     setText(this.#newest, `${counted(this.#unseen, "new event")} below`);
   }
@@ -171,6 +177,7 @@ class EventTail extends HTMLElement {
     if (action?.getAttribute("data-action") === "clear") {
       this.#events = [];
       this.#before = [];
+      if (this.#held) this.#held = [];
       this.#from = this.#socket?.seq ?? this.#from;
       this.#follow();
     } else if (action?.getAttribute("data-action") === "live" && this.#socket) {
@@ -189,10 +196,10 @@ class EventTail extends HTMLElement {
 
   /** A wider filter must show what a narrower one held back, so the server reads again from where this page began. */
   #refilter() {
-    this.#readRegex();
+    this.#readFilters();
     const url = new URL(location.href);
     const regex = /** @type {HTMLInputElement | null} */ (this.querySelector("[name=regex]"))?.value ?? "";
-    url.search = new URLSearchParams({ ...this.#filters(), ...(regex ? { regex } : {}) }).toString();
+    url.search = new URLSearchParams({ ...this.#wanted, ...(regex ? { regex } : {}) }).toString();
     history.replaceState(null, "", url);
     if (this.#socket?.paused) {
       // Who pauses to look filters what is there; the server is asked when the page goes on.
@@ -248,7 +255,8 @@ function fill(row, event, position) {
 function toldOf(event) {
   if (event.end === null && event.start !== null) return event.text ? `started: ${event.text}` : "started";
   if (event.text && event.text !== event.name) return event.text;
-  return event.kind.startsWith("compact.") || event.start === null || event.end === null ? "" : `took ${duration(event.end - event.start)}`;
+  const took = event.start === null || event.end === null ? -1 : event.end - event.start;
+  return event.kind.startsWith("compact.") || took < 0 ? "" : `took ${duration(took)}`;
 }
 
 customElements.define("event-tail", EventTail);
