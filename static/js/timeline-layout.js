@@ -84,8 +84,9 @@ export function layout(checks, placed, view) {
   const { at, top } = placed;
   const first = at[0] ?? 0;
   const final = at[checks.length - 1] ?? 1;
-  const step = checks.length > 1 ? (final - first) / (checks.length - 1) : 1;
-  /** @type {[number, number]} */ const whole = [first - step / 2, final + step / 2 || first + 1];
+  // Checks that are all at one place still have a place of some width.
+  const step = (checks.length > 1 && (final - first) / (checks.length - 1)) || 1;
+  /** @type {[number, number]} */ const whole = [first - step / 2, final + step / 2];
   const [from, to] = view.zoom ?? whole;
   const perUnit = plot.width / Math.max(1e-9, to - from);
   const y = (/** @type {number} */ tokens) => plot.top + plot.height * (1 - Math.min(1, Math.max(0, tokens / top)));

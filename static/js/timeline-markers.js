@@ -25,9 +25,10 @@ function place(button, marker, isSelected) {
   button.style.left = `${marker.middle - marker.pill / 2}px`;
   button.style.width = `${marker.pill}px`;
   button.setAttribute("aria-pressed", String(isSelected));
+  // A check that comes late moves those behind it on.
+  button.dataset.index = String(marker.index);
   if (known.get(button) === check) return;
   known.set(button, check);
   button.dataset.span = check.span;
-  button.dataset.index = String(marker.index);
   button.setAttribute("aria-label", `Compaction ${marker.number}: ${check.sentence}`);
 }

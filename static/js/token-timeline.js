@@ -232,8 +232,7 @@ class TokenTimeline extends HTMLElement {
   };
 
   #onDown = (/** @type {PointerEvent} */ event) => {
-    const made = this.#layout;
-    if (!made || event.button !== 0) return;
+    if (!this.#layout || event.button !== 0) return;
     if (event.target instanceof Element && event.target.closest(".compaction-marker")) return;
     const from = this.#x(event);
     this.#hover(-1);
@@ -245,8 +244,8 @@ class TokenTimeline extends HTMLElement {
       this.#brush.style.width = `${Math.abs(to - from)}px`;
     };
     const up = (/** @type {PointerEvent} */ at) => {
-      this.#stage.removeEventListener("pointermove", move);
-      this.#brush.hidden = true;
+      const made = this.#layout;
+      if (!made) return;
       const to = this.#x(at);
       if (Math.abs(to - from) < 5) {
         const check = store.checks[this.#nearest(to)];
@@ -256,8 +255,15 @@ class TokenTimeline extends HTMLElement {
       const unit = (made.to - made.from) / made.plot.width;
       this.#setZoom([made.from + (Math.min(from, to) - made.plot.left) * unit, made.from + (Math.max(from, to) - made.plot.left) * unit]);
     };
+    // Also where the browser takes the pointer away, as it does when a finger scrolls the page.
+    const end = () => {
+      this.#brush.hidden = true;
+      this.#stage.removeEventListener("pointermove", move);
+      this.#stage.removeEventListener("pointerup", up);
+    };
     this.#stage.addEventListener("pointermove", move);
-    this.#stage.addEventListener("pointerup", up, { once: true });
+    this.#stage.addEventListener("pointerup", up);
+    this.#stage.addEventListener("lostpointercapture", end, { once: true });
   };
 
   #onWheel = (/** @type {WheelEvent} */ event) => {
@@ -310,15 +316,23 @@ class TokenTimeline extends HTMLElement {
   #onStageKey = (/** @type {KeyboardEvent} */ event) => {
     const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
     if (step && event.shiftKey) this.#pan(step * 0.2);
-    else if (step) {
-      const now = this.#hovered >= 0 ? this.#hovered : step > 0 ? -1 : store.checks.length;
-      this.#hover(Math.max(0, Math.min(store.checks.length - 1, now + step)));
-    } else if (event.key === "Enter" && event.target === this.#stage) {
+    else if (step) this.#stepBar(step);
+    else if (event.key === "Enter" && event.target === this.#stage) {
       const span = store.checks[this.#hovered]?.span;
       if (span) store.select(span);
     } else return;
     event.preventDefault();
   };
+
+  /** Along the bars in sight: where checks are crowded, each stands for those that share its column. @param {number} step */
+  #stepBar(step) {
+    const bars = this.#layout?.bars ?? [];
+    const at = bars.findIndex((bar) => bar.index === this.#hovered);
+    const next = at >= 0 ? at + step : step > 0 ? 0 : bars.length - 1;
+    const bar = bars[Math.max(0, Math.min(bars.length - 1, next))];
+    if (bar) this.#hover(bar.index);
+    if (at >= 0 && !bars[next]) this.#pan(step * 0.2);
+  }
 
   #savePng() {
     const canvas = h("canvas", { width: this.#canvas.width, height: this.#canvas.height });

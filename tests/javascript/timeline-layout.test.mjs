@@ -58,3 +58,10 @@ test("compressing draws a long pause short and leaves the order", () => {
   assert.ok(at[10] - at[9] < 10_000);
   assert.ok(at[10] > at[9]);
 });
+
+test("checks that are all at one time stand in the middle, and have a width", () => {
+  const all = checks(30).map((check) => ({ ...check, started_at: "2026-03-02T09:00:00Z" }));
+  const made = layout(all, positions(all, "time", false), view({ scale: "time" }));
+  assert.ok(made.to > made.from);
+  for (const bar of made.bars) assert.ok(Math.abs(bar.x + bar.width / 2 - (made.plot.left + made.plot.width / 2)) < 1 && bar.width > 3);
+});
