@@ -57,7 +57,11 @@ class FateLedger extends HTMLElement {
       row.nextElementSibling.remove();
       return;
     }
+    // A second click while the text is under way does not ask for it twice.
+    if (row.hasAttribute("aria-busy")) return;
+    row.setAttribute("aria-busy", "true");
     const text = await fetchPiece(`/sessions/${encodeURIComponent(this.dataset.session ?? "")}/messages/${row.dataset.hash}/`);
+    row.removeAttribute("aria-busy");
     if (text) row.after(h("tr", { class: "message-text" }, h("td", { colspan: "7" }, ...text)));
   }
 }

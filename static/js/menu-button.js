@@ -38,7 +38,7 @@ class MenuButton extends HTMLElement {
     const items = /** @type {HTMLElement[]} */ ([...this.#menu.querySelectorAll("[role=menuitem]")]);
     const at = items.indexOf(/** @type {HTMLElement} */ (document.activeElement));
     const step = event.key === "ArrowDown" ? 1 : -1;
-    items[(at + step + items.length) % items.length]?.focus();
+    items.at(at < 0 && step < 0 ? -1 : (at + step) % items.length)?.focus();
   };
 
   #onLeave = (/** @type {FocusEvent} */ event) => {
