@@ -1,0 +1,188 @@
+"""What pages withstand: data that makes little sense, answers that cross on their way, hands that are quicker."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from agent_session import START, Session, play, send
+from conftest import SignIn
+from playwright.sync_api import Page, expect
+from serving import Server
+
+pytestmark = pytest.mark.browser
+
+
+def named(what: str) -> str:
+    return f"{what}-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture(scope="module")
+def compacted(server: Server) -> str:
+    name = named("odd")
+    send(server.ingest_url, server.ingest_key, play(name, turns=18))
+    return name
+
+
+def select(page: Page, position: int) -> None:
+    page.locator(f'.span-row[aria-posinset="{position}"] .label').click()
+
+
+def test_a_list_that_shows_nothing_stays_as_it_is_while_others_work(server: Server, sign_in: SignIn) -> None:
+    page = sign_in("operator")
+    page.goto(f"/?q={named('none')}")
+    expect(page.locator("live-state")).to_have_attribute("data-state", "live")
+    with page.expect_response(lambda answer: "fragment=rows" in answer.url):
+        send(server.ingest_url, server.ingest_key, play(named("other"), turns=1))
+    page.get_by_label("Search").fill("half a wo")
+    with page.expect_response(lambda answer: "fragment=rows" in answer.url):
+        send(server.ingest_url, server.ingest_key, play(named("other"), turns=1))
+    expect(page.get_by_label("Search")).to_have_value("half a wo")
+
+
+def test_focus_goes_with_a_row_that_moves_to_the_top(server: Server, sign_in: SignIn) -> None:
+    below, above = Session(named("below")), Session(named("above"))
+    for session in (below, above):
+        send(server.ingest_url, server.ingest_key, [session.trace(), *session.play_turn()])
+    page = sign_in("operator")
+    page.goto("/")
+    expect(page.locator("live-state")).to_have_attribute("data-state", "live")
+    link = page.get_by_test_id("session-row").get_by_role("link", name=below.session_id)
+    link.focus()
+    send(server.ingest_url, server.ingest_key, below.play_turn())
+    expect(page.get_by_test_id("session-row").first).to_contain_text(below.session_id)
+    expect(link).to_be_focused()
+
+
+def test_a_model_with_a_long_name_makes_no_page_wider(server: Server, sign_in: SignIn) -> None:
+    send(server.ingest_url, server.ingest_key, play(named("long"), turns=1, model="model-without-end" * 20))
+    page = sign_in("operator", width=360)
+    page.goto("/")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_a_span_that_comes_late_does_not_take_the_place_of_the_one_chosen_since(
+    sign_in: SignIn, compacted: str
+) -> None:
+    page = sign_in("operator")
+    page.goto(f"/sessions/{compacted}/")
+    heading = page.locator("span-inspector .inspect-head h2")
+    select(page, 1)
+    expect(heading).to_have_text("Turn 1")
+    page.route("**/inspector/**", lambda route: None)
+    with page.expect_request("**/inspector/**"):
+        select(page, 2)
+    select(page, 1)
+    # Nothing is under way any more: neither the one that was left, nor the one that is shown already.
+    expect(page.locator("span-inspector")).not_to_have_attribute("aria-busy", "true")
+    page.unroute_all(behavior="ignoreErrors")
+    expect(heading).to_have_text("Turn 1")
+    expect(page.locator('.span-row[aria-selected="true"]')).to_contain_text("Turn 1")
+
+
+def test_a_span_that_never_ended_does_not_flatten_the_bars_of_an_old_session(server: Server, sign_in: SignIn) -> None:
+    session = Session(named("dead"), started=datetime.now(UTC) - timedelta(days=200))
+    agent = session.span("agent", "Never ended")
+    del agent["ended_at"]
+    send(server.ingest_url, server.ingest_key, [session.trace(), agent, *session.play_turn(), *session.play_turn()])
+    page = sign_in("operator")
+    page.goto(f"/sessions/{session.session_id}/")
+    turn = page.get_by_test_id("span-row").filter(has_text="Turn 1").first
+    expect(turn).to_be_visible()
+    row, bar = turn.locator(".cell-bar").bounding_box(), turn.locator(".bar").bounding_box()
+    assert row and bar and bar["width"] > row["width"] / 10
+
+
+def test_a_trace_among_several_is_inspected_too(server: Server, sign_in: SignIn) -> None:
+    name = named("traces")
+    events = []
+    for number in range(2):
+        part = Session(f"{name}-{number}", started=START + timedelta(hours=number))
+        events += [
+            {**part.trace(), "group_id": name, "name": f"Run {number}"},
+            *(part.span("tool", f"step {n}") for n in range(3)),
+        ]
+    send(server.ingest_url, server.ingest_key, events)
+    page = sign_in("operator")
+    page.goto(f"/sessions/{name}/")
+    expect(page.locator(".span-row[aria-posinset]").first).to_be_visible()
+    page.get_by_role("tree").focus()
+    page.keyboard.press("ArrowDown")
+    inspector = page.get_by_test_id("inspector")
+    expect(inspector.locator(".inspect-head h2")).to_have_text("Run 0")
+    expect(inspector).to_contain_text("A trace of 3 spans")
+
+
+def test_a_drag_that_the_browser_took_away_is_over(sign_in: SignIn, compacted: str) -> None:
+    page = sign_in("operator")
+    page.goto(f"/sessions/{compacted}/")
+    expect(page.get_by_test_id("compaction-marker")).to_have_count(1)
+    stage = page.locator(".timeline-stage")
+    box = stage.bounding_box()
+    assert box
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + 200, middle)
+    page.mouse.down()
+    stage.evaluate("(stage) => stage.releasePointerCapture(1)")
+    page.mouse.move(box["x"] + 200, box["y"] - 30)
+    page.mouse.up()
+    page.mouse.click(box["x"] + 500, middle)
+    expect(page.locator('.span-row[aria-selected="true"]')).to_have_count(1)
+    expect(page.get_by_role("button", name="Everything")).to_be_hidden()
+
+
+def test_arrows_reach_every_bar_of_a_crowded_timeline(server: Server, sign_in: SignIn) -> None:
+    session = Session(named("crowd"))
+    events = [session.trace()]
+    for turn in range(600):
+        session.turn, session.at = turn, session.at + timedelta(seconds=1)
+        events += session.check("0" * 16)
+    send(server.ingest_url, server.ingest_key, events)
+    page = sign_in("operator", width=400)
+    page.goto(f"/sessions/{session.session_id}/", wait_until="networkidle")
+    page.locator(".timeline-stage").focus()
+    for _ in range(4):
+        page.keyboard.press("ArrowRight")
+        expect(page.locator(".timeline-tip")).to_be_visible()
+
+
+def test_what_was_cleared_in_a_pause_stays_away(server: Server, sign_in: SignIn) -> None:
+    session = Session(named("cleared"))
+    send(server.ingest_url, server.ingest_key, [session.trace(), *session.play_turn(tools=1)])
+    page = sign_in("developer")
+    page.goto("/tail/")
+    rows = page.get_by_test_id("tail-row").filter(has_text=session.session_id)
+    expect(rows.first).to_be_visible()
+    page.get_by_test_id("live-toggle").click()
+    page.get_by_label("Kind").fill("tool")
+    expect(rows).to_have_count(1)
+    page.get_by_role("button", name="Clear").click()
+    expect(rows).to_have_count(0)
+    expect(page.locator(".tail-empty")).to_contain_text("No event here passes the filter")
+    page.get_by_label("Kind").fill("")
+    expect(page.locator(".tail-empty")).to_be_hidden()
+    page.get_by_test_id("live-toggle").click()
+    send(server.ingest_url, server.ingest_key, [session.span("tool", "afterwards")])
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text("afterwards")
+
+
+def test_a_tail_that_grows_is_filled_to_its_end(server: Server, sign_in: SignIn) -> None:
+    session = Session(named("tall"))
+    send(server.ingest_url, server.ingest_key, [session.span("tool", f"step {n}") for n in range(150)])
+    page = sign_in("developer", height=400)
+    page.goto("/tail/")
+    body = page.get_by_role("log")
+    expect(page.get_by_text("step 149", exact=True)).to_be_visible()
+    body.evaluate("(body) => { body.scrollTop = 600; }")
+    expect(page.get_by_test_id("tail-row").first).to_be_visible()
+    page.set_viewport_size({"width": 1280, "height": 2200})
+    # Of what is in sight nothing is blank.
+    page.wait_for_function(
+        """() => {
+          const body = document.querySelector(".tail-body").getBoundingClientRect();
+          const ends = [...document.querySelectorAll(".tail-row")].map((row) => row.getBoundingClientRect().bottom);
+          return Math.max(...ends) >= body.bottom - 1;
+        }"""
+    )
