@@ -113,8 +113,8 @@ _INSIDE_NUMBERS = b" ().-"
 def _has_number(text: str) -> bool:
     """Whether one of `_NUMBERS` may be in it."""
     shape = text.encode().translate(_SHAPE, _INSIDE_NUMBERS)
-    # An account and an insurance number begin with two letters; other scripts have digits of their own.
-    return b"0" * 9 in shape or b"AA00" in shape or not text.isascii()
+    # Accounts and insurance numbers begin with two letters; in other scripts, digits of theirs may stand among ours.
+    return b"0" * 9 in shape or b"AA00" in shape or (not text.isascii() and shape.count(b"0") >= 6)
 
 
 def _redacted(record: Span | Trace) -> bool:

@@ -63,6 +63,17 @@ def test_a_request_is_redacted_as_its_events_are(batch: list[dict[str, Any]]) ->
     assert found == sum(is_changed for _, is_changed in expected)
 
 
+def test_every_known_secret_is_found_in_a_request() -> None:
+    """The quick look, by words and by the shape of numbers, overlooks none of the corpus, in any script around it."""
+    for around in ("{}", "Größe 5, {}", "[{}]"):
+        for text in _CASES:
+            body = {"type": "span", "trace_id": "t", "span_id": "1", "data": {"note": around.format(text)}}
+            (record,) = decode(msgspec.json.encode(body), max_events=1).records
+            expected, _ = _alone(record)
+            redact([record])
+            assert _stored(record) == expected
+
+
 def _alone(record: Span | Trace) -> tuple[tuple[Any, ...], bool]:
     """What the rules make of one record, and whether they hid something."""
     before = _stored(record)
