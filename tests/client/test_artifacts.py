@@ -296,3 +296,35 @@ def test_content_that_cannot_be_fetched_is_blocked_with_an_event():
     asked = [*messages, {"role": "user", "content": f"what does {artifact} say?"}]
     assert manager.preflight("s", asked)[-1] == asked[-1]
     assert "input/output error" in recorder.last("compact.rehydration_blocked")["details"]["reason"]
+
+
+class Remote:
+    """A store behind a network: every method must be awaited."""
+
+    def __init__(self):
+        self.inner = MemoryArtifactStore()
+
+    async def store(self, content, metadata):
+        return self.inner.store(content, metadata)
+
+    async def get_metadata(self, artifact_id):
+        return self.inner.get_metadata(artifact_id)
+
+    async def retrieve(self, artifact_id, requester_context=None):
+        return self.inner.retrieve(artifact_id, requester_context)
+
+
+@pytest.mark.req("D-ART-1", "D-REH-1")
+async def test_an_async_store_serves_every_async_entry():
+    """Externalising, bringing back and reading await the store."""
+    policy = CompactPolicy(hard_cap_buffer=200, keep_tool_io_pairs=1, externalize_threshold_tokens=300)
+    manager = CompactManager(CompactConfig("gpt-5", 6_000, policy=policy, artifact_store=Remote()))
+    messages = [{"role": "user", "content": "look at everything"}]
+    for number in range(9):
+        messages += tool_pair(number, f"report-{number}.txt says {number} " + "detail " * 600)
+    await manager.apreflight("s", messages)
+    artifact = manager.plan("s").externalizations[0].artifact_id
+    asked = [*messages, {"role": "user", "content": f"what does {artifact} say?"}]
+    out = await manager.apreflight("s", asked)
+    assert "report-0.txt" in out[-2]["content"]
+    assert "report-0.txt" in await manager.aread_artifact("s", artifact)

@@ -170,6 +170,23 @@ def test_recovery_removes_what_cannot_be_had_again_last_and_says_so():
 
 
 @pytest.mark.req("R-OVER-1")
+async def test_an_async_call_is_tried_again_with_less():
+    """Each refusal shortens what is sent; what the model says in the end comes back."""
+    manager = manager_with(Recorder())
+    lengths = []
+
+    async def call(sending):
+        lengths.append(len(sending))
+        if len(lengths) < 3:
+            raise RuntimeError("context_length_exceeded")
+        return "done"
+
+    assert await manager.acall_with_recovery("s", long_history(), call) == "done"
+    assert lengths == sorted(lengths, reverse=True)
+    assert len(set(lengths)) == 3
+
+
+@pytest.mark.req("R-OVER-1")
 def test_a_session_that_was_never_checked_is_recovered_too():
     """A host may ask for help only when a provider has refused."""
     recorder = Recorder()

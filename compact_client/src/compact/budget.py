@@ -5,7 +5,7 @@ The six parts always sum to the total. A provider's own figure corrects ours fro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,31 +56,6 @@ def part_of(message: Message, *, protected_flag: str) -> str:
     if message.is_summary or message.kind == "sealed" or message.meta.get(protected_flag):
         return "memory"
     return "history"
-
-
-def break_down(
-    messages: Sequence[Message],
-    tokens: Sequence[int],
-    *,
-    tools_tokens: int,
-    instructions_tokens: int,
-    overhead_tokens: int,
-    protected_flag: str,
-) -> Breakdown:
-    """The parts of a request; the user messages after the last reply are its user input."""
-    sums = dict.fromkeys(PARTS, 0)
-    sums["tools_schema"] = tools_tokens
-    sums["system"] = instructions_tokens
-    sums["history"] = overhead_tokens
-    for message, count in zip(messages, tokens, strict=True):
-        sums[part_of(message, protected_flag=protected_flag)] += count
-    for message, count in zip(reversed(messages), reversed(tokens), strict=True):
-        if message.role != "user":
-            break
-        if part_of(message, protected_flag=protected_flag) == "history":
-            sums["history"] -= count
-            sums["user_input"] += count
-    return Breakdown(**sums)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,16 +42,13 @@ class Counting:
         return self.text(text)
 
     def tools(self, tools: Sequence[Any] | None) -> int:
-        """The schemas' tokens; the same list object is counted once while it has the same length."""
+        """The schemas' tokens; the same list object is counted once while its schemas are the same."""
         if not tools:
             return 0
+        texts = [schema_text(tool) for tool in tools]
         known = self._tools.get(id(tools))
-        texts = None
-        if known is not None:
-            texts = [schema_text(tool) for tool in tools]
-            if known[0] == texts:
-                return known[1]
-        texts = texts or [schema_text(tool) for tool in tools]
+        if known is not None and known[0] == texts:
+            return known[1]
         if isinstance(self._counter, RequestCounter) or hasattr(self._counter, "count_tool_schemas"):
             tokens = int(self._counter.count_tool_schemas(tools, self.model))
         else:
