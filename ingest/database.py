@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from django.db import connections
 
+from ingest.errors import Unavailable
+
 if TYPE_CHECKING:
     from collections.abc import Generator
 
@@ -66,6 +68,11 @@ class Presence:
 
     def __init__(self) -> None:
         self.is_away = False
+
+    def require(self) -> None:
+        """`Unavailable` while the database is away."""
+        if self.is_away:
+            raise Unavailable("the database is away")
 
 
 presence = Presence()

@@ -6,6 +6,8 @@ Refusal
 ├── TooLarge          413  the body, or what it inflates to, is over the limit
 ├── WrongType         415  a media type or an encoding that is not spoken here
 ├── WrongMethod       405
+├── TooSlow           408  the body trickles in
+├── Conflict          409  a step of the archive is there with another text
 ├── TooMany           429  this key sends more than it may
 └── Unavailable       503  the database is away, or the queue in front of it is full
 """
@@ -67,6 +69,9 @@ class TooMany(Refusal):
 
 class Unavailable(Refusal):
     status, code = 503, "unavailable"
+
+    def __init__(self, message: str, *, retry_after_s: int = 1) -> None:
+        super().__init__(message, retry_after_s=retry_after_s)
 
 
 def describe(error: BaseException) -> str:

@@ -27,7 +27,7 @@ async def ready(service: Service) -> tuple[int, dict[str, Any]]:
 
 async def _database(service: Service) -> str:
     try:
-        await service.query("SELECT 1 FROM ingest_project LIMIT 1")
+        await service.questions.ask("SELECT 1 FROM ingest_project LIMIT 1")
     except Refusal:
         return "away"
     except Exception as error:

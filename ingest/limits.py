@@ -67,7 +67,7 @@ class Room:
     @contextmanager
     def hold(self, size: int) -> Iterator[None]:
         if self.held_bytes and self.held_bytes + size > self._max_bytes:
-            raise Unavailable("too many large requests at once", retry_after_s=1)
+            raise Unavailable("too many large requests at once")
         self.held_bytes += size
         try:
             yield

@@ -255,7 +255,7 @@ async def transcript(parts: Service, request: Request) -> Answer:
         except transcripts.Conflict as error:
             raise Conflict(str(error)) from None
         except OSError as error:
-            raise Unavailable("the database is away", retry_after_s=1) from error
+            raise Unavailable("the database is away") from error
     parts.keys.used(grant)
     metrics.received_bytes.labels("/ingest/transcripts").inc(len(body))
     found = {

@@ -37,7 +37,6 @@ GROUP_MAX_BYTES = 16 * 1024 * 1024
 QUEUE_MAX_BYTES = 128 * 1024 * 1024
 QUEUE_MAX_RECORDS = 100_000
 COMMIT_TIMEOUT_S = 20.0
-RETRY_AFTER_S = 1
 _RECONNECT_MIN_S, _RECONNECT_MAX_S = 0.05, 2.0
 _OPEN_REMEMBERED = 200_000
 _ATTEMPTS = 4
@@ -86,10 +85,9 @@ class Writer:
         self, project_id: int, records: Sequence[Record], *, size: int, indexes: Sequence[int] | None = None
     ) -> list[Rejection]:
         """Store `records`; returns once they are committed, with those that could not be stored."""
-        if presence.is_away:
-            raise Unavailable("the database is away", retry_after_s=RETRY_AFTER_S)
+        presence.require()
         if self._bytes + size > QUEUE_MAX_BYTES or self._records + len(records) > QUEUE_MAX_RECORDS:
-            raise Unavailable("too much is waiting for the database", retry_after_s=RETRY_AFTER_S)
+            raise Unavailable("too much is waiting for the database")
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name="ingest-writer")
         waiting = [
@@ -101,7 +99,7 @@ class Writer:
             async with asyncio.timeout(settings.INGEST_ANSWER_TIMEOUT_S):
                 return [rejection for found in await asyncio.gather(*waiting) for rejection in found]
         except TimeoutError:
-            raise Unavailable("the database does not answer", retry_after_s=RETRY_AFTER_S) from None
+            raise Unavailable("the database does not answer") from None
 
     def _queued(
         self, project_id: int, records: Sequence[Record], size: int, indexes: Sequence[int]
@@ -205,7 +203,7 @@ class Writer:
     def _fail(self, batches: list[Batch], reason: str = "the database is away") -> None:
         for batch in batches:
             if not batch.future.done():
-                batch.future.set_exception(Unavailable(reason, retry_after_s=RETRY_AFTER_S))
+                batch.future.set_exception(Unavailable(reason))
 
     async def _commit(self, group: list[Batch]) -> None:
         if not group:
@@ -299,7 +297,7 @@ class Writer:
                     self._after(committed)
                 await self._plan_again(connection)
                 return
-        raise Unavailable("the database refuses to commit", retry_after_s=RETRY_AFTER_S)
+        raise Unavailable("the database refuses to commit")
 
     def _after(self, done: Committed) -> None:
         for key in done.closed:
