@@ -160,6 +160,7 @@ def joined_to(tokens: int, estimator: TiktokenEstimator) -> list[list[dict]]:
 def test_growth(thousand_tokens):
     """From 1k to 1M tokens: cold preflight, warm preflight and compaction grow linearly."""
     items = history(max(2, thousand_tokens * 8), 14)
+    load_encoding("o200k_base")
     manager = manager_for(10_000_000)
     start = time.process_time()
     manager.preflight("s", items[:-1])
