@@ -18,7 +18,9 @@ from ingest.decode import Decoded, sound
 from ingest.errors import Refusal, TooLarge
 from ingest.events import Rejection, Span, Trace
 from ingest.facts import facts_of
-from ingest.otlp_wire import Moment, Told, read_json, read_protobuf
+from ingest.otlp_json import read_json
+from ingest.otlp_protobuf import read_protobuf
+from ingest.otlp_wire import Moment, Told
 from ingest.schema import NAME_MAX_CHARS, SESSION_MAX_BYTES, Invalid, cut
 
 # From the Unix epoch in nanoseconds to Postgres' in microseconds.
