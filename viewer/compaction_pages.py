@@ -18,7 +18,7 @@ from viewer.cost import cache_effect
 from viewer.flow import flow
 from viewer.inspection import retention_rows
 from viewer.ledger import Entry, Ledger
-from viewer.lineage import versions
+from viewer.lineage import Version, near, versions
 from viewer.reducer import RETENTION, SUMMARY, Check
 from viewer.sentences import aftermath, beside_messages
 
@@ -32,7 +32,7 @@ def compaction_detail(request: HttpRequest, session: str, number: int) -> HttpRe
     compactions = [other for other in checks if other.is_compaction]
     may_payload = grant.may(Right.PAYLOAD, found.project_id)
     messages = queries.fate_ledger(found, check)
-    lineage = versions(compactions, queries.payloads(found, SUMMARY))
+    lineage = _lineage(found, compactions, number)
     retained = check.of(RETENTION)
     by_kind = retention_rows(retained.data) if retained else []
     following = checks[checks.index(check) + 1 :]
@@ -122,9 +122,7 @@ def what_if(request: HttpRequest, session: str, number: int) -> HttpResponse:
     stored = queries.transcript(found, check.step)
     if stored is None:
         raise Http404("no transcript is stored for this compaction")
-    earlier = versions(
-        [other for other in checks if other.is_compaction][: number - 1], queries.payloads(found, SUMMARY)
-    )
+    earlier = _lineage(found, [other for other in checks if other.is_compaction][: number - 1], number)
     prompt = whatif.Prompt(queries.fate_ledger(found, check), earlier[-1].text if earlier else "")
     try:
         answer = whatif.plan_again(stored, check, prompt, whatif.Choice.from_query(request.GET, check))
@@ -140,6 +138,12 @@ def _compaction(request: HttpRequest, session: str, number: int) -> tuple[Sessio
     if not 1 <= number <= len(compactions):
         raise Http404("no such compaction")
     return found, checks, compactions[number - 1]
+
+
+def _lineage(session: Session, compactions: list[Check], number: int) -> list[Version]:
+    summarized = near(compactions, number)
+    spans = [span for _, check in summarized if (span := check.of(SUMMARY))]
+    return versions(summarized, queries.payloads(session, spans))
 
 
 def _payload_of(session: Session, check: Check, kind: str) -> Any:

@@ -11,6 +11,8 @@ from typing import Any
 from viewer.ledger import rising
 from viewer.reducer import SUMMARY, Check, whole
 
+# How many summaries are shown before and after the one in question: each is compared with the one before it.
+NEAR = 10
 _MAX_HOLDERS = 32
 _LIKE = 0.5
 _SOURCE = re.compile(r"\[([A-Za-z0-9_.:-]+(?:,\s*[A-Za-z0-9_.:-]+)*)\]\s*$")
@@ -104,6 +106,7 @@ class Version:
     input_tokens: int
     text: str
     lines: list[Line]
+    is_compared: bool
 
     def count(self, state: str) -> int:
         return sum(line.state == state for line in self.lines)
@@ -126,10 +129,17 @@ class Version:
         return 1 - self.count("same") / len(self.lines) if self.lines else 0.0
 
 
-def versions(compactions: Sequence[Check], payloads: Mapping[str, Any]) -> list[Version]:
-    """v1 to vN, each with what it added, changed and lost."""
+def near(compactions: Sequence[Check], number: int) -> list[tuple[int, Check]]:
+    """Those around a compaction that made a summary, with their numbers, and one more to compare the first with."""
+    made = [(n, check) for n, check in enumerate(compactions, 1) if check.of(SUMMARY)]
+    at = sum(n < number for n, _ in made)
+    return made[max(0, at - NEAR - 1) : at + NEAR + 1]
+
+
+def versions(summarized: Sequence[tuple[int, Check]], payloads: Mapping[str, Any]) -> list[Version]:
+    """The summaries of compactions with these numbers, each with what it added, changed and lost."""
     found: list[Version] = []
-    for number, check in enumerate(compactions, 1):
+    for number, check in summarized:
         span = check.of(SUMMARY)
         payload = payloads.get(span.key) if span else None
         if span is None or not isinstance(payload, Mapping):
@@ -140,10 +150,11 @@ def versions(compactions: Sequence[Check], payloads: Mapping[str, Any]) -> list[
         found.append(
             Version(
                 number=number,
-                version=whole(span.data.get("version")) or len(found) + 1,
+                version=whole(span.data.get("version")) or number,
                 tokens=whole(span.data.get("summary_tokens")),
                 input_tokens=whole(span.data.get("input_tokens")),
                 text=text,
+                is_compared=bool(found),
                 lines=[replace(line, sources=line.sources or sources.get(_bare(line.text), ())) for line in lines],
             )
         )

@@ -15,13 +15,15 @@ from viewer.audit import Action
 from viewer.chrome import current_project, first_event
 from viewer.comparison import Messages, Side, compare_messages, compare_sides
 from viewer.inspection import inspect
-from viewer.reducer import numbered, projected_turns
+from viewer.reducer import Check, numbered, projected_turns
 from viewer.sentences import story
 from viewer.serializers import event_json
 
 # Enough to read before any script runs; the script brings the rest.
 FIRST_ROWS = 60
 FIRST_EVENTS = 200
+# More compactions than one reads in a list; what is shown is asked for again with each new one.
+OVERVIEW_ITEMS = 200
 
 
 @access.needs(Right.SESSIONS)
@@ -59,7 +61,7 @@ def session_detail(request: HttpRequest, session: str) -> HttpResponse:
     context = {
         "session": found,
         "titles": queries.titles([found]),
-        "removals": numbered(checks),
+        **_overview(checks),
         "story": story(checks),
         "projected": projected_turns(checks),
         "rows": queries.first_spans(found, limit=FIRST_ROWS),
@@ -77,8 +79,7 @@ def inspector(request: HttpRequest, session: str) -> HttpResponse:
         return render(
             request, "viewer/_inspector.html", {"session": found, "inspected": _inspected(request, found, name)}
         )
-    context = {"session": found, "removals": numbered(queries.checks(found).ordered())}
-    return render(request, "viewer/_overview.html", context)
+    return render(request, "viewer/_overview.html", {"session": found} | _overview(queries.checks(found).ordered()))
 
 
 @access.needs(Right.PAYLOAD)
@@ -154,6 +155,11 @@ def _span(session: Session, name: str) -> queries.FullSpan:
     if found is None:
         raise Http404("no such span")
     return found
+
+
+def _overview(checks: list[Check]) -> dict[str, Any]:
+    removals = numbered(checks)
+    return {"removals": removals[-OVERVIEW_ITEMS:], "older": max(0, len(removals) - OVERVIEW_ITEMS)}
 
 
 def _with(request: HttpRequest, **changes: Any) -> str:

@@ -315,13 +315,13 @@ def span(session: Session, name: str, *, with_payload: bool) -> FullSpan | None:
     return None
 
 
-def payloads(session: Session, kind: str) -> dict[str, Any]:
-    """The payloads of one kind of span in a session, by the span's key."""
+def payloads(session: Session, spans: Iterable[SpanRow]) -> dict[str, Any]:
+    """The payloads of some spans of a session, by the span's key."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT trace_id, span_id, payload FROM ingest_span WHERE session_key = %s AND session_day = %s "
-            "AND kind = %s AND payload IS NOT NULL",
-            [session.session_key, session.day, kind],
+            "AND span_id = ANY(%s) AND payload IS NOT NULL",
+            [session.session_key, session.day, [span.span_id for span in spans]],
         )
         return {f"{trace}:{span}": from_json(payload) for trace, span, payload in cursor.fetchall()}
 

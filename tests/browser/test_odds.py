@@ -186,3 +186,24 @@ def test_a_tail_that_grows_is_filled_to_its_end(server: Server, sign_in: SignIn)
           return Math.max(...ends) >= body.bottom - 1;
         }"""
     )
+
+
+def test_hundreds_of_compactions_are_told_in_part(server: Server, sign_in: SignIn) -> None:
+    """The overview holds the newest, a compaction's page the summaries around its own; each is still compared."""
+    session = Session(named("hundreds"))
+    events = [session.trace()]
+    for turn in range(1, 211):
+        session.turn, session.tokens, session.at = turn, 110_000, session.at + timedelta(seconds=5)
+        events += session.check("0" * 16)
+    send(server.ingest_url, server.ingest_key, events)
+    page = sign_in("operator")
+    page.goto(f"/sessions/{session.session_id}/")
+    inspector = page.get_by_test_id("inspector")
+    expect(inspector.locator("li")).to_have_count(200)
+    expect(inspector).to_contain_text("10 older")
+    summary = page.locator("#summary")
+    for number, versions, words in ((1, 11, "The first summary"), (100, 22, "Against the version before")):
+        page.goto(f"/sessions/{session.session_id}/compactions/{number}/")
+        expect(summary.locator(".segmented a")).to_have_count(versions)
+        expect(summary.locator("[aria-current]")).to_have_text(f"v{number}")
+        expect(summary).to_contain_text(words)
