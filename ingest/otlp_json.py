@@ -13,7 +13,7 @@ import msgspec
 from ingest.decode import elements, end_of, is_plain, member, mended, path_of
 from ingest.errors import Malformed
 from ingest.events import Rejection
-from ingest.otlp_wire import MAX_DEPTH, NO_SPAN, UNREADABLE, Moment, Told, describe_sender, read_one
+from ingest.otlp_wire import MAX_DEPTH, NO_SPAN, TOO_DEEP, UNREADABLE, Moment, Told, describe_sender, read_one
 from ingest.schema import Invalid
 
 _ERROR_CODES = {2, "2", "STATUS_CODE_ERROR"}
@@ -238,8 +238,10 @@ def _json_attributes(pairs: list[_JsonPair] | None) -> dict[str, Any]:
 
 
 def _json_value(value: _JsonValue | None, depth: int) -> Any:
-    if value is None or depth == 0:
+    if value is None:
         return None
+    if depth == 0:
+        return TOO_DEEP
     if value.string_value is not None:
         return value.string_value
     if value.int_value is not None:

@@ -14,7 +14,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
 from ingest.decode import sound
 from ingest.errors import Malformed
 from ingest.events import Rejection
-from ingest.otlp_wire import MAX_DEPTH, NO_SPAN, UNREADABLE, Moment, Told, describe_sender, read_one
+from ingest.otlp_wire import MAX_DEPTH, NO_SPAN, TOO_DEEP, UNREADABLE, Moment, Told, describe_sender, read_one
 from ingest.schema import Invalid
 
 # Sizes of protobuf's wire types for numbers of fixed length.
@@ -134,8 +134,10 @@ def _value(value: Any, depth: int) -> Any:
         return getattr(value, kind)
     if kind == "double_value":
         return sound(value.double_value)
-    if kind is None or depth == 0:
+    if kind is None:
         return None
+    if depth == 0:
+        return TOO_DEEP
     if kind == "array_value":
         return [_value(item, depth - 1) for item in value.array_value.values]
     if kind == "kvlist_value":

@@ -15,8 +15,9 @@ from ingest.decode import sound
 from ingest.events import Rejection
 from ingest.schema import Invalid
 
-# Values nested deeper than this are left out.
 MAX_DEPTH = 64
+# Stands where something nested deeper was.
+TOO_DEEP = f"… (nested deeper than {MAX_DEPTH} levels)"
 NO_SPAN = bytes(8)
 # Who sent them is worth less than the spans themselves.
 UNREADABLE = b'{"resource":"could not be read"}'

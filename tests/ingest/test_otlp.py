@@ -322,6 +322,18 @@ def test_one_bad_span_in_protobuf_costs_its_neighbours_nothing(wire: Wire, fault
     assert trace["metadata"] == {"service.name": "agent"}
 
 
+def test_what_nests_too_deeply_is_cut_with_a_mark(wire: Wire) -> None:
+    """A value of ninety levels is stored as far as it is read, and says that there was more."""
+    trace_id = uuid.uuid4().hex
+    deep: dict[str, Any] = {"stringValue": "bottom"}
+    for _ in range(90):
+        deep = {"arrayValue": {"values": [deep]}}
+    span = json_span(trace_id, attributes=[{"key": "deep", "value": deep}])
+    assert wire.post(as_json(span), path="/v1/traces").json() == {}
+    (row,) = wire.spans(trace_id)
+    assert "nested deeper than 64 levels" in json.dumps(row["data"])
+
+
 def test_json_in_a_text_that_nests_without_end_stays_a_text(wire: Wire) -> None:
     """It would be too deep to walk through, and is redacted as the text that it is."""
     trace_id = uuid.uuid4().hex
