@@ -357,6 +357,23 @@ def test_protected_tools_and_aborted_turns_survive():
         assert all(item in out for item in (*todo, marker)), renderer
 
 
+class Heavier:
+    """An estimator that sees a third more in a conversation than we do."""
+
+    def estimate(self, messages, model):
+        return TiktokenEstimator().estimate(messages, model) * 4 // 3
+
+
+@pytest.mark.req("D-LAD-1", "S-KEEP-3")
+@pytest.mark.parametrize("ladder", [(), ("clear",), ("drop",), ("summarize",)])
+def test_what_is_dropped_fits_as_the_caller_counts(ladder):
+    """Where no rung frees enough, as much is dropped as it takes by the caller's own count."""
+    policy = CompactPolicy(hard_cap_buffer=100, keep_recent_turns=1, ladder=ladder)
+    config = CompactConfig("gpt-5", 2_000, policy=policy, token_estimator=Heavier())
+    out = CompactManager(config).preflight("s", talk(60))
+    assert Heavier().estimate(out, "gpt-5") <= 1_900
+
+
 def test_the_window_may_be_unknown():
     """With no window the configured limit alone decides."""
     recorder = Recorder()

@@ -32,7 +32,7 @@ def climb_ladder(
 ) -> Steps[Climb]:
     climb = Climb()
     _carry_summary(job, current, climb)
-    target = 0 if job.is_manual else job.room.target_tokens
+    target = 0 if job.is_manual else current.room.target_tokens
     bench = _bench(job, current, messages, counts, step, climb)
     for name in job.policy.ladder:
         remaining = _remaining(current, climb)
@@ -43,9 +43,9 @@ def climb_ladder(
         yield from _rung(job, name, bench, remaining, climb)
     remaining = _remaining(current, climb)
     used = _used(current, climb, bench, remaining)
-    if remaining and used > job.room.budget_tokens:
+    if remaining and used > current.room.budget_tokens:
         # The loop breaker or the ladder itself left too much: the budget is not negotiable.
-        bench.tokens_to_free, bench.is_after_rehydration = used - job.room.budget_tokens, False
+        bench.tokens_to_free, bench.is_after_rehydration = used - current.room.budget_tokens, False
         yield from _rung(job, "drop", bench, remaining, climb)
     if not climb.is_new_summary and has_long_memory(job, current):
         refit(job, current, climb, step)

@@ -51,6 +51,8 @@ class Room:
 class Draft:
     """A compaction that will fit: its units, the reductions it took, and the summary's limit."""
 
+    room: Room
+    """The limits it was made for."""
     part: Partition
     units: tuple[Unit, ...]
     sizes: Mapping[int, int]
@@ -144,6 +146,7 @@ def draft(
         # At the floor a short summary is better than giving up one more message.
         wish = MIN_SUMMARY_TOKENS if is_floor and covered else _summary_wish(policy, room, pinned_tokens, covered)
         latest = Draft(
+            room,
             part,
             tuple(units),
             sizes,

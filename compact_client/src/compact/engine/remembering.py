@@ -65,7 +65,7 @@ def remember(
     renderer = renderer_named(job.policy.renderer)
     if not maker.is_custom:
         merged = fit(merged, max_tokens=limit, visible=visible, count_tokens=job.counting.draft)
-    most = job.room.budget_tokens - current.pinned_tokens - current.recent_tokens
+    most = current.room.budget_tokens - current.pinned_tokens - current.recent_tokens
     merged = _guarded(job, climb, merged, real, visible, limit, most, step)
     climb.summary = remembered.merge(merged) if keeps_spans and remembered is not None else merged
     climb.is_new_summary = True
