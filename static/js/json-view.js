@@ -46,10 +46,15 @@ customElements.define("json-view", JsonView);
 
 /** Where a text is found in another, upper or lower case. @param {string} text @param {string} wanted */
 function placesOf(text, wanted) {
-  const [lower, needle] = [text.toLowerCase(), wanted.toLowerCase()];
+  const [lower, needle] = [lowered(text), lowered(wanted)];
   const found = [];
   if (needle) for (let at = lower.indexOf(needle); at >= 0; at = lower.indexOf(needle, at + needle.length)) found.push(at);
   return found;
+}
+
+/** As long as it was: İ is the one letter whose small form is two. @param {string} text */
+function lowered(text) {
+  return text.replaceAll("İ", "i").toLowerCase();
 }
 
 /** @param {string} text @param {number[]} places of marks, in order @param {number} length of each */
@@ -59,7 +64,9 @@ function pieces(text, places, length) {
   for (let from = 0; from < text.length; ) {
     // At the end of a line if there is one, else in the middle of it.
     const line = text.lastIndexOf("\n", from + PIECE_CHARS);
-    const end = line > from ? line + 1 : from + PIECE_CHARS;
+    const cut = from + PIECE_CHARS;
+    const isInsideLetter = /[\ud800-\udbff]/.test(text[cut - 1] ?? "");
+    const end = line > from ? line + 1 : cut - Number(isInsideLetter);
     const piece = h("span", { class: "piece" });
     for (let place = places[next]; place !== undefined && place < end; place = places[++next]) {
       piece.append(text.slice(from, place), h("mark", {}, text.slice(place, place + length)));

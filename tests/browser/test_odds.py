@@ -207,3 +207,17 @@ def test_hundreds_of_compactions_are_told_in_part(server: Server, sign_in: SignI
         expect(summary.locator(".segmented a")).to_have_count(versions)
         expect(summary.locator("[aria-current]")).to_have_text(f"v{number}")
         expect(summary).to_contain_text(words)
+
+
+def test_raw_data_is_marked_and_cut_between_letters(server: Server, sign_in: SignIn) -> None:
+    session = Session(named("letters"))
+    data = {"city": "İİİİİİ needle", "long": "🧵" * 5_000, "odd": "a" + "🧵" * 5_000}
+    send(server.ingest_url, server.ingest_key, [session.trace(), session.span("tool", "sew", data=data)])
+    page = sign_in("operator")
+    page.goto(f"/sessions/{session.session_id}/")
+    page.locator(".span-row[aria-posinset] .label").click()
+    page.get_by_label("Search the data").fill("NEEDLE")
+    expect(page.locator("json-view mark")).to_have_text("needle")
+    pieces = page.locator("json-view .piece")
+    assert pieces.count() > 2
+    assert pieces.evaluate_all("(all) => all.every((piece) => piece.textContent.isWellFormed())")
