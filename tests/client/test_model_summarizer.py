@@ -304,8 +304,11 @@ def test_ctrl_c_does_not_wait_for_the_model(endpoint):
     """A person who stops a program while it summarises has it stopped, long before the timeout."""
     endpoint.answer(HEADERS_OPEN)
     program = (
+        "import signal\n"
         "from compact.messages import Message\n"
         "from compact.summarizers import ModelSummarizer\n"
+        # A shell that runs the tests in the background has them ignore it.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         f"made = ModelSummarizer('m', base_url={endpoint.url!r}, api_key='k', timeout_s=60)\n"
         "made.summarize_span([Message('user', 'Never refund more than $80.')])\n"
     )

@@ -72,9 +72,15 @@ def load(
     senders = [Agent(server.ingest_url, server.ingest_key, f"{run}-{number}") for number in range(agents)]
     for sender in senders:
         sender.start()
-    yield senders, watchers
-    for sender in senders:
-        sender.finish()
+    try:
+        yield senders, watchers
+    except BaseException:
+        for watcher in watchers:
+            watcher.finish()
+        raise
+    finally:
+        for sender in senders:
+            sender.finish()
     acknowledged = set[tuple[str, str]]().union(*(sender.acknowledged for sender in senders))
     assert not [refusal for sender in senders for refusal in sender.refused]
     rows = [row for row in stored(database.dsn()) if row[0].startswith(f"trace-{run}-")]
@@ -102,7 +108,8 @@ def more(senders: list[Agent], count: int) -> Callable[[], bool]:
 
 def test_both_processes_take_requests_and_show_each_other_s_events(pair: Server, database: Postgres) -> None:
     """Pages of one process see what the other stored, without a gap; every process has work."""
-    with load(pair, database, agents=6) as (senders, _):
+    # A connection that is kept stays with its process: of a dozen, hardly all are taken by one.
+    with load(pair, database, agents=12) as (senders, _):
         assert wait_until(more(senders, 2000))
         with psycopg.connect(database.dsn()) as connection:
             writers = connection.execute(
