@@ -21,10 +21,11 @@ CONNECT_TIMEOUT_S = 5
 # A commit that has not come back after this long never will; the server ends it, so that the lock it holds is freed.
 STATEMENT_TIMEOUT_MS = 15_000
 # Lookups by whole keys: planned once, by the index, whatever the number of keys. Planned for its own number each time,
-# a large group would read whole days instead.
-_OPTIONS = (
-    f"-c statement_timeout={STATEMENT_TIMEOUT_MS} -c timezone=UTC -c jit=off -c plan_cache_mode=force_generic_plan"
-)
+# a large group would read whole days instead. Citus must know the keys to plan at all.
+_PLAN_ONCE = """
+SELECT set_config('plan_cache_mode', 'force_generic_plan', false)
+WHERE NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')
+"""
 
 
 def parameters() -> dict[str, Any]:
@@ -50,10 +51,10 @@ def address() -> tuple[str, str, str]:
 
 async def connect(*, application: str) -> psycopg.AsyncConnection[Any]:
     """A new connection in autocommit mode: transactions are opened where they are needed."""
-    return await psycopg.AsyncConnection.connect(
+    connection = await psycopg.AsyncConnection.connect(
         **{
             "connect_timeout": CONNECT_TIMEOUT_S,
-            "options": _OPTIONS,
+            "options": f"-c statement_timeout={STATEMENT_TIMEOUT_MS} -c timezone=UTC -c jit=off",
             **parameters(),
             "application_name": application,
         },
@@ -61,6 +62,12 @@ async def connect(*, application: str) -> psycopg.AsyncConnection[Any]:
         # The same few statements are run for ever: prepare them at once.
         prepare_threshold=1,
     )
+    try:
+        await connection.execute(_PLAN_ONCE)
+    except BaseException:
+        await connection.close()
+        raise
+    return connection
 
 
 class Presence:
