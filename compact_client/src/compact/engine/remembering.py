@@ -23,7 +23,7 @@ from compact.span import SpanReference
 from compact.summary import StructuredSummary
 from compact.summary_entries import ArtifactReference
 
-_ARTIFACTS_PCT = 0.25  # of a summary: what was said is worth more than where outputs lie
+_ARTIFACTS_PCT = 0.15  # of a summary: what was said is worth more than where outputs lie
 
 
 def remember(
@@ -50,10 +50,13 @@ def remember(
     started = job.clock()
     limit = current.summary_tokens
     real = Passage([message for message in span_messages if not (message.id or "").startswith("aborted-")])
+    # Left free for their names: a summary that has to be cut again loses more than they take.
+    named = _naming_artifacts(job, StructuredSummary(), previous, limit)
+    names_tokens = job.counting.draft(named.render_as_message()) if named.artifacts else 0
     summary = yield from maker.make(
         real,
         span,
-        max_tokens=limit,
+        max_tokens=limit - names_tokens,
         visible=visible,
         previous=plan.summary_text if plan and not keeps_spans else None,
     )
