@@ -18,6 +18,7 @@ from compact.messages import Message
 from compact.plan import SummarizationRecord
 from compact.planner import Draft
 from compact.renderers import renderer_named
+from compact.renderers.base import pointer_text
 from compact.renderers.inplace import span_text
 from compact.span import SpanReference
 from compact.summary import StructuredSummary
@@ -48,7 +49,8 @@ def remember(
         visible = [*visible, *(Message("assistant", span_text(record)) for record in plan.summarizations)]
     maker = SummaryMaker(job.summarizer, policy=job.policy, count_text=job.counting.draft, check=job.check)
     started = job.clock()
-    limit = current.summary_tokens
+    freed = _freed_by_folding(job, current)
+    limit = max(current.summary_tokens, min(job.policy.summary_max_tokens, current.summary_tokens + freed))
     real = Passage([message for message in span_messages if not (message.id or "").startswith("aborted-")])
     # Left free for their names: a summary that has to be cut again loses more than they take.
     named = _naming_artifacts(job, StructuredSummary(), previous, limit)
@@ -68,7 +70,7 @@ def remember(
     renderer = renderer_named(job.policy.renderer)
     if not maker.is_custom:
         merged = fit(merged, max_tokens=limit, visible=visible, count_tokens=job.counting.draft)
-    most = current.room.budget_tokens - current.pinned_tokens - current.recent_tokens
+    most = current.room.budget_tokens - current.pinned_tokens - current.recent_tokens + freed
     merged = _guarded(job, climb, merged, real, visible, limit, most, step)
     climb.summary = remembered.merge(merged) if keeps_spans and remembered is not None else merged
     climb.is_new_summary = True
@@ -123,6 +125,15 @@ def refit(job: Job, current: Draft, climb: Climb, step: int) -> None:
     climb.summary = fit(summary, max_tokens=limit, count_tokens=job.counting.text)
     climb.summary_text = renderer_named(job.policy.renderer).summary_text(climb.summary, step)
     climb.summary_tokens = job.counting.message(Message("assistant", climb.summary_text))
+
+
+def _freed_by_folding(job: Job, current: Draft) -> int:
+    """Tokens of pointers that were planned to stay and go, because a new summary takes them in."""
+    plan = job.session.plan
+    if plan is None or current.folds_carried:
+        return 0
+    pointers = [pointer_text(record) for record in plan.externalizations if not record.is_folded]
+    return sum(job.counting.message(Message("assistant", text)) for text in pointers)
 
 
 def _naming_artifacts(
