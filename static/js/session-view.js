@@ -56,16 +56,9 @@ class SessionView extends HTMLElement {
   }
 
   /** Until it succeeds: without the tree there is nothing to follow. @param {string} session */
-  async #load(session) {
-    while (this.isConnected) {
-      try {
-        await store.load(session);
-        return;
-      } catch {
-        document.dispatchEvent(new CustomEvent("ariadne:live", { detail: { state: "offline", waiting: 0 } }));
-        await pause();
-      }
-    }
+  #load(session) {
+    const sayOffline = () => document.dispatchEvent(new CustomEvent("ariadne:live", { detail: { state: "offline", waiting: 0 } }));
+    return this.#insist(() => store.load(session), sayOffline);
   }
 
   /** The tree takes the place of the one that is there, so what came while it was asked for must come again. @param {string} session */
@@ -80,12 +73,18 @@ class SessionView extends HTMLElement {
   }
 
   /** @param {string} session */
-  async #loadChecks(session) {
+  #loadChecks(session) {
+    return this.#insist(() => store.loadChecks(session));
+  }
+
+  /** Ask again and again, as long as there is a page to answer to. @param {() => Promise<void>} ask @param {() => void} [onFailure] */
+  async #insist(ask, onFailure) {
     while (this.isConnected) {
       try {
-        await store.loadChecks(session);
+        await ask();
         return;
       } catch {
+        onFailure?.();
         await pause();
       }
     }

@@ -99,5 +99,9 @@ class PlanConflict(CompactError):
     """Another writer committed a newer plan for the thread."""
 
 
+class StoreFailed(CompactError):
+    """A plan or artifact store of the caller's failed, in whatever way; the run goes on without its service."""
+
+
 class AccessDenied(CompactError):
     """The requester has no right to the artifact."""

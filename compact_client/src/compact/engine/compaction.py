@@ -14,10 +14,10 @@ from compact import events
 from compact.engine.announcing import announce, warn_of_irreplaceable
 from compact.engine.archive import archive_summary, archive_transcript
 from compact.engine.drafting import draft_again
-from compact.engine.effects import Steps
+from compact.engine.effects import Steps, of_store
 from compact.engine.job import Climb, Job, render
 from compact.engine.telling import emit_error
-from compact.exceptions import CompactError, InsufficientBudget, PlanConflict
+from compact.exceptions import InsufficientBudget, PlanConflict, StoreFailed
 from compact.ladder import climb_ladder, has_long_memory
 from compact.ledger import absorbed_by, build_ledger, cache_effect
 from compact.messages import Message
@@ -179,10 +179,10 @@ def _commit(job: Job, plan_before: CompactionPlan | None) -> Steps[None]:
     if job.plan_store is not None:
         expected = session.store_version
         try:
-            committed = yield lambda: job.plan_store.commit_plan(session.session_id, plan, expected)
-        except CompactError:
-            raise
-        except Exception as error:
+            committed = yield from of_store(
+                "plan", lambda: job.plan_store.commit_plan(session.session_id, plan, expected)
+            )
+        except StoreFailed as error:
             emit_error(job.check, error, ONLY_HERE)
         else:
             if not committed:

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
-from compact.exceptions import CompactError
+from compact.exceptions import CompactError, StoreFailed
 
 T = TypeVar("T")
 
@@ -51,6 +51,16 @@ async def arun(steps: Steps[T]) -> T:
     except StopIteration as stop:
         value: T = stop.value
         return value
+
+
+def of_store(name: str, effect: Effect) -> Steps[Any]:
+    """What somebody else's store answers. It may fail in any way; the engine knows only that it did."""
+    try:
+        return (yield effect)
+    except CompactError:
+        raise
+    except Exception as error:
+        raise StoreFailed(f"the {name} store failed: {error}") from error
 
 
 def _settled(result: Any) -> Any:

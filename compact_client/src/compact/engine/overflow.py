@@ -15,12 +15,12 @@ from compact.engine.announcing import warn_of_irreplaceable
 from compact.engine.call import Call
 from compact.engine.compaction import ONLY_HERE
 from compact.engine.drafting import plannable
-from compact.engine.effects import Steps
+from compact.engine.effects import Steps, of_store
 from compact.engine.holding import irreplaceable_ids
 from compact.engine.request import Sent, written
 from compact.engine.session import Session
 from compact.engine.telling import emit_error
-from compact.exceptions import CompactError
+from compact.exceptions import CompactError, StoreFailed
 from compact.ladder import turns_of
 from compact.ledger import hash_of
 from compact.plan import CompactionPlan, DropRecord, LedgerEntry
@@ -92,10 +92,10 @@ def _recover(
         # A conflict is left to the next preflight: this request must go out now.
         expected = session.store_version
         try:
-            committed = yield lambda: engine.cfg.plan_store.commit_plan(session.session_id, plan, expected)
-        except CompactError:
-            raise
-        except Exception as failure:
+            committed = yield from of_store(
+                "plan", lambda: engine.cfg.plan_store.commit_plan(session.session_id, plan, expected)
+            )
+        except StoreFailed as failure:
             emit_error(check, failure, ONLY_HERE)
         else:
             session.store_version += bool(committed)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from compact import events
 from compact.artifacts import ArtifactMetadata
-from compact.engine.effects import Steps
+from compact.engine.effects import Steps, of_store
 from compact.engine.session import Session
-from compact.exceptions import CompactError
+from compact.exceptions import StoreFailed
 from compact.messages import Message
 from compact.rehydrate import RehydrationResult, TurnContext, rehydration_text, wanted
 from compact.truncate import truncate_with_split
@@ -43,10 +43,8 @@ def bring_back(
     for artifact_id in ids:
         try:
             metadata, content = yield from _fetch(engine, artifact_id)
-        except CompactError:
-            raise
-        except Exception as error:
-            _block(check, artifact_id, f"the artifact store failed: {error}", None)
+        except StoreFailed as error:
+            _block(check, artifact_id, str(error), None)
             continue
         if metadata is None:
             _block(check, artifact_id, "not found or expired", None)
@@ -76,10 +74,12 @@ def bring_back(
 
 def _fetch(engine: Engine, artifact_id: str) -> Steps[tuple[ArtifactMetadata | None, str | None]]:
     store = engine.cfg.artifact_store
-    metadata: ArtifactMetadata | None = yield lambda: store.get_metadata(artifact_id)
+    metadata: ArtifactMetadata | None = yield from of_store("artifact", lambda: store.get_metadata(artifact_id))
     if metadata is None or metadata.sensitivity not in engine.rehydration.auto_rehydrate_sensitivities:
         return metadata, None
-    content: str | None = yield lambda: store.retrieve(artifact_id, engine.cfg.security_context)
+    content: str | None = yield from of_store(
+        "artifact", lambda: store.retrieve(artifact_id, engine.cfg.security_context)
+    )
     return metadata, content
 
 

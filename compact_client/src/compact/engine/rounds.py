@@ -18,11 +18,10 @@ from compact.engine.effects import Steps
 from compact.engine.job import Job
 from compact.engine.session import Session
 from compact.engine.telling import emit_decision, emit_error, emit_quality
-from compact.exceptions import InsufficientBudget, PlanConflict
+from compact.exceptions import InsufficientBudget, PlanConflict, StoreFailed
 from compact.messages import Message
 from compact.planner import Draft, Room, room_for
 from compact.rehydrate import TurnContext
-from compact.strategies.externalize import StoreFailed
 from compact.trigger import Decision
 
 if TYPE_CHECKING:

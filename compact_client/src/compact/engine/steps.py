@@ -20,14 +20,14 @@ from compact.delivery.stderr import say
 from compact.durability import ToolDurabilityPolicy, declared_policy
 from compact.engine.call import Call, codec_for
 from compact.engine.counting import Counting
-from compact.engine.effects import Steps
+from compact.engine.effects import Steps, of_store
 from compact.engine.request import Sent, written
 from compact.engine.restore import restore
 from compact.engine.returning import bring_back, inject
 from compact.engine.rounds import Round, settle
 from compact.engine.session import Seen, Session
 from compact.engine.telling import emit_error, emit_estimate, emit_quality
-from compact.exceptions import CompactError, MalformedMessage
+from compact.exceptions import CompactError, MalformedMessage, StoreFailed
 from compact.ledger import hash_of
 from compact.messages import Message
 from compact.outbound import Outbound
@@ -150,10 +150,10 @@ class Engine:
 
     def _load_plan(self, session: Session, items: Sequence[Any], check: events.Check) -> Steps[None]:
         try:
-            plan, version = yield lambda: self.cfg.plan_store.get_current_plan(session.session_id)
-        except CompactError:
-            raise
-        except Exception as error:
+            plan, version = yield from of_store(
+                "plan", lambda: self.cfg.plan_store.get_current_plan(session.session_id)
+            )
+        except StoreFailed as error:
             emit_error(check, error, "no stored plan is taken over")
             return
         if plan is not None and version != session.store_version:

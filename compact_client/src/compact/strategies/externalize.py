@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from compact.artifacts import ArtifactMetadata
 from compact.durability import ToolDurability
-from compact.engine.effects import Steps
-from compact.exceptions import CompactError
+from compact.engine.effects import Steps, of_store
 from compact.messages import Message
 from compact.plan import CompactionRecord, ExternalizationRecord
 from compact.strategies.base import CompactionProposal, Workbench
@@ -17,10 +16,6 @@ from compact.units import Unit
 
 POINTER_TOKENS = 90  # what a pointer and its two lines of description cost
 _RANK = {"public": 0, "internal": 1, "confidential": 2, "restricted": 3}
-
-
-class StoreFailed(CompactError):
-    """Nothing can be externalised now; the other rungs do not need the store."""
 
 
 class ExternalizeStrategy:
@@ -63,12 +58,7 @@ class ExternalizeStrategy:
             created_at=bench.now,
             sensitivity=sensitivity,
         )
-        try:
-            artifact_id: str = yield lambda: bench.artifact_store.store(content, metadata)
-        except CompactError:
-            raise
-        except Exception as error:
-            raise StoreFailed(f"the artifact store failed: {error}") from error
+        artifact_id: str = yield from of_store("artifact", lambda: bench.artifact_store.store(content, metadata))
         hint = f"read if you need the full output of {tools}({_brief(calls[0].arguments if calls else '')})"
         ids = proposal.span.message_ids
         summary = StructuredSummary(
