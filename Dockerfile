@@ -25,5 +25,5 @@ ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 DATA_DIR=/
 USER 10001:10001
 VOLUME /data
 EXPOSE 8000
-HEALTHCHECK --interval=10s --timeout=3s --start-period=20s --retries=3 CMD ["python", "-m", "ariadne.alive"]
-CMD ["python", "-m", "ariadne.web", "--bind", "0.0.0.0:8000"]
+HEALTHCHECK --interval=10s --timeout=3s --start-period=20s --retries=3 CMD ["python", "-m", "ariadne.runtime.health_check"]
+CMD ["python", "-m", "ariadne.runtime.web_process", "--bind", "0.0.0.0:8000"]

@@ -19,7 +19,7 @@ help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):[^#]*## /\1|/' | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 up: $(VENV)/.runtime ## start everything on http://127.0.0.1:$(PORT); DEMO=0 for an empty server
-	@exec $(BIN)/python -m ariadne.up
+	@exec $(BIN)/python -m ariadne.runtime.up
 
 test: $(VENV)/.dev ## every test, with a real Postgres and a real browser
 	@$(BIN)/python -m tools.browser

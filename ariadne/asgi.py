@@ -15,15 +15,16 @@ from django.db import connections
 
 django_application = get_asgi_application()
 
-from ariadne.patience import connection_options  # noqa: E402 - models are there only once Django is set up
-from ingest import guard, views  # noqa: E402
+from ariadne.runtime import request_guard  # noqa: E402
+from ariadne.runtime.db_middleware import connection_options  # noqa: E402 - models are there only once Django is set up
+from ingest.http import endpoints  # noqa: E402
 from ingest.service import service  # noqa: E402
-from viewer.routing import websocket_urlpatterns  # noqa: E402
-from viewer.tokens import SocketAuth  # noqa: E402
+from viewer.accounts.api_tokens import SocketAuth  # noqa: E402
+from viewer.live.routing import websocket_urlpatterns  # noqa: E402
 
 database = connections.settings["default"]
 database["OPTIONS"] = {**connection_options(settings.DATABASE_CONNECTIONS), **database["OPTIONS"]}
-guard.install(views.PATHS)
+request_guard.install(endpoints.PATHS)
 # Events are trees that end with their last reference; looking for cycles among them every few hundred objects, and
 # among all of Django now and then, took a third of the write path's time.
 gc.collect()
@@ -33,8 +34,8 @@ gc.set_threshold(50_000, 20, 50)
 
 async def http(scope: dict[str, Any], receive: Any, send: Any) -> None:
     """Ingest before Django: a request there costs less than Django's handler alone."""
-    if scope["path"].rstrip("/") in views.PATHS:
-        await views.application(scope, receive, send)
+    if scope["path"].rstrip("/") in endpoints.PATHS:
+        await endpoints.application(scope, receive, send)
     else:
         # Made by the first request of any kind, it watches the database for all of them.
         service()

@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 
-from ariadne.places import PAGES, ROOT
+from ariadne.paths import PAGES, ROOT
 
 _asked_for = {"ARIADNE_URL", "ARIADNE_API_KEY", "ARIADNE_API_TOKEN"}  # those of the client, on the same machine
 
@@ -97,7 +97,7 @@ def database(url: str, data_dir: Path) -> dict[str, Any]:
     # Not kept per thread: under ASGI every request has a thread of its own, and each would hold a connection.
     common = {"ENGINE": "django.db.backends.postgresql", "CONN_MAX_AGE": 0, "CONN_HEALTH_CHECKS": True}
     if not url:
-        from ariadne.embedded import socket_dir  # noqa: PLC0415 - not needed where a server is named
+        from ariadne.runtime.postgres import socket_dir  # noqa: PLC0415 - not needed where a server is named
 
         return {**common, "NAME": "ariadne", "USER": "ariadne", "HOST": str(socket_dir(data_dir))}
     parts = urlsplit(url)
@@ -176,16 +176,16 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
-    "viewer.headers.privacy_headers",
+    "viewer.middleware.privacy_headers",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "ariadne.patience.while_away",
+    "ariadne.runtime.db_middleware.while_away",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "viewer.audit.refusals",
+    "viewer.audit.log.refusals",
     "axes.middleware.AxesMiddleware",
 ]
 ROOT_URLCONF = "ariadne.urls"
@@ -200,7 +200,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "viewer.chrome.context",
+                "viewer.page_frame.context",
             ]
         },
     }
@@ -240,7 +240,7 @@ AXES_FAILURE_LIMIT = envint("ARIADNE_LOGIN_ATTEMPTS", 5)
 AXES_COOLOFF_TIME = timedelta(minutes=envint("ARIADNE_LOGIN_LOCK_MINUTES", 15))
 AXES_RESET_ON_SUCCESS = True
 AXES_LOCKOUT_TEMPLATE = "registration/locked.html"
-AXES_CLIENT_IP_CALLABLE = "viewer.audit.request_address"
+AXES_CLIENT_IP_CALLABLE = "viewer.audit.log.request_address"
 AXES_DISABLE_ACCESS_LOG = True  # the audit log has it
 AXES_VERBOSE = False
 
@@ -285,7 +285,7 @@ OIDC_RP_CLIENT_ID = envstr("ARIADNE_OIDC_CLIENT_ID")
 SSO = bool(OIDC_RP_CLIENT_ID)
 if SSO:
     INSTALLED_APPS.append("mozilla_django_oidc")
-    AUTHENTICATION_BACKENDS.append("viewer.sso.Backend")
+    AUTHENTICATION_BACKENDS.append("viewer.accounts.sso.Backend")
     #: The client secret at the provider.
     OIDC_RP_CLIENT_SECRET = envrequired("ARIADNE_OIDC_CLIENT_SECRET")
     #: The provider's authorization endpoint.
@@ -307,8 +307,8 @@ if SSO:
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "viewer.tokens.TokenAuthentication",
-        "viewer.tokens.PasswordAuthentication",
+        "viewer.accounts.api_tokens.TokenAuthentication",
+        "viewer.accounts.api_tokens.PasswordAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],

@@ -8,19 +8,14 @@ from django.contrib.auth import views as auth
 from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView
 
-from viewer import (
-    api,
-    archive_api,
-    audit_pages,
-    compaction_pages,
-    key_pages,
-    pages,
-    project_pages,
-    signing,
-    transcript_pages,
-)
+from viewer.accounts import key_pages, project_pages
+from viewer.audit import api as audit_api
+from viewer.audit import pages as audit_pages
+from viewer.audit import signing, transcript_pages
+from viewer.compactions import pages as compaction_pages
+from viewer.sessions import api, pages
 
-handler500 = "viewer.headers.server_error"
+handler500 = "viewer.middleware.server_error"
 
 api_patterns = [
     path("schema/", SpectacularAPIView.as_view(), name="schema"),
@@ -31,12 +26,12 @@ api_patterns = [
     path("sessions/<path:session>/compactions/", api.CompactionList.as_view(), name="api-compactions"),
     path("sessions/<path:session>/", api.SessionDetail.as_view(), name="api-session"),
     path("spans/<path:span>/", api.SpanDetail.as_view(), name="api-span"),
-    path("transcripts/", archive_api.TranscriptList.as_view(), name="api-transcripts"),
-    path("transcripts/<str:name>/", archive_api.TranscriptDetail.as_view(), name="api-transcript"),
-    path("transcripts/<str:name>/download/", archive_api.TranscriptDownload.as_view(), name="api-transcript-download"),
-    path("transcripts/<str:name>/bundle/", archive_api.TranscriptBundle.as_view(), name="api-transcript-bundle"),
-    path("transcripts/<str:name>/verify/", archive_api.TranscriptVerify.as_view(), name="api-transcript-verify"),
-    path("audit/", archive_api.AuditList.as_view(), name="api-audit"),
+    path("transcripts/", audit_api.TranscriptList.as_view(), name="api-transcripts"),
+    path("transcripts/<str:name>/", audit_api.TranscriptDetail.as_view(), name="api-transcript"),
+    path("transcripts/<str:name>/download/", audit_api.TranscriptDownload.as_view(), name="api-transcript-download"),
+    path("transcripts/<str:name>/bundle/", audit_api.TranscriptBundle.as_view(), name="api-transcript-bundle"),
+    path("transcripts/<str:name>/verify/", audit_api.TranscriptVerify.as_view(), name="api-transcript-verify"),
+    path("audit/", audit_api.AuditList.as_view(), name="api-audit"),
 ]
 
 urlpatterns = [

@@ -16,13 +16,13 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.db import connection
 
-from ingest import retention
-from ingest.database import address
-from ingest.errors import describe
-from ingest.keys import LOOKUP, NOTE_USED, KeyRing
-from ingest.limits import Allowance, Room
-from ingest.questions import Questions
-from ingest.writer import Writer
+from ingest.http.errors import describe
+from ingest.http.keys import LOOKUP, NOTE_USED, KeyRing
+from ingest.http.limits import Allowance, Room
+from ingest.storage import retention
+from ingest.storage.connections import address
+from ingest.storage.db_probe import Questions
+from ingest.storage.writer import Writer
 
 logger = logging.getLogger("ariadne.ingest")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A Postgres of this test run's own, thrown away afterwards."""
-    from ariadne.embedded import THROWAWAY, Postgres
+    from ariadne.runtime.postgres import THROWAWAY, Postgres
 
     server = Postgres(tmp_path_factory.mktemp("pg"), options={**THROWAWAY, "max_connections": "200"})
     server.start()

@@ -11,8 +11,9 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from ingest import partitions, transcripts
+from ingest.archive import transcripts
 from ingest.models import Project, Session, Span, Trace, Transcript, session_key, trace_key
+from ingest.storage import partitions
 from viewer.models import Membership
 
 GROUPS = {"operator": "operators", "developer": "developers", "auditor": "auditors", "admin": "admins"}

@@ -39,7 +39,7 @@ class Server:
 
     @property
     def database_url(self) -> str:
-        from ariadne.embedded import Postgres
+        from ariadne.runtime.postgres import Postgres
 
         return Postgres(self.data_dir).dsn()
 
@@ -74,7 +74,7 @@ def _start(data_dir: Path, environment: dict[str, str]) -> Server:
     inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     with log.open("ab") as out:
         process = subprocess.Popen(
-            [sys.executable, "-m", "ariadne.up"],
+            [sys.executable, "-m", "ariadne.runtime.up"],
             cwd=ROOT,
             env={**inherited, "PORT": "0", "DEMO": "0", "DATA_DIR": str(data_dir), **environment},
             stdout=out,

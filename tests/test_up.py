@@ -31,7 +31,7 @@ def family(server: Server) -> list[psutil.Process]:
 
 def run_up(**environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "ariadne.up"],
+        [sys.executable, "-m", "ariadne.runtime.up"],
         cwd=ROOT,
         env={**os.environ, "DEMO": "0", **environment},
         capture_output=True,
@@ -91,7 +91,7 @@ def test_a_second_start_keeps_data_and_logins(start_server: ServerFactory) -> No
 def test_a_web_process_that_dies_is_replaced(start_server: ServerFactory) -> None:
     """The address answers again by itself, on the same port."""
     server = start_server()
-    web = next(process for process in family(server) if "ariadne.web" in " ".join(process.cmdline()))
+    web = next(process for process in family(server) if "ariadne.runtime.web_process" in " ".join(process.cmdline()))
     web.kill()
     assert wait_until(lambda: "starting another" in server.log)
     assert urllib.request.urlopen(f"{server.url}/healthz", timeout=20).status == 200
@@ -148,7 +148,7 @@ def test_nonsense_is_refused_with_a_way_out(tmp_path: Path, environment: dict[st
 @pytest.mark.parametrize(("argument", "code"), [("--help", 0), ("now", 2)])
 def test_it_takes_no_arguments_and_says_what_it_takes(argument: str, code: int) -> None:
     """Asking for help starts nothing."""
-    command = [sys.executable, "-m", "ariadne.up", argument]
+    command = [sys.executable, "-m", "ariadne.runtime.up", argument]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert (result.returncode, "DATA_DIR" in result.stdout) == (code, True)
 

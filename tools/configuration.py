@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "CONFIGURATION.md"
 SOURCES = {
-    "Starting: `make up`, `python -m ariadne.up`, systemd": ROOT / "ariadne" / "up.py",
+    "Starting: `make up`, `python -m ariadne.runtime.up`, systemd": ROOT / "ariadne" / "runtime" / "up.py",
     "The server: every web process and `manage.py`": ROOT / "ariadne" / "settings.py",
 }
 KINDS = {

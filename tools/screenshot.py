@@ -53,7 +53,7 @@ def _server() -> Iterator[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "PORT": "0", "DEMO": "0", "DATA_DIR": folder}
         process = subprocess.Popen(
-            [sys.executable, "-m", "ariadne.up"], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-m", "ariadne.runtime.up"], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
         )
         try:
             _wait_until_up(process)

@@ -15,10 +15,11 @@ from django.contrib.auth.models import Group, User
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
-from ingest import keys
+from ingest.http import keys
 from ingest.models import IngestKey, Project
-from viewer import audit, tokens
-from viewer.audit import Action
+from viewer.accounts import api_tokens
+from viewer.audit import log
+from viewer.audit.log import Action
 from viewer.models import ApiToken, Membership
 
 admin.site.site_header = admin.site.site_title = "Ariadne"
@@ -57,7 +58,7 @@ class Logged(ModelAdmin):
         # Names of fields, never their values: a password form passes here too.
         changes = message if isinstance(message, list) else []
         target = f"{obj._meta.verbose_name} {obj}"
-        audit.record(request, self.action, project_id=project_id, target=target, verb=verb, changes=changes)
+        log.record(request, self.action, project_id=project_id, target=target, verb=verb, changes=changes)
 
 
 class ReadOnly(Logged):
@@ -126,5 +127,5 @@ class ApiTokenAdmin(ReadOnly):
     @admin.action(description="Revoke the chosen tokens", permissions=["view"])
     def revoke(self, request: HttpRequest, chosen: QuerySet[ApiToken]) -> None:
         for token in chosen:
-            tokens.revoke(token)
+            api_tokens.revoke(token)
             self._record(request, token, "revoked", [])

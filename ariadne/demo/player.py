@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from compact import CompactConfig, CompactManager, CompactPolicy
-from compact.artifacts import MemoryArtifactStore
+from compact.adapters.artifact_stores import MemoryArtifactStore
 from compact.events import parent_span
 from compact.exceptions import SummaryRefused
 from compact.protocols import Exporter, StorageAdapter

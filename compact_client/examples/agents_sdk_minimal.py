@@ -8,7 +8,7 @@ import asyncio
 from agents import Agent, Runner, function_tool, set_trace_processors
 from agents.testing import ScriptedModel, assistant_message, function_call
 from compact import CompactConfig, CompactManager, CompactPolicy, ConsoleExporter
-from compact.agents_sdk import compacting
+from compact.integrations.agents_sdk import compacting
 
 
 @function_tool

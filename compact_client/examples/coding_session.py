@@ -12,7 +12,7 @@ from pathlib import Path
 from agents import Agent, Runner, SQLiteSession, Usage, function_tool, set_trace_processors
 from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
 from compact import AriadneExporter, CompactConfig, CompactManager, CompactPolicy, FileStorage
-from compact.agents_sdk import AriadneTracingProcessor, compacting
+from compact.integrations.agents_sdk import AriadneTracingProcessor, compacting
 
 FILES = ("parser", "lexer", "printer", "errors", "grammar", "tests")
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from compact import CompactConfig, CompactManager, CompactPolicy, ConsoleExporter
-from compact.langchain import CompactMiddleware
+from compact.integrations.langchain import CompactMiddleware
 from langchain.agents import create_agent
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from compact import CallbackExporter, CompactConfig, CompactManager, CompactPolicy, TiktokenEstimator
-from compact.hooks import before_model_call
+from compact.integrations.generic import before_model_call
 
 WINDOW = 16_000
 TOPICS = ("tides", "currents", "salinity", "plankton", "storms")

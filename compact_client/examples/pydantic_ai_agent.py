@@ -1,7 +1,7 @@
 """pydantic-ai 2.x: compaction as one capability. Runs offline with a function model."""
 
 from compact import CompactConfig, CompactManager, CompactPolicy, ConsoleExporter
-from compact.pydantic_ai import CompactCapability
+from compact.integrations.pydantic_ai import CompactCapability
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel

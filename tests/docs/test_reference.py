@@ -10,8 +10,9 @@ from typing import Any
 
 import compact
 import pytest
-from compact import events, settings
+from compact import events
 from compact.cli.parser import build_parser
+from compact.config import settings
 from docs.pages import ROOT, program
 
 CLIENT = (ROOT / "compact_client" / "README.md").read_text()
@@ -121,8 +122,8 @@ def _plain(address: str) -> str:
 def test_every_address_is_documented() -> None:
     """Pages, REST, websockets and the write path."""
     from ariadne.urls import urlpatterns
-    from ingest.views import PATHS
-    from viewer.routing import websocket_urlpatterns
+    from ingest.http.endpoints import PATHS
+    from viewer.live.routing import websocket_urlpatterns
 
     *sockets, _unknown = websocket_urlpatterns
     there = {*_addresses(urlpatterns), *_addresses(sockets), *PATHS}
@@ -136,7 +137,7 @@ def test_every_metric_is_documented_and_no_other() -> None:
     """What `/metrics` shows, by the names dashboards use."""
     from prometheus_client import Counter, Gauge, Histogram
 
-    from ingest import metrics
+    from ingest.http import metrics
 
     there = set()
     for metric in vars(metrics).values():

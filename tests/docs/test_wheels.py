@@ -17,7 +17,7 @@ import ariadne, compact, django, viewer
 django.setup()
 from django.contrib.staticfiles import finders
 from django.template.loader import get_template
-assert get_template("viewer/session_detail.html") and finders.find("js/app.js") and finders.find("css/tokens.css")
+assert get_template("sessions/session_detail.html") and finders.find("js/app.js") and finders.find("css/tokens.css")
 print(*(module.__file__ for module in (ariadne, viewer, compact)), finders.find("js/app.js"), sep="\\n")
 """
 

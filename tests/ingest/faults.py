@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 import psycopg
 
-from ariadne.embedded import Postgres
+from ariadne.runtime.postgres import Postgres
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -49,7 +49,7 @@ class Stack:
         self.key = self._python(
             "import django; django.setup();"
             "from django.core.management import call_command as c; c('migrate', verbosity=0);"
-            "from ingest import keys; from ingest.models import Project;"
+            "from ingest.http import keys; from ingest.models import Project;"
             "p, _ = Project.objects.get_or_create(slug='default', defaults={'name': 'Default'});"
             "print(keys.create(p, label='faults'))"
         ).strip()
@@ -73,7 +73,7 @@ class Stack:
     def start_web(self) -> None:
         with (self.folder / "web.log").open("ab") as log:
             self.web = subprocess.Popen(
-                [sys.executable, "-m", "ariadne.web", "--bind", f"127.0.0.1:{self.port}"],
+                [sys.executable, "-m", "ariadne.runtime.web_process", "--bind", f"127.0.0.1:{self.port}"],
                 cwd=ROOT,
                 env=self._environment(),
                 stdout=log,

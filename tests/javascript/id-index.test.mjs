@@ -1,7 +1,7 @@
 // Where each span stands: what was put in is found, whatever the order, the number and the names.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { IdIndex } from "../../static/js/id-index.js";
+import { IdIndex } from "../../static/js/sessions/id-index.js";
 
 test("every span is found by its trace and id, and nothing else is", () => {
   const ids = Array.from({ length: 5_000 }, (_, i) => `span-${i % 2_500}`);

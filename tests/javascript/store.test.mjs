@@ -5,7 +5,7 @@ import { test } from "node:test";
 /** @type {((answer: unknown) => void)[]} */ const asked = [];
 globalThis.requestAnimationFrame = () => 0;
 globalThis.fetch = () => new Promise((answer) => asked.push((body) => answer({ ok: true, json: async () => body })));
-const { store } = await import("../../static/js/store.js");
+const { store } = await import("../../static/js/sessions/store.js");
 
 const check = (id, before) => ({ id, span: id, started_at: `2026-03-02T09:00:0${id}Z`, before, is_call: false });
 const tokens = (seq, ...results) => ({ seq, results, projected_turns: seq, story: `as of ${seq}` });

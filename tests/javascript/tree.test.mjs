@@ -1,7 +1,7 @@
 // Spans in any order to rows.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { buildTree, decodeTree, Spans, visibleRows } from "../../static/js/tree.js";
+import { buildTree, decodeTree, Spans, visibleRows } from "../../static/js/sessions/tree.js";
 
 /** Rows of [id, parent, start]; one trace unless said otherwise. */
 function spansOf(rows, traces = rows.map(() => "t")) {

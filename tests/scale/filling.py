@@ -12,7 +12,7 @@ from datetime import date, timedelta
 
 import psycopg
 
-from ingest import partitions
+from ingest.storage import partitions
 
 SPANS_A_SESSION = 200
 SIDE_BY_SIDE = 100

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from waiting import wait_until
 
-from ariadne import launcher
+from ariadne.runtime import launcher
 
 # Whoever starts it may be killed and clean nothing up: then the kernel does.
 _DIES_WITH_US = [sys.executable, "-I", "-S", str(launcher.__file__), str(int(signal.SIGKILL)), "own"]

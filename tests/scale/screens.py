@@ -6,7 +6,7 @@ from collections.abc import Callable
 from uuid import UUID
 
 from ingest.models import Session
-from viewer import queries
+from viewer.sessions import queries
 
 Question = Callable[[], object]
 

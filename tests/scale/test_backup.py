@@ -17,7 +17,7 @@ from serving import ROOT, Server
 def backup(*arguments: str, data_dir: Path) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
     return subprocess.run(
-        [sys.executable, "-m", "ariadne.backup", *arguments],
+        [sys.executable, "-m", "ariadne.runtime.backup", *arguments],
         cwd=ROOT,
         env={**environment, "DATA_DIR": str(data_dir)},
         capture_output=True,
@@ -70,7 +70,7 @@ def test_what_was_saved_comes_back(start_server: ServerFactory, tmp_path: Path) 
 
 def test_only_the_newest_are_kept(postgres: object, tmp_path: Path, monkeypatch: object) -> None:
     """`--keep 1` removes older backups, and nothing else in the folder."""
-    from ariadne import backup as module
+    from ariadne.runtime import backup as module
 
     folder = tmp_path / "backups"
     (folder / "ariadne-20200101T000000Z").mkdir(parents=True)
@@ -82,7 +82,7 @@ def test_only_the_newest_are_kept(postgres: object, tmp_path: Path, monkeypatch:
 
 def test_a_failed_backup_leaves_nothing(tmp_path: Path, monkeypatch: object) -> None:
     """No half backup is left to be trusted, and the message is pg_dump's own."""
-    from ariadne import backup as module
+    from ariadne.runtime import backup as module
 
     monkeypatch.setenv("DATABASE_URL", "postgresql://nobody@127.0.0.1:1/none")  # type: ignore[attr-defined]
     try:

@@ -80,9 +80,9 @@ def test_the_write_path_and_the_screens_on_a_cluster(start_server: ServerFactory
         from django.db import connection as django
 
         from ariadne.settings import database
-        from ingest import retention
         from ingest.models import Project, Session
-        from viewer import queries
+        from ingest.storage import retention
+        from viewer.sessions import queries
 
         before = dict(django.settings_dict)
         django.close()

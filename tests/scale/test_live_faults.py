@@ -8,7 +8,7 @@ from scale.watch import Watcher, sign_in
 from serving import Server
 from waiting import wait_until
 
-from viewer.consumers import TRY_AGAIN, LiveConsumer
+from viewer.live.consumers import TRY_AGAIN, LiveConsumer
 
 
 class Failing(LiveConsumer):

@@ -17,7 +17,7 @@ from scale.watch import Watcher, sign_in
 from serving import Server, serving
 from waiting import wait_until
 
-from ariadne.embedded import Postgres
+from ariadne.runtime.postgres import Postgres
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory, redis: Redis, database: Postg
 
 def web_processes(server: Server) -> list[psutil.Process]:
     children = psutil.Process(server.process.pid).children(recursive=True)
-    return [child for child in children if "ariadne.web" in " ".join(_command(child))]
+    return [child for child in children if "ariadne.runtime.web_process" in " ".join(_command(child))]
 
 
 def _command(process: psutil.Process) -> list[str]:

@@ -28,7 +28,7 @@ class Process:
         ready, told = os.pipe()
         self.process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "ariadne.web", "scale.patient_app:application"),
+                *(sys.executable, "-m", "ariadne.runtime.web_process", "scale.patient_app:application"),
                 *("--fd", str(listener.fileno()), "--ready-fd", str(told)),
             ],
             cwd=ROOT,

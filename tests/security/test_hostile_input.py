@@ -84,7 +84,7 @@ def test_keys_and_tokens_are_looked_up_by_digest_alone(server):
 
     Timing a database on a busy machine proves little; that no text of a key is ever compared proves it.
     """
-    from ingest import keys
+    from ingest.http import keys
 
     assert re.findall(r"WHERE (.*?) = %s", keys.LOOKUP, re.DOTALL) == ["k.digest"]
     near = server.ingest_key[:-1] + ("A" if server.ingest_key[-1] != "A" else "B")

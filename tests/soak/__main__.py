@@ -34,7 +34,7 @@ from serving import Server, serving  # noqa: E402
 from soak.faults import Faults  # noqa: E402
 from waiting import wait_until  # noqa: E402
 
-from ariadne.embedded import Postgres  # noqa: E402
+from ariadne.runtime.postgres import Postgres  # noqa: E402
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "10"))
 RUNS = int(os.environ.get("SOAK_RUNS", "1000"))

@@ -11,7 +11,7 @@ from scale.redis_server import Redis
 from serving import Server
 from waiting import wait_until
 
-from ariadne.embedded import Postgres
+from ariadne.runtime.postgres import Postgres
 
 AWAY_S = 3.0
 
@@ -36,7 +36,7 @@ class Faults:
         found = []
         for child in psutil.Process(self._server.process.pid).children(recursive=True):
             try:
-                if "ariadne.web" in " ".join(child.cmdline()):
+                if "ariadne.runtime.web_process" in " ".join(child.cmdline()):
                     found.append(child)
             except psutil.Error:
                 continue

@@ -16,12 +16,12 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 from people import archived, person, project, session_with_span, signed_in
 
-from ingest import keys
+from ingest.http import keys
 from ingest.models import IngestKey, Project, session_key
-from viewer import tokens
-from viewer.access import Right
+from viewer.accounts import api_tokens
+from viewer.accounts.access import Right
+from viewer.accounts.roles import ROLES
 from viewer.models import AuditEntry
-from viewer.roles import ROLES
 
 pytestmark = pytest.mark.django_db
 
@@ -215,8 +215,8 @@ def test_no_address_shows_the_texts_without_the_right(kind: str, ours: Project):
 def test_a_token_opens_no_door_that_its_scopes_do_not_name(ours: Project):
     """And no page at all: pages are for people."""
     admin = person("admin", ours)
-    for scope in tokens.SCOPES:
-        _, text = tokens.create(admin, label=scope, scopes=[scope])
+    for scope in api_tokens.SCOPES:
+        _, text = api_tokens.create(admin, label=scope, scopes=[scope])
         for door in DOORS.values():
             if door.needs in {OPEN, LOGIN} or "GET" not in door.methods:
                 continue
@@ -239,7 +239,7 @@ def test_the_text_of_a_transcript_needs_both_rights(ours: Project):
         ([Right.PAYLOAD], 403),
         ([Right.TRANSCRIPTS, Right.PAYLOAD], 200),
     ):
-        _, text = tokens.create(auditor, label="t", scopes=scopes)
+        _, text = api_tokens.create(auditor, label="t", scopes=scopes)
         response = Client().get(path, headers={"Authorization": f"Bearer {text}"})
         body = response.getvalue() if response.streaming else response.content
         assert response.status_code == status and (SECRET.encode() in body) == (status == 200)
@@ -267,7 +267,7 @@ def test_every_change_needs_a_csrf_token(ours: Project):
     """A page of somebody else's cannot make a logged-in browser act."""
     user = person("admin", ours)
     keys.create(ours, label="k", created_by=user)
-    tokens.create(user, label="t", scopes=[Right.TAIL])
+    api_tokens.create(user, label="t", scopes=[Right.TAIL])
     pk, token = IngestKey.objects.get().pk, user.api_tokens.get().pk
     paths = [path_of(door, ours) for door in DOORS.values() if "POST" in door.methods]
     for path in [*paths, f"/keys/{pk}/rotate/", f"/keys/{pk}/revoke/", f"/tokens/{token}/revoke/"]:

@@ -16,8 +16,8 @@ from django.utils.safestring import SafeString, mark_safe
 from markdown_it import MarkdownIt
 
 from ingest.models import Session
-from viewer.reducer import Check
-from viewer.sentences import sentence
+from viewer.sessions.checks import Check
+from viewer.sessions.sentences import sentence
 
 register = template.Library()
 

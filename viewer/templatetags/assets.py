@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from functools import lru_cache
 from pathlib import Path
@@ -14,7 +15,7 @@ from django.utils.safestring import SafeString
 
 register = template.Library()
 
-_IMPORT = re.compile(r'^(?:import|export)\b[^"]*"\./([\w-]+)\.js"', re.M)
+_IMPORT = re.compile(r'^(?:import|export)\b[^"]*"(\.{1,2}/[\w./-]+)\.js"', re.M)
 
 
 @register.simple_tag
@@ -50,7 +51,9 @@ def imported(names: tuple[str, ...]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     waiting = list(names)
     while waiting:
-        for name in _IMPORT.findall(_source(waiting.pop())):
+        importer = waiting.pop()
+        for address in _IMPORT.findall(_source(importer)):
+            name = posixpath.normpath(posixpath.join(posixpath.dirname(importer), address))
             if name not in found and name not in names:
                 found[name] = None
                 waiting.append(name)

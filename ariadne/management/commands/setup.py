@@ -9,7 +9,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import OperationalError
 
-from ariadne.firstrun import prepare
+from ariadne.runtime.first_run import prepare
 from ariadne.staticfiles import collect
 
 

@@ -9,10 +9,10 @@ from compact.exceptions import CompactError, ConfigError, InsufficientBudget, Su
 from compact.exporters import AriadneExporter, CallbackExporter, ConsoleExporter, MultiExporter, OTLPExporter
 from compact.manager import CompactManager
 from compact.messages import Message, ToolCall
-from compact.outbound import RedactionSettings
-from compact.plan import CompactionPlan
+from compact.planning.plan import CompactionPlan
 from compact.policy import CompactPolicy
 from compact.redaction import Redactor
+from compact.redaction.outbound import RedactionSettings
 
 __all__ = [
     "AriadneExporter",

@@ -15,25 +15,25 @@ from dataclasses import replace
 from typing import Any, TypeVar, Unpack
 
 from compact import events
-from compact.budget import Usage, correction_from
 from compact.config import CompactConfig
 from compact.engine.call import Call, CallOptions
 from compact.engine.effects import Steps, arun, run
+from compact.engine.engine import Engine
 from compact.engine.overflow import recover
+from compact.engine.overflow_errors import is_context_length_error
+from compact.engine.rehydration import with_injected
 from compact.engine.request import as_item
-from compact.engine.returning import with_injected
 from compact.engine.session import Session
-from compact.engine.steps import Engine
 from compact.exceptions import CompactError
 from compact.exporters.multi import MultiExporter
 from compact.memory import Memory
 from compact.messages import Message
-from compact.normalize import normalize
-from compact.partition import pin_rule
-from compact.plan import CompactionPlan
+from compact.messages.normalization import normalize
+from compact.messages.units import group_units
+from compact.planning.budget import Usage, correction_from
+from compact.planning.partition import pin_rule
+from compact.planning.plan import CompactionPlan
 from compact.protocols import Exporter
-from compact.recovery import is_context_length_error
-from compact.units import group_units
 
 T = TypeVar("T", Message, dict[str, Any])
 R = TypeVar("R")

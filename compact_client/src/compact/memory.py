@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from compact.messages import Message
-from compact.plan import CompactionPlan
-from compact.summary import StructuredSummary
+from compact.planning.plan import CompactionPlan
+from compact.summary.structured import StructuredSummary
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from compact.artifacts import ArtifactMetadata, SecurityContext
     from compact.messages import Message
-    from compact.plan import CompactionPlan
-    from compact.summary import StructuredSummary
+    from compact.planning.artifacts import ArtifactMetadata, SecurityContext
+    from compact.planning.plan import CompactionPlan
+    from compact.summary.structured import StructuredSummary
 
 
 @runtime_checkable

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from compact.codecs import CHAT, detect
 from compact.engine.request import plain
 from compact.messages import Message
+from compact.messages.codecs import CHAT, detect
+from compact.messages.units import group_units
 from compact.redaction import Redactor, default_redactor
-from compact.units import group_units
 
 __all__ = ["RecordingExporter", "assert_no_secrets", "assert_pairs_whole", "assert_protected_kept"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from ingest import retention
+from ingest.storage import retention
 
 
 class Command(BaseCommand):

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 from compact import CompactConfig, CompactManager, TiktokenEstimator
-from compact.codecs import codec_named
 from compact.estimators.tiktoken import load_encoding
+from compact.messages.codecs import codec_named
 
 CHAT = codec_named("chat")
 TRANSCRIPTS = Path(os.environ.get("COMPACT_TRANSCRIPTS", "../shared/data/transcripts"))

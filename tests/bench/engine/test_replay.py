@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from builders import agent_step
 from compact import CompactConfig, CompactManager, CompactPolicy, InsufficientBudget, TiktokenEstimator
-from compact.codecs import codec_named
-from compact.normalize import normalize
+from compact.messages.codecs import codec_named
+from compact.messages.normalization import normalize
 
 CHAT = codec_named("chat")
 # Real transcripts are not shipped; where they are is said by the environment.

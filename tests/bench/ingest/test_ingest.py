@@ -56,7 +56,11 @@ def say(line: str = "") -> None:
 def web_process(server: Any) -> psutil.Process:
     children = psutil.Process(server.process.pid).children(recursive=True)
     return max(
-        (child for child in children if any(word in " ".join(child.cmdline()) for word in ("ariadne.web", "daphne"))),
+        (
+            child
+            for child in children
+            if any(word in " ".join(child.cmdline()) for word in ("ariadne.runtime.web_process", "daphne"))
+        ),
         key=lambda child: child.memory_info().rss,
     )
 
@@ -82,9 +86,9 @@ def packed(count: int) -> list[bytes]:
     import django
 
     django.setup()
-    from ingest import rows
-    from ingest.decode import decode
+    from ingest.decoding.json_body import decode
     from ingest.models import session_key
+    from ingest.storage import copy_rows
 
     groups = []
     for group in range(count // GROUP):
@@ -92,7 +96,7 @@ def packed(count: int) -> list[bytes]:
         body = json.dumps([event(uuid.uuid4().hex, number, session_id) for number in range(GROUP)]).encode()
         spans = decode(body, max_events=GROUP).records
         where = {"session_key": session_key(1, session_id), "day": COPY_DAY, "project_id": 1, "seq": group * GROUP}
-        groups.append(b"".join((rows.HEADER, *rows.pack(spans, **where), rows.TRAILER)))  # type: ignore[arg-type]
+        groups.append(b"".join((copy_rows.HEADER, *copy_rows.pack(spans, **where), copy_rows.TRAILER)))  # type: ignore[arg-type]
     return groups
 
 
@@ -101,8 +105,8 @@ def raw_copy(server: Any, groups: list[bytes]) -> tuple[float, float]:
 
     Spans a second, and microseconds of Postgres' processors for each.
     """
-    from ingest import partitions
-    from ingest.rows import COLUMNS
+    from ingest.storage import partitions
+    from ingest.storage.copy_rows import COLUMNS
 
     with psycopg.connect(server.database_url, autocommit=True) as connection:
         connection.execute(partitions.create_statement(COPY_DAY).encode())

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from compact import CompactConfig, CompactManager, CompactPolicy
-from compact.extraction.kinds import is_instruction
-from compact.extraction.lines import read_blocks
 from compact.messages import Message
+from compact.summarizers.extraction.kinds import is_instruction
+from compact.summarizers.extraction.lines import read_blocks
 
 from tests.bench.quality.cases import Case, load_sessions, message_text
 from tests.bench.quality.score import Words, key_facts

@@ -27,7 +27,7 @@ from scale.plans import database, full_scans, postgres_ms
 from scale.screens import questions
 from serving import serving
 
-from ariadne.embedded import Postgres
+from ariadne.runtime.postgres import Postgres
 
 SIZES = [int(size) for size in os.environ.get("SCALE_SPANS", "1000000").split(",")]
 DAYS = 10
@@ -147,8 +147,8 @@ def _note_ingest(server: Postgres, size: int, table: Table, tmp_path: Path) -> N
 
 
 def _note_retention(size: int, table: Table) -> None:
-    from ingest import retention
     from ingest.models import Project
+    from ingest.storage import retention
 
     project = Project.objects.get(pk=FIRST_PROJECT)
     project.retention_days = DAYS - 1

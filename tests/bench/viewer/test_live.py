@@ -88,4 +88,7 @@ def test_from_post_to_pixel(server: Server, sign_in: SignIn) -> None:
 def server_mb(server: Server) -> float:
     """The memory of the web processes: children of the supervisor that are no Postgres."""
     children = psutil.Process(server.process.pid).children(recursive=True)
-    return sum(child.memory_info().rss for child in children if "ariadne.web" in " ".join(child.cmdline())) / 1e6
+    return (
+        sum(child.memory_info().rss for child in children if "ariadne.runtime.web_process" in " ".join(child.cmdline()))
+        / 1e6
+    )

@@ -6,9 +6,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from ingest import archive
+from ingest.archive import verification
 from ingest.models import Project
-from viewer import anchors, audit
+from viewer.audit import anchors, log
 
 
 class Command(BaseCommand):
@@ -25,12 +25,12 @@ class Command(BaseCommand):
             if not projects:
                 raise CommandError(f"there is no project {slug}")
         wrong, stored, deleted, sessions = 0, 0, 0, 0
-        for finding in archive.check_all(projects):
+        for finding in verification.check_all(projects):
             sessions, stored, deleted = sessions + 1, stored + finding.stored, deleted + finding.deleted
             for fault in finding.faults:
                 wrong += 1
                 self.stdout.write(self.style.ERROR(f"{finding.session_id!r}: {fault}"))
-        for fault in [*audit.faults(), *anchors.faults()]:
+        for fault in [*log.faults(), *anchors.faults()]:
             wrong += 1
             self.stdout.write(self.style.ERROR(fault))
         self.stdout.write(f"{stored} transcripts and {deleted} tombstones of {sessions} sessions checked")

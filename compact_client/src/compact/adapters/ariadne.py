@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from compact.adapters.transcript import transcript_of
-from compact.delivery.batch import Batcher, Sink
+from compact.delivery.batcher import Batcher, Sink
 from compact.delivery.sender import Answer, Outgoing, Sender, directory_for, server_url, without_credentials
 from compact.delivery.spool import Record
 from compact.delivery.stderr import say

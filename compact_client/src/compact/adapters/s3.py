@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compact.adapters.transcript import folder_of, summary_body, summary_name, transcript_name, transcript_of
-from compact.delivery.batch import Batcher, Sink
+from compact.delivery.batcher import Batcher, Sink
 from compact.delivery.stderr import say
 from compact.exceptions import ConfigError
 from compact.messages import Message

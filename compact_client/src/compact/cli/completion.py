@@ -6,14 +6,14 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from compact.cli import exits
+from compact.cli import exit_codes
 from compact.cli.parser import build_parser
 
 
 def completion(options: argparse.Namespace) -> int:
     writers = {"bash": _bash, "zsh": _zsh, "fish": _fish}
     sys.stdout.write("\n".join(writers[options.shell]()) + "\n")
-    return exits.OK
+    return exit_codes.OK
 
 
 def _commands() -> dict[str, tuple[str, list[argparse.Action]]]:

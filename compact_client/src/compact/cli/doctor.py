@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from compact.cli import exits, show
+from compact.cli import exit_codes, output
 from compact.delivery.sender import directory_for, server_url, without_credentials
 from compact.exceptions import ConfigError
 
@@ -28,12 +28,12 @@ def doctor(options: argparse.Namespace) -> int:
     is_good = not any(state == "problem" for _, state, _ in findings)
     if options.json:
         named = [dict(zip(("what", "state", "detail"), finding, strict=True)) for finding in findings]
-        show.document({"ok": is_good, "findings": named})
+        output.document({"ok": is_good, "findings": named})
     else:
         colors = {"ok": "green", "missing": "dim", "note": "yellow", "problem": "bold red"}
-        rows = [(show.styled(state, colors[state]), what, detail) for what, state, detail in findings]
-        show.table("", ("", "what", "detail"), rows)
-    return exits.OK if is_good else exits.FAILED
+        rows = [(output.styled(state, colors[state]), what, detail) for what, state, detail in findings]
+        output.table("", ("", "what", "detail"), rows)
+    return exit_codes.OK if is_good else exit_codes.FAILED
 
 
 def _python() -> Iterator[Finding]:
@@ -61,7 +61,7 @@ def _tokens() -> Iterator[Finding]:
 
 
 def _settings(options: argparse.Namespace) -> Iterator[Finding]:
-    from compact.settings import resolve, unknown_variables
+    from compact.config.settings import resolve, unknown_variables
 
     try:
         resolved = resolve(options.config)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from compact.cli import exits
+from compact.cli import exit_codes
 from compact.cli.parser import Run, build_parser
 from compact.exceptions import CompactError, ConfigError, InsufficientBudget
 from compact.redaction import default_redactor
@@ -17,19 +17,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _command(options.command)(options)
     except KeyboardInterrupt:
-        return exits.INTERRUPTED
+        return exit_codes.INTERRUPTED
     except BrokenPipeError:
         # `| head` has seen enough.
         sys.stderr.close()
-        return exits.OK
-    except exits.Stop as stop:
+        return exit_codes.OK
+    except exit_codes.Stop as stop:
         return _say(stop.code, str(stop))
     except ConfigError as error:
-        return _say(exits.FAILED, str(error))
+        return _say(exit_codes.FAILED, str(error))
     except InsufficientBudget as error:
-        return _say(exits.NO_ROOM, str(error))
+        return _say(exit_codes.NO_ROOM, str(error))
     except (CompactError, OSError, UnicodeDecodeError) as error:
-        return _say(exits.UNREADABLE, str(error))
+        return _say(exit_codes.UNREADABLE, str(error))
 
 
 def _say(code: int, message: str) -> int:
@@ -41,22 +41,22 @@ def _say(code: int, message: str) -> int:
 def _command(name: str) -> Run:
     # Each command loads only what it needs: --help and completion must be quick.
     if name in ("compact", "dry-run", "diff", "remember"):
-        from compact.cli import conversations
+        from compact.cli import compaction
 
         return {
-            "compact": conversations.compact,
-            "dry-run": conversations.dry_run,
-            "diff": conversations.diff,
-            "remember": conversations.remember,
+            "compact": compaction.compact,
+            "dry-run": compaction.dry_run,
+            "diff": compaction.diff,
+            "remember": compaction.remember,
         }[name]
     if name in ("tail", "import", "doctor"):
-        from compact.cli import doctor, serving
+        from compact.cli import doctor, server
 
-        return {"tail": serving.tail, "import": serving.bring, "doctor": doctor.doctor}[name]
+        return {"tail": server.tail, "import": server.bring, "doctor": doctor.doctor}[name]
     if name == "completion":
         from compact.cli import completion
 
         return completion.completion
-    from compact.cli import checking
+    from compact.cli import verify
 
-    return {"verify": checking.verify, "config": checking.config}[name]
+    return {"verify": verify.verify, "config": verify.config}[name]

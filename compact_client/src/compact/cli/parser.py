@@ -7,10 +7,10 @@ from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from compact.cli import exits
+from compact.cli import exit_codes
 from compact.policy import STYLES
 
-_EXITS = "exit codes:\n" + "\n".join(f"  {code:>3}  {meaning}" for code, meaning in exits.MEANINGS.items())
+_EXITS = "exit codes:\n" + "\n".join(f"  {code:>3}  {meaning}" for code, meaning in exit_codes.MEANINGS.items())
 _INPUTS = """\
 input:
   FILE, or - for stdin: a JSON list of messages, an object with `messages` (and `tools`), one message a line, an

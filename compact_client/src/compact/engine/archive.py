@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from compact import events
 from compact.delivery.stderr import say
 from compact.engine.effects import Steps
+from compact.engine.ledger import redact_ahead, redacted
 from compact.exceptions import CompactError
-from compact.ledger import redact_ahead, redacted
 from compact.messages import Message
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from compact.codecs import CHAT, codec_named, detect
-from compact.codecs.base import Codec
 from compact.engine.request import plain
 from compact.engine.session import Session
 from compact.exceptions import CompactError
+from compact.messages.codecs import CHAT, codec_named, detect
+from compact.messages.codecs.base import Codec
 
 
 class CallOptions(TypedDict, total=False):

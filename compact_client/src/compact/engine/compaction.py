@@ -11,26 +11,20 @@ from dataclasses import replace
 from typing import Any
 
 from compact import events
-from compact.engine.announcing import announce, warn_of_irreplaceable
 from compact.engine.archive import archive_summary, archive_transcript
-from compact.engine.drafting import draft_again
+from compact.engine.check_events import emit_error
+from compact.engine.compaction_events import announce, warn_of_irreplaceable
+from compact.engine.drafts import draft_again
 from compact.engine.effects import Steps, of_store
 from compact.engine.job import Climb, Job, render
-from compact.engine.telling import emit_error
+from compact.engine.ladder import climb_ladder, has_long_memory
+from compact.engine.ledger import absorbed_by, build_ledger, cache_effect
 from compact.exceptions import InsufficientBudget, PlanConflict, StoreFailed
-from compact.ladder import climb_ladder, has_long_memory
-from compact.ledger import absorbed_by, build_ledger, cache_effect
 from compact.messages import Message
-from compact.plan import (
-    ClearRecord,
-    CompactionPlan,
-    DropRecord,
-    ExternalizationRecord,
-    SummarizationRecord,
-)
-from compact.planner import Draft, Room
-from compact.span import SpanReference
-from compact.thread import AgentThread
+from compact.messages.span import SpanReference
+from compact.planning.draft import Draft, Room
+from compact.planning.log import AgentThread
+from compact.planning.plan import ClearRecord, CompactionPlan, DropRecord, ExternalizationRecord, SummarizationRecord
 
 _FIT_ATTEMPTS = 4
 ONLY_HERE = "the plan is known in this process only"

@@ -10,16 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compact import events
-from compact.engine.counting import Counting
 from compact.engine.session import Session
+from compact.engine.token_counter import Counting
 from compact.messages import Message
-from compact.outbound import Outbound
-from compact.plan import (
-    CompactionRecord,
-)
-from compact.planner import Draft, Room
+from compact.planning.draft import Draft, Room
+from compact.planning.plan import CompactionRecord
 from compact.policy import CompactPolicy
-from compact.summary import StructuredSummary
+from compact.redaction.outbound import Outbound
+from compact.summary.structured import StructuredSummary
 
 
 @dataclass(slots=True)

@@ -10,25 +10,25 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from compact import events
-from compact.budget import correction_from
-from compact.engine.announcing import warn_of_irreplaceable
 from compact.engine.call import Call
+from compact.engine.check_events import emit_error
 from compact.engine.compaction import ONLY_HERE
-from compact.engine.drafting import plannable
+from compact.engine.compaction_events import warn_of_irreplaceable
+from compact.engine.drafts import plannable
 from compact.engine.effects import Steps, of_store
-from compact.engine.holding import irreplaceable_ids
+from compact.engine.ladder import turns_of
+from compact.engine.ledger import hash_of
+from compact.engine.overflow_errors import Overflow, oldest_units, read_overflow
 from compact.engine.request import Sent, written
 from compact.engine.session import Session
-from compact.engine.telling import emit_error
 from compact.exceptions import CompactError, StoreFailed
-from compact.ladder import turns_of
-from compact.ledger import hash_of
-from compact.plan import CompactionPlan, DropRecord, LedgerEntry
-from compact.recovery import Overflow, oldest_units, read_overflow
-from compact.span import SpanReference
+from compact.messages.span import SpanReference
+from compact.planning.budget import correction_from
+from compact.planning.non_replayable import irreplaceable_ids
+from compact.planning.plan import CompactionPlan, DropRecord, LedgerEntry
 
 if TYPE_CHECKING:
-    from compact.engine.steps import Engine
+    from compact.engine.engine import Engine
 
 # With no numbers to go by, each attempt frees this share of the request more than the one before.
 _BLIND_SHARE = 0.15

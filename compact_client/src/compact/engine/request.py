@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from compact.budget import PARTS, Breakdown, part_of
 from compact.messages import Message
+from compact.planning.budget import PARTS, Breakdown, part_of
 
 
 @dataclass(slots=True)

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING
 from compact import events
 from compact.engine.archive import ArchiveFailed
 from compact.engine.call import Call
+from compact.engine.check_events import emit_decision, emit_error, emit_quality
 from compact.engine.compaction import ONLY_HERE, compact
-from compact.engine.drafting import cut_newest, draft_again, plannable, show_newest_whole
+from compact.engine.drafts import cut_newest, draft_again, plannable, show_newest_whole
 from compact.engine.effects import Steps
 from compact.engine.job import Job
 from compact.engine.session import Session
-from compact.engine.telling import emit_decision, emit_error, emit_quality
 from compact.exceptions import InsufficientBudget, PlanConflict, StoreFailed
 from compact.messages import Message
-from compact.planner import Draft, Room, room_for
-from compact.rehydrate import TurnContext
-from compact.trigger import Decision
+from compact.planning.draft import Draft, Room, room_for
+from compact.planning.rehydration import TurnContext
+from compact.planning.trigger import Decision
 
 if TYPE_CHECKING:
-    from compact.engine.steps import Engine
+    from compact.engine.engine import Engine
 
 _COMMIT_ATTEMPTS = 3
 _FRUITLESS_ROUNDS = 2

@@ -12,16 +12,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from compact.budget import Usage
-from compact.codecs.base import Codec
-from compact.durability import ToolDurabilityPolicy
-from compact.engine.recognition import is_left, is_rewound, recognise, with_hidden
+from compact.engine.history import is_left, is_rewound, recognise, with_hidden
 from compact.engine.request import Request, Sent, Shown, frozen_copy, item_of, plain
 from compact.messages import Message
-from compact.normalize import normalize
-from compact.plan import CompactionPlan
-from compact.renderers import renderer_named
-from compact.thread import AgentThread
+from compact.messages.codecs.base import Codec
+from compact.messages.normalization import normalize
+from compact.planning.budget import Usage
+from compact.planning.durability import ToolDurabilityPolicy
+from compact.planning.log import AgentThread
+from compact.planning.plan import CompactionPlan
+from compact.rendering import renderer_named
 
 How = Literal["new", "extended", "handed_back", "edited", "reset"]
 # Edited histories whose requests can still be rendered again; each holds one reference per message.

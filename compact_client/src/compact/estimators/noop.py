@@ -5,7 +5,7 @@ High rather than low: dense text (hex, code, scripts other than Latin) has fewer
 
 from __future__ import annotations
 
-from compact.estimators.counting import RequestCounter
+from compact.estimators.request_counter import RequestCounter
 
 _BYTES_PER_TOKEN = 3
 

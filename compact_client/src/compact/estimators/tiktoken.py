@@ -15,7 +15,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from compact.estimators.counting import RequestCounter
+from compact.estimators.request_counter import RequestCounter
 
 if TYPE_CHECKING:
     import tiktoken

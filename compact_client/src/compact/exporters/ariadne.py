@@ -13,7 +13,7 @@ import os
 import time
 from typing import Any
 
-from compact.delivery.batch import Batcher, Sink
+from compact.delivery.batcher import Batcher, Sink
 from compact.delivery.sender import Answer, Outgoing, Sender, directory_for, server_url, without_credentials
 from compact.delivery.spool import Record
 from compact.delivery.stderr import say

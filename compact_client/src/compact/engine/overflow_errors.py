@@ -1,0 +1,180 @@
+"""Recognise a context overflow from any provider, and choose what to remove.
+
+Needs no model: the oldest units go, whole, until the provider's own numbers fit. Pinned units and the newest one
+are never touched.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from compact.messages import Message
+from compact.messages.units import Unit, group_units
+from compact.planning.partition import pin_rules
+from compact.policy import CompactPolicy
+
+# Each is a provider's own wording, lower case.
+_PHRASES = (
+    "context_length_exceeded",
+    "context length exceeded",
+    "context window exceeded",
+    "contextwindowexceeded",
+    "exceeds the context window",
+    "exceed context limit",
+    "exceeds the model's context",
+    "maximum context length",
+    "maximum context size",
+    "maximum prompt length",
+    "context window exceeds limit",
+    "context_window_exceeded",
+    "context length of only",
+    "exceeded model token limit",
+    "request_too_large",
+    "max_context_length",
+    "model's context length",
+    "model's maximum context",
+    "prompt is too long",
+    "prompt too long",
+    "input is too long",
+    "input too long",
+    "input length and `max_tokens` exceed",
+    "input token count",
+    "exceeds the maximum number of tokens",
+    "exceeds the available context size",
+    "too many tokens",
+    "tokens in request more than max tokens allowed",
+    "reduce the length of the messages",
+    "request too large for model context",
+    "string_above_max_length",
+    "the input is longer than",
+    "kv cache is full",
+)
+# Wordings that are about the prompt only where they count its tokens: a temperature must be <= 2, too.
+_COUNTED = re.compile(
+    r"token count\D{0,20}\d+ exceeds the limit of|tokens? \+ .{0,40}must be <=|must have less than [\d,]+ tokens"
+)
+_NOT_OVERFLOW = ("rate limit", "rate_limit", "tokens per min", "tpm", "quota", "too many requests", "requests per")
+_CLASS_NAMES = (
+    "contextwindowexceedederror",
+    "contextlengtherror",
+    "contextlengthexceedederror",
+    "contextoverflowerror",
+)
+_NUMBER = r"(\d[\d,._]*)"
+# (limit, requested), in either order, as the providers print them.
+_LIMIT_FIRST = (
+    re.compile(
+        rf"(?:context (?:length|window|size)|prompt length|token limit|cannot exceed)\D{{0,40}}{_NUMBER}"
+        rf"\D{{1,160}}?{_NUMBER}",
+        re.I,
+    ),
+)
+_REQUESTED_FIRST = (
+    re.compile(rf"{_NUMBER} tokens? > {_NUMBER}", re.I),
+    re.compile(rf"input token count \({_NUMBER}\) exceeds[^(\d]*\(?{_NUMBER}", re.I),
+    re.compile(rf"{_NUMBER}\D{{0,60}}exceeds?\D{{0,60}}{_NUMBER}", re.I),
+    re.compile(rf"contains {_NUMBER} tokens.{{0,60}}too large for model with {_NUMBER}", re.I),
+    re.compile(rf"(?:length is|too long:) {_NUMBER}\D{{1,40}}(?:limit is|length:) {_NUMBER}", re.I),
+)
+# What was sent and what the reply may take are more than the window (Anthropic).
+_SUM_FIRST = re.compile(rf"{_NUMBER} \+ {_NUMBER} > {_NUMBER}")
+_MAX_CHAIN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Overflow:
+    """What a provider said about the request it refused; None where it did not say."""
+
+    limit_tokens: int | None
+    requested_tokens: int | None
+
+
+def is_context_length_error(error: BaseException | str) -> bool:
+    """Whether a provider refused a request for being longer than its window."""
+    for link in _chain(error):
+        if type(link).__name__.lower() in _CLASS_NAMES:
+            return True
+        text = _text(link)
+        if getattr(link, "code", None) == "context_length_exceeded":
+            return True
+        if any(phrase in text for phrase in _NOT_OVERFLOW):
+            continue
+        if any(phrase in text for phrase in _PHRASES) or _COUNTED.search(text):
+            return True
+    return False
+
+
+def read_overflow(error: BaseException | str) -> Overflow:
+    """The numbers in a refusal."""
+    for link in _chain(error):
+        text = _text(link)
+        if found := _SUM_FIRST.search(text):
+            return _ordered(_number(found[3]) - _number(found[2]), _number(found[1]))
+        for pattern in _REQUESTED_FIRST:
+            if found := pattern.search(text):
+                return _ordered(_number(found[2]), _number(found[1]))
+        for pattern in _LIMIT_FIRST:
+            if found := pattern.search(text):
+                return _ordered(_number(found[1]), _number(found[2]))
+    return Overflow(None, None)
+
+
+def oldest_units(
+    messages: Sequence[Message],
+    counts: Sequence[int],
+    policy: CompactPolicy,
+    *,
+    tokens_to_free: int,
+    protected_ids: Collection[str] = (),
+    irreplaceable_ids: Collection[str] = (),
+) -> list[Unit]:
+    """The oldest units that may go, as many as it takes; fewer if no more may. What cannot be had again goes last."""
+    units = group_units(messages)
+    pins = pin_rules(units, messages, policy, protected_ids)
+    free = [unit for unit in units if unit.first not in pins]
+    if not free:
+        return []
+    newest = max(free, key=lambda unit: unit.last)
+    old = [unit for unit in free if unit is not newest]
+    # Sorting is stable: among equals the oldest stays first.
+    old.sort(key=lambda unit: any(messages[index].id in irreplaceable_ids for index in unit.indices))
+    chosen: list[Unit] = []
+    freed = 0
+    for unit in old:
+        if freed >= tokens_to_free:
+            break
+        chosen.append(unit)
+        freed += sum(counts[index] for index in unit.indices)
+    return chosen
+
+
+def _chain(error: BaseException | str) -> Iterator[BaseException | str]:
+    if isinstance(error, str):
+        yield error
+        return
+    link: BaseException | None = error
+    for _ in range(_MAX_CHAIN):
+        if link is None:
+            return
+        yield link
+        link = link.__cause__ or link.__context__
+
+
+def _text(error: BaseException | str) -> str:
+    if isinstance(error, str):
+        return error.lower()
+    body = getattr(error, "body", "") or getattr(error, "message", "")
+    return f"{type(error).__name__} {error} {body}".lower()
+
+
+def _number(text: str) -> int:
+    return int(re.sub(r"\D", "", text) or 0)
+
+
+def _ordered(limit: int, requested: int) -> Overflow:
+    # Two numbers about one overflow: the larger was asked for, whatever the sentence put first.
+    if limit > requested:
+        limit, requested = requested, limit
+    return Overflow(limit or None, requested or None)

@@ -1,0 +1,27 @@
+"""Messages of any provider as one data type, with the codecs that read and write provider formats."""
+
+from __future__ import annotations
+
+from compact.messages.message import (
+    POINTER_TAG,
+    SPAN_TAG,
+    SUMMARY_TAG,
+    Message,
+    Role,
+    ToolCall,
+    canonical_json,
+    content_hash,
+    text_of,
+)
+
+__all__ = [
+    "POINTER_TAG",
+    "SPAN_TAG",
+    "SUMMARY_TAG",
+    "Message",
+    "Role",
+    "ToolCall",
+    "canonical_json",
+    "content_hash",
+    "text_of",
+]

@@ -1,0 +1,51 @@
+"""Providers' message formats, to the engine's and back.
+
+Every codec keeps the provider's item in `Message.source`, so an untouched message is encoded to what came in.
+An item nobody knows is carried along as `opaque`, never refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from compact.exceptions import CompactError
+from compact.messages import Message
+from compact.messages.codecs.anthropic import AnthropicCodec
+from compact.messages.codecs.base import Codec
+from compact.messages.codecs.chat import ChatCodec
+from compact.messages.codecs.native import NativeCodec
+from compact.messages.codecs.responses import ResponsesCodec
+
+__all__ = ["AnthropicCodec", "ChatCodec", "Codec", "NativeCodec", "ResponsesCodec", "codec_named", "detect"]
+
+NATIVE = NativeCodec()
+CHAT = ChatCodec()
+RESPONSES = ResponsesCodec()
+ANTHROPIC = AnthropicCodec()
+
+_BY_NAME: dict[str, Codec] = {codec.name: codec for codec in (NATIVE, CHAT, RESPONSES, ANTHROPIC)}
+
+
+def codec_named(name: str) -> Codec:
+    """The codec called `native`, `chat`, `responses` or `anthropic`."""
+    try:
+        return _BY_NAME[name]
+    except KeyError:
+        raise CompactError(f"unknown message format {name!r}: one of {', '.join(_BY_NAME)}") from None
+
+
+def detect(items: Sequence[Any]) -> Codec | None:
+    """The format of some items, or None when they would read the same in chat, Responses and Anthropic."""
+    if any(isinstance(item, Message) for item in items):
+        return NATIVE
+    for item in items:
+        if not isinstance(item, Mapping):
+            continue
+        if "tool_calls" in item or "tool_call_id" in item or item.get("role") in ("tool", "function"):
+            return CHAT
+        if RESPONSES.recognises(item):
+            return RESPONSES
+        if ANTHROPIC.recognises(item):
+            return ANTHROPIC
+    return None

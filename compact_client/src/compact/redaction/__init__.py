@@ -1,0 +1,8 @@
+"""Hide secrets and personal data before anything leaves the process."""
+
+from __future__ import annotations
+
+from compact.redaction.outbound import Outbound, RedactionSettings
+from compact.redaction.redactor import DEFAULT_RULES, MASK, Redactor, Rule, default_redactor
+
+__all__ = ["DEFAULT_RULES", "MASK", "Outbound", "RedactionSettings", "Redactor", "Rule", "default_redactor"]

@@ -1,0 +1,23 @@
+"""Three shapes of one plan.
+
+Pure: the same messages and plan render to the same bytes. What the plan does not name is included where it stands.
+"""
+
+from __future__ import annotations
+
+from compact.rendering.base import Renderer
+from compact.rendering.bridge import BridgeRenderer
+from compact.rendering.inplace import InplaceRenderer
+from compact.rendering.layered import LayeredRenderer
+
+__all__ = ["BridgeRenderer", "InplaceRenderer", "LayeredRenderer", "Renderer", "renderer_named"]
+
+_BY_NAME: dict[str, Renderer] = {
+    "layered": LayeredRenderer(),
+    "inplace": InplaceRenderer(),
+    "bridge": BridgeRenderer(),
+}
+
+
+def renderer_named(name: str) -> Renderer:
+    return _BY_NAME[name]

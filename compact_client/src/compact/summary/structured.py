@@ -1,0 +1,268 @@
+"""What is remembered of a span: typed entries, each with the ids of the messages it came from.
+
+Pure data and deterministic: the same entries merge and render to the same bytes. Two summaries are merged by code,
+field by field; no text is ever written anew, so nothing can drift.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, TypeVar
+
+from compact.messages.span import SpanReference
+from compact.summary.entries import (
+    ArtifactReference,
+    Command,
+    Decision,
+    Entity,
+    Entry,
+    FileTouched,
+    Note,
+    OpenItem,
+    ToolOutcome,
+)
+from compact.summary.formats import render_body
+
+STRUCTURED_SUMMARY_SCHEMA_VERSION: Final = "v1.0"
+SUMMARY_RENDER_VERSION: Final = "v1.0"
+
+# The order in which entries are gone through. What makes way when the budget is short is another question: the worth
+# of a line is written down in `extraction/coverage.py`.
+READING_ORDER: Final = (
+    "current_task",
+    "constraints",
+    "goals",
+    "open_items",
+    "current_plan",
+    "decisions",
+    "artifacts",
+    "files",
+    "errors",
+    "commands",
+    "tool_outcomes",
+    "entities",
+    "sources",
+    "facts",
+)
+
+_E = TypeVar("_E", bound=Entry)
+_WORD: Final = re.compile(r"[a-z0-9_./-]{3,}")
+_NOTE_FIELDS: Final = ("goals", "constraints", "facts", "errors", "sources", "current_plan", "completed")
+_ENTRY_TYPES: Final[dict[str, type[Any]]] = {
+    **dict.fromkeys(_NOTE_FIELDS, Note),
+    "decisions": Decision,
+    "open_items": OpenItem,
+    "entities": Entity,
+    "artifacts": ArtifactReference,
+    "files": FileTouched,
+    "commands": Command,
+    "tool_outcomes": ToolOutcome,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StructuredSummary:
+    """A summary that resists drift: fields are united and superseded, never rewritten.
+
+    Plain strings are accepted where a line is expected, as are lists where a tuple is.
+    """
+
+    span: SpanReference | None = None
+    style: str = "task_state"
+    current_task: Note | None = None
+    goals: tuple[Note, ...] = ()
+    constraints: tuple[Note, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    open_items: tuple[OpenItem, ...] = ()
+    current_plan: tuple[Note, ...] = ()
+    files: tuple[FileTouched, ...] = ()
+    commands: tuple[Command, ...] = ()
+    tool_outcomes: tuple[ToolOutcome, ...] = ()
+    errors: tuple[Note, ...] = ()
+    facts: tuple[Note, ...] = ()
+    artifacts: tuple[ArtifactReference, ...] = ()
+    entities: tuple[Entity, ...] = ()
+    sources: tuple[Note, ...] = ()
+    completed: tuple[Note, ...] = ()
+    """What was finished: not rendered, but it takes open items off the list when summaries are merged."""
+    said: tuple[str, ...] = ()
+    """Names that somebody said in lines that are gone, while a tool's lines still show them: not rendered either."""
+    _text: str = field(default="", init=False, repr=False, compare=False)
+    """What it was written out as; several ask for it, one after the other."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.current_task, str):
+            object.__setattr__(self, "current_task", Note(self.current_task))
+        for name, entry_type in _ENTRY_TYPES.items():
+            value = getattr(self, name) or ()
+            if entry_type is Note:
+                value = tuple(Note(item) if isinstance(item, str) else item for item in value)
+            object.__setattr__(self, name, tuple(value))
+
+    @property
+    def message_ids(self) -> tuple[str, ...]:
+        """Every message this summary stands for."""
+        if self.span is not None:
+            return self.span.message_ids
+        return tuple(dict.fromkeys(source for entry in self.entries() for source in entry.sources))
+
+    @property
+    def is_empty(self) -> bool:
+        return self.current_task is None and not any(getattr(self, name) for name in _ENTRY_TYPES)
+
+    def entries(self) -> Iterable[Entry]:
+        """Every entry that is rendered, in reading order."""
+        for name in READING_ORDER:
+            value = getattr(self, name)
+            if name == "current_task":
+                if value is not None:
+                    yield value
+            else:
+                yield from value
+
+    def merge(self, newer: StructuredSummary) -> StructuredSummary:
+        """This summary and a later one as a single summary, by union and supersession."""
+        shift = 1 + max((entry.order for entry in self.entries()), default=-1)
+        newer = newer._shifted(shift)
+        merged: dict[str, Any] = {
+            "span": _united_span(self.span, newer.span),
+            "style": newer.style,
+            "current_task": newer.current_task or self.current_task,
+            "current_plan": newer.current_plan or self.current_plan,
+            "decisions": _supersede(self.decisions, newer.decisions),
+            "completed": (),
+            "said": tuple(dict.fromkeys((*self.said, *newer.said))),
+        }
+        for name in _ENTRY_TYPES:
+            if name not in merged:
+                merged[name] = _union(getattr(self, name), getattr(newer, name))
+        if self.current_task and newer.current_task and self.current_task.key != newer.current_task.key:
+            # A task that another one followed is still something the user asked for.
+            merged["goals"] = _union((*self.goals, self.current_task), newer.goals)
+        done = tuple(note.text for note in newer.completed)
+        still_open = {item.key for item in newer.open_items}
+        merged["open_items"] = tuple(
+            item for item in merged["open_items"] if item.key in still_open or not _is_done(item, done)
+        )
+        return StructuredSummary(**merged)
+
+    def _shifted(self, by: int) -> StructuredSummary:
+        changed: dict[str, Any] = {
+            name: tuple(replace(entry, order=entry.order + by) for entry in getattr(self, name))
+            for name in _ENTRY_TYPES
+        }
+        task = self.current_task
+        return replace(self, current_task=replace(task, order=task.order + by) if task else None, **changed)
+
+    def render(self, version: int = 1) -> str:
+        """The text of the one summary message: its tag and number, the version line, the body."""
+        return f"<COMPACT-SUMMARY v{version}>\n{self.render_as_message()}"
+
+    def render_as_message(self) -> str:
+        """The summary as text, with the version of the format in its first line."""
+        if not self._text:
+            text = f"[Summary {SUMMARY_RENDER_VERSION} {self.style}]\n{render_body(self)}"
+            object.__setattr__(self, "_text", text)
+        return self._text
+
+    @classmethod
+    def parse(cls, text: str) -> StructuredSummary | None:
+        """Read a rendered summary back; None if the text is not one of ours."""
+        from compact.summary.parser import parse_text
+
+        return parse_text(text)
+
+    @classmethod
+    def from_text(cls, text: str, message_ids: Sequence[str] = ()) -> StructuredSummary:
+        """A summary written by somebody else: its lines become facts, word for word."""
+        ids = tuple(message_ids)
+        lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+        notes = tuple(Note(line.strip(), ids, order) for order, line in enumerate(lines))
+        return cls(span=SpanReference(ids) if ids else None, style="brief", facts=notes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values; empty fields are left out."""
+        data: dict[str, Any] = {"schema": STRUCTURED_SUMMARY_SCHEMA_VERSION, "style": self.style}
+        if self.span is not None:
+            data["span"] = self.span.to_dict()
+        if self.current_task is not None:
+            data["current_task"] = _entry_dict(self.current_task)
+        for name in _ENTRY_TYPES:
+            if entries := getattr(self, name):
+                data[name] = [_entry_dict(entry) for entry in entries]
+        if self.said:
+            data["said"] = list(self.said)
+        return data
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> StructuredSummary:
+        values: dict[str, Any] = {"style": data.get("style", "task_state")}
+        if data.get("span"):
+            values["span"] = SpanReference.from_dict(data["span"])
+        if data.get("current_task"):
+            values["current_task"] = _entry_from(Note, data["current_task"])
+        for name, entry_type in _ENTRY_TYPES.items():
+            values[name] = tuple(_entry_from(entry_type, item) for item in data.get(name) or ())
+        return cls(**values, said=tuple(data.get("said") or ()))
+
+
+def _entry_dict(entry: Entry) -> dict[str, Any]:
+    data = {}
+    for item in fields(entry):
+        value = getattr(entry, item.name)
+        if value or item.name == "order":
+            data[item.name] = list(value) if isinstance(value, tuple) else value
+    return data
+
+
+def _entry_from(entry_type: type[Any], data: Mapping[str, Any] | str) -> Any:
+    if isinstance(data, str):
+        return entry_type(data)
+    known = {item.name for item in fields(entry_type)}
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items() if name in known}
+    return entry_type(**values)
+
+
+def _united_span(older: SpanReference | None, newer: SpanReference | None) -> SpanReference | None:
+    if older is None or newer is None:
+        return older or newer
+    ids = tuple(dict.fromkeys(older.message_ids + newer.message_ids))
+    return SpanReference(ids, min(older.first_turn, newer.first_turn), max(older.last_turn, newer.last_turn))
+
+
+def _union(older: Sequence[_E], newer: Sequence[_E]) -> tuple[_E, ...]:
+    """One entry per key: the later wording stands, in the earlier one's place, with the sources of both."""
+    merged: dict[str, _E] = {}
+    for entry in (*older, *newer):
+        before = merged.get(entry.key)
+        merged[entry.key] = entry if before is None else _joined(before, entry)
+    return tuple(merged.values())
+
+
+def _joined(before: Any, after: Any) -> Any:
+    changes: dict[str, Any] = {"sources": tuple(dict.fromkeys(before.sources + after.sources))}
+    if hasattr(after, "excerpts"):
+        changes["excerpts"] = tuple(dict.fromkeys(before.excerpts + after.excerpts))
+    if isinstance(after, ToolOutcome) and isinstance(before, ToolOutcome):
+        changes["key_fields"] = {**before.key_fields, **after.key_fields}
+    if isinstance(after, Entity) and not after.role:
+        changes["role"] = before.role
+    if isinstance(after, Note | OpenItem | Entity):
+        # A repeated line keeps its first place: what was said first is read first.
+        changes["order"] = before.order
+    return replace(after, **changes)
+
+
+def _supersede(older: Sequence[Decision], newer: Sequence[Decision]) -> tuple[Decision, ...]:
+    """Later decisions replace earlier ones on the same topic; the rest stands in order of time."""
+    replaced = {decision.topic for decision in newer if decision.topic}
+    return _union([decision for decision in older if decision.topic not in replaced or not decision.topic], newer)
+
+
+def _is_done(item: OpenItem, done: Sequence[str]) -> bool:
+    words = set(_WORD.findall(item.key))
+    if not words:
+        return False
+    return any(len(words.intersection(_WORD.findall(text.lower()))) >= 0.7 * len(words) for text in done)

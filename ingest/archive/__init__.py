@@ -1,0 +1,1 @@
+"""Pre-compact transcripts, their hash chain and its verification."""

@@ -1,0 +1,1 @@
+"""Turn request bodies into validated records."""

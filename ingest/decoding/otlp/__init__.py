@@ -1,0 +1,1 @@
+"""OpenTelemetry traces: protobuf and JSON formats, mapped to spans."""

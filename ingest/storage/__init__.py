@@ -1,0 +1,1 @@
+"""Write records to Postgres."""

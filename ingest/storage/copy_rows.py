@@ -1,0 +1,83 @@
+"""Spans as rows of Postgres' binary COPY format.
+
+Packed by hand: it is the hottest code of the server, and several times quicker than any driver's own dumper.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Iterable
+from datetime import date
+from functools import lru_cache
+
+from ingest.decoding.records import Span
+
+# What is always there and of one size comes first, so that one call packs it.
+COLUMNS = (
+    "session_key, session_day, seq, project_id, started_at, ended_at, tokens, span_id, parent_id, "
+    "trace_id, kind, name, status, payload, data"
+)
+HEADER = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
+TRAILER = struct.pack(">h", -1)
+
+_EPOCH = date(2000, 1, 1).toordinal()
+# Each field is a length and its bytes; fields that stand side by side are packed in one go. What is the same for all
+# spans of a session is packed once: what stands before `seq`, and from there to the length of `started_at`. The last
+# length is that of the span's id.
+_before_seq = struct.Struct(">hi16siii").pack
+_after_seq = struct.Struct(">iii").pack
+_with_tokens = struct.Struct(">34sq12sqiqiii").pack
+_without_tokens = struct.Struct(">34sq12sqiqii").pack
+_length = struct.Struct(">i").pack
+_int4 = struct.Struct(">ii").pack
+_int8 = struct.Struct(">iq").pack
+# The version of jsonb's own format stands before the text.
+_jsonb = struct.Struct(">ib").pack
+_null_and_jsonb = struct.Struct(">iib").pack
+_NULL = _length(-1)
+
+
+def pack(spans: Iterable[Span], *, session_key: uuid.UUID, day: date, project_id: int, seq: int) -> list[bytes]:
+    """The rows of one session's spans, numbered from `seq` on, in pieces that only have to be put together."""
+    pieces: list[bytes] = []
+    before = _before_seq(15, 16, session_key.bytes, 4, day.toordinal() - _EPOCH, 8)
+    after = _after_seq(4, project_id, 8)
+    for number, span in enumerate(spans, seq):
+        span_id, data, payload, tokens = span.span_id.encode(), span.data, span.payload, span.facts.tokens
+        started, ended = span.started_us, span.ended_us
+        if started is None or ended is None:
+            fixed = before + number.to_bytes(8, "big") + after[:-4] + _moment(started) + _moment(ended)
+            fixed += (_NULL if tokens is None else _int4(4, tokens)) + _length(len(span_id))
+        elif tokens is None:
+            fixed = _without_tokens(before, number, after, started, 8, ended, -1, len(span_id))
+        else:
+            fixed = _with_tokens(before, number, after, started, 8, ended, 4, tokens, len(span_id))
+        pieces += (
+            fixed,
+            span_id,
+            _NULL if span.parent_id is None else _text(span.parent_id),
+            _text(span.trace_id),
+            _labels(span.kind, span.name, span.status),
+            _null_and_jsonb(-1, len(data) + 1, 1)
+            if payload is None
+            else _jsonb(len(payload) + 1, 1) + payload + _jsonb(len(data) + 1, 1),
+            data,
+        )
+    return pieces
+
+
+def _moment(microseconds: int | None) -> bytes:
+    return _NULL if microseconds is None else _int8(8, microseconds)
+
+
+# Ids of traces and parents come again within a request, labels for ever.
+@lru_cache(maxsize=4096)
+def _text(text: str) -> bytes:
+    encoded = text.encode()
+    return _length(len(encoded)) + encoded
+
+
+@lru_cache(maxsize=4096)
+def _labels(*texts: str) -> bytes:
+    return b"".join(map(_text, texts))

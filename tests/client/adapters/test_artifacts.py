@@ -1,0 +1,331 @@
+"""Externalising, who may read it, and bringing it back."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from builders import Recorder, tool_pair
+from compact import CompactConfig, CompactManager, CompactPolicy, Message
+from compact.adapters.artifact_stores import FileArtifactStore, MemoryArtifactStore
+from compact.planning.artifacts import ArtifactMetadata, SecurityContext
+from compact.planning.durability import ToolDurability, ToolDurabilityPolicy
+from compact.planning.rehydration import RehydrationConfig, TurnContext
+
+STORES = {"memory": lambda path, **options: MemoryArtifactStore(**options), "file": FileArtifactStore}
+
+
+class Clock:
+    def __init__(self):
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture(params=STORES)
+def make(request, tmp_path):
+    return lambda **options: STORES[request.param](tmp_path, **options)
+
+
+@pytest.mark.req("D-ART-1")
+def test_a_store_gives_back_what_it_got(make):
+    """Content comes back whole; the same content is one artifact; an unknown id is nothing."""
+    store = make()
+    metadata = ArtifactMetadata("t")
+    first = store.store("héllo \ud800", metadata)
+    assert store.store("héllo \ud800", metadata) == first
+    assert store.retrieve(first) == "héllo \ud800"
+    assert store.retrieve("art-0000") is None
+    assert store.retrieve("../../etc/passwd") is None
+
+
+@pytest.mark.req("D-ART-1")
+def test_only_those_with_the_right_may_read(make):
+    """Tenant, sensitivity and readers each close the door; without the right content is as good as absent."""
+    store = make()
+    of_acme = store.store("a", ArtifactMetadata("t", tenant_id="acme"))
+    secret = store.store("b", ArtifactMetadata("t", sensitivity="restricted"))
+    named = store.store("c", ArtifactMetadata("t", readers=("ann",)))
+    ann = SecurityContext("ann", "acme")
+    cleared = SecurityContext("bob", "acme", frozenset({"artifact:read:restricted"}))
+    assert [store.retrieve(item, ann) for item in (of_acme, secret, named)] == ["a", None, "c"]
+    assert [store.retrieve(item, cleared) for item in (of_acme, secret, named)] == ["a", "b", None]
+    assert [store.retrieve(item) for item in (of_acme, secret, named)] == [None, None, None]
+    assert store.retrieve(of_acme, SecurityContext("eve", "other")) is None
+
+
+@pytest.mark.req("D-ART-1")
+def test_artifacts_expire(make):
+    """After its time to live an artifact is gone."""
+    clock = Clock()
+    store = make(clock=clock)
+    artifact = store.store("x", ArtifactMetadata("t", ttl_seconds=60))
+    clock.now += timedelta(seconds=59)
+    assert store.retrieve(artifact) == "x"
+    clock.now += timedelta(seconds=1)
+    assert store.get_metadata(artifact) is None
+    assert store.retrieve(artifact) is None
+
+
+@pytest.mark.req("D-ART-1")
+def test_content_is_encrypted_at_rest_with_the_key_it_names(tmp_path):
+    """A file store hands content to its cipher with the key id, and refuses to store it in the open instead."""
+
+    class Xor:
+        def encrypt(self, data, key_id):
+            return bytes(byte ^ len(key_id) for byte in data)
+
+        decrypt = encrypt
+
+    store = FileArtifactStore(tmp_path, cipher=Xor())
+    artifact = store.store("plain words", ArtifactMetadata("t", encryption_key_id="k1"))
+    assert store.retrieve(artifact) == "plain words"
+    assert not any("plain" in path.read_text() for path in tmp_path.rglob("*.json"))
+    with pytest.raises(ValueError, match="no cipher"):
+        FileArtifactStore(tmp_path).store("x", ArtifactMetadata("t", encryption_key_id="k1"))
+
+
+def session(recorder=None, *, store=None, window=6000, **options):
+    policy = CompactPolicy(hard_cap_buffer=200, keep_tool_io_pairs=1, externalize_threshold_tokens=300)
+    store = store or MemoryArtifactStore()
+    manager = CompactManager(
+        CompactConfig("gpt-5", window, policy=policy, exporter=recorder, artifact_store=store, **options)
+    )
+    messages = [{"role": "user", "content": "look at everything"}]
+    for number in range(9):
+        messages += tool_pair(number, f"report-{number}.txt says {number} " + "detail " * 600)
+    return manager, messages, manager.preflight("s", messages)
+
+
+@pytest.mark.req("D-LAD-1", "D-REND-1")
+def test_large_results_become_pointers_before_anything_is_summarised():
+    """The first rung leaves pointers with the call that reads them back, and stops when the budget holds."""
+    recorder = Recorder()
+    manager, _, out = session(recorder)
+    pointers = [item for item in out if "[Externalized Content - artifact:" in str(item["content"])]
+    plan = manager.plan("s")
+    assert len(pointers) == len(plan.externalizations) == 8
+    assert pointers[0]["role"] == "assistant"
+    artifact = plan.externalizations[0].artifact_id
+    assert f'read_artifact("{artifact}")' in pointers[0]["content"]
+    assert plan.summarizations == ()
+    assert "report-0.txt" in manager.read_artifact("s", artifact)
+    assert len(recorder.named("compact.externalized")) == 8
+    assert {entry.into for entry in plan.ledger if entry.fate == "externalized"} == {
+        record.artifact_id for record in plan.externalizations
+    }
+
+
+@pytest.mark.req("D-REH-1")
+def test_naming_an_artifact_brings_it_back_for_one_turn():
+    """An exact id in a message brings the content back before that message, cut to its limit, for this turn only."""
+    recorder = Recorder()
+    manager, messages, _ = session(recorder, rehydration=RehydrationConfig(max_tokens_per_artifact=500))
+    artifact = manager.plan("s").externalizations[2].artifact_id
+    asked = [*messages, {"role": "user", "content": f"what does {artifact} say?"}]
+    out = manager.preflight("s", asked)
+    assert out[-1] == asked[-1]
+    assert out[-2]["content"].startswith(f"[Rehydrated Content - artifact:{artifact}")
+    assert "report-2.txt" in out[-2]["content"]
+    assert "tokens truncated" in out[-2]["content"]
+    assert recorder.last("compact.rehydrated")["tokens"] <= 500
+    after = manager.preflight("s", [*asked, {"role": "assistant", "content": "it says 2"}])
+    assert not any("Rehydrated" in str(item["content"]) for item in after)
+    assert manager.rerender("s", 2) == out
+
+
+@pytest.mark.req("D-REH-1")
+def test_the_gates_hold():
+    """At most three a turn, none twice within the cooldown, none by a part of its name, none for the sensitive."""
+    recorder = Recorder()
+    manager, messages, _ = session(recorder, window=6000)
+    ids = [record.artifact_id for record in manager.plan("s").externalizations]
+    ask = [*messages, {"role": "user", "content": " ".join(ids)}]
+    manager.preflight("s", ask)
+    assert len(recorder.named("compact.rehydrated")) <= 3
+    first = len(recorder.named("compact.rehydrated"))
+    again = [*ask, {"role": "assistant", "content": "hm"}, {"role": "user", "content": f"again {ids[0]} and {ids[1]}x"}]
+    manager.preflight("s", again)
+    assert len(recorder.named("compact.rehydrated")) == first
+
+
+@pytest.mark.req("D-REH-1")
+def test_sensitive_content_comes_back_only_by_an_explicit_call():
+    """Confidential results are not brought back by themselves: the refusal is an event, reading needs the right."""
+    recorder = Recorder()
+    durability = {"run": ToolDurabilityPolicy(ToolDurability.ANCHORING, sensitivity="confidential")}
+    manager, messages, _ = session(recorder, tool_durability=durability)
+    artifact = manager.plan("s").externalizations[0].artifact_id
+    out = manager.preflight("s", [*messages, {"role": "user", "content": f"show {artifact}"}])
+    assert not any("Rehydrated" in str(item["content"]) for item in out)
+    assert recorder.last("compact.rehydration_blocked")["details"]["sensitivity"] == "confidential"
+    assert manager.read_artifact("s", artifact) is None
+    context = SecurityContext("ann", None, frozenset({"artifact:read:confidential"}))
+    assert "report-0.txt" in manager.read_artifact("s", artifact, context=context)
+
+
+@pytest.mark.req("D-REH-2")
+def test_a_turn_that_brought_content_back_is_not_compacted_hard():
+    """The turn's context says so, and what came back is never part of the log."""
+    turn = TurnContext(4)
+    assert not turn.should_skip_aggressive_compaction()
+    manager, messages, _ = session()
+    artifact = manager.plan("s").externalizations[0].artifact_id
+    manager.preflight("s", [*messages, {"role": "user", "content": f"show {artifact}"}])
+    log = manager._session("s").thread
+    assert not any("Rehydrated" in message.text for message in log)
+
+
+@pytest.mark.req("D-REH-1")
+def test_a_question_that_matches_a_hint_brings_content_back():
+    """Asking about the call's own argument is enough; an unrelated question is not."""
+    from compact.planning.rehydration import is_named, matches_hint
+
+    hint = 'read if you need the full output of read_file({"path": "src/app/main.py"})'
+    assert matches_hint(hint, "what was in src/app/main.py again?")
+    assert not matches_hint(hint, "what was in src/app/other.py again?")
+    assert is_named("art-1f", "see art-1f.")
+    assert not is_named("art-1f", "see art-1f3")
+
+
+def reading_many_files(renderer, count, **options):
+    """An agent that reads one file after the other; what was sent last, and its events."""
+    recorder = Recorder()
+    policy = CompactPolicy(hard_cap_buffer=200, keep_recent_turns=1, keep_tool_io_pairs=1, renderer=renderer)
+    config = CompactConfig("gpt-5", 8_000, policy=policy, exporter=recorder, **options)
+    manager = CompactManager(config)
+    history = [{"role": "user", "content": "Read them all. Never touch orders_2031."}]
+    for number in range(count):
+        history += tool_pair(number, f"File {number}: " + f"line {number} of the file is long. " * 130)
+        sent = manager.preflight("s", history)
+    return manager, recorder, sent
+
+
+@pytest.mark.req("D-LAD-1", "S-TST-1")
+@pytest.mark.parametrize("renderer", ["layered", "inplace", "bridge"])
+def test_pointers_never_fill_the_window(renderer):
+    """Before pointers leave no room they fold into the summary, which names the newest of them."""
+    manager, recorder, sent = reading_many_files(renderer, 80, artifact_store=MemoryArtifactStore())
+    records = manager.plan("s").externalizations
+    assert len(records) > 60
+    assert len(recorder.named("compact.pruned_messages")) < 40
+    assert not recorder.named("compact.error")
+    assert "orders_2031" in str(sent)
+    folded = [record.artifact_id for record in records if record.is_folded]
+    assert folded[-1] in str(sent)
+    assert manager.read_artifact("s", folded[0]).endswith("is long. ")
+
+
+@pytest.mark.req("D-REND-1", "D-REH-1")
+@pytest.mark.parametrize("renderer", ["layered", "inplace", "bridge"])
+def test_a_summary_names_the_artifacts_whose_pointers_it_replaces(renderer):
+    """A pointer that folds leaves its line in the summary, also in the one after that."""
+    manager, _, _ = reading_many_files(renderer, 8, artifact_store=MemoryArtifactStore())
+    history = [*manager._session("s").shown.items]
+    first = manager.plan("s").externalizations[-1].artifact_id
+    for round_ in range(2):
+        for number in range(4):
+            history.append({"role": "user", "content": f"{round_}.{number}: what do you think of it?"})
+            history.append({"role": "assistant", "content": f"{round_}.{number}: I think that it is fine."})
+        sent = manager.manual_compact("s", history)
+        assert any(record.artifact_id == first and record.is_folded for record in manager.plan("s").externalizations)
+        assert first in str(sent)
+
+
+@pytest.mark.req("D-LAD-1")
+def test_an_output_without_a_call_id_is_externalised_too():
+    """Document 000's messages name no calls: the tool's name in their meta is enough."""
+    policy = CompactPolicy(hard_cap_buffer=200, keep_tool_io_pairs=1, keep_recent_turns=1)
+    secret = ToolDurabilityPolicy(ToolDurability.ANCHORING, sensitivity="restricted")
+    store = MemoryArtifactStore()
+    manager = CompactManager(
+        CompactConfig("gpt-5", 6_000, policy=policy, artifact_store=store, tool_durability={"read": secret})
+    )
+    messages = []
+    for number in range(6):
+        messages += [Message("user", f"Read {number}."), Message("assistant", "I read it.")]
+        messages.append(Message("tool", f"Page {number}. " * 400, {"tool_name": "read"}))
+    manager.preflight("s", messages)
+    records = manager.plan("s").externalizations
+    assert records
+    assert {store.get_metadata(record.artifact_id).sensitivity for record in records} == {"restricted"}
+
+
+class Full(MemoryArtifactStore):
+    """A store whose disk is full."""
+
+    def store(self, content, metadata):
+        raise OSError("no space left on device")
+
+
+class Unreadable(MemoryArtifactStore):
+    """A store that takes and never gives."""
+
+    def retrieve(self, artifact_id, requester_context=None):
+        raise OSError("input/output error")
+
+
+@pytest.mark.req("D-LAD-1", "D-ENV-1")
+def test_a_store_that_takes_nothing_leaves_the_other_rungs():
+    """What cannot be had again is then held like without a store; the rest is summarised, and an event says why."""
+    recorder = Recorder()
+    paid = ToolDurabilityPolicy(ToolDurability.NON_REPLAYABLE)
+    policy = CompactPolicy(hard_cap_buffer=200, keep_tool_io_pairs=1, keep_recent_turns=1)
+    config = CompactConfig(
+        "gpt-5", 6_000, policy=policy, exporter=recorder, artifact_store=Full(), tool_durability={"search": paid}
+    )
+    manager = CompactManager(config)
+    search = tool_pair(0, "EUR 1042. " * 150)
+    search[0]["tool_calls"][0]["function"]["name"] = "search"
+    messages = [{"role": "user", "content": "Look at everything."}, *search]
+    for number in range(1, 9):
+        messages += tool_pair(number, f"report-{number}.txt says {number} " + "detail " * 600)
+    out = manager.preflight("s", messages)
+    assert recorder.last("compact.error")["fallback"] == "compacted without externalising"
+    assert manager.plan("s").externalizations == ()
+    assert manager.plan("s").summarizations
+    assert search[1] in out
+
+
+@pytest.mark.req("D-REH-1")
+def test_content_that_cannot_be_fetched_is_blocked_with_an_event():
+    """A store that fails when it is read costs the content, not the call."""
+    recorder = Recorder()
+    manager, messages, _ = session(recorder, store=Unreadable())
+    artifact = manager.plan("s").externalizations[0].artifact_id
+    asked = [*messages, {"role": "user", "content": f"what does {artifact} say?"}]
+    assert manager.preflight("s", asked)[-1] == asked[-1]
+    assert "input/output error" in recorder.last("compact.rehydration_blocked")["details"]["reason"]
+
+
+class Remote:
+    """A store behind a network: every method must be awaited."""
+
+    def __init__(self):
+        self.inner = MemoryArtifactStore()
+
+    async def store(self, content, metadata):
+        return self.inner.store(content, metadata)
+
+    async def get_metadata(self, artifact_id):
+        return self.inner.get_metadata(artifact_id)
+
+    async def retrieve(self, artifact_id, requester_context=None):
+        return self.inner.retrieve(artifact_id, requester_context)
+
+
+@pytest.mark.req("D-ART-1", "D-REH-1")
+async def test_an_async_store_serves_every_async_entry():
+    """Externalising, bringing back and reading await the store."""
+    policy = CompactPolicy(hard_cap_buffer=200, keep_tool_io_pairs=1, externalize_threshold_tokens=300)
+    manager = CompactManager(CompactConfig("gpt-5", 6_000, policy=policy, artifact_store=Remote()))
+    messages = [{"role": "user", "content": "look at everything"}]
+    for number in range(9):
+        messages += tool_pair(number, f"report-{number}.txt says {number} " + "detail " * 600)
+    await manager.apreflight("s", messages)
+    artifact = manager.plan("s").externalizations[0].artifact_id
+    asked = [*messages, {"role": "user", "content": f"what does {artifact} say?"}]
+    out = await manager.apreflight("s", asked)
+    assert "report-0.txt" in out[-2]["content"]
+    assert "report-0.txt" in await manager.aread_artifact("s", artifact)

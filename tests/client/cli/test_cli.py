@@ -1,0 +1,306 @@
+"""compactctl: every command, for people and for machines, with its exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from compact import CompactConfig, CompactManager, CompactPolicy, FileStorage
+from compact.cli import exit_codes, main
+from receiver import Receiver
+
+LOGS = Path(__file__).resolve().parents[2] / "fixtures" / "logs"
+
+
+@pytest.fixture(autouse=True)
+def _quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("ARIADNE_URL", "ARIADNE_API_KEY", "ARIADNE_API_TOKEN", "COMPACT_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COMPACT_SPOOL_DIR", str(tmp_path / "spool"))
+    monkeypatch.setenv("COMPACT_TOKEN_ESTIMATOR", "noop")
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Path:
+    """A chat of thirty turns: long enough for any policy to find something."""
+    items: list[dict[str, Any]] = [{"role": "system", "content": "You fix code. Never touch main."}]
+    for n in range(30):
+        items += [
+            {"role": "user", "content": f"Please read file{n}.py. " + "The limit is 900 EUR. " * 20},
+            {"role": "assistant", "content": f"I decided to use plan {n}. " + "Because it is simple. " * 20},
+        ]
+    file = tmp_path / "history.json"
+    file.write_text(json.dumps(items))
+    return file
+
+
+@pytest.fixture(autouse=True)
+def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a table says must not depend on the width of the terminal that the tests happen to run in."""
+    monkeypatch.setenv("COLUMNS", "160")
+
+
+def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
+    code = main(list(argv))
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+@pytest.mark.req("P-CLI-1", "R-MAN-1")
+def test_compact_writes_the_messages_and_tells_what_it_saved(history: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The result is the same format and shorter; stderr says by how much."""
+    code, out, err = run(capsys, "compact", str(history))
+    messages = json.loads(out)
+    assert code == exit_codes.OK
+    assert messages[0]["role"] == "system"
+    assert any("<COMPACT-SUMMARY" in message["content"] for message in messages)
+    assert "tokens (" in err
+    assert "messages compressed" in err
+    code, out, _ = run(capsys, "compact", str(history), "-o", "out.json", "--json")
+    told = json.loads(out)
+    assert told["saved_pct"] >= 0.4
+    assert json.loads(Path("out.json").read_text()) == told["messages"]
+    code, out, _ = run(capsys, "compact", str(history), "--if-needed")
+    assert json.loads(out) == json.loads(history.read_text())
+
+
+@pytest.mark.req("P-CLI-1")
+def test_dry_run_compares_policies(history: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Side by side: what each would save and keep; nothing is written."""
+    before = sorted(path.name for path in Path().iterdir())
+    code, out, _ = run(
+        capsys, "dry-run", str(history), "--policy", "keep_recent_turns=1", "--policy", "renderer=bridge"
+    )
+    assert code == exit_codes.OK
+    assert "keep_recent_turns=1" in out
+    assert "renderer=bridge" in out
+    code, out, _ = run(capsys, "dry-run", str(history), "--policy", "keep_recent_turns=1", "--json")
+    settings, changed = json.loads(out)["policies"]
+    assert changed["tokens_after"] <= settings["tokens_after"] < settings["tokens_before"]
+    assert sorted(path.name for path in Path().iterdir()) == before
+    assert run(capsys, "dry-run", str(history), "--policy", "nonsense")[0] == exit_codes.FAILED
+
+
+@pytest.mark.req("P-CLI-1")
+def test_diff_names_the_fate_of_every_message(history: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each message with its fate and the rule that decided it."""
+    code, out, _ = run(capsys, "diff", str(history), "--json")
+    told = json.loads(out)
+    assert code == exit_codes.OK
+    assert len(told["ledger"]) == 61
+    assert {entry["fate"] for entry in told["ledger"]} >= {"pinned", "kept", "summarized"}
+    code, out, _ = run(capsys, "diff", str(history))
+    assert "summarized" in out
+    assert "<COMPACT-SUMMARY" in out
+
+
+@pytest.mark.req("P-CLI-1", "P-MEM-1")
+def test_remember_shows_what_is_known_now(history: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Summary, pinned, recent; from stdin too."""
+    code, out, _ = run(capsys, "remember", str(history), "--max-tokens", "5000")
+    assert code == exit_codes.OK
+    assert "What I remember now" in out
+    assert "Never touch main" in out
+    command = [sys.executable, "-m", "compact.cli", "remember", "-", "--json"]
+    with history.open() as stdin:
+        result = subprocess.run(command, stdin=stdin, capture_output=True, text=True, check=True)
+    assert len(json.loads(result.stdout)["recent"]) > 2
+
+
+@pytest.mark.req("P-CLI-1")
+def test_exit_codes_are_those_documented(history: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Unreadable 3, no room 5, wrong usage 2, unreachable 4; one line each and no traceback."""
+    Path("empty.json").write_text("{}")
+    assert run(capsys, "diff", "empty.json")[0] == exit_codes.UNREADABLE
+    assert run(capsys, "diff", "missing.json")[0] == exit_codes.UNREADABLE
+    code, _, err = run(capsys, "compact", str(history), "--max-tokens", "1501")
+    assert code == exit_codes.NO_ROOM
+    assert err.count("\n") == 1
+    with pytest.raises(SystemExit) as wrong:
+        main(["nonsense"])
+    assert wrong.value.code == exit_codes.USAGE
+    capsys.readouterr()
+    assert run(capsys, "tail")[0] == exit_codes.USAGE
+    assert run(capsys, "tail", "--token", "t", "--url", "http://127.0.0.1:1", "--json")[0] == exit_codes.UNREACHABLE
+
+
+@pytest.mark.req("P-CLI-1", "S-CFG-1")
+def test_config_check_and_show(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every setting with its source; a wrong one by its path; a mistyped variable is noticed."""
+    Path("compact.yaml").write_text("policy: {keep_recent_turns: 3}\n")
+    monkeypatch.setenv("COMPACT_TRIGGER_PCT", "0.9")
+    monkeypatch.setenv("COMPACT_TRIGER_PCT", "0.9")
+    code, out, err = run(capsys, "config", "show")
+    assert code == exit_codes.OK
+    assert "environment COMPACT_TRIGGER_PCT" in out
+    assert "file compact.yaml" in out
+    assert "no setting is called COMPACT_TRIGER_PCT" in err
+    settings = {row["setting"]: row for row in json.loads(run(capsys, "config", "show", "--json")[1])["settings"]}
+    assert settings["policy.keep_recent_turns"]["value"] == "3"
+    assert run(capsys, "config", "check")[0] == exit_codes.OK
+    monkeypatch.setenv("COMPACT_TRIGGER_PCT", "9")
+    code, _, err = run(capsys, "config", "check")
+    assert code == exit_codes.FAILED
+    assert "policy.trigger_pct must be 0.0-1.0" in err
+    assert json.loads(run(capsys, "config", "check", "--json")[1])["ok"] is False
+    assert run(capsys, "config", "check", "nowhere.yaml")[0] == exit_codes.FAILED
+
+
+@pytest.mark.req("P-CLI-1")
+def test_verify_finds_what_was_changed(capsys: pytest.CaptureFixture[str], history: Path) -> None:
+    """A real archive is good; a changed, a missing and an unlisted file are each found."""
+    policy = CompactPolicy(keep_recent_turns=1)
+    manager = CompactManager(CompactConfig("gpt-5", 128_000, policy=policy, storage=FileStorage("archive")))
+    manager.manual_compact("s1", json.loads(history.read_text()))
+    assert run(capsys, "verify", "archive")[0] == exit_codes.OK
+    transcript = Path("archive/s1/transcript-pre-compact-001.jsonl")
+    body = transcript.read_bytes()
+    transcript.write_bytes(body.replace(b"900", b"800", 1))
+    code, out, _ = run(capsys, "verify", "archive", "--json")
+    assert code == exit_codes.FAILED
+    assert {check["check"] for check in json.loads(out)["checks"] if not check["ok"]} == {"sha256", "event"}
+    transcript.unlink()
+    assert "missing" in run(capsys, "verify", "archive")[1]
+    transcript.with_name("transcript-pre-compact-009.jsonl").write_bytes(body)
+    assert "not listed" in run(capsys, "verify", "archive")[1]
+    Path("x.zip").write_bytes(b"not a zip")
+    assert run(capsys, "verify", "x.zip")[0] == exit_codes.FAILED
+    assert run(capsys, "verify", "nowhere")[0] == exit_codes.UNREADABLE
+
+
+@pytest.mark.req("P-CLI-1")
+def test_import_sends_logs_with_secrets_hidden(capsys: pytest.CaptureFixture[str]) -> None:
+    """A directory of logs becomes sessions; importing twice sends the same ids."""
+    with Receiver() as receiver:
+        code, out, _ = run(capsys, "import", str(LOGS), "--url", receiver.url, "--key", "k", "--json")
+        sent = receiver.events
+        assert code == exit_codes.OK
+        assert {log["session"] for log in json.loads(out)["logs"]} == {"5a8c2f10-cc", "0199-codex"}
+        assert run(capsys, "import", str(LOGS), "--url", receiver.url, "--key", "k")[0] == exit_codes.OK
+        assert receiver.events[len(sent) :] == sent
+    assert "sk-abc123" not in json.dumps(sent)
+    assert {"generation", "tool", "compact.summary_created"} <= {event.get("kind") for event in sent}
+    assert run(capsys, "import", str(LOGS / "codex.jsonl"), "--dry-run")[0] == exit_codes.OK
+    assert run(capsys, "import", ".")[0] == exit_codes.UNREADABLE
+
+
+@pytest.fixture
+def websocket() -> Iterator[tuple[str, list[Any]]]:
+    """A real websocket server that sends two frames, breaks off, and goes on from where the client left."""
+    from websockets.asyncio.server import serve
+
+    seen: list[Any] = []
+    ready = threading.Event()
+    loop = asyncio.new_event_loop()
+    port: list[int] = []
+
+    def event(seq: int) -> dict[str, Any]:
+        return {
+            "seq": seq,
+            "session": "s1",
+            "kind": "compact.check",
+            "status": "ok",
+            "at": 1_700_000_000_000,
+            "text": f"event {seq}",
+        }
+
+    async def handle(socket: Any) -> None:
+        seen.append((socket.request.path, socket.request.headers.get("Authorization")))
+        first = 1 if len(seen) == 1 else 3
+        await socket.send(json.dumps({"type": "hello", "seq": first - 1}))
+        for seq in (first, first + 1):
+            await socket.send(json.dumps({"type": "events", "seq": seq, "events": [event(seq)]}))
+            assert await socket.recv() == "ack"
+
+    async def main_loop() -> None:
+        async with serve(handle, "127.0.0.1", 0) as server:
+            port.append(next(iter(server.sockets)).getsockname()[1])
+            ready.set()
+            await asyncio.get_running_loop().create_future()
+
+    def target() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            loop.run_until_complete(main_loop())
+
+    thread = threading.Thread(target=target, daemon=True)
+    thread.start()
+    assert ready.wait(10)
+    yield f"http://127.0.0.1:{port[0]}", seen
+    loop.call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(loop)])
+    thread.join(5)
+    loop.close()
+
+
+@pytest.mark.req("P-CLI-1", "K-UI-2")
+def test_tail_follows_and_comes_back_where_it_was(
+    websocket: tuple[str, list[Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Filters go to the server, frames are acknowledged, and a broken connection costs no event."""
+    url, seen = websocket
+    code, out, _ = run(capsys, "tail", "--url", url, "--token", "arip_x", "--kind", "compact.", "--json", "-n", "3")
+    assert code == exit_codes.OK
+    assert [json.loads(line)["seq"] for line in out.splitlines()] == [1, 2, 3]
+    assert seen[0] == ("/ws/tail/?kind=compact.", "Bearer arip_x")
+    assert seen[1][0] == "/ws/tail/?kind=compact.&after=2"
+
+
+@pytest.mark.req("P-CLI-1")
+def test_doctor_says_what_is_missing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packages, counting, settings, spool and server; a problem is exit 1."""
+    code, out, _ = run(capsys, "doctor", "--url", "http://127.0.0.1:1", "--json")
+    findings = {finding["what"]: finding["state"] for finding in json.loads(out)["findings"]}
+    assert code == exit_codes.OK
+    assert (findings["token counting"], findings["server"]) == ("ok", "note")
+    monkeypatch.setenv("COMPACT_TRIGGER_PCT", "9")
+    assert run(capsys, "doctor", "--url", "http://127.0.0.1:1")[0] == exit_codes.FAILED
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The script is made from the parser, and bash at least can read it."""
+    _, out, _ = run(capsys, "completion", shell)
+    for word in ("dry-run", "tail", "verify", "config", "max-tokens"):
+        assert word in out
+    if shell == "bash":
+        subprocess.run(["bash", "-n"], input=out, text=True, check=True)
+
+
+def test_help_documents_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """--help of each command has an example and the exit codes."""
+    for name in (
+        "compact",
+        "dry-run",
+        "diff",
+        "remember",
+        "tail",
+        "import",
+        "doctor",
+        "verify",
+        "config",
+        "completion",
+    ):
+        with pytest.raises(SystemExit):
+            main([name, "--help"])
+        text = capsys.readouterr().out
+        assert "example:" in text
+        assert "exit codes:" in text
+
+
+@pytest.mark.req("P-CLI-1", "K-UI-3")
+def test_verify_checks_a_signed_bundle(capsys: pytest.CaptureFixture[str]) -> None:
+    """The server's bundle is good with its key, and with no other."""
+    from client.test_bundle import packed, public_key
+
+    Path("bundle.zip").write_bytes(packed())
+    key = public_key().hex()
+    assert run(capsys, "verify", "bundle.zip", "--key", key)[0] == exit_codes.OK
+    assert run(capsys, "verify", "bundle.zip", "--key", "00" * 32)[0] == exit_codes.FAILED

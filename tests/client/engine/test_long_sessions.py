@@ -1,0 +1,122 @@
+"""Long sessions: three windows' worth of tokens, and a sample of the soak."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from builders import Recorder, agent_step, talk, tool_pair
+from compact import CompactConfig, CompactManager, CompactPolicy, InsufficientBudget, TiktokenEstimator
+from compact.messages.codecs import codec_named
+from compact.messages.normalization import normalize
+
+ESTIMATOR = TiktokenEstimator()
+CHAT = codec_named("chat")
+
+
+def tokens(items):
+    return ESTIMATOR.estimate([CHAT.decode(item, 0) for item in items], "gpt-5")
+
+
+def assert_valid(items):
+    assert not normalize([CHAT.decode(item, 0) for item in items], CHAT).is_changed
+
+
+@pytest.mark.req("S-TST-1")
+def test_a_session_of_three_windows_completes():
+    """384,000 tokens through a 128k window: several rounds, always within the budget, one summary at the end."""
+    random_ = random.Random(384)
+    recorder = Recorder()
+    manager = CompactManager(CompactConfig("gpt-5", 128_000, token_estimator=ESTIMATOR, exporter=recorder))
+    history = [{"role": "system", "content": "You are careful. Never drop table orders."}]
+    said, number = 0, 0
+    while said < 384_000:
+        new = agent_step(random_, number, 400)
+        said += tokens(new)
+        history = manager.preflight("s", [*history, *new])
+        number += 1
+        estimate = recorder.last("compact.check")["tokens_after"]
+        assert estimate <= 126_500
+    assert tokens(history) <= 126_500
+    assert_valid(history)
+    rounds = recorder.named("compact.pruned_messages")
+    assert len(rounds) >= 3
+    assert not recorder.named("compact.error")
+    assert sum(str(item["content"]).startswith("<COMPACT-SUMMARY v") for item in history) == 1
+    assert history[0]["content"].startswith("You are careful")
+
+
+@pytest.mark.req("S-TST-1", "D-REND-1")
+@pytest.mark.parametrize("pruning", ["recency", "fifo"])
+def test_spans_in_place_never_fill_the_window(pruning):
+    """Before summaries of earlier spans leave no room, they become one: a long session compacts now and then."""
+    random_ = random.Random(7)
+    recorder = Recorder()
+    policy = CompactPolicy(hard_cap_buffer=200, renderer="inplace", pruning=pruning)
+    manager = CompactManager(CompactConfig("gpt-5", 4_000, policy=policy, exporter=recorder))
+    history = [
+        {"role": "system", "content": "You are careful."},
+        {"role": "user", "content": "Never drop the table orders_2031, whatever happens."},
+    ]
+    calls = 120
+    for number in range(calls):
+        history = [*history, *agent_step(random_, number, 120)]
+        sent = manager.preflight("s", history)
+    rounds = recorder.named("compact.pruned_messages")
+    assert len(rounds) < calls / 3
+    assert not recorder.named("compact.error")
+    assert "orders_2031" in str(sent)
+    assert len(manager.plan("s").summarizations) < 8
+    fates = {entry["fate"] for entry in rounds[-1]["payload"]["ledger"] if entry["id"].startswith("span-")}
+    assert fates <= {"kept", "summarized"}
+
+
+@pytest.mark.req("P-TST-1")
+@pytest.mark.parametrize("seed", range(40))
+def test_random_runs_never_meet_the_limit(seed):
+    """A sample of the soak: any density of tools, any renderer; every request fits its budget and is valid."""
+    random_ = random.Random(seed)
+    window = random_.choice([2_000, 4_000, 8_000])
+    policy = CompactPolicy(
+        hard_cap_buffer=200,
+        renderer=random_.choice(["layered", "inplace", "bridge"]),
+        keep_recent_turns=random_.randint(1, 6),
+        keep_tool_io_pairs=random_.randint(1, 4),
+    )
+    manager = CompactManager(CompactConfig("gpt-5", window, policy=policy, token_estimator=ESTIMATOR))
+    history, shows_all = [{"role": "system", "content": "Be careful."}], random_.random() < 0.5
+    for number in range(25):
+        history = [*history, *agent_step(random_, number, 120)]
+        sent = manager.preflight("s", history)
+        assert tokens(sent) <= window - 200
+        assert_valid(sent)
+        history = history if shows_all else sent
+
+
+@pytest.mark.req("S-TST-1")
+def test_the_budget_is_met_to_the_token():
+    """Where only the earlier summary can give way, it does so for a single token over, its framing included."""
+    for words in range(60, 100):
+        manager = CompactManager(
+            CompactConfig("gpt-5", 2_000, policy=CompactPolicy(hard_cap_buffer=100), token_estimator=ESTIMATOR)
+        )
+        history = [{"role": "system", "content": "Be careful."}]
+        history = manager.preflight("s", [*history, *(message.to_dict() for message in talk(12, words=60))])
+        history = manager.preflight("s", [*history, *tool_pair(1, "line " * 1_000)])
+        sent = manager.preflight("s", [*history, {"role": "user", "content": "more " * words}])
+        assert tokens(sent) <= 1_900, words
+
+
+@pytest.mark.req("P-BUD-1")
+def test_a_caller_who_counts_more_is_believed():
+    """Nothing is left to compact by our count, and the request is too large by the caller's: it says so."""
+
+    class Doubled:
+        def estimate(self, messages, model):
+            return 2 * ESTIMATOR.estimate(messages, model)
+
+    manager = CompactManager(
+        CompactConfig("gpt-5", 2_000, policy=CompactPolicy(hard_cap_buffer=100), token_estimator=Doubled())
+    )
+    with pytest.raises(InsufficientBudget):
+        manager.preflight("s", [{"role": "user", "content": "word " * 1_000}])

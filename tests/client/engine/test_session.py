@@ -1,0 +1,317 @@
+"""Sessions over time: whole histories shown again, lists handed back, edits, restarts, rhythm."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from builders import Recorder, small, talk, tool_pair
+from compact import CompactConfig, CompactError, CompactManager, CompactPolicy, Message
+from compact.adapters.plan_stores import FileCompactionStore, MemoryCompactionStore
+from compact.planning.plan import CompactionPlan
+from compact.testing import assert_pairs_whole
+from pydantic import BaseModel
+
+SYSTEM = {"role": "system", "content": "You are careful."}
+
+
+def dicts(turns, start=0):
+    return [message.to_dict() for message in talk(turns, start=start)]
+
+
+@pytest.mark.parametrize("renderer", ["layered", "inplace", "bridge"])
+def test_a_host_that_shows_everything_again_gets_a_stable_prefix(renderer):
+    """Until the plan changes every request begins with the bytes of the one before it: the prompt cache holds."""
+    manager = small(policy={"renderer": renderer})
+    history, before, version, changes = [SYSTEM], [], 0, 0
+    for turn in range(60):
+        history += dicts(1, start=turn)
+        out = manager.preflight("s", history)
+        plan = manager.plan("s")
+        if plan is None or plan.version == version:
+            assert json.dumps(out[: len(before)]) == json.dumps(before)
+        else:
+            version, changes = plan.version, changes + 1
+        before = out
+    assert changes >= 2
+
+
+def test_both_ways_of_keeping_history_give_the_same_bytes():
+    """Showing the whole history and handing back the last result lead to the same requests."""
+    whole, handed = small(), small()
+    history, mine = [SYSTEM], [SYSTEM]
+    for turn in range(60):
+        new = dicts(1, start=turn)
+        history, mine = [*history, *new], [*mine, *new]
+        shown = whole.preflight("s", history)
+        mine = handed.preflight("s", mine)
+        assert json.dumps(shown) == json.dumps(mine)
+
+
+@pytest.mark.parametrize("added", [[], [{"role": "user", "content": "another question"}]], ids=["regenerate", "edit"])
+@pytest.mark.parametrize("renderer", ["layered", "inplace", "bridge"])
+def test_going_back_to_before_a_compaction_leaves_its_summary_behind(renderer, added):
+    """The question that is to be answered is shown, and nothing of what the host has taken back."""
+    manager = small(policy={"renderer": renderer})
+    history = [SYSTEM, *dicts(30)]
+    assert len(manager.preflight("s", history)) < len(history)
+    again = [*history[:4], *added]
+    assert manager.preflight("s", again) == again
+
+
+def test_a_host_that_lets_old_messages_go_keeps_their_summary():
+    """What it dropped from the front was compacted before; the summary is all that is left of it."""
+    manager = small()
+    history = [SYSTEM, *dicts(30)]
+    compacted = manager.preflight("s", history)
+    assert manager.preflight("s", [SYSTEM, *history[-20:]])[:2] == compacted[:2]
+
+
+def test_every_past_request_can_be_rendered_again():
+    """Any request of the session, before and after compactions, comes out byte for byte."""
+    manager = small(window=3000)
+    history, sent = [SYSTEM], []
+    for turn in range(40):
+        history += [*dicts(1, start=turn), *tool_pair(turn, "line " * 20)]
+        sent.append(json.dumps(manager.preflight("s", history)))
+    assert manager.plan("s").version >= 2
+    assert [json.dumps(manager.rerender("s", number)) for number in range(1, 41)] == sent
+
+
+def test_repeated_messages_are_told_apart():
+    """Many equal messages: summarising the old ones takes none of the new ones away."""
+    manager = small(window=600)
+    history = [SYSTEM]
+    for _ in range(40):
+        history = manager.preflight(
+            "s", [*history, {"role": "user", "content": "ok " * 20}, {"role": "assistant", "content": "yes"}]
+        )
+        assert history[-1]["content"] == "yes"
+        assert history[-2]["content"] == "ok " * 20
+
+
+def test_a_changed_system_prompt_keeps_the_plan():
+    """A host whose instructions change on every call (a clock) is not compacted anew each time."""
+    recorder = Recorder()
+    manager = small(recorder)
+    body = dicts(30)
+    for minute in range(5):
+        system = {"role": "system", "content": f"It is 12:0{minute}."}
+        out = manager.preflight("s", [system, *body, *[{"role": "user", "content": "go on"}] * minute])
+        assert out[0] == system
+        assert sum(item["role"] == "system" for item in out) == 1
+    assert len(recorder.named("compact.summary_created")) == 1
+
+
+def test_a_new_conversation_under_an_old_name_starts_clean():
+    """Nothing of an earlier conversation leaks into a new one that reuses its session id."""
+    recorder = Recorder()
+    manager = small(recorder)
+    manager.preflight("s", [SYSTEM, {"role": "user", "content": "my PIN is 4711"}, *dicts(30)])
+    fresh = [SYSTEM, {"role": "user", "content": "hello, something new"}]
+    assert manager.preflight("s", fresh) == fresh
+    assert recorder.last("compact.warning")["code"] == "session_reset"
+
+
+def test_edits_are_followed():
+    """A host may drop its last exchange after a compaction and go on; the summary stays, the edit counts."""
+    manager = small()
+    out = manager.preflight("s", [SYSTEM, *dicts(30)])
+    edited = [*out[:-2], {"role": "user", "content": "let me ask differently"}]
+    assert manager.preflight("s", edited) == edited
+
+
+def test_protection_can_come_later_and_beside_the_list():
+    """A Message protected in place after it was first seen, or a place named beside the list, is kept."""
+    messages = [Message("system", "x"), *talk(30)]
+    manager = small(window=20_000)
+    manager.preflight("s", messages)
+    messages[3].meta["protected"] = True
+    out = manager.manual_compact("s", messages)
+    assert messages[3] in out
+    items = [SYSTEM, *dicts(30)]
+    assert items[5] in small(window=20_000).manual_compact("s", items, protected=[5])
+
+
+@pytest.mark.req("S-BUD-1")
+def test_a_growing_session_compacts_at_a_steady_rhythm():
+    """Compactions of a steadily growing session are several calls apart, and each ends below the trigger."""
+    recorder = Recorder()
+    manager = small(recorder, window=8000)
+    history, calls = [SYSTEM], []
+    for turn in range(220):
+        history += [*dicts(1, start=turn), *tool_pair(turn, "line " * 40)]
+        manager.preflight("s", history)
+        calls.append(manager.plan("s").version if manager.plan("s") else 0)
+    changes = [call for call, (before, after) in enumerate(pairwise(calls)) if before != after]
+    gaps = [later - earlier for earlier, later in pairwise(changes)]
+    assert len(gaps) >= 3
+    assert min(gaps) >= 10
+    trigger = recorder.last("compact.trigger_decision")["trigger_tokens"]
+    assert all(event["properties"]["tokens_after"] < trigger for event in recorder.named("compact.completed"))
+
+
+@pytest.mark.req("D-CON-1")
+@pytest.mark.parametrize("renderer", ["layered", "inplace", "bridge"])
+@pytest.mark.parametrize("hands_back", [False, True])
+def test_a_restarted_process_goes_on_with_the_stored_plan(tmp_path, renderer, hands_back):
+    """A second process finds the plan by the messages alone and renders the same bytes."""
+    store = FileCompactionStore(tmp_path)
+    options = {"policy": {"renderer": renderer}, "plan_store": store}
+    history = [SYSTEM, *dicts(30)]
+    first = small(**options).preflight("s", history)
+    new = {"role": "user", "content": "and now?"}
+    restarted = small(**options)
+    shown = [*first, new] if hands_back else [*history, new]
+    assert json.dumps(restarted.preflight("s", shown)) == json.dumps([*first, new])
+    assert restarted.plan("s").version == 1
+    again = restarted.preflight("s", [*shown, *dicts(30, start=40)])
+    assert restarted.plan("s").version == 2
+    assert sum(str(item["content"]).startswith("<COMPACT-SUMMARY v2>") for item in again) == (renderer != "inplace")
+
+
+def responses_turn(number):
+    """A user's question, reasoning and a call that have no words of their own, its output, an answer."""
+    return [
+        {"type": "message", "role": "user", "content": f"question {number} " + "word " * 40},
+        {"type": "reasoning", "id": f"rs_{number}", "summary": []},
+        {"type": "function_call", "call_id": f"c{number}", "name": "read", "arguments": f'{{"n": {number}}}'},
+        {"type": "function_call_output", "call_id": f"c{number}", "output": f"page {number} " + "line " * 40},
+        {"type": "reasoning", "id": f"rs_{number}b", "summary": []},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": f"answer {number}"}]},
+    ]
+
+
+@pytest.mark.req("D-CON-1", "R-PAIR-1")
+@pytest.mark.parametrize("renderer", ["layered", "inplace", "bridge"])
+@pytest.mark.parametrize("hands_back", [False, True])
+def test_processes_that_take_turns_tell_messages_of_the_same_words_apart(renderer, hands_back):
+    """Two processes serve a session in turn, and at any moment a third renders the same bytes from the plan alone."""
+    store = MemoryCompactionStore()
+    options = {"policy": {"renderer": renderer}, "plan_store": store}
+    managers = [small(**options), small(**options)]
+    history = []
+    for number in range(40):
+        history += responses_turn(number)[:1]
+        manager = managers[number // 5 % 2]
+        sent = manager.preflight("s", history)
+        assert_pairs_whole(sent)
+        if manager.plan("s") == store.get_current_plan("s")[0]:
+            assert json.dumps(small(**options).preflight("s", history)) == json.dumps(sent)
+        history = [*(sent if hands_back else history), *responses_turn(number)[1:]]
+    assert store.get_current_plan("s")[1] >= 4
+
+
+@pytest.mark.req("D-CON-1", "D-PLAN-1")
+def test_a_request_sent_before_another_plan_was_taken_over_is_rendered_again():
+    """What this process sent under its own log stays what it was."""
+    store = MemoryCompactionStore()
+    one, two = small(plan_store=store), small(plan_store=store)
+    history = [SYSTEM, *dicts(8)]
+    first = one.preflight("s", history)
+    longer = [*history, *dicts(30, start=10)]
+    two.preflight("s", longer)
+    second = one.preflight("s", longer)
+    assert one.plan("s") == two.plan("s")
+    assert one.rerender("s", 1) == first
+    assert one.rerender("s", 2) == second
+
+
+@pytest.mark.req("D-CON-1")
+def test_of_two_processes_the_second_takes_over_the_first_ones_plan():
+    """Two managers compact one session at once: one commit wins, the other adopts it and loses nothing."""
+    store = MemoryCompactionStore()
+    history = [SYSTEM, *dicts(25)]
+    one, two = small(plan_store=store, window=20_000), small(plan_store=store, window=20_000)
+    one.preflight("s", history)
+    two.preflight("s", history)
+    first = one.manual_compact("s", history)
+    second = two.manual_compact("s", history)
+    assert json.dumps(first) == json.dumps(second)
+    assert store.get_current_plan("s")[1] == 1
+
+
+@pytest.mark.req("D-PLAN-1")
+def test_a_plan_says_what_it_costs_the_cache():
+    """A plan reports the cached tokens it invalidates and after how many calls it has paid for itself."""
+    manager = small()
+    manager.preflight("s", [SYSTEM, *dicts(30)])
+    cache = manager.plan("s").cache
+    assert cache.invalidated_tokens > 0
+    assert cache.saved_tokens_per_call > 0
+    assert cache.break_even_calls >= 1
+    assert CompactionPlan.from_json(manager.plan("s").to_json()).cache == cache
+
+
+def test_a_message_put_in_front_is_one_new_message():
+    """A host that inserts at the front shifts everything, and everything is still recognised."""
+    manager = small()
+    history = [*dicts(30)]
+    first = manager.preflight("s", history)
+    out = manager.preflight("s", [SYSTEM, *first])
+    assert out[0] == SYSTEM
+    assert out[1:] == first
+    assert manager.plan("s").version == 1
+
+
+class Block(BaseModel):
+    """A block of an answer as a provider's SDK gives it."""
+
+    type: str
+    text: str | None = None
+    id: str | None = None
+    name: str | None = None
+    input: dict[str, Any] | None = None
+
+
+class Answer(BaseModel):
+    """A whole answer as a provider's SDK gives it."""
+
+    role: str
+    content: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+
+
+def with_blocks(number: int) -> list[Any]:
+    call = Block(type="tool_use", id=f"t{number}", name="run", input={"n": number})
+    return [
+        {"role": "user", "content": f"question {number} " + "word " * 40},
+        {"role": "assistant", "content": [Block(type="text", text=f"looking at {number}"), call]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"t{number}", "content": "ok " * 40}]},
+    ]
+
+
+def with_answers(number: int) -> list[Any]:
+    call, output = tool_pair(number, "ok " * 40)
+    return [{"role": "user", "content": f"question {number} " + "word " * 40}, Answer(**call), output]
+
+
+def with_both_kinds(number: int) -> list[Any]:
+    return [Message("user", f"question {number} " + "word " * 40), *tool_pair(number, "ok " * 40)]
+
+
+@pytest.mark.req("R-PAIR-1")
+@pytest.mark.parametrize("hands_back", [False, True])
+@pytest.mark.parametrize("turn", [with_blocks, with_answers, with_both_kinds])
+def test_objects_of_an_sdk_are_read_like_the_dicts_they_stand_for(turn, hands_back):
+    """An answer may be appended as the SDK gave it, and kinds may be mixed: it is compacted, and no pair is broken."""
+    manager = CompactManager(CompactConfig("gpt-5", 2_000, policy=CompactPolicy(hard_cap_buffer=100)))
+    history: list[Any] = []
+    for number in range(30):
+        history += turn(number)
+        sent = manager.preflight("s", history)
+        assert manager.remember("s").tokens <= 1_900
+        assert sent[-2] is history[-2]
+        assert_pairs_whole(sent)
+        history = sent if hands_back else history
+    assert manager.plan("s").summarizations
+    assert manager.preflight("s", history) == manager.preflight("s", history)
+
+
+def test_a_text_is_not_a_list_of_messages():
+    """It would be read letter by letter; the error says what is wanted."""
+    manager = CompactManager(CompactConfig("gpt-5", 2_000))
+    with pytest.raises(CompactError, match="must be a list of messages, not a str"):
+        manager.preflight("s", "hello")

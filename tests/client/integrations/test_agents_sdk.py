@@ -1,0 +1,357 @@
+"""The real OpenAI Agents SDK with its own scripted model: compaction, recovery, tracing, and no harm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from agents import Agent, RunConfig, RunHooks, Runner, SQLiteSession, Usage, function_tool, set_trace_processors
+from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
+from agents.tracing import set_tracing_disabled
+from compact import CallbackExporter, CompactConfig, CompactManager, CompactPolicy, NoopEstimator
+from compact.integrations.agents_sdk import (
+    AriadneTracingProcessor,
+    CompactingModel,
+    agents_filter,
+    compacting,
+    compaction_tool,
+)
+from receiver import eventually
+
+SMALL = CompactPolicy(keep_recent_turns=1, keep_tool_io_pairs=1, hard_cap_buffer=50, min_gain_pct=0.0)
+
+
+@pytest.fixture
+def events() -> list[dict[str, Any]]:
+    return []
+
+
+@pytest.fixture
+def manager(events: list[dict[str, Any]]) -> CompactManager:
+    return CompactManager(
+        CompactConfig(
+            model="gpt-5",
+            max_context_tokens=2_000,
+            policy=SMALL,
+            token_estimator=NoopEstimator(),
+            exporter=CallbackExporter(events.append),
+        )
+    )
+
+
+@pytest.fixture(autouse=True)
+def traced() -> Iterator[None]:
+    """Tracing on, to nowhere: no upload to OpenAI."""
+    set_tracing_disabled(False)
+    set_trace_processors([])
+    yield
+    set_trace_processors([])
+
+
+@function_tool
+def read(path: str) -> str:
+    """Read a file."""
+    return f"{path}: " + "lorem ipsum dolor " * 60
+
+
+def names(events: list[dict[str, Any]]) -> list[str]:
+    return [event["event"] for event in events]
+
+
+def assert_paired(items: list[Any]) -> None:
+    calls = [item["call_id"] for item in items if item.get("type") == "function_call"]
+    outputs = [item["call_id"] for item in items if item.get("type") == "function_call_output"]
+    assert sorted(calls) == sorted(outputs)
+
+
+def reading(count: int) -> list[Any]:
+    steps: list[Any] = [[function_call("read", {"path": f"file{n}.py"}, call_id=f"c{n}")] for n in range(count)]
+    return [*steps, [assistant_message("done")]]
+
+
+@pytest.mark.req("P-KR-6", "S-SDK-1")
+async def test_a_long_run_is_compacted_before_the_model_call(manager: CompactManager, events: list[Any]) -> None:
+    """Enabled in one argument: prompts stay under the window, pairs whole, the result as without us."""
+    model = ScriptedModel(reading(12))
+    agent = Agent(name="coder", instructions="Read files.", tools=[read], model=model)
+    result = await Runner.run(agent, "Read twelve files.", max_turns=20, **compacting(manager, session_id="s1"))
+    assert result.final_output == "done"
+    assert len(model.calls) == 13
+    sent = model.calls[-1].input
+    assert len(sent) < len(result.to_input_list())
+    assert any("<COMPACT-SUMMARY" in str(item.get("content")) for item in sent)
+    for call in model.calls:
+        assert_paired(call.input)
+    assert "compact.pruned_messages" in names(events)
+    assert all(event["session_id"] == "s1" for event in events)
+    # What the SDK keeps is still the whole history.
+    assert len(result.to_input_list()) == 1 + 2 * 12 + 1
+
+
+async def test_streaming_is_the_same(manager: CompactManager, events: list[Any]) -> None:
+    """A streamed run is compacted too, with parallel calls in each turn."""
+    steps: list[Any] = [
+        [function_call("read", {"path": f"{n}{x}.py"}, call_id=f"c{n}{x}") for x in "ab"] for n in range(6)
+    ]
+    model = ScriptedModel([*steps, [assistant_message("done")]])
+    agent = Agent(name="coder", tools=[read], model=model)
+    result = Runner.run_streamed(agent, "Go.", max_turns=20, **compacting(manager))
+    async for _ in result.stream_events():
+        pass
+    assert result.final_output == "done"
+    for call in model.calls:
+        assert_paired(call.input)
+    assert "compact.pruned_messages" in names(events)
+
+
+async def test_sessions_give_the_id_and_keep_everything(manager: CompactManager, events: list[Any]) -> None:
+    """With an SDK session the id is the session's, and the session keeps the whole history over runs."""
+    session = SQLiteSession("my-session")
+    for _ in range(3):
+        agent = Agent(name="coder", tools=[read], model=ScriptedModel(reading(4)))
+        await Runner.run(agent, "Again.", session=session, **compacting(manager, session=session))
+    assert {event["session_id"] for event in events} == {"my-session"}
+    assert len(await session.get_items()) == 3 * 10
+    assert "compact.pruned_messages" in names(events)
+    session.close()
+
+
+async def test_handoffs_go_on_with_the_same_memory(manager: CompactManager, events: list[Any]) -> None:
+    """Another agent takes over in the middle of a long run; no pair is torn."""
+    second = ScriptedModel(reading(6))
+    writer = Agent(name="writer", tools=[read], model=second)
+    first = ScriptedModel([*reading(6)[:-1], [function_call("transfer_to_writer", {}, call_id="h1")]])
+    coder = Agent(name="coder", tools=[read], model=first, handoffs=[writer])
+    result = await Runner.run(coder, "Go.", max_turns=30, **compacting(manager, session_id="s"))
+    assert result.last_agent is writer
+    for call in [*first.calls, *second.calls]:
+        assert_paired(call.input)
+    assert "compact.pruned_messages" in names(events)
+
+
+async def test_reasoning_items_stay_with_what_follows_them(manager: CompactManager) -> None:
+    """A reasoning item never loses the item that must follow it."""
+    history: list[Any] = []
+    for n in range(8):
+        history += [
+            {"role": "user", "content": f"question {n} " + "word " * 100},
+            {"type": "reasoning", "id": f"rs_{n}", "summary": []},
+            {"type": "message", "id": f"msg_{n}", "role": "assistant", "status": "completed",
+             "content": [{"type": "output_text", "text": f"answer {n} " + "word " * 100, "annotations": []}]},
+        ]  # fmt: skip
+    model = ScriptedModel([[assistant_message("done")]])
+    agent = Agent(name="thinker", model=model)
+    await Runner.run(agent, [*history, {"role": "user", "content": "last"}], **compacting(manager))
+    sent = model.calls[0].input
+    assert len(sent) < len(history)
+    for index, item in enumerate(sent):
+        if item.get("type") == "reasoning":
+            assert sent[index + 1].get("id") == item["id"].replace("rs_", "msg_")
+
+
+class Overflow(Exception):
+    code = "context_length_exceeded"
+
+
+@pytest.mark.req("R-OVER-1")
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_an_overflow_is_recovered(is_streamed: bool, manager: CompactManager, events: list[Any]) -> None:
+    """The provider says it is too long: the oldest goes, pairs whole, and the call is made again."""
+    history: list[Any] = [{"role": "user", "content": "start"}]
+    for n in range(6):
+        history += [
+            {"type": "function_call", "call_id": f"c{n}", "name": "read", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": f"c{n}", "output": "text " * 20},
+        ]
+    error = Overflow("This model's maximum context length is 500 tokens, you requested 600")
+    model = ScriptedModel([error, [assistant_message("done")]])
+    agent = Agent(name="a", tools=[read])
+    extra = compacting(manager, session_id="s", run_config=RunConfig(model=model))
+    if is_streamed:
+        streamed = Runner.run_streamed(agent, history, **extra)
+        async for _ in streamed.stream_events():
+            pass
+        assert streamed.final_output == "done"
+    else:
+        assert (await Runner.run(agent, history, **extra)).final_output == "done"
+    assert len(model.calls[1].input) < len(model.calls[0].input)
+    assert_paired(model.calls[1].input)
+    assert "compact.overflow_recovered" in names(events)
+
+
+async def test_other_errors_are_the_callers(manager: CompactManager) -> None:
+    """A rate limit is not an overflow: it is raised as it came, after one call."""
+    model = ScriptedModel([RuntimeError("rate limit"), [assistant_message("never")]])
+    with pytest.raises(RuntimeError, match="rate limit"):
+        await Runner.run(Agent(name="a"), "x", **compacting(manager, run_config=RunConfig(model=model)))
+    assert len(model.calls) == 1
+
+
+async def test_a_fault_of_ours_never_fails_a_run(manager: CompactManager, capsys: pytest.CaptureFixture[str]) -> None:
+    """A broken estimator: the input goes out as it is, and one line says why."""
+
+    class Broken:
+        def estimate(self, messages: Any, model: str) -> int:
+            raise ValueError("cannot count, api_key=sk-abc123")
+
+    broken = CompactManager(CompactConfig(model="m", max_context_tokens=100, token_estimator=Broken()))
+    model = ScriptedModel([[assistant_message("done")]])
+    result = await Runner.run(Agent(name="a", model=model), "hello", **compacting(broken))
+    assert result.final_output == "done"
+    said = capsys.readouterr().err
+    assert "not compacted, the input goes out as it is" in said
+    assert "sk-abc123" not in said
+
+
+async def test_the_providers_counts_are_fed_back(manager: CompactManager, events: list[Any]) -> None:
+    """After a call that reported twice our estimate, the next estimate is the provider's; own hooks still run."""
+    seen: list[str] = []
+
+    class Mine(RunHooks[Any]):
+        async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
+            seen.append("llm_end")
+
+        async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
+            seen.append("tool_start")
+
+    usage = Usage(requests=1, input_tokens=400, output_tokens=5, total_tokens=405)
+    first = ModelStep(output=[function_call("read", {"path": "a"}, call_id="c1")], usage=usage)
+    model = ScriptedModel([first, [assistant_message("done")]])
+    agent = Agent(name="a", tools=[read], model=model)
+    await Runner.run(agent, "hello", **compacting(manager, hooks=Mine()))
+    assert seen == ["llm_end", "tool_start", "llm_end"]
+    estimates = [event["properties"] for event in events if event["event"] == "compact.token_estimate"]
+    assert [estimate["source"] for estimate in estimates] == ["estimate", "provider"]
+
+
+@pytest.mark.req("S-SDK-1")
+async def test_events_are_custom_spans_of_the_sdk(manager: CompactManager, events: list[Any]) -> None:
+    """Each event is a span under the SDK's turn; ours hang in the same trace, under the same parent."""
+
+    class Recorder(AriadneTracingProcessor):
+        def __init__(self) -> None:
+            self.spans: list[Any] = []
+
+        def on_trace_start(self, trace: Any) -> None: ...
+        def on_trace_end(self, trace: Any) -> None: ...
+        def on_span_start(self, span: Any) -> None: ...
+        def on_span_end(self, span: Any) -> None:
+            self.spans.append(span)
+
+        def shutdown(self) -> None: ...
+        def force_flush(self) -> None: ...
+
+    recorder = Recorder()
+    set_trace_processors([recorder])
+    agent = Agent(name="a", model=ScriptedModel([[assistant_message("done")]]))
+    await Runner.run(agent, "hello", **compacting(manager))
+    spans = {span.span_data.name: span for span in recorder.spans if span.span_data.type == "custom"}
+    decision = spans["compact.trigger_decision"]
+    assert decision.span_data.data["triggered"] is False
+    turn = next(span for span in recorder.spans if span.span_data.type == "turn")
+    assert decision.parent_id == turn.span_id
+    check = next(event for event in events if event["event"] == "compact.check")
+    assert (check["trace_id"], check["parent_id"]) == (turn.trace_id, turn.span_id)
+
+
+async def test_without_tracing_everything_still_works(manager: CompactManager, events: list[Any]) -> None:
+    """Tracing off: no custom spans, our own events all the same."""
+    agent = Agent(name="a", model=ScriptedModel([[assistant_message("done")]]))
+    config = RunConfig(tracing_disabled=True)
+    result = await Runner.run(agent, "hello", **compacting(manager, session_id="s", run_config=config))
+    assert result.final_output == "done"
+    assert "compact.check" in names(events)
+
+
+async def test_the_sdks_own_spans_go_to_ariadne(manager: CompactManager, events: list[Any]) -> None:
+    """Trace, task, agent, turn, tool: opened, then ended; secrets hidden; our own custom spans not twice."""
+    sent: list[dict[str, Any]] = []
+    processor = AriadneTracingProcessor(CallbackExporter(sent.append))
+    set_trace_processors([processor])
+
+    @function_tool
+    def login(password: str) -> str:
+        """Log in."""
+        return "token=abcdefgh12345678"
+
+    call = function_call("login", {"password": "hunter2"}, call_id="c1")
+    agent = Agent(name="coder", tools=[login], model=ScriptedModel([[call], [assistant_message("done")]]))
+    config = RunConfig(workflow_name="Login", group_id="group-1")
+    await Runner.run(agent, "hello", **compacting(manager, run_config=config))
+    processor.force_flush()
+    eventually(lambda: sum(1 for e in sent if e["type"] == "trace") == 2)
+    processor.shutdown()
+    trace = next(e for e in sent if e["type"] == "trace")
+    assert (trace["name"], trace["group_id"]) == ("Login", "group-1")
+    ended = {e["kind"]: e for e in sent if e["type"] == "span" and "ended_at" in e}
+    assert {"task", "agent", "turn", "tool"} <= ended.keys()
+    assert ended["tool"]["name"] == "login"
+    assert ended["tool"]["payload"]["input"] == '{"password":"<REDACTED>"}'
+    assert "abcdefgh" not in str(sent)
+    assert "hunter2" not in str(sent)
+    assert not [e for e in sent if str(e.get("name", "")).startswith("compact.")]
+    started = [e["span_id"] for e in sent if e["type"] == "span" and "ended_at" not in e]
+    assert sorted(started) == sorted(e["span_id"] for e in sent if e["type"] == "span" and "ended_at" in e)
+    # The session is the trace's group when nobody named another.
+    assert {event["session_id"] for event in events} == {"group-1"}
+
+
+async def test_server_managed_conversations_are_left_alone(
+    manager: CompactManager, events: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The server keeps the history: we step aside, and say so once."""
+    model = ScriptedModel(reading(3))
+    agent = Agent(name="a", tools=[read], model="named")
+
+    class Provider:
+        def get_model(self, name: str | None) -> Any:
+            return model
+
+        async def aclose(self) -> None: ...
+
+    config = RunConfig(model_provider=Provider())  # type: ignore[arg-type]
+    await Runner.run(agent, "hello", conversation_id="conv_1", **compacting(manager, session_id="s", run_config=config))
+    assert capsys.readouterr().err.count("nothing to compact here") == 1
+    warnings = [event for event in events if event["event"] == "compact.warning"]
+    assert [event["properties"]["code"] for event in warnings] == ["server_managed"]
+
+
+def test_two_compactions_at_once_are_warned_of(manager: CompactManager, capsys: pytest.CaptureFixture[str]) -> None:
+    """A session that compacts by itself would be skipped: the user is told."""
+
+    class OpenAIResponsesCompactionSession:
+        session_id = "s"
+
+        async def run_compaction(self) -> None: ...
+
+    compacting(manager, session=OpenAIResponsesCompactionSession())
+    assert "compacts by itself" in capsys.readouterr().err
+
+
+async def test_the_filter_alone_and_the_model_alone_are_enough(manager: CompactManager, events: list[Any]) -> None:
+    """Either hook point works without the other; both see the whole request."""
+    history: list[Any] = [{"role": "user", "content": "word " * 400} for _ in range(5)]
+    model = ScriptedModel([[assistant_message("one")], [assistant_message("two")]])
+    config = RunConfig(call_model_input_filter=agents_filter(manager, session_id="filter"))
+    await Runner.run(Agent(name="a", model=model), list(history), run_config=config)
+    wrapped = CompactingModel(model, manager, session_id="model")
+    await Runner.run(Agent(name="a", model=wrapped, tools=[read]), list(history))
+    assert all(len(call.input) < len(history) for call in model.calls)
+    estimates = {e["session_id"]: e["properties"] for e in events if e["event"] == "compact.token_estimate"}
+    assert estimates["model"]["breakdown"]["tools_schema"] > 0
+
+
+async def test_the_agent_may_ask_for_compaction(manager: CompactManager, events: list[dict[str, Any]]) -> None:
+    """Its tool's note is the reason of the very next check, long before the trigger."""
+    session = SQLiteSession("asking")
+    steps = [ModelStep([function_call("read", {"path": f"{n}.py"}, call_id=f"c{n}")]) for n in range(3)]
+    ask = ModelStep([function_call("compact_context", {"reason": "the files are read"}, call_id="ask")])
+    model = ScriptedModel([*steps, ask, ModelStep([assistant_message("done")])])
+    agent = Agent(name="reader", model=model, tools=[read, compaction_tool(manager, session=session)])
+    result = await Runner.run(agent, "Read three files.", session=session, **compacting(manager, session=session))
+    assert result.final_output == "done"
+    fired = [event["properties"] for event in events if event["event"] == "compact.trigger_decision"]
+    assert [decision["triggered"] for decision in fired] == [False, False, False, False, True]
+    assert fired[-1]["note"] == "the agent asked: the files are read"
+    assert "compact.pruned_messages" in names(events)

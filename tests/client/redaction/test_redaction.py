@@ -1,0 +1,248 @@
+"""Redaction hides what it must, keeps what it may, and is quick about it whatever it is given."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from compact.redaction.redactor import DEFAULT_RULES, MASK, Redactor, _find_each, _finder, default_redactor
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from redaction_corpus import corpus
+
+redactor = default_redactor()
+
+
+@pytest.mark.req("S-RED-1")
+@pytest.mark.parametrize(
+    ("given_text", "expected"),
+    [
+        ("api_key=sk-abc123", "api_key=<REDACTED>"),
+        ("API-KEY : abc", "API-KEY : <REDACTED>"),
+        ("password: hunter2", "password: <REDACTED>"),
+        ("export PGPASSWORD=hunter2 && psql", "export PGPASSWORD=<REDACTED> && psql"),
+        ('{"password": "hunter2", "a": 1}', '{"password": "<REDACTED>", "a": 1}'),
+        ('{"pin_password": 1234}', '{"pin_password": "<REDACTED>"}'),
+        ("Authorization: Bearer abc123def456", "Authorization: Bearer <REDACTED>"),
+        ("authorization: Basic dXNlcjpwYXNz", "authorization: Basic <REDACTED>"),
+        ("postgres://bob:p%40ss@db/x", "postgres://bob:<REDACTED>@db/x"),
+        ("?token=abcdef123456&page=2", "?token=<REDACTED>&page=2"),
+        ("<password>abc</password>", "<password><REDACTED></password>"),
+        ("mysql --password hunter2 -h db", "mysql --password <REDACTED> -h db"),
+        ("curl -u bob:s3cret https://x", "curl -u bob:<REDACTED> https://x"),
+        ("my password is hunter2", "my password is <REDACTED>"),
+        ("Cookie: sid=abc; theme=dark", "Cookie: <REDACTED>"),
+        ("key ghp_abcdefghijklmnopqrstuvwxyz0123456789!", "key <REDACTED>!"),
+        ("AKIAIOSFODNN7EXAMPLE", "<REDACTED>"),
+        (
+            "AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq==;Endpoint=x",
+            "AccountKey=<REDACTED>;Endpoint=x",
+        ),
+        (
+            "-----BEGIN EC PRIVATE KEY-----\nMHc\n-----END EC PRIVATE KEY-----",
+            "-----BEGIN EC PRIVATE KEY-----<REDACTED>-----END EC PRIVATE KEY-----",
+        ),
+        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmNHl0w5N", "<REDACTED>"),
+        ("pay with 4111 1111 1111 1111 now", "pay with <REDACTED> now"),
+        ("write to ada@lovelace.org.", "write to <REDACTED>."),
+        ("call +44 20 7946 0958", "call <REDACTED>"),
+        ("SSN 536-90-4399", "SSN <REDACTED>"),
+        ("IBAN DE89 3704 0044 0532 0130 00", "IBAN <REDACTED>"),
+    ],
+)
+def test_secrets_go_and_keys_stay(given_text: str, expected: str) -> None:
+    """The value is hidden, what names it is left."""
+    assert redactor.text(given_text)[0] == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "max_tokens: 4096, tokens_before=1200",
+        "token = get_token()",
+        "estimator tiktoken:o200k_base",
+        "def login(password: str, token: str | None = None) -> None:",
+        "Password: must be at least 8 characters",
+        "client = Client(api_key=api_key, password=self.password)",
+        'PASSWORD = os.environ["PASSWORD"]',
+        "password: ${DB_PASSWORD}",
+        "PWD=/home/ada",
+        "2026-11-16T04:12:00.123456Z took 1731729120123456789 ns",
+        "git@github.com:owner/repo.git",
+        "uuid 4f0c1d2e-1111-4222-8333-444455556666",
+        "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        "react@18.2.0 and left-pad@1.3.0",
+        "see http://127.0.0.1:8000/sessions/?page=2",
+        "the secretary: a novel",
+    ],
+)
+def test_ordinary_text_is_left_alone(text: str) -> None:
+    """Words that only look like secrets pass unchanged."""
+    assert redactor.text(text) == (text, {})
+
+
+@pytest.mark.req("S-RED-1")
+def test_json_inside_json_stays_json() -> None:
+    """A value is found through two levels of escaping, and every level still parses."""
+    inner = json.dumps({"password": 'hun"ter2', "pin": 1234, "path": "a/b"})
+    outer = json.dumps({"arguments": inner})
+    text, counts = redactor.text(outer)
+    assert json.loads(json.loads(text)["arguments"]) == {"password": MASK, "pin": 1234, "path": "a/b"}
+    assert counts == {"password": 1}
+
+
+@pytest.mark.req("S-RED-1")
+def test_tree_hides_by_key_and_leaves_the_original_alone() -> None:
+    """Redaction works on a copy: what the agent holds in memory keeps its secrets."""
+    original = {
+        "headers": [{"Authorization": "Bearer abc"}],
+        "password": "hunter2",
+        "dbPassword": 12345678,
+        "properties": {"password": {"type": "string", "description": "the password"}},
+        "text": ("mail ada@lovelace.org", 3),
+        "max_tokens": 10,
+        "next_page_token": "abcdefgh12",
+    }
+    before = json.dumps(original)
+    copy, counts = redactor.tree(original)
+    assert copy["headers"] == [{"Authorization": MASK}]
+    assert copy["password"] == copy["dbPassword"] == MASK
+    assert copy["properties"] == original["properties"]
+    assert copy["text"] == (f"mail {MASK}", 3)
+    assert copy["max_tokens"] == 10
+    assert copy["next_page_token"] == "abcdefgh12"
+    assert json.dumps(original) == before
+    assert sum(counts.values()) == 4
+
+
+@pytest.mark.req("S-RED-1")
+def test_counts_never_hold_the_secret() -> None:
+    """What is counted is the rule."""
+    _, counts = redactor.text("api_key=topsecret99 password=topsecret99")
+    assert counts == {"api_key": 1, "password": 1}
+    assert "topsecret99" not in str(counts)
+
+
+def test_counts_by_rule_are_not_taken_for_secrets() -> None:
+    """An event tells how often each rule was used; anything but a number there is still hidden."""
+    tally = {"redactions": {"password": 20, "email": 1}}
+    assert redactor.tree(tally) == (tally, {})
+    assert redactor.tree({"redactions": {"password": "hunter2"}})[0] == {"redactions": {"password": MASK}}
+
+
+@pytest.mark.req("S-RED-1")
+def test_personal_data_is_denied_until_allowed() -> None:
+    """By default e-mail is hidden; an allow-list lets a rule, or a text, through."""
+    text = "ada@lovelace.org and bob@example.com"
+    assert redactor.text(text)[0] == f"{MASK} and {MASK}"
+    assert Redactor(allow=["email"]).text(text)[0] == text
+    assert Redactor(allow=["*@example.com"]).text(text)[0] == f"{MASK} and bob@example.com"
+    assert Redactor(pii=False).text(text)[0] == text
+
+
+def test_own_patterns_and_functions() -> None:
+    """Patterns written as in document 000 keep their key; functions come first and are counted by name."""
+
+    def hide_project(text: str) -> str:
+        return text.replace("Project Thread", MASK)
+
+    own = Redactor(patterns=[r"(?i)badge\s*[:=]\s*\S+", r"EMP-\d+"], functions=[hide_project])
+    text, counts = own.text("badge: 7 of EMP-42 in Project Thread")
+    assert text == f"badge: {MASK} of {MASK} in {MASK}"
+    assert counts == {"pattern_1": 1, "pattern_2": 1, "hide_project": 1}
+
+
+@pytest.mark.req("S-RED-1")
+def test_a_labelled_corpus_is_redacted() -> None:
+    """Tokens, named secrets and personal data where agents meet them: all hidden; clean text untouched."""
+    missed = [case.text for case in corpus() if case.secret is not None and case.secret in redactor.text(case.text)[0]]
+    touched = [case.text for case in corpus() if case.secret is None and redactor.text(case.text)[0] != case.text]
+    assert (missed, touched) == ([], [])
+
+
+_SNIPPETS = st.sampled_from(
+    [
+        "api_key=",
+        "password: ",
+        '"',
+        "\\",
+        "'",
+        "token=",
+        "sk-ant-",
+        "Bearer ",
+        "<",
+        ">",
+        "\n",
+        " ",
+        "://",
+        ":",
+        "@",
+        "a.b",
+    ]
+) | st.text(max_size=12)
+
+
+@given(st.lists(_SNIPPETS, max_size=30).map("".join))
+@example('token="api_key=api_key=')
+@example("api_key=Bearer api_key=0")
+@settings(max_examples=300, deadline=None)
+def test_redacting_twice_changes_nothing_more(text: str) -> None:
+    """What was redacted is stable: the server may redact again what the client did."""
+    once, _ = redactor.text(text)
+    assert redactor.text(once) == (once, {})
+
+
+@given(st.lists(_SNIPPETS, max_size=30).map("".join))
+@settings(max_examples=150, deadline=None)
+def test_both_finders_agree(text: str) -> None:
+    """With the fast package or without it, the same literals are found in the same places."""
+    literals = sorted({literal for rule in DEFAULT_RULES for literal in rule.literals})
+    fast = {literal: sorted(places) for literal, places in _finder(literals)(text.lower()).items()}
+    assert fast == _find_each(literals, text.lower())
+
+
+HOSTILE = {
+    "letters": "a" * 10,
+    "key without value": "password=",
+    "open quotes": 'password="',
+    "escapes": 'password=\\\\\\"',
+    "half a jwt": "eyJ",
+    "half a pem": "-----BEGIN PRIVATE KEY-----",
+    "url heads": "http://a:",
+    "at signs": "a@a.",
+    "digits": "1 ",
+    "more digits": "4111-",
+    "iban": "DE89 ",
+    "bearers": "bearer ",
+    "cookie": "cookie: a=",
+    "spaces": "password" + " " * 50,
+    "vendor": "sk-ant-",
+    "login": "login x ",
+    "slashes": "hooks.slack.com/",
+    "parens": "(+1 (2",
+}
+
+
+@pytest.mark.req("S-RED-1")
+@pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE.keys())
+def test_hostile_text_takes_linear_time(unit: str) -> None:
+    """Eight times the text takes about eight times the time, not sixty-four."""
+
+    def seconds(size: int) -> float:
+        text = unit * (size // len(unit))
+        best = float("inf")
+        for _ in range(3):
+            start = time.thread_time()
+            redactor.text(text)
+            best = min(best, time.thread_time() - start)
+        return best
+
+    small, large = seconds(20_000), seconds(160_000)
+    assert large < 8 * 3 * max(small, 0.004), f"{small:.4f} s for 20 kB, {large:.4f} s for 160 kB"
+
+
+@pytest.mark.req("S-RED-1")
+def test_half_a_character_hides_nothing_from_us():
+    """Tools print half a surrogate pair now and then; the secret beside it is hidden all the same."""
+    assert redactor.text("\ud800 password: hunter2")[0] == f"\ud800 password: {MASK}"

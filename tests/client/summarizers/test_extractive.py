@@ -1,0 +1,312 @@
+"""The extractive summariser: verbatim lines within a budget, the same bytes every time."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from compact.messages import Message, ToolCall
+from compact.summarizers import ExtractiveSummarizer
+from compact.summarizers.extraction.compose import fit
+from compact.summary.entries import Note
+from compact.summary.structured import StructuredSummary
+
+STYLES = ("task_state", "brief", "step_ledger", "requirements_ledger", "code_delta", "decision_log")
+
+
+def call(number: int, name: str, arguments: str, **message: object) -> Message:
+    return Message("assistant", "", tool_calls=(ToolCall(f"c{number}", name, arguments),), id=f"a{number}", **message)
+
+
+def result(number: int, text: str) -> Message:
+    return Message("tool", text, tool_call_id=f"c{number}", id=f"t{number}")
+
+
+def coding_session() -> list[Message]:
+    return [
+        Message("user", "Fix the login timeout in src/auth/login.py.\nNever touch the production database.", id="u1"),
+        Message("assistant", "I'll look at the retry code first.", id="a0"),
+        call(1, "Read", '{"file_path": "/srv/app/src/auth/login.py"}'),
+        result(1, "     1→import time\n     2→RETRY_LIMIT = 3\n     3→def login(user_id):\n     4→    time.sleep(30)"),
+        Message("assistant", "The root cause is the sleep(30) because the gateway closes after 20 seconds.", id="a2"),
+        call(
+            3,
+            "Edit",
+            '{"file_path": "/srv/app/src/auth/login.py", "old_string": "sleep(30)", "new_string": "sleep(3)"}',
+        ),
+        result(3, "ok"),
+        call(4, "Bash", '{"command": "pytest tests/test_login.py -q"}'),
+        result(4, "FAILED tests/test_login.py::test_slow - TimeoutError: gateway gw-7781\n1 failed, 12 passed"),
+        Message("user", "Also keep the retry limit at most 5, ticket ENT-221.", id="u5"),
+        Message("assistant", "Still need to raise RETRY_LIMIT and rerun test_slow.", id="a6"),
+    ]
+
+
+def summarize(messages: list[Message], **options: object) -> StructuredSummary:
+    return ExtractiveSummarizer().summarize_span(messages, **{"max_tokens": 400, **options})
+
+
+@pytest.mark.req("P-SUM-1", "S-SUM-4")
+@pytest.mark.parametrize("style", STYLES)
+def test_the_same_messages_give_the_same_bytes(style):
+    """No seed, no clock, no network: two runs are identical."""
+    texts = {summarize(coding_session(), style=style).render() for _ in range(3)}
+    assert len(texts) == 1
+
+
+@pytest.mark.req("P-SUM-1", "P-KR-4")
+@pytest.mark.parametrize("style", STYLES)
+def test_every_template_keeps_constraints_ids_paths_and_errors(style):
+    """Whatever the shape, what can only be copied is there."""
+    text = summarize(coding_session(), style=style).render()
+    for fact in (
+        "Never touch the production database",
+        "at most 5",
+        "ENT-221",
+        "src/auth/login.py",
+        "pytest tests/test_login.py -q",
+        "gw-7781",
+        "RETRY_LIMIT",
+    ):
+        assert fact in text, fact
+
+
+@pytest.mark.req("S-SUM-1")
+def test_task_state_sorts_lines_into_fields():
+    """Goals, constraints, decisions with their reason, open actions, files and commands each hold their line."""
+    summary = summarize(coding_session())
+    assert "Never touch the production database." in [note.text for note in summary.constraints]
+    assert any(
+        "root cause" in decision.decision and "gateway closes" in decision.rationale for decision in summary.decisions
+    )
+    assert any("RETRY_LIMIT" in item.description for item in summary.open_items)
+    assert [file.path for file in summary.files] == ["/srv/app/src/auth/login.py"]
+    assert any("pytest" in command.command for command in summary.commands)
+
+
+def ledger(messages: list[Message]) -> list[str]:
+    lines = summarize(messages, style="decision_log").render().split("\n")
+    return [line for line in lines if line.startswith("[") and " :: " in line]
+
+
+@pytest.mark.req("S-SUM-2")
+def test_decision_log_has_the_ledger_format():
+    """The message that decided, what it decided and why, the call it was made on, the result that followed."""
+    assert ledger(coding_session()) == [
+        "[a2] The root cause is the sleep(30) :: because the gateway closes after 20 seconds."
+        " :: Read(file_path=/srv/app/src/auth/login.py) :: Edit → ok"
+    ]
+
+
+@pytest.mark.req("S-SUM-2")
+def test_a_decision_after_the_last_call_names_what_that_call_returned():
+    """Fields of a JSON result, and none of the next turn's; without any call, the user's ask and a dash."""
+    service = [
+        Message("user", "The kettle of order W-118 broke, I want my money back.", id="u1"),
+        call(1, "refund", '{"order_id": "W-118"}'),
+        result(1, '{"refund_id": "RF-90", "amount": 75.5, "lines": [{"sku": 1}], "note": ""}'),
+        Message("assistant", "Decided to refund in full because the warranty holds.", id="a2"),
+        Message("user", "Ship the next one by air or by sea?", id="u3"),
+        Message("assistant", "We go with sea because nobody waits for it.", id="a4"),
+        Message("user", "Book it.", id="u5"),
+        call(6, "book", '{"way": "sea"}'),
+        result(6, "booked as S-4"),
+    ]
+    assert ledger(service) == [
+        "[a2] Decided to refund in full :: because the warranty holds."
+        " :: refund(order_id=W-118) :: refund → refund_id=RF-90, amount=75.5",
+        "[a4] We go with sea :: because nobody waits for it. :: Ship the next one by air or by sea? :: -",
+    ]
+
+
+@pytest.mark.req("S-SUM-2")
+def test_of_a_long_result_the_ledger_shows_the_line_that_tells():
+    """An error wherever it stands; else the end of what a command printed. Clipped, and read back as it was."""
+    passed = "\n".join(f"collecting part {n}" for n in range(3_000)) + "\n41 passed in 3.02s"
+    failed = "collecting\nE   TimeoutError: gateway gw-7781 " + "closed " * 40 + "\ndone"
+    messages = [
+        Message("user", "Make the tests pass.", id="u0"),
+        Message("assistant", "Going with a longer timeout since the gateway is slow.", id="a0"),
+        call(1, "Bash", '{"command": "pytest -q"}'),
+        result(1, failed),
+        Message("assistant", "Switched to one retry because the timeout was not enough.", id="a2"),
+        call(3, "Bash", '{"command": "pytest -q"}'),
+        result(3, passed),
+    ]
+    first, second = ledger(messages)
+    assert " :: Make the tests pass. :: Bash → E TimeoutError: gateway gw-7781 closed" in first
+    assert len(first) < 240
+    assert second.endswith(" :: Bash(pytest -q) :: Bash → 41 passed in 3.02s")
+    summary = summarize(messages, style="decision_log")
+    parsed = StructuredSummary.parse(summary.render())
+    assert parsed is not None
+    assert [(item.inputs, item.outputs) for item in parsed.decisions] == [
+        (item.inputs, item.outputs) for item in summary.decisions
+    ]
+
+
+@pytest.mark.req("S-SUM-3")
+def test_code_delta_has_a_bullet_per_file():
+    """The changed file is named with its change."""
+    text = summarize(coding_session(), style="code_delta").render()
+    assert "- /srv/app/src/auth/login.py: Edit(old_string=sleep(30), new_string=sleep(3))" in text
+
+
+@pytest.mark.req("S-SUM-3")
+def test_code_delta_has_a_bullet_per_file_where_the_change_is_only_told():
+    """An agent whose tools are not in the log, or whose names say nothing: its own words, under the file."""
+    told = "I modified src/auth/login.py: added validate_token() because tokens were never checked."
+    messages = [
+        Message("user", "Please make the login safe.", id="m1"),
+        Message("assistant", told, id="m2"),
+        Message("assistant", "TODO: update docs/api.md.", id="m3"),
+        Message("assistant", "Did you change src/other.py?", id="m4"),
+    ]
+    text = summarize(messages, style="code_delta").render()
+    assert f"- src/auth/login.py: {told}" in text
+    assert "- TODO: update docs/api.md." in text
+    assert "src/other.py: " not in text
+
+
+@pytest.mark.req("S-SUM-2")
+@pytest.mark.parametrize("style", STYLES)
+def test_nothing_is_invented(style):
+    """Every line of the summary is a stretch of the input, apart from headings and our own marks."""
+    messages = coding_session()
+    summary = summarize(messages, style=style)
+    source = "\n".join(message.text + " ".join(call.arguments for call in message.tool_calls) for message in messages)
+    for note in (*summary.constraints, *summary.facts, *summary.goals, *summary.errors):
+        assert note.text in source
+    for decision in summary.decisions:
+        assert decision.decision in source
+        assert decision.rationale in source
+
+
+def test_every_line_names_its_source():
+    """Each entry but a bare name links back to messages that exist."""
+    messages = coding_session()
+    summary = summarize(messages)
+    ids = {message.id for message in messages}
+    lines = [entry for entry in summary.entries() if entry not in summary.entities]
+    assert lines
+    assert all(entry.sources and ids.issuperset(entry.sources) for entry in lines)
+
+
+@pytest.mark.parametrize("max_tokens", [60, 120, 400, 4000])
+def test_the_rendered_text_stays_within_its_budget(max_tokens):
+    """By the counter that was given, whatever the budget."""
+    messages = [message for number in range(20) for message in _renumbered(coding_session(), number)]
+
+    def count(text: str) -> int:
+        return len(text) // 4 + 1
+
+    summary = summarize(messages, max_tokens=max_tokens, count_tokens=count)
+    assert count(summary.render(version=12)) <= max_tokens
+
+
+def test_what_stays_in_the_prompt_is_not_repeated():
+    """A fact visible in the recent messages leaves its room to others."""
+    old = [
+        Message("user", "Look at service gamma_ray_17 and at beta_test_99", id="u1"),
+        Message("assistant", "ok", id="a1"),
+    ]
+    recent = [Message("assistant", "gamma_ray_17 is up", id="a2")]
+    old.append(Message("assistant", "checked gamma_ray_17", id="a3"))
+    assert "checked gamma_ray_17" in summarize(old, visible=recent).render()
+    short = summarize(old, visible=recent, max_tokens=42).render()
+    assert "beta_test_99" in short
+    assert "checked gamma_ray_17" not in short
+
+
+@pytest.mark.req("D-SUM-1", "S-LAY-2")
+def test_ten_rounds_lose_no_constraint_id_number_or_path():
+    """The old summary is taken over line by line, so nothing fades while it fits."""
+    history: list[Message] = []
+    facts: list[str] = []
+    text = ""
+    for step in range(10):
+        constraint = f"Never use more than {step}50 workers for job_{step}."
+        facts += [constraint, f"data/run{step}/out_{step}.csv", f"ORD-{step}117"]
+        new = [
+            Message("user", constraint, id=f"u{step}"),
+            Message("assistant", f"Wrote data/run{step}/out_{step}.csv for order ORD-{step}117.", id=f"a{step}"),
+        ]
+        old = [Message("assistant", text, id=f"s{step}")] if text else []
+        history = old + new
+        text = summarize(history, max_tokens=2000).render(version=step + 1)
+    missing = [fact for fact in facts if fact not in text]
+    assert missing == []
+    assert text.count("<COMPACT-SUMMARY") == 1
+
+
+@pytest.mark.parametrize(
+    ("tool", "points", "text"),
+    [("TodoWrite", "todos", "content"), ("update_plan", "plan", "step"), ("manage_todo_list", "todoList", "title")],
+)
+def test_a_to_do_list_is_kept_whole_with_the_state_of_each_point(tool, points, text):
+    """The next list repeats what is done, so all of it stays; what is done is also known as such."""
+    listed = [{"status": "completed", text: "Write parser"}, {"status": "pending", text: "Write docs"}]
+    arguments = json.dumps({"explanation": "", points: listed})
+    summary = summarize([call(1, tool, arguments), result(1, "ok")])
+    assert [note.text for note in summary.current_plan] == ["[completed] Write parser", "[pending] Write docs"]
+    assert [note.text for note in summary.completed] == ["Write parser"]
+
+
+def test_only_the_last_to_do_list_is_the_plan():
+    """An older list would contradict the newer one, also where that one is still in the prompt."""
+    older = call(1, "TodoWrite", '{"todos": [{"content": "Write parser", "status": "pending"}]}')
+    newer = call(2, "TodoWrite", '{"todos": [{"content": "Write docs", "status": "pending"}]}')
+    assert [note.text for note in summarize([older, newer]).current_plan] == ["[pending] Write docs"]
+    assert summarize([older], visible=[newer]).current_plan == ()
+
+
+def test_what_a_program_says_over_and_over_does_not_crowd_out_what_a_person_said():
+    """Lines that differ in a number alone are a form; only the first few count as wishes."""
+    forms = [f"You can use /undo to discard commit {number}f2c7ba." for number in range(40)]
+    wishes = ["please write the tests with pytest and no mocks", "we want the report in German, thanks a lot"]
+    said = [Message("user", text, id=f"u{place}") for place, text in enumerate([*forms, *wishes])]
+    text = summarize(said, max_tokens=220).render()
+    assert all(wish in text for wish in wishes)
+    assert text.count("You can use /undo") < 10
+
+
+def test_an_id_that_somebody_said_is_not_forgotten_for_being_shown_since():
+    """Two summaries later only a tool's line shows it; when that line makes way, the name itself stays."""
+    shown = [
+        Note(f"row {number}: part_{number}_of_many lies at /store/{number}.bin", order=number, role="tool")
+        for number in range(60)
+    ]
+    summary = StructuredSummary(facts=shown, said=("store/7.bin",))
+    text = fit(summary, max_tokens=160).render()
+    assert "store/7.bin" in text
+    assert "store/7.bin" not in fit(replace(summary, said=()), max_tokens=160).render()
+
+
+def test_the_options_of_a_call_are_kept_as_names():
+    """What a tool was asked with once it will be asked with again, though the word names nothing elsewhere."""
+    calls = [
+        call(n, "Task", json.dumps({"kind": "Explore", "prompt": f"look at part_{n}_of_it " * 6})) for n in range(30)
+    ]
+    assert "Explore" in summarize(calls, max_tokens=80).render()
+
+
+def test_the_public_seam_gives_one_assistant_message():
+    """`summarize(messages, style, keep_keys)` is document 000's protocol."""
+    message = ExtractiveSummarizer().summarize(coding_session(), "brief", ())
+    assert message.role == "assistant"
+    assert message.is_summary
+
+
+def test_lines_with_a_key_to_keep_come_first():
+    """With room for little, the line that carries the key stays."""
+    messages = [Message("tool", f"row {n}: value_{n}_x", tool_call_id="c", id=f"t{n}") for n in range(50)]
+    messages.insert(25, Message("tool", "customer_ref is zz", tool_call_id="c", id="k"))
+    assert "customer_ref is zz" in summarize(messages, max_tokens=60, keep_keys=("customer_ref",)).render()
+
+
+def _renumbered(messages: list[Message], number: int) -> list[Message]:
+    return [
+        replace(message, id=f"{number}-{message.id}", content=message.text.replace("7", str(number)))
+        for message in messages
+    ]

@@ -1,0 +1,178 @@
+"""The archive: stored once, chained, deleted with a tombstone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import pytest
+from compact.redaction import default_redactor
+from django.db import DatabaseError, connection, transaction
+
+from ingest.archive import transcripts
+from ingest.archive.hash_chain import canonical
+from ingest.models import ChainLink, Content, Project, Transcript
+
+pytestmark = pytest.mark.django_db
+
+MESSAGES = [{"id": "m1", "role": "system", "content": "Be brief."}, {"id": "m2", "role": "user", "content": "naïve ✓"}]
+
+
+def jsonl(messages: list[dict[str, Any]]) -> bytes:
+    return b"".join(json.dumps(message).encode() + b"\n" for message in messages)
+
+
+@pytest.fixture(autouse=True)
+def project() -> Project:
+    return Project.objects.create(pk=1, slug="p", name="P")
+
+
+def no_redaction(value: Any) -> tuple[Any, dict[str, int]]:
+    return dict(value), {}
+
+
+def store(messages: list[dict[str, Any]] = MESSAGES, *, step: int = 1, **changes: Any) -> transcripts.Stored:
+    body = changes.pop("body", jsonl(messages))
+    arguments = {"project_id": 1, "session_id": "s", "redact": no_redaction, "sha256": hashlib.sha256(body).hexdigest()}
+    return transcripts.store(**{**arguments, **changes, "step": step, "body": body})
+
+
+def text_of(step: int = 1) -> bytes:
+    return b"".join(line + b"\n" for line in transcripts.lines(Transcript.objects.get(step=step)))
+
+
+@pytest.mark.req("K-UI-3")
+def test_a_transcript_comes_back_as_it_was_sent():
+    """Same messages, same order, and a digest of exactly these bytes."""
+    stored = store()
+    assert [json.loads(line) for line in text_of().splitlines()] == MESSAGES
+    assert hashlib.sha256(text_of()).hexdigest() == stored.sha256
+    assert (stored.size, stored.message_count, stored.created) == (len(text_of()), 2, True)
+
+
+def test_a_text_is_kept_once_however_often_it_is_sent():
+    """Ten steps that share their messages cost one copy of each, even under other ids."""
+    for step in range(10):
+        store([{**message, "id": f"{step}-{n}"} for n, message in enumerate(MESSAGES)], step=step)
+    assert Content.objects.count() == 2
+    digest = hashlib.sha256(canonical({"role": "system", "content": "Be brief."})).digest()
+    assert {bytes(h) for h in Content.objects.values_list("hash", flat=True)} >= {digest}
+
+
+@pytest.mark.req("K-UI-3")
+def test_the_same_step_again_changes_nothing():
+    """A retry is answered like the first, and adds no link."""
+    first, again = store(), store()
+    assert (again.created, again.chain) == (False, first.chain)
+    assert (Transcript.objects.count(), ChainLink.objects.filter(session_id="s").count()) == (1, 1)
+
+
+def test_another_text_for_an_archived_step_is_a_conflict():
+    """What is archived is never replaced."""
+    store()
+    with pytest.raises(transcripts.Conflict):
+        store([{"role": "user", "content": "rewritten"}])
+
+
+def test_half_a_character_is_archived_with_a_mark():
+    """Tools print such things; the rest of the step must not be lost for it."""
+    store(body=b'{"id":"\\udc00","role":"user","content":"a\\ud800b"}\n', redact=default_redactor().tree)
+    (transcript,) = Transcript.objects.all()
+    (line,) = transcripts.lines(transcript)
+    assert json.loads(line) == {"id": "\ufffd", "role": "user", "content": "a\ufffdb"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"sha256": "0" * 64}, "sha256"),
+        ({"session_id": ""}, "session"),
+        ({"session_id": "a\x00b"}, "session"),
+        ({"session_id": "é" * 513}, "session"),
+        ({"step": -1}, "step"),
+        ({"body": b'{"role":"user"}\nnot json\n'}, "line 2"),
+        ({"body": b'["a list"]\n'}, "line 1"),
+        ({"body": b'{"a":NaN}\n'}, "line 1"),
+        ({"body": b'{"a":1}\n{"a":[1e999999]}\n'}, "line 2"),
+        ({"body": b'{"a":"\xff"}\n'}, "line 1"),
+        ({"body": b'{"a":' + b"[" * 100_000 + b"\n"}, "line 1"),
+        ({"body": b'{"a":' + b"[" * 900 + b"]" * 900 + b"}\n"}, "line 1"),
+        ({"body": b"\n\n"}, "body"),
+    ],
+)
+def test_a_bad_transcript_is_refused_whole(changes: dict[str, Any], path: str):
+    """The refusal says where, and nothing of it is stored."""
+    with pytest.raises(transcripts.BadTranscript) as refused:
+        store(**changes)
+    assert refused.value.path == path
+    assert not Transcript.objects.exists() and not Content.objects.exists()
+
+
+@pytest.mark.req("K-UI-3")
+def test_deleting_leaves_a_tombstone_and_the_texts_others_use():
+    """The chain grows by one link; a text goes only when its last user went; the step cannot be archived again."""
+    store()
+    store([MESSAGES[0], {"role": "user", "content": "only here"}], step=2)
+    transcripts.delete([Transcript.objects.get(step=2)], reason="asked to", by="ann")
+    links = list(ChainLink.objects.filter(session_id="s").order_by("position"))
+    assert [(link.kind, link.step) for link in links] == [("stored", 1), ("stored", 2), ("deleted", 2)]
+    assert links[2].manifest == {"by": "ann", "reason": "asked to"}
+    assert Content.objects.count() == 2 and len(text_of(1)) > 0
+    with pytest.raises(transcripts.Conflict):
+        store(step=2)
+
+
+@pytest.mark.req("K-UI-3")
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE ingest_chainlink SET step = 9",
+        "DELETE FROM ingest_chainlink",
+        "TRUNCATE ingest_chainlink",
+        "UPDATE ingest_transcript SET sha256 = ''",
+        "UPDATE ingest_content SET size = 0",
+    ],
+)
+def test_the_database_refuses_to_rewrite_the_archive(statement: str):
+    """Not our code: the table itself."""
+    store()
+    with pytest.raises(DatabaseError, match="append-only"), transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(statement)
+
+
+@pytest.mark.req("K-UI-3")
+def test_nothing_is_deleted_under_legal_hold(project: Project):
+    """Whoever asks."""
+    Project.objects.update(legal_hold=True)
+    store()
+    with pytest.raises(transcripts.Held):
+        transcripts.delete(list(Transcript.objects.all()), reason="asked to", by="ann")
+    assert Transcript.objects.exists()
+
+
+@pytest.mark.req("S-RED-1")
+def test_secrets_are_hidden_again_on_arrival():
+    """Whatever the client forgot, with counts by rule; the digest of what was sent still identifies a retry."""
+    stored = store([{"role": "user", "content": "api_key=sk-abcdefghijklmnop1234"}], redact=None)
+    assert b"sk-abc" not in text_of() and b"<REDACTED>" in text_of()
+    assert sum(stored.redactions.values()) == 1
+    again = store([{"role": "user", "content": "api_key=sk-abcdefghijklmnop1234"}], redact=None)
+    assert not again.created
+
+
+def test_what_the_client_hid_is_counted_too():
+    """By how often, since only the client knows by which rule."""
+    stored = store([{"role": "user", "content": "password=<REDACTED> and api_key=<REDACTED>"}], redact=None)
+    assert stored.redactions == {"client": 2}
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_storing_works_from_the_event_loop():
+    """The route is asynchronous; the work is done on another thread."""
+    body = jsonl(MESSAGES)
+    digest = hashlib.sha256(body).hexdigest()
+    stored = await transcripts.astore(
+        project_id=991, session_id="loop", step=1, body=body, sha256=digest, redact=no_redaction
+    )
+    assert stored.created

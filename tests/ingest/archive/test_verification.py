@@ -1,0 +1,88 @@
+"""Whatever is done to the archive behind our back is found, and what was not touched is not accused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+from django.db import connection
+
+from ingest.archive import transcripts, verification
+from ingest.models import Project, Transcript, session_key
+
+pytestmark = pytest.mark.django_db
+
+KEY = session_key(1, "s")
+
+
+@pytest.fixture(autouse=True)
+def three_steps() -> None:
+    """Three steps of one session, as they grow: each holds the messages of the one before."""
+    Project.objects.create(pk=1, slug="p", name="P")
+    for step in (1, 2, 3):
+        messages = [{"id": f"m{n}", "role": "user", "content": f"message {n}"} for n in range(step * 2)]
+        body = b"".join(json.dumps(message).encode() + b"\n" for message in messages)
+        transcripts.store(project_id=1, session_id="s", step=step, body=body, sha256=hashlib.sha256(body).hexdigest())
+
+
+def tamper(*statements: str) -> tuple[str, ...]:
+    """Do to the tables what an owner with the triggers off could do, and say what the check finds."""
+    tables = ("ingest_transcript", "ingest_content", "ingest_chainlink")
+    with connection.cursor() as cursor:
+        for table in tables:
+            cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER USER")
+        for statement in statements:
+            cursor.execute(statement)
+        for table in tables:
+            cursor.execute(f"ALTER TABLE {table} ENABLE TRIGGER USER")
+    return verification.check_session(KEY).faults
+
+
+@pytest.mark.req("K-UI-3")
+def test_an_untouched_archive_is_whole():
+    """With and without tombstones."""
+    assert verification.check_session(KEY).faults == ()
+    transcripts.delete([Transcript.objects.get(step=2)], reason="asked to", by="ann")
+    finding = verification.check_session(KEY)
+    assert (finding.faults, finding.stored, finding.deleted) == ((), 2, 1)
+
+
+@pytest.mark.req("K-UI-3")
+@pytest.mark.parametrize(
+    ("statements", "said"),
+    [
+        (["DELETE FROM ingest_transcript WHERE step = 2"], "step 2 is missing"),
+        (["DELETE FROM ingest_transcript WHERE step = 3"], "step 3 is missing"),
+        (["DELETE FROM ingest_transcript WHERE step = 2", "DELETE FROM ingest_chainlink WHERE step = 2"], "missing"),
+        (["UPDATE ingest_transcript SET sha256 = repeat('0', 64) WHERE step = 1"], "not the transcript"),
+        (["UPDATE ingest_transcript SET redactions = '{\"email\": 3}' WHERE step = 1"], "manifest"),
+        (["UPDATE ingest_transcript SET hashes = substring(hashes FROM 33) WHERE step = 3"], "step 3 was changed"),
+        (
+            ["UPDATE ingest_transcript SET hashes = substring(hashes FROM 33 FOR 32) || substring(hashes FROM 1 FOR 32)"
+             " WHERE step = 1"],
+            "step 1 was changed",
+        ),
+        (["UPDATE ingest_transcript SET ids = '[\"m1\", \"m0\"]' WHERE step = 1"], "step 1 was changed"),
+        (["UPDATE ingest_content SET body = (SELECT body FROM ingest_content ORDER BY hash LIMIT 1)"], "lost the text"),
+        (["DELETE FROM ingest_content"], "lost the text"),
+        (["UPDATE ingest_chainlink SET manifest = '{}' WHERE step = 2"], "(step 2) was changed"),
+        (["UPDATE ingest_chainlink SET time = time - interval '1 day' WHERE step = 1"], "(step 1) was changed"),
+        (
+            ["UPDATE ingest_chainlink SET position = position + 10",
+             "UPDATE ingest_chainlink SET position = CASE position WHEN 10 THEN 1 WHEN 11 THEN 0 ELSE 2 END"],
+            "does not follow",
+        ),
+        (["UPDATE ingest_transcript SET step = 9 WHERE step = 3"], "step 9 is not in the chain"),
+    ],
+)  # fmt: skip
+def test_removal_change_and_reordering_are_found(statements: list[str], said: str):
+    """And named, so that someone can look."""
+    assert any(said in fault for fault in tamper(*statements)), verification.check_session(KEY).faults
+
+
+def test_every_session_is_checked_even_one_whose_rows_are_all_gone():
+    """The links remember it."""
+    assert tamper("DELETE FROM ingest_transcript")
+    findings = [finding for finding in verification.check_all([1]) if finding.session_key == KEY]
+    assert len(findings) == 1 and len(findings[0].faults) == 3

@@ -1,0 +1,69 @@
+"""What is usual is known without a call; it comes out as the functions for everything else would have it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+
+from ingest.decoding.schema import Event, Invalid, to_record
+
+
+class _Text(str):
+    """A text that no shortcut takes for one."""
+
+    __slots__ = ()
+
+
+class _Number(float):
+    """A time that no shortcut takes for one."""
+
+    __slots__ = ()
+
+
+edges = st.sampled_from([0, 1, 127, 128, 129, 256, 512, 513])
+ids = st.one_of(st.none(), st.text(max_size=3), st.builds(lambda size: "é" * size, edges))
+times = st.one_of(st.none(), st.floats(-1, 8e9), st.floats(1e11, 1e20), st.just(float("inf")))
+sessions = st.one_of(ids, st.integers())
+
+
+@given(ids, ids, ids, sessions, sessions, times, times)
+def test_the_usual_value_is_what_the_long_way_makes_of_it(
+    trace_id: str | None,
+    span_id: str | None,
+    parent_id: str | None,
+    session_id: str | int | None,
+    in_data: str | int | None,
+    started_at: float | None,
+    ended_at: float | None,
+) -> None:
+    """The same span, or a refusal for the same reason."""
+    short, long = (
+        _outcome(
+            Event(
+                type="span",
+                trace_id=_as(text, trace_id),
+                span_id=_as(text, span_id),
+                parent_id=_as(text, parent_id),
+                session_id=_as(text, session_id),
+                started_at=_as(number, started_at),
+                ended_at=_as(number, ended_at),
+                data={name: in_data},
+            )
+        )
+        for text, number, name in ((str, float, "session_id"), (_Text, _Number, "session.id"))
+    )
+    assert short == long
+
+
+def _as(kind: type, value: object) -> object:
+    return value if value is None or isinstance(value, int) else kind(value)
+
+
+def _outcome(event: Event) -> tuple[object, ...]:
+    try:
+        record = to_record(event)
+    except Invalid as invalid:
+        return invalid.path, invalid.message
+    # All but `data`, which names the session by another field.
+    return structs.astuple(structs.replace(record, data=b"", fields=None))

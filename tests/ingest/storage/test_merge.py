@@ -1,0 +1,86 @@
+"""Two tellings of one span become one, whatever their order and however often they come."""
+
+from __future__ import annotations
+
+import json
+from itertools import permutations
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ingest.decoding.records import Span
+from ingest.decoding.span_facts import facts_of
+from ingest.storage.aggregates import Totals
+from ingest.storage.merge import merge
+
+
+def telling(**more: Any) -> Span:
+    fields = more.pop("fields", {})
+    kind = more.get("kind", "span")
+    given = {"parent_id": None, "kind": kind, "name": kind, "status": "", "started_us": None, "ended_us": None}
+    return Span(
+        trace_id="t",
+        span_id="s",
+        session_id=None,
+        payload=None,
+        data=json.dumps(fields).encode(),
+        facts=facts_of(kind, fields),
+        **{**given, **more},
+    )
+
+
+times = st.none() | st.integers(0, 5)
+tellings = st.builds(
+    telling,
+    parent_id=st.sampled_from([None, "p"]),
+    kind=st.sampled_from(["span", "generation"]),
+    status=st.sampled_from(["", "ok", "error"]),
+    started_us=times,
+    ended_us=times,
+    fields=st.dictionaries(st.sampled_from("abc"), st.integers(0, 2), max_size=3),
+)
+
+
+def shown(span: Span) -> tuple[Any, ...]:
+    return (span.parent_id, span.kind, span.status, span.started_us, span.ended_us, json.loads(span.data))
+
+
+@given(tellings, tellings)
+def test_a_replay_changes_nothing(one: Span, other: Span) -> None:
+    """Whatever was merged, either part of it again gives the same object back."""
+    merged = merge(one, other)
+    assert merge(merged, one) is merged
+    assert merge(merged, other) is merged
+
+
+@given(st.integers(0, 4), st.integers(5, 9), st.sampled_from(["ok", "error"]))
+def test_start_progress_and_end_come_in_any_order(start: int, end: int, status: str) -> None:
+    """The parts of one span give one result in all six orders."""
+    parts = [
+        telling(kind="generation", name="gpt-5", started_us=start, fields={"model": "gpt-5"}),
+        telling(kind="span", name="span", started_us=start, fields={"turn": 3}),
+        telling(kind="span", name="span", ended_us=end, status=status, fields={"usage": {"input_tokens": 7}}),
+    ]
+    results = {json.dumps(shown(merge(merge(a, b), c)), sort_keys=True) for a, b, c in permutations(parts)}
+    assert len(results) == 1
+    merged = merge(merge(parts[2], parts[1]), parts[0])
+    assert (merged.name, merged.facts.context_tokens, merged.facts.model) == ("gpt-5", 7, "gpt-5")
+
+
+@given(st.lists(tellings, min_size=1, max_size=6))
+def test_sums_follow_a_span_through_its_tellings(parts: list[Span]) -> None:
+    """Taking the old form off and putting the new one on leaves the sums of the last form alone."""
+    running = Totals()
+    current = parts[0]
+    running.add([current])
+    for part in parts[1:]:
+        new = merge(current, part)
+        if new is not current:
+            running.take_off([current])
+            running.add([new])
+            current = new
+    alone = Totals()
+    alone.add([current])
+    for count in ("spans", "running", "errors", "turns", "checks", "compactions", "fallbacks"):
+        assert getattr(running, count) == getattr(alone, count)

@@ -1,0 +1,129 @@
+"""A message is stored once, however often a prompt brings it; what is read is what was sent, redacted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import zstandard
+from django.db import connection
+
+from ingest.decoding.records import Span
+from ingest.decoding.span_facts import NOTHING
+from ingest.models import Message, Project, Session
+from ingest.storage import messages, partitions, retention
+from viewer.sessions import queries
+
+from .conftest import Wire
+
+T0 = "2026-11-16T04:00:00Z"
+
+
+def prompt(turns: int, name: str) -> list[dict[str, Any]]:
+    return [{"role": ("user", "assistant")[n % 2], "content": f"{name} turn {n} " + "word " * 80} for n in range(turns)]
+
+
+def generation(trace: str, turn: int, messages: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "type": "span",
+        "trace_id": trace,
+        "span_id": f"g{turn}",
+        "kind": "generation",
+        "started_at": T0,
+        "data": {"model": "gpt-5", "input": messages},
+    }
+
+
+def test_a_growing_prompt_is_stored_once(wire: Wire, name: str) -> None:
+    """Twenty turns send 210 messages; twenty are stored, and every prompt is an ordered list of their names."""
+    for turn in range(1, 21):
+        wire.send(generation(name, turn, prompt(turn, name)))
+    rows = wire.spans(name)
+    names = [item["$message"] for item in rows[-1]["payload"]["input"]]
+    expected = [
+        hashlib.sha256(json.dumps(item, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()).hexdigest()
+        for item in prompt(20, name)
+    ]
+    assert names == expected
+    assert [item["$message"] for item in rows[9]["payload"]["input"]] == names[:10]
+    stored = wire.rows("SELECT * FROM ingest_message WHERE hash = ANY(%s)", [bytes.fromhex(one) for one in names])
+    assert len(stored) == 20
+    body = json.loads(zstandard.ZstdDecompressor().decompress(stored[0]["body"]))
+    assert body in prompt(20, name)
+
+
+def test_messages_are_named_after_redaction(wire: Wire, name: str) -> None:
+    """A secret is neither in the stored text nor in what its name was made from."""
+    secret = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"
+    said = [{"role": "user", "content": f"{name} my key: api_key={secret} " + "word " * 80}]
+    wire.send(generation(name, 1, said))
+    (row,) = wire.spans(name)
+    digest = bytes.fromhex(row["payload"]["input"][0]["$message"])
+    (stored,) = wire.rows("SELECT * FROM ingest_message WHERE hash = %s", digest)
+    text = zstandard.ZstdDecompressor().decompress(stored["body"])
+    assert secret.encode() not in text
+    assert hashlib.sha256(text).digest() == digest
+
+
+def span(said: dict[str, Any]) -> Span:
+    return Span(
+        "t", "s", None, "generation", "", "", 0, None, b"{}", json.dumps(said).encode(), None, NOTHING, {}, said
+    )
+
+
+@pytest.mark.django_db
+def test_restore_gives_back_what_was_sent() -> None:
+    """Ids, short messages and everything that is no message stay where they were."""
+    said = {
+        "input": [{"id": "m1", **prompt(1, "x")[0]}, {"role": "user", "content": "short"}],
+        "output": prompt(2, "y"),
+        "other": [1, "two"],
+    }
+    told = span(said)
+    messages.extract(told)
+    assert told.texts is not None
+    for digest, text in told.texts.items():
+        body = zstandard.compress(text)
+        Message.objects.create(hash=digest, project_id=1, day="2026-11-16", size=len(text), body=body)
+    stored = json.loads(told.payload or b"")
+    assert stored["input"][0]["id"] == "m1"
+    assert messages.restore(1, stored) == said
+    assert messages.restore(2, stored)["output"][0]["missing"] is True
+
+
+@pytest.mark.django_db
+def test_texts_that_no_session_came_with_are_forgotten() -> None:
+    """Retention counts from the last day on which a span brought the message."""
+    owner = Project.objects.create(slug="short", name="short", retention_days=7)
+    today = datetime.now(UTC).date()
+    for age in (6, 8):
+        Message.objects.create(
+            hash=bytes([age]) * 32, project_id=owner.pk, day=today - timedelta(days=age), size=1, body=b"x"
+        )
+    retention.run()
+    assert [bytes(row.hash)[0] for row in Message.objects.filter(project_id=owner.pk)] == [6]
+
+
+@pytest.mark.django_db
+def test_a_reader_sees_messages_and_not_their_names() -> None:
+    """What the inspector asks for comes with its messages put back."""
+    told = span({"input": prompt(1, "seen")})
+    messages.extract(told)
+    ((digest, text),) = (told.texts or {}).items()
+    Message.objects.create(hash=digest, project_id=1, day="2026-11-16", size=len(text), body=zstandard.compress(text))
+    day = datetime.now(UTC).date()
+    session = Session(session_key=uuid.uuid4(), project_id=1, session_id="x", day=day, last_seq=1)
+    with connection.cursor() as cursor:
+        cursor.execute(partitions.create_statement(day))
+        cursor.execute(
+            "INSERT INTO ingest_span (session_key, session_day, trace_id, span_id, project_id, seq, payload)"
+            " VALUES (%s, %s, 't', 's', 1, 1, %s::jsonb)",
+            [session.session_key, day, (told.payload or b"").decode()],
+        )
+    found = queries.span(session, "t:s", with_payload=True)
+    assert found is not None
+    assert found.payload == {"input": prompt(1, "seen")}

@@ -1,0 +1,104 @@
+"""Partitions are made ahead, and days that nobody keeps any more are dropped."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, date, datetime, timedelta
+from io import StringIO
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+
+from ingest.models import Project, Session, Trace
+from ingest.storage import partitions, retention
+
+TODAY = datetime.now(UTC).date()
+
+pytestmark = pytest.mark.django_db
+
+
+def days() -> list[date]:
+    with connection.cursor() as cursor:
+        cursor.execute(partitions.EXISTING)
+        return [partitions.day_of(name) for (name,) in cursor.fetchall()]
+
+
+def project(slug: str, **more: object) -> Project:
+    return Project.objects.create(slug=slug, name=slug, **more)
+
+
+def session(owner: Project, age_days: int) -> uuid.UUID:
+    """A session of so many days ago, with a trace and a span."""
+    key, day = uuid.uuid4(), TODAY - timedelta(days=age_days)
+    with connection.cursor() as cursor:
+        cursor.execute(partitions.create_statement(day))
+        cursor.execute(
+            "INSERT INTO ingest_span (session_key, session_day, trace_id, span_id, project_id, seq)"
+            " VALUES (%s, %s, 't', 's', %s, 1)",
+            [key, day, owner.pk],
+        )
+    Session.objects.create(
+        session_key=key, project_id=owner.pk, session_id=str(key), day=day, created_at=datetime.now(UTC), last_seq=1
+    )
+    Trace.objects.create(
+        trace_key=uuid.uuid4(), project_id=owner.pk, trace_id="t", session_key=key, source=0, seq=1, metadata={}
+    )
+    return key
+
+
+def spans(key: uuid.UUID) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM ingest_span WHERE session_key = %s", [key])
+        (count,) = cursor.fetchone()
+        return int(count)
+
+
+@pytest.mark.req("P-STO-1")
+def test_the_coming_days_have_partitions() -> None:
+    """A week ahead, so that a night without the timer costs nothing."""
+    report = retention.run()
+    assert set(partitions.days_from(TODAY)) <= set(days())
+    assert retention.run().made == []
+    assert TODAY in report.made or TODAY in days()
+
+
+@pytest.mark.req("P-STO-1")
+def test_a_day_that_nobody_keeps_is_dropped() -> None:
+    """Past retention the whole partition goes, with its sessions and traces; newer days stay."""
+    owner = project("short", retention_days=30)
+    old, new = session(owner, 31), session(owner, 30)
+    report = retention.run()
+    assert report.dropped == [TODAY - timedelta(days=31)]
+    assert (spans(old), spans(new)) == (0, 1)
+    assert list(Session.objects.filter(project_id=owner.pk).values_list("session_key", flat=True)) == [new]
+    assert Trace.objects.filter(session_key=old).count() == 0
+
+
+@pytest.mark.req("P-STO-1")
+def test_others_keep_their_sessions_of_the_same_day() -> None:
+    """A project without retention, and one under legal hold, lose nothing to a neighbour's expiry."""
+    short = project("short", retention_days=7)
+    keeps, held = project("keeps"), project("held", retention_days=1, legal_hold=True)
+    gone, kept, on_hold = session(short, 10), session(keeps, 10), session(held, 10)
+    report = retention.run()
+    assert (report.dropped, report.thinned) == ([], [TODAY - timedelta(days=10)])
+    assert [spans(key) for key in (gone, kept, on_hold)] == [0, 1, 1]
+
+
+def test_a_dry_run_only_tells() -> None:
+    """`manage.py partitions --dry-run` says what would go and touches nothing."""
+    key = session(project("short", retention_days=1), 5)
+    out = StringIO()
+    call_command("partitions", dry_run=True, stdout=out)
+    assert f"dropped {TODAY - timedelta(days=5)}" in out.getvalue()
+    assert "1 sessions would go" in out.getvalue()
+    assert spans(key) == 1
+
+
+def test_a_partition_of_somebody_else_is_left_alone() -> None:
+    """An administrator's default partition has no day; the others are kept in order beside it."""
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE ingest_span_default PARTITION OF ingest_span DEFAULT")
+    session(project("brief", retention_days=1), 5)
+    assert retention.run().dropped == [TODAY - timedelta(days=5)]

@@ -1,0 +1,215 @@
+"""A transcript on its way out: redacted again, whole or in part, under a harmless name, with its proof."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from datetime import timedelta
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from compact import bundle
+from compact.redaction import Redactor
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.http import StreamingHttpResponse
+from django.test import RequestFactory
+
+from ingest.archive import transcripts
+from ingest.models import Project, Transcript
+from viewer.audit import anchors, bundles, exports, signing
+from viewer.models import AuditEntry
+
+pytestmark = pytest.mark.django_db
+
+SECRET = "sk-proj-abcdefghijklmnopqrstuvwx1234567890"
+
+
+@pytest.fixture(autouse=True)
+def data_dir(settings, tmp_path: Path) -> Path:
+    settings.DATA_DIR = tmp_path
+    return tmp_path
+
+
+@pytest.fixture
+def transcript() -> Transcript:
+    Project.objects.create(pk=1, slug="p", name="P", retention_days=30)
+    return archived()
+
+
+def archived(step: int = 1, *, redact: Any = None, text: str = "hello", session: str = "s") -> Transcript:
+    messages = [
+        {"id": "m1", "role": "user", "content": text},
+        {"id": "m2", "role": "assistant", "content": "ok " * 50_000},
+    ]
+    body = b"".join(json.dumps(message).encode() + b"\n" for message in messages)
+    digest = hashlib.sha256(body).hexdigest()
+    stored = transcripts.store(project_id=1, session_id=session, step=step, body=body, sha256=digest, redact=redact)
+    return Transcript.objects.get(session_key=stored.session_key, step=step)
+
+
+def get(transcript: Transcript, **headers: str) -> tuple[Any, bytes]:
+    request = RequestFactory().get("/", **{f"HTTP_{k.upper()}": v for k, v in headers.items()})
+    response = exports.respond(request, exports.export(transcript), name="t.jsonl", content_type="application/jsonl")
+    content = response.getvalue() if isinstance(response, StreamingHttpResponse) else response.content
+    return response, content
+
+
+@pytest.mark.req("K-UI-3")
+def test_an_export_is_what_was_archived(transcript: Transcript):
+    """Byte for byte, when today's rules find nothing new; the digest and length are sent along."""
+    response, content = get(transcript)
+    assert hashlib.sha256(content).hexdigest() == transcript.sha256
+    assert response["ETag"] == f'"{transcript.sha256}"'
+    assert int(response["Content-Length"]) == len(content) == transcript.size
+
+
+@pytest.mark.req("K-UI-3", "S-RED-1")
+def test_what_yesterdays_rules_missed_is_hidden_on_the_way_out(transcript: Transcript):
+    """A transcript archived without a rule leaves without the secret all the same."""
+    old = archived(2, redact=Redactor(rules=()).tree, text=f"the key is {SECRET}")
+    assert SECRET.encode() in b"".join(transcripts.lines(old))
+    response, content = get(old)
+    assert SECRET.encode() not in content and b"<REDACTED>" in content
+    assert response["X-Redactions"] != "none" and SECRET not in str(response.headers)
+    assert [json.loads(line)["id"] for line in content.splitlines()] == ["m1", "m2"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "start", "end"),
+    [
+        ("bytes=0-9", 206, 0, 10),
+        ("bytes=100000-", 206, 100_000, None),
+        ("bytes=-5", 206, -5, None),
+        ("bytes=0-999999999", 206, 0, None),
+        ("bytes=0-1,4-5", 200, 0, None),
+        ("bytes=-", 200, 0, None),
+        ("lines=0-1", 200, 0, None),
+        ("bytes=a-b", 200, 0, None),
+    ],
+)
+def test_a_part_can_be_asked_for(transcript: Transcript, asked: str, status: int, start: int, end: int | None):
+    """So that a broken download goes on where it stopped; what is not one range is answered with the whole."""
+    whole = get(transcript)[1]
+    response, content = get(transcript, range=asked)
+    assert (response.status_code, content) == (status, whole[start:end])
+    if status == 206:
+        assert response["Content-Range"].endswith(f"/{len(whole)}")
+
+
+@pytest.mark.parametrize("asked", ["bytes=99999999-", "bytes=5-2", "bytes=-0"])
+def test_a_part_that_is_not_there_is_refused(transcript: Transcript, asked: str):
+    """With the length, so that the next question is a better one."""
+    response, content = get(transcript, range=asked)
+    assert (response.status_code, content) == (416, b"")
+    assert response["Content-Range"] == f"bytes */{transcript.size}"
+
+
+def test_a_part_of_another_version_is_answered_with_the_whole(transcript: Transcript):
+    """If-Range: two halves of different texts never meet in one file."""
+    response, content = get(transcript, range="bytes=0-9", if_range='"another"')
+    assert (response.status_code, len(content)) == (200, transcript.size)
+
+
+@pytest.mark.parametrize(
+    ("session", "name"),
+    [
+        ("run-7", "run-7-transcript-pre-compact-001.jsonl"),
+        ("../../etc/passwd", "etc_passwd-transcript-pre-compact-001.jsonl"),
+        ('a"\r\nSet-Cookie: x=y', "a_Set-Cookie_x_y-transcript-pre-compact-001.jsonl"),
+        ("日本", "日本-transcript-pre-compact-001.jsonl"),
+        (".hidden", "hidden-transcript-pre-compact-001.jsonl"),
+        ("x" * 500, "x" * 80 + "-transcript-pre-compact-001.jsonl"),
+    ],
+)
+def test_a_file_name_is_harmless_whatever_the_session_is_called(session: str, name: str):
+    """No path, no header, no hidden file."""
+    assert exports.file_name(Transcript(session_id=session, step=1), ".jsonl") == name
+
+
+@pytest.mark.req("K-UI-3")
+def test_a_bundle_is_proven_by_the_published_key_and_nothing_else(transcript: Transcript):
+    """Packed by the server, checked by the client's own verifier, tombstones included."""
+    archived(2)
+    transcripts.delete([Transcript.objects.get(step=2)], reason="asked to", by="ann")
+    data, _ = bundles.build(transcript, by="ann", reason="test")
+    published = signing.published(RequestFactory().get("/")).content
+    report = bundle.verify(data, public_key=published)
+    assert report.ok, report.checks
+    assert report.manifest["reason"] == "test"
+    assert not bundle.verify(data.replace(b"manifest", b"mbnifest"), public_key=published).ok
+
+
+@pytest.mark.req("K-UI-3")
+def test_verify_archive_passes_then_finds_a_change(transcript: Transcript):
+    """`manage.py verify_archive` exits with an error and names the session."""
+    out = StringIO()
+    call_command("verify_archive", stdout=out)
+    assert "whole" in out.getvalue()
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM ingest_content")
+    with pytest.raises(CommandError, match="not what it was"):
+        call_command("verify_archive", stdout=out)
+    assert "'s': step 1 has lost the text" in out.getvalue()
+
+
+@pytest.mark.req("K-UI-3")
+def test_an_anchor_notices_a_chain_that_lost_its_end(transcript: Transcript, monkeypatch):
+    """Removing the newest link with its transcript leaves a chain that holds; the anchor remembers it was longer."""
+    archived(2)
+    monkeypatch.setattr(anchors, "_SETTLED", timedelta(seconds=-1))
+    call_command("verify_archive", "--anchor", stdout=StringIO())
+    assert anchors.faults() == []
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE ingest_chainlink DISABLE TRIGGER USER")
+        cursor.execute("DELETE FROM ingest_chainlink WHERE step = 2")
+        cursor.execute("DELETE FROM ingest_transcript WHERE step = 2")
+        cursor.execute("ALTER TABLE ingest_chainlink ENABLE TRIGGER USER")
+    out = StringIO()
+    with pytest.raises(CommandError):
+        call_command("verify_archive", stdout=out)
+    assert "no longer holds" in out.getvalue()
+
+
+def test_an_anchor_cannot_be_rewritten(transcript: Transcript, data_dir: Path):
+    """Without the server's key the file convinces nobody."""
+    anchors.write()
+    anchors.write()
+    lines = (data_dir / "anchors.jsonl").read_text().splitlines()
+    (data_dir / "anchors.jsonl").write_text("\n".join([lines[0].replace('"links":', '"links":1'), lines[1]]))
+    assert any("not signed" in fault for fault in anchors.faults())
+    assert any("does not follow" in fault for fault in anchors.faults())
+
+
+def test_a_replaced_key_leaves_what_it_signed_valid(transcript: Transcript, data_dir: Path, settings):
+    """Once the old public half is named as retired; until then its anchors are a stranger's."""
+    anchors.write()
+    old = signing.public_key()
+    settings.SIGNING_KEY = base64.b64encode(bytes(range(32))).decode()
+    assert any("not signed" in fault for fault in anchors.faults())
+    settings.RETIRED_SIGNING_KEYS = [old]
+    assert anchors.faults() == []
+    published = json.loads(signing.published(RequestFactory().get("/")).content)
+    assert published["public_key"] != old
+    assert [key["public_key"] for key in published["retired"]] == [old]
+
+
+@pytest.mark.req("P-STO-1")
+def test_retention_deletes_what_is_old_and_says_so(transcript: Transcript):
+    """With a tombstone and an audit line; legal hold stops it; the archive is still whole."""
+    fresh = archived(2)
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE ingest_transcript DISABLE TRIGGER USER")
+        cursor.execute("UPDATE ingest_transcript SET received_at = now() - interval '31 days' WHERE step = 1")
+        cursor.execute("ALTER TABLE ingest_transcript ENABLE TRIGGER USER")
+    Project.objects.update(legal_hold=True)
+    call_command("expire_archive", stdout=StringIO())
+    assert Transcript.objects.count() == 2
+    Project.objects.update(legal_hold=False)
+    call_command("expire_archive", stdout=StringIO())
+    assert list(Transcript.objects.values_list("step", flat=True)) == [fresh.step]
+    assert AuditEntry.objects.latest("position").action == "transcript.delete"
+    call_command("verify_archive", stdout=StringIO())

@@ -1,0 +1,200 @@
+"""Websockets of a real server: frames carry a seq, coming back misses nothing, rights hold, filters filter."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+import uuid
+from typing import Any
+
+import pytest
+from agent_session import Session, send
+from reader import client_of
+from serving import Server
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from ingest.models import Session as StoredSession
+from viewer.live.consumers import RECHECK_S, WINDOW_FRAMES
+from viewer.live.hub import QUEUE_FRAMES, TICK_S, Change, Subscription
+from viewer.sessions.checks import SpanRow
+
+
+def socket(server: Server, path: str, person: str | None = "developer") -> connect:
+    headers = {"Origin": server.url}
+    if person is not None:
+        with client_of(server, person) as client:
+            headers["Cookie"] = f"sessionid={client.cookies['sessionid']}"
+    return connect(server.url.replace("http", "ws") + path, additional_headers=headers)
+
+
+async def post(server: Server, *events: dict[str, Any]) -> None:
+    await asyncio.to_thread(send, server.ingest_url, server.ingest_key, events)
+
+
+async def frame(stream: ClientConnection, kind: str) -> dict[str, Any]:
+    while True:
+        message: dict[str, Any] = json.loads(await asyncio.wait_for(stream.recv(), 15))
+        if message["type"] == kind:
+            return message
+
+
+@pytest.fixture
+def session() -> Session:
+    return Session(f"ws-{uuid.uuid4().hex[:8]}")
+
+
+@pytest.mark.req("P-KR-5")
+async def test_a_session_socket_sends_skeletons_and_checks(server: Server, session: Session) -> None:
+    await post(server, session.trace(), session.span("agent", "start"))
+    async with socket(server, f"/ws/sessions/{session.session_id}/", "operator") as stream:
+        hello = await frame(stream, "hello")
+        await post(server, *session.play_turn())
+        names: list[str] = []
+        checks: dict[str, Any] = {}
+        while "Turn 1" not in names or not checks:
+            got = await frame(stream, "spans")
+            assert got["seq"] > hello["seq"]
+            names += got["spans"]["name"]
+            checks |= {check["id"]: check for check in got.get("checks", [])}
+        assert "data" not in got["spans"] and "payload" not in got["spans"]
+        assert next(iter(checks.values()))["sentence"].startswith("Not compacted: 9,000 of 128,000")
+
+
+@pytest.mark.req("K-UI-2")
+@pytest.mark.parametrize("called", ["after", "last_seq"])
+async def test_coming_back_with_the_last_seq_misses_nothing_and_repeats_nothing(
+    server: Server, session: Session, called: str
+) -> None:
+    path = f"/ws/tail/?session={session.session_id}"
+    await post(server, session.trace())
+    seen: list[str] = []
+    async with socket(server, path) as stream:
+        seq = (await frame(stream, "hello"))["seq"]
+        await post(server, session.span("tool", "one"))
+        got = await frame(stream, "events")
+        seen += [event["name"] for event in got["events"]]
+        seq = got["seq"]
+    await post(server, *(session.span("tool", f"missed {n}") for n in range(5)))
+    async with socket(server, f"{path}&{called}={seq}") as stream:
+        while len(seen) < 6:
+            seen += [event["name"] for event in (await frame(stream, "events"))["events"]]
+        await post(server, session.span("tool", "last"))
+        seen += [event["name"] for event in (await frame(stream, "events"))["events"]]
+    assert seen == ["one", *(f"missed {n}" for n in range(5)), "last"]
+
+
+@pytest.mark.req("K-UI-2")
+async def test_the_tail_filters_by_kind_status_and_text(server: Server, session: Session) -> None:
+    await post(server, session.trace())
+    path = f"/ws/tail/?session={session.session_id}&kind=tool&status=error&q=SPECIAL"
+    async with socket(server, path) as stream:
+        await frame(stream, "hello")
+        await post(
+            server,
+            session.span("tool", "special but well"),
+            session.span("agent", "special agent", status="error"),
+            session.span("tool", "ordinary", status="error"),
+            session.span("tool", "a special failure", status="error"),
+        )
+        got = await frame(stream, "events")
+        assert [event["name"] for event in got["events"]] == ["a special failure"]
+
+
+async def test_the_list_socket_says_which_sessions_changed(server: Server, session: Session) -> None:
+    async with socket(server, "/ws/sessions/", "operator") as stream:
+        await frame(stream, "hello")
+        await post(server, session.trace(), session.span("agent", "start"))
+        ids: set[str] = set()
+        while session.session_id not in ids:
+            ids |= {row["id"] for row in (await frame(stream, "sessions"))["sessions"]}
+
+
+@pytest.mark.req("P-SEC-1")
+@pytest.mark.parametrize(
+    ("path", "person", "code"), [("/ws/tail/", "operator", 4403), ("/ws/sessions/none/", "operator", 4404)]
+)
+async def test_a_socket_without_the_right_is_closed(server: Server, path: str, person: str, code: int) -> None:
+    async with socket(server, path, person) as stream:
+        with pytest.raises(ConnectionClosed):
+            await asyncio.wait_for(stream.recv(), 15)
+        assert stream.close_code == code
+
+
+@pytest.mark.req("P-SEC-1")
+async def test_a_stranger_hears_nothing(server: Server) -> None:
+    try:
+        async with socket(server, "/ws/tail/", None) as stream:
+            with pytest.raises(ConnectionClosed):
+                await asyncio.wait_for(stream.recv(), 15)
+            assert stream.close_code in {4401, 4403}
+    except InvalidStatus as refused:
+        assert refused.response.status_code == 403
+
+
+async def test_a_socket_that_does_not_acknowledge_is_not_fed_without_end(server: Server, session: Session) -> None:
+    """What is under way is bounded; once it reads again it gets the rest from the database, in order."""
+    await post(server, session.trace())
+    async with socket(server, f"/ws/tail/?session={session.session_id}&ack=1") as stream:
+        await frame(stream, "hello")
+        for batch in range(60):
+            await post(server, *(session.span("tool", f"{batch}-{n}") for n in range(3)))
+        names: list[str] = []
+        while len(names) < 180:
+            message = json.loads(await asyncio.wait_for(stream.recv(), 15))
+            await stream.send("ack")
+            names += [event["name"] for event in message.get("events", [])]
+        assert names == [f"{batch}-{n}" for batch in range(60) for n in range(3)]
+
+
+async def test_a_page_whose_beat_has_to_wait_misses_nothing(server: Server, session: Session) -> None:
+    """Its window is full when a beat is due, and its queue overflows meanwhile; once it reads again it is shown all."""
+    await post(server, session.trace())
+    async with socket(server, f"/ws/tail/?session={session.session_id}&ack=1") as stream:
+        await frame(stream, "hello")
+        opened = time.monotonic()
+        shown: set[str] = set()
+        sent = 0
+        for _ in range(WINDOW_FRAMES - 1):
+            await post(server, session.span("tool", str(sent)))
+            shown |= {event["name"] for event in (await frame(stream, "events"))["events"]}
+            sent += 1
+        # The next change finds the window full and the beat due; after it come more than the queue holds.
+        await asyncio.sleep(max(0.0, opened + RECHECK_S + 0.2 - time.monotonic()))
+        for _ in range(QUEUE_FRAMES + 10):
+            await post(server, session.span("tool", str(sent)))
+            sent += 1
+            await asyncio.sleep(TICK_S)
+        for _ in range(WINDOW_FRAMES):
+            await stream.send("ack")
+        expected = {str(number) for number in range(sent)}
+        with contextlib.suppress(TimeoutError):
+            while not expected <= shown:
+                message = json.loads(await asyncio.wait_for(stream.recv(), 5))
+                await stream.send("ack")
+                shown |= {event["name"] for event in message.get("events", [])}
+        assert shown == expected
+
+
+def test_how_far_to_catch_up_does_not_depend_on_the_change_in_hand() -> None:
+    """Changes that a full queue let go lie before `newest`, though the reader may hold an older one."""
+    subscription = Subscription(1, None, True)
+    for seq in range(1, QUEUE_FRAMES + 3):
+        subscription.put(Change(seq - 1, seq, {}, []))
+    assert subscription.is_behind
+    assert subscription.newest == QUEUE_FRAMES + 2
+
+
+def test_what_was_caught_up_already_is_not_sent_again() -> None:
+    """A change that began before the socket came is cut to what the socket has not seen."""
+    old, new = (StoredSession(session_key=uuid.uuid4(), session_id=name, last_seq=7) for name in ("old", "new"))
+    new.last_seq = 9
+    spans = [
+        (session.session_key, SpanRow("t", f"s{seq}", None, "span", "", "ok", None, None, None, seq))
+        for session, seq in ((old, 6), (old, 7), (new, 8), (new, 9))
+    ]
+    change = Change(5, 9, {old.session_key: old, new.session_key: new}, spans).since(8)
+    assert [span.seq for _, span in change.spans] == [9]
+    assert (change.after, change.seq, list(change.sessions)) == (8, 9, [new.session_key])

@@ -1,0 +1,204 @@
+"""The reading API over a real server: lists, trees, tokens, spans, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+from agent_session import Session, play, send
+from django.db import OperationalError
+from django.test import RequestFactory
+from reader import client_of
+from serving import Server
+
+from viewer.middleware import server_error
+
+
+@pytest.fixture(scope="module")
+def api(server: Server) -> Iterator[httpx.Client]:
+    with client_of(server, "operator") as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def name(server: Server) -> str:
+    session_id = f"api-{uuid.uuid4().hex[:8]}"
+    send(server.ingest_url, server.ingest_key, play(session_id, turns=18))
+    return session_id
+
+
+def read(api: httpx.Client, path: str, **query: Any) -> Any:
+    answer = api.get(f"/api/{path}", params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_a_session_is_found_by_id_and_by_key(api: httpx.Client, name: str) -> None:
+    (row,) = read(api, "sessions/", q=name)["results"]
+    assert (row["id"], row["turn_count"], row["compaction_count"]) == (name, 18, 1)
+    assert read(api, f"sessions/{name}/")["key"] == read(api, f"sessions/{row['key']}/")["key"] == row["key"]
+    assert read(api, f"sessions/{name}/")["traces"][0]["name"] == "Billing migration"
+
+
+def test_spans_come_in_pages_without_gap_or_repeat(api: httpx.Client, name: str) -> None:
+    seen: list[str] = []
+    address = f"/api/sessions/{name}/spans/?limit=37"
+    while address:
+        page = api.get(address).json()
+        seen += [span["id"] for span in page["results"]]
+        address = page["next"]
+    assert len(seen) == len(set(seen)) == read(api, f"sessions/{name}/")["span_count"]
+    assert all("payload" not in span for span in page["results"])
+
+
+def test_sessions_come_in_pages_of_the_size_asked_for(server: Server, api: httpx.Client) -> None:
+    """`next` is an address; the last page has none."""
+    names = [f"paged-{uuid.uuid4().hex[:8]}" for _ in range(3)]
+    events = [{"type": "span", "trace_id": each, "span_id": "s", "data": {"session_id": each}} for each in names]
+    send(server.ingest_url, server.ingest_key, events)
+    first = read(api, "sessions/", q="paged-", limit=2)
+    last = api.get(first["next"]).json()
+    assert [len(first["results"]), len(last["results"]), last["next"]] == [2, 1, None]
+    assert {row["id"] for row in first["results"] + last["results"]} == set(names)
+
+
+@pytest.mark.req("P-SEC-1")
+def test_name_and_password_read_and_wrong_ones_are_locked_out(server: Server) -> None:
+    """HTTP Basic, for whoever has no token yet; guessing ends as it does on the login page."""
+    login = server.logins["operator"]
+    address = f"{server.url}/api/sessions/"
+    assert httpx.get(address, auth=(login["username"], login["password"])).status_code == 200
+    answers = [httpx.get(address, auth=("guessed", f"wrong {n}")).status_code for n in range(6)]
+    assert (answers[0], answers[-1]) == (401, 429)
+    assert httpx.get(address, auth=("ariadne", server.ingest_key)).status_code == 401
+
+
+def tree(api: httpx.Client, name: str) -> tuple[list[str], bytes]:
+    body = api.get(f"/api/sessions/{name}/tree/").content
+    length = int.from_bytes(body[:4], "big")
+    return body[4 : 4 + length].decode().split("\x1e"), body[4 + length :]
+
+
+def test_the_tree_has_every_span_in_columns(api: httpx.Client, name: str) -> None:
+    columns, numbers = tree(api, name)
+    head, count, traces, ids, *rest = columns
+    assert json.loads(head)["traces"][0]["name"] == "Billing migration"
+    assert traces == ""
+    assert len(ids.split("\x1f")) == int(count) == read(api, f"sessions/{name}/")["span_count"]
+    assert [len(column.split("\x1f")) for column in rest] == [int(count)] * 4
+    assert len(numbers) == int(count) * (8 + 8 + 4)
+    (first,) = read(api, f"sessions/{name}/spans/", limit=1)["results"]
+    micros = int.from_bytes(numbers[: int(count) * 8][8 * ids.split("\x1f").index(first["span_id"]) :][:8], "big")
+    assert datetime(2000, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros) == datetime.fromisoformat(
+        first["started_at"]
+    )
+
+
+def test_a_tree_that_has_not_changed_is_not_sent_again(server: Server, api: httpx.Client) -> None:
+    session = Session(f"etag-{uuid.uuid4().hex[:8]}")
+    send(server.ingest_url, server.ingest_key, [session.trace(), *session.play_turn()])
+    path = f"/api/sessions/{session.session_id}/tree/"
+    known = {"If-None-Match": api.get(path).headers["ETag"]}
+    assert api.get(path, headers=known).status_code == 304
+    send(server.ingest_url, server.ingest_key, session.play_turn())
+    assert api.get(path, headers=known).status_code == 200
+
+
+def test_an_agents_own_separators_do_not_shift_the_columns(server: Server, api: httpx.Client) -> None:
+    session = Session(f"separators-{uuid.uuid4().hex[:8]}")
+    odd = session.span("tool", "a\x1eb\x1fc")
+    send(server.ingest_url, server.ingest_key, [session.trace(), odd, session.span("tool", "plain")])
+    columns, _ = tree(api, session.session_id)
+    assert len(columns) == 8
+    assert sorted(columns[6].split("\x1f")) == ["a?b?c", "plain"]
+
+
+@pytest.mark.req("K-UI-1")
+def test_tokens_give_every_check_with_its_lines_and_its_sentence(api: httpx.Client, name: str) -> None:
+    tokens = read(api, f"sessions/{name}/tokens/")
+    assert len(tokens["results"]) == 18
+    assert all(sum(check["parts"]) == check["before"] for check in tokens["results"])
+    assert {(c["window"], c["cap_tokens"], c["trigger_tokens"]) for c in tokens["results"]} == {
+        (128_000, 126_500, 108_800)
+    }
+    (compaction,) = read(api, f"sessions/{name}/compactions/")["results"]
+    assert (compaction["n"], compaction["step"], compaction["pruned_count"]) == (1, 1, 36)
+    assert compaction["sentence"].startswith("Compacted: 113,500 of 128,000 tokens (88.7%)")
+    quiet = next(check for check in tokens["results"] if not check["is_compaction"])
+    assert quiet["margin"] == quiet["trigger_tokens"] - quiet["before"]
+
+
+@pytest.mark.req("P-SEC-1")
+def test_a_payload_needs_its_right(server: Server, api: httpx.Client, name: str) -> None:
+    (span, *_) = read(api, f"sessions/{name}/spans/", kind="generation")["results"]
+    plain = read(api, f"spans/{span['id']}/")
+    assert plain["has_payload"] and "payload" not in plain
+    assert read(api, f"spans/{span['span_id']}/", session=name)["id"] == span["id"]
+    assert api.get(f"/api/spans/{span['id']}/", params={"payload": "1"}).status_code == 403
+    with client_of(server, "developer") as developer:
+        assert "invoices" in json.dumps(read(developer, f"spans/{span['id']}/")["payload"])
+        assert "payload" not in read(developer, f"spans/{span['id']}/", payload=0)
+    (summary, *_) = read(api, f"sessions/{name}/spans/", kind="compact.summary_created")["results"]
+    assert read(api, f"spans/{summary['id']}/")["payload"]["summary"]
+
+
+def test_span_ids_may_hold_colons(server: Server, api: httpx.Client) -> None:
+    session = Session(f"colons-{uuid.uuid4().hex[:8]}")
+    event = {**session.span("tool", "odd"), "trace_id": "urn:trace:1" + session.trace_id, "span_id": "urn:span:1"}
+    trace = {**session.trace(), "trace_id": event["trace_id"]}
+    send(server.ingest_url, server.ingest_key, [trace, event])
+    assert read(api, f"spans/{event['trace_id']}:{event['span_id']}/")["name"] == "odd"
+
+
+@pytest.mark.parametrize("path", ["sessions/none/", "sessions/none/tree/", "spans/none/", "sessions/none/tokens/"])
+def test_what_does_not_exist_is_not_found(api: httpx.Client, path: str) -> None:
+    assert api.get(f"/api/{path}").status_code == 404
+
+
+@pytest.mark.parametrize("query", ["after=x", "after=-1", "limit=1e9", "after=99999999999999999999"])
+def test_nonsense_is_refused_with_the_name_of_what_is_wrong(api: httpx.Client, name: str, query: str) -> None:
+    answer = api.get(f"/api/sessions/{name}/spans/?{query}")
+    assert answer.status_code == 400
+    assert query.split("=", maxsplit=1)[0] in answer.text
+
+
+def test_the_list_refuses_a_place_that_is_none(api: httpx.Client) -> None:
+    assert api.get("/api/sessions/?before=x").status_code == 400
+
+
+def test_the_ledger_is_a_file_in_both_forms(api: httpx.Client, name: str) -> None:
+    as_json = api.get(f"/sessions/{name}/compactions/1/ledger.json")
+    assert len(as_json.json()) == 64
+    assert "attachment" in as_json.headers["Content-Disposition"]
+    as_csv = api.get(f"/sessions/{name}/compactions/1/ledger.csv").content.decode("utf-8-sig").splitlines()
+    assert as_csv[0] == "position,id,hash,role,tokens,fate,rule,into"
+    assert len(as_csv) == 65
+
+
+def test_the_schema_is_served(server: Server, api: httpx.Client) -> None:
+    assert "/api/sessions/{session}/tokens/" in api.get("/api/schema/").text
+
+
+@pytest.mark.parametrize(
+    ("error", "path", "status", "retry"),
+    [
+        (OperationalError("gone"), "/api/sessions/", 503, "5"),
+        (OperationalError("gone"), "/sessions/s/", 503, "5"),
+        (ValueError("ours"), "/api/sessions/", 500, None),
+    ],
+)
+def test_a_database_that_is_away_is_worth_another_try(
+    error: Exception, path: str, status: int, retry: str | None
+) -> None:
+    """503 with the time to wait, as JSON where JSON was asked for; only what nobody foresaw is a 500."""
+    try:
+        raise error
+    except type(error):
+        response = server_error(RequestFactory().get(path))
+    assert (response.status_code, response.headers.get("Retry-After")) == (status, retry)
+    assert response.headers["Content-Type"].startswith("application/json") == path.startswith("/api/")

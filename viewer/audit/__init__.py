@@ -1,0 +1,1 @@
+"""Transcripts, the audit log, and the proofs behind them."""

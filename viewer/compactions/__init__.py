@@ -1,0 +1,1 @@
+"""The compaction page, the comparison page and their calculations."""

@@ -1,0 +1,1 @@
+"""The session list and the session page."""

@@ -1,0 +1,207 @@
+"""What leaves the server as JSON: sessions, skeletons, checks. Payloads are never part of these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from drf_spectacular.utils import inline_serializer
+from rest_framework import serializers
+
+from ingest.models import Session
+from viewer.sessions.checks import Check, SpanRow
+from viewer.sessions.sentences import describe, sentence
+
+
+class SessionSerializer(serializers.ModelSerializer[Session]):
+    """A session as the list shows it."""
+
+    id = serializers.CharField(source="session_id", read_only=True)
+    key = serializers.UUIDField(source="session_key", read_only=True)
+    seq = serializers.IntegerField(source="last_seq", read_only=True)
+    is_running = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Session
+        fields = [
+            "id",
+            "key",
+            "project_id",
+            "seq",
+            "created_at",
+            "first_at",
+            "last_at",
+            "span_count",
+            "running_count",
+            "is_running",
+            "error_count",
+            "turn_count",
+            "check_count",
+            "compaction_count",
+            "fallback_count",
+            "model",
+            "peak_tokens",
+            "window_tokens",
+            "trigger_tokens",
+            "last_tokens",
+            "worst_retention",
+        ]
+
+    def get_is_running(self, session: Session) -> bool:
+        return session.running_count > 0
+
+
+# Made without a class body: a field called `data` would hide the serializer's own.
+SpanSchema = inline_serializer(
+    "Span",
+    {
+        "id": serializers.CharField(help_text="trace_id:span_id"),
+        "trace_id": serializers.CharField(),
+        "span_id": serializers.CharField(),
+        "parent_id": serializers.CharField(allow_null=True),
+        "kind": serializers.CharField(),
+        "name": serializers.CharField(),
+        "status": serializers.CharField(),
+        "started_at": serializers.DateTimeField(allow_null=True),
+        "ended_at": serializers.DateTimeField(allow_null=True),
+        "tokens": serializers.IntegerField(allow_null=True),
+        "seq": serializers.IntegerField(),
+        "data": serializers.DictField(),
+    },
+)
+
+
+class CheckSerializer(serializers.Serializer[Check]):
+    """One check: the parts of the prompt, the lines it was held against, and what came of it."""
+
+    id = serializers.CharField(source="key")
+    span = serializers.CharField(source="lead.key")
+    turn = serializers.IntegerField(allow_null=True)
+    step = serializers.IntegerField(allow_null=True)
+    started_at = serializers.DateTimeField(allow_null=True)
+    ended_at = serializers.DateTimeField(allow_null=True)
+    trigger = serializers.CharField()
+    is_compaction = serializers.BooleanField()
+    is_recovery = serializers.BooleanField()
+    is_call = serializers.BooleanField()
+    is_running = serializers.BooleanField()
+    has_failed = serializers.BooleanField()
+    before = serializers.IntegerField()
+    after = serializers.IntegerField(allow_null=True)
+    window = serializers.IntegerField()
+    trigger_tokens = serializers.IntegerField()
+    cap_tokens = serializers.IntegerField()
+    margin = serializers.IntegerField(allow_null=True)
+    parts = serializers.ListField(child=serializers.IntegerField())
+    after_parts = serializers.ListField(child=serializers.IntegerField(), allow_null=True)
+    after_is_derived = serializers.BooleanField()
+    fates = serializers.DictField(child=serializers.IntegerField())
+    pruned_count = serializers.IntegerField()
+    retention = serializers.FloatField(allow_null=True)
+    fallback = serializers.CharField()
+    sentence = serializers.SerializerMethodField()
+
+    def get_sentence(self, check: Check) -> str:
+        return sentence(check)
+
+
+def check_json(check: Check) -> dict[str, Any]:
+    """The same as `CheckSerializer`, by hand: a long session has thousands, and DRF takes 0.2 ms for each."""
+    return {
+        "id": check.key,
+        "span": check.lead.key,
+        "turn": check.turn,
+        "step": check.step,
+        "started_at": _iso(check.started_at),
+        "ended_at": _iso(check.ended_at),
+        "trigger": check.trigger,
+        "is_compaction": check.is_compaction,
+        "is_recovery": check.is_recovery,
+        "is_call": check.is_call,
+        "is_running": check.is_running,
+        "has_failed": check.has_failed,
+        "before": check.before,
+        "after": check.after,
+        "window": check.window,
+        "trigger_tokens": check.trigger_tokens,
+        "cap_tokens": check.cap_tokens,
+        "margin": check.margin,
+        "parts": check.parts,
+        "after_parts": check.after_parts,
+        "after_is_derived": check.after_is_derived,
+        "fates": check.fates,
+        "pruned_count": check.pruned_count,
+        "retention": check.retention,
+        "fallback": check.fallback,
+        "sentence": sentence(check),
+    }
+
+
+def span_json(span: SpanRow) -> dict[str, Any]:
+    """A span without its payload."""
+    return {
+        "id": span.key,
+        "trace_id": span.trace_id,
+        "span_id": span.span_id,
+        "parent_id": span.parent_id,
+        "kind": span.kind,
+        "name": span.name,
+        "status": span.status,
+        "started_at": _iso(span.started_at),
+        "ended_at": _iso(span.ended_at),
+        "tokens": span.tokens,
+        "seq": span.seq,
+        "data": span.data,
+    }
+
+
+def session_json(session: Session) -> dict[str, Any]:
+    """For frames; REST answers with the same through `SessionSerializer`."""
+    return dict(SessionSerializer(session).data)
+
+
+def columns(spans: Iterable[SpanRow]) -> dict[str, list[Any]]:
+    """Skeletons as columns, the way the browser keeps them."""
+    out: dict[str, list[Any]] = {
+        name: [] for name in ("trace", "id", "parent", "kind", "name", "status", "start", "end", "tokens")
+    }
+    for span in spans:
+        out["trace"].append(span.trace_id)
+        out["id"].append(span.span_id)
+        out["parent"].append(span.parent_id)
+        out["kind"].append(span.kind)
+        out["name"].append(span.name[:200])
+        out["status"].append(span.status)
+        out["start"].append(_ms(span.started_at))
+        out["end"].append(_ms(span.ended_at))
+        out["tokens"].append(span.tokens)
+    return out
+
+
+def event_json(session: Session, span: SpanRow) -> dict[str, Any]:
+    """A line of the tail."""
+    return {
+        "seq": span.seq,
+        "session": session.session_id,
+        "session_key": str(session.session_key),
+        "trace": span.trace_id,
+        "id": span.span_id,
+        "parent": span.parent_id,
+        "kind": span.kind,
+        "name": span.name[:200],
+        "status": span.status,
+        "at": _ms(span.ended_at or span.started_at),
+        "start": _ms(span.started_at),
+        "end": _ms(span.ended_at),
+        "tokens": span.tokens,
+        "text": describe(span)[:500],
+    }
+
+
+def _ms(moment: datetime | None) -> int | None:
+    return int(moment.timestamp() * 1000) if moment else None
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return moment.isoformat().replace("+00:00", "Z") if moment else None
