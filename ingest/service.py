@@ -17,7 +17,7 @@ from django.conf import settings
 from django.db import connection
 
 from ingest.http.errors import describe
-from ingest.http.keys import LOOKUP, NOTE_USED, KeyRing
+from ingest.http.keys import FIND_KEY, UPDATE_LAST_USED, KeyCache
 from ingest.http.limits import Allowance, Room
 from ingest.storage import retention
 from ingest.storage.connections import address
@@ -37,7 +37,7 @@ class Service:
         self.database = address()
         self.writer = Writer()
         self.questions = Questions(on_silence=self.writer.give_up)
-        self.keys = KeyRing(self._lookup)
+        self.keys = KeyCache(self._lookup)
         self.event_rate = Allowance(settings.INGEST_KEY_EVENTS_PER_S, "events")
         self.byte_rate = Allowance(settings.INGEST_KEY_BYTES_PER_S, "bytes")
         self.room = Room(settings.INGEST_MAX_HELD_BYTES)
@@ -52,8 +52,8 @@ class Service:
                 next_run = time.monotonic() + _PARTITIONS_EVERY_S
                 await self._chore(self._partitions())
             await asyncio.sleep(_NOTE_EVERY_S)
-            if used := self.keys.take_used():
-                await self._chore(self.questions.ask(NOTE_USED, (used,)))
+            if used := self.keys.take_used_ids():
+                await self._chore(self.questions.ask(UPDATE_LAST_USED, (used,)))
 
     async def _chore(self, work: Awaitable[Any]) -> None:
         try:
@@ -73,7 +73,7 @@ class Service:
             logger.info("retention sessions=%d days=%d", report.sessions, len(report.dropped))
 
     async def _lookup(self, digest: str) -> tuple[Any, ...] | None:
-        return await self.questions.ask(LOOKUP, (digest,))
+        return await self.questions.ask(FIND_KEY, (digest,))
 
     async def close(self) -> None:
         self._chores.cancel()

@@ -142,7 +142,7 @@ class Request:
 
 async def ingest(parts: Service, request: Request) -> Answer:
     """Events as JSON, in any of their forms."""
-    grant = await parts.keys.check(request.header(b"authorization"))
+    grant = await parts.keys.authenticate(request.header(b"authorization"))
     is_lines = request.media_type in _LINE_TYPES
     if not is_lines and request.media_type not in {*_JSON_TYPES, _UNSAID_TYPE}:
         raise _unknown_type(request)
@@ -164,7 +164,7 @@ def _unknown_type(request: Request) -> WrongType:
 
 async def traces(parts: Service, request: Request) -> Answer:
     """OTLP/HTTP, answered in the form that was asked."""
-    grant = await parts.keys.check(request.header(b"authorization"))
+    grant = await parts.keys.authenticate(request.header(b"authorization"))
     if not request.is_protobuf and request.media_type not in _JSON_TYPES:
         raise WrongType("use application/x-protobuf or application/json")
     convert = mapping.from_protobuf if request.is_protobuf else mapping.from_json
@@ -198,7 +198,7 @@ async def _taken(
     metrics.accepted.labels(endpoint).inc(decoded.count)
     metrics.rejected.labels(endpoint).inc(len(decoded.rejections))
     metrics.received_bytes.labels(endpoint).inc(len(body))
-    parts.keys.used(grant)
+    parts.keys.mark_used(grant)
     return decoded
 
 
@@ -228,7 +228,7 @@ def _without(decoded: Decoded, refused: list[Any]) -> Decoded:
 
 async def transcript(parts: Service, request: Request) -> Answer:
     """One pre-compact transcript, as lines of JSON; sent again it changes nothing."""
-    grant = await parts.keys.check(request.header(b"authorization"))
+    grant = await parts.keys.authenticate(request.header(b"authorization"))
     query = request.query()
     session_id = query.get("session") or query.get("session_id")
     step = query.get("step", "")
@@ -258,7 +258,7 @@ async def transcript(parts: Service, request: Request) -> Answer:
             raise Conflict(str(error)) from None
         except OSError as error:
             raise Unavailable("the database is away") from error
-    parts.keys.used(grant)
+    parts.keys.mark_used(grant)
     metrics.received_bytes.labels("/ingest/transcripts").inc(len(body))
     found = {
         "success": True,

@@ -1,15 +1,13 @@
-"""Make ingest keys and check them.
+"""Create and check ingest keys.
 
-A key is shown once, when it is made; afterwards only its digest is known. Checking one costs the database nothing for
-as long as the last answer is fresh, and a revoked key is refused everywhere within `FRESH_S` seconds.
+An ingest key is shown once and stored as a digest. Each process caches lookups for `CACHE_TTL_S` seconds, so most
+requests are authenticated without a query and a revoked key stops working everywhere within that time.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
-import secrets
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -17,9 +15,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
-from django.db.models import Q
-from django.utils import timezone
 
+from ingest import credentials
 from ingest.http.errors import Unauthorized
 from ingest.models import IngestKey, Project
 
@@ -30,106 +27,101 @@ if TYPE_CHECKING:
     from django.db.models import QuerySet
 
 PREFIX = "ari_"
-FRESH_S = 5.0
-# Wrong keys are remembered too, so that guessing does not reach the database; the oldest answers go first.
-_REMEMBERED = 10_000
+CACHE_TTL_S = 5.0
+# Wrong keys are cached too, so that guessing keys does not reach the database. The oldest entries are evicted first.
+_CACHE_SIZE = 10_000
 
-LOOKUP = """
+FIND_KEY = """
 SELECT k.id, k.project_id FROM ingest_ingestkey k
 WHERE k.digest = %s AND (k.revoked_at IS NULL OR k.revoked_at > now())
 """
-NOTE_USED = "UPDATE ingest_ingestkey SET last_used_at = now() WHERE id = ANY(%s) RETURNING 1"
+UPDATE_LAST_USED = "UPDATE ingest_ingestkey SET last_used_at = now() WHERE id = ANY(%s) RETURNING 1"
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The right to write into one project."""
+    """Permission to write into one project."""
 
     key_id: int
     project_id: int
 
 
-def make() -> tuple[str, str, str]:
-    """A new key, its digest, and the beginning by which people tell keys apart."""
-    key = PREFIX + secrets.token_urlsafe(32)
-    return key, digest(key), key[: len(PREFIX) + 4]
-
-
-def digest(key: str) -> str:
-    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
-
-
 def create(project: Project, *, label: str, created_by: User | None = None) -> str:
-    """Store a new key for `project` and return it, for the only time."""
-    key, key_digest, hint = make()
-    IngestKey.objects.create(project=project, label=label, digest=key_digest, hint=hint, created_by=created_by)
-    return key
+    """Store a new key for `project` and return its text, which cannot be read again later."""
+    secret = credentials.generate(PREFIX)
+    IngestKey.objects.create(
+        project=project, label=label, digest=secret.digest, hint=secret.hint, created_by=created_by
+    )
+    return secret.text
 
 
 def is_valid(key: str, project: Project) -> bool:
-    return bool(key) and live().filter(digest=digest(key), project=project).exists()
+    """True if `key` can write into `project`."""
+    return bool(key) and active().filter(digest=credentials.digest(key), project=project).exists()
 
 
-def live() -> QuerySet[IngestKey]:
-    """Keys that still count: never revoked, or replaced so lately that their time is not over."""
-    return IngestKey.objects.filter(Q(revoked_at=None) | Q(revoked_at__gt=timezone.now()))
+def active() -> QuerySet[IngestKey]:
+    """Return the keys that can still be used, including rotated keys within their overlap."""
+    return IngestKey.objects.filter(credentials.not_revoked())
 
 
 def rotate(old: IngestKey, *, overlap: timedelta, created_by: User | None = None) -> str:
-    """A new key in the place of `old`, which counts for `overlap` longer, so that agents can be told one by one."""
+    """Create a key that replaces `old`. Both work for `overlap`, so that agents can be updated one at a time."""
     with transaction.atomic():
         revoke(old, after=overlap)
         return create(old.project, label=old.label, created_by=created_by)
 
 
 def revoke(key: IngestKey, *, after: timedelta = timedelta(0)) -> None:
-    live().filter(pk=key.pk).update(revoked_at=timezone.now() + after)
+    """Revoke a key now, or `after` some time."""
+    credentials.revoke(key, after=after)
 
 
 def from_header(authorization: str) -> str:
-    """The key in an `Authorization` header: a bearer token, or the password of HTTP Basic."""
+    """Return the key of an `Authorization` header: a bearer token, or the password of HTTP Basic."""
+    if key := credentials.bearer_secret(authorization):
+        return key
     scheme, _, value = authorization.strip().partition(" ")
-    value = value.strip()
-    if scheme.lower() == "bearer" and value:
-        return value
     if scheme.lower() == "basic":
         try:
-            user, _, password = base64.b64decode(value, validate=True).decode().partition(":")
+            user, _, password = base64.b64decode(value.strip(), validate=True).decode().partition(":")
         except (binascii.Error, UnicodeDecodeError):
-            raise Unauthorized("the Authorization header is not valid HTTP Basic") from None
+            raise Unauthorized("The Authorization header is not valid HTTP Basic.") from None
         if password or user:
             return password or user
-    raise Unauthorized("an ingest key is needed: Authorization: Bearer <key>")
+    raise Unauthorized("An ingest key is required. Send it as: Authorization: Bearer <key>")
 
 
-class KeyRing:
-    """Answers from the database, kept for a few seconds."""
+class KeyCache:
+    """Authenticate requests, caching the database's answer for a few seconds."""
 
     def __init__(self, fetch: Callable[[str], Awaitable[tuple[Any, ...] | None]]) -> None:
         self._fetch = fetch
-        self._known: OrderedDict[str, tuple[float, Grant | None]] = OrderedDict()
-        self._used: set[int] = set()
+        # Only digests are cached, so that a memory dump does not reveal a key.
+        self._grants: OrderedDict[str, tuple[float, Grant | None]] = OrderedDict()
+        self._used_ids: set[int] = set()
 
-    def used(self, grant: Grant) -> None:
-        """Note that a key was used; written down now and then, never on the way of a request."""
-        self._used.add(grant.key_id)
+    def mark_used(self, grant: Grant) -> None:
+        """Note that a key was used. The database is updated periodically, not during the request."""
+        self._used_ids.add(grant.key_id)
 
-    def take_used(self) -> list[int]:
-        used, self._used = list(self._used), set()
-        return used
+    def take_used_ids(self) -> list[int]:
+        """Return the ids of the keys used since the last call."""
+        used_ids, self._used_ids = list(self._used_ids), set()
+        return used_ids
 
-    async def check(self, authorization: str) -> Grant:
-        """Whom the header lets write where; `Unauthorized` otherwise."""
-        # Only digests are remembered: a memory dump gives no key away.
-        key_digest = digest(from_header(authorization))
-        known = self._known.get(key_digest)
-        if known is None or known[0] < time.monotonic():
-            row = await self._fetch(key_digest)
-            known = (time.monotonic() + FRESH_S, Grant(*row) if row else None)
-            self._known[key_digest] = known
-            self._known.move_to_end(key_digest)
-            if len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
-        if known[1] is None:
-            raise Unauthorized("this ingest key is not known, or was revoked")
-        return known[1]
+    async def authenticate(self, authorization: str) -> Grant:
+        """Return the grant of the key in an `Authorization` header, or raise `Unauthorized`."""
+        digest = credentials.digest(from_header(authorization))
+        entry = self._grants.get(digest)
+        if entry is None or entry[0] < time.monotonic():
+            row = await self._fetch(digest)
+            entry = (time.monotonic() + CACHE_TTL_S, Grant(*row) if row else None)
+            self._grants[digest] = entry
+            self._grants.move_to_end(digest)
+            if len(self._grants) > _CACHE_SIZE:
+                self._grants.popitem(last=False)
+        grant = entry[1]
+        if grant is None:
+            raise Unauthorized("This ingest key does not exist or was revoked.")
+        return grant

@@ -84,15 +84,16 @@ def test_keys_and_tokens_are_looked_up_by_digest_alone(server):
 
     Timing a database on a busy machine proves little; that no text of a key is ever compared proves it.
     """
+    from ingest import credentials
     from ingest.http import keys
 
-    assert re.findall(r"WHERE (.*?) = %s", keys.LOOKUP, re.DOTALL) == ["k.digest"]
+    assert re.findall(r"WHERE (.*?) = %s", keys.FIND_KEY, re.DOTALL) == ["k.digest"]
     near = server.ingest_key[:-1] + ("A" if server.ingest_key[-1] != "A" else "B")
-    shared = sum(a == b for a, b in zip(keys.digest(near), keys.digest(server.ingest_key), strict=True))
+    shared = sum(a == b for a, b in zip(credentials.digest(near), credentials.digest(server.ingest_key), strict=True))
     assert shared < 20, "nearly right shares no more of the digest than any other guess"
     with psycopg.connect(server.database_url) as database:
         stored = database.execute("SELECT t::text FROM ingest_ingestkey t").fetchall()
-    assert any(keys.digest(server.ingest_key) in row for (row,) in stored)
+    assert any(credentials.digest(server.ingest_key) in row for (row,) in stored)
     assert not any(server.ingest_key in row for (row,) in stored)
 
 

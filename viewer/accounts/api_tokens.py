@@ -6,9 +6,7 @@ no token yet may give name and password to REST instead, with each request.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
-import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -25,6 +23,7 @@ from rest_framework.authentication import BaseAuthentication, BasicAuthenticatio
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
+from ingest import credentials
 from ingest.models import Project
 from viewer.accounts.access import Right
 from viewer.models import ApiToken
@@ -46,25 +45,25 @@ def create(
     expires_at: datetime | None = None,
 ) -> tuple[ApiToken, str]:
     """A new token and its text, which exists nowhere afterwards."""
-    text = PREFIX + secrets.token_urlsafe(32)
+    secret = credentials.generate(PREFIX)
     token = ApiToken.objects.create(
         user=user,
         project=project,
         label=label,
         scopes=sorted(right.value for right in scopes if right in SCOPES),
-        digest=_digest(text),
-        hint=text[: len(PREFIX) + 4],
+        digest=secret.digest,
+        hint=secret.hint,
         expires_at=expires_at,
     )
-    return token, text
+    return token, secret.text
 
 
 def check(text: str) -> ApiToken | None:
     """The token this is the text of, if it still counts."""
     if not text.startswith(PREFIX):
         return None
-    digest, now = _digest(text), timezone.now()
-    token = ApiToken.objects.select_related("user").filter(digest=digest, revoked_at=None).first()
+    digest, now = credentials.digest(text), timezone.now()
+    token = ApiToken.objects.select_related("user").filter(credentials.not_revoked(), digest=digest).first()
     if token is None or not hmac.compare_digest(token.digest, digest):
         return None
     if not token.user.is_active or (token.expires_at is not None and token.expires_at <= now):
@@ -75,17 +74,17 @@ def check(text: str) -> ApiToken | None:
 
 
 def revoke(token: ApiToken) -> None:
-    ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now())
+    credentials.revoke(token)
 
 
 class TokenAuthentication(BaseAuthentication):
     """`Authorization: Bearer arip_…`."""
 
     def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
-        scheme, _, text = get_authorization_header(request).decode("latin-1").partition(" ")
-        if scheme.lower() != "bearer":
+        text = credentials.bearer_secret(get_authorization_header(request).decode("latin-1"))
+        if text is None:
             return None
-        token = check(text.strip())
+        token = check(text)
         if token is None:
             raise AuthenticationFailed("no such token, or it has expired or was revoked")
         return token.user, token
@@ -133,9 +132,9 @@ class SocketAuth:
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> Any:
         headers = {name: value.decode("latin-1") for name, value in scope.get("headers", ())}
-        scheme, _, text = headers.get(b"authorization", "").partition(" ")
-        if scheme.lower() == "bearer":
-            token = await sync_to_async(check)(text.strip())
+        text = credentials.bearer_secret(headers.get(b"authorization", ""))
+        if text is not None:
+            token = await sync_to_async(check)(text)
             if token is None:
                 return await _refuse(receive, send)
             return await self.with_token({**scope, "user": token.user, "token": token}, receive, send)
@@ -160,7 +159,3 @@ def is_own_origin(headers: Mapping[bytes, str]) -> bool:
 async def _refuse(receive: Any, send: Any) -> None:
     await receive()
     await send({"type": "websocket.close", "code": 4403})
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

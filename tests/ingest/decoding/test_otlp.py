@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Status, StatusCode
 
-from .conftest import Wire
+from ..conftest import Wire
 
 MESSAGES = [{"role": "user", "content": "Where is the invoice?"}]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import Wire
+from ..conftest import Wire
 
 RECORDED = Path(__file__).resolve().parents[2] / "fixtures" / "public_ariadne"
 

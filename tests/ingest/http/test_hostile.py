@@ -17,7 +17,7 @@ from twisted.web.http import HTTPChannel
 
 from ariadne.runtime import request_guard
 
-from .conftest import Wire
+from ..conftest import Wire
 
 T0 = "2026-11-16T04:00:00Z"
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from .conftest import Wire
+from ..conftest import Wire
 
 T0 = "2026-11-16T04:00:00Z"
 T1 = "2026-11-16T04:00:01.5Z"

@@ -23,7 +23,7 @@ from ingest.http.limits import Allowance, Room
 from ingest.models import Project, Session
 from ingest.storage import notifications
 
-from .conftest import Wire
+from ..conftest import Wire
 
 ROOT = Path(__file__).resolve().parents[3]
 T0 = "2026-11-16T04:00:00Z"

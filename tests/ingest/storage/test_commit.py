@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from waiting import wait_until
 
-from .conftest import Wire
+from ..conftest import Wire
 
 T0 = "2026-11-16T04:00:00Z"
 

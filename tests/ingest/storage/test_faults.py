@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .faults import Fault, Senders, Stack, check, get, kill_postgres, kill_web, running, span
+from ..faults import Fault, Senders, Stack, check, get, kill_postgres, kill_web, running, span
 
 
 def free_port() -> int:

@@ -18,7 +18,7 @@ from ingest.models import Message, Project, Session
 from ingest.storage import messages, partitions, retention
 from viewer.sessions import queries
 
-from .conftest import Wire
+from ..conftest import Wire
 
 T0 = "2026-11-16T04:00:00Z"
 

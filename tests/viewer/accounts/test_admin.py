@@ -36,7 +36,7 @@ def test_a_key_is_looked_at_without_its_digest_and_revoked(root):
     key = IngestKey.objects.get()
     assert key.digest not in root.get(f"/admin/ingest/ingestkey/{key.pk}/change/").content.decode()
     root.post("/admin/ingest/ingestkey/", {"action": "revoke", "_selected_action": [key.pk]})
-    assert not keys.live().exists()
+    assert not keys.active().exists()
     assert AuditEntry.objects.latest("position").action == "key.revoke"
 
 

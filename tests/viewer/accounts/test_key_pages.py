@@ -58,7 +58,7 @@ def test_one_may_only_touch_ones_own_keys_unless_one_manages_the_project():
         assert client.post(f"/keys/{key.pk}/revoke/").status_code == 404
         assert client.post(f"/keys/{key.pk}/rotate/").status_code == 404
     assert signed_in(person("admin", ours)).post(f"/keys/{key.pk}/revoke/").status_code == 302
-    assert not keys.live().exists()
+    assert not keys.active().exists()
 
 
 def test_a_key_cannot_be_made_in_another_project():
