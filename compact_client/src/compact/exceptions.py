@@ -9,7 +9,7 @@ CompactError
 │   ├── SummaryRefused     the model declined; worth a retry as `brief`
 │   └── SummarizerOverflow the summariser's own prompt did not fit its window
 ├── PlanConflict           another process committed a plan first, again and again
-└── AccessDenied           an artifact the requester may not read
+└── StoreFailed            a plan or artifact store raised
 """
 
 from __future__ import annotations
@@ -101,7 +101,3 @@ class PlanConflict(CompactError):
 
 class StoreFailed(CompactError):
     """A plan or artifact store of the caller's failed, in whatever way; the run goes on without its service."""
-
-
-class AccessDenied(CompactError):
-    """The requester has no right to the artifact."""

@@ -30,7 +30,7 @@ from compact.memory import Memory
 from compact.messages import Message
 from compact.messages.normalization import normalize
 from compact.messages.units import group_units
-from compact.planning.budget import Usage, correction_from
+from compact.planning.budget import Usage, correction_factor
 from compact.planning.partition import pin_rule
 from compact.planning.plan import CompactionPlan
 from compact.protocols import Exporter
@@ -159,10 +159,10 @@ class CompactManager:
     def report_usage(self, session_id: str, usage: Any) -> None:
         """Tell what the provider counted for the last request; it corrects every later estimate."""
         session = self._session(session_id)
-        reported = Usage.of(usage)
+        reported = Usage.from_provider(usage)
         with _looking(session):
             uncorrected = round(session.last_estimate / session.correction)
-            session.correction = correction_from(reported.input_tokens, uncorrected)
+            session.correction = correction_factor(reported.input_tokens, uncorrected)
             session.is_corrected = reported.input_tokens > 0 and uncorrected > 0
             session.last_usage = reported
 

@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 from compact import CompactConfig, CompactManager, TiktokenEstimator
 from compact.estimators.tiktoken import load_encoding
-from compact.messages.codecs import codec_named
+from compact.messages.codecs import get_codec
 
-CHAT = codec_named("chat")
+CHAT = get_codec("chat")
 TRANSCRIPTS = Path(os.environ.get("COMPACT_TRANSCRIPTS", "../shared/data/transcripts"))
 WORDS = [f"{a}{b}" for a in ("deploy", "parse", "order", "cache", "table") for b in ("", "r", "s", "_id", ".py", "-17")]
 

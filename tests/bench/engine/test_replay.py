@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from builders import agent_step
 from compact import CompactConfig, CompactManager, CompactPolicy, InsufficientBudget, TiktokenEstimator
-from compact.messages.codecs import codec_named
+from compact.messages.codecs import get_codec
 from compact.messages.normalization import normalize
 
-CHAT = codec_named("chat")
+CHAT = get_codec("chat")
 # Real transcripts are not shipped; where they are is said by the environment.
 TRANSCRIPTS = Path(os.environ.get("COMPACT_TRANSCRIPTS", "../shared/data/transcripts"))
 

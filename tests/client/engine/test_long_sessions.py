@@ -7,11 +7,11 @@ import random
 import pytest
 from builders import Recorder, agent_step, talk, tool_pair
 from compact import CompactConfig, CompactManager, CompactPolicy, InsufficientBudget, TiktokenEstimator
-from compact.messages.codecs import codec_named
+from compact.messages.codecs import get_codec
 from compact.messages.normalization import normalize
 
 ESTIMATOR = TiktokenEstimator()
-CHAT = codec_named("chat")
+CHAT = get_codec("chat")
 
 
 def tokens(items):

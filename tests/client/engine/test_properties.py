@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from compact import CompactConfig, CompactManager, CompactPolicy, InsufficientBudget, TiktokenEstimator
 from compact.messages import Message
-from compact.messages.codecs import codec_named
+from compact.messages.codecs import get_codec
 from compact.messages.normalization import normalize
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -49,7 +49,7 @@ def compacted(items, policy, fmt):
 
 
 def decoded(items, fmt):
-    codec = codec_named(fmt)
+    codec = get_codec(fmt)
     return [codec.decode(item, place) for place, item in enumerate(items)]
 
 
@@ -81,7 +81,7 @@ def test_no_call_is_ever_without_its_output(conversation, policy, fmt):
     if out is None:
         return
     messages = decoded(out, fmt)
-    assert not normalize(messages, codec_named(fmt)).is_changed
+    assert not normalize(messages, get_codec(fmt)).is_changed
     for place, message in enumerate(messages):
         if message.kind == "reasoning":
             following = messages[place + 1]
@@ -188,7 +188,7 @@ def test_the_ledger_accounts_for_every_message(conversation, policy, fmt):
     if plan is None:
         return
     own = [entry for entry in plan.ledger if entry.id.startswith("m")]
-    expected = normalize(decoded(items, fmt), codec_named(fmt)).messages
+    expected = normalize(decoded(items, fmt), get_codec(fmt)).messages
     assert [entry.role for entry in own] == [m.role for m in expected if m.text != "aborted"]
     stays = sum(entry.fate in ("kept", "pinned", "truncated", "cleared") for entry in plan.ledger)
     synthetic = sum(message.is_summary for message in decoded(out, fmt))
@@ -205,7 +205,7 @@ def test_a_codec_gives_back_the_bytes_it_got(conversation, fmt, with_unknown):
     items = write(conversation, fmt)
     if with_unknown:
         items.insert(len(items) // 2, {"type": "hologram", "data": [1, 2, {"a": None}]})
-    codec = codec_named(fmt)
+    codec = get_codec(fmt)
     assert json.dumps([codec.encode(message) for message in decoded(items, fmt)]) == json.dumps(items)
 
 
@@ -234,7 +234,7 @@ def test_one_summary_however_often_it_compacts(parts, fmt):
 @given(steps(), policies)
 def test_message_objects_come_back_as_they_went_in(conversation, policy):
     """Message objects in and out: kept ones are the caller's own, but for an output that was cut."""
-    codec = codec_named("chat")
+    codec = get_codec("chat")
     messages = [
         Message(m.role, m.text, m.meta, tool_calls=m.tool_calls, tool_call_id=m.tool_call_id)
         for m in (codec.decode(item, 0) for item in write(conversation, "chat"))

@@ -7,7 +7,7 @@ import json
 import pytest
 from compact import CompactConfig, CompactManager, CompactPolicy, Message, ToolCall
 from compact.exceptions import MalformedMessage
-from compact.messages.codecs import codec_named, detect
+from compact.messages.codecs import detect, get_codec
 from compact.messages.normalization import ensure_call_outputs_present, normalize, remove_orphan_outputs
 from compact.messages.units import group_units
 
@@ -25,7 +25,7 @@ CALLS = [
 @pytest.mark.parametrize(("call", "fields", "output", "result"), CALLS)
 def test_every_kind_of_call_is_one_unit_with_its_output(call, fields, output, result):
     """Reasoning, a call of any kind and its output are kept or removed together."""
-    codec = codec_named("responses")
+    codec = get_codec("responses")
     items = [
         {"role": "user", "content": "go"},
         {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}]},
@@ -43,7 +43,7 @@ def test_every_kind_of_call_is_one_unit_with_its_output(call, fields, output, re
 
 def test_sealed_and_unknown_items():
     """A provider's compaction item is pinned; an item nobody knows stays with its neighbour."""
-    codec = codec_named("responses")
+    codec = get_codec("responses")
     items = [
         {"type": "compaction", "encrypted_content": "x" * 600},
         {"role": "user", "content": "one"},
@@ -65,7 +65,7 @@ def test_sealed_and_unknown_items():
 
 def test_parallel_calls_and_late_outputs():
     """Parallel calls are one unit; an output that comes late belongs to its call; one message may answer two."""
-    codec = codec_named("anthropic")
+    codec = get_codec("anthropic")
     items = [
         {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]},
         {"role": "assistant", "content": [{"type": "tool_use", "id": "b", "name": "f", "input": {}}]},
@@ -116,7 +116,7 @@ def test_anthropic_conversations_open_with_the_user():
 def test_malformed_items_are_named(fmt, item):
     """What no provider would take is refused with its place in the list."""
     with pytest.raises(MalformedMessage, match=r"messages\[3\]"):
-        codec_named(fmt).decode(item, 3)
+        get_codec(fmt).decode(item, 3)
 
 
 def test_formats_are_told_apart():
@@ -140,8 +140,8 @@ def test_pictures_weigh_something():
     }
     anthropic = {"role": "user", "content": [{"type": "image", "source": {}}, {"type": "text", "text": "x"}]}
     for fmt, item in (("chat", chat), ("responses", responses), ("anthropic", anthropic)):
-        assert codec_named(fmt).decode(item, 0).extra_tokens > 500
-        assert json.dumps(codec_named(fmt).encode(codec_named(fmt).decode(item, 0))) == json.dumps(item)
+        assert get_codec(fmt).decode(item, 0).extra_tokens > 500
+        assert json.dumps(get_codec(fmt).encode(get_codec(fmt).decode(item, 0))) == json.dumps(item)
 
 
 @pytest.mark.req("R-NORM-1")

@@ -11,7 +11,7 @@ import pytest
 from builders import Fixed, talk, tool_pair
 from compact import CompactConfig, CompactManager, Message, NoopEstimator, TiktokenEstimator
 from compact.estimators.tiktoken import encoding_name, load_encoding
-from compact.planning.budget import PARTS, Breakdown, TokenBudget, Usage, correction_from
+from compact.planning.budget import PARTS, Breakdown, TokenBudget, Usage, correction_factor
 from compact.protocols import ProviderAwareTokenizer, TokenEstimator
 from hypothesis import given
 from hypothesis import strategies as st
@@ -106,7 +106,7 @@ def test_a_preflight_on_a_long_history_counts_only_what_is_new():
 @given(st.lists(st.integers(0, 10_000), min_size=6, max_size=6), st.integers(0, 200_000))
 def test_scaled_parts_sum_exactly(parts, total):
     """Six parts scaled to any total are whole, not negative, and sum to it."""
-    scaled = Breakdown(**dict(zip(PARTS, parts, strict=True))).scaled_to(total)
+    scaled = Breakdown(**dict(zip(PARTS, parts, strict=True))).scale_to(total)
     assert scaled.total == total
     assert min(scaled.to_dict().values()) >= 0
 
@@ -132,16 +132,16 @@ def test_the_token_budget_takes_off_its_overhead():
 )
 def test_any_providers_usage_is_understood(usage, expected):
     """OpenAI's, Anthropic's and an object's usage; blended is what was not cached plus the output."""
-    found = Usage.of(usage)
+    found = Usage.from_provider(usage)
     assert (found.input_tokens, found.output_tokens, found.cached_tokens) == expected
     assert found.blended_tokens == expected[0] - expected[2] + expected[1]
 
 
 def test_nonsense_from_a_provider_corrects_nothing():
     """A report of zero or of ten times our count is not believed whole."""
-    assert correction_from(0, 100) == 1.0
-    assert correction_from(100, 0) == 1.0
-    assert correction_from(1_000_000, 100) == 4.0
+    assert correction_factor(0, 100) == 1.0
+    assert correction_factor(100, 0) == 1.0
+    assert correction_factor(1_000_000, 100) == 4.0
 
 
 @pytest.mark.req("P-BUD-1")

@@ -19,7 +19,7 @@ from compact.planning.durability import (
     may_clear,
     tool_durability,
 )
-from compact.planning.non_replayable import irreplaceable_ids
+from compact.planning.non_replayable import non_replayable_ids
 
 
 def results(durability, output, *, ladder=("clear", "drop"), **options):
@@ -89,7 +89,7 @@ def test_a_result_that_cannot_be_had_again_stays_where_no_store_takes_it(rendere
     assert manager.plan("s").summarizations
     assert outputs(out) == outputs(before)
     rules = {entry.rule for entry in manager.plan("s").ledger if entry.role == "tool"}
-    assert rules <= {"cannot be had again", "tool pair 1 of 1"}
+    assert rules <= {"non-replayable", "tool pair 1 of 1"}
     assert not recorder.named("compact.warning")
     _, _, others, _ = quotes(20, tool_durability=ToolDurabilityPolicy(), renderer=renderer)
     assert len(outputs(others)) <= 1
@@ -234,4 +234,4 @@ def test_a_message_holds_a_result_that_cannot_be_had_again_wherever_it_stands_in
         Message("assistant", "", tool_calls=(ToolCall("a", "noise"), ToolCall("b", "quote"))),
         Message("tool", "both", tool_call_id="a", also_answers=("b",), id="m2"),
     ]
-    assert irreplaceable_ids(messages, {"quote": ToolDurabilityPolicy(ToolDurability.NON_REPLAYABLE)}) == {"m2"}
+    assert non_replayable_ids(messages, {"quote": ToolDurabilityPolicy(ToolDurability.NON_REPLAYABLE)}) == {"m2"}

@@ -13,8 +13,8 @@ import pytest
 from builders import tool_pair
 from compact import CompactConfig, CompactManager, CompactPolicy, Message, TiktokenEstimator
 from compact.adapters.artifact_stores import MemoryArtifactStore
-from compact.messages.codecs import codec_named
-from compact.rendering import renderer_named
+from compact.messages.codecs import get_codec
+from compact.rendering import get_renderer
 from compact.rendering.bridge import build_compacted_history, collect_user_messages, select_user_messages
 from compact.summary.structured import StructuredSummary
 
@@ -68,7 +68,7 @@ def render(renderer, output_lines=1, **options):
 def rendered_with_told_summary(manager):
     """The plan rendered with a summary whose words are fixed, so that only the shape can change the golden."""
     session = manager._session("s")
-    shape = renderer_named(session.plan.renderer)
+    shape = get_renderer(session.plan.renderer)
     told = Told()
     spans = tuple(
         replace(record, summary=told.summarize_span(record.span.message_ids, style="task_state", max_tokens=0))
@@ -78,7 +78,7 @@ def rendered_with_told_summary(manager):
         told.summarize_span([], style="task_state", max_tokens=0), 1
     )
     plan = replace(session.plan, summarizations=spans, summary_text=text)
-    return shape.render(session.view, plan, codec_named("chat"))
+    return shape.render(session.view, plan, get_codec("chat"))
 
 
 @pytest.mark.req("D-REND-1", "S-LAY-1", "R-HIST-1")

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 from compact.engine.request import plain
 from compact.engine.session import Session
 from compact.exceptions import CompactError
-from compact.messages.codecs import CHAT, codec_named, detect
+from compact.messages.codecs import CHAT, detect, get_codec
 from compact.messages.codecs.base import Codec
 
 
@@ -44,7 +44,7 @@ class Call:
 def codec_for(session: Session, call: Call) -> Codec:
     """The format of the list; what does not say is read like the session's earlier messages."""
     if call.format is not None:
-        return codec_named(call.format)
+        return get_codec(call.format)
     known = len(session.shown.items)
     items = call.items
     is_longer = session.codec is not None and len(items) >= known

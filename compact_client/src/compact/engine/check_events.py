@@ -67,7 +67,7 @@ def emit_decision(
     if note is not None:
         properties["note"] = note
     if decision.triggered:
-        part = found.part if found else None
+        part = found.partition if found else None
         properties["kept"] = {
             "pinned": sum(len(unit.indices) for unit in part.pinned) if part else 0,
             "recent_turns": part.recent_turns if part else 0,

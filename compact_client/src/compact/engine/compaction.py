@@ -22,7 +22,7 @@ from compact.engine.ledger import absorbed_by, build_ledger, cache_effect
 from compact.exceptions import InsufficientBudget, PlanConflict, StoreFailed
 from compact.messages import Message
 from compact.messages.span import SpanReference
-from compact.planning.draft import Draft, Room
+from compact.planning.draft import Draft, TokenLimits
 from compact.planning.log import AgentThread
 from compact.planning.plan import ClearRecord, CompactionPlan, DropRecord, ExternalizationRecord, SummarizationRecord
 
@@ -34,7 +34,7 @@ def compact(job: Job, first: Draft, messages: Sequence[Message], counts: Sequenc
     """Compact the session's request; True if its plan changed. Raises `InsufficientBudget`."""
     session = job.session
     current, room = first, job.room
-    while not current.part.remainder and not has_long_memory(job, current):
+    while not current.partition.remainder and not has_long_memory(job, current):
         if (used := job.estimate()) <= job.budget_tokens:
             return False
         # It fits as we count and not as the caller does.
@@ -45,7 +45,7 @@ def compact(job: Job, first: Draft, messages: Sequence[Message], counts: Sequenc
     plan_before, request_before = session.plan, session.request
     for attempt in range(1, _FIT_ATTEMPTS + 1):
         climb = yield from climb_ladder(job, current, messages, counts, step)
-        if climb.missing_constraints and current.part.keep_turns > 0:
+        if climb.missing_constraints and current.partition.keep_turns > 0:
             current, climb = yield from _with_more_room(job, current, climb, messages, counts, step)
         plan = _plan(job, current, climb, messages, counts, step)
         session.plan = plan
@@ -69,16 +69,16 @@ def compact(job: Job, first: Draft, messages: Sequence[Message], counts: Sequenc
     )
     session.plan = plan
     yield from _commit(job, plan_before)
-    released = [messages[index] for unit in current.released for index in unit.indices]
+    released = [messages[index] for unit in current.evicted for index in unit.indices]
     warn_of_irreplaceable(job.check, [message.id or "" for message in released if message.answers])
     announce(job, current, climb, after)
     yield from archive_summary(job, step)
     return True
 
 
-def _lower(job: Job, room: Room, used_tokens: int) -> Room:
+def _lower(job: Job, room: TokenLimits, used_tokens: int) -> TokenLimits:
     """The limits to draft by when a request of so many tokens, as the caller counts, came out too large."""
-    return room.scaled(min(0.97, job.budget_tokens / used_tokens * 0.97))
+    return room.scale(min(0.97, job.budget_tokens / used_tokens * 0.97))
 
 
 def _with_more_room(
@@ -86,7 +86,7 @@ def _with_more_room(
 ) -> Steps[tuple[Draft, Climb]]:
     """A standing instruction did not fit: give the summary the room of all but the newest unit."""
     try:
-        lower = draft_again(job, messages, counts, job.room, only_newest=True)
+        lower = draft_again(job, messages, counts, job.room, keep_only_newest=True)
     except InsufficientBudget:
         return current, climb
     again = yield from climb_ladder(job, lower, messages, counts, step)
@@ -108,13 +108,13 @@ def _plan(
 ) -> CompactionPlan:
     before = job.session.plan
     bridge = job.policy.renderer == "bridge"
-    lead = [unit for unit in current.part.pinned if not (bridge and unit.kind == "tool")]
+    lead = [unit for unit in current.partition.pinned if not (bridge and unit.kind == "tool")]
     if bridge:
-        lead += [unit for unit in current.part.recent if unit.kind == "user"]
+        lead += [unit for unit in current.partition.recent if unit.kind == "user"]
     lead_ids = [messages[index].id or "" for unit in lead for index in unit.indices]
     summarizations = _of(before, "summarizations") + _new(climb, SummarizationRecord)
     drops = _of(before, "drops") + _new(climb, DropRecord)
-    if current.folds_carried and summarizations:
+    if current.folds_replacements and summarizations:
         united = _united(summarizations, climb, job.session.thread)
         summarizations = (united,) if isinstance(united, SummarizationRecord) else ()
         drops += (united,) if isinstance(united, DropRecord) else ()
@@ -125,7 +125,7 @@ def _plan(
         version=max(job.session.plans, default=0) + 1,
         step=step,
         renderer=job.policy.renderer,
-        externalizations=_externalizations(before, climb, fold=climb.is_new_summary or current.folds_carried),
+        externalizations=_externalizations(before, climb, fold=climb.is_new_summary or current.folds_replacements),
         summarizations=summarizations,
         clearings=_of(before, "clearings") + _new(climb, ClearRecord),
         drops=drops,

@@ -79,7 +79,7 @@ def _removes(record: CompactionRecord) -> bool:
 
 def layer_counts(session: Session, current: Draft) -> dict[str, int]:
     """How many messages each layer of the new request holds."""
-    pinned = sum(len(unit.indices) for unit in current.part.pinned)
+    pinned = sum(len(unit.indices) for unit in current.partition.pinned)
     summaries = sum((message.id or "").startswith(("summary-v", "span-")) for message in session.request.messages)
     return {"pinned": pinned, "summary": summaries, "recent": len(session.request.messages) - pinned - summaries}
 

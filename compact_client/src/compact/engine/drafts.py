@@ -11,8 +11,8 @@ from compact.engine.job import Job, render
 from compact.engine.session import Session
 from compact.messages import Message
 from compact.messages.units import group_units
-from compact.planning.draft import SMALL_SUMMARY_TOKENS, Draft, Room, draft
-from compact.planning.non_replayable import irreplaceable_ids
+from compact.planning.draft import SMALL_SUMMARY_TOKENS, Draft, TokenLimits, draft_compaction
+from compact.planning.non_replayable import non_replayable_ids
 from compact.planning.strategies.externalize import POINTER_TOKENS
 from compact.planning.truncation import truncate_with_split
 from compact.rendering.base import pointer_text
@@ -22,26 +22,26 @@ AIM_PCT = 0.57  # document 000: by hand a compaction frees at least 40 % where i
 
 
 def draft_again(
-    job: Job, messages: Sequence[Message], counts: Sequence[int], room: Room, *, only_newest: bool = False
+    job: Job, messages: Sequence[Message], counts: Sequence[int], room: TokenLimits, *, keep_only_newest: bool = False
 ) -> Draft:
-    return draft(
+    return draft_compaction(
         messages,
         counts,
         policy=job.policy,
-        room=room,
+        limits=room,
         fixed_tokens=job.fixed_tokens,
-        covered_tokens=covered_tokens(job.session),
-        carried_tokens=carried_tokens(job),
+        removed_tokens=removed_tokens(job.session),
+        replacement_tokens=replacement_tokens(job),
         protected_ids=job.session.protected_ids,
-        irreplaceable_ids=_irreplaceable(job, messages, counts),
-        only_newest=only_newest,
-        aim_tokens=int(AIM_PCT * (sum(counts) + job.fixed_tokens)) if job.is_manual else None,
+        non_replayable_ids=_irreplaceable(job, messages, counts),
+        keep_only_newest=keep_only_newest,
+        goal_tokens=int(AIM_PCT * (sum(counts) + job.fixed_tokens)) if job.is_manual else None,
     )
 
 
 def _irreplaceable(job: Job, messages: Sequence[Message], counts: Sequence[int]) -> set[str]:
     """The results to hold: all that cannot be had again, but for those that the first rung will write to the store."""
-    found = irreplaceable_ids(messages, job.durability)
+    found = non_replayable_ids(messages, job.durability)
     is_stored = job.artifact_store is not None and "externalize" in job.policy.ladder
     if not found or not is_stored or job.is_after_rehydration:
         return found
@@ -59,14 +59,14 @@ def plannable(session: Session) -> tuple[list[Message], list[int]]:
     return messages, counts
 
 
-def covered_tokens(session: Session) -> int:
+def removed_tokens(session: Session) -> int:
     """Tokens that earlier compactions of this session took out of the prompt."""
     if session.plan is None:
         return 0
     return sum(entry.tokens for entry in session.plan.absorbed)
 
 
-def carried_tokens(job: Job) -> int:
+def replacement_tokens(job: Job) -> int:
     """Tokens of what stands for earlier compactions beside the summary: pointers, and in place the spans' summaries."""
     plan = job.session.plan
     if plan is None:

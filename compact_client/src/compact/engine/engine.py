@@ -33,7 +33,7 @@ from compact.messages.codecs.base import Codec
 from compact.planning.durability import ToolDurabilityPolicy, declared_policy
 from compact.planning.rehydration import RehydrationConfig, TurnContext
 from compact.planning.trigger import Decision, decide
-from compact.planning.truncation import is_surely_short, truncate_output
+from compact.planning.truncation import fits_without_counting, truncate_output
 from compact.redaction.outbound import Outbound
 
 R = TypeVar("R")
@@ -166,7 +166,7 @@ class Engine:
         codec = codec_for(session, call)
         yield from self._restore_once(session, call.items, codec, check)
         seen = session.observe(call.items, codec)
-        if self.cfg.plan_store is not None and any(message.stands_for_others for message in seen.new):
+        if self.cfg.plan_store is not None and any(message.is_replacement for message in seen.new):
             # The host shows what another process compacted since.
             plan = session.plan
             yield from self._load_plan(session, call.items, check)
@@ -202,7 +202,7 @@ class Engine:
         def shorten(message: Message) -> Message:
             if policy.tool_output_truncation == "none" or message.role != "tool" or codec is None:
                 return message
-            if message.meta.get(policy.protected_flag) or is_surely_short(message.text, policy):
+            if message.meta.get(policy.protected_flag) or fits_without_counting(message.text, policy):
                 return message
             return codec.map_outputs(message, lambda _, text: truncate_output(text, policy, self.counting.text))
 
@@ -242,7 +242,7 @@ class Engine:
             overhead=self.counting.overhead(session.request.messages),
             protected_flag=self.policy.protected_flag,
         )
-        return parts.scaled_to(total).to_dict()
+        return parts.scale_to(total).to_dict()
 
     def _durability(self, tools: Sequence[Any] | None) -> dict[str, ToolDurabilityPolicy]:
         declared = {

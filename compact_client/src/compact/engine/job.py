@@ -13,7 +13,7 @@ from compact import events
 from compact.engine.session import Session
 from compact.engine.token_counter import Counting
 from compact.messages import Message
-from compact.planning.draft import Draft, Room
+from compact.planning.draft import Draft, TokenLimits
 from compact.planning.plan import CompactionRecord
 from compact.policy import CompactPolicy
 from compact.redaction.outbound import Outbound
@@ -30,7 +30,7 @@ class Job:
     check: events.Check
     outbound: Outbound
     clock: events.Clock
-    room: Room
+    room: TokenLimits
     """The limits in our own tokens; `budget_tokens` is the limit as the caller counts."""
     budget_tokens: int
     fixed_tokens: int
@@ -53,7 +53,7 @@ class Job:
         """Whether earlier spans keep summaries of their own beside the one that is made now."""
         plan = self.session.plan
         has_spans = plan is not None and bool(plan.summarizations)
-        return has_spans and self.policy.renderer == "inplace" and not current.folds_carried
+        return has_spans and self.policy.renderer == "inplace" and not current.folds_replacements
 
 
 @dataclass(slots=True)

@@ -28,7 +28,7 @@ def climb_ladder(
 ) -> Steps[Climb]:
     climb = Climb()
     _carry_summary(job, current, climb)
-    target = 0 if job.is_manual else current.room.target_tokens
+    target = 0 if job.is_manual else current.limits.target_tokens
     bench = _bench(job, current, messages, counts, step, climb)
     for name in job.policy.ladder:
         remaining = _remaining(current, climb)
@@ -39,9 +39,9 @@ def climb_ladder(
         yield from _rung(job, name, bench, remaining, climb)
     remaining = _remaining(current, climb)
     used = _used(current, climb, bench, remaining)
-    if remaining and used > current.room.budget_tokens:
+    if remaining and used > current.limits.budget_tokens:
         # The loop breaker or the ladder itself left too much: the budget is not negotiable.
-        bench.tokens_to_free, bench.is_after_rehydration = used - current.room.budget_tokens, False
+        bench.tokens_to_free, bench.is_after_rehydration = used - current.limits.budget_tokens, False
         yield from _rung(job, "drop", bench, remaining, climb)
     if not climb.is_new_summary and has_long_memory(job, current):
         refit(job, current, climb, step)
@@ -56,7 +56,7 @@ def _used(current: Draft, climb: Climb, bench: Workbench, remaining: Sequence[Un
 
 def _remaining(current: Draft, climb: Climb) -> list[Unit]:
     """What no rung has taken yet."""
-    return [unit for unit in current.part.remainder if unit.first not in climb.gone]
+    return [unit for unit in current.partition.remainder if unit.first not in climb.gone]
 
 
 def _carry_summary(job: Job, current: Draft, climb: Climb) -> None:
@@ -71,7 +71,7 @@ def _carry_summary(job: Job, current: Draft, climb: Climb) -> None:
 def has_long_memory(job: Job, current: Draft) -> bool:
     """Whether what stands for earlier compactions is longer than the room there is for it now."""
     plan = job.session.plan
-    if current.folds_carried:
+    if current.folds_replacements:
         return True
     if plan is None or not plan.summary_text or job.keeps_spans(current):
         return False
@@ -115,7 +115,7 @@ def _bench(
 ) -> Workbench:
     session = job.session
     assert session.codec is not None
-    kept = {index for unit in (*current.part.pinned, *current.part.recent) for index in unit.indices}
+    kept = {index for unit in (*current.partition.pinned, *current.partition.recent) for index in unit.indices}
     visible = [message for index, message in enumerate(messages) if index in kept]
     originals = {message.id or "": found for message in messages if (found := session.thread.get(message.id or ""))}
 

@@ -81,7 +81,7 @@ def build_ledger(job: Job, current: Draft, plan: CompactionPlan, before: Request
     """One line per message of the prompt as it was."""
     session = job.session
     rules = _rules(current, [message for message in before.messages if _is_own(message)])
-    pinned = {index for unit in current.part.pinned for index in unit.indices}
+    pinned = {index for unit in current.partition.pinned for index in unit.indices}
     own = [message.id for message in before.messages if _is_own(message)]
     pinned_ids = {own[index] for index in pinned}
     truncated_ids = session.truncated_ids
@@ -101,7 +101,7 @@ def _is_own(message: Message) -> bool:
 def _rules(current: Draft, own: Sequence[Message]) -> dict[str, str]:
     rules: dict[str, str] = {}
     for unit in current.units:
-        rule = current.part.rules.get(unit.first, "")
+        rule = current.partition.rules.get(unit.first, "")
         for index in unit.indices:
             rules[own[index].id or ""] = rule
     return rules

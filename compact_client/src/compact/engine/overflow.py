@@ -23,8 +23,8 @@ from compact.engine.request import Sent, written
 from compact.engine.session import Session
 from compact.exceptions import CompactError, StoreFailed
 from compact.messages.span import SpanReference
-from compact.planning.budget import correction_from
-from compact.planning.non_replayable import irreplaceable_ids
+from compact.planning.budget import correction_factor
+from compact.planning.non_replayable import non_replayable_ids
 from compact.planning.plan import CompactionPlan, DropRecord, LedgerEntry
 
 if TYPE_CHECKING:
@@ -59,14 +59,14 @@ def _recover(
     _learn(session, overflow, before)
     messages, counts = plannable(session)
     needed = _tokens_to_free(engine, session, overflow, attempt)
-    irreplaceable = irreplaceable_ids(messages, session.durability)
+    irreplaceable = non_replayable_ids(messages, session.durability)
     units = oldest_units(
         messages,
         counts,
         engine.policy,
         tokens_to_free=needed,
         protected_ids=session.protected_ids,
-        irreplaceable_ids=irreplaceable,
+        non_replayable_ids=irreplaceable,
     )
     if not units:
         raise CompactError("over the context window, and nothing that is not pinned is left to remove") from error
@@ -129,7 +129,7 @@ def _recover(
 def _learn(session: Session, overflow: Overflow, estimated_tokens: int) -> None:
     if overflow.requested_tokens:
         uncorrected = round(estimated_tokens / session.correction)
-        session.correction = correction_from(overflow.requested_tokens, uncorrected)
+        session.correction = correction_factor(overflow.requested_tokens, uncorrected)
         session.is_corrected = True
 
 

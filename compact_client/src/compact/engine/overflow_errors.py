@@ -128,7 +128,7 @@ def oldest_units(
     *,
     tokens_to_free: int,
     protected_ids: Collection[str] = (),
-    irreplaceable_ids: Collection[str] = (),
+    non_replayable_ids: Collection[str] = (),
 ) -> list[Unit]:
     """The oldest units that may go, as many as it takes; fewer if no more may. What cannot be had again goes last."""
     units = group_units(messages)
@@ -139,7 +139,7 @@ def oldest_units(
     newest = max(free, key=lambda unit: unit.last)
     old = [unit for unit in free if unit is not newest]
     # Sorting is stable: among equals the oldest stays first.
-    old.sort(key=lambda unit: any(messages[index].id in irreplaceable_ids for index in unit.indices))
+    old.sort(key=lambda unit: any(messages[index].id in non_replayable_ids for index in unit.indices))
     chosen: list[Unit] = []
     freed = 0
     for unit in old:

@@ -15,7 +15,7 @@ from compact.engine.session import Session
 from compact.messages import Message, Role
 from compact.messages.codecs.base import Codec
 from compact.planning.plan import CompactionPlan, LedgerEntry
-from compact.rendering import renderer_named
+from compact.rendering import get_renderer
 
 _ROLES: dict[str, Role] = {"system": "system", "developer": "developer", "user": "user", "tool": "tool"}
 
@@ -68,7 +68,7 @@ def _references(
     kept = [entry for entry in plan.ledger if entry.id not in gone and entry.id.startswith("m")]
     log = _merged_by_sequence([_stand_in(entry) for entry in kept], [_stand_in(entry) for entry in absorbed])
     hashes = {entry.id: entry.hash for entry in (*absorbed, *kept)}
-    rendered = renderer_named(plan.renderer).render(log, plan, codec)
+    rendered = get_renderer(plan.renderer).render(log, plan, codec)
     yield [hashes.get(item.id or "") or name(item) for item in rendered], [item.id or "" for item in rendered]
     # The process that compacted it may have ended before the host had its answer.
     yield [entry.hash for entry in plan.ledger], [entry.id for entry in plan.ledger]
@@ -88,12 +88,14 @@ def _adopt(
     gone: Mapping[str, LedgerEntry],
 ) -> None:
     session.start_over()
-    stand_ins = [session.thread.adopt(_stand_in(gone[message_id])) for message_id in hidden]
+    stand_ins = [session.thread.restore(_stand_in(gone[message_id])) for message_id in hidden]
     for item, message, message_id in zip(items, decoded, known, strict=True):
         if message_id is not None and not message_id.startswith("m"):
             session.shown.add(item, message_id)
             continue
-        added = session.thread.adopt(replace(message, id=message_id)) if message_id else session.thread.append(message)
+        added = (
+            session.thread.restore(replace(message, id=message_id)) if message_id else session.thread.append(message)
+        )
         session.shown.add(item, added.id or "")
         session.view.append(added)
     session.view = _merged_by_sequence(session.view, stand_ins)

@@ -15,7 +15,7 @@ from compact.exceptions import StoreFailed
 from compact.messages import Message
 from compact.messages.units import group_units
 from compact.planning.artifacts import ArtifactMetadata
-from compact.planning.rehydration import RehydrationResult, TurnContext, rehydration_text, wanted
+from compact.planning.rehydration import RehydrationResult, TurnContext, rehydration_text, select_artifacts
 from compact.planning.truncation import truncate_with_split
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def bring_back(
     store, config, plan = engine.cfg.artifact_store, engine.rehydration, session.plan
     if store is None or plan is None or not plan.externalizations:
         return []
-    ids = wanted(
+    ids = select_artifacts(
         plan.externalizations,
         new,
         turn=session.turn,
@@ -59,7 +59,7 @@ def bring_back(
                 break
             left -= result.token_count
             results.append(result)
-            turn.take(result)
+            turn.record(result)
             session.recent_injections[artifact_id] = session.turn
             check.emit(
                 events.REHYDRATED,
@@ -114,7 +114,9 @@ def inject(
         if result.token_count > room_tokens:
             continue
         room_tokens -= result.token_count
-        messages.append(codec.assistant(rehydration_text(result), f"returned-{session.turn}-{result.artifact_id}"))
+        messages.append(
+            codec.assistant_message(rehydration_text(result), f"returned-{session.turn}-{result.artifact_id}")
+        )
     if not messages:
         return ()
     current = session.request.messages

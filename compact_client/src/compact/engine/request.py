@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compact.messages import Message
-from compact.planning.budget import PARTS, Breakdown, part_of
+from compact.planning.budget import PARTS, Breakdown, breakdown_part
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class Request:
         self.messages.append(message)
         self.counts.append(tokens)
         self.layout.append(place)
-        self.sums[part_of(message, protected_flag=protected_flag)] += tokens
+        self.sums[breakdown_part(message, protected_flag=protected_flag)] += tokens
         for call_id in message.answers:
             waiting = self.open_calls.get(call_id, 0)
             if waiting == 0:
@@ -80,7 +80,7 @@ class Request:
         for message, tokens in zip(reversed(self.messages), reversed(self.counts), strict=True):
             if message.role != "user":
                 break
-            if part_of(message, protected_flag=protected_flag) == "history":
+            if breakdown_part(message, protected_flag=protected_flag) == "history":
                 sums["history"] -= tokens
                 sums["user_input"] += tokens
         return Breakdown(**sums)

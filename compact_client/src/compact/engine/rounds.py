@@ -20,7 +20,7 @@ from compact.engine.job import Job
 from compact.engine.session import Session
 from compact.exceptions import InsufficientBudget, PlanConflict, StoreFailed
 from compact.messages import Message
-from compact.planning.draft import Draft, Room, room_for
+from compact.planning.draft import Draft, TokenLimits, limits_for
 from compact.planning.rehydration import TurnContext
 from compact.planning.trigger import Decision
 
@@ -63,8 +63,8 @@ class Round:
 
     def job(self, decision: Decision, tokens_before: int) -> Job:
         engine, cfg, session = self.engine, self.engine.cfg, self.session
-        limits = room_for(engine.policy, cfg.max_context_tokens, decision.trigger_tokens, self.pace)
-        room: Room = limits.scaled(1 / session.correction) if session.correction != 1.0 else limits
+        limits = limits_for(engine.policy, cfg.max_context_tokens, decision.trigger_tokens, self.pace)
+        room: TokenLimits = limits.scale(1 / session.correction) if session.correction != 1.0 else limits
         return Job(
             session=session,
             policy=engine.policy,
@@ -133,7 +133,7 @@ def _compact(this: Round, decision: Decision, estimate: int) -> Steps[None]:
                 "policy": engine.policy.to_dict(),
                 "reductions": list(first.reductions),
                 "summary_tokens": first.summary_tokens,
-                "target_tokens": job.room.summary_roof_tokens,
+                "target_tokens": job.room.summary_ceiling_tokens,
                 "headroom_calls": engine.policy.headroom_calls,
                 "growth_tokens": round(this.pace, 1),
             },
@@ -217,7 +217,7 @@ def _prepare_ahead(this: Round, decision: Decision) -> None:
         found = draft_again(job, messages, counts, job.room)
     except InsufficientBudget:
         return
-    indices = sorted(index for unit in found.part.remainder for index in unit.indices)
+    indices = sorted(index for unit in found.partition.remainder for index in unit.indices)
     originals = [session.thread.get(messages[index].id or "") or messages[index] for index in indices]
     if originals:
         prepare(

@@ -21,7 +21,7 @@ from compact.planning.budget import Usage
 from compact.planning.durability import ToolDurabilityPolicy
 from compact.planning.log import AgentThread
 from compact.planning.plan import CompactionPlan
-from compact.rendering import renderer_named
+from compact.rendering import get_renderer
 
 How = Literal["new", "extended", "handed_back", "edited", "reset"]
 # Edited histories whose requests can still be rendered again; each holds one reference per message.
@@ -257,7 +257,7 @@ class Session:
         short = [self.short_form(message, shorten) for message in view]
         if plan is None:
             return short
-        return renderer_named(plan.renderer).render(short, plan, self.codec)
+        return get_renderer(plan.renderer).render(short, plan, self.codec)
 
     def set_request(self, messages: Sequence[Message], *, count: Callable[[Message], int], protected_flag: str) -> None:
         places = {message_id: place for place, message_id in enumerate(self.shown.ids)}

@@ -17,7 +17,7 @@ from compact.messages import Message
 from compact.messages.span import SpanReference
 from compact.planning.draft import Draft
 from compact.planning.plan import SummarizationRecord
-from compact.rendering import renderer_named
+from compact.rendering import get_renderer
 from compact.rendering.base import pointer_text
 from compact.rendering.inplace import span_text
 from compact.summarizers import retention
@@ -68,10 +68,10 @@ def remember(
     merged = _naming_artifacts(job, summary, previous, limit)
     if previous is not None and not maker.is_custom:
         merged = replace(previous, artifacts=()).merge(merged)
-    renderer = renderer_named(job.policy.renderer)
+    renderer = get_renderer(job.policy.renderer)
     if not maker.is_custom:
         merged = fit(merged, max_tokens=limit, visible=visible, count_tokens=job.counting.draft)
-    most = current.room.budget_tokens - current.pinned_tokens - current.recent_tokens + freed
+    most = current.limits.budget_tokens - current.pinned_tokens - current.recent_tokens + freed
     merged = _guarded(job, climb, merged, real, visible, limit, most, step)
     climb.summary = remembered.merge(merged) if keeps_spans and remembered is not None else merged
     climb.is_new_summary = True
@@ -124,14 +124,14 @@ def refit(job: Job, current: Draft, climb: Climb, step: int) -> None:
         climb.summary, climb.summary_text, climb.summary_tokens = None, None, 0
         return
     climb.summary = fit(summary, max_tokens=limit, count_tokens=job.counting.text)
-    climb.summary_text = renderer_named(job.policy.renderer).summary_text(climb.summary, step)
+    climb.summary_text = get_renderer(job.policy.renderer).summary_text(climb.summary, step)
     climb.summary_tokens = job.counting.message(Message("assistant", climb.summary_text))
 
 
 def _freed_by_folding(job: Job, current: Draft) -> int:
     """Tokens of pointers that were planned to stay and go, because a new summary takes them in."""
     plan = job.session.plan
-    if plan is None or current.folds_carried:
+    if plan is None or current.folds_replacements:
         return 0
     pointers = [pointer_text(record) for record in plan.externalizations if not record.is_folded]
     return sum(job.counting.message(Message("assistant", text)) for text in pointers)

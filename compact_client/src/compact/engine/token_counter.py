@@ -11,7 +11,7 @@ from typing import Any
 
 from compact.estimators import TiktokenEstimator
 from compact.estimators.request_counter import REPLY_TOKENS, RequestCounter, schema_text
-from compact.estimators.tiktoken import warm
+from compact.estimators.tiktoken import preload_encoding
 from compact.messages import Message
 
 
@@ -26,7 +26,7 @@ class Counting:
             type(estimator).__name__ if estimator is not None else "tiktoken"
         )
         if isinstance(self._counter, TiktokenEstimator):
-            warm(model)
+            preload_encoding(model)
         self._tools: dict[int, tuple[Any, int]] = {}
 
     def message(self, message: Message) -> int:

@@ -135,7 +135,7 @@ def load_encoding(name: str) -> tiktoken.Encoding:
         return _loaded[name]
 
 
-def warm(model: str) -> None:
+def preload_encoding(model: str) -> None:
     """Build the model's encoding in the background, so that the first count does not wait for it."""
     name = encoding_name(model)
     if name not in _loaded:

@@ -82,7 +82,7 @@ class Message:
         return self.role == "assistant" and self.text.startswith(SUMMARY_TAG)
 
     @property
-    def stands_for_others(self) -> bool:
+    def is_replacement(self) -> bool:
         """Whether a renderer wrote this in the place of messages that were compacted."""
         return self.role == "assistant" and self.text.startswith((SUMMARY_TAG, SPAN_TAG, POINTER_TAG))
 

@@ -63,7 +63,7 @@ def _missing_outputs(messages: Sequence[Message], codec: Codec) -> dict[int, lis
             if answers.get(call.id, 0) > 0:
                 answers[call.id] -= 1
                 continue
-            missing.setdefault(index, []).append(codec.output(call, message, ABORTED, f"aborted-{call.id}"))
+            missing.setdefault(index, []).append(codec.tool_message(call, message, ABORTED, f"aborted-{call.id}"))
     return missing
 
 
@@ -87,7 +87,7 @@ def _without_orphan_outputs(
             kept.append(message)
             continue
         removed.append(message.id or "")
-        rest = codec.without_answers(message, orphans)
+        rest = codec.without_outputs(message, orphans)
         if rest is not None:
             kept.append(rest)
     return kept, tuple(removed)

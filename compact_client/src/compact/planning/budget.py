@@ -32,7 +32,7 @@ class Breakdown:
     def to_dict(self) -> dict[str, int]:
         return {part: getattr(self, part) for part in PARTS}
 
-    def scaled_to(self, total: int) -> Breakdown:
+    def scale_to(self, total: int) -> Breakdown:
         """The same shares of another total, in whole tokens that sum to it exactly."""
         own = self.total
         if own == total:
@@ -47,7 +47,7 @@ class Breakdown:
         return Breakdown(**whole)
 
 
-def part_of(message: Message, *, protected_flag: str) -> str:
+def breakdown_part(message: Message, *, protected_flag: str) -> str:
     """The part a message counts towards, before the newest user input is told apart."""
     if message.role == "system":
         return "system"
@@ -104,7 +104,7 @@ class Usage:
         return max(0, self.input_tokens - self.cached_tokens) + self.output_tokens
 
     @classmethod
-    def of(cls, usage: Any) -> Usage:
+    def from_provider(cls, usage: Any) -> Usage:
         """Read any provider's usage: ours, a mapping, or an object with the usual names."""
         if isinstance(usage, Usage):
             return usage
@@ -137,7 +137,7 @@ def _first(holder: Any, names: Iterable[str]) -> Any:
 _LOWEST_CORRECTION, _HIGHEST_CORRECTION = 0.5, 4.0
 
 
-def correction_from(reported_tokens: int, estimated_tokens: int) -> float:
+def correction_factor(reported_tokens: int, estimated_tokens: int) -> float:
     """The factor that turns our count of a request into the provider's."""
     if reported_tokens <= 0 or estimated_tokens <= 0:
         return 1.0

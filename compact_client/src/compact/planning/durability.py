@@ -105,10 +105,10 @@ class ToolResultEnvelope:
         return {"tool_name": self.tool_name, "outcome": self.outcome, **self.key_fields}
 
     def to_cleared_placeholder(self) -> str:
-        return cleared_text(self.preserved_fields)
+        return placeholder_text(self.preserved_fields)
 
 
-def cleared_text(preserved_fields: Mapping[str, Any]) -> str:
+def placeholder_text(preserved_fields: Mapping[str, Any]) -> str:
     """What stands in the place of a cleared result."""
     fields = dict(preserved_fields)
     text = f"[{fields.pop('tool_name', 'tool')}: {fields.pop('outcome', 'success')}]"

@@ -50,7 +50,7 @@ class AgentThread:
         self._by_id[added.id] = added
         return added
 
-    def adopt(self, message: Message) -> Message:
+    def restore(self, message: Message) -> Message:
         """Add a message that already has its id: one that a stored plan knows."""
         if message.id is None or message.id in self._by_id:
             return self.append(message)
@@ -62,7 +62,3 @@ class AgentThread:
 
     def get(self, message_id: str) -> Message | None:
         return self._by_id.get(message_id)
-
-    def until(self, version: int) -> Sequence[Message]:
-        """The messages as they were at a version."""
-        return tuple(self._messages[:version])

@@ -13,7 +13,7 @@ from compact.messages.units import Unit
 from compact.planning.durability import ToolDurability, ToolDurabilityPolicy, durability_of
 from compact.planning.partition import Partition
 
-RULE = "cannot be had again"
+RULE = "non-replayable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Holding:
     released: tuple[Unit, ...] = ()
 
 
-def irreplaceable_ids(messages: Sequence[Message], policies: Mapping[str, ToolDurabilityPolicy]) -> set[str]:
+def non_replayable_ids(messages: Sequence[Message], policies: Mapping[str, ToolDurabilityPolicy]) -> set[str]:
     """The ids of the results that no tool could give a second time."""
     names = {call.id: call.name for message in messages for call in message.tool_calls}
     found: set[str] = set()
@@ -45,13 +45,13 @@ def hold(
     irreplaceable: Collection[str],
     *,
     budget_tokens: int,
-    comfort_tokens: int,
+    soft_limit_tokens: int,
 ) -> Holding:
     """All of them if the budget leaves room; else the newest, up to where the next call would not compact again."""
     wanted = [unit for unit in units if any(messages[index].id in irreplaceable for index in unit.indices)]
     if sum(sizes[unit.first] for unit in wanted) <= budget_tokens:
         return Holding(frozenset(unit.first for unit in wanted))
-    left = comfort_tokens
+    left = soft_limit_tokens
     held: set[int] = set()
     released: list[Unit] = []
     for unit in reversed(wanted):

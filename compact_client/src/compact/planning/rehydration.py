@@ -53,13 +53,13 @@ class TurnContext:
         """Externalising or dropping now would push out what was just asked for."""
         return self.rehydration_happened
 
-    def take(self, result: RehydrationResult) -> None:
+    def record(self, result: RehydrationResult) -> None:
         self.rehydration_happened = True
         self.rehydrated_tokens += result.token_count
         self.rehydrated_artifact_ids.append(result.artifact_id)
 
 
-def wanted(
+def select_artifacts(
     records: Sequence[ExternalizationRecord],
     new_messages: Sequence[Message],
     *,

@@ -52,14 +52,14 @@ def truncate_output(content: str, policy: CompactPolicy, count_tokens: Callable[
     if policy.tool_output_truncation == "bytes":
         max_bytes = limit * APPROX_BYTES_PER_TOKEN
         return truncate_bytes_with_split(content, max_bytes, with_line_count=policy.tool_output_line_count)
-    if is_surely_short(content, policy) or (tokens := count_tokens(content)) <= policy.tool_output_max_tokens:
+    if fits_without_counting(content, policy) or (tokens := count_tokens(content)) <= policy.tool_output_max_tokens:
         return content
     # The buffer is room for escaping, no second threshold: what is over the limit is cut.
     limit = limit if tokens > limit else policy.tool_output_max_tokens
     return truncate_with_split(content, limit, count_tokens, with_line_count=policy.tool_output_line_count)
 
 
-def is_surely_short(content: str, policy: CompactPolicy) -> bool:
+def fits_without_counting(content: str, policy: CompactPolicy) -> bool:
     """Whether a text cannot be over the limit: a token is at least a byte, a character at most four."""
     return len(content) * (1 if content.isascii() else 4) <= policy.tool_output_max_tokens
 

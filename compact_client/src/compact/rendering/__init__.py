@@ -10,7 +10,7 @@ from compact.rendering.bridge import BridgeRenderer
 from compact.rendering.inplace import InplaceRenderer
 from compact.rendering.layered import LayeredRenderer
 
-__all__ = ["BridgeRenderer", "InplaceRenderer", "LayeredRenderer", "Renderer", "renderer_named"]
+__all__ = ["BridgeRenderer", "InplaceRenderer", "LayeredRenderer", "Renderer", "get_renderer"]
 
 _BY_NAME: dict[str, Renderer] = {
     "layered": LayeredRenderer(),
@@ -19,5 +19,5 @@ _BY_NAME: dict[str, Renderer] = {
 }
 
 
-def renderer_named(name: str) -> Renderer:
+def get_renderer(name: str) -> Renderer:
     return _BY_NAME[name]

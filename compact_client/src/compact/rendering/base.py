@@ -7,7 +7,7 @@ from typing import Protocol
 
 from compact.messages import POINTER_TAG, Message
 from compact.messages.codecs.base import Codec
-from compact.planning.durability import cleared_text
+from compact.planning.durability import placeholder_text
 from compact.planning.plan import ClearRecord, CompactionPlan, ExternalizationRecord
 from compact.summary.structured import StructuredSummary
 
@@ -32,10 +32,10 @@ def cleared(message: Message, record: ClearRecord, codec: Codec) -> Message:
         return message
     fields = record.preserved_fields
     if not message.also_answers:
-        return codec.map_outputs(message, lambda _, text: cleared_text(fields))
+        return codec.map_outputs(message, lambda _, text: placeholder_text(fields))
     # Of several results in one message, those that the record names by their call.
     return codec.map_outputs(
-        message, lambda call_id, text: cleared_text(fields[call_id]) if call_id in fields else text
+        message, lambda call_id, text: placeholder_text(fields[call_id]) if call_id in fields else text
     )
 
 
@@ -56,7 +56,7 @@ def led_by_user(messages: list[Message], codec: Codec) -> list[Message]:
         if message.role in ("system", "developer"):
             continue
         if message.role == "assistant":
-            opening = codec.user("(The conversation so far was compacted; its summary follows.)", "opening")
+            opening = codec.user_message("(The conversation so far was compacted; its summary follows.)", "opening")
             return [*messages[:place], opening, *messages[place:]]
         break
     return messages

@@ -36,13 +36,13 @@ class InplaceRenderer:
                 key = f"span-{record.span.start_message_id}"
                 if key not in seen:
                     seen.add(key)
-                    rendered.append(codec.assistant(span_text(record), key))
+                    rendered.append(codec.assistant_message(span_text(record), key))
             elif isinstance(record, ExternalizationRecord):
                 key = f"artifact-{record.artifact_id}" if not record.is_folded else plan.summary_id
                 text = pointer_text(record) if not record.is_folded else lone_summary
                 if key not in seen and text:
                     seen.add(key)
-                    rendered.append(codec.assistant(text, key))
+                    rendered.append(codec.assistant_message(text, key))
             elif isinstance(record, ClearRecord):
                 rendered.append(cleared(message, record, codec))
             else:

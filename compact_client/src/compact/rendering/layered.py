@@ -33,7 +33,7 @@ class LayeredRenderer:
                 assert isinstance(record, ExternalizationRecord)
                 if not record.is_folded and record.artifact_id not in pointers:
                     pointers.add(record.artifact_id)
-                    rest.append(codec.assistant(pointer_text(record), f"artifact-{record.artifact_id}"))
+                    rest.append(codec.assistant_message(pointer_text(record), f"artifact-{record.artifact_id}"))
                 continue
             shown = cleared(message, record, codec) if isinstance(record, ClearRecord) else message
             if message_id in lead_order:
@@ -44,5 +44,5 @@ class LayeredRenderer:
             else:
                 rest.append(shown)
         lead.sort(key=lambda item: item[0])
-        summary = [codec.assistant(plan.summary_text, plan.summary_id)] if plan.summary_text else []
+        summary = [codec.assistant_message(plan.summary_text, plan.summary_id)] if plan.summary_text else []
         return led_by_user([*(message for _, message in lead), *summary, *rest], codec)

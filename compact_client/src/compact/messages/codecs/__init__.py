@@ -17,7 +17,7 @@ from compact.messages.codecs.chat import ChatCodec
 from compact.messages.codecs.native import NativeCodec
 from compact.messages.codecs.responses import ResponsesCodec
 
-__all__ = ["AnthropicCodec", "ChatCodec", "Codec", "NativeCodec", "ResponsesCodec", "codec_named", "detect"]
+__all__ = ["AnthropicCodec", "ChatCodec", "Codec", "NativeCodec", "ResponsesCodec", "detect", "get_codec"]
 
 NATIVE = NativeCodec()
 CHAT = ChatCodec()
@@ -27,7 +27,7 @@ ANTHROPIC = AnthropicCodec()
 _BY_NAME: dict[str, Codec] = {codec.name: codec for codec in (NATIVE, CHAT, RESPONSES, ANTHROPIC)}
 
 
-def codec_named(name: str) -> Codec:
+def get_codec(name: str) -> Codec:
     """The codec called `native`, `chat`, `responses` or `anthropic`."""
     try:
         return _BY_NAME[name]

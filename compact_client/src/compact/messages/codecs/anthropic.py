@@ -90,13 +90,13 @@ class AnthropicCodec:
             return message.source
         return {"role": "user" if message.role == "tool" else message.role, "content": message.text}
 
-    def assistant(self, text: str, message_id: str) -> Message:
+    def assistant_message(self, text: str, message_id: str) -> Message:
         return Message("assistant", text, id=message_id, source={"role": "assistant", "content": text})
 
-    def user(self, text: str, message_id: str) -> Message:
+    def user_message(self, text: str, message_id: str) -> Message:
         return Message("user", text, id=message_id, source={"role": "user", "content": text})
 
-    def output(self, call: ToolCall, call_message: Message, text: str, message_id: str) -> Message:
+    def tool_message(self, call: ToolCall, call_message: Message, text: str, message_id: str) -> Message:
         # A message of its own is enough: the API joins consecutive user messages.
         block = {"type": "tool_result", "tool_use_id": call.id, "content": text, "is_error": True}
         return Message("tool", text, tool_call_id=call.id, id=message_id, source={"role": "user", "content": [block]})
@@ -119,7 +119,7 @@ class AnthropicCodec:
         source = {**message.source, "content": blocks}
         return replace(self.decode(source, 0), meta=message.meta, id=message.id)
 
-    def without_answers(self, message: Message, call_ids: Collection[str]) -> Message | None:
+    def without_outputs(self, message: Message, call_ids: Collection[str]) -> Message | None:
         if message.source is None:
             return None
         blocks = [

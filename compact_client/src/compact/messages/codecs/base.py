@@ -34,15 +34,15 @@ class Codec(Protocol):
         """Write one message; what came from this codec unchanged goes out unchanged."""
         ...
 
-    def assistant(self, text: str, message_id: str) -> Message:
+    def assistant_message(self, text: str, message_id: str) -> Message:
         """A synthetic assistant message."""
         ...
 
-    def user(self, text: str, message_id: str) -> Message:
+    def user_message(self, text: str, message_id: str) -> Message:
         """A synthetic user message."""
         ...
 
-    def output(self, call: ToolCall, call_message: Message, text: str, message_id: str) -> Message:
+    def tool_message(self, call: ToolCall, call_message: Message, text: str, message_id: str) -> Message:
         """A synthetic output for a call that has none."""
         ...
 
@@ -54,6 +54,6 @@ class Codec(Protocol):
         """The message with each tool output's text changed; the very same object if nothing changed."""
         ...
 
-    def without_answers(self, message: Message, call_ids: Collection[str]) -> Message | None:
+    def without_outputs(self, message: Message, call_ids: Collection[str]) -> Message | None:
         """The message without its outputs for some calls, or None if nothing is left of it."""
         ...

@@ -56,13 +56,13 @@ class ChatCodec:
             return message.source
         return message.to_dict()
 
-    def assistant(self, text: str, message_id: str) -> Message:
+    def assistant_message(self, text: str, message_id: str) -> Message:
         return Message("assistant", text, id=message_id, source={"role": "assistant", "content": text})
 
-    def user(self, text: str, message_id: str) -> Message:
+    def user_message(self, text: str, message_id: str) -> Message:
         return Message("user", text, id=message_id, source={"role": "user", "content": text})
 
-    def output(self, call: ToolCall, call_message: Message, text: str, message_id: str) -> Message:
+    def tool_message(self, call: ToolCall, call_message: Message, text: str, message_id: str) -> Message:
         source: dict[str, Any] = {"role": "tool", "tool_call_id": call.id, "content": text}
         if call.id.startswith("function:") and "function_call" in (call_message.source or {}):
             source = {"role": "function", "name": call.name, "content": text}
@@ -79,7 +79,7 @@ class ChatCodec:
         source = {**(message.source or message.to_dict()), "content": changed}
         return replace(message, content=changed, source=source)
 
-    def without_answers(self, message: Message, call_ids: Collection[str]) -> Message | None:
+    def without_outputs(self, message: Message, call_ids: Collection[str]) -> Message | None:
         return None if set(message.answers) <= set(call_ids) else message
 
 

@@ -26,13 +26,13 @@ class NativeCodec:
     def encode(self, message: Message) -> Any:
         return message
 
-    def assistant(self, text: str, message_id: str) -> Message:
+    def assistant_message(self, text: str, message_id: str) -> Message:
         return Message("assistant", text, id=message_id)
 
-    def user(self, text: str, message_id: str) -> Message:
+    def user_message(self, text: str, message_id: str) -> Message:
         return Message("user", text, id=message_id)
 
-    def output(self, call: ToolCall, call_message: Message, text: str, message_id: str) -> Message:
+    def tool_message(self, call: ToolCall, call_message: Message, text: str, message_id: str) -> Message:
         return Message("tool", text, tool_call_id=call.id, name=call.name or None, id=message_id)
 
     def outputs(self, message: Message) -> Sequence[tuple[str, str]]:
@@ -45,7 +45,7 @@ class NativeCodec:
         changed = change(message.tool_call_id or "", text)
         return message if changed == text else replace(message, content=changed)
 
-    def without_answers(self, message: Message, call_ids: Collection[str]) -> Message | None:
+    def without_outputs(self, message: Message, call_ids: Collection[str]) -> Message | None:
         rest = tuple(call_id for call_id in message.answers if call_id not in call_ids)
         if not rest:
             return None

@@ -94,13 +94,13 @@ class ResponsesCodec:
     def encode(self, message: Message) -> Any:
         return message.source if message.source is not None else {"role": message.role, "content": message.text}
 
-    def assistant(self, text: str, message_id: str) -> Message:
+    def assistant_message(self, text: str, message_id: str) -> Message:
         return Message("assistant", text, id=message_id, source={"role": "assistant", "content": text})
 
-    def user(self, text: str, message_id: str) -> Message:
+    def user_message(self, text: str, message_id: str) -> Message:
         return Message("user", text, id=message_id, source={"role": "user", "content": text})
 
-    def output(self, call: ToolCall, call_message: Message, text: str, message_id: str) -> Message:
+    def tool_message(self, call: ToolCall, call_message: Message, text: str, message_id: str) -> Message:
         kind = (call_message.source or {}).get("type", "function_call")
         source: dict[str, Any] = {"type": OUTPUT_OF.get(kind, "function_call_output"), "call_id": call.id}
         if kind == "mcp_approval_request":
@@ -138,7 +138,7 @@ class ResponsesCodec:
             return message
         return replace(self.decode({**source, "output": changed}, 0), meta=message.meta, id=message.id)
 
-    def without_answers(self, message: Message, call_ids: Collection[str]) -> Message | None:
+    def without_outputs(self, message: Message, call_ids: Collection[str]) -> Message | None:
         return None if set(message.answers) <= set(call_ids) else message
 
 
