@@ -3,7 +3,7 @@
 import "./live-state.js";
 import "./menu-button.js";
 import { copy, isTyping, toast } from "./dom.js";
-import { keepTimes } from "./times.js";
+import { keepTimes } from "./relative-times.js";
 
 const THEMES = ["", "light", "dark"];
 

@@ -1,7 +1,7 @@
 // Checks to bars and markers.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { layout, positions } from "../../static/js/sessions/timeline/timeline-layout.js";
+import { layout, positions } from "../../static/js/sessions/timeline/layout.js";
 
 function checks(count, compacts = () => false) {
   return Array.from({ length: count }, (_, i) => ({

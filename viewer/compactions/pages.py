@@ -114,7 +114,7 @@ def message(request: HttpRequest, session: str, digest: str) -> HttpResponse:
     found = access.session(access.grant(request), session, Right.PAYLOAD)
     text = queries.message_text(found, digest)
     log.record(request, Action.PAYLOAD_VIEW, project_id=found.project_id, target=f"{found.session_id}/message {digest}")
-    return render(request, "compactions/_message.html", {"text": text, "digest": digest})
+    return render(request, "compactions/_message_text.html", {"text": text, "digest": digest})
 
 
 @access.needs(Right.SESSIONS)
@@ -129,8 +129,8 @@ def what_if(request: HttpRequest, session: str, number: int) -> HttpResponse:
     try:
         answer = plan_again(stored, check, prompt, Choice.from_query(request.GET, check))
     except CannotPlan as refusal:
-        return render(request, "compactions/_what_if.html", {"problem": str(refusal)})
-    return render(request, "compactions/_what_if.html", {"answer": answer, "check": check})
+        return render(request, "compactions/_what_if_result.html", {"problem": str(refusal)})
+    return render(request, "compactions/_what_if_result.html", {"answer": answer, "check": check})
 
 
 def _compaction(request: HttpRequest, session: str, number: int) -> tuple[Session, list[Check], Check]:

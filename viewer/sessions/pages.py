@@ -46,9 +46,9 @@ def session_list(request: HttpRequest) -> HttpResponse:
     }
     if request.GET.get("fragment") == "rows":
         return render(request, "sessions/_session_rows.html", context)
-    context["fleet"] = queries.fleet([project.pk])
-    if request.GET.get("fragment") == "fleet":
-        return render(request, "sessions/_fleet.html", context)
+    context["stats"] = queries.fleet([project.pk])
+    if request.GET.get("fragment") == "stats":
+        return render(request, "sessions/_stats.html", context)
     context |= {
         "models": queries.models_in([project.pk]),
         "first": first_event(request, project.pk) if not sessions and not context["is_filtered"] else None,
@@ -81,7 +81,9 @@ def inspector(request: HttpRequest, session: str) -> HttpResponse:
         return render(
             request, "sessions/_inspector.html", {"session": found, "inspected": _inspected(request, found, name)}
         )
-    return render(request, "sessions/_overview.html", {"session": found} | _overview(queries.checks(found).ordered()))
+    return render(
+        request, "sessions/_compaction_list.html", {"session": found} | _overview(queries.checks(found).ordered())
+    )
 
 
 @access.needs(Right.PAYLOAD)

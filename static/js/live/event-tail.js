@@ -3,7 +3,7 @@
 import { h, icon, setText, toast } from "../dom.js";
 import { counted, duration, exact, precise, shortTokens } from "../format.js";
 import { familyOf, iconOf, titleOf } from "../kinds.js";
-import { LiveSocket } from "../socket.js";
+import { LiveSocket } from "../live-socket.js";
 
 /** @typedef {{ seq: number, session: string, session_key: string, trace: string, id: string, kind: string, name: string,
  *   status: string, at: number | null, start: number | null, end: number | null, tokens: number | null, text: string }} TailEvent */

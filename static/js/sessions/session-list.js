@@ -2,18 +2,18 @@
 // Keeps the list of sessions as the server would draw it now. A frame says that something changed; the rows come
 // from the server, so that filters, paging and rights are decided in one place.
 import { isSignedOut, parse } from "../dom.js";
-import { LiveSocket } from "../socket.js";
-import { localize } from "../times.js";
+import { LiveSocket } from "../live-socket.js";
+import { localize } from "../relative-times.js";
 
 // Often enough to feel live, seldom enough for a busy project.
 const REFRESH_MS = 250;
 // The figures above the list are sums over many sessions.
-const FLEET_MS = 2000;
+const STATS_MS = 2000;
 
 class SessionList extends HTMLElement {
   /** @type {LiveSocket | null} */ #socket = null;
   #timer = 0;
-  #fleetTimer = 0;
+  #statsTimer = 0;
   #last = 0;
 
   connectedCallback() {
@@ -25,7 +25,7 @@ class SessionList extends HTMLElement {
       count: (frame) => frame.sessions?.length ?? 1,
       onFrame: () => {
         this.#refreshSoon();
-        this.#fleetTimer ||= window.setTimeout(() => this.#refreshFleet(), FLEET_MS);
+        this.#statsTimer ||= window.setTimeout(() => this.#refreshStats(), STATS_MS);
       },
     });
   }
@@ -33,7 +33,7 @@ class SessionList extends HTMLElement {
   disconnectedCallback() {
     this.#socket?.close();
     clearTimeout(this.#timer);
-    clearTimeout(this.#fleetTimer);
+    clearTimeout(this.#statsTimer);
   }
 
   #refreshSoon() {
@@ -43,13 +43,13 @@ class SessionList extends HTMLElement {
     this.#timer = window.setTimeout(() => this.#refresh(), wait);
   }
 
-  async #refreshFleet() {
-    this.#fleetTimer = 0;
-    const fleet = document.querySelector(".fleet");
+  async #refreshStats() {
+    this.#statsTimer = 0;
+    const stats = document.querySelector(".stats");
     try {
-      const answer = await fetch(fragment("fleet"));
+      const answer = await fetch(fragment("stats"));
       // Who is on one of its links is not moved away from it.
-      if (answer.ok && !isSignedOut(answer) && !fleet?.contains(document.activeElement)) fleet?.replaceWith(...parse(await answer.text()));
+      if (answer.ok && !isSignedOut(answer) && !stats?.contains(document.activeElement)) stats?.replaceWith(...parse(await answer.text()));
     } catch {
       // As below.
     }

@@ -1,6 +1,6 @@
 // @ts-check
 // The session page: loads the store, follows the session's socket, keeps the address in step with the selection.
-import "./first-look.js";
+import "./page-tour.js";
 import "../json-view.js";
 import "./span-inspector.js";
 import "./span-tree.js";
@@ -8,7 +8,7 @@ import "../split-pane.js";
 import "./timeline/token-timeline.js";
 import { isTyping, setText, toast } from "../dom.js";
 import { counted, percent, shortTokens, tokens } from "../format.js";
-import { LiveSocket } from "../socket.js";
+import { LiveSocket } from "../live-socket.js";
 import { startOf, store } from "./store.js";
 
 const RETRY_MS = 2000;

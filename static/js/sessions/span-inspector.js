@@ -3,7 +3,7 @@
 import { fetchPiece, h, icon, isSignedOut, parse } from "../dom.js";
 import { counted } from "../format.js";
 import { store } from "./store.js";
-import { localize } from "../times.js";
+import { localize } from "../relative-times.js";
 
 // Long enough that holding an arrow key down asks for one span and not for fifty.
 const SETTLE_MS = 80;

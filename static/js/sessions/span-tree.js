@@ -5,8 +5,8 @@ import { duration, tokens } from "../format.js";
 import { titleOf } from "../kinds.js";
 import { ROW, SpanRow } from "./span-row.js";
 import { store } from "./store.js";
-import { resultOf } from "./timeline/timeline-layout.js";
-import { TreeTools } from "./tree-tools.js";
+import { resultOf } from "./timeline/layout.js";
+import { TreeTools } from "./tree-toolbar.js";
 import { visibleRows } from "./tree.js";
 
 // Rows beyond the edges, so that a quick flick of the wheel shows no blank; with a tall window still below 80.

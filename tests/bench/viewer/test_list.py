@@ -7,7 +7,7 @@ import time
 from datetime import UTC, datetime
 
 import pytest
-from bench.viewer.measuring import say
+from bench.viewer.measurements import say
 from conftest import ServerFactory
 from reader import client_of
 from scale.filling import fill

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 import psutil
 import pytest
 from agent_session import Session, send
-from bench.viewer.measuring import heap_mb, opened, percentile, say
+from bench.viewer.measurements import heap_mb, opened, percentile, say
 from conftest import SignIn
 from playwright.sync_api import expect
 from serving import Server

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from bench.viewer.measuring import filled, heap_mb
+from bench.viewer.measurements import filled, heap_mb
 from conftest import SignIn
 from playwright.sync_api import Browser, Page
 from serving import Server

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import pytest
 from agent_session import Session, send
-from bench.viewer.measuring import BRUSH, POINT, SCROLL, ZOOM, filled, heap_mb, opened, say, tell_frames
+from bench.viewer.measurements import BRUSH, POINT, SCROLL, ZOOM, filled, heap_mb, opened, say, tell_frames
 from conftest import SignIn
 from playwright.sync_api import expect
 from serving import Server

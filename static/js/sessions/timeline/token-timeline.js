@@ -2,14 +2,14 @@
 // The token timeline: one stacked bar a check, the lines it is held against, a marker a compaction. Never fetches.
 import { download, h, icon, isTyping } from "../../dom.js";
 import { store } from "../store.js";
-import { layout, positions } from "./timeline-layout.js";
-import { placeMarkers } from "./timeline-markers.js";
-import { canvasSurface, paint, svgSurface } from "./timeline-paint.js";
-import { PARTS, readColours } from "./timeline-parts.js";
-import { toldOf } from "./timeline-tip.js";
+import { layout, positions } from "./layout.js";
+import { placeMarkers } from "./markers.js";
+import { canvasSurface, paint, svgSurface } from "./paint.js";
+import { PARTS, readColours } from "./parts.js";
+import { toldOf } from "./tooltip.js";
 
-/** @typedef {import("./timeline-layout.js").Layout} Layout */
-/** @typedef {import("./timeline-layout.js").Scale} Scale */
+/** @typedef {import("./layout.js").Layout} Layout */
+/** @typedef {import("./layout.js").Scale} Scale */
 
 // The tree takes over the times in sight, and buttons their places, when the hand rests and not at every notch of the wheel.
 const SETTLE_MS = 120;
@@ -20,7 +20,7 @@ class TokenTimeline extends HTMLElement {
   #compress = false;
   /** @type {[number, number] | null} */ #zoom = null;
   /** @type {Layout | null} */ #layout = null;
-  /** What does not change while one zooms. @type {{ of: unknown, placed: import("./timeline-layout.js").Positions, bySpan: Map<string, number> } | null} */ #known = null;
+  /** What does not change while one zooms. @type {{ of: unknown, placed: import("./layout.js").Positions, bySpan: Map<string, number> } | null} */ #known = null;
   #frame = 0;
   // Kept, because asking while one zooms would lay the page out twice a frame.
   #width = 0;

@@ -2,7 +2,7 @@
 // What is said of one check when one points at its bar.
 import { h } from "../../dom.js";
 import { exact, percent, tokens } from "../../format.js";
-import { PARTS } from "./timeline-parts.js";
+import { PARTS } from "./parts.js";
 
 /** @param {import("../store.js").Check} check */
 export function toldOf(check) {

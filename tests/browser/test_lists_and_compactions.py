@@ -39,7 +39,7 @@ def test_the_list_filters_by_address_and_shows_new_sessions_by_itself(
     send(server.ingest_url, server.ingest_key, [fresh.trace(), *fresh.play_turn()])
     first = page.get_by_test_id("session-row").first
     expect(first).to_contain_text(fresh.session_id)
-    running = page.locator(".fleet .value").first
+    running = page.locator(".stats .value").first
     before = int(running.text_content() or "")
     send(server.ingest_url, server.ingest_key, [{**fresh.span("agent", "long"), "ended_at": None}])
     expect(running).to_have_text(str(before + 1))
@@ -99,7 +99,7 @@ def test_a_compaction_tells_the_fate_of_every_message(sign_in: SignIn, pair: tup
     assert len(rows) == 64
     assert {row["fate"] for row in rows} == {"pinned", "kept", "summarized", "cleared", "externalized", "dropped"}
     expect(page.locator(".story")).to_contain_text("1 of 29 key facts were lost")
-    expect(page.locator("late-part")).to_contain_text("Nothing that was taken out has been read")
+    expect(page.locator("lazy-fragment")).to_contain_text("Nothing that was taken out has been read")
     page.get_by_role("link", name="Compare with 1").click()
     expect(page.get_by_role("heading", name="Only in A")).to_contain_text("40")
     expect(page.get_by_role("heading", name="Only in B")).to_contain_text("40")

@@ -2,7 +2,7 @@
 // A button under each marker that the timeline has drawn: what one clicks, tabs to and hears. It shows only focus and choice.
 import { h } from "../../dom.js";
 
-/** @typedef {import("./timeline-layout.js").Marker} Marker */
+/** @typedef {import("./layout.js").Marker} Marker */
 
 /** What each button stands for. @type {WeakMap<Element, import("../store.js").Check>} */ const known = new WeakMap();
 

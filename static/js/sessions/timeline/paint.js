@@ -1,9 +1,9 @@
 // @ts-check
 // Draws a layout on a surface: a canvas on the page, or the text of an SVG for a file.
 import { clock, duration, shortTokens } from "../../format.js";
-import { PARTS } from "./timeline-parts.js";
+import { PARTS } from "./parts.js";
 
-/** @typedef {import("./timeline-layout.js").Layout} Layout */
+/** @typedef {import("./layout.js").Layout} Layout */
 /** @typedef {Record<string, string>} Colours */
 /**
  * @typedef {{ rect(x: number, y: number, width: number, height: number, fill: string, opacity?: number): void,
@@ -53,7 +53,7 @@ function drawBars(surface, { bars, y }, colours) {
   for (const [part, [name]] of PARTS.entries()) {
     const stretch = new Stretch(surface, colours[name] ?? "");
     for (let i = 0; i < bars.length; i++) {
-      const { check, x, width } = /** @type {import("./timeline-layout.js").Bar} */ (bars[i]);
+      const { check, x, width } = /** @type {import("./layout.js").Bar} */ (bars[i]);
       // After a compaction what it left is solid, and what it took away is pale above that.
       const parts = check.after === null ? check.parts : (check.after_parts ?? [0, 0, 0, 0, check.after, 0]);
       const from = below[i] ?? 0;
@@ -120,7 +120,7 @@ function drawGaps(surface, layout, colours) {
   }
 }
 
-/** @param {import("./timeline-layout.js").Bar} bar @param {string} scale */
+/** @param {import("./layout.js").Bar} bar @param {string} scale */
 function tickWords({ check, at, index }, scale) {
   if (scale === "time" && check.started_at) return clock(Date.parse(check.started_at));
   return scale === "tokens" ? shortTokens(at) : String(check.turn ?? index + 1);
@@ -146,7 +146,7 @@ function words(surface, text, x, y, colours, align) {
   surface.text(text, x, y, colours.soft ?? "", align);
 }
 
-/** How far the newest check is from the trigger, and when it would get there. @param {Surface} surface @param {Layout} layout @param {import("./timeline-layout.js").Bar} last @param {Colours} colours @param {number | null} projected */
+/** How far the newest check is from the trigger, and when it would get there. @param {Surface} surface @param {Layout} layout @param {import("./layout.js").Bar} last @param {Colours} colours @param {number | null} projected */
 function drawRoom(surface, layout, last, colours, projected) {
   if (!hasMargin(last.check)) return;
   const x = last.x + last.width / 2;

@@ -29,7 +29,7 @@ Object.assign(globalThis, {
   addEventListener: page.addEventListener.bind(page),
   removeEventListener: page.removeEventListener.bind(page),
 });
-const { LiveSocket } = await import("../../static/js/socket.js");
+const { LiveSocket } = await import("../../static/js/live-socket.js");
 
 function opened() {
   made.length = 0;

@@ -4,7 +4,7 @@
 
 const KEY = "first-look";
 
-class FirstLook extends HTMLElement {
+class PageTour extends HTMLElement {
   #at = 0;
 
   connectedCallback() {
@@ -90,7 +90,7 @@ class FirstLook extends HTMLElement {
     else if (event.key === "ArrowLeft" && this.#at > 0) this.#show(this.#at - 1);
   };
 }
-customElements.define("first-look", FirstLook);
+customElements.define("page-tour", PageTour);
 
 // A browser that keeps nothing shows the hints again; that is better than an error.
 function seen() {

@@ -1,9 +1,9 @@
 // @ts-check
 // A part of a page that takes the server longer: it comes when the page is there.
 import { isSignedOut, parse } from "./dom.js";
-import { localize } from "./times.js";
+import { localize } from "./relative-times.js";
 
-class LatePart extends HTMLElement {
+class LazyFragment extends HTMLElement {
   async connectedCallback() {
     this.setAttribute("aria-busy", "true");
     try {
@@ -16,4 +16,4 @@ class LatePart extends HTMLElement {
     this.removeAttribute("aria-busy");
   }
 }
-customElements.define("late-part", LatePart);
+customElements.define("lazy-fragment", LazyFragment);
