@@ -10,7 +10,7 @@ from typing import Any
 
 from compact.messages import Message
 from compact.planning.plan import CompactionPlan
-from compact.summary.structured import StructuredSummary
+from compact.summary.structured_summary import StructuredSummary
 
 
 @dataclass(frozen=True, slots=True)

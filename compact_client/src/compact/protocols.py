@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from compact.messages import Message
     from compact.planning.artifacts import ArtifactMetadata, SecurityContext
     from compact.planning.plan import CompactionPlan
-    from compact.summary.structured import StructuredSummary
+    from compact.summary.structured_summary import StructuredSummary
 
 
 @runtime_checkable

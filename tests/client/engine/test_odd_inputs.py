@@ -8,8 +8,8 @@ import pytest
 from compact import CompactConfig, CompactManager, CompactPolicy
 from compact.messages import Message, ToolCall
 from compact.summarizers import ExtractiveSummarizer, retention
-from compact.summarizers.extraction.compose import estimate_tokens
-from compact.summary.structured import StructuredSummary
+from compact.summarizers.extraction.selection import estimate_tokens
+from compact.summary.structured_summary import StructuredSummary
 
 STYLES = ("task_state", "brief", "step_ledger", "requirements_ledger", "code_delta", "decision_log")
 MAX_TOKENS = 600
@@ -143,7 +143,7 @@ def test_the_guard_finds_nothing_lost_in_a_summary_that_has_room(name):
     messages = history(name)
     summary = ExtractiveSummarizer().summarize_span(messages, max_tokens=MAX_TOKENS)
     report = retention.check(messages, [Message("assistant", summary.render())], summary, max_tokens=MAX_TOKENS)
-    assert not report.blocks
+    assert not report.is_blocking
     assert report.retention_pct == 1.0
 
 
@@ -152,7 +152,7 @@ def test_the_guard_puts_back_what_an_empty_summary_lost(name):
     """Rules, ids, numbers and paths come back word for word where there is room."""
     messages = history(name)
     report = retention.check(messages, [], StructuredSummary(), max_tokens=MAX_TOKENS)
-    assert not report.blocks
+    assert not report.is_blocking
     assert report.retention_pct == 1.0
 
 

@@ -19,7 +19,7 @@ from compact.planning.plan import (
     ExternalizationRecord,
     SummarizationRecord,
 )
-from compact.summary.structured import StructuredSummary
+from compact.summary.structured_summary import StructuredSummary
 
 
 def plan_with(**records):

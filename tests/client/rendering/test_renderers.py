@@ -16,7 +16,7 @@ from compact.adapters.artifact_stores import MemoryArtifactStore
 from compact.messages.codecs import get_codec
 from compact.rendering import get_renderer
 from compact.rendering.bridge import build_compacted_history, collect_user_messages, select_user_messages
-from compact.summary.structured import StructuredSummary
+from compact.summary.structured_summary import StructuredSummary
 
 GOLDENS = Path(__file__).parents[2] / "goldens" / "prompts"
 

@@ -9,7 +9,7 @@ from compact.exceptions import SummarizationError
 from compact.messages import Message
 from compact.summarizers import BackgroundSummarizer
 from compact.summary.entries import Note
-from compact.summary.structured import StructuredSummary
+from compact.summary.structured_summary import StructuredSummary
 
 
 class SlowSummarizer:

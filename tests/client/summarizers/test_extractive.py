@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from compact.messages import Message, ToolCall
 from compact.summarizers import ExtractiveSummarizer
-from compact.summarizers.extraction.compose import fit
+from compact.summarizers.extraction.selection import fit
 from compact.summary.entries import Note
-from compact.summary.structured import StructuredSummary
+from compact.summary.structured_summary import StructuredSummary
 
 STYLES = ("task_state", "brief", "step_ledger", "requirements_ledger", "code_delta", "decision_log")
 

@@ -17,7 +17,7 @@ from compact.messages import Message
 from compact.summarizers import DiskSummaryCache, MemorySummaryCache, ModelSummarizer, TieredSummaryCache
 from compact.summarizers.cache import SummaryCacheKey
 from compact.summarizers.prompt import OMITTED_NOTE, prompt_version, template
-from compact.summary.structured import StructuredSummary
+from compact.summary.structured_summary import StructuredSummary
 from waiting import wait_until
 
 SPAN = [

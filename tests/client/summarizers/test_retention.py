@@ -6,7 +6,7 @@ import pytest
 from compact.messages import Message
 from compact.summarizers import ExtractiveSummarizer, retention
 from compact.summary.entries import Note, OpenItem
-from compact.summary.structured import StructuredSummary
+from compact.summary.structured_summary import StructuredSummary
 
 REMOVED = [
     Message("user", "Never deploy to cluster eu-prod-7 on a Friday.", id="u1"),
@@ -19,7 +19,7 @@ def rendered(summary: StructuredSummary) -> list[Message]:
     return [Message("system", "You are an agent."), Message("assistant", summary.render()), Message("user", "go on")]
 
 
-def checked(summary: StructuredSummary, *, max_tokens: int = 1000) -> retention.GuardReport:
+def checked(summary: StructuredSummary, *, max_tokens: int = 1000) -> retention.RetentionReport:
     return retention.check(REMOVED, rendered(summary), summary, max_tokens=max_tokens)
 
 
@@ -46,7 +46,7 @@ def test_what_is_missing_is_put_back_with_its_source():
         "alice@example.org",
     ):
         assert fact in text
-    assert not report.blocks
+    assert not report.is_blocking
     assert {finding.kind for finding in report.restored} >= {"constraint", "id", "number", "path", "open_item"}
     assert all(finding.source_ids for finding in report.restored)
 
@@ -68,7 +68,7 @@ def test_an_amount_and_its_unit_are_one_fact():
 def test_a_constraint_that_cannot_be_put_back_blocks():
     """With no room at all the plan must not be committed, and the report says which instruction is missing."""
     report = checked(StructuredSummary(), max_tokens=5)
-    assert report.blocks
+    assert report.is_blocking
     assert report.missing_constraints == ("Never deploy to cluster eu-prod-7 on a Friday.",)
     assert report.retention_pct < 1.0
     assert "constraint" in {finding.kind for finding in report.lost}
@@ -79,7 +79,7 @@ def test_a_constraint_is_put_back_at_the_cost_of_lesser_lines():
     summary = StructuredSummary(facts=tuple(Note(f"row {n} holds value_{n}") for n in range(100)))
     size = len(summary.render()) // 3
     report = retention.check(REMOVED, rendered(summary), summary, max_tokens=size // 2)
-    assert not report.blocks
+    assert not report.is_blocking
     assert "Never deploy to cluster eu-prod-7 on a Friday." in report.summary.render()
     assert len(report.summary.facts) < 100
 
@@ -99,4 +99,4 @@ def test_a_pasted_log_line_is_not_an_instruction():
     """`can't` in a stack of symbols does not block a plan."""
     log = Message("user", "/tmp/x/1.py:3:1: E501 0xe9 [can't] {} :: <<<<>>>> ==== ---- 99%", id="u9")
     report = retention.check([log], [Message("assistant", "x")], StructuredSummary(), max_tokens=5)
-    assert not report.blocks
+    assert not report.is_blocking

@@ -16,7 +16,7 @@ from compact.summary.entries import (
     OpenItem,
     ToolOutcome,
 )
-from compact.summary.structured import StructuredSummary
+from compact.summary.structured_summary import StructuredSummary
 
 STYLES = ("task_state", "brief", "step_ledger", "requirements_ledger", "code_delta", "decision_log")
 

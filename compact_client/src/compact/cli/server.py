@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 from compact.cli import exit_codes, output
 from compact.delivery.sender import server_url, without_credentials
 from compact.importers import UnreadableLog, read_conversation, spans_of
-from compact.redaction.outbound import Outbound
+from compact.redaction.outbound import OutboundRedactor
 
 _REFUSED = {4401: "no valid API token", 4403: "this token has no right to tail", 4404: "no such project"}
 
@@ -95,7 +95,7 @@ def bring(options: argparse.Namespace) -> int:
     if options.session_id and len(files) > 1:
         raise exit_codes.Stop(exit_codes.USAGE, "--session-id needs exactly one log")
     exporter = None if options.dry_run else AriadneExporter(options.url, options.key, spool_dir=None)
-    outbound = Outbound()
+    outbound = OutboundRedactor()
     told: list[dict[str, Any]] = []
     for file in _tracked(files, options):
         try:
@@ -111,7 +111,9 @@ def bring(options: argparse.Namespace) -> int:
         for event in spans_of(conversation, session_id=session_id, window_tokens=options.max_tokens):
             count += 1
             if exporter is not None:
-                exporter.emit({**event, **outbound.value({k: event[k] for k in ("data", "payload") if k in event})})
+                exporter.emit(
+                    {**event, **outbound.redact_value({k: event[k] for k in ("data", "payload") if k in event})}
+                )
         told.append({"file": str(file), "session": session_id, "source": conversation.source, "events": count})
     sent = exporter.flush(60.0) if exporter is not None else True
     stats = exporter.stats() if exporter is not None else {}

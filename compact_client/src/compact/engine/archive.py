@@ -64,7 +64,7 @@ def archive_summary(job: Job, step: int) -> Steps[None]:
     plan = job.session.plan
     if job.storage is None or plan is None or not plan.summary_text:
         return
-    summary = job.outbound.message(Message("assistant", plan.summary_text, id=plan.summary_id))
+    summary = job.outbound.redact_message(Message("assistant", plan.summary_text, id=plan.summary_id))
     try:
         yield lambda: job.storage.save_summary(job.session.session_id, summary, step)
     except Exception as error:

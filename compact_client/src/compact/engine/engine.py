@@ -34,7 +34,7 @@ from compact.planning.durability import ToolDurabilityPolicy, declared_policy
 from compact.planning.rehydration import RehydrationConfig, TurnContext
 from compact.planning.trigger import Decision, decide
 from compact.planning.truncation import fits_without_counting, truncate_output
-from compact.redaction.outbound import Outbound
+from compact.redaction.outbound import OutboundRedactor
 
 R = TypeVar("R")
 
@@ -49,7 +49,7 @@ class Engine:
         self.policy = cfg.policy
         self.clock = clock
         self.counting = Counting(cfg.token_estimator, cfg.model)
-        self.outbound = Outbound(cfg.redaction, hook=cfg.redact)
+        self.outbound = OutboundRedactor(cfg.redaction, hook=cfg.redact)
         self.summarizer = cfg.summarizer if cfg.summarizer is not None else _built_in_summarizer()
         self.rehydration: RehydrationConfig = cfg.rehydration or RehydrationConfig()
         self._warned: set[str] = set()
@@ -290,7 +290,7 @@ class Engine:
 
         def send(event: dict[str, Any]) -> None:
             parts: dict[str, Any] = {key: event[key] for key in ("properties", "payload") if key in event}
-            event.update(self.outbound.value(parts))
+            event.update(self.outbound.redact_value(parts))
             for name, deliver in routes:
                 try:
                     result = deliver(event)

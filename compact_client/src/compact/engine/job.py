@@ -16,8 +16,8 @@ from compact.messages import Message
 from compact.planning.draft import Draft, TokenLimits
 from compact.planning.plan import CompactionRecord
 from compact.policy import CompactPolicy
-from compact.redaction.outbound import Outbound
-from compact.summary.structured import StructuredSummary
+from compact.redaction.outbound import OutboundRedactor
+from compact.summary.structured_summary import StructuredSummary
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class Job:
     policy: CompactPolicy
     counting: Counting
     check: events.Check
-    outbound: Outbound
+    outbound: OutboundRedactor
     clock: events.Clock
     room: TokenLimits
     """The limits in our own tokens; `budget_tokens` is the limit as the caller counts."""

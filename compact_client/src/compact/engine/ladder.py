@@ -20,7 +20,7 @@ from compact.planning.draft import Draft
 from compact.planning.plan import ClearRecord, ExternalizationRecord, SummarizationRecord
 from compact.planning.strategies import Workbench, strategy_named
 from compact.rendering.base import pointer_text
-from compact.summary.structured import StructuredSummary
+from compact.summary.structured_summary import StructuredSummary
 
 
 def climb_ladder(

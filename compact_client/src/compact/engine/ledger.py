@@ -24,7 +24,7 @@ from compact.planning.plan import (
     LedgerEntry,
     SummarizationRecord,
 )
-from compact.redaction.outbound import Outbound
+from compact.redaction.outbound import OutboundRedactor
 from compact.rendering.inplace import span_text
 
 if TYPE_CHECKING:
@@ -36,20 +36,20 @@ _NOTHING_HIDDEN: Counter[str] = Counter()
 _ABSORBED = ("summarized", "externalized", "dropped")
 
 
-def redacted(session: Session, outbound: Outbound, message: Message) -> tuple[Message, Counter[str]]:
+def redacted(session: Session, outbound: OutboundRedactor, message: Message) -> tuple[Message, Counter[str]]:
     """A message as it may leave the process, made once per logged message."""
     message_id = message.id or ""
     logged = session.thread.get(message_id)
     if logged is not None and message_id in session.clean:
         return session.clean[message_id]
     counts: Counter[str] = Counter()
-    made = (outbound.message(logged or message, counts), counts)
+    made = (outbound.redact_message(logged or message, counts), counts)
     if logged is not None:
         session.clean[message_id] = made
     return made
 
 
-def redact_ahead(session: Session, outbound: Outbound, messages: Sequence[Message]) -> None:
+def redact_ahead(session: Session, outbound: OutboundRedactor, messages: Sequence[Message]) -> None:
     """Redact and hash many logged messages in one pass; one by one, each pays the rules' start-up anew."""
     if outbound.has_hook:
         return
@@ -59,14 +59,14 @@ def redact_ahead(session: Session, outbound: Outbound, messages: Sequence[Messag
         if message.id not in session.clean and (logged := session.thread.get(message.id or "")) is not None
     ]
     items = [message.source if message.source is not None else message.to_dict() for message in pending]
-    for message, item, clean in zip(pending, items, outbound.value(items), strict=True):
+    for message, item, clean in zip(pending, items, outbound.redact_value(items), strict=True):
         assert message.id is not None
         session.hashes[message.id] = content_hash(clean)
         if clean is item:
             session.clean[message.id] = (message, _NOTHING_HIDDEN)
 
 
-def hash_of(session: Session, outbound: Outbound, message: Message) -> str:
+def hash_of(session: Session, outbound: OutboundRedactor, message: Message) -> str:
     """The name of a message: the hash of its redacted form, as it was before any cut."""
     message_id = message.id or ""
     known = session.hashes.get(message_id)

@@ -16,9 +16,9 @@ from compact.exceptions import SummarizationError, SummarizerOverflow, SummaryRe
 from compact.messages import SUMMARY_TAG, Message, text_of
 from compact.messages.span import SpanReference
 from compact.policy import CompactPolicy
-from compact.summarizers.extraction.kinds import is_refusal
+from compact.summarizers.reply import is_refusal
 from compact.summary.entries import Note
-from compact.summary.structured import StructuredSummary
+from compact.summary.structured_summary import StructuredSummary
 
 MAX_HALVINGS = 2
 CANNED = "Older turns were truncated to fit the context window; their details are not available here."

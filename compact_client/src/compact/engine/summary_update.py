@@ -21,9 +21,10 @@ from compact.rendering import get_renderer
 from compact.rendering.base import pointer_text
 from compact.rendering.inplace import span_text
 from compact.summarizers import retention
-from compact.summarizers.extraction.compose import Passage, fit
+from compact.summarizers.extraction.selection import fit
+from compact.summarizers.extraction.summary_blocks import ParsedMessages
 from compact.summary.entries import ArtifactReference
-from compact.summary.structured import StructuredSummary
+from compact.summary.structured_summary import StructuredSummary
 
 _ARTIFACTS_PCT = 0.15  # of a summary: what was said is worth more than where outputs lie
 
@@ -52,7 +53,7 @@ def remember(
     started = job.clock()
     freed = _freed_by_folding(job, current)
     limit = max(current.summary_tokens, min(job.policy.summary_max_tokens, current.summary_tokens + freed))
-    real = Passage([message for message in span_messages if not (message.id or "").startswith("aborted-")])
+    real = ParsedMessages([message for message in span_messages if not (message.id or "").startswith("aborted-")])
     # Left free for their names: a summary that has to be cut again loses more than they take.
     named = _naming_artifacts(job, StructuredSummary(), previous, limit)
     names_tokens = job.counting.draft(named.render_as_message()) if named.artifacts else 0
@@ -111,7 +112,7 @@ def _announce(
             "summarizer": maker.name,
             "model": maker.model,
         },
-        payload=job.outbound.words({"summary": climb.summary_text, "structured": summary.to_dict()}),
+        payload=job.outbound.apply_hook({"summary": climb.summary_text, "structured": summary.to_dict()}),
         started=started,
     )
 
@@ -173,17 +174,17 @@ def _guarded(
 ) -> StructuredSummary:
     """Check what the summary kept of the messages it replaces, and put back what must not be lost."""
     report = _report(job, summary, removed, visible, limit)
-    if report.blocks and most > limit:
+    if report.is_blocking and most > limit:
         report = _report(job, summary, removed, visible, most)
     climb.missing_constraints = len(report.missing_constraints)
-    if report.blocks:
-        first = job.outbound.words(report.missing_constraints[0])
+    if report.is_blocking:
+        first = job.outbound.apply_hook(report.missing_constraints[0])
         text = f"{len(report.missing_constraints)} standing instructions did not fit: {first}"
         job.check.emit(events.WARNING, {"severity": "high", "code": "constraint_lost", "message": text})
     job.check.emit(
         events.RETENTION,
         {"step": step, "retention_pct": report.retention_pct, "by_kind": report.by_kind},
-        payload=job.outbound.words(
+        payload=job.outbound.apply_hook(
             {
                 "lost": [finding.to_dict() for finding in report.lost],
                 "restored": [finding.to_dict() for finding in report.restored],
@@ -195,7 +196,7 @@ def _guarded(
 
 def _report(
     job: Job, summary: StructuredSummary, removed: Sequence[Message], visible: Sequence[Message], limit: int
-) -> retention.GuardReport:
+) -> retention.RetentionReport:
     plan = job.session.plan
     return retention.check(
         removed,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from compact.messages.span import SpanReference
 
 if TYPE_CHECKING:
-    from compact.summary.structured import StructuredSummary
+    from compact.summary.structured_summary import StructuredSummary
 
 PLAN_FORMAT_VERSION = 1
 

@@ -20,7 +20,7 @@ from compact.planning.plan import (
     LedgerEntry,
     SummarizationRecord,
 )
-from compact.summary.structured import StructuredSummary
+from compact.summary.structured_summary import StructuredSummary
 
 
 def plan_to_dict(plan: CompactionPlan) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compact.redaction.outbound import Outbound, RedactionSettings
+from compact.redaction.outbound import OutboundRedactor, RedactionSettings
 from compact.redaction.redactor import DEFAULT_RULES, MASK, Redactor, Rule, default_redactor
 
-__all__ = ["DEFAULT_RULES", "MASK", "Outbound", "RedactionSettings", "Redactor", "Rule", "default_redactor"]
+__all__ = ["DEFAULT_RULES", "MASK", "OutboundRedactor", "RedactionSettings", "Redactor", "Rule", "default_redactor"]

@@ -1,7 +1,7 @@
-"""Everything that leaves the process passes here: messages, events, texts of exceptions.
+"""Redact everything that leaves the process: messages, events and exception texts.
 
-What comes out is a redacted copy; what the agent holds stays as it is. With redaction switched off nothing is
-hidden, and the manager says so in a high-severity `compact.warning` before anything is exported.
+Redaction returns a copy and never changes the agent's own data. If redaction is disabled, the manager emits a
+high-severity `compact.warning` before anything is exported.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from compact.redaction.redactor import Redactor, default_redactor
 
 T = TypeVar("T")
 
-# Fields of a summary that name and number; the others quote.
-_NO_WORDS = frozenset({"schema", "style", "span", "sources", "source_ids", "kind", "priority", "outcome"})
+# Summary fields that hold ids and labels. All other fields quote the conversation.
+_METADATA_FIELDS = frozenset({"schema", "style", "span", "sources", "source_ids", "kind", "priority", "outcome"})
 
 
 @dataclass(frozen=True, slots=True)
 class RedactionSettings:
-    """Which rules apply; see `Redactor` for `patterns`, `allow` and `functions`."""
+    """Select the rules to apply. See `Redactor` for `patterns`, `allow` and `functions`."""
 
     enabled: bool = True
     pii: bool = True
@@ -31,8 +31,8 @@ class RedactionSettings:
     functions: tuple[Callable[[str], str], ...] = ()
 
 
-class Outbound:
-    """Redacts one message or value at a time; pass a Counter to learn how often each rule was used."""
+class OutboundRedactor:
+    """Redacts messages and JSON values. Pass a `Counter` to count the redactions per rule."""
 
     def __init__(
         self,
@@ -47,11 +47,11 @@ class Outbound:
 
     @property
     def has_hook(self) -> bool:
-        """Whether the caller's own function sees every message."""
+        """True if a user-supplied hook processes every message."""
         return self._hook is not None
 
-    def message(self, message: Message, counts: Counter[str] | None = None) -> Message:
-        """The message as it may be exported or archived; the same object where nothing had to be hidden."""
+    def redact_message(self, message: Message, counts: Counter[str] | None = None) -> Message:
+        """Return the message as it may be exported or archived, or the same object if nothing needs redaction."""
         if self._hook is not None:
             hooked = self._hook(message)
             if counts is not None and hooked != message:
@@ -66,7 +66,7 @@ class Outbound:
             "name": message.name,
             "source": dict(message.source) if isinstance(message.source, Mapping) else None,
         }
-        clean = self.value(parts, counts)
+        clean = self.redact_value(parts, counts)
         if clean is parts or clean == parts:
             return message
         calls = tuple(
@@ -82,28 +82,27 @@ class Outbound:
             source=clean["source"],
         )
 
-    def words(self, value: Any) -> Any:
-        """Texts that were taken from messages, through the caller's own function; rules follow when they leave."""
+    def apply_hook(self, value: Any) -> Any:
+        """Run the user-supplied hook on all conversation text in a JSON value.
+
+        The redaction rules are not applied here. They run when the event is exported.
+        """
         if self._hook is None or value is None:
             return value
         if isinstance(value, str):
             return self._hook(Message("assistant", value)).text
         if isinstance(value, Mapping):
-            return {name: item if name in _NO_WORDS else self.words(item) for name, item in value.items()}
-        return [self.words(item) for item in value] if isinstance(value, list) else value
+            return {name: item if name in _METADATA_FIELDS else self.apply_hook(item) for name, item in value.items()}
+        return [self.apply_hook(item) for item in value] if isinstance(value, list) else value
 
-    def value(self, value: T, counts: Counter[str] | None = None) -> T:
-        """Any JSON value, redacted."""
+    def redact_value(self, value: T, counts: Counter[str] | None = None) -> T:
+        """Return a text or JSON value with secrets replaced."""
         if not self.enabled:
             return value
-        clean, found = self._redactor.tree(value)
+        clean, redactions = self._redactor.tree(value)
         if counts is not None:
-            counts.update(found)
+            counts.update(redactions)
         return clean
-
-    def text(self, text: str, counts: Counter[str] | None = None) -> str:
-        """A text, such as that of an exception, redacted."""
-        return self.value(text, counts)
 
 
 def _redactor(settings: RedactionSettings) -> Redactor:

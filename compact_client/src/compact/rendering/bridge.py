@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from compact.estimators import TiktokenEstimator
 from compact.messages import SUMMARY_TAG, Message
 from compact.rendering.layered import LayeredRenderer
-from compact.summary.structured import StructuredSummary
+from compact.summary.structured_summary import StructuredSummary
 
 COMPACT_SUMMARY_PREFIX = (
     "Another language model started this task and produced a summary. "

@@ -14,7 +14,7 @@ from compact.planning.plan import (
     SummarizationRecord,
 )
 from compact.rendering.base import cleared, led_by_user, pointer_text
-from compact.summary.structured import StructuredSummary
+from compact.summary.structured_summary import StructuredSummary
 
 
 class InplaceRenderer:

@@ -8,7 +8,7 @@ from compact.messages import Message
 from compact.messages.codecs.base import Codec
 from compact.planning.plan import ClearRecord, CompactionAction, CompactionPlan, ExternalizationRecord
 from compact.rendering.base import cleared, led_by_user, pointer_text
-from compact.summary.structured import StructuredSummary
+from compact.summary.structured_summary import StructuredSummary
 
 
 class LayeredRenderer:

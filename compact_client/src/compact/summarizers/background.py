@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from compact.messages import Message
 from compact.summarizers.cache import entry_bytes, policy_version
-from compact.summarizers.extraction.compose import estimate_tokens, fit
+from compact.summarizers.extraction.selection import estimate_tokens, fit
 from compact.summarizers.extractive import DEFAULT_MAX_TOKENS, ExtractiveSummarizer
-from compact.summary.structured import StructuredSummary
+from compact.summary.structured_summary import StructuredSummary
 
 _MAX_PREPARED: Final = 64  # sessions of one process that may have a summary in the making
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from compact.messages import Message, canonical_json
-from compact.summary.structured import STRUCTURED_SUMMARY_SCHEMA_VERSION, StructuredSummary
+from compact.summary.structured_summary import STRUCTURED_SUMMARY_SCHEMA_VERSION, StructuredSummary
 
 
 @dataclass(frozen=True, slots=True)

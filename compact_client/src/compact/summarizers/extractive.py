@@ -11,14 +11,15 @@ from typing import Final
 
 from compact.messages import Message
 from compact.messages.span import SpanReference
-from compact.summarizers.extraction.compose import blocks_of, estimate_tokens, select
+from compact.summarizers.extraction.blocks import Block
 from compact.summarizers.extraction.coverage import Reading
+from compact.summarizers.extraction.decision_context import Grounds
 from compact.summarizers.extraction.entities import find_entities, surface
-from compact.summarizers.extraction.grounds import Grounds
-from compact.summarizers.extraction.kinds import is_open_item
-from compact.summarizers.extraction.lines import Block
+from compact.summarizers.extraction.line_classifier import is_open_item
+from compact.summarizers.extraction.selection import estimate_tokens, select
+from compact.summarizers.extraction.summary_blocks import blocks_of
 from compact.summarizers.extraction.todo_list import read_todo_list
-from compact.summary.structured import StructuredSummary
+from compact.summary.structured_summary import StructuredSummary
 
 DEFAULT_MAX_TOKENS: Final = 2_000
 _PATH_BEFORE: Final = re.compile(r"[\w./~@+-]+\Z")

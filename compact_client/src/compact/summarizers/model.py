@@ -17,11 +17,11 @@ from compact.exceptions import ConfigError, SummarizationError, SummaryTooLong
 from compact.messages import Message
 from compact.summarizers.cache import MemorySummaryCache, SummaryCache, SummaryCacheKey, policy_version
 from compact.summarizers.endpoint import Post, Steps, Wait, ask, body_for
-from compact.summarizers.extraction.compose import estimate_tokens, fit
+from compact.summarizers.extraction.selection import estimate_tokens, fit
 from compact.summarizers.extractive import DEFAULT_MAX_TOKENS, ExtractiveSummarizer
 from compact.summarizers.prompt import build_prompt, prompt_version
 from compact.summarizers.reply import read_reply
-from compact.summary.structured import StructuredSummary
+from compact.summary.structured_summary import StructuredSummary
 
 DEFAULT_BASE_URL: Final = "https://api.openai.com/v1"
 _MODEL_SHARE: Final = 0.5  # of the summary's tokens; verbatim lines take the rest

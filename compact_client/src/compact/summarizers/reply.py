@@ -15,11 +15,14 @@ from compact.exceptions import SummarizationError, SummaryRefused
 from compact.messages import Message
 from compact.messages.span import SpanReference
 from compact.summarizers.extraction.entities import find_entities
-from compact.summarizers.extraction.kinds import is_refusal
 from compact.summary.entries import Command, Decision, Entity, FileTouched, Note, OpenItem, ToolOutcome, normalized
-from compact.summary.structured import StructuredSummary
+from compact.summary.structured_summary import StructuredSummary
 
 _FENCE: Final = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n```\s*$", re.DOTALL)
+_REFUSAL: Final = re.compile(
+    r"\s*(?:i['’]?m (?:very )?sorry|sorry,|i am sorry|i can(?:no|['’])t (?:help|assist|summari|comply|provide)"
+    r"|i(?:['’]m| am) (?:unable|not able) to)"
+)
 _EXACT_TYPES: Final = frozenset(
     {"path", "url", "email", "uuid", "ticket", "code", "money", "hex", "version", "file", "num", "date"}
 )
@@ -90,6 +93,11 @@ _TYPES: Final[dict[str, tuple[type[Any], str]]] = {
     "tool_outcomes": (ToolOutcome, "tool_name"),
     "entities": (Entity, "name"),
 }
+
+
+def is_refusal(text: str) -> bool:
+    """True if a model's answer starts by declining the request."""
+    return _REFUSAL.match(text.lower()) is not None
 
 
 def read_reply(text: str, messages: Sequence[Message], *, style: str) -> StructuredSummary:

@@ -13,14 +13,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from compact.messages import Message
-from compact.summarizers.extraction.compose import blocks_of, estimate_tokens, fit, summary_blocks
+from compact.summarizers.extraction.blocks import Block, read_blocks
 from compact.summarizers.extraction.entities import TYPE_WEIGHTS, find_entities, surface
-from compact.summarizers.extraction.kinds import is_instruction, is_open_item
-from compact.summarizers.extraction.lines import Block, read_blocks
-from compact.summarizers.extraction.names import SORTS
+from compact.summarizers.extraction.entity_names import SORTS
+from compact.summarizers.extraction.line_classifier import is_instruction, is_open_item
+from compact.summarizers.extraction.selection import estimate_tokens, fit
+from compact.summarizers.extraction.summary_blocks import blocks_of, summary_blocks
 from compact.summary.entries import Entity, Note, OpenItem, normalized
-from compact.summary.formats import SAID
-from compact.summary.structured import StructuredSummary
+from compact.summary.renderer import SAID
+from compact.summary.structured_summary import StructuredSummary
 
 LOST_LISTED: Final = 200  # the counts are complete; the list in the event is of what is likeliest to be missed
 _RESTORED: Final = 200
@@ -60,7 +61,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class GuardReport:
+class RetentionReport:
     """What was looked for, what is there, what was put back and what is lost."""
 
     summary: StructuredSummary
@@ -72,8 +73,8 @@ class GuardReport:
     missing_constraints: tuple[str, ...]
 
     @property
-    def blocks(self) -> bool:
-        """Whether this plan must not be committed."""
+    def is_blocking(self) -> bool:
+        """True if the plan must not be committed because it lost a standing instruction."""
         return bool(self.missing_constraints)
 
 
@@ -102,7 +103,7 @@ def check(
     max_tokens: int,
     count_tokens: Callable[[str], int] | None = None,
     previous: StructuredSummary | None = None,
-) -> GuardReport:
+) -> RetentionReport:
     """Look up in `rendered` what stood in `removed`, and repair `summary` within `max_tokens` where it falls short.
 
     `previous` is the summary that this one follows, where it does not stand among the removed messages.
@@ -127,7 +128,7 @@ def check(
     total = sum(item.weight for item in items)
     gone = sum(item.weight for item in lost)
     lost.sort(key=lambda item: (-item.weight, item.order))
-    return GuardReport(
+    return RetentionReport(
         summary=repaired,
         by_kind=by_kind,
         lost=tuple(item.finding for item in lost[:LOST_LISTED]),

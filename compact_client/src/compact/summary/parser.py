@@ -21,8 +21,8 @@ from compact.summary.entries import (
     OpenItem,
     ToolOutcome,
 )
-from compact.summary.formats import EXCERPT, HEADINGS, NOTHING, STEP_MARKS, USER, listed_names
-from compact.summary.structured import StructuredSummary
+from compact.summary.renderer import EXCERPT, HEADINGS, NOTHING, STEP_MARKS, USER, listed_names
+from compact.summary.structured_summary import StructuredSummary
 
 _FIELDS: Final = {heading: name for name, heading in HEADINGS.items()} | {"Requirements": "constraints"}
 _BY_MARK: Final = {mark: name for name, mark in STEP_MARKS.items()} | {"?": "goals"}

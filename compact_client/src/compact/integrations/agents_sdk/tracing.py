@@ -16,7 +16,7 @@ from agents.tracing import TracingProcessor, add_trace_processor
 from compact.delivery.batcher import Batcher, Sink
 from compact.delivery.stderr import say
 from compact.exporters import AriadneExporter
-from compact.redaction.outbound import Outbound, RedactionSettings
+from compact.redaction.outbound import OutboundRedactor, RedactionSettings
 
 _KINDS = {"response": "generation", "function": "tool", "mcp_tools": "tool"}
 _KNOWN = {"agent", "turn", "generation", "tool", "handoff", "guardrail", "task"}
@@ -36,7 +36,7 @@ class AriadneTracingProcessor(TracingProcessor, Sink):
 
     def __init__(self, exporter: Any = None, *, redaction: RedactionSettings | None = None) -> None:
         self._exporter = exporter if exporter is not None else AriadneExporter()
-        self._outbound = Outbound(redaction)
+        self._outbound = OutboundRedactor(redaction)
         self._batcher = Batcher(self, max_queue=16_384, max_batch=256, interval_s=0.02, name="compact-agents-sdk")
 
     def on_trace_start(self, trace: Any) -> None:
@@ -66,7 +66,7 @@ class AriadneTracingProcessor(TracingProcessor, Sink):
     def accept(self, events: list[dict[str, Any]]) -> None:
         for event in events:
             try:
-                clean = {key: self._outbound.value(value) for key, value in event.items() if key in _CONTENT}
+                clean = {key: self._outbound.redact_value(value) for key, value in event.items() if key in _CONTENT}
                 self._exporter.emit({**event, **clean})
             except Exception as error:
                 say("Ariadne", f"a span of the Agents SDK could not be sent: {type(error).__name__}: {error}")

@@ -12,7 +12,7 @@ from compact.planning.durability import ToolDurability
 from compact.planning.plan import CompactionRecord, ExternalizationRecord
 from compact.planning.strategies.base import CompactionProposal, Workbench
 from compact.summary.entries import ArtifactReference, Note
-from compact.summary.structured import StructuredSummary
+from compact.summary.structured_summary import StructuredSummary
 
 POINTER_TOKENS = 90  # what a pointer and its two lines of description cost
 _RANK = {"public": 0, "internal": 1, "confidential": 2, "restricted": 3}

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from compact.summarizers.extraction.blocks import Block, Kind
 from compact.summarizers.extraction.entities import TYPE_WEIGHTS, Mention, find_entities, surface
-from compact.summarizers.extraction.kinds import field_of, is_instruction
-from compact.summarizers.extraction.lines import Block, Kind
+from compact.summarizers.extraction.line_classifier import field_of, is_instruction
 
 # Fitted on recorded sessions (logistic regression on "was it used again"), rounded to what held when each source of
 # sessions in turn was left out; the signs matter more than the digits. Distance has less weight than the regression

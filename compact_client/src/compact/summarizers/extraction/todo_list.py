@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from compact.messages import Message, ToolCall
-from compact.summarizers.extraction.lines import Block, flat
+from compact.summarizers.extraction.blocks import Block, flat
 from compact.summary.entries import Note
 
 _TEXT_KEYS: Final = ("content", "step", "title", "task", "subject", "description", "text", "name")

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from compact.messages import Message, ToolCall
-from compact.summarizers.extraction.kinds import is_error
-from compact.summarizers.extraction.lines import clip, describe_call, flat, output_lines, prose_blocks
+from compact.summarizers.extraction.blocks import clip, describe_call, flat, output_lines, prose_blocks
+from compact.summarizers.extraction.line_classifier import is_error
 
 _CHARS: Final = 100  # a ledger is read at a glance; the record below it holds the rest
 _ENDS_CHARS: Final = 4_000  # of a long result only the two ends are read: what came of it stands there

@@ -25,7 +25,7 @@ from compact.summary.entries import (
 )
 
 if TYPE_CHECKING:
-    from compact.summary.structured import StructuredSummary
+    from compact.summary.structured_summary import StructuredSummary
 
 HEADINGS: Final[dict[str, str]] = {
     "current_task": "Current task",

@@ -23,7 +23,7 @@ from compact.summary.entries import (
     OpenItem,
     ToolOutcome,
 )
-from compact.summary.formats import render_body
+from compact.summary.renderer import render_body
 
 STRUCTURED_SUMMARY_SCHEMA_VERSION: Final = "v1.0"
 SUMMARY_RENDER_VERSION: Final = "v1.0"

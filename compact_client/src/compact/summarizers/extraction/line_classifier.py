@@ -12,8 +12,8 @@ import string
 from functools import lru_cache
 from typing import Final
 
-from compact.summarizers.extraction.lines import Kind
-from compact.summarizers.extraction.phrases import (
+from compact.summarizers.extraction.blocks import Kind
+from compact.summarizers.extraction.multilingual_phrases import (
     DECISION_SIGNS,
     DECISION_WORDS,
     OPEN_SIGNS,
@@ -94,10 +94,6 @@ _TELLING: Final = _Phrases(
     signs=f"{DECISION_SIGNS}|{OPEN_SIGNS}",
 )
 
-_REFUSAL: Final = re.compile(
-    r"\s*(?:i['’]?m (?:very )?sorry|sorry,|i am sorry|i can(?:no|['’])t (?:help|assist|summari|comply|provide)"
-    r"|i(?:['’]m| am) (?:unable|not able) to)"
-)
 _COURTESY: Final = re.compile(r"\b(?:let me know|feel free|would you like me|please (?:provide|confirm|tell|share))\b")
 _PASSING: Final = re.compile(
     r"\?$|\b(?:would you like|could you)\b"
@@ -155,11 +151,6 @@ def _says(phrases: tuple[_Phrases, _Phrases], lowered: str) -> bool:
 def is_error(text: str) -> bool:
     """Whether a line reports that something went wrong."""
     return _ERROR.search(text.lower()) is not None
-
-
-def is_refusal(text: str) -> bool:
-    """Whether an answer begins by declining what it was asked for."""
-    return _REFUSAL.match(text.lower()) is not None
 
 
 def field_of(text: str, kind: Kind, *, is_opening: bool) -> str:

@@ -11,7 +11,7 @@ from typing import Final
 
 from compact.summarizers.extraction.coverage import CHARS_PER_TOKEN, COUNTED, Candidate, Reading
 from compact.summary.entries import Entity
-from compact.summary.formats import PHRASE_END, SAID, SHOWN
+from compact.summary.renderer import PHRASE_END, SAID, SHOWN
 
 NAMES_SHARE: Final = 0.18  # of the budget, for names that are likely to be needed
 _OWED_SHARE: Final = 0.15  # and for ids, numbers and paths that somebody said: not to be lost while they fit
