@@ -25,7 +25,7 @@ class Recorder:
         return self.named(name)[-1]["properties"]
 
 
-class Fixed:
+class FixedEstimator:
     """An estimator that always says the same."""
 
     def __init__(self, tokens: int) -> None:
@@ -35,7 +35,7 @@ class Fixed:
         return self.tokens
 
 
-class Spy:
+class SpySummarizer:
     """A summariser that keeps what it was shown and answers with fixed texts or errors, one after the other."""
 
     def __init__(self, *answers: str | Exception) -> None:
@@ -52,7 +52,7 @@ class Spy:
         return Message("assistant", answer)
 
 
-def small(
+def small_manager(
     recorder: Any = None, window: int = 2000, buffer: int = 100, *, policy: dict[str, Any] | None = None, **options: Any
 ) -> CompactManager:
     """A manager with a small window, so that few messages are many."""
@@ -60,7 +60,7 @@ def small(
     return CompactManager(CompactConfig("gpt-5", window, policy=decided, exporter=recorder, **options))
 
 
-def talk(turns: int, words: int = 30, *, start: int = 0) -> list[Message]:
+def chat_turns(turns: int, words: int = 30, *, start: int = 0) -> list[Message]:
     """Pairs of a user's question and an assistant's answer."""
     messages = []
     for turn in range(start, start + turns):

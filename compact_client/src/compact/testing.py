@@ -10,7 +10,7 @@ from typing import Any
 
 from compact.engine.request import plain
 from compact.messages import Message
-from compact.messages.codecs import CHAT, detect
+from compact.messages.codecs import CHAT, detect_codec
 from compact.messages.units import group_units
 from compact.redaction import Redactor, default_redactor
 
@@ -68,5 +68,5 @@ def assert_no_secrets(values: Iterable[Any], *, redactor: Redactor | None = None
 
 def _messages(items: Sequence[Any]) -> list[Message]:
     read = [plain(item) for item in items]
-    codec = detect(read) or CHAT
+    codec = detect_codec(read) or CHAT
     return [codec.decode(item, index) for index, item in enumerate(read)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from builders import Recorder, Spy, small, talk
+from builders import Recorder, SpySummarizer, chat_turns, small_manager
 from compact import CallbackExporter, CompactError, InsufficientBudget, Message
 
 SYSTEM = Message("system", "You are careful.")
@@ -14,26 +14,26 @@ SYSTEM = Message("system", "You are careful.")
 async def test_async_callers_get_the_same():
     """apreflight and amanual_compact give the same bytes, and await an async summariser."""
 
-    class Async(Spy):
+    class Async(SpySummarizer):
         async def summarize(self, messages, style, keep_keys):
             return super().summarize(messages, style, keep_keys)
 
-    messages = [SYSTEM, *talk(30)]
-    assert await small().apreflight("s", messages) == small().preflight("s", messages)
-    out = await small(summarizer=Async("awaited")).amanual_compact("s", messages)
+    messages = [SYSTEM, *chat_turns(30)]
+    assert await small_manager().apreflight("s", messages) == small_manager().preflight("s", messages)
+    out = await small_manager(summarizer=Async("awaited")).amanual_compact("s", messages)
     assert "awaited" in out[1].text
     # Inside a loop the sync form cannot await: the summary is given up, never the run.
-    assert len(small(summarizer=Async("awaited")).preflight("s", messages)) == 13
+    assert len(small_manager(summarizer=Async("awaited")).preflight("s", messages)) == 13
 
 
 def test_an_async_summariser_works_in_a_sync_program():
     """Outside an event loop the sync form runs a coroutine to its end."""
 
-    class Async(Spy):
+    class Async(SpySummarizer):
         async def summarize(self, messages, style, keep_keys):
             return super().summarize(messages, style, keep_keys)
 
-    assert "awaited" in small(summarizer=Async("awaited")).preflight("s", [SYSTEM, *talk(30)])[1].text
+    assert "awaited" in small_manager(summarizer=Async("awaited")).preflight("s", [SYSTEM, *chat_turns(30)])[1].text
 
 
 async def test_an_async_storage_is_awaited_for_events_too():
@@ -54,8 +54,8 @@ async def test_an_async_storage_is_awaited_for_events_too():
             self.events.append(event["event"])
 
     storage, recorder = Slow(), Recorder()
-    manager = small(recorder, storage=storage)
-    await manager.apreflight("s", [SYSTEM, *talk(30)])
+    manager = small_manager(recorder, storage=storage)
+    await manager.apreflight("s", [SYSTEM, *chat_turns(30)])
     with pytest.raises(InsufficientBudget):
         await manager.apreflight("t", [Message("system", "word " * 3000)])
     assert storage.events == [event["event"] for event in recorder.events]
@@ -69,13 +69,13 @@ async def test_many_tasks_may_wait_for_one_session():
             await asyncio.sleep(0.02)
             return Message("assistant", "a short summary")
 
-    manager = small(summarizer=Slow())
+    manager = small_manager(summarizer=Slow())
     async with asyncio.timeout(30):
-        tasks = [asyncio.create_task(manager.apreflight("s", [SYSTEM, *talk(30 + n)])) for n in range(40)]
+        tasks = [asyncio.create_task(manager.apreflight("s", [SYSTEM, *chat_turns(30 + n)])) for n in range(40)]
         await asyncio.sleep(0)
         tasks[-1].cancel()
         ended = await asyncio.gather(*tasks, return_exceptions=True)
-        assert len(await manager.apreflight("s", [SYSTEM, *talk(2)])) == 5
+        assert len(await manager.apreflight("s", [SYSTEM, *chat_turns(2)])) == 5
     assert [type(each) for each in ended].count(asyncio.CancelledError) == 1
 
 
@@ -87,8 +87,8 @@ def test_an_exporter_may_ask_what_is_remembered_and_not_compact():
         if event["event"] == "compact.completed":
             seen.append(manager.remember("s").summary)
             with pytest.raises(CompactError, match="in the middle of a call"):
-                manager.preflight("s", talk(1))
+                manager.preflight("s", chat_turns(1))
 
-    manager = small(CallbackExporter(on_event))
-    manager.manual_compact("s", [SYSTEM, *talk(30)])
+    manager = small_manager(CallbackExporter(on_event))
+    manager.manual_compact("s", [SYSTEM, *chat_turns(30)])
     assert seen and seen[0].startswith("<COMPACT-SUMMARY v1>")

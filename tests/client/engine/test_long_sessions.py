@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from builders import Recorder, agent_step, talk, tool_pair
+from builders import Recorder, agent_step, chat_turns, tool_pair
 from compact import CompactConfig, CompactManager, CompactPolicy, InsufficientBudget, TiktokenEstimator
 from compact.messages.codecs import get_codec
 from compact.messages.normalization import normalize
@@ -101,7 +101,7 @@ def test_the_budget_is_met_to_the_token():
             CompactConfig("gpt-5", 2_000, policy=CompactPolicy(hard_cap_buffer=100), token_estimator=ESTIMATOR)
         )
         history = [{"role": "system", "content": "Be careful."}]
-        history = manager.preflight("s", [*history, *(message.to_dict() for message in talk(12, words=60))])
+        history = manager.preflight("s", [*history, *(message.to_dict() for message in chat_turns(12, words=60))])
         history = manager.preflight("s", [*history, *tool_pair(1, "line " * 1_000)])
         sent = manager.preflight("s", [*history, {"role": "user", "content": "more " * words}])
         assert tokens(sent) <= 1_900, words

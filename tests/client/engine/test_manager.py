@@ -7,7 +7,7 @@ import pickle
 from dataclasses import replace
 
 import pytest
-from builders import Fixed, Recorder, Spy, small, talk, tool_pair
+from builders import FixedEstimator, Recorder, SpySummarizer, chat_turns, small_manager, tool_pair
 from compact import (
     CompactConfig,
     CompactError,
@@ -28,9 +28,11 @@ def test_the_threshold_decides(tokens, triggered):
     """108,800 of 128,000 at 0.85 compacts before the call, 96,000 does not; both are events."""
     recorder = Recorder()
     manager = CompactManager(
-        CompactConfig(model="gpt-4", max_context_tokens=128_000, token_estimator=Fixed(tokens), exporter=recorder)
+        CompactConfig(
+            model="gpt-4", max_context_tokens=128_000, token_estimator=FixedEstimator(tokens), exporter=recorder
+        )
     )
-    out = manager.preflight("s", [SYSTEM, *talk(20)])
+    out = manager.preflight("s", [SYSTEM, *chat_turns(20)])
     decision = recorder.last("compact.trigger_decision")
     assert decision["triggered"] is triggered
     assert decision["budget_tokens"] == 126_500
@@ -42,7 +44,7 @@ def test_the_threshold_decides(tokens, triggered):
 def test_the_estimate_has_six_parts_that_sum_up():
     """token_estimate names model, total, window, share and six parts that sum to the total."""
     recorder = Recorder()
-    manager = small(recorder, window=50_000)
+    manager = small_manager(recorder, window=50_000)
     tools = [{"type": "function", "function": {"name": "run", "parameters": {"type": "object"}}}]
     messages = [
         {"role": "system", "content": "be careful"},
@@ -66,8 +68,8 @@ def test_the_estimate_has_six_parts_that_sum_up():
 def test_manual_compaction_ignores_the_usage():
     """manual_compact compacts a nearly empty window; the note is in the trace."""
     recorder = Recorder()
-    manager = small(recorder, window=128_000)
-    out = manager.manual_compact("s", [SYSTEM, *talk(20)], note="user-requested")
+    manager = small_manager(recorder, window=128_000)
+    out = manager.manual_compact("s", [SYSTEM, *chat_turns(20)], note="user-requested")
     assert len(out) == 1 + 1 + 12
     assert recorder.last("compact.trigger_decision")["note"] == "user-requested"
     assert recorder.named("compact.check")[-1]["properties"]["trigger"] == "manual"
@@ -77,8 +79,8 @@ def test_manual_compaction_ignores_the_usage():
 def test_manual_compaction_frees_much_and_says_so():
     """On a long talk /compact cuts the estimate by at least 40 % and reports tokens and messages."""
     recorder = Recorder()
-    manager = small(recorder, window=128_000)
-    messages = [SYSTEM, *talk(60)]
+    manager = small_manager(recorder, window=128_000)
+    messages = [SYSTEM, *chat_turns(60)]
     out = manager.manual_compact("s", messages)
     count = TiktokenEstimator().estimate
     assert count(out, "gpt-5") <= 0.6 * count(messages, "gpt-5")
@@ -89,10 +91,10 @@ def test_manual_compaction_frees_much_and_says_so():
 @pytest.mark.req("S-PROT-1", "P-PROT-1")
 def test_a_protected_message_stays_and_is_never_summarised():
     """A protected message is in the output unchanged and was never shown to the summariser."""
-    spy = Spy()
-    manager = small(window=2500, summarizer=spy)
+    spy = SpySummarizer()
+    manager = small_manager(window=2500, summarizer=spy)
     secret = Message("user", "the launch code is 0042", meta={"protected": True})
-    messages = [SYSTEM, *talk(3), secret, *talk(30, start=3)]
+    messages = [SYSTEM, *chat_turns(3), secret, *chat_turns(30, start=3)]
     out = manager.preflight("s", messages)
     assert secret in out
     assert all("0042" not in message.text for seen in spy.seen for message in seen)
@@ -102,10 +104,10 @@ def test_a_protected_message_stays_and_is_never_summarised():
 def test_roles_never_pruned_stay():
     """System and developer messages stay where the policy names them, and go where it does not."""
     developer = Message("developer", "always answer in French")
-    messages = [SYSTEM, *talk(5), developer, *talk(30, start=5)]
-    assert developer in small(window=2500).preflight("s", messages)
+    messages = [SYSTEM, *chat_turns(5), developer, *chat_turns(30, start=5)]
+    assert developer in small_manager(window=2500).preflight("s", messages)
     policy = {"roles_never_prune": ("system",)}
-    assert developer not in small(window=2500, policy=policy).preflight("s", messages)
+    assert developer not in small_manager(window=2500, policy=policy).preflight("s", messages)
 
 
 @pytest.mark.req("S-PROT-3")
@@ -116,7 +118,7 @@ def test_protected_messages_over_budget_are_an_error_with_advice():
     with pytest.raises(
         InsufficientBudget, match=r"reduce protected memory.*increase the model context limit"
     ) as caught:
-        small(recorder).preflight("s", [big, Message("user", "hi")])
+        small_manager(recorder).preflight("s", [big, Message("user", "hi")])
     assert isinstance(caught.value, CompactError)
     assert caught.value.needed_tokens > caught.value.budget_tokens == 1900
     error = recorder.named("compact.error")[0]
@@ -129,8 +131,8 @@ def test_protected_messages_over_budget_are_an_error_with_advice():
 @pytest.mark.parametrize("pending", [0, 1])
 def test_the_last_turns_stay(pending):
     """Of 20 pairs the last 6 stay unchanged, with or without a new question behind them."""
-    messages = [SYSTEM, *talk(20), *[Message("user", "and now?")] * pending]
-    out = small(window=128_000).manual_compact("s", messages)
+    messages = [SYSTEM, *chat_turns(20), *[Message("user", "and now?")] * pending]
+    out = small_manager(window=128_000).manual_compact("s", messages)
     assert out[2:] == messages[-12 - pending :]
 
 
@@ -139,7 +141,7 @@ def test_the_last_tool_pairs_stay():
     """Of 10 call and output pairs the last 4 stay unchanged, each whole."""
     pairs = [tool_pair(number) for number in range(10)]
     messages = [{"role": "user", "content": "go"}, *[item for pair in pairs for item in pair]]
-    out = small(window=128_000).manual_compact("s", messages)
+    out = small_manager(window=128_000).manual_compact("s", messages)
     assert [item for item in out if item.get("tool_call_id") or item.get("tool_calls")] == [
         i for p in pairs[6:] for i in p
     ]
@@ -151,7 +153,7 @@ def test_turns_and_pairs_make_way_one_by_one():
     recorder = Recorder()
     long = [{"role": "user" if n % 2 == 0 else "assistant", "content": f"t{n} " + "word " * 150} for n in range(20)]
     messages = [*long, *[item for n in range(6) for item in tool_pair(n, "out " * 150)]]
-    out = small(recorder).preflight("s", messages)
+    out = small_manager(recorder).preflight("s", messages)
     reductions = recorder.last("compact.policy_applied")["reductions"]
     assert reductions[:3] == [
         "over budget: keep_recent_turns 6 -> 5",
@@ -166,14 +168,14 @@ def test_turns_and_pairs_make_way_one_by_one():
 def test_layers_come_in_order_and_the_number_rises():
     """Pinned, one summary, recent; a second compaction leaves one summary with the next number."""
     recorder = Recorder()
-    manager = small(recorder)
-    messages = [SYSTEM, *talk(30)]
+    manager = small_manager(recorder)
+    messages = [SYSTEM, *chat_turns(30)]
     first = manager.preflight("s", messages)
     assert first[0] is SYSTEM
     assert first[1].role == "assistant"
     assert first[1].content.startswith("<COMPACT-SUMMARY v1>")
     assert first[2:] == messages[-12:]
-    second = manager.preflight("s", [*first, *talk(20, start=30)])
+    second = manager.preflight("s", [*first, *chat_turns(20, start=30)])
     summaries = [message for message in second if message.content.startswith("<COMPACT-SUMMARY")]
     assert [message.content[:20] for message in summaries] == ["<COMPACT-SUMMARY v2>"]
     layers = recorder.last("compact.pruned_messages")["layers"]
@@ -183,8 +185,8 @@ def test_layers_come_in_order_and_the_number_rises():
 @pytest.mark.req("S-LAY-2")
 def test_a_summary_of_an_earlier_process_is_taken_over():
     """A summary that an earlier process left in the history is summarised in, and its number goes on."""
-    first = small().preflight("s", [SYSTEM, Message("user", "Never deploy on Fridays."), *talk(30)])
-    out = small().preflight("s", [*first, *talk(25, start=30)])
+    first = small_manager().preflight("s", [SYSTEM, Message("user", "Never deploy on Fridays."), *chat_turns(30)])
+    out = small_manager().preflight("s", [*first, *chat_turns(25, start=30)])
     summaries = [message.content for message in out if message.content.startswith("<COMPACT-SUMMARY")]
     assert len(summaries) == 1
     assert summaries[0].startswith("<COMPACT-SUMMARY v2>")
@@ -195,7 +197,7 @@ def test_a_summary_of_an_earlier_process_is_taken_over():
 def test_a_compaction_tells_its_story():
     """One check span, opened and closed, with estimate, decision, policy, summary, fates and completion below it."""
     recorder = Recorder()
-    small(recorder).preflight("s", [SYSTEM, *talk(30)])
+    small_manager(recorder).preflight("s", [SYSTEM, *chat_turns(30)])
     checks = recorder.named("compact.check")
     assert len(checks) == 2
     assert checks[0]["span_id"] == checks[1]["span_id"]
@@ -231,7 +233,7 @@ def test_a_compaction_tells_its_story():
 def test_a_check_without_compaction_is_an_event_too():
     """Below the threshold the decision and its margin are still reported."""
     recorder = Recorder()
-    small(recorder, window=50_000).preflight("s", talk(2))
+    small_manager(recorder, window=50_000).preflight("s", chat_turns(2))
     decision = recorder.last("compact.trigger_decision")
     assert decision["triggered"] is False
     assert decision["margin_tokens"] == decision["trigger_tokens"] - decision["t_est"] > 0
@@ -242,8 +244,8 @@ def test_a_check_without_compaction_is_an_event_too():
 def test_a_failing_summariser_leaves_pruning():
     """A summariser that fails costs the summary, not the compaction; the fallback is named."""
     recorder = Recorder()
-    messages = [SYSTEM, *talk(30)]
-    out = small(recorder, summarizer=Spy(ConnectionError("no route"))).preflight("s", messages)
+    messages = [SYSTEM, *chat_turns(30)]
+    out = small_manager(recorder, summarizer=SpySummarizer(ConnectionError("no route"))).preflight("s", messages)
     assert out == [SYSTEM, *messages[-12:]]
     error = recorder.named("compact.error")[0]
     assert error["properties"]["fallback"] == "pruning-only"
@@ -256,8 +258,8 @@ def test_a_failing_summariser_leaves_pruning():
 def test_a_summary_that_is_too_long_is_asked_for_again():
     """Too long a summary is retried with half the tokens, twice, and then given up."""
     recorder = Recorder()
-    spy = Spy("word " * 5000)
-    out = small(recorder, summarizer=spy).preflight("s", [SYSTEM, *talk(30)])
+    spy = SpySummarizer("word " * 5000)
+    out = small_manager(recorder, summarizer=spy).preflight("s", [SYSTEM, *chat_turns(30)])
     assert len(spy.seen) == 3
     assert [event["properties"]["fallback"].split()[0] for event in recorder.named("compact.error")] == [
         "retry",
@@ -265,7 +267,9 @@ def test_a_summary_that_is_too_long_is_asked_for_again():
         "pruning-only",
     ]
     assert not any(message.is_summary for message in out)
-    small(summarizer=(second := Spy("word " * 5000, "short"))).preflight("s", [SYSTEM, *talk(30)])
+    small_manager(summarizer=(second := SpySummarizer("word " * 5000, "short"))).preflight(
+        "s", [SYSTEM, *chat_turns(30)]
+    )
     assert len(second.seen) == 2
 
 
@@ -273,13 +277,13 @@ def test_a_summary_that_is_too_long_is_asked_for_again():
 def test_a_refusal_is_retried_as_brief():
     """A refusal is retried in the brief style, and only then given up; each failure is in the trace."""
     recorder = Recorder()
-    spy = Spy(SummaryRefused("policy"), "fine, briefly")
-    out = small(recorder, summarizer=spy).preflight("s", [SYSTEM, *talk(30)])
+    spy = SpySummarizer(SummaryRefused("policy"), "fine, briefly")
+    out = small_manager(recorder, summarizer=spy).preflight("s", [SYSTEM, *chat_turns(30)])
     assert spy.styles == ["task_state", "brief"]
     assert any("fine, briefly" in message.text for message in out)
     recorder = Recorder()
-    refused = Spy("I'm sorry, but I can't help with that.")
-    small(recorder, summarizer=refused).preflight("s", [SYSTEM, *talk(30)])
+    refused = SpySummarizer("I'm sorry, but I can't help with that.")
+    small_manager(recorder, summarizer=refused).preflight("s", [SYSTEM, *chat_turns(30)])
     assert [event["properties"]["style"] for event in recorder.named("compact.error")] == ["task_state", "brief"]
     assert recorder.last("compact.error")["fallback"] == "pruning-only"
 
@@ -287,7 +291,9 @@ def test_a_refusal_is_retried_as_brief():
 @pytest.mark.req("C-SUM-3")
 def test_an_overflowing_summariser_gives_a_canned_summary():
     """If even the summariser overflows, the history is still compacted and says that older turns were truncated."""
-    out = small(summarizer=Spy(SummarizerOverflow("too long"))).preflight("s", [SYSTEM, *talk(30)])
+    out = small_manager(summarizer=SpySummarizer(SummarizerOverflow("too long"))).preflight(
+        "s", [SYSTEM, *chat_turns(30)]
+    )
     assert "Older turns were truncated" in out[1].text
 
 
@@ -295,8 +301,8 @@ def test_an_overflowing_summariser_gives_a_canned_summary():
 def test_a_malformed_tool_message_skips_the_turn():
     """A tool message without an id is left alone: an event, no compaction, no exception."""
     recorder = Recorder()
-    messages = [m.to_dict() for m in talk(40)] + [{"role": "tool", "content": "whose am I?"}]
-    manager = small(recorder)
+    messages = [m.to_dict() for m in chat_turns(40)] + [{"role": "tool", "content": "whose am I?"}]
+    manager = small_manager(recorder)
     assert manager.preflight("s", messages) == messages
     assert recorder.last("compact.error")["error_type"] == "MalformedMessage"
     assert len(manager.preflight("s", messages[:-1])) < 80
@@ -307,7 +313,7 @@ def test_calls_and_outputs_are_paired_before_every_call():
     """A call without output gets an `aborted` one, an output without call is removed, compaction or not."""
     messages = [{"role": "user", "content": "go"}, *tool_pair(1)[:1], {"role": "user", "content": "stop"}]
     orphan = {"role": "tool", "tool_call_id": "nobody", "content": "?"}
-    out = small(window=50_000).preflight("s", [*messages, orphan])
+    out = small_manager(window=50_000).preflight("s", [*messages, orphan])
     assert out == [
         *messages[:2],
         {"role": "tool", "tool_call_id": "c1", "content": "aborted"},
@@ -319,8 +325,8 @@ def test_calls_and_outputs_are_paired_before_every_call():
 def test_the_providers_usage_corrects_the_estimate():
     """What the provider counted replaces the estimate: the same request then counts as it said."""
     recorder = Recorder()
-    manager = small(recorder, window=50_000)
-    messages = talk(10)
+    manager = small_manager(recorder, window=50_000)
+    messages = chat_turns(10)
     manager.preflight("s", messages)
     ours = recorder.last("compact.token_estimate")["t_est"]
     manager.report_usage("s", {"prompt_tokens": ours * 2, "completion_tokens": 7})
@@ -335,8 +341,8 @@ def test_the_providers_usage_corrects_the_estimate():
 @pytest.mark.req("P-MEM-1")
 def test_what_is_remembered_can_be_asked():
     """remember shows the current summary, what is pinned, and the recent window."""
-    manager = small()
-    manager.preflight("s", [SYSTEM, *talk(30)])
+    manager = small_manager()
+    manager.preflight("s", [SYSTEM, *chat_turns(30)])
     memory = manager.remember("s")
     assert memory.summary.startswith("<COMPACT-SUMMARY v1>")
     assert [message.text for message in memory.pinned] == [SYSTEM.text]
@@ -351,9 +357,9 @@ def test_protected_tools_and_aborted_turns_survive():
     todo = tool_pair(1, "[ ] ship it")
     todo[0]["tool_calls"][0]["function"]["name"] = "manage_todo_list"
     marker = {"role": "user", "content": "<turn-aborted>user pressed escape</turn-aborted>"}
-    messages = [{"role": "system", "content": "x"}, *todo, marker, *[m.to_dict() for m in talk(30)]]
+    messages = [{"role": "system", "content": "x"}, *todo, marker, *[m.to_dict() for m in chat_turns(30)]]
     for renderer in ("layered", "inplace", "bridge"):
-        out = small(policy={"renderer": renderer}).preflight("s", messages)
+        out = small_manager(policy={"renderer": renderer}).preflight("s", messages)
         assert all(item in out for item in (*todo, marker)), renderer
 
 
@@ -370,7 +376,7 @@ def test_what_is_dropped_fits_as_the_caller_counts(ladder):
     """Where no rung frees enough, as much is dropped as it takes by the caller's own count."""
     policy = CompactPolicy(hard_cap_buffer=100, keep_recent_turns=1, ladder=ladder)
     config = CompactConfig("gpt-5", 2_000, policy=policy, token_estimator=Heavier())
-    out = CompactManager(config).preflight("s", talk(60))
+    out = CompactManager(config).preflight("s", chat_turns(60))
     assert Heavier().estimate(out, "gpt-5") <= 1_900
 
 
@@ -379,8 +385,8 @@ def test_the_window_may_be_unknown():
     recorder = Recorder()
     policy = CompactPolicy(auto_compact_token_limit=900)
     manager = CompactManager(CompactConfig("some-model", None, policy=policy, exporter=recorder))
-    assert len(manager.preflight("s", talk(5))) == 10
-    assert len(manager.preflight("s", talk(30))) < 60
+    assert len(manager.preflight("s", chat_turns(5))) == 10
+    assert len(manager.preflight("s", chat_turns(30))) < 60
     assert recorder.last("compact.trigger_decision")["rule"] == "token_limit"
 
 
@@ -392,7 +398,7 @@ def test_an_exporter_that_fails_is_not_the_agents_problem(capsys):
         def emit(self, event):
             raise OSError("disk full")
 
-    out = small(Broken(), window=50_000).preflight("s", talk(2))
+    out = small_manager(Broken(), window=50_000).preflight("s", chat_turns(2))
     assert len(out) == 4
     assert "[Ariadne] export failed: disk full" in capsys.readouterr().err
 
@@ -412,7 +418,7 @@ def test_a_redaction_of_ones_own_covers_what_a_summary_quotes():
         return replace(message, content=message.text.replace("module", "######"))
 
     recorder = Recorder()
-    out = small(recorder, redact=hide).preflight("s", [SYSTEM, *talk(30)])
+    out = small_manager(recorder, redact=hide).preflight("s", [SYSTEM, *chat_turns(30)])
     assert recorder.named("compact.summary_created")
     assert "module" not in json.dumps(recorder.events)
     assert any("module" in message.text for message in out)
@@ -427,6 +433,6 @@ def test_a_summariser_may_answer_as_chat_does_but_not_with_nothing(reply, is_sum
             return reply
 
     recorder = Recorder()
-    out = small(recorder, summarizer=Odd()).preflight("s", [SYSTEM, *talk(30)])
+    out = small_manager(recorder, summarizer=Odd()).preflight("s", [SYSTEM, *chat_turns(30)])
     assert any(message.is_summary and "words" in message.text for message in out) is is_summary
     assert bool(recorder.named("compact.error")) is not is_summary

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import Recorder, talk, tool_pair
+from builders import Recorder, chat_turns, tool_pair
 from compact import CompactConfig, CompactError, CompactManager, CompactPolicy
 from compact.engine.overflow_errors import is_context_length_error, read_overflow
 from compact.planning.durability import ToolDurability, ToolDurabilityPolicy
@@ -89,7 +89,7 @@ def manager_with(recorder, window=20_000):
 def long_history():
     messages = [{"role": "system", "content": "be careful"}]
     for number in range(30):
-        messages += [*(m.to_dict() for m in talk(1, start=number)), *tool_pair(number, "line " * 20)]
+        messages += [*(m.to_dict() for m in chat_turns(1, start=number)), *tool_pair(number, "line " * 20)]
     return messages
 
 

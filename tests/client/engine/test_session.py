@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from builders import Recorder, small, talk, tool_pair
+from builders import Recorder, chat_turns, small_manager, tool_pair
 from compact import CompactConfig, CompactError, CompactManager, CompactPolicy, Message
 from compact.adapters.plan_stores import FileCompactionStore, MemoryCompactionStore
 from compact.planning.plan import CompactionPlan
@@ -18,13 +18,13 @@ SYSTEM = {"role": "system", "content": "You are careful."}
 
 
 def dicts(turns, start=0):
-    return [message.to_dict() for message in talk(turns, start=start)]
+    return [message.to_dict() for message in chat_turns(turns, start=start)]
 
 
 @pytest.mark.parametrize("renderer", ["layered", "inplace", "bridge"])
 def test_a_host_that_shows_everything_again_gets_a_stable_prefix(renderer):
     """Until the plan changes every request begins with the bytes of the one before it: the prompt cache holds."""
-    manager = small(policy={"renderer": renderer})
+    manager = small_manager(policy={"renderer": renderer})
     history, before, version, changes = [SYSTEM], [], 0, 0
     for turn in range(60):
         history += dicts(1, start=turn)
@@ -40,7 +40,7 @@ def test_a_host_that_shows_everything_again_gets_a_stable_prefix(renderer):
 
 def test_both_ways_of_keeping_history_give_the_same_bytes():
     """Showing the whole history and handing back the last result lead to the same requests."""
-    whole, handed = small(), small()
+    whole, handed = small_manager(), small_manager()
     history, mine = [SYSTEM], [SYSTEM]
     for turn in range(60):
         new = dicts(1, start=turn)
@@ -54,7 +54,7 @@ def test_both_ways_of_keeping_history_give_the_same_bytes():
 @pytest.mark.parametrize("renderer", ["layered", "inplace", "bridge"])
 def test_going_back_to_before_a_compaction_leaves_its_summary_behind(renderer, added):
     """The question that is to be answered is shown, and nothing of what the host has taken back."""
-    manager = small(policy={"renderer": renderer})
+    manager = small_manager(policy={"renderer": renderer})
     history = [SYSTEM, *dicts(30)]
     assert len(manager.preflight("s", history)) < len(history)
     again = [*history[:4], *added]
@@ -63,7 +63,7 @@ def test_going_back_to_before_a_compaction_leaves_its_summary_behind(renderer, a
 
 def test_a_host_that_lets_old_messages_go_keeps_their_summary():
     """What it dropped from the front was compacted before; the summary is all that is left of it."""
-    manager = small()
+    manager = small_manager()
     history = [SYSTEM, *dicts(30)]
     compacted = manager.preflight("s", history)
     assert manager.preflight("s", [SYSTEM, *history[-20:]])[:2] == compacted[:2]
@@ -71,7 +71,7 @@ def test_a_host_that_lets_old_messages_go_keeps_their_summary():
 
 def test_every_past_request_can_be_rendered_again():
     """Any request of the session, before and after compactions, comes out byte for byte."""
-    manager = small(window=3000)
+    manager = small_manager(window=3000)
     history, sent = [SYSTEM], []
     for turn in range(40):
         history += [*dicts(1, start=turn), *tool_pair(turn, "line " * 20)]
@@ -82,7 +82,7 @@ def test_every_past_request_can_be_rendered_again():
 
 def test_repeated_messages_are_told_apart():
     """Many equal messages: summarising the old ones takes none of the new ones away."""
-    manager = small(window=600)
+    manager = small_manager(window=600)
     history = [SYSTEM]
     for _ in range(40):
         history = manager.preflight(
@@ -95,7 +95,7 @@ def test_repeated_messages_are_told_apart():
 def test_a_changed_system_prompt_keeps_the_plan():
     """A host whose instructions change on every call (a clock) is not compacted anew each time."""
     recorder = Recorder()
-    manager = small(recorder)
+    manager = small_manager(recorder)
     body = dicts(30)
     for minute in range(5):
         system = {"role": "system", "content": f"It is 12:0{minute}."}
@@ -108,7 +108,7 @@ def test_a_changed_system_prompt_keeps_the_plan():
 def test_a_new_conversation_under_an_old_name_starts_clean():
     """Nothing of an earlier conversation leaks into a new one that reuses its session id."""
     recorder = Recorder()
-    manager = small(recorder)
+    manager = small_manager(recorder)
     manager.preflight("s", [SYSTEM, {"role": "user", "content": "my PIN is 4711"}, *dicts(30)])
     fresh = [SYSTEM, {"role": "user", "content": "hello, something new"}]
     assert manager.preflight("s", fresh) == fresh
@@ -117,7 +117,7 @@ def test_a_new_conversation_under_an_old_name_starts_clean():
 
 def test_edits_are_followed():
     """A host may drop its last exchange after a compaction and go on; the summary stays, the edit counts."""
-    manager = small()
+    manager = small_manager()
     out = manager.preflight("s", [SYSTEM, *dicts(30)])
     edited = [*out[:-2], {"role": "user", "content": "let me ask differently"}]
     assert manager.preflight("s", edited) == edited
@@ -125,21 +125,21 @@ def test_edits_are_followed():
 
 def test_protection_can_come_later_and_beside_the_list():
     """A Message protected in place after it was first seen, or a place named beside the list, is kept."""
-    messages = [Message("system", "x"), *talk(30)]
-    manager = small(window=20_000)
+    messages = [Message("system", "x"), *chat_turns(30)]
+    manager = small_manager(window=20_000)
     manager.preflight("s", messages)
     messages[3].meta["protected"] = True
     out = manager.manual_compact("s", messages)
     assert messages[3] in out
     items = [SYSTEM, *dicts(30)]
-    assert items[5] in small(window=20_000).manual_compact("s", items, protected=[5])
+    assert items[5] in small_manager(window=20_000).manual_compact("s", items, protected=[5])
 
 
 @pytest.mark.req("S-BUD-1")
 def test_a_growing_session_compacts_at_a_steady_rhythm():
     """Compactions of a steadily growing session are several calls apart, and each ends below the trigger."""
     recorder = Recorder()
-    manager = small(recorder, window=8000)
+    manager = small_manager(recorder, window=8000)
     history, calls = [SYSTEM], []
     for turn in range(220):
         history += [*dicts(1, start=turn), *tool_pair(turn, "line " * 40)]
@@ -161,9 +161,9 @@ def test_a_restarted_process_goes_on_with_the_stored_plan(tmp_path, renderer, ha
     store = FileCompactionStore(tmp_path)
     options = {"policy": {"renderer": renderer}, "plan_store": store}
     history = [SYSTEM, *dicts(30)]
-    first = small(**options).preflight("s", history)
+    first = small_manager(**options).preflight("s", history)
     new = {"role": "user", "content": "and now?"}
-    restarted = small(**options)
+    restarted = small_manager(**options)
     shown = [*first, new] if hands_back else [*history, new]
     assert json.dumps(restarted.preflight("s", shown)) == json.dumps([*first, new])
     assert restarted.plan("s").version == 1
@@ -191,7 +191,7 @@ def test_processes_that_take_turns_tell_messages_of_the_same_words_apart(rendere
     """Two processes serve a session in turn, and at any moment a third renders the same bytes from the plan alone."""
     store = MemoryCompactionStore()
     options = {"policy": {"renderer": renderer}, "plan_store": store}
-    managers = [small(**options), small(**options)]
+    managers = [small_manager(**options), small_manager(**options)]
     history = []
     for number in range(40):
         history += responses_turn(number)[:1]
@@ -199,7 +199,7 @@ def test_processes_that_take_turns_tell_messages_of_the_same_words_apart(rendere
         sent = manager.preflight("s", history)
         assert_pairs_whole(sent)
         if manager.plan("s") == store.get_current_plan("s")[0]:
-            assert json.dumps(small(**options).preflight("s", history)) == json.dumps(sent)
+            assert json.dumps(small_manager(**options).preflight("s", history)) == json.dumps(sent)
         history = [*(sent if hands_back else history), *responses_turn(number)[1:]]
     assert store.get_current_plan("s")[1] >= 4
 
@@ -208,7 +208,7 @@ def test_processes_that_take_turns_tell_messages_of_the_same_words_apart(rendere
 def test_a_request_sent_before_another_plan_was_taken_over_is_rendered_again():
     """What this process sent under its own log stays what it was."""
     store = MemoryCompactionStore()
-    one, two = small(plan_store=store), small(plan_store=store)
+    one, two = small_manager(plan_store=store), small_manager(plan_store=store)
     history = [SYSTEM, *dicts(8)]
     first = one.preflight("s", history)
     longer = [*history, *dicts(30, start=10)]
@@ -224,7 +224,7 @@ def test_of_two_processes_the_second_takes_over_the_first_ones_plan():
     """Two managers compact one session at once: one commit wins, the other adopts it and loses nothing."""
     store = MemoryCompactionStore()
     history = [SYSTEM, *dicts(25)]
-    one, two = small(plan_store=store, window=20_000), small(plan_store=store, window=20_000)
+    one, two = small_manager(plan_store=store, window=20_000), small_manager(plan_store=store, window=20_000)
     one.preflight("s", history)
     two.preflight("s", history)
     first = one.manual_compact("s", history)
@@ -236,7 +236,7 @@ def test_of_two_processes_the_second_takes_over_the_first_ones_plan():
 @pytest.mark.req("D-PLAN-1")
 def test_a_plan_says_what_it_costs_the_cache():
     """A plan reports the cached tokens it invalidates and after how many calls it has paid for itself."""
-    manager = small()
+    manager = small_manager()
     manager.preflight("s", [SYSTEM, *dicts(30)])
     cache = manager.plan("s").cache
     assert cache.invalidated_tokens > 0
@@ -247,7 +247,7 @@ def test_a_plan_says_what_it_costs_the_cache():
 
 def test_a_message_put_in_front_is_one_new_message():
     """A host that inserts at the front shifts everything, and everything is still recognised."""
-    manager = small()
+    manager = small_manager()
     history = [*dicts(30)]
     first = manager.preflight("s", history)
     out = manager.preflight("s", [SYSTEM, *first])

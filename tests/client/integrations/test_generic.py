@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from builders import Recorder, Spy, talk, tool_pair
+from builders import Recorder, SpySummarizer, chat_turns, tool_pair
 from compact import CompactConfig, CompactManager, CompactPolicy, Message
 from compact.engine.quality import asks_for_context
 from compact.integrations.generic import abefore_model_call, after_model_call, before_model_call
@@ -22,7 +22,9 @@ async def test_before_and_after_model_call():
     """The hook replaces ctx.messages, counts tools and instructions, and hands usage back."""
     recorder = Recorder()
     manager = manager_with(recorder)
-    ctx = SimpleNamespace(session_id="s", messages=talk(30), tools=[{"name": "f"}], system="be careful", developer=None)
+    ctx = SimpleNamespace(
+        session_id="s", messages=chat_turns(30), tools=[{"name": "f"}], system="be careful", developer=None
+    )
     before_model_call(manager)(ctx)
     assert len(ctx.messages) == 13
     breakdown = recorder.named("compact.token_estimate")[0]["properties"]["breakdown"]
@@ -38,20 +40,20 @@ def test_a_breaker_stops_compactions_that_do_not_help():
     """When compacting frees almost nothing, it stops until the budget itself is reached, and says so."""
     recorder = Recorder()
 
-    class Wordy(Spy):
+    class Wordy(SpySummarizer):
         def summarize(self, messages, style, keep_keys):
             return Message("assistant", "word " * 60)
 
     pinned = Message("developer", "rule " * 1580)
     manager = manager_with(recorder, summarizer=Wordy())
-    history = [pinned, *talk(1, words=10)]
+    history = [pinned, *chat_turns(1, words=10)]
     for turn in range(12):
         history = [*history, Message("user", f"q{turn}"), Message("assistant", f"a{turn}")]
         history = manager.preflight("s", history)
     assert recorder.named("compact.breaker_open")
     assert len(recorder.named("compact.check_started")) == 2
     assert recorder.last("compact.check")["tokens_after"] <= 1900
-    history = manager.preflight("s", [*history, *talk(3)])
+    history = manager.preflight("s", [*history, *chat_turns(3)])
     assert len(recorder.named("compact.check_started")) == 3
 
 
@@ -60,7 +62,7 @@ def test_quality_figures_are_emitted_after_a_compaction():
     """Turns since, questions about the past, explicit reads and the outcome are an event."""
     recorder = Recorder()
     manager = manager_with(recorder)
-    history = manager.preflight("s", talk(30))
+    history = manager.preflight("s", chat_turns(30))
     manager.preflight("s", [*history, Message("assistant", "Could you remind me which module it was?")])
     assert recorder.last("compact.quality")["agent_asked_for_context"] is True
     manager.report_outcome("s", success=True)
@@ -83,7 +85,7 @@ def test_an_archive_that_fails_stops_the_pruning():
         def save_event(self, session_id, event): ...
 
     recorder = Recorder()
-    messages = talk(30)
+    messages = chat_turns(30)
     assert manager_with(recorder, storage=Full()).preflight("s", messages) == messages
     assert recorder.last("compact.error")["fallback"] == "not compacted: archive failed"
     assert len(manager_with(recorder, storage=Full(), archive_required=False).preflight("s", messages)) == 13

@@ -7,7 +7,7 @@ import json
 import pytest
 from compact import CompactConfig, CompactManager, CompactPolicy, Message, ToolCall
 from compact.exceptions import MalformedMessage
-from compact.messages.codecs import detect, get_codec
+from compact.messages.codecs import detect_codec, get_codec
 from compact.messages.normalization import ensure_call_outputs_present, normalize, remove_orphan_outputs
 from compact.messages.units import group_units
 
@@ -121,11 +121,13 @@ def test_malformed_items_are_named(fmt, item):
 
 def test_formats_are_told_apart():
     """Each format is recognised by its own marks; plain messages read the same in all."""
-    assert detect([{"role": "user", "content": "x"}]) is None
-    assert detect([{"role": "user", "content": "x"}, {"role": "tool", "tool_call_id": "a"}]).name == "chat"
-    assert detect([{"type": "function_call", "call_id": "c"}]).name == "responses"
-    assert detect([{"role": "user", "content": [{"type": "input_text", "text": "x"}]}]).name == "responses"
-    assert detect([{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "x"}]}]).name == "anthropic"
+    assert detect_codec([{"role": "user", "content": "x"}]) is None
+    assert detect_codec([{"role": "user", "content": "x"}, {"role": "tool", "tool_call_id": "a"}]).name == "chat"
+    assert detect_codec([{"type": "function_call", "call_id": "c"}]).name == "responses"
+    assert detect_codec([{"role": "user", "content": [{"type": "input_text", "text": "x"}]}]).name == "responses"
+    assert (
+        detect_codec([{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "x"}]}]).name == "anthropic"
+    )
 
 
 def test_pictures_weigh_something():

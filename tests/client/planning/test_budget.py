@@ -8,7 +8,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from builders import Fixed, talk, tool_pair
+from builders import FixedEstimator, chat_turns, tool_pair
 from compact import CompactConfig, CompactManager, Message, NoopEstimator, TiktokenEstimator
 from compact.estimators.tiktoken import encoding_name, load_encoding
 from compact.planning.budget import PARTS, Breakdown, TokenBudget, Usage, correction_factor
@@ -91,7 +91,7 @@ def test_everything_that_is_sent_is_counted():
 def test_a_preflight_on_a_long_history_counts_only_what_is_new():
     """With 1,000 turns behind it, one more message is far below 10 ms (the best of several, for busy machines)."""
     manager = CompactManager(CompactConfig("gpt-5", 10_000_000))
-    messages = [item.to_dict() for item in talk(1000, words=50)]
+    messages = [item.to_dict() for item in chat_turns(1000, words=50)]
     manager.preflight("s", messages)
     times = []
     for number in range(15):
@@ -147,6 +147,6 @@ def test_nonsense_from_a_provider_corrects_nothing():
 @pytest.mark.req("P-BUD-1")
 def test_an_estimator_of_ones_own_decides():
     """A custom estimator's total is the estimate; our counts only give the shares."""
-    manager = CompactManager(CompactConfig("gpt-5", 1000, token_estimator=Fixed(700)))
+    manager = CompactManager(CompactConfig("gpt-5", 1000, token_estimator=FixedEstimator(700)))
     manager.preflight("s", [{"role": "user", "content": "hi"}, *tool_pair(1)])
     assert manager.remember("s").tokens == 700

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 
 import pytest
-from builders import Recorder, talk
+from builders import Recorder, chat_turns
 from compact import CompactConfig, CompactManager, CompactPolicy
 from compact.adapters.plan_stores import FileCompactionStore, MemoryCompactionStore
 from compact.messages import Message
@@ -176,7 +176,7 @@ def test_a_store_that_fails_costs_the_plan_but_not_the_run(plan_store):
     policy = CompactPolicy(hard_cap_buffer=100)
     config = CompactConfig("gpt-5", 2_000, policy=policy, plan_store=plan_store, exporter=recorder)
     manager = CompactManager(config)
-    history = [message.to_dict() for message in talk(60)]
+    history = [message.to_dict() for message in chat_turns(60)]
     sent = manager.preflight("s", history)
     assert len(sent) < len(history)
     assert recorder.last("compact.error")["fallback"] == "the plan is known in this process only"

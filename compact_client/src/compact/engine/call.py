@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 from compact.engine.request import plain
 from compact.engine.session import Session
 from compact.exceptions import CompactError
-from compact.messages.codecs import CHAT, detect, get_codec
+from compact.messages.codecs import CHAT, detect_codec, get_codec
 from compact.messages.codecs.base import Codec
 
 
@@ -48,5 +48,5 @@ def codec_for(session: Session, call: Call) -> Codec:
     known = len(session.shown.items)
     items = call.items
     is_longer = session.codec is not None and len(items) >= known
-    found = detect([plain(item) for item in (items[known:] if is_longer else items)])
+    found = detect_codec([plain(item) for item in (items[known:] if is_longer else items)])
     return found or session.codec or CHAT

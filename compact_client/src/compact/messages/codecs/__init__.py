@@ -17,7 +17,7 @@ from compact.messages.codecs.chat import ChatCodec
 from compact.messages.codecs.native import NativeCodec
 from compact.messages.codecs.responses import ResponsesCodec
 
-__all__ = ["AnthropicCodec", "ChatCodec", "Codec", "NativeCodec", "ResponsesCodec", "detect", "get_codec"]
+__all__ = ["AnthropicCodec", "ChatCodec", "Codec", "NativeCodec", "ResponsesCodec", "detect_codec", "get_codec"]
 
 NATIVE = NativeCodec()
 CHAT = ChatCodec()
@@ -35,7 +35,7 @@ def get_codec(name: str) -> Codec:
         raise CompactError(f"unknown message format {name!r}: one of {', '.join(_BY_NAME)}") from None
 
 
-def detect(items: Sequence[Any]) -> Codec | None:
+def detect_codec(items: Sequence[Any]) -> Codec | None:
     """The format of some items, or None when they would read the same in chat, Responses and Anthropic."""
     if any(isinstance(item, Message) for item in items):
         return NATIVE
