@@ -1,41 +1,19 @@
 // @ts-check
-// What a kind of span looks like; viewer/templatetags/ariadne.py has the same table.
+// Labels, icons and colors of span kinds. The server sends the table (viewer/kinds.py) as JSON with the page.
 
-/** @type {Record<string, string>} */
-const ICONS = {
-  "compact.check": "check",
-  "compact.token_estimate": "estimate",
-  "compact.trigger_decision": "decision",
-  "compact.summary_created": "summary",
-  "compact.pruned_messages": "pruned",
-  "compact.archival": "archival",
-  "compact.retention": "retention",
-  "compact.error": "error",
-  "compact.warning": "error",
-};
-const PLAIN = new Set(["trace", "agent", "turn", "generation", "tool", "handoff", "guardrail", "task", "retrieval", "embedding"]);
+/** @typedef {{ label: string, icon: string, family: string }} Kind */
 
-/** @param {string} kind */
-export function iconOf(kind) {
-  if (ICONS[kind]) return ICONS[kind];
-  if (kind.startsWith("compact.")) return "compaction";
-  return PLAIN.has(kind) ? kind : "span";
+/** @type {Record<string, Kind>} */
+const KINDS = JSON.parse(document.getElementById("span-kinds")?.textContent ?? "{}");
+
+/** Return the row of a kind. A kind that is not in the table gets a default row. @param {string} name @returns {Kind} */
+export function kindOf(name) {
+  if (Object.hasOwn(KINDS, name)) return /** @type {Kind} */ (KINDS[name]);
+  const label = name.replace(/^compact\./, "").replaceAll("_", " ");
+  return name.startsWith("compact.") ? { label, icon: "compaction", family: "compaction" } : { label, icon: "span", family: "neutral" };
 }
 
-/** The family that gives a row its colour. @param {string} kind */
-export function familyOf(kind) {
-  if (kind === "compact.error" || kind === "compact.warning") return "trouble";
-  if (kind === "compact.summary_created") return "summary";
-  if (kind.startsWith("compact.")) return "compaction";
-  return PLAIN.has(kind) ? kind : "span";
-}
-
-/** @param {string} kind */
-function labelOf(kind) {
-  return kind.replace(/^compact\./, "").replaceAll("_", " ");
-}
-
-/** What a span is called on the page: its name, but the words of a kind for ours. @param {string} kind @param {string} name */
+/** Return the title of a span: its name, or the label of its kind for compaction events. @param {string} kind @param {string} name */
 export function titleOf(kind, name) {
-  return name && !(kind.startsWith("compact.") && name === kind) ? name : labelOf(kind) || "span";
+  return name && !(kind.startsWith("compact.") && name === kind) ? name : kindOf(kind).label || "span";
 }

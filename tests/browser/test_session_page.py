@@ -153,7 +153,7 @@ def test_calls_of_a_client_that_weighs_nothing_are_drawn_until_one_does(server: 
     expect(page.locator("live-state")).to_have_attribute("data-state", "live")
     send(server.ingest_url, server.ingest_key, session.play_turn())
     expect(timeline.locator(".legend")).to_be_visible()
-    expect(page.locator('[data-slot="story"]')).to_contain_text("Nothing has been forgotten")
+    expect(page.locator('[data-slot="story"]')).to_contain_text("No compactions yet")
 
 
 @pytest.mark.req("P-KR-5")
@@ -309,7 +309,7 @@ def test_the_page_reads_without_script(server: Server, sign_in: SignIn, compacte
     )
     plain = context.new_page()
     plain.goto(f"/sessions/{compacted}/")
-    expect(plain.locator(".story")).to_contain_text("2 compactions took 72 messages out of the prompt")
+    expect(plain.locator(".story")).to_contain_text("2 compactions removed 72 messages from the prompt")
     expect(plain.get_by_test_id("inspector")).to_contain_text("What was forgotten")
     expect(plain.locator(".plain-row").first).to_be_visible()
     context.close()

@@ -27,6 +27,7 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
 from ingest.models import Project, Session, Transcript, session_key
+from viewer.kinds import kind_of
 from viewer.models import ApiToken, Membership
 
 AnyUser = AbstractBaseUser | AnonymousUser
@@ -205,30 +206,21 @@ def transcript(held: Grant, key: uuid.UUID, step: int, right: Right = Right.TRAN
     return found
 
 
-# What operators may see of a payload: the summary they are there for, and who went where; never a message's text.
-_WITHOUT_TEXT: dict[str, dict[str, frozenset[str] | None]] = {
-    "compact.summary_created": {"summary": None, "structured": None},
-    "compact.pruned_messages": {
-        "ledger": frozenset({"id", "hash", "role", "tokens", "fate", "rule", "into"}),
-        "after": frozenset({"id", "hash", "role", "tokens"}),
-    },
-}
-
-
-def visible_payload(held: Grant, project_id: int, kind: str, payload: Any) -> Any:
-    """As much of a span's payload as may leave the server: all of it with `view_payload`, else what holds no text."""
-    if payload is None or held.may(Right.PAYLOAD, project_id):
+def visible_payload(grant: Grant, project_id: int, kind: str, payload: Any) -> Any:
+    """Return the part of a payload that the holder may read: all of it, its public fields, or None."""
+    if payload is None or grant.may(Right.PAYLOAD, project_id):
         return payload
-    allowed = _WITHOUT_TEXT.get(kind)
-    if allowed is None or not isinstance(payload, dict) or not held.may(Right.SESSIONS, project_id):
+    public = kind_of(kind).public_payload
+    if not public or not isinstance(payload, dict) or not grant.may(Right.SESSIONS, project_id):
         return None
-    return {name: _only(payload[name], fields) for name, fields in allowed.items() if name in payload}
+    return {name: _public_part(payload[name], keys) for name, keys in public.items() if name in payload}
 
 
-def _only(value: Any, fields: frozenset[str] | None) -> Any:
-    if fields is None or not isinstance(value, list):
-        return value if fields is None else []
-    return [{name: row[name] for name in fields if name in row} for row in value if isinstance(row, dict)]
+def _public_part(value: Any, keys: frozenset[str] | None) -> Any:
+    if keys is None:
+        return value
+    rows = value if isinstance(value, list) else []
+    return [{key: row[key] for key in keys if key in row} for row in rows if isinstance(row, dict)]
 
 
 def _uuid(text: str) -> uuid.UUID | None:

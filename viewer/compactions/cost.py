@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from viewer.sessions.checks import PRUNED, SUMMARY, Check, whole
+from viewer.kinds import PRUNED, SUMMARY
+from viewer.numbers import to_count
+from viewer.sessions.checks import Check
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,7 @@ class CacheEffect:
 def cache_effect(check: Check, calls: int) -> CacheEffect:
     freed = max(0, check.before - (check.after if check.after is not None else check.before))
     cache = check.value("cache", PRUNED)
-    invalidated = whole(cache.get("invalidated_tokens")) if isinstance(cache, Mapping) else 0
+    invalidated = to_count(cache.get("invalidated_tokens")) if isinstance(cache, Mapping) else 0
     break_even = cache.get("break_even_calls") if isinstance(cache, Mapping) else None
     latency = check.value("latency_ms", SUMMARY)
     told = f"Each later prompt is {freed:,} tokens smaller."

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from viewer.sessions.checks import whole
+from viewer.numbers import to_count
 
 FATES = ("pinned", "kept", "summarized", "truncated", "cleared", "externalized", "dropped")
 STAYS = frozenset({"pinned", "kept", "truncated"})
@@ -88,7 +88,7 @@ def ledger(payload: Any) -> Ledger:
             id=str(row.get("id", "")),
             hash=str(row.get("hash", "")),
             role=str(row.get("role", "")),
-            tokens=whole(row.get("tokens")),
+            tokens=to_count(row.get("tokens")),
             fate=str(row.get("fate", "")),
             rule=str(row.get("rule", "")),
             into=str(row.get("into") or ""),
@@ -121,7 +121,7 @@ def _after(entries: Sequence[Entry], rows: Sequence[Any]) -> list[After]:
                 id=str(row.get("id", "")),
                 hash=str(row.get("hash", "")),
                 role=str(row.get("role", "")),
-                tokens=whole(row.get("tokens")),
+                tokens=to_count(row.get("tokens")),
                 state=state,
                 was=entry.position if entry else None,
             )

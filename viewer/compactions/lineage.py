@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from viewer.compactions.ledger import rising
-from viewer.sessions.checks import SUMMARY, Check, whole
+from viewer.kinds import SUMMARY
+from viewer.numbers import to_count
+from viewer.sessions.checks import Check
 
 # How many summaries are shown before and after the one in question: each is compared with the one before it.
 NEAR = 10
@@ -131,7 +133,7 @@ class Version:
 
 def near(compactions: Sequence[Check], number: int) -> list[tuple[int, Check]]:
     """Those around a compaction that made a summary, with their numbers, and one more to compare the first with."""
-    made = [(n, check) for n, check in enumerate(compactions, 1) if check.of(SUMMARY)]
+    made = [(n, check) for n, check in enumerate(compactions, 1) if check.span(SUMMARY)]
     at = sum(n < number for n, _ in made)
     return made[max(0, at - NEAR - 1) : at + NEAR + 1]
 
@@ -140,7 +142,7 @@ def versions(summarized: Sequence[tuple[int, Check]], payloads: Mapping[str, Any
     """The summaries of compactions with these numbers, each with what it added, changed and lost."""
     found: list[Version] = []
     for number, check in summarized:
-        span = check.of(SUMMARY)
+        span = check.span(SUMMARY)
         payload = payloads.get(span.key) if span else None
         if span is None or not isinstance(payload, Mapping):
             continue
@@ -150,9 +152,9 @@ def versions(summarized: Sequence[tuple[int, Check]], payloads: Mapping[str, Any
         found.append(
             Version(
                 number=number,
-                version=whole(span.data.get("version")) or number,
-                tokens=whole(span.data.get("summary_tokens")),
-                input_tokens=whole(span.data.get("input_tokens")),
+                version=to_count(span.data.get("version")) or number,
+                tokens=to_count(span.data.get("summary_tokens")),
+                input_tokens=to_count(span.data.get("input_tokens")),
                 text=text,
                 is_compared=bool(found),
                 lines=[replace(line, sources=line.sources or sources.get(_bare(line.text), ())) for line in lines],

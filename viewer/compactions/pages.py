@@ -21,10 +21,11 @@ from viewer.compactions.flow import flow
 from viewer.compactions.ledger import Entry, Ledger
 from viewer.compactions.lineage import Version, near, versions
 from viewer.compactions.what_if import STRATEGIES, CannotPlan, Choice, Prompt, plan_again
+from viewer.kinds import RETENTION, SUMMARY
 from viewer.sessions import queries
-from viewer.sessions.checks import RETENTION, SUMMARY, Check
+from viewer.sessions.checks import Check
+from viewer.sessions.descriptions import describe_losses, describe_overhead
 from viewer.sessions.inspection import retention_rows
-from viewer.sessions.sentences import aftermath, beside_messages
 
 _LOST_ITEMS = 500
 
@@ -37,21 +38,21 @@ def compaction_detail(request: HttpRequest, session: str, number: int) -> HttpRe
     may_payload = grant.may(Right.PAYLOAD, found.project_id)
     messages = queries.fate_ledger(found, check)
     lineage = _lineage(found, compactions, number)
-    retained = check.of(RETENTION)
+    retained = check.span(RETENTION)
     by_kind = retention_rows(retained.data) if retained else []
     following = checks[checks.index(check) + 1 :]
     calls = next((i for i, other in enumerate(following) if other.is_compaction), len(following))
     context = {
         "session": found,
         "check": check,
-        "aftermath": aftermath(check),
+        "aftermath": describe_losses(check),
         "number": number,
         "count": len(compactions),
         "previous": number - 1 if number > 1 else None,
         "next": number + 1 if number < len(compactions) else None,
         "ledger": messages,
         "flow": flow(messages) if messages.entries else None,
-        "beside": "" if messages.is_cut else beside_messages(check, messages.tokens_before, messages.tokens_after),
+        "beside": "" if messages.is_cut else describe_overhead(check, messages.tokens_before, messages.tokens_after),
         "lineage": lineage,
         "version": next((version for version in lineage if version.number == number), None),
         "by_kind": by_kind,
@@ -135,7 +136,7 @@ def what_if(request: HttpRequest, session: str, number: int) -> HttpResponse:
 
 def _compaction(request: HttpRequest, session: str, number: int) -> tuple[Session, list[Check], Check]:
     found = access.session(access.grant(request), session)
-    checks = queries.checks(found).ordered()
+    checks = queries.checks(found).timeline()
     compactions = [check for check in checks if check.is_compaction]
     if not 1 <= number <= len(compactions):
         raise Http404("no such compaction")
@@ -144,12 +145,12 @@ def _compaction(request: HttpRequest, session: str, number: int) -> tuple[Sessio
 
 def _lineage(session: Session, compactions: list[Check], number: int) -> list[Version]:
     summarized = near(compactions, number)
-    spans = [span for _, check in summarized if (span := check.of(SUMMARY))]
+    spans = [span for _, check in summarized if (span := check.span(SUMMARY))]
     return versions(summarized, queries.payloads(session, spans))
 
 
 def _payload_of(session: Session, check: Check, kind: str) -> Any:
-    span = check.of(kind)
+    span = check.span(kind)
     return queries.payload(session, span) if span else None
 
 

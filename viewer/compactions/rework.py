@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from viewer.compactions.ledger import Entry
-from viewer.sessions.checks import Check, SpanRow
+from viewer.sessions.checks import Check
+from viewer.sessions.spans import SpanRow
 
 _MOST = 20
 # Longer ones are reports, in which a question mark asks nobody.

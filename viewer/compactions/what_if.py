@@ -14,7 +14,8 @@ from typing import Any
 from ingest.archive import transcripts
 from ingest.models import Transcript
 from viewer.compactions.ledger import Entry, Ledger, ledger, paired
-from viewer.sessions.checks import PARTS, Check, fraction, whole
+from viewer.numbers import to_count, to_fraction
+from viewer.sessions.checks import PARTS, Check
 
 STRATEGIES = ("task_state", "brief", "decision_log", "code_delta", "step_ledger", "requirements_ledger")
 # A larger transcript would keep the reader waiting; the answer is meant to be there at once.
@@ -40,14 +41,14 @@ class Choice:
         policy = check.policy
         strategy = str(query.get("strategy") or policy.get("strategy") or STRATEGIES[0])
         return cls(
-            trigger_pct=_number(query.get("trigger_pct"), fraction(policy.get("trigger_pct")) * 100 or 85, 1, 100)
+            trigger_pct=_number(query.get("trigger_pct"), to_fraction(policy.get("trigger_pct")) * 100 or 85, 1, 100)
             / 100,
             strategy=strategy if strategy in STRATEGIES else STRATEGIES[0],
             keep_recent_turns=int(
-                _number(query.get("keep_recent_turns"), whole(policy.get("keep_recent_turns", 6)), 0, 500)
+                _number(query.get("keep_recent_turns"), to_count(policy.get("keep_recent_turns", 6)), 0, 500)
             ),
             keep_tool_io_pairs=int(
-                _number(query.get("keep_tool_io_pairs"), whole(policy.get("keep_tool_io_pairs", 4)), 0, 500)
+                _number(query.get("keep_tool_io_pairs"), to_count(policy.get("keep_tool_io_pairs", 4)), 0, 500)
             ),
         )
 
@@ -143,7 +144,7 @@ def plan_again(stored: Transcript, check: Check, prompt: Prompt, choice: Choice)
 def _answer(events: list[dict[str, Any]], choice: Choice, then: Ledger, beside: int) -> Answer:
     decision = _properties(events, "compact.trigger_decision")
     pruned = next((event for event in events if event["event"] == "compact.pruned_messages"), None)
-    before = whole(decision.get("t_est")) + beside
+    before = to_count(decision.get("t_est")) + beside
     now = ledger(pruned.get("payload")) if pruned else Ledger([], [])
     fates = {fate: [count, 0] for fate, count, _ in then.counts}
     for fate, count, _ in now.counts:
@@ -153,10 +154,10 @@ def _answer(events: list[dict[str, Any]], choice: Choice, then: Ledger, beside: 
         choice=choice,
         triggered=bool(decision.get("triggered")),
         before=before,
-        after=whole(pruned["properties"].get("tokens_after")) + beside if pruned else before,
+        after=to_count(pruned["properties"].get("tokens_after")) + beside if pruned else before,
         fates=[(fate, counts[0], counts[1]) for fate, counts in fates.items()],
         differences=_differences(then, now),
-        retention=fraction(retention) if retention is not None else None,
+        retention=to_fraction(retention) if retention is not None else None,
     )
 
 

@@ -22,9 +22,10 @@ from viewer.accounts import access
 from viewer.accounts.access import Grant, Right
 from viewer.live import hub
 from viewer.sessions import queries
-from viewer.sessions.checks import Checks, SpanRow
-from viewer.sessions.sentences import describe
+from viewer.sessions.descriptions import describe_span
 from viewer.sessions.serializers import columns, event_json, session_json
+from viewer.sessions.session_checks import SessionChecks
+from viewer.sessions.spans import SpanRow
 
 # How long a page may show what its reader lost the right to, or a session whose spans have moved away.
 RECHECK_S = 10.0
@@ -201,8 +202,8 @@ class SessionConsumer(LiveConsumer):
                 return
             self.seq = rows[-1][1].seq
             spans = [span for _, span in rows]
-            # Checks come from all spans about a session's prompts, so a page that has missed some reads them anew.
-            is_stale = any(map(Checks().takes, spans))
+            # A check depends on all of its spans, so a page that missed some has to reload the checks.
+            is_stale = any(map(SessionChecks().is_relevant, spans))
             await self.say({"type": "spans", "seq": self.seq, "spans": columns(spans), "checks_stale": is_stale})
 
     async def deliver(self, change: hub.Change) -> None:
@@ -256,5 +257,5 @@ class TailConsumer(LiveConsumer):
             return False
         text = wanted.get("q", "").lower()
         return not text or any(
-            text in part.lower() for part in (span.name, span.kind, session.session_id, describe(span))
+            text in part.lower() for part in (span.name, span.kind, session.session_id, describe_span(span))
         )

@@ -26,9 +26,10 @@ from channels.layers import get_channel_layer
 from ingest.models import Session
 from ingest.storage.notifications import GROUP
 from viewer.sessions import queries
-from viewer.sessions.checks import Checks, SpanRow, projected_turns
-from viewer.sessions.sentences import story
+from viewer.sessions.descriptions import describe_session
 from viewer.sessions.serializers import check_json, columns, session_json
+from viewer.sessions.session_checks import SessionChecks, projected_turns
+from viewer.sessions.spans import SpanRow
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -111,7 +112,7 @@ class Hub:
     def __init__(self) -> None:
         self._subscriptions: dict[int, set[Subscription]] = defaultdict(set)
         self._cursors: dict[int, int] = {}
-        self._checks: dict[UUID, Checks] = {}
+        self._checks: dict[UUID, SessionChecks] = {}
         self._counts: dict[UUID, int] = {}
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -216,16 +217,16 @@ class Hub:
     def _note_checks(self, change: Change) -> None:
         by_session: dict[UUID, list[SpanRow]] = defaultdict(list)
         for key, span in change.spans:
-            if key in self._checks and self._checks[key].takes(span):
+            if key in self._checks and self._checks[key].is_relevant(span):
                 by_session[key].append(span)
         for key, spans in by_session.items():
             checks = self._checks[key]
             found = [checks.get(check_key) for check_key in checks.add(spans)]
-            ordered = checks.ordered()
+            ordered = checks.timeline()
             change.checks[key] = {
-                "checks": [check_json(check) for check in found if check and checks.is_bar(check)],
+                "checks": [check_json(check) for check in found if check and checks.is_drawn(check)],
                 "projected_turns": projected_turns(ordered),
-                "story": story(ordered),
+                "story": describe_session(ordered),
             }
 
 

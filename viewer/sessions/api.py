@@ -21,9 +21,9 @@ from viewer.accounts.access import Right
 from viewer.audit import log
 from viewer.audit.log import Action
 from viewer.sessions import queries
-from viewer.sessions.checks import projected_turns
-from viewer.sessions.sentences import story
+from viewer.sessions.descriptions import describe_session
 from viewer.sessions.serializers import CheckSerializer, SessionSerializer, SpanSchema, check_json, span_json
+from viewer.sessions.session_checks import projected_turns
 
 MAX_PAGE = 1_000
 
@@ -174,13 +174,13 @@ class TokenList(ReadView):
     )
     def get(self, request: Request, session: str) -> Response:
         found = self.session(request, session)
-        checks = queries.checks(found).ordered()
+        checks = queries.checks(found).timeline()
         return Response(
             {
                 "seq": found.last_seq,
                 "results": [check_json(check) for check in checks],
                 "projected_turns": projected_turns(checks),
-                "story": story(checks),
+                "story": describe_session(checks),
             }
         )
 

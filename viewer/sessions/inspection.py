@@ -1,6 +1,6 @@
-"""What the inspector says about one span: a sentence, facts, the prompt before and after, texts.
+"""The inspector's view of one span: a sentence, properties, the prompt before and after, and texts.
 
-Pure over what it is given. Text of an agent is included only where the reader may see it; the caller says so.
+Pure. The caller decides whether the reader may see payloads.
 """
 
 from __future__ import annotations
@@ -9,22 +9,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from viewer.sessions.checks import (
-    CHECK,
-    DECISION,
-    ERROR,
-    ESTIMATE,
-    PARTS,
-    PRUNED,
-    RETENTION,
-    SUMMARY,
-    Check,
-    Checks,
-    SpanRow,
-    whole,
-)
+from viewer.kinds import CHECK, Panel, kind_of
+from viewer.numbers import format_percent, to_count
+from viewer.sessions.checks import PARTS, Check
+from viewer.sessions.descriptions import describe_check, describe_span
 from viewer.sessions.queries import FullSpan
-from viewer.sessions.sentences import describe, percent, sentence
+from viewer.sessions.session_checks import SessionChecks
+from viewer.sessions.spans import SpanRow
 
 PART_LABELS = {
     "system": "System",
@@ -34,88 +25,91 @@ PART_LABELS = {
     "history": "History",
     "user_input": "User input",
 }
+# Nested properties that have a panel of their own, or are only in the raw data.
+_HIDDEN = {"policy", "breakdown", "breakdown_after", "layers", "fates", "by_kind", "cache", "kept", "reductions"}
+_FLATTENED = ("kept", "layers", "fates", "cache")
 
 
-def inspect(found: FullSpan, checks: Checks, *, may_payload: bool) -> dict[str, Any]:
-    span = found.row
-    check = checks.holding(span.key)
-    payload = found.payload if isinstance(found.payload, Mapping) else {}
+def inspect(full_span: FullSpan, checks: SessionChecks, *, may_payload: bool) -> dict[str, Any]:
+    """Return the context of `_inspector.html`."""
+    span, kind = full_span.row, kind_of(full_span.row.kind)
+    check = checks.check_of_span(span.key)
+    payload = full_span.payload if isinstance(full_span.payload, Mapping) else {}
     compactions = checks.compactions()
     number = compactions.index(check) + 1 if check is not None and check in compactions else None
+    sentence = describe_check(check) if check is not None and Panel.PROMPT in kind.panels else ""
     return {
         "span": span,
+        "kind": kind,
         "key": span.key,
         "check": check,
         "number": number,
         "title": title(span, number),
-        "headline": headline(span.kind, check) or describe(span) or failure(span, found.has_payload),
-        "facts": facts(span.kind, span.data),
-        "policy": policy(check) if span.kind in {CHECK, DECISION, "compact.policy_applied"} else [],
-        "parts": parts(check) if span.kind in {CHECK, DECISION, ESTIMATE, PRUNED} else [],
-        # Operators may read summaries; every other text needs its own right.
-        "summary": str(payload.get("summary", "")) if span.kind == SUMMARY else "",
-        "errors": check.errors if check is not None and span.kind in {CHECK, ERROR, SUMMARY} else [],
-        "by_kind": retention_rows(span.data) if span.kind == RETENTION else [],
+        "headline": sentence or describe_span(span) or describe_failure(span, full_span.has_payload),
+        "facts": properties(span.data),
+        "policy": policy(check) if check is not None and Panel.POLICY in kind.panels else [],
+        "parts": prompt_parts(check) if check is not None and Panel.PROMPT in kind.panels else [],
+        # Summaries are public. All other text needs the permission to view payloads.
+        "summary": str(payload.get("summary", "")) if Panel.SUMMARY in kind.panels else "",
+        "errors": check.errors if check is not None and Panel.ERRORS in kind.panels else [],
+        "by_kind": retention_rows(span.data) if Panel.RETENTION in kind.panels else [],
         "raw": json.dumps(span.data, indent=2, ensure_ascii=False, sort_keys=True),
-        "has_payload": found.has_payload,
+        "has_payload": full_span.has_payload,
         "may_payload": may_payload,
     }
 
 
 def title(span: SpanRow, number: int | None) -> str:
-    """What the span is called: a check that compacted by its number, our own kinds by their words."""
+    """Return the number of a compaction, the label of a compaction event, or the name of any other span."""
     if number and span.kind == CHECK:
         return f"Compaction {number}"
-    if span.kind.startswith("compact.") and span.name in {"", span.kind}:
-        return label(span.kind.removeprefix("compact."))
+    kind = kind_of(span.kind)
+    if kind.is_compaction and span.name in {"", span.kind}:
+        return kind.label[:1].upper() + kind.label[1:]
     return span.name or span.kind or "Span"
 
 
-def headline(kind: str, check: Check | None) -> str:
-    return sentence(check) if check is not None and kind in {CHECK, DECISION, ESTIMATE, PRUNED} else ""
-
-
-def failure(span: SpanRow, has_payload: bool) -> str:
-    """For a failed span that says nothing of it among its properties."""
+def describe_failure(span: SpanRow, has_payload: bool) -> str:
+    """Return a sentence for a failed span whose properties have no error message."""
     if span.status != "error":
         return ""
-    return "This failed. What it said is in its payload." if has_payload else "This failed, and said no more."
+    return "Failed. See the payload for details." if has_payload else "Failed without an error message."
 
 
-def facts(kind: str, data: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The flat properties of a span as label and value; nested ones are in the raw data."""
-    skipped = {"policy", "breakdown", "breakdown_after", "layers", "fates", "by_kind", "cache", "kept", "reductions"}
-    rows = []
-    for name, value in data.items():
-        if name in skipped or isinstance(value, dict | list) or value is None or value == "" or _is_json(value):
-            continue
-        rows.append((label(name), readable(name, value)))
-    for name in ("kept", "layers", "fates", "cache"):
+def properties(data: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the flat properties of a span as labels and values. Nested ones are in the raw data."""
+    rows = [
+        (label(name), format_value(name, value))
+        for name, value in data.items()
+        if name not in _HIDDEN
+        and not isinstance(value, dict | list)
+        and value not in (None, "")
+        and not _is_json(value)
+    ]
+    for name in _FLATTENED:
         nested = data.get(name)
         if isinstance(nested, Mapping):
-            told = ", ".join(f"{label(k).lower()} {readable(k, v)}" for k, v in nested.items())
-            rows.append((label(name), told))
+            text = ", ".join(f"{label(key).lower()} {format_value(key, value)}" for key, value in nested.items())
+            rows.append((label(name), text))
     return rows
 
 
 def _is_json(value: Any) -> bool:
-    """An object or a list written into a text, as tracers whose attributes cannot nest do it."""
+    """Return True for JSON in a string, which tracers without nested attributes send."""
     return isinstance(value, str) and value[:1] in {"{", "["} and value[-1:] in {"}", "]"}
 
 
-def policy(check: Check | None) -> list[tuple[str, str]]:
-    if check is None:
-        return []
-    return [(label(name), readable(name, value)) for name, value in check.policy.items() if value not in (None, "")]
+def policy(check: Check) -> list[tuple[str, str]]:
+    return [(label(name), format_value(name, value)) for name, value in check.policy.items() if value not in (None, "")]
 
 
-def parts(check: Check | None) -> list[dict[str, Any]]:
-    """The prompt by part, before and after, with each part's share of the window."""
-    if check is None or not check.before:
+def prompt_parts(check: Check) -> list[dict[str, Any]]:
+    """Return the size of each part of the prompt, before and after."""
+    if not check.before:
         return []
-    after = check.after_parts
+    before, after = check.parts, check.after_parts
     return [
-        {"name": name, "label": PART_LABELS[name], "before": check.parts[i], "after": after[i] if after else None}
+        {"name": name, "label": PART_LABELS[name], "before": before[i], "after": after[i] if after else None}
         for i, name in enumerate(PARTS)
     ]
 
@@ -128,7 +122,7 @@ def retention_rows(data: Mapping[str, Any]) -> list[dict[str, Any]]:
     for kind, counts in by_kind.items():
         if not isinstance(counts, Mapping):
             continue
-        row = {name: whole(counts.get(name)) for name in ("found", "kept", "restored", "lost")}
+        row = {name: to_count(counts.get(name)) for name in ("found", "kept", "restored", "lost")}
         rows.append({"kind": label(str(kind)), "safe": row["kept"] + row["restored"], **row})
     return rows
 
@@ -139,11 +133,11 @@ def label(name: str) -> str:
     return {"t est": "Estimate", "max tokens": "Window"}.get(words, words[:1].upper() + words[1:])
 
 
-def readable(name: str, value: Any) -> str:
+def format_value(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if name.endswith("_pct") and isinstance(value, int | float):
-        return percent(float(value))
+        return format_percent(float(value))
     if name.endswith("_ms") and isinstance(value, int | float):
         return f"{value:,.0f} ms"
     if isinstance(value, int):

@@ -14,12 +14,14 @@ from viewer.accounts.access import Right
 from viewer.audit import log
 from viewer.audit.log import Action
 from viewer.compactions.comparison import Messages, Side, compare_messages, compare_sides
+from viewer.kinds import KINDS
 from viewer.page_frame import current_project, first_event
 from viewer.sessions import queries
-from viewer.sessions.checks import Check, numbered, projected_turns
+from viewer.sessions.checks import Check
+from viewer.sessions.descriptions import describe_session
 from viewer.sessions.inspection import inspect
-from viewer.sessions.sentences import story
 from viewer.sessions.serializers import event_json
+from viewer.sessions.session_checks import projected_turns, removals
 
 # Enough to read before any script runs; the script brings the rest.
 FIRST_ROWS = 60
@@ -59,12 +61,12 @@ def session_list(request: HttpRequest) -> HttpResponse:
 @access.needs(Right.SESSIONS)
 def session_detail(request: HttpRequest, session: str) -> HttpResponse:
     found = access.session(access.grant(request), session)
-    checks = queries.checks(found).ordered()
+    checks = queries.checks(found).timeline()
     context = {
         "session": found,
         "titles": queries.titles([found]),
         **_overview(checks),
-        "story": story(checks),
+        "story": describe_session(checks),
         "projected": projected_turns(checks),
         "rows": queries.first_spans(found, limit=FIRST_ROWS),
     }
@@ -82,7 +84,7 @@ def inspector(request: HttpRequest, session: str) -> HttpResponse:
             request, "sessions/_inspector.html", {"session": found, "inspected": _inspected(request, found, name)}
         )
     return render(
-        request, "sessions/_compaction_list.html", {"session": found} | _overview(queries.checks(found).ordered())
+        request, "sessions/_compaction_list.html", {"session": found} | _overview(queries.checks(found).timeline())
     )
 
 
@@ -105,7 +107,7 @@ def tail(request: HttpRequest) -> HttpResponse:
     # What was committed since comes over the socket, which begins where the page ends.
     events = [event_json(session, span) for session, span in newest if span.seq <= last_seq]
     wanted = {name: request.GET.get(name, "")[:200] for name in ("session", "kind", "status", "q", "regex")}
-    context = {"project": project, "last_seq": last_seq, "events": events, "wanted": wanted}
+    context = {"project": project, "last_seq": last_seq, "events": events, "wanted": wanted, "kinds": KINDS.values()}
     return render(request, "live/tail.html", context | {"first": None if events else first_event(request, project.pk)})
 
 
@@ -143,7 +145,7 @@ def _side(grant: access.Grant, name: str, number: str) -> Side | None:
     except Http404:
         return None
     return Side(
-        session, queries.checks(session).ordered(), int(number) if number.isascii() and number.isdigit() else None
+        session, queries.checks(session).timeline(), int(number) if number.isascii() and number.isdigit() else None
     )
 
 
@@ -160,8 +162,8 @@ def _span(session: Session, name: str) -> queries.FullSpan:
 
 
 def _overview(checks: list[Check]) -> dict[str, Any]:
-    removals = numbered(checks)
-    return {"removals": removals[-OVERVIEW_ITEMS:], "older": max(0, len(removals) - OVERVIEW_ITEMS)}
+    rows = removals(checks)
+    return {"removals": rows[-OVERVIEW_ITEMS:], "older": max(0, len(rows) - OVERVIEW_ITEMS)}
 
 
 def _with(request: HttpRequest, **changes: Any) -> str:

@@ -21,7 +21,10 @@ from ingest.decoding.span_facts import USAGE_KEYS
 from ingest.models import Project, Session, Trace, Transcript, trace_key
 from ingest.storage.messages import restore
 from viewer.compactions.ledger import Ledger, ledger
-from viewer.sessions.checks import CALL, PRUNED, Check, Checks, SpanRow
+from viewer.kinds import GENERATION, PRUNED
+from viewer.sessions.checks import Check
+from viewer.sessions.session_checks import SessionChecks
+from viewer.sessions.spans import SpanRow
 
 PAGE_SIZE = 50
 _SEARCHED_SESSIONS = 1_000
@@ -226,30 +229,32 @@ def first_spans(session: Session, *, limit: int) -> list[SpanRow]:
     )
 
 
-def checks(session: Session) -> Checks:
+def checks(session: Session) -> SessionChecks:
     """What weighed the session's prompts. To be read, not added to: the requests that draw one page share it."""
     return _checks_at(session.session_key, session.day, session.last_seq, session.span_count)
 
 
 @lru_cache(maxsize=8)
-def _checks_at(key: UUID, day: date, _seq: int, _count: int) -> Checks:
+def _checks_at(key: UUID, day: date, _seq: int, _count: int) -> SessionChecks:
     """A commit changes `last_seq`, moving a trace away the count: what neither changed has the same checks."""
     return _read_checks(key, day)
 
 
-def fresh_checks(session: Session) -> Checks:
+def fresh_checks(session: Session) -> SessionChecks:
     """The same, to be kept and added to."""
     return _read_checks(session.session_key, session.day)
 
 
-def _read_checks(key: UUID, day: date) -> Checks:
+def _read_checks(key: UUID, day: date) -> SessionChecks:
     mine = "WHERE session_key = %s AND session_day = %s "
-    checks = Checks(_spans(f"{_ROWS}{mine}AND kind LIKE 'compact.%%' ORDER BY seq", [key, day]))
-    if not checks.is_told:
+    checks = SessionChecks(_spans(f"{_ROWS}{mine}AND kind LIKE 'compact.%%' ORDER BY seq", [key, day]))
+    if not checks.has_estimates:
         usage = ", ".join(f"'{name}', data -> '{name}'" for name in USAGE_KEYS)
         # Tool schemas among the data of a call may be a hundred times as long as its usage.
         calls = f"SELECT {SKELETON}, jsonb_strip_nulls(jsonb_build_object({usage})) FROM ingest_span "  # noqa: S608
-        checks.add(_spans(f"{calls}{mine}AND kind = %s ORDER BY seq DESC LIMIT %s", [key, day, CALL, _DRAWN_CALLS]))
+        checks.add(
+            _spans(f"{calls}{mine}AND kind = %s ORDER BY seq DESC LIMIT %s", [key, day, GENERATION, _DRAWN_CALLS])
+        )
     return checks
 
 
@@ -338,7 +343,7 @@ def payload(session: Session, span: SpanRow) -> Any:
 
 
 def fate_ledger(session: Session, check: Check) -> Ledger:
-    span = check.of(PRUNED)
+    span = check.span(PRUNED)
     return ledger(payload(session, span) if span else None)
 
 

@@ -10,8 +10,9 @@ from drf_spectacular.utils import inline_serializer
 from rest_framework import serializers
 
 from ingest.models import Session
-from viewer.sessions.checks import Check, SpanRow
-from viewer.sessions.sentences import describe, sentence
+from viewer.sessions.checks import Check
+from viewer.sessions.descriptions import describe_check, describe_span
+from viewer.sessions.spans import SpanRow
 
 
 class SessionSerializer(serializers.ModelSerializer[Session]):
@@ -103,7 +104,7 @@ class CheckSerializer(serializers.Serializer[Check]):
     sentence = serializers.SerializerMethodField()
 
     def get_sentence(self, check: Check) -> str:
-        return sentence(check)
+        return describe_check(check)
 
 
 def check_json(check: Check) -> dict[str, Any]:
@@ -134,7 +135,7 @@ def check_json(check: Check) -> dict[str, Any]:
         "pruned_count": check.pruned_count,
         "retention": check.retention,
         "fallback": check.fallback,
-        "sentence": sentence(check),
+        "sentence": describe_check(check),
     }
 
 
@@ -195,7 +196,7 @@ def event_json(session: Session, span: SpanRow) -> dict[str, Any]:
         "start": _ms(span.started_at),
         "end": _ms(span.ended_at),
         "tokens": span.tokens,
-        "text": describe(span)[:500],
+        "text": describe_span(span)[:500],
     }
 
 

@@ -11,13 +11,14 @@ from urllib.parse import quote
 import nh3
 from django import template
 from django.urls import reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, json_script
 from django.utils.safestring import SafeString, mark_safe
 from markdown_it import MarkdownIt
 
 from ingest.models import Session
+from viewer.kinds import browser_table, kind_of
 from viewer.sessions.checks import Check
-from viewer.sessions.sentences import sentence
+from viewer.sessions.descriptions import describe_check
 
 register = template.Library()
 
@@ -120,39 +121,21 @@ def markdown(value: Any) -> SafeString:
 
 
 @register.filter
-def said(check: Check) -> str:
-    """The sentence of a check."""
-    return sentence(check)
+def sentence(check: Check) -> str:
+    """Describe a check in a sentence."""
+    return describe_check(check)
 
 
 @register.filter
 def kind_label(kind: str) -> str:
     """compact.trigger_decision → trigger decision."""
-    return kind.removeprefix("compact.").replace("_", " ")
+    return kind_of(kind).label
 
 
-_ICONS = {
-    "compact.check": "check",
-    "compact.token_estimate": "estimate",
-    "compact.trigger_decision": "decision",
-    "compact.summary_created": "summary",
-    "compact.pruned_messages": "pruned",
-    "compact.archival": "archival",
-    "compact.retention": "retention",
-    "compact.error": "error",
-    "compact.warning": "error",
-}
-_PLAIN = {"trace", "agent", "turn", "generation", "tool", "handoff", "guardrail", "task", "retrieval", "embedding"}
-
-
-@register.filter
-def icon(kind: str) -> str:
-    """The symbol of a kind; `static/js/kinds.js` has the same table."""
-    if kind in _ICONS:
-        return _ICONS[kind]
-    if kind.startswith("compact."):
-        return "compaction"
-    return kind if kind in _PLAIN else "span"
+@register.simple_tag
+def span_kinds() -> SafeString:
+    """Render the table of span kinds as JSON for `static/js/kinds.js`."""
+    return json_script(browser_table(), "span-kinds")
 
 
 @register.filter

@@ -2,7 +2,7 @@
 // Live events of all sessions. Keeps the newest, draws those on screen, follows the end unless the reader scrolled up.
 import { h, icon, setText, toast } from "../dom.js";
 import { counted, duration, exact, precise, shortTokens } from "../format.js";
-import { familyOf, iconOf, titleOf } from "../kinds.js";
+import { kindOf, titleOf } from "../kinds.js";
 import { LiveSocket } from "../live-socket.js";
 
 /** @typedef {{ seq: number, session: string, session_key: string, trace: string, id: string, kind: string, name: string,
@@ -235,7 +235,8 @@ function fill(row, event, position) {
   if (row.dataset.seq === String(event.seq)) return;
   row.dataset.seq = String(event.seq);
   row.dataset.kind = event.kind;
-  row.dataset.family = familyOf(event.kind);
+  const kind = kindOf(event.kind);
+  row.dataset.family = kind.family;
   row.dataset.status = event.status;
   const [at, link, what, words, used] = /** @type {HTMLElement[]} */ ([...row.children]);
   if (!at || !link || !what || !words || !used) return;
@@ -243,7 +244,7 @@ function fill(row, event, position) {
   at.title = event.at === null ? "" : exact(event.at);
   setText(link, event.session);
   link.setAttribute("href", `/sessions/${event.session_key}/#span=${encodeURIComponent(`${event.trace}:${event.id}`)}`);
-  what.querySelector("use")?.setAttribute("href", `#i-${iconOf(event.kind)}`);
+  what.querySelector("use")?.setAttribute("href", `#i-${kind.icon}`);
   const label = what.querySelector(".label");
   if (label) setText(label, titleOf(event.kind, event.name));
   setText(words, toldOf(event));

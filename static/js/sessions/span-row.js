@@ -2,7 +2,7 @@
 // One row of the tree. Changes only what differs from what it showed before: rows are used again as one scrolls.
 import { h, icon, setText } from "../dom.js";
 import { duration, shortTokens, tokens } from "../format.js";
-import { familyOf, iconOf } from "../kinds.js";
+import { kindOf } from "../kinds.js";
 
 export const ROW = 28;
 // Past this depth rows are no longer indented further, or a thousand levels would push the names out of sight.
@@ -47,8 +47,9 @@ export class SpanRow {
     if (this.kind !== kind || !this.#known.has("data-kind")) {
       this.kind = kind;
       this.#set(this.element, "data-kind", kind);
-      this.#set(this.element, "data-family", familyOf(kind));
-      this.#icon.firstElementChild?.setAttribute("href", `#i-${iconOf(kind)}`);
+      const { icon, family } = kindOf(kind);
+      this.#set(this.element, "data-family", family);
+      this.#icon.firstElementChild?.setAttribute("href", `#i-${icon}`);
     }
     this.#style(this.#name, "padding-inline-start", `${Math.min(level, MAX_INDENT) * 14 + 4}px`);
     setText(this.#label, facts.title.slice(0, 200));

@@ -11,7 +11,7 @@ from reader import client_of
 from serving import Server
 
 from viewer.compactions.rework import Gone, Said, asking, questions, words_of
-from viewer.sessions.checks import SpanRow
+from viewer.sessions.spans import SpanRow
 
 
 def said(text: str, speaker: str = "agent") -> Said:

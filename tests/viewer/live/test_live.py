@@ -19,7 +19,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from ingest.models import Session as StoredSession
 from viewer.live.consumers import RECHECK_S, WINDOW_FRAMES
 from viewer.live.hub import QUEUE_FRAMES, TICK_S, Change, Subscription
-from viewer.sessions.checks import SpanRow
+from viewer.sessions.spans import SpanRow
 
 
 def socket(server: Server, path: str, person: str | None = "developer") -> connect:

@@ -1,0 +1,44 @@
+"""Parse numbers that agents send, and format numbers for sentences.
+
+Agents may send any JSON value where a number is expected, so parsing never fails.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+
+def to_count(value: Any) -> int:
+    """Return `value` as an integer, or 0 if it is not a number."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return 0
+    try:
+        return int(float(value))
+    except (ValueError, OverflowError):
+        return 0
+
+
+def to_fraction(value: Any) -> float:
+    """Return a fraction from 0 to 1. Both 0.85 and 85 become 0.85."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0.0
+    fraction = float(value)
+    if math.isnan(fraction):
+        return 0.0
+    return max(0.0, min(1.0, fraction / 100 if fraction > 1 else fraction))
+
+
+def format_percent(value: float) -> str:
+    """0.854 → 85.4%."""
+    return f"{value:.1%}".replace(".0%", "%")
+
+
+def format_usage(tokens: int, window: int) -> str:
+    """109,312 of 128,000 tokens (85.4%)."""
+    return f"{tokens:,} of {window:,} tokens ({tokens / window:.1%})" if window else f"{tokens:,} tokens"
+
+
+def format_count(number: int, noun: str) -> str:
+    """1 message, 2 messages."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,155 @@
+"""Sentences about spans, checks and sessions.
+
+Pure: a check has the same sentence on a page, in the API and in a live frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from viewer.kinds import DECISION, GENERATION, OVERFLOW, RETENTION, describe_removal, describe_tokens, kind_of
+from viewer.numbers import format_count, format_percent, format_usage, to_count
+from viewer.sessions.checks import Check
+from viewer.sessions.spans import SpanRow
+
+_PRUNING_ONLY = "pruning-only"
+
+
+def describe_span(span: SpanRow) -> str:
+    """One line about a span, for the tail and the inspector."""
+    return kind_of(span.kind).describe(span.data)
+
+
+def describe_check(check: Check) -> str:
+    """The decision of a check and its result, with the numbers."""
+    if call := check.span(GENERATION):
+        return f"Model call: {describe_tokens(call.data)}, as counted by the provider."
+    if check.is_recovery:
+        return _describe_recovery(check)
+    if not check.is_compaction:
+        return _describe_no_compaction(check)
+    used = format_usage(check.before, check.window)
+    if check.has_failed:
+        return f"Compaction failed at {used}: {check.error_message}"
+    if check.is_running:
+        return f"Compacting: {used}…"
+    result = f" Now {check.after:,}." if check.after is not None else ""
+    return f"{_describe_cause(check, used)}.{result}"
+
+
+def _describe_no_compaction(check: Check) -> str:
+    used = format_usage(check.before, check.window)
+    if check.margin is None:
+        return f"Not compacted: {used}."
+    return f"Not compacted: {used}, {abs(check.margin):,} below the trigger of {check.trigger_tokens:,}."
+
+
+def _describe_cause(check: Check, used: str) -> str:
+    if check.trigger == "manual":
+        note = check.value("note", DECISION)
+        return f"Compacted manually at {used}" + (f" (“{note}”)" if note else "")
+    if check.trigger == "overflow":
+        return f"Compacted after the provider rejected {used}"
+    if check.trigger_tokens and check.window and check.before >= check.trigger_tokens:
+        return f"Compacted: {used} reached the {format_percent(check.trigger_tokens / check.window)} trigger"
+    reason = check.value("reason", DECISION)
+    return f"Compacted: {used}" + (f" ({reason})" if reason else "")
+
+
+def _describe_recovery(check: Check) -> str:
+    # The provider's own count may differ from the estimate.
+    requested = to_count(check.value("requested_tokens", OVERFLOW))
+    limit = to_count(check.value("limit_tokens", OVERFLOW)) or check.window
+    rejected = format_usage(requested, limit) if requested else format_usage(check.before, check.window)
+    if check.after is None:
+        return f"The provider rejected {rejected}."
+    return f"The provider rejected {rejected}, so {describe_removal(check.pruned_count)}. Now {check.after:,}."
+
+
+def describe_losses(check: Check) -> str:
+    """The key facts that a compaction lost, and the fallback that it needed."""
+    sentences = []
+    by_kind = check.value("by_kind", RETENTION)
+    counts = [count for count in by_kind.values() if isinstance(count, Mapping)] if isinstance(by_kind, Mapping) else []
+    total, lost = (sum(to_count(count.get(name)) for count in counts) for name in ("found", "lost"))
+    if total:
+        sentences.append(
+            f"{lost:,} of {total:,} key facts were lost." if lost else f"All {total:,} key facts were kept."
+        )
+    if check.errors and not check.has_failed:
+        action = "only pruned older turns" if check.fallback == _PRUNING_ONLY else "used a fallback"
+        sentences.append(f"The summary failed and the compaction {action}: {check.error_message}.")
+    return " ".join(sentences)
+
+
+def describe_overhead(check: Check, before: int, after: int) -> str:
+    """Explain why the messages alone, `before` and `after` tokens, are smaller than the whole prompt."""
+    overhead, overhead_after = check.before - before, (check.after or 0) - after
+    if check.after is None or overhead <= 0 or overhead_after < 0:
+        return ""
+    is_constant = overhead == overhead_after
+    size = f"{overhead:,}" if is_constant else f"{overhead:,} before and {overhead_after:,} after"
+    return (
+        f"Not shown: {size} tokens of prompt overhead such as tool schemas. "
+        f"Including them, the prompt had {check.before:,} tokens before and {check.after:,} after."
+    )
+
+
+def describe_session(checks: Iterable[Check]) -> str:
+    """The compactions of a session in a few sentences."""
+    checks = list(checks)
+    compactions = [check for check in checks if check.is_compaction]
+    recoveries = [check for check in checks if check.is_recovery]
+    if checks and all(check.is_call for check in checks):
+        return "No compactions reported. Only model calls were recorded."
+    if not compactions and not recoveries:
+        return "No compactions yet."
+    completed = [check for check in compactions if not check.has_failed and not check.is_running]
+    sentences = (
+        _describe_completed(completed),
+        _describe_failed(compactions),
+        _describe_fallbacks(completed),
+        _describe_recoveries(recoveries),
+        _describe_retention(completed),
+    )
+    return " ".join(filter(None, sentences))
+
+
+def _describe_completed(completed: list[Check]) -> str:
+    if not completed:
+        return ""
+    compactions = format_count(len(completed), "compaction")
+    messages = format_count(sum(check.pruned_count for check in completed), "message")
+    freed = sum(check.freed_tokens for check in completed)
+    return f"{compactions} removed {messages} from the prompt and freed {freed:,} tokens."
+
+
+def _describe_failed(compactions: list[Check]) -> str:
+    failed = sum(check.has_failed for check in compactions)
+    return f"{format_count(failed, 'compaction')} failed." if failed else ""
+
+
+def _describe_fallbacks(completed: list[Check]) -> str:
+    fallbacks = [check.fallback for check in completed if check.fallback]
+    pruned = fallbacks.count(_PRUNING_ONLY)
+    counts = {"older turns were only pruned": pruned, "used a fallback": len(fallbacks) - pruned}
+    return " ".join(f"{_failed_summaries(count)} and {result}." for result, count in counts.items() if count)
+
+
+def _failed_summaries(count: int) -> str:
+    return "1 summary failed" if count == 1 else f"{count:,} summaries failed"
+
+
+def _describe_recoveries(recoveries: list[Check]) -> str:
+    if not recoveries:
+        return ""
+    removal = describe_removal(sum(check.pruned_count for check in recoveries))
+    return f"The provider rejected {format_count(len(recoveries), 'prompt')}, so {removal}."
+
+
+def _describe_retention(completed: list[Check]) -> str:
+    retentions = [check.retention for check in completed if check.retention is not None]
+    if not retentions:
+        return ""
+    worst = min(retentions)
+    return f"Lowest key fact retention: {format_percent(worst)}." if worst < 1 else "No key facts were lost."
