@@ -5,7 +5,7 @@ from typing import Any
 import anthropic
 import httpx2
 from compact import CompactConfig, CompactManager, CompactPolicy, ConsoleExporter
-from compact.integrations.clients import AnthropicMessages
+from compact.integrations.anthropic import AnthropicMessages
 
 
 def answer(request: httpx2.Request) -> httpx2.Response:

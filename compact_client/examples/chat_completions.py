@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from compact import CompactConfig, CompactManager, CompactPolicy, ConsoleExporter, NoopEstimator
-from compact.integrations.clients import ChatCompletions
+from compact.integrations.openai import ChatCompletions
 
 
 class Provider:

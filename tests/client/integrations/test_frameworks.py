@@ -106,12 +106,12 @@ class TestLangChain:
 
     def test_unchanged_messages_are_the_same_objects(self) -> None:
         """Ids, artifacts and whatever else LangChain hangs on a message go through untouched."""
-        from compact.integrations.langchain import _Pairs
+        from compact.integrations.langchain import _ChatView
         from langchain_core.messages import HumanMessage, ToolMessage
 
         messages = [HumanMessage("a", id="1"), ToolMessage("b", tool_call_id="c", artifact={"x": 1})]
-        pairs = _Pairs(messages)
-        assert [a is b for a, b in zip(pairs.messages(pairs.items), messages, strict=True)] == [True, True]
+        view = _ChatView(messages)
+        assert [a is b for a, b in zip(view.messages(view.items), messages, strict=True)] == [True, True]
 
 
 class TestPydanticAI:
@@ -227,7 +227,7 @@ class TestAnthropic:
     ) -> None:
         """Every tool_use has its tool_result in the very next message, and a user speaks first."""
         import anthropic
-        from compact.integrations.clients import AnthropicMessages
+        from compact.integrations.anthropic import AnthropicMessages
 
         history = anthropic_history()
         arguments: dict[str, Any] = {"model": "claude", "max_tokens": 10, "system": "Read.", "messages": history}
@@ -255,7 +255,7 @@ class TestAnthropic:
     async def test_an_overflow_is_recovered(self, is_async: bool, events: list[Any]) -> None:
         """Anthropic's own refusal is recognised, and the call is made again with less."""
         import anthropic
-        from compact.integrations.clients import AnthropicMessages
+        from compact.integrations.anthropic import AnthropicMessages
 
         roomy = CompactConfig("claude", 100_000, exporter=CallbackExporter(events.append))
         manager = CompactManager(roomy)
@@ -281,7 +281,7 @@ class TestChatCompletions:
     def test_long_histories_are_compacted(self, manager: CompactManager, events: list[Any]) -> None:
         """Chat format, tools counted, the caller's list as it was."""
         import openai
-        from compact.integrations.clients import ChatCompletions
+        from compact.integrations.openai import ChatCompletions
 
         history: list[dict[str, Any]] = [{"role": "system", "content": "Read."}]
         for n in range(10):

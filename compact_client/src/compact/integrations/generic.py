@@ -1,6 +1,6 @@
-"""One hook for any loop: `before_model_call(ctx)`, and its counterpart after the call.
+"""Hooks for a hand-written agent loop: one before each model call and one after it.
 
-`ctx` is anything with `session_id` and `messages`; `tools`, `system` and `developer` are counted when it has them.
+`ctx` is any object with `session_id` and `messages`. Its `tools`, `system` and `developer` are counted if present.
 """
 
 from __future__ import annotations
@@ -8,42 +8,46 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from compact.integrations.model_call import CallOptions, ModelCall, report_usage, usage_of
 from compact.manager import CompactManager
 
 
 def before_model_call(manager: CompactManager) -> Callable[[Any], None]:
-    """A hook that compacts `ctx.messages` in place of what they were."""
+    """Return a hook that replaces `ctx.messages` with the messages to send."""
 
     def hook(ctx: Any) -> None:
-        ctx.messages = manager.preflight(
-            ctx.session_id, ctx.messages, tools=getattr(ctx, "tools", None), instructions=_instructions(ctx)
-        )
+        ctx.messages = _model_call(manager, ctx).preflight()
 
     return hook
 
 
 def abefore_model_call(manager: CompactManager) -> Callable[[Any], Awaitable[None]]:
-    """The same hook for an async loop."""
+    """Return the same hook for an async loop."""
 
     async def hook(ctx: Any) -> None:
-        ctx.messages = await manager.apreflight(
-            ctx.session_id, ctx.messages, tools=getattr(ctx, "tools", None), instructions=_instructions(ctx)
-        )
+        ctx.messages = await _model_call(manager, ctx).apreflight()
 
     return hook
 
 
 def after_model_call(manager: CompactManager) -> Callable[[Any], None]:
-    """A hook that hands the provider's own count back, if `ctx.usage` or `ctx.response.usage` has one."""
+    """Return a hook that reports the token counts in `ctx.usage` or `ctx.response.usage`, if there are any."""
 
     def hook(ctx: Any) -> None:
-        usage = getattr(ctx, "usage", None) or getattr(getattr(ctx, "response", None), "usage", None)
+        usage = usage_of(ctx) or usage_of(getattr(ctx, "response", None))
         if usage is not None:
-            manager.report_usage(ctx.session_id, usage)
+            report_usage(manager, ctx.session_id, usage)
 
     return hook
 
 
+def _model_call(manager: CompactManager, ctx: Any) -> ModelCall:
+    def options() -> CallOptions:
+        return {"tools": getattr(ctx, "tools", None), "instructions": _instructions(ctx)}
+
+    return ModelCall(manager, ctx.session_id, ctx.messages, options=options)
+
+
 def _instructions(ctx: Any) -> str | None:
-    parts = [part for name in ("system", "developer") if isinstance(part := getattr(ctx, name, None), str) and part]
-    return "\n\n".join(parts) or None
+    parts = (getattr(ctx, name, None) for name in ("system", "developer"))
+    return "\n\n".join(part for part in parts if isinstance(part, str) and part) or None

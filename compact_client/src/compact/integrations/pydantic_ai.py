@@ -2,12 +2,12 @@
 
     agent = Agent("openai:gpt-5", capabilities=[CompactCapability(manager)])
 
-Works where pydantic-ai means it to: `prepare_model_request`, which shapes one request and leaves the history alone. An
-overflow asks for another attempt with less. A fault of ours leaves the request as it was.
+The capability changes each model request in `prepare_model_request`. The run's message history stays complete.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -26,59 +26,49 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from compact.delivery.stderr import say
-from compact.integrations.retry import ashorter
+from compact.integrations.model_call import CallOptions, ModelCall
 from compact.manager import CompactManager
 
 SessionId = str | Callable[[Any], str] | None
 
 
 class CompactCapability(AbstractCapability[Any]):
-    """Checks every model request; `session_id` may be a function of the run context.
+    """Checks every model request against the context window.
 
-    By default a session is a conversation, or the run if it has none.
+    `session_id` is a string or a function of the run context. The default is the id of the conversation, or of the run
+    if there is no conversation.
     """
 
     def __init__(self, manager: CompactManager, *, session_id: SessionId = None) -> None:
         self.manager = manager
         self._session_id = session_id
-        self._shown: dict[str, _Parts] = {}
-        self._retries: dict[str, tuple[int, list[ModelMessage]]] = {}
+        self._request: _Request | None = None
+
+    async def for_run(self, ctx: Any) -> CompactCapability:
+        """Return a copy, because concurrent runs of an agent must not share the state of a request."""
+        run_capability = copy.copy(self)
+        run_capability._request = None
+        return run_capability
 
     async def prepare_model_request(self, ctx: Any, request_context: Any) -> Any:
-        session_id = self._session(ctx)
-        waiting = self._retries.get(session_id)
-        if waiting is not None and request_context.attempt > 1:
-            return replace(request_context, messages=waiting[1])
-        self._retries.pop(session_id, None)
-        parts = self._shown[session_id] = _Parts(request_context.messages)
-        try:
-            items = await self.manager.apreflight(
-                session_id,
-                parts.items,
-                tools=_tools(request_context),
-                instructions=_instructions(request_context),
-                format="chat",
-            )
-        except Exception as error:
-            say("compact", f"not compacted, the input goes out as it is: {type(error).__name__}: {error}")
-            return request_context
-        return replace(request_context, messages=parts.messages(items))
+        """Replace the messages of a request, or use the shortened ones if this is a retry."""
+        if self._request is not None and self._request.retry_messages and request_context.attempt > 1:
+            return replace(request_context, messages=self._request.retry_messages)
+        self._request = _Request(self.manager, self._session(ctx), request_context)
+        return replace(request_context, messages=await self._request.prepare())
 
     async def on_model_request_error(self, ctx: Any, *, request_context: Any, error: Exception) -> ModelResponse:
-        session_id = self._session(ctx)
-        attempt = self._retries.get(session_id, (0, []))[0] + 1
-        parts = self._shown[session_id]
-        items = await ashorter(self.manager, session_id, parts.items, error, attempt=attempt)
-        self._retries[session_id] = (attempt, parts.messages(items))
+        """Ask for a retry with fewer messages after a context overflow. Raise any other error again."""
+        if self._request is None:
+            raise error
+        await self._request.recover(error)
         raise RetryModelRequest from error
 
     async def after_model_request(self, ctx: Any, *, request_context: Any, response: ModelResponse) -> ModelResponse:
-        session_id = self._session(ctx)
-        self._retries.pop(session_id, None)
-        self._shown.pop(session_id, None)
-        if response.usage.input_tokens:
-            self.manager.report_usage(session_id, response.usage)
+        """Report the token counts of the response."""
+        if self._request is not None:
+            self._request.call.report(response)
+            self._request = None
         return response
 
     def _session(self, ctx: Any) -> str:
@@ -89,54 +79,76 @@ class CompactCapability(AbstractCapability[Any]):
         return str(getattr(ctx, "conversation_id", None) or getattr(ctx, "run_id", None) or "pydantic-ai")
 
 
-class _Parts:
-    """pydantic-ai's messages as chat dicts, one a part; what was not changed goes back as the very object it was."""
+class _Request:
+    """The model request of a run that is being prepared or waits for its response."""
+
+    def __init__(self, manager: CompactManager, session_id: str, request_context: Any) -> None:
+        def options() -> CallOptions:
+            return {"tools": _tools(request_context), "instructions": _instructions(request_context), "format": "chat"}
+
+        self._view = _ChatView(request_context.messages)
+        self.call = ModelCall(manager, session_id, self._view.items, options=options, read_usage=_usage)
+        self.retry_messages: list[ModelMessage] = []
+
+    async def prepare(self) -> list[ModelMessage]:
+        return self._view.messages(await self.call.aprepare())
+
+    async def recover(self, error: Exception) -> None:
+        self.retry_messages = self._view.messages(await self.call.arecover(error))
+
+
+class _ChatView:
+    """pydantic-ai messages as chat dicts, and back. Unchanged messages come back as the original objects.
+
+    A response is one dict. A request is one dict per part.
+    """
 
     def __init__(self, messages: Sequence[ModelMessage]) -> None:
-        self._places: dict[int, tuple[int, Any]] = {}
-        self._messages = list(messages)
-        self._requests: dict[tuple[int, ...], ModelRequest] = {}
         self.items: list[dict[str, Any]] = []
-        for index, message in enumerate(self._messages):
+        self._responses: dict[int, ModelResponse] = {}
+        self._parts: dict[int, Any] = {}
+        self._requests: dict[tuple[int, ...], ModelRequest] = {}
+        for message in messages:
             if isinstance(message, ModelResponse):
-                self._add(_assistant(message), index, None)
+                item = _response_dict(message)
+                self._responses[id(item)] = message
+                self.items.append(item)
             else:
-                self._requests[_identity(message)] = message
+                self._requests[_part_ids(message)] = message
                 for part in message.parts:
-                    self._add(_said(part), index, part)
-
-    def _add(self, item: dict[str, Any], index: int, part: Any) -> None:
-        self.items.append(item)
-        self._places[id(item)] = (index, part)
+                    item = _part_dict(part)
+                    self._parts[id(item)] = part
+                    self.items.append(item)
 
     def messages(self, items: Sequence[Any]) -> list[ModelMessage]:
-        made: list[ModelMessage] = []
+        messages: list[ModelMessage] = []
         for item in items:
-            place = self._places.get(id(item))
-            if place is not None and place[1] is None:
-                made.append(self._messages[place[0]])
+            if id(item) in self._responses:
+                messages.append(self._responses[id(item)])
             elif item.get("role") == "assistant":
-                made.append(ModelResponse(parts=[TextPart(str(item.get("content") or ""))]))
+                messages.append(ModelResponse(parts=[TextPart(str(item.get("content") or ""))]))
             else:
-                self._add_part(made, place[1] if place else _part(item))
-        return [self._whole(message) for message in made]
+                _append_part(messages, self._parts[id(item)] if id(item) in self._parts else _part(item))
+        return [self._original(message) for message in messages]
 
-    def _add_part(self, made: list[ModelMessage], part: Any) -> None:
-        if made and isinstance(made[-1], ModelRequest):
-            made[-1] = ModelRequest(parts=[*made[-1].parts, part])
-        else:
-            made.append(ModelRequest(parts=[part]))
-
-    def _whole(self, message: ModelMessage) -> ModelMessage:
-        """The original request where all of its parts are there: it also carries instructions and ids."""
-        return self._requests.get(_identity(message), message) if isinstance(message, ModelRequest) else message
+    def _original(self, message: ModelMessage) -> ModelMessage:
+        """Return the original request if all of its parts are present, because it also has instructions and ids."""
+        return self._requests.get(_part_ids(message), message) if isinstance(message, ModelRequest) else message
 
 
-def _identity(request: ModelRequest) -> tuple[int, ...]:
+def _append_part(messages: list[ModelMessage], part: Any) -> None:
+    """Add a part to the last message if that is a request, else to a new request."""
+    if messages and isinstance(messages[-1], ModelRequest):
+        messages[-1] = ModelRequest(parts=[*messages[-1].parts, part])
+    else:
+        messages.append(ModelRequest(parts=[part]))
+
+
+def _part_ids(request: ModelRequest) -> tuple[int, ...]:
     return tuple(id(part) for part in request.parts)
 
 
-def _assistant(message: ModelResponse) -> dict[str, Any]:
+def _response_dict(message: ModelResponse) -> dict[str, Any]:
     text = "".join(part.content for part in message.parts if isinstance(part, TextPart))
     item: dict[str, Any] = {"role": "assistant", "content": text}
     calls = [part for part in message.parts if isinstance(part, ToolCallPart)]
@@ -152,7 +164,7 @@ def _assistant(message: ModelResponse) -> dict[str, Any]:
     return item
 
 
-def _said(part: Any) -> dict[str, Any]:
+def _part_dict(part: Any) -> dict[str, Any]:
     if isinstance(part, SystemPromptPart):
         return {"role": "system", "content": part.content}
     if isinstance(part, ToolReturnPart) or getattr(part, "tool_name", None):
@@ -165,7 +177,7 @@ def _said(part: Any) -> dict[str, Any]:
 
 
 def _part(item: dict[str, Any]) -> Any:
-    """A part for a message of ours: a shortened output, or a user's words."""
+    """Return a part for a message that compaction wrote or shortened."""
     text = str(item.get("content") or "")
     if item.get("role") == "tool":
         return ToolReturnPart(
@@ -185,3 +197,7 @@ def _tools(request_context: Any) -> list[Any]:
 def _instructions(request_context: Any) -> str | None:
     parts = getattr(request_context.model_request_parameters, "instruction_parts", None) or ()
     return "\n\n".join(part.content for part in parts) or None
+
+
+def _usage(response: ModelResponse) -> Any:
+    return response.usage if response.usage.input_tokens else None

@@ -1,9 +1,9 @@
-"""Compaction inside the OpenAI Agents SDK, through the SDK's own hook points.
+"""Compaction for the OpenAI Agents SDK, through the SDK's own extension points.
 
     manager = CompactManager(CompactConfig(model="gpt-5", max_context_tokens=400_000, exporter=AriadneExporter()))
     result = await Runner.run(agent, "…", session=session, **compacting(manager, session=session))
 
-A fault of this library never fails a run: what goes wrong is told, and the untouched input is sent.
+A failure in this library never fails a run. The input is sent unchanged, and one line on stderr says why.
 """
 
 from compact.integrations.agents_sdk.model import CompactingModel, CompactingProvider

@@ -1,8 +1,8 @@
-"""What the filter, the model wrapper and the hooks of one run share: whose session it is, and which tools it has."""
+"""State that the input filter, the model wrapper and the hooks of one run share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +13,7 @@ from compact import events
 from compact.delivery.stderr import say
 from compact.exporters import MultiExporter
 from compact.integrations.agents_sdk.tracing import AgentsSpanExporter
+from compact.integrations.model_call import CallOptions, ModelCall
 from compact.manager import CompactManager
 
 SessionId = str | Callable[[], str] | None
@@ -20,23 +21,23 @@ SessionId = str | Callable[[], str] | None
 
 @dataclass
 class RunContext:
-    """The manager, the session, and what was learnt about the run so far."""
+    """The manager, the session, and the tools and output schemas that the run's models have received so far."""
 
     manager: CompactManager
     session_id: SessionId = None
     tools: dict[str, list[Any]] = field(default_factory=dict)
-    """By agent name, as the model last saw them; hosted and MCP tools included."""
+    """Tools by agent name, as the model last received them, including hosted and MCP tools."""
     output_schemas: dict[str, Any] = field(default_factory=dict)
-    shown: list[Any] = field(default_factory=list)
-    """The input as the SDK had it, before the last check."""
+    call: ModelCall | None = None
+    """The model call that the input filter prepared last."""
     is_server_managed: bool = False
-    announced: set[str] = field(default_factory=set)
+    warned_codes: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         mirror_to_sdk(self.manager)
 
     def session(self) -> str:
-        """The id given, else the trace's group, else the trace itself."""
+        """Return the configured session id, else the group of the current trace, else the trace id."""
         if callable(self.session_id):
             return self.session_id()
         if self.session_id:
@@ -45,19 +46,36 @@ class RunContext:
         exported = (trace.export() if trace is not None else None) or {}
         return str(exported.get("group_id") or exported.get("id") or "agents-sdk")
 
-    def announce(self, code: str, message: str, *, severity: str = "medium") -> None:
-        """Say something once a run: on stderr, and as a `compact.warning` event."""
-        if code in self.announced:
+    def model_call(self, items: Sequence[Any], *, tools: list[Any], instructions: Any, output_schema: Any) -> ModelCall:
+        """Return a model call whose events become children of the SDK's current span."""
+        options: CallOptions = {
+            "tools": tools,
+            "instructions": instructions,
+            "output_schema": output_schema,
+            "format": "responses",
+        }
+        # The hooks report usage. They receive it for streamed responses too.
+        return ModelCall(
+            self.manager,
+            self.session(),
+            list(items),
+            options=lambda: options,
+            read_usage=lambda _: None,
+            scope=under_current_span,
+        )
+
+    def warn(self, code: str, message: str, *, severity: str = "medium") -> None:
+        """Warn once per run, on stderr and as a `compact.warning` event."""
+        if code in self.warned_codes:
             return
-        self.announced.add(code)
+        self.warned_codes.add(code)
         say("compact", message)
         exporter = self.manager.cfg.exporter
         if exporter is None:
             return
-        now = events.iso(events.utc_now())
         exporter.emit(
             {
-                "ts": now,
+                "ts": events.iso(events.utc_now()),
                 "session_id": self.session(),
                 "event": events.WARNING,
                 "status": "ok",
@@ -68,27 +86,26 @@ class RunContext:
 
 @contextmanager
 def under_current_span() -> Iterator[None]:
-    """Events of a check become children of the span the SDK is in."""
+    """Make events children of the SDK's current span."""
     trace, span = get_current_trace(), get_current_span()
-    is_real = trace is not None and trace.trace_id not in ("", "no-op")
-    token = None
-    if is_real and trace is not None:
-        span_id = span.span_id if span is not None and span.span_id != "no-op" else None
-        token = events.parent_span.set((trace.trace_id, span_id))
+    if trace is None or trace.trace_id in ("", "no-op"):
+        yield
+        return
+    span_id = span.span_id if span is not None and span.span_id != "no-op" else None
+    token = events.parent_span.set((trace.trace_id, span_id))
     try:
         yield
     finally:
-        if token is not None:
-            events.parent_span.reset(token)
+        events.parent_span.reset(token)
 
 
 def mirror_to_sdk(manager: CompactManager) -> None:
-    """Have the manager's events also become custom spans of the SDK; once a manager."""
-    if not _mirrors(manager.cfg.exporter):
+    """Also write the manager's events as custom spans of the SDK. Does nothing if the manager already does."""
+    if not _has_span_exporter(manager.cfg.exporter):
         manager.add_exporter(AgentsSpanExporter())
 
 
-def _mirrors(exporter: Any) -> bool:
+def _has_span_exporter(exporter: Any) -> bool:
     if isinstance(exporter, MultiExporter):
-        return any(_mirrors(one) for one in exporter.exporters)
+        return any(_has_span_exporter(child) for child in exporter.exporters)
     return isinstance(exporter, AgentsSpanExporter)

@@ -1,7 +1,7 @@
-"""A model that sees all that is sent, and shrinks the input when the provider says that it was too long.
+"""Models that shorten their input when the provider rejects it as too long.
 
-Inside `compacting` it only recovers, for the filter has checked the input already; on its own it does both. A stream is
-retried only before its first event.
+Inside `compacting`, a model only recovers from overflows, because the input filter has already checked the input. On
+its own, a model does both.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from typing import Any
 from agents import get_current_span
 from agents.models.interface import Model, ModelProvider
 
-from compact.delivery.stderr import say
-from compact.integrations.agents_sdk.context import RunContext, SessionId, under_current_span
-from compact.integrations.retry import ashorter
+from compact.integrations.agents_sdk.context import RunContext, SessionId
+from compact.integrations.model_call import ModelCall, log_failure
 from compact.manager import CompactManager
 
 
 class CompactingModel(Model):
-    """`CompactingModel(OpenAIResponsesModel(…), manager)` as the model of an agent."""
+    """Wraps a model: `Agent(model=CompactingModel(OpenAIResponsesModel(…), manager))`."""
 
     def __init__(
         self,
@@ -47,16 +46,16 @@ class CompactingModel(Model):
         tracing: Any,
         **state: Any,
     ) -> Any:
-        items = await self._checked(input, system_instructions, model_settings, tools, output_schema, handoffs, state)
-        attempt = 0
-        while True:
-            try:
-                return await self.inner.get_response(
-                    system_instructions, items, model_settings, tools, output_schema, handoffs, tracing, **state
-                )
-            except Exception as error:
-                attempt += 1
-                items = await self._shorter(items, error, attempt, state)
+        def send(items: Any) -> Any:
+            return self.inner.get_response(
+                system_instructions, items, model_settings, tools, output_schema, handoffs, tracing, **state
+            )
+
+        self._warn_about_server(model_settings, state)
+        call = self._model_call(system_instructions, input, tools, output_schema, handoffs, state)
+        if call is None:
+            return await send(input)
+        return await call.arun(send, prepared=input if self._is_filtered else None)
 
     async def stream_response(
         self,
@@ -69,22 +68,19 @@ class CompactingModel(Model):
         tracing: Any,
         **state: Any,
     ) -> AsyncIterator[Any]:
-        items = await self._checked(input, system_instructions, model_settings, tools, output_schema, handoffs, state)
-        attempt = 0
-        while True:
-            has_begun = False
-            try:
-                async for event in self.inner.stream_response(
-                    system_instructions, items, model_settings, tools, output_schema, handoffs, tracing, **state
-                ):
-                    has_begun = True
-                    yield event
-                return
-            except Exception as error:
-                if has_begun:
-                    raise
-                attempt += 1
-                items = await self._shorter(items, error, attempt, state)
+        def open_stream(items: Any) -> AsyncIterator[Any]:
+            return self.inner.stream_response(
+                system_instructions, items, model_settings, tools, output_schema, handoffs, tracing, **state
+            )
+
+        self._warn_about_server(model_settings, state)
+        call = self._model_call(system_instructions, input, tools, output_schema, handoffs, state)
+        if call is None:
+            stream = open_stream(input)
+        else:
+            stream = call.astream(open_stream, prepared=input if self._is_filtered else None)
+        async for event in stream:
+            yield event
 
     def get_retry_advice(self, request: Any) -> Any:
         return self.inner.get_retry_advice(request)
@@ -96,66 +92,58 @@ class CompactingModel(Model):
         await self.inner._cleanup_on_run_end(owner)
 
     def __getattr__(self, name: str) -> Any:
-        # What a caller knows of the wrapped model (its name, its script) is still there.
+        # Attributes of the wrapped model, such as its name, stay available to the caller.
         return getattr(self.inner, name)
 
-    async def _checked(
-        self,
-        items: Any,
-        instructions: str | None,
-        model_settings: Any,
-        tools: Any,
-        output_schema: Any,
-        handoffs: Any,
-        state: dict[str, Any],
-    ) -> Any:
+    def _warn_about_server(self, model_settings: Any, state: dict[str, Any]) -> None:
+        """Warn if the server keeps or compacts the conversation too."""
         context = self._context
         try:
             if _is_server_managed(state):
                 context.is_server_managed = True
-                context.announce(
+                context.warn(
                     "server_managed",
-                    "the conversation is kept by the server (conversation_id or previous_response_id): only new items "
-                    "are sent, so there is nothing to compact here",
+                    "The server keeps this conversation (conversation_id or previous_response_id) and receives only "
+                    "new items, so there is nothing to compact.",
                 )
-                return items
-            if _compacts_itself(model_settings):
-                context.announce(
+            elif _compacts_on_server(model_settings):
+                context.warn(
                     "two_compactions",
-                    "the model settings ask the server to compact too (context_management): use one of the two",
+                    "The model settings also ask the server to compact (context_management). Use only one of the two.",
                     severity="high",
                 )
-            schema = _schema_of(output_schema)
-            everything = [*tools, *({"name": one.tool_name, **one.input_json_schema} for one in handoffs)]
-            name = _agent_name()
-            context.tools[name], context.output_schemas[name] = everything, schema
-            if self._is_filtered or isinstance(items, str):
-                return items
-            context.shown = list(items)
-            with under_current_span():
-                return await context.manager.apreflight(
-                    context.session(),
-                    context.shown,
-                    tools=everything,
-                    instructions=instructions,
-                    output_schema=schema,
-                    format="responses",
-                )
         except Exception as error:
-            say("compact", f"not compacted, the input goes out as it is: {type(error).__name__}: {error}")
-            return items
+            log_failure(error)
 
-    async def _shorter(self, items: Any, error: Exception, attempt: int, state: dict[str, Any]) -> Any:
-        """A shorter input, or the provider's error again."""
+    def _model_call(
+        self,
+        instructions: str | None,
+        items: Any,
+        tools: Any,
+        output_schema: Any,
+        handoffs: Any,
+        state: dict[str, Any],
+    ) -> ModelCall | None:
+        """Return the call to run, or None if the input must be sent as it is."""
+        if _is_server_managed(state):
+            return None
         context = self._context
-        if isinstance(items, str) or _is_server_managed(state):
-            raise error
-        with under_current_span():
-            return await ashorter(context.manager, context.session(), context.shown, error, attempt=attempt)
+        try:
+            name, schema = _agent_name(), _schema_of(output_schema)
+            all_tools = [*tools, *({"name": handoff.tool_name, **handoff.input_json_schema} for handoff in handoffs)]
+            context.tools[name], context.output_schemas[name] = all_tools, schema
+            if isinstance(items, str):
+                return None
+            if self._is_filtered and context.call is not None:
+                return context.call
+            return context.model_call(items, tools=all_tools, instructions=instructions, output_schema=schema)
+        except Exception as error:
+            log_failure(error)
+            return None
 
 
 class CompactingProvider(ModelProvider):
-    """Wraps each model that a run names; those it is given as objects are wrapped by hand."""
+    """Wraps every model that a run refers to by name. Wrap model objects in `CompactingModel` yourself."""
 
     def __init__(
         self,
@@ -183,10 +171,10 @@ def _is_server_managed(state: dict[str, Any]) -> bool:
     return bool(state.get("previous_response_id") or state.get("conversation_id"))
 
 
-def _compacts_itself(model_settings: Any) -> bool:
-    named = ("extra_args", "extra_body")
-    places = (vars(model_settings), *(getattr(model_settings, name, None) for name in named))
-    return any(place.get("context_management") for place in places if isinstance(place, dict))
+def _compacts_on_server(model_settings: Any) -> bool:
+    nested = (getattr(model_settings, name, None) for name in ("extra_args", "extra_body"))
+    settings = (vars(model_settings), *nested)
+    return any(values.get("context_management") for values in settings if isinstance(values, dict))
 
 
 def _schema_of(output_schema: Any) -> Any:
@@ -196,7 +184,7 @@ def _schema_of(output_schema: Any) -> Any:
 
 
 def _agent_name() -> str:
-    """The agent of the current turn: a model is not told who asks."""
+    """Return the name of the agent whose turn it is. The SDK does not pass it to models."""
     span: Any = get_current_span()
     data = getattr(span, "span_data", None)
     return str(getattr(data, "agent_name", None) or getattr(data, "name", None) or "")

@@ -1,4 +1,4 @@
-"""The way in: an input filter, hooks that feed usage back, and both at once for `Runner.run`."""
+"""Everything a run needs: `compacting` for `Runner.run`, the input filter alone, and a tool for the agent."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from agents import FunctionTool, RunConfig, RunHooks, function_tool
 from agents.models.interface import Model
 from agents.run_config import CallModelData, ModelInputData
 
-from compact.delivery.stderr import say
-from compact.integrations.agents_sdk.context import RunContext, SessionId, under_current_span
+from compact.integrations.agents_sdk.context import RunContext, SessionId
 from compact.integrations.agents_sdk.model import CompactingModel, CompactingProvider
+from compact.integrations.model_call import log_failure, report_usage
 from compact.manager import CompactManager
 
 Filter = Callable[[CallModelData[Any]], Awaitable[ModelInputData]]
@@ -26,17 +26,19 @@ def compacting(
     run_config: RunConfig | None = None,
     hooks: RunHooks[Any] | None = None,
 ) -> dict[str, Any]:
-    """Arguments for `Runner.run`: `Runner.run(agent, "…", session=session, **compacting(manager, session=session))`.
+    """Return keyword arguments for `Runner.run`.
 
-    Your own `run_config` and `hooks` go in here and keep working. Pass it again to nested runs (`agent.as_tool`), which
-    have a run configuration of their own.
+        await Runner.run(agent, "…", session=session, **compacting(manager, session=session))
+
+    Pass your own `run_config` and `hooks` here to keep them. Nested runs (`agent.as_tool`) have their own run
+    configuration, so pass the arguments to them too.
     """
     context = RunContext(manager, session_id or getattr(session, "session_id", None))
     if callable(getattr(session, "run_compaction", None)):
-        context.announce(
+        context.warn(
             "two_compactions",
-            f"{type(session).__name__} compacts by itself, and only history that it recognises: with this library it "
-            "would be skipped. Use one of the two",
+            f"{type(session).__name__} also compacts, and skips a history that this library has changed. "
+            "Use only one of the two.",
             severity="high",
         )
     config = run_config or RunConfig()
@@ -50,75 +52,71 @@ def compacting(
 
 
 def compaction_tool(manager: CompactManager, *, session: Any = None, session_id: SessionId = None) -> FunctionTool:
-    """A tool with which the agent itself may ask for compaction, say when it has finished with a part of its task."""
+    """Return a tool with which the agent can ask for a compaction, for example after finishing a subtask."""
     context = RunContext(manager, session_id or getattr(session, "session_id", None))
 
     @function_tool
     def compact_context(reason: str) -> str:
-        """Summarise the older part of this conversation. Use it when earlier details are no longer needed.
+        """Summarize the older part of this conversation. Use it when earlier details are no longer needed.
 
         Args:
             reason: What was finished, in a few words.
         """
         manager.request_compaction(context.session(), f"the agent asked: {reason}")
-        return "The conversation will be summarised before the next step."
+        return "The conversation will be summarized before the next step."
 
     return compact_context
 
 
 def agents_filter(manager: CompactManager, *, session_id: SessionId = None) -> Filter:
-    """Only the filter, for `RunConfig(call_model_input_filter=agents_filter(manager))`."""
+    """Return only the filter, for `RunConfig(call_model_input_filter=agents_filter(manager))`."""
     return _filter(RunContext(manager, session_id), None)
 
 
 def _filter(context: RunContext, inner: Any) -> Filter:
     async def call_model_input_filter(data: CallModelData[Any]) -> ModelInputData:
-        if inner is not None:
-            result = inner(data)
-            given: ModelInputData = await result if isinstance(result, Awaitable) else result
-        else:
-            given = data.model_data
+        request = await _apply(inner, data) if inner is not None else data.model_data
         if context.is_server_managed:
-            return given
+            return request
         try:
-            return await _compacted(context, data, given)
+            return await _compact(context, data.agent, request)
         except Exception as error:
-            # The SDK fails the run if a filter raises; an agent must not stop because its memory could not shrink.
-            say("compact", f"not compacted, the input goes out as it is: {type(error).__name__}: {error}")
-            return given
+            # The SDK fails the run if a filter raises.
+            log_failure(error)
+            return request
 
     return call_model_input_filter
 
 
-async def _compacted(context: RunContext, data: CallModelData[Any], given: ModelInputData) -> ModelInputData:
-    name = data.agent.name
-    context.shown = list(given.input)
-    with under_current_span():
-        items = await context.manager.apreflight(
-            context.session(),
-            context.shown,
-            # What the model saw last time includes hosted and MCP tools; asking for those here would cost a call.
-            tools=context.tools.get(name, list(data.agent.tools)),
-            instructions=given.instructions,
-            output_schema=context.output_schemas.get(name),
-            format="responses",
-        )
-    return ModelInputData(input=items, instructions=given.instructions)
+async def _apply(inner: Any, data: CallModelData[Any]) -> ModelInputData:
+    """Call the user's own filter, which may be sync or async."""
+    result = inner(data)
+    request: ModelInputData = await result if isinstance(result, Awaitable) else result
+    return request
+
+
+async def _compact(context: RunContext, agent: Any, request: ModelInputData) -> ModelInputData:
+    context.call = context.model_call(
+        request.input,
+        # The tools of the last request include hosted and MCP tools. Listing those here would cost a network call.
+        tools=context.tools.get(agent.name, list(agent.tools)),
+        instructions=request.instructions,
+        output_schema=context.output_schemas.get(agent.name),
+    )
+    return ModelInputData(input=await context.call.aprepare(), instructions=request.instructions)
 
 
 class CompactingHooks(RunHooks[Any]):
-    """Feeds the provider's own token counts back; everything else goes on to the hooks you had."""
+    """Reports the provider's token counts, and passes every hook on to the user's own hooks."""
 
     def __init__(self, context: RunContext, inner: RunHooks[Any] | None = None) -> None:
         self._context = context
         self._inner: RunHooks[Any] = inner or RunHooks()
 
     async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
-        try:
-            if response.usage and response.usage.input_tokens and not self._context.is_server_managed:
-                self._context.manager.report_usage(self._context.session(), response.usage)
-        except Exception as error:
-            say("compact", f"the provider's usage could not be used: {type(error).__name__}: {error}")
+        call, usage = self._context.call, response.usage
+        if call is not None and usage and usage.input_tokens and not self._context.is_server_managed:
+            report_usage(call.manager, call.session_id, usage)
         await self._inner.on_llm_end(context, agent, response)
 
     async def on_llm_start(self, context: Any, agent: Any, system_prompt: Any, input_items: Any) -> None:
