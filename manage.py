@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Django's command line, in a checkout."""
+"""Run a Django management command in a checkout."""
 
 from ariadne.__main__ import main
 

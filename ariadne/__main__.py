@@ -1,4 +1,4 @@
-"""Django's command line: `python -m ariadne migrate`, as `manage.py` in a checkout."""
+"""Run a Django management command: `python -m ariadne migrate`, the same as `manage.py` in a checkout."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "ariadne.settings")
-    from django.core.management import execute_from_command_line  # noqa: PLC0415 - after the settings are named
+    from django.core.management import execute_from_command_line  # noqa: PLC0415 - after the settings module is set
 
     execute_from_command_line(sys.argv)
 

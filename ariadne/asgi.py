@@ -1,4 +1,4 @@
-"""The two protocols: HTTP with ingest in front of Django, and websockets."""
+"""The ASGI application: HTTP, with the ingest endpoints in front of Django, and websockets."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from django.db import connections
 
 django_application = get_asgi_application()
 
-from ariadne.runtime import request_guard  # noqa: E402
-from ariadne.runtime.db_middleware import connection_options  # noqa: E402 - models are there only once Django is set up
+from ariadne.runtime import request_guard  # noqa: E402 - Django must be set up first
+from ariadne.runtime.db_middleware import connection_options  # noqa: E402
 from ingest.http import endpoints  # noqa: E402
 from ingest.service import service  # noqa: E402
 from viewer.accounts.api_tokens import SocketAuth  # noqa: E402
@@ -25,19 +25,19 @@ from viewer.live.routing import websocket_urlpatterns  # noqa: E402
 database = connections.settings["default"]
 database["OPTIONS"] = {**connection_options(settings.DATABASE_CONNECTIONS), **database["OPTIONS"]}
 request_guard.install(endpoints.PATHS)
-# Events are trees that end with their last reference; looking for cycles among them every few hundred objects, and
-# among all of Django now and then, took a third of the write path's time.
+# Events contain no reference cycles, but the default garbage collector settings spent a third of the write path's time
+# looking for them.
 gc.collect()
 gc.freeze()
 gc.set_threshold(50_000, 20, 50)
 
 
 async def http(scope: dict[str, Any], receive: Any, send: Any) -> None:
-    """Ingest before Django: a request there costs less than Django's handler alone."""
+    """Route ingest requests past Django, whose handler alone costs more than an ingest request."""
     if scope["path"].rstrip("/") in endpoints.PATHS:
         await endpoints.application(scope, receive, send)
     else:
-        # Made by the first request of any kind, it watches the database for all of them.
+        # The first request of any kind creates the service, which monitors the database for all requests.
         service()
         await django_application(scope, receive, send)
 

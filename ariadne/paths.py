@@ -1,4 +1,4 @@
-"""Where things lie: beside the packages in a checkout, inside this one once it is installed from a wheel."""
+"""Locations of templates, static files and data, in a checkout and in an installed wheel."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ _PACKAGE = Path(__file__).resolve().parent
 _IS_INSTALLED = (_PACKAGE / "templates").is_dir()
 
 PAGES = _PACKAGE if _IS_INSTALLED else _PACKAGE.parent
-"""The folder of `templates` and `static`."""
+"""The folder that contains `templates` and `static`."""
 ROOT = Path.cwd() if _IS_INSTALLED else _PACKAGE.parent
-"""What a relative DATA_DIR is meant from: nobody wants data among installed packages."""
+"""The folder that a relative DATA_DIR starts from. Installed, it is the working directory, not site-packages."""

@@ -1,6 +1,7 @@
-"""Every setting of the server, from the environment, with a default that works on a laptop.
+"""Server settings, read from the environment, with defaults for a laptop.
 
-A value that makes no sense stops the process here, with the name of the variable, before anything is served.
+An invalid value stops the process with an error that names the variable. The comments that start with `#:` are the
+descriptions in docs/CONFIGURATION.md.
 """
 
 from __future__ import annotations
@@ -20,47 +21,48 @@ from django.core.exceptions import ImproperlyConfigured
 
 from ariadne.paths import PAGES, ROOT
 
-_asked_for = {"ARIADNE_URL", "ARIADNE_API_KEY", "ARIADNE_API_TOKEN"}  # those of the client, on the same machine
+# Names that have been read. The first three belong to the client, which may run on the same machine.
+_known_names = {"ARIADNE_URL", "ARIADNE_API_KEY", "ARIADNE_API_TOKEN"}
 
 
-def envstr(name: str, default: str = "") -> str:
-    _asked_for.add(name)
+def env_str(name: str, default: str = "") -> str:
+    _known_names.add(name)
     return os.environ.get(name, default).strip()
 
 
 def unknown_variables() -> list[str]:
-    """What is set under our name and nobody reads: most likely mistyped."""
+    """Return the ARIADNE_* variables that no setting reads. They are probably misspelled."""
     ours = (name for name in os.environ if name.startswith("ARIADNE_") and not name.startswith("ARIADNE_OIDC_"))
-    return sorted(name for name in ours if name not in _asked_for)
+    return sorted(name for name in ours if name not in _known_names)
 
 
-def envbool(name: str, default: bool) -> bool:
-    value = envstr(name).lower()
+def env_bool(name: str, default: bool) -> bool:
+    value = env_str(name).lower()
     if value in {"", None}:
         return default
     if value in {"1", "true", "yes", "on"}:
         return True
     if value in {"0", "false", "no", "off"}:
         return False
-    raise ImproperlyConfigured(f"{name}={value!r} is not a yes or a no: use 1 or 0")
+    raise ImproperlyConfigured(f"{name}={value!r} is not valid. Use 1 or 0.")
 
 
-def envint(name: str, default: int) -> int:
-    value = envstr(name)
+def env_int(name: str, default: int) -> int:
+    value = env_str(name)
     if not value:
         return default
     try:
         return int(value)
     except ValueError:
-        raise ImproperlyConfigured(f"{name}={value!r} is not a whole number") from None
+        raise ImproperlyConfigured(f"{name}={value!r} is not an integer") from None
 
 
-def envlist(name: str, default: str = "") -> list[str]:
-    return [part.strip() for part in envstr(name, default).split(",") if part.strip()]
+def env_list(name: str, default: str = "") -> list[str]:
+    return [part.strip() for part in env_str(name, default).split(",") if part.strip()]
 
 
-def envrequired(name: str) -> str:
-    if value := envstr(name):
+def env_required(name: str) -> str:
+    if value := env_str(name):
         return value
     raise ImproperlyConfigured(f"{name} must be set when ARIADNE_OIDC_CLIENT_ID is")
 
@@ -73,9 +75,9 @@ def new_secret() -> str:
     return secrets.token_urlsafe(48)
 
 
-def envsecret(name: str, file: Path, make: Callable[[], str] = new_secret) -> str:
-    """The secret from the environment, else from `file`, which is made (mode 600) at first use."""
-    if value := envstr(name):
+def env_secret(name: str, file: Path, make: Callable[[], str] = new_secret) -> str:
+    """Return the secret from the environment or from `file`, which is created with mode 600 if it does not exist."""
+    if value := env_str(name):
         return value
     try:
         return file.read_text().strip()
@@ -85,7 +87,7 @@ def envsecret(name: str, file: Path, make: Callable[[], str] = new_secret) -> st
     new = file.with_name(f".{file.name}.{os.getpid()}")
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
         out.write(make())
-    # A link is whole or not there at all: of several processes that start at once, one decides and none reads half.
+    # Linking is atomic. If several processes start at once, one creates the file and the others read it.
     with contextlib.suppress(FileExistsError):
         os.link(new, file)
     new.unlink()
@@ -93,11 +95,11 @@ def envsecret(name: str, file: Path, make: Callable[[], str] = new_secret) -> st
 
 
 def database(url: str, data_dir: Path) -> dict[str, Any]:
-    """Django's description of `DATABASE_URL`, or of the embedded server that `make up` runs on `data_dir`."""
-    # Not kept per thread: under ASGI every request has a thread of its own, and each would hold a connection.
+    """Return Django's settings for `DATABASE_URL`, or for the embedded server that `make up` runs on `data_dir`."""
+    # Connections are not kept per thread. Under ASGI each request has its own thread, and each would hold one.
     common = {"ENGINE": "django.db.backends.postgresql", "CONN_MAX_AGE": 0, "CONN_HEALTH_CHECKS": True}
     if not url:
-        from ariadne.runtime.postgres import socket_dir  # noqa: PLC0415 - not needed where a server is named
+        from ariadne.runtime.postgres import socket_dir  # noqa: PLC0415 - needed only without DATABASE_URL
 
         return {**common, "NAME": "ariadne", "USER": "ariadne", "HOST": str(socket_dir(data_dir))}
     parts = urlsplit(url)
@@ -115,39 +117,40 @@ def database(url: str, data_dir: Path) -> dict[str, Any]:
     }
 
 
-#: The folder of the embedded Postgres, the secrets and `credentials.json`; relative to the checkout, or to the
-#: working directory of an installed server.
-DATA_DIR = Path(envstr("DATA_DIR", ".ariadne"))
+#: The folder for the embedded Postgres, the secrets and `credentials.json`. A relative path starts at the checkout, or
+#: at the working directory of an installed server.
+DATA_DIR = Path(env_str("DATA_DIR", ".ariadne"))
 DATA_DIR = DATA_DIR if DATA_DIR.is_absolute() else ROOT / DATA_DIR
 
-# A laptop serves on loopback without TLS; anything else is production and says so.
-#: Anything but a laptop: TLS only, secure cookies, HSTS.
-PRODUCTION = envbool("ARIADNE_PRODUCTION", False)
-#: Tracebacks in the browser. Refused in production.
-DEBUG = envbool("ARIADNE_DEBUG", False)
+#: Set to 1 for any server other than a laptop: TLS only, secure cookies, HSTS.
+PRODUCTION = env_bool("ARIADNE_PRODUCTION", False)
+#: Show tracebacks in the browser. Not allowed in production.
+DEBUG = env_bool("ARIADNE_DEBUG", False)
 if PRODUCTION and DEBUG:
-    raise ImproperlyConfigured("ARIADNE_DEBUG=1 shows tracebacks to strangers: not with ARIADNE_PRODUCTION=1")
-#: Signs logins. The same for all web processes.
-SECRET_KEY = envsecret("ARIADNE_SECRET_KEY", DATA_DIR / "secret_key")
-#: Signs audit bundles: the base64 of 32 bytes. The same for all web processes.
-SIGNING_KEY = envsecret("ARIADNE_SIGNING_KEY", DATA_DIR / "signing_key", make=new_signing_key)
+    raise ImproperlyConfigured(
+        "ARIADNE_DEBUG=1 shows tracebacks to every visitor and is not allowed with ARIADNE_PRODUCTION=1"
+    )
+#: Signs login cookies. Must be the same in all web processes.
+SECRET_KEY = env_secret("ARIADNE_SECRET_KEY", DATA_DIR / "secret_key")
+#: Signs audit bundles. 32 bytes in base64, the same in all web processes.
+SIGNING_KEY = env_secret("ARIADNE_SIGNING_KEY", DATA_DIR / "signing_key", make=new_signing_key)
 if len(SIGNING_KEY) != len(new_signing_key()):
-    raise ImproperlyConfigured("ARIADNE_SIGNING_KEY is not the base64 of 32 bytes")
-#: Public keys of earlier signing keys, with commas between: what they signed stays valid, and they stay published.
-RETIRED_SIGNING_KEYS = envlist("ARIADNE_RETIRED_SIGNING_KEYS")
+    raise ImproperlyConfigured("ARIADNE_SIGNING_KEY must be 32 bytes in base64")
+#: Public keys of earlier signing keys, separated by commas. Their signatures stay valid and they stay published.
+RETIRED_SIGNING_KEYS = env_list("ARIADNE_RETIRED_SIGNING_KEYS")
 if any(len(key) != len(new_signing_key()) for key in RETIRED_SIGNING_KEYS):
-    raise ImproperlyConfigured("ARIADNE_RETIRED_SIGNING_KEYS: each must be a public key, the base64 of 32 bytes")
-#: The names under which people reach the server; any other is refused.
-ALLOWED_HOSTS = envlist("ARIADNE_HOSTS", "127.0.0.1,localhost,[::1]")
+    raise ImproperlyConfigured("ARIADNE_RETIRED_SIGNING_KEYS: each entry must be a public key, 32 bytes in base64")
+#: Host names under which the server is reachable. Requests for other hosts are rejected.
+ALLOWED_HOSTS = env_list("ARIADNE_HOSTS", "127.0.0.1,localhost,[::1]")
 #: Origins whose forms and websockets are accepted behind TLS, such as `https://ariadne.example.com`.
-CSRF_TRUSTED_ORIGINS = envlist("ARIADNE_ORIGINS")
+CSRF_TRUSTED_ORIGINS = env_list("ARIADNE_ORIGINS")
 
-#: `postgresql://user:password@host:5432/name`, Postgres 15 or newer. Empty: the embedded server of `DATA_DIR`.
-DATABASES = {"default": database(envstr("DATABASE_URL"), DATA_DIR)}
-#: How many database connections a web process may hold for pages, the API and live views; ingest has its own.
-DATABASE_CONNECTIONS = envint("ARIADNE_DATABASE_CONNECTIONS", 16)
-#: `redis://host:6379/0`: carries notices between web processes. Empty: one web process, nothing needed.
-REDIS_URL = envstr("REDIS_URL")
+#: `postgresql://user:password@host:5432/name`, Postgres 15 or newer. If empty, the embedded server is used.
+DATABASES = {"default": database(env_str("DATABASE_URL"), DATA_DIR)}
+#: Database connections per web process for pages, the API and live views. Ingest has its own.
+DATABASE_CONNECTIONS = env_int("ARIADNE_DATABASE_CONNECTIONS", 16)
+#: `redis://host:6379/0`, the channel layer between web processes. Not needed with one web process.
+REDIS_URL = env_str("REDIS_URL")
 CHANNEL_LAYERS = {
     "default": (
         {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [REDIS_URL]}}
@@ -178,7 +181,7 @@ MIDDLEWARE = [
     "csp.middleware.CSPMiddleware",
     "viewer.middleware.privacy_headers",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "ariadne.runtime.db_middleware.while_away",
+    "ariadne.runtime.db_middleware.reject_while_database_is_down",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -209,7 +212,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 STATIC_URL = "/static/"
 STATIC_ROOT = DATA_DIR / "static"
-with contextlib.suppress(OSError):  # a read-only DATA_DIR is somebody else's, and filled already
+with contextlib.suppress(OSError):  # a read-only DATA_DIR was filled by another process
     STATIC_ROOT.mkdir(parents=True, exist_ok=True)
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
@@ -218,7 +221,7 @@ STORAGES = {
 STATICFILES_DIRS = [PAGES / "static"]
 WHITENOISE_USE_FINDERS = True
 
-LANGUAGE_CODE = "en-gb"
+LANGUAGE_CODE = "en-us"
 TIME_ZONE = "UTC"
 USE_TZ = True
 USE_I18N = False
@@ -232,22 +235,22 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 
 AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
-# Locks the pair, so that a stranger who guesses at a name cannot keep its owner out.
+# Lock the pair, so that an attacker who guesses passwords cannot lock out the owner of the account.
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
-#: Wrong passwords after which a name is locked for the address that tried.
-AXES_FAILURE_LIMIT = envint("ARIADNE_LOGIN_ATTEMPTS", 5)
-#: How long it stays locked.
-AXES_COOLOFF_TIME = timedelta(minutes=envint("ARIADNE_LOGIN_LOCK_MINUTES", 15))
+#: Failed logins after which a username is locked for the address that tried.
+AXES_FAILURE_LIMIT = env_int("ARIADNE_LOGIN_ATTEMPTS", 5)
+#: Minutes for which it stays locked.
+AXES_COOLOFF_TIME = timedelta(minutes=env_int("ARIADNE_LOGIN_LOCK_MINUTES", 15))
 AXES_RESET_ON_SUCCESS = True
 AXES_LOCKOUT_TEMPLATE = "registration/locked.html"
 AXES_CLIENT_IP_CALLABLE = "viewer.audit.log.request_address"
-AXES_DISABLE_ACCESS_LOG = True  # the audit log has it
+AXES_DISABLE_ACCESS_LOG = True  # the audit log records logins
 AXES_VERBOSE = False
 
-#: How many proxies of yours stand in front: `X-Forwarded-For` is believed only as far as they wrote it.
-TRUSTED_PROXIES = envint("ARIADNE_PROXIES", 1 if PRODUCTION else 0)
-#: How long a login lasts.
-SESSION_COOKIE_AGE = int(timedelta(hours=envint("ARIADNE_SESSION_HOURS", 12)).total_seconds())
+#: Number of trusted proxies in front of the server. `X-Forwarded-For` is used only for the entries that they added.
+TRUSTED_PROXIES = env_int("ARIADNE_PROXIES", 1 if PRODUCTION else 0)
+#: Hours until a login expires.
+SESSION_COOKIE_AGE = int(timedelta(hours=env_int("ARIADNE_SESSION_HOURS", 12)).total_seconds())
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 X_FRAME_OPTIONS = "DENY"
@@ -267,41 +270,41 @@ CONTENT_SECURITY_POLICY = {
 }
 if PRODUCTION:
     SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
-    # Browsers accept these names only over TLS, for this host alone and from its root.
+    # Browsers accept cookies with the `__Host-` prefix only over TLS, for this host and for the path /.
     SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "__Host-session", "__Host-csrf"
-    #: In production, send plain HTTP to HTTPS. 0 where the proxy does it.
-    SECURE_SSL_REDIRECT = envbool("ARIADNE_SSL_REDIRECT", True)
+    #: Redirect HTTP to HTTPS in production. Set to 0 if the proxy does it.
+    SECURE_SSL_REDIRECT = env_bool("ARIADNE_SSL_REDIRECT", True)
     if TRUSTED_PROXIES:
         SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
     SECURE_HSTS_SECONDS = int(timedelta(days=365).total_seconds())
     SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = True
 
-#: Pages ask why a transcript is downloaded; programs need not say, unless this is 1.
-REQUIRE_REASON = envbool("ARIADNE_REQUIRE_REASON", False)
+#: Require a reason for each transcript download through the API too. Pages always ask for one.
+REQUIRE_REASON = env_bool("ARIADNE_REQUIRE_REASON", False)
 
-# Single sign-on is on when a client id is set; then every address of the provider must be.
-#: Turns single sign-on (OpenID Connect) on.
-OIDC_RP_CLIENT_ID = envstr("ARIADNE_OIDC_CLIENT_ID")
+# With a client id, every provider URL is required.
+#: The client id at the provider. Setting it turns on single sign-on (OpenID Connect).
+OIDC_RP_CLIENT_ID = env_str("ARIADNE_OIDC_CLIENT_ID")
 SSO = bool(OIDC_RP_CLIENT_ID)
 if SSO:
     INSTALLED_APPS.append("mozilla_django_oidc")
     AUTHENTICATION_BACKENDS.append("viewer.accounts.sso.Backend")
     #: The client secret at the provider.
-    OIDC_RP_CLIENT_SECRET = envrequired("ARIADNE_OIDC_CLIENT_SECRET")
+    OIDC_RP_CLIENT_SECRET = env_required("ARIADNE_OIDC_CLIENT_SECRET")
     #: The provider's authorization endpoint.
-    OIDC_OP_AUTHORIZATION_ENDPOINT = envrequired("ARIADNE_OIDC_AUTHORIZATION_URL")
+    OIDC_OP_AUTHORIZATION_ENDPOINT = env_required("ARIADNE_OIDC_AUTHORIZATION_URL")
     #: The provider's token endpoint.
-    OIDC_OP_TOKEN_ENDPOINT = envrequired("ARIADNE_OIDC_TOKEN_URL")
+    OIDC_OP_TOKEN_ENDPOINT = env_required("ARIADNE_OIDC_TOKEN_URL")
     #: The provider's user-info endpoint.
-    OIDC_OP_USER_ENDPOINT = envrequired("ARIADNE_OIDC_USER_URL")
+    OIDC_OP_USER_ENDPOINT = env_required("ARIADNE_OIDC_USER_URL")
     #: The provider's signing keys.
-    OIDC_OP_JWKS_ENDPOINT = envrequired("ARIADNE_OIDC_JWKS_URL")
-    #: How the provider signs.
-    OIDC_RP_SIGN_ALGO = envstr("ARIADNE_OIDC_ALGORITHM", "RS256")
-    #: What is asked of the provider.
-    OIDC_RP_SCOPES = envstr("ARIADNE_OIDC_SCOPES", "openid email profile")
-    #: The claim that holds a person's groups (operators, developers, auditors, admins). Empty: groups are kept here.
-    OIDC_GROUPS_CLAIM = envstr("ARIADNE_OIDC_GROUPS_CLAIM")
+    OIDC_OP_JWKS_ENDPOINT = env_required("ARIADNE_OIDC_JWKS_URL")
+    #: The signature algorithm of the provider.
+    OIDC_RP_SIGN_ALGO = env_str("ARIADNE_OIDC_ALGORITHM", "RS256")
+    #: The scopes to request.
+    OIDC_RP_SCOPES = env_str("ARIADNE_OIDC_SCOPES", "openid email profile")
+    #: The claim with a person's groups (operators, developers, auditors, admins). If empty, groups are managed here.
+    OIDC_GROUPS_CLAIM = env_str("ARIADNE_OIDC_GROUPS_CLAIM")
     OIDC_USE_PKCE = True
     LOGIN_REDIRECT_URL_FAILURE = "login"
 
@@ -317,26 +320,26 @@ REST_FRAMEWORK = {
 }
 SPECTACULAR_SETTINGS = {"TITLE": "Ariadne", "VERSION": "1", "SERVE_INCLUDE_SCHEMA": False}
 
-# Ingest limits. An event may carry a 5 MB tool output; a body holds a batch of ordinary ones.
-#: The largest request, on the inflated bytes.
-INGEST_MAX_BODY_BYTES = envint("ARIADNE_INGEST_MAX_BODY_BYTES", 32 * 1024 * 1024)
-#: The most events in one request.
-INGEST_MAX_EVENTS = envint("ARIADNE_INGEST_MAX_EVENTS", 10_000)
-# Per key and process; 0 is no limit. High enough that only a mistake or an attack meets them.
-#: Events a second that one key may send to one process; 0 is no limit.
-INGEST_KEY_EVENTS_PER_S = envint("ARIADNE_INGEST_KEY_EVENTS_PER_S", 100_000)
-#: Bytes a second that one key may send to one process; 0 is no limit.
-INGEST_KEY_BYTES_PER_S = envint("ARIADNE_INGEST_KEY_BYTES_PER_S", 128 * 1024 * 1024)
-#: A request must have arrived after this long, and the time that its body takes at 64 kB a second.
-INGEST_READ_TIMEOUT_S = envint("ARIADNE_INGEST_READ_TIMEOUT_S", 30)
-#: A commit that takes longer is answered with 503; clients give up after a few seconds and send again.
-INGEST_ANSWER_TIMEOUT_S = envint("ARIADNE_INGEST_ANSWER_TIMEOUT_S", 10)
-#: Bodies that one process holds in memory at once; more is answered with 503.
-INGEST_MAX_HELD_BYTES = envint("ARIADNE_INGEST_MAX_HELD_BYTES", 256 * 1024 * 1024)
+# An event may contain a 5 MB tool output, and a body may contain a batch of events.
+#: The largest request body after decompression.
+INGEST_MAX_BODY_BYTES = env_int("ARIADNE_INGEST_MAX_BODY_BYTES", 32 * 1024 * 1024)
+#: The maximum number of events in one request.
+INGEST_MAX_EVENTS = env_int("ARIADNE_INGEST_MAX_EVENTS", 10_000)
+# The defaults are so high that only a mistake or an attack reaches them.
+#: Events per second that one key may send to one process. 0 means no limit.
+INGEST_KEY_EVENTS_PER_S = env_int("ARIADNE_INGEST_KEY_EVENTS_PER_S", 100_000)
+#: Bytes per second that one key may send to one process. 0 means no limit.
+INGEST_KEY_BYTES_PER_S = env_int("ARIADNE_INGEST_KEY_BYTES_PER_S", 128 * 1024 * 1024)
+#: Seconds for a request to arrive, in addition to the time that its body takes at 64 kB per second.
+INGEST_READ_TIMEOUT_S = env_int("ARIADNE_INGEST_READ_TIMEOUT_S", 30)
+#: Seconds after which a pending commit is answered with 503, so that the client retries.
+INGEST_ANSWER_TIMEOUT_S = env_int("ARIADNE_INGEST_ANSWER_TIMEOUT_S", 10)
+#: Bytes of request bodies that one process keeps in memory. Above it, requests are answered with 503.
+INGEST_MAX_HELD_BYTES = env_int("ARIADNE_INGEST_MAX_HELD_BYTES", 256 * 1024 * 1024)
 
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
-#: DEBUG, INFO, WARNING or ERROR, to stderr.
-LOG_LEVEL = envstr("ARIADNE_LOG_LEVEL", "WARNING").upper()
+#: DEBUG, INFO, WARNING or ERROR. Logs go to stderr.
+LOG_LEVEL = env_str("ARIADNE_LOG_LEVEL", "WARNING").upper()
 if LOG_LEVEL not in LOG_LEVELS:
     raise ImproperlyConfigured(f"ARIADNE_LOG_LEVEL={LOG_LEVEL!r} is not one of {', '.join(LOG_LEVELS)}")
 LOGGING = {

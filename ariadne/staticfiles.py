@@ -1,6 +1,6 @@
-"""Static files under hashed names, so that a browser may keep them for ever and never shows an old one.
+"""Serve static files under hashed names, so that browsers can cache them indefinitely.
 
-The imports of ES modules are rewritten too: a module is fetched by the name that its importer was built with.
+The imports of ES modules are rewritten to the hashed names too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from django.core.management import call_command
 from whitenoise.compress import Compressor
 from whitenoise.storage import CompressedManifestStaticFilesStorage
 
-# The browsable API is off, so nobody asks for its files.
+# The browsable API is disabled, so its files are not collected.
 _UNUSED = ["rest_framework"]
 
 
@@ -24,16 +24,16 @@ class HashedStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]
     manifest_strict = False
 
     def stored_name(self, name: str) -> str:
-        # Before `collect` has run (in tests, say) files go by their plain names.
+        # Before `collect` has run, for example in tests, files keep their plain names.
         return str(super().stored_name(name)) if self.hashed_files else name
 
     def create_compressor(self, **options: Any) -> Compressor:
-        # Brotli at its best setting takes seconds, and only where a test tool happened to bring it.
+        # Brotli takes seconds, and it is installed only as a dependency of a test tool.
         return Compressor(**options, use_brotli=False)
 
 
 def collect() -> None:
-    """Collect, hash and compress, unless nothing has changed since the last time: that costs seconds."""
+    """Collect, hash and compress the files. Skips the work, which takes seconds, if nothing has changed."""
     stamp = Path(settings.STATIC_ROOT) / ".collected"
     now = _fingerprint()
     if stamp.exists() and stamp.read_text() == now:

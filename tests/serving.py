@@ -1,4 +1,4 @@
-"""A server of the tests' own, started the way `make up` starts one."""
+"""Start a server for a test in the same way as `make up`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 START_TIMEOUT_S = 90.0
-# What would point a test's server at somebody's real one.
+# Variables that would point the test server at a real one.
 _NOT_INHERITED = {"DATABASE_URL", "REDIS_URL", "PORT", "DATA_DIR", "DEMO", "PROCESSES", "MAKELEVEL"}
 
 
 @dataclass
 class Server:
-    """A running Ariadne: its address, how to get in, and its supervisor's process."""
+    """A running server: its address, credentials and supervisor process."""
 
     url: str
     ingest_key: str
@@ -53,8 +53,8 @@ class Server:
 
 
 @contextmanager
-def serving(data_dir: Path, **environment: str) -> Iterator[Server]:
-    """A running server, with settings of its own; stopped at the end."""
+def run_server(data_dir: Path, **environment: str) -> Iterator[Server]:
+    """Start a server with the given environment, and stop it at the end."""
     server = _start(data_dir, environment)
     try:
         yield server
@@ -82,12 +82,12 @@ def _start(data_dir: Path, environment: dict[str, str]) -> Server:
         )
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline:
-        said = log.read_text(errors="replace")
-        if "Ariadne is up" in said:
+        output = log.read_text(errors="replace")
+        if "Ariadne is up" in output:
             content = json.loads(credentials.read_text())
             return Server(content["url"], content["ingest_key"], content["logins"], data_dir, process)
         if process.poll() is not None:
-            raise RuntimeError(f"the server ended with {process.returncode}:\n{said}")
+            raise RuntimeError(f"the server exited with {process.returncode}:\n{output}")
         time.sleep(0.05)
     process.kill()
-    raise RuntimeError(f"the server did not come up:\n{log.read_text(errors='replace')}")
+    raise RuntimeError(f"the server did not start:\n{log.read_text(errors='replace')}")

@@ -1,4 +1,4 @@
-"""`make up` as a person meets it: what it prints, what it keeps, and that it leaves nothing running."""
+"""`make up` from the outside: its output, the data it keeps, and the processes it leaves behind."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from conftest import ServerFactory
 from serving import ROOT, Server
 from waiting import wait_until
 
-NOWHERE = {"DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"}
+UNREACHABLE = {"DATABASE_URL": "postgresql://ariadne@127.0.0.1:1/none"}
 
 
-def family(server: Server) -> list[psutil.Process]:
-    """The supervisor and everything under it."""
+def process_tree(server: Server) -> list[psutil.Process]:
+    """Return the supervisor and all its descendants."""
     parent = psutil.Process(server.process.pid)
     return [parent, *parent.children(recursive=True)]
 
@@ -41,8 +41,8 @@ def run_up(**environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_prints_and_writes_how_to_get_in(server: Server) -> None:
-    """The address, four logins and the key are on the screen and in credentials.json, which only the owner may read."""
+def test_credentials_are_printed_and_written(server: Server) -> None:
+    """The address, four logins and the ingest key are printed and written to credentials.json with mode 600."""
     file = server.data_dir / "credentials.json"
     content = json.loads(file.read_text())
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -55,10 +55,10 @@ def test_prints_and_writes_how_to_get_in(server: Server) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_leaves_no_process_behind(start_server: ServerFactory, number: int) -> None:
-    """Ctrl-C, kill and even kill -9 end Postgres and the web process too."""
+def test_no_process_survives_the_supervisor(start_server: ServerFactory, number: int) -> None:
+    """SIGINT, SIGTERM and SIGKILL to the supervisor also stop Postgres and the web process."""
     server = start_server(DEMO="1")
-    processes = family(server)
+    processes = process_tree(server)
     assert any("postgres" in process.name() for process in processes)
     server.stop(number)
     assert wait_until(lambda: not any(process.is_running() for process in processes)), [
@@ -66,8 +66,8 @@ def test_leaves_no_process_behind(start_server: ServerFactory, number: int) -> N
     ]
 
 
-def test_a_second_start_keeps_data_and_logins(start_server: ServerFactory) -> None:
-    """What was stored and what people wrote down still holds, in a directory with a space and after a kill -9."""
+def test_second_start_keeps_data_and_logins(start_server: ServerFactory) -> None:
+    """Data and credentials survive kill -9, also in a directory with a space in its name."""
     first = start_server("with a space")
     body = json.dumps(
         {"event": "compact.warning", "session_id": "kept", "ts": time.time(), "message": "hello"}
@@ -76,7 +76,7 @@ def test_a_second_start_keeps_data_and_logins(start_server: ServerFactory) -> No
         first.ingest_url, data=body, headers={**first.headers, "Content-Type": "application/json"}
     )
     assert json.load(urllib.request.urlopen(request, timeout=10))["count"] == 1
-    processes = family(first)
+    processes = process_tree(first)
     first.stop(signal.SIGKILL)
     assert wait_until(lambda: not any(process.is_running() for process in processes))
 
@@ -88,21 +88,21 @@ def test_a_second_start_keeps_data_and_logins(start_server: ServerFactory) -> No
         assert connection.execute("SELECT session_id FROM ingest_session").fetchall() == [("kept",)]
 
 
-def test_a_web_process_that_dies_is_replaced(start_server: ServerFactory) -> None:
-    """The address answers again by itself, on the same port."""
+def test_dead_web_process_is_replaced(start_server: ServerFactory) -> None:
+    """The server answers again on the same port."""
     server = start_server()
-    web = next(process for process in family(server) if "ariadne.runtime.web_process" in " ".join(process.cmdline()))
+    web = next(process for process in process_tree(server) if "ariadne.runtime.web_process" in " ".join(process.cmdline()))
     web.kill()
-    assert wait_until(lambda: "starting another" in server.log)
+    assert wait_until(lambda: "Starting a new one" in server.log)
     assert urllib.request.urlopen(f"{server.url}/healthz", timeout=20).status == 200
 
 
-def test_a_postgres_that_dies_is_started_again(start_server: ServerFactory) -> None:
-    """Killed outright, as the kernel does when memory is short: the server is ready again, with its data."""
+def test_dead_postgres_is_restarted(start_server: ServerFactory) -> None:
+    """After kill -9 of Postgres, as by the out-of-memory killer, the server becomes ready again."""
     server = start_server("postgres-killed")
     pid_file = server.data_dir / "postgres" / "postmaster.pid"
     os.kill(int(pid_file.read_text().splitlines()[0]), signal.SIGKILL)
-    assert wait_until(lambda: "Postgres has ended, starting it again" in server.log)
+    assert wait_until(lambda: "Postgres has stopped. Restarting" in server.log)
 
     def is_ready() -> bool:
         try:
@@ -113,32 +113,32 @@ def test_a_postgres_that_dies_is_started_again(start_server: ServerFactory) -> N
     assert wait_until(is_ready)
 
 
-def test_a_taken_port_gets_a_clear_message(tmp_path: Path) -> None:
-    """It names the port and the way out, and starts nothing."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
+def test_port_in_use_is_reported(tmp_path: Path) -> None:
+    """The message names the port and a command that works, and nothing is started."""
+    with socket.socket() as occupied:
+        occupied.bind(("127.0.0.1", 0))
+        occupied.listen()
+        port = occupied.getsockname()[1]
         result = run_up(PORT=str(port), DATA_DIR=str(tmp_path / "data"))
     assert result.returncode == 1
-    assert re.search(rf"port {port} is taken .*make up PORT={port + 1}", result.stdout)
+    assert re.search(rf"port {port} is in use .*make up PORT={port + 1}", result.stdout)
     assert not (tmp_path / "data" / "postgres").exists()
 
 
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
-        ({"PORT": "eighty"}, "PORT=eighty is not a port"),
-        ({"PORT": "0", "PROCESSES": "4"}, "set REDIS_URL"),
-        ({"PORT": "0", **NOWHERE}, "Check DATABASE_URL"),
+        ({"PORT": "eighty"}, "PORT=eighty is not a valid port"),
+        ({"PORT": "0", "PROCESSES": "4"}, "Set REDIS_URL"),
+        ({"PORT": "0", **UNREACHABLE}, "Check DATABASE_URL"),
         ({"PORT": "0", "DATABASE_URL": "mysql://host/name"}, "DATABASE_URL must look like"),
-        ({"PORT": "0", "DEMO": "maybe"}, "DEMO=maybe is not a yes or a no"),
-        ({"PORT": "0", "ARIADNE_LOG_LEVEL": "LOUD", **NOWHERE}, "ARIADNE_LOG_LEVEL='LOUD' is not one of DEBUG"),
-        ({"PORT": "0", "ARIADNE_PRODUCTON": "1", **NOWHERE}, "No setting is called ARIADNE_PRODUCTON"),
+        ({"PORT": "0", "DEMO": "maybe"}, "DEMO=maybe is not valid"),
+        ({"PORT": "0", "ARIADNE_LOG_LEVEL": "LOUD", **UNREACHABLE}, "ARIADNE_LOG_LEVEL='LOUD' is not one of DEBUG"),
+        ({"PORT": "0", "ARIADNE_PRODUCTON": "1", **UNREACHABLE}, "Unknown setting ARIADNE_PRODUCTON"),
     ],
 )
-def test_nonsense_is_refused_with_a_way_out(tmp_path: Path, environment: dict[str, str], message: str) -> None:
-    """A wrong setting is named, without a traceback."""
+def test_invalid_setting_is_reported(tmp_path: Path, environment: dict[str, str], message: str) -> None:
+    """The message names the setting, without a traceback."""
     result = run_up(DATA_DIR=str(tmp_path / "data"), **environment)
     assert result.returncode == 1
     assert message in result.stdout + result.stderr
@@ -146,15 +146,15 @@ def test_nonsense_is_refused_with_a_way_out(tmp_path: Path, environment: dict[st
 
 
 @pytest.mark.parametrize(("argument", "code"), [("--help", 0), ("now", 2)])
-def test_it_takes_no_arguments_and_says_what_it_takes(argument: str, code: int) -> None:
-    """Asking for help starts nothing."""
+def test_arguments_print_the_help(argument: str, code: int) -> None:
+    """The help is printed and nothing is started."""
     command = [sys.executable, "-m", "ariadne.runtime.up", argument]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert (result.returncode, "DATA_DIR" in result.stdout) == (code, True)
 
 
-def test_two_on_one_data_directory_is_refused(server: Server) -> None:
-    """The second says who is there instead of harming its data."""
+def test_second_server_on_one_data_directory_is_rejected(server: Server) -> None:
+    """The second server reports the first one and does not touch its data."""
     result = run_up(PORT="0", DATA_DIR=str(server.data_dir))
     assert result.returncode == 1
-    assert "another Ariadne already runs" in result.stdout
+    assert "Another Ariadne server is already running" in result.stdout

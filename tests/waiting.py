@@ -1,4 +1,4 @@
-"""Wait for a condition, not for a time."""
+"""Wait for a condition."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 
 def wait_until(condition: Callable[[], bool], *, timeout_s: float = 30.0) -> bool:
+    """Return True as soon as the condition holds, False after the timeout."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         if condition():

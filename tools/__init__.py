@@ -1,1 +1,1 @@
-"""What the Makefile calls: lock files, browser, JavaScript, requirements. The product never imports it."""
+"""Development tools that the Makefile calls: lock files, browser, JavaScript, prose, requirements."""

@@ -1,4 +1,7 @@
-"""Install a lock file with pip and one line of progress. Standard library only: it comes before all else."""
+"""Install a lock file with pip and show one line of progress.
+
+Uses only the standard library because it runs before anything is installed.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +30,9 @@ def main() -> int:
         [*command, "--require-hashes", "-r", str(lock)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     assert process.stdout is not None
-    seen, said = 0, []
+    seen, output = 0, []
     for line in process.stdout:
-        said.append(line)
+        output.append(line)
         if match := _STEP.match(line):
             seen += 1
             _draw(f"resolving {match[2]}", seen, total)
@@ -37,7 +40,7 @@ def main() -> int:
             _draw("unpacking …", total, total)
     _clear()
     if process.wait():
-        sys.stderr.write("".join(said[-30:]))
+        sys.stderr.write("".join(output[-30:]))
     return process.returncode
 
 

@@ -1,6 +1,6 @@
-"""Compile the lock files from the two pyproject.toml.
+"""Compile the lock files from the two pyproject.toml files.
 
-The files carry hashes and no download address, so they install from whatever registry the machine is set up for.
+The lock files contain hashes but no download addresses, so they install from any package index.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ def main() -> None:
     runtime = [d for d in server["project"]["dependencies"] if d != OWN]
     runtime += client["project"]["dependencies"] + server["build-system"]["requires"]
     extras = client["project"]["optional-dependencies"]
-    # `all` names the others, and would name us.
+    # `all` refers to the other extras of this package.
     every_extra = [dependency for name, deps in extras.items() if name != "all" for dependency in deps]
     dev = server["dependency-groups"]["dev"] + every_extra
-    # The larger set first: what satisfies the test tools also runs the server.
+    # Compile the largest set first. The others are constrained by it, so that all three agree.
     lock("dev", [*runtime, *dev])
-    narrower = ROOT / "requirements/dev.txt"
-    lock("runtime", runtime, constraint=narrower)
-    alone = client["project"]["dependencies"] + every_extra + server["dependency-groups"]["client-test"]
-    lock("client", alone, constraint=narrower)
+    dev_lock = ROOT / "requirements/dev.txt"
+    lock("runtime", runtime, constraint=dev_lock)
+    client_only = client["project"]["dependencies"] + every_extra + server["dependency-groups"]["client-test"]
+    lock("client", client_only, constraint=dev_lock)
 
 
 def lock(name: str, requirements: list[str], *, constraint: Path | None = None) -> None:
@@ -45,7 +45,7 @@ def lock(name: str, requirements: list[str], *, constraint: Path | None = None) 
         ]
         if constraint:
             command += ["--constraint", str(constraint)]
-        subprocess.run(command, check=True)  # noqa: S603 - our own interpreter, our own arguments
+        subprocess.run(command, check=True)  # noqa: S603 - fixed arguments
 
 
 if __name__ == "__main__":

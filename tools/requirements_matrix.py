@@ -1,6 +1,6 @@
-"""Requirement → tests → result, from running the tests that name a requirement.
+"""Print the requirements matrix: each requirement, its tests and their results.
 
-An id counts as proven when every test that names it passed and at least one of them asserts something.
+A requirement is proven if all tests marked with its id pass and at least one of them asserts something.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _CHECKS = {"raises", "fail", "expect", "warns"}
 
 
 def requirements() -> dict[str, str]:
-    """Id to promise, as docs/REQUIREMENTS.md lists them."""
+    """Return the requirement texts of docs/REQUIREMENTS.md by id."""
     return dict(_ROW.findall((ROOT / "docs" / "REQUIREMENTS.md").read_text()))
 
 
 def asserts(function: object) -> bool:
-    """Whether the test's own body checks anything: an assert, `pytest.raises`, or a call of something named for it."""
+    """Return True if the test body contains an assert, `pytest.raises` or a call of a checking function."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function))))  # type: ignore[arg-type]
     for node in ast.walk(tree):
         if isinstance(node, ast.Assert):
@@ -40,21 +40,21 @@ def asserts(function: object) -> bool:
 
 
 class Matrix:
-    """A pytest plugin that keeps the tests with a requirement and notes how each ended."""
+    """A pytest plugin that runs only the tests marked with a requirement and records their results."""
 
     def __init__(self) -> None:
         self.results: dict[str, dict[str, str]] = defaultdict(dict)
-        self.hollow: list[str] = []
+        self.without_assert: list[str] = []
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        named = [item for item in items if item.get_closest_marker("req")]
-        config.hook.pytest_deselected(items=[item for item in items if item not in named])
-        items[:] = named
-        for item in named:
+        marked = [item for item in items if item.get_closest_marker("req")]
+        config.hook.pytest_deselected(items=[item for item in items if item not in marked])
+        items[:] = marked
+        for item in marked:
             ids = [name for mark in item.iter_markers("req") for name in mark.args]
             item.user_properties.append(("req", ids))
             if not asserts(item.obj):  # type: ignore[attr-defined]
-                self.hollow.append(item.nodeid)
+                self.without_assert.append(item.nodeid)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         for key, ids in report.user_properties:
@@ -74,18 +74,18 @@ def main() -> int:
     known = requirements()
     proven = 0
     lines = []
-    for name, promise in known.items():
+    for name, text in known.items():
         tests = matrix.results.get(name, {})
-        good = bool(tests) and set(tests.values()) == {"passed"} and not set(tests) <= set(matrix.hollow)
-        proven += good
-        lines.append(f"{'✓' if good else '✗' if tests else '·'} {name:<10} {promise}")
+        is_proven = bool(tests) and set(tests.values()) == {"passed"} and not set(tests) <= set(matrix.without_assert)
+        proven += is_proven
+        lines.append(f"{'✓' if is_proven else '✗' if tests else '·'} {name:<10} {text}")
         lines += [f"      {outcome:<7} {test}" for test, outcome in sorted(tests.items())]
     unknown = sorted(set(matrix.results) - set(known))
-    lines += [f"! {name} is named by a test but not in docs/REQUIREMENTS.md" for name in unknown]
-    lines += [f"! {test} names a requirement and asserts nothing" for test in sorted(matrix.hollow)]
+    lines += [f"! {name} is used by a test but not listed in docs/REQUIREMENTS.md" for name in unknown]
+    lines += [f"! {test} is marked with a requirement but asserts nothing" for test in sorted(matrix.without_assert)]
     lines.append(f"\n{proven} of {len(known)} requirements proven")
     sys.stdout.write("\n" + "\n".join(lines) + "\n")
-    return int(bool(unknown or matrix.hollow or proven < len(known)))
+    return int(bool(unknown or matrix.without_assert or proven < len(known)))
 
 
 if __name__ == "__main__":

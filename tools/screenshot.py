@@ -1,7 +1,6 @@
-"""Make the README's picture again: `python -m tools.screenshot`.
+"""Take the screenshot of the README: `python -m tools.screenshot` writes docs/session.png.
 
-A server of its own, the demo's coding session played through it, and a real browser: the picture cannot show what the
-product does not. It is written to docs/session.png.
+Starts a server, plays the coding session of the demo, and photographs the page in a real browser.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import Any
 from compact import AriadneExporter, AriadneStorage
 from playwright.sync_api import Page, ViewportSize, sync_playwright
 
-from ariadne.demo import coding
+from ariadne.demo import coding_agent
 from ariadne.demo.player import Player
 from tools.browser import find, launch_environment
 
@@ -30,7 +29,7 @@ PICTURE = ROOT / "docs" / "session.png"
 # Large enough to read in a README column, small enough to keep in a repository.
 _SIZE: ViewportSize = {"width": 1360, "height": 850}
 _START_TIMEOUT_S = 90.0
-# The whole story at one pace, a twentieth of an agent's: bars keep their proportions.
+# Play the whole story at 20 times the real speed, so that durations keep their proportions.
 _PACE = 1 / 20
 
 
@@ -38,9 +37,9 @@ def main() -> None:
     with _server() as access:
         _play(access)
         with _page(access, "developer") as page:
-            page.goto(f"/sessions/{coding.STORY.session_id}/")
+            page.goto(f"/sessions/{coding_agent.STORY.session_id}/")
             page.get_by_test_id("compaction-marker").first.wait_for()
-            # The second compaction is the one whose summary was refused once.
+            # Select the second compaction, whose first summary was refused.
             page.keyboard.press("c")
             page.keyboard.press("c")
             page.get_by_test_id("inspector").get_by_text("The prompt, before and after").wait_for()
@@ -56,14 +55,14 @@ def _server() -> Iterator[dict[str, Any]]:
             [sys.executable, "-m", "ariadne.runtime.up"], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
         )
         try:
-            _wait_until_up(process)
+            _wait_for_banner(process)
             yield json.loads((Path(folder) / "credentials.json").read_text())
         finally:
             process.terminate()
             process.wait(timeout=30)
 
 
-def _wait_until_up(process: subprocess.Popen[str]) -> None:
+def _wait_for_banner(process: subprocess.Popen[str]) -> None:
     assert process.stdout is not None
     deadline = time.monotonic() + _START_TIMEOUT_S
     for line in process.stdout:
@@ -71,13 +70,13 @@ def _wait_until_up(process: subprocess.Popen[str]) -> None:
             return
         if time.monotonic() > deadline:
             break
-    raise RuntimeError("the server did not come up")
+    raise RuntimeError("the server did not start")
 
 
 def _play(access: dict[str, Any]) -> None:
     exporter = AriadneExporter(f"{access['url']}/ingest", access["ingest_key"], spool_dir=None)
     storage = AriadneStorage(access["url"], access["ingest_key"], spool_dir=None)
-    story = replace(coding.STORY, live_from=1)
+    story = replace(coding_agent.STORY, live_from=1)
     Player(story, exporter, storage, pause=lambda seconds: time.sleep(seconds * _PACE)).play()
     exporter.flush(30.0)
     exporter.close()
@@ -95,7 +94,7 @@ def _page(access: dict[str, Any], person: str) -> Iterator[Page]:
             viewport=_SIZE,
             color_scheme="light",
             reduced_motion="reduce",
-            # The hints of a first visit would lie over the picture.
+            # Dismiss the first-visit tour, which would cover the page.
             storage_state={
                 "cookies": [],
                 "origins": [{"origin": access["url"], "localStorage": [{"name": "first-look", "value": "seen"}]}],

@@ -38,7 +38,7 @@ SKIPPED = ("requirements/", "tests/fixtures/", "tests/goldens/", "static/fonts/"
 IDIOMS: dict[str, str] = {
     r"\b(?:is|are|was|were|be|been|went|goes|go|gone) away\b": "is unavailable, is unreachable, has gone",
     r"\bwhile (?:it|they) (?:is|are) away\b": "while it is unavailable",
-    r"\b(?:nobody|no-?one)\b": "name who: no caller, no user, no process",
+    r"(?<![\"\'])\b(?:nobody|no-?one)\b": "name who: no caller, no user, no process",
     r"\bwhoever\b": "name who: the caller, the user, the process that",
     r"\bfor ever\b": "forever, or: permanently, indefinitely",
     r"\bin vain\b": "without success, or say what failed",
@@ -89,6 +89,7 @@ IDIOMS: dict[str, str] = {
 
 _OPENING = re.compile(r"(?:What|Whether|Who|Whose|How)\b(?! to\b)")
 _SEMICOLON = re.compile(r";(?!\s*$)")
+_CODE = re.compile(r"`[^`]*`")
 _QUOTED = re.compile(r"`[^`]*`|\"[^\"]*\"|&[a-z]+;|&#\d+;")
 _BAD_VARIABLES = {"found": "results, matches, or the noun", "told": "the noun", "made": "the noun", "taken": "the noun"}
 _PARTICIPLE = re.compile(
@@ -133,7 +134,7 @@ def findings(path: Path) -> Iterator[tuple[int, str]]:
     text = path.read_text()
     for number, line in enumerate(text.splitlines(), 1):
         for pattern, instead in _COMPILED.items():
-            if match := pattern.search(line):
+            if match := pattern.search(_CODE.sub("", line)):
                 yield number, f"'{match[0]}': write {instead}"
     if path.suffix == ".py":
         yield from _python_findings(path, text)

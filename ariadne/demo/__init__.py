@@ -1,5 +1,5 @@
-"""The stories a new installation opens on: three scripted agents whose memory is compacted for real.
+"""The demo sessions of a new installation: three scripted agents.
 
-Only the agents are scripted. The counting, the decisions, the summaries, the archive and the events are the library's
-own, sent to the server the way any agent sends them.
+Only the agents' words are scripted. Token counts, decisions, summaries, archives and events come from the library and
+are sent to the server like those of any other agent.
 """

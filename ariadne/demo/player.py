@@ -1,7 +1,7 @@
-"""Plays a story as an agent loop would run it: preflight, model, tools, each a span of its turn's trace.
+"""Play a story the way an agent loop runs: preflight, model call, tool calls, each as a span.
 
-What the models say, and when they refuse, overlook or overflow, comes from the script; what the library does about it
-does not.
+The script decides what the models say and when they refuse, omit something or overflow. The reactions are the
+library's own.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from compact.summarizers import ExtractiveSummarizer
 from ariadne.demo.script import Step, Story, Turn
 
 _ARTIFACT = "{artifact}"
-# How far above the estimate the provider's own count is said to lie when the script has a call overflow.
+# Ratio of the provider's token count to the estimate in a scripted overflow.
 _UNDERCOUNT = 1.4
 
 
 class Player:
-    """One session of one story."""
+    """Plays one session of one story."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Player:
         self._story = story
         self._exporter = exporter
         self._pause = pause
-        self._summarizer = MoodySummarizer(overlooks=story.summarizer_overlooks)
+        self._summarizer = ScriptedSummarizer(omits=story.summarizer_omits)
         self._overflows = 0
         self._manager = CompactManager(
             CompactConfig(
@@ -64,16 +64,16 @@ class Player:
     def play(self) -> None:
         for number, turn in enumerate(self._story.turns, start=1):
             self._is_live = number >= self._story.live_from
-            self._play_run(number, turn)
+            self._play_turn(number, turn)
 
-    def _play_run(self, number: int, turn: Turn) -> None:
-        """One message of the user and everything the agent does about it: a trace, as the Agents SDK makes one."""
+    def _play_turn(self, number: int, turn: Turn) -> None:
+        """Play one user message and all the agent's work on it as one trace, like the Agents SDK."""
         self._trace_id = secrets.token_hex(16)
         trace = {"type": "trace", "trace_id": self._trace_id, "group_id": self._story.session_id}
         self._exporter.emit({**trace, "name": f"Request {number}", "started_at": _now()})
         self._summarizer.refusals += turn.summarizer_refuses
         self._overflows += turn.provider_overflows
-        self._messages.append({"role": "user", "content": self._addressed(turn.user)})
+        self._messages.append({"role": "user", "content": self._with_artifact_id(turn.user)})
         with self._span("agent", self._story.agent, data={}, payload={"input": turn.user}) as agent_id:
             for index, step in enumerate(turn.steps):
                 self._play_step(f"call_{number}_{index}", step, agent_id)
@@ -99,12 +99,12 @@ class Player:
         self._messages.append({"role": "tool", "tool_call_id": call_id, "content": step.output})
 
     def _turn(self, agent_id: str) -> AbstractContextManager[str]:
-        """One call of the model and what it asked for."""
+        """Open the span of one model call and the tool calls it makes."""
         self._turns += 1
         return self._span("turn", f"Turn {self._turns}", parent_id=agent_id, data={"turn": self._turns})
 
     def _generate(self, output: str, parent_id: str) -> None:
-        """One call of the model, checked and if need be compacted before it, and made again if it did not fit."""
+        """Call the model after a preflight, and retry if the provider reports an overflow."""
         session_id = self._story.session_id
         token = parent_span.set((self._trace_id, parent_id))
         try:
@@ -131,13 +131,13 @@ class Player:
         with self._span("generation", self._story.model, parent_id=parent_id, data=data, payload={"output": output}):
             self._spend(1.4 + len(output) / 80)
 
-    def _addressed(self, text: str) -> str:
-        """The user's words, with the id of the first page that was put away where the script asks for it."""
+    def _with_artifact_id(self, text: str) -> str:
+        """Insert the id of the first externalized page where the script refers to it."""
         if _ARTIFACT not in text:
             return text
         plan = self._manager.plan(self._story.session_id)
-        known = [record.artifact_id for record in plan.externalizations] if plan else []
-        return text.replace(_ARTIFACT, known[0] if known else "the first page")
+        artifact_ids = [record.artifact_id for record in plan.externalizations] if plan else []
+        return text.replace(_ARTIFACT, artifact_ids[0] if artifact_ids else "the first page")
 
     @contextmanager
     def _span(
@@ -159,12 +159,12 @@ class Player:
         self._exporter.emit({**span, **ending, **({"payload": payload} if payload else {})})
 
     def _spend(self, seconds: float) -> None:
-        """What a real model or tool would take. The past is played faster: there is something to see at once."""
+        """Wait as long as a real model or tool would take. Turns before `live_from` are played 150 times faster."""
         self._pause(seconds if self._is_live else seconds / 150)
 
 
 class ContextLengthExceeded(Exception):
-    """A provider's answer to a prompt that does not fit, in the words they use."""
+    """A context overflow with the wording of a real provider."""
 
     def __init__(self, limit_tokens: int, requested_tokens: int) -> None:
         super().__init__(
@@ -173,22 +173,22 @@ class ContextLengthExceeded(Exception):
         )
 
 
-class MoodySummarizer:
-    """The built-in summariser with what a model behind a network may do: refuse, or overlook what somebody said."""
+class ScriptedSummarizer:
+    """The built-in summarizer, made to refuse or to omit a message as a real model might."""
 
     name = "scripted"
 
-    def __init__(self, *, overlooks: str = "") -> None:
+    def __init__(self, *, omits: str = "") -> None:
         self.refusals = 0
-        self._overlooks = overlooks
+        self._omits = omits
         self._inner = ExtractiveSummarizer()
 
     def summarize_span(self, messages: Any, **options: Any) -> Any:
         if self.refusals:
             self.refusals -= 1
-            raise SummaryRefused("the model declined to summarise this conversation")
-        if self._overlooks:
-            messages = [message for message in messages if self._overlooks not in message.text]
+            raise SummaryRefused("the model declined to summarize this conversation")
+        if self._omits:
+            messages = [message for message in messages if self._omits not in message.text]
         return self._inner.summarize_span(messages, **options)
 
 

@@ -1,4 +1,4 @@
-"""What a story is made of: turns of a user, the tool calls an agent makes on the way, and its reply."""
+"""The parts of a story: user turns, the tool calls of the agent, and its replies."""
 
 from __future__ import annotations
 
@@ -9,28 +9,30 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One tool call and what it returned."""
+    """One tool call and its result."""
 
     tool: str
     arguments: dict[str, Any]
     output: str
     seconds: float = 0.4
     is_error: bool = False
-    says: str = ""  # what the agent says before it calls
+    says: str = ""  # the agent's text before the call
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
+    """One user message, the steps of the agent, and its reply."""
+
     user: str
     steps: tuple[Step, ...]
     reply: str
-    summarizer_refuses: bool = False  # from here on, the next summary is refused once
-    provider_overflows: bool = False  # the first call of the turn does not fit, whatever was estimated
+    summarizer_refuses: bool = False  # the next summary is refused once
+    provider_overflows: bool = False  # the first call of the turn overflows the context window
 
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """A whole session. The window is small, so that compaction comes within minutes."""
+    """A whole session. The context window is small, so that compactions happen within minutes."""
 
     session_id: str
     agent: str
@@ -38,8 +40,8 @@ class Story:
     window_tokens: int
     system: str
     turns: Iterable[Turn]
-    live_from: int  # turns before this one are played at once, the rest at the pace of a real agent
+    live_from: int  # earlier turns are played fast, later ones at the speed of a real agent
     tools: tuple[str, ...] = ()
     strategy: str = "task_state"
-    summarizer_overlooks: str = ""  # messages with these words never reach a summary: the guard must notice
-    externalizes: bool = False  # large tool outputs go to an artifact store and can come back
+    summarizer_omits: str = ""  # messages with this text are hidden from the summarizer
+    externalizes: bool = False  # large tool outputs go to an artifact store and can be rehydrated

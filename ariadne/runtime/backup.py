@@ -1,7 +1,7 @@
-"""Save everything that Ariadne keeps, and bring it back: the database by pg_dump, and the keys beside it.
+"""Back up and restore the database and the key files.
 
-A backup is a folder that appears whole or not at all, taken from one snapshot while the server goes on. Restoring never
-writes over a database that holds something.
+A backup is a folder that is renamed into place once it is complete. It is taken from one database snapshot while the
+server keeps running. A restore refuses to overwrite a database that contains data.
 
     python -m ariadne.runtime.backup save FOLDER [--keep 14]
     python -m ariadne.runtime.backup restore FOLDER/ariadne-20261116T031000Z
@@ -28,30 +28,30 @@ from ariadne.runtime.postgres import Postgres, PostgresError, client_binary
 DUMP = "database.dump"
 FILES = "files"
 _PREFIX = "ariadne-"
-# The server's own, and what setup makes anew. The rest (secret key, credentials, signing keys) is copied.
-_NOT_SAVED = {"postgres", "run", "static", "postgres.log", "up.log"}
+# Files that Postgres or `setup` create again. Everything else (secret key, credentials, signing keys) is copied.
+_EXCLUDED = {"postgres", "run", "static", "postgres.log", "up.log"}
 _ENVIRONMENT = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "password": "PGPASSWORD", "dbname": "PGDATABASE"}
 
 
 class BackupError(RuntimeError):
-    """Nothing was harmed; the message says what is in the way."""
+    """The backup or restore failed without changing any data. The message says why."""
 
 
 def save(folder: Path, *, data_dir: Path, keep: int | None = None) -> Path:
-    """Write a new backup into `folder` and return where it is; older than the newest `keep` ones are removed."""
+    """Write a new backup into `folder`, delete all but the newest `keep`, and return the path of the new one."""
     if keep is not None and keep < 1:
-        raise BackupError(f"--keep {keep} would remove the backup that is being made")
+        raise BackupError(f"--keep must be at least 1, not {keep}: the new backup itself would be deleted")
     name = f"{_PREFIX}{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     finished, partial = folder / name, folder / f".{name}.partial"
     if finished.exists():
-        raise BackupError(f"{finished} exists already")
+        raise BackupError(f"{finished} already exists")
     partial.mkdir(parents=True, mode=0o700)
     try:
         with database(data_dir) as url:
             _run("pg_dump", url, "--format=custom", "--no-owner", "--file", str(partial / DUMP))
         (partial / FILES).mkdir()
         for path in data_dir.iterdir() if data_dir.exists() else ():
-            if path.name not in _NOT_SAVED:
+            if path.name not in _EXCLUDED:
                 _copy(path, partial / FILES / path.name)
         partial.rename(finished)
     finally:
@@ -63,15 +63,15 @@ def save(folder: Path, *, data_dir: Path, keep: int | None = None) -> Path:
 
 
 def restore(backup: Path, *, data_dir: Path) -> None:
-    """Bring `backup` back into an empty database and `data_dir`."""
+    """Restore `backup` into an empty database and into `data_dir`."""
     if not (backup / DUMP).exists():
-        raise BackupError(f"{backup} is no backup: it has no {DUMP}")
+        raise BackupError(f"{backup} is not a backup: it contains no {DUMP}")
     with database(data_dir) as url:
         with psycopg.connect(url) as connection:
-            (found,) = connection.execute("SELECT to_regclass('django_migrations')").fetchone() or (None,)
-        if found is not None:
-            raise BackupError("the database holds something already: restore into an empty one")
-        # One transaction: a restore that fails half way leaves the database empty.
+            (migrations_table,) = connection.execute("SELECT to_regclass('django_migrations')").fetchone() or (None,)
+        if migrations_table is not None:
+            raise BackupError("The database already contains data. Restore into an empty database.")
+        # One transaction, so that a failed restore leaves the database empty.
         _run("pg_restore", url, "--no-owner", "--exit-on-error", "--single-transaction", str(backup / DUMP))
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("ANALYZE")
@@ -81,19 +81,19 @@ def restore(backup: Path, *, data_dir: Path) -> None:
 
 @contextlib.contextmanager
 def database(data_dir: Path) -> Iterator[str]:
-    """The address of the database: `DATABASE_URL`, or the embedded server of `data_dir`, started if need be."""
+    """Yield the address of the database: `DATABASE_URL`, or the embedded server of `data_dir`, started if necessary."""
     if url := os.environ.get("DATABASE_URL", "").strip():
         yield url
         return
     server = Postgres(data_dir)
-    if _answers(server):
+    if _is_reachable(server):
         yield server.dsn()
         return
-    with server.running() as url:
+    with server.run() as url:
         yield url
 
 
-def _answers(server: Postgres) -> bool:
+def _is_reachable(server: Postgres) -> bool:
     try:
         psycopg.connect(server.dsn("postgres"), connect_timeout=2).close()
     except psycopg.OperationalError:
@@ -102,16 +102,19 @@ def _answers(server: Postgres) -> bool:
 
 
 def _run(program: str, url: str, *arguments: str) -> None:
-    """Run one of Postgres's programs; the address goes by the environment, because arguments are for all to see."""
-    known = {_ENVIRONMENT[key]: str(value) for key, value in conninfo_to_dict(url).items() if key in _ENVIRONMENT}
+    """Run a Postgres client program.
+
+    The address is passed in the environment because every user of the machine can read command lines.
+    """
+    connection = {_ENVIRONMENT[key]: str(value) for key, value in conninfo_to_dict(url).items() if key in _ENVIRONMENT}
     command = [str(client_binary(program)), *arguments]
     if program == "pg_restore":
-        command[1:1] = ["--dbname", known["PGDATABASE"]]
-    result = subprocess.run(  # noqa: S603 - a program of Postgres, arguments of our own
-        command, env={**os.environ, **known}, capture_output=True, text=True, check=False
+        command[1:1] = ["--dbname", connection["PGDATABASE"]]
+    result = subprocess.run(  # noqa: S603 - a Postgres program with fixed arguments
+        command, env={**os.environ, **connection}, capture_output=True, text=True, check=False
     )
     if result.returncode:
-        raise BackupError(f"{program} ended with {result.returncode}: {result.stderr.strip()}")
+        raise BackupError(f"{program} exited with {result.returncode}: {result.stderr.strip()}")
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -124,14 +127,14 @@ def _copy(source: Path, target: Path) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m ariadne.runtime.backup", description="Save everything, or bring it back."
+        prog="python -m ariadne.runtime.backup", description="Back up or restore the database and the key files."
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    saving = commands.add_parser("save", help="write a new backup into a folder")
-    saving.add_argument("folder", type=Path)
-    saving.add_argument("--keep", type=int, help="remove all but so many of the newest")
-    restoring = commands.add_parser("restore", help="bring a backup back into an empty database")
-    restoring.add_argument("backup", type=Path)
+    save_parser = commands.add_parser("save", help="write a new backup into a folder")
+    save_parser.add_argument("folder", type=Path)
+    save_parser.add_argument("--keep", type=int, metavar="N", help="delete all but the newest N backups")
+    restore_parser = commands.add_parser("restore", help="restore a backup into an empty database")
+    restore_parser.add_argument("backup", type=Path)
     options = parser.parse_args(arguments)
     data_dir = ROOT / os.environ.get("DATA_DIR", ".ariadne")
     try:
@@ -139,7 +142,7 @@ def main(arguments: list[str] | None = None) -> int:
             sys.stdout.write(f"{save(options.folder, data_dir=data_dir, keep=options.keep)}\n")
         else:
             restore(options.backup, data_dir=data_dir)
-            sys.stdout.write("Restored. The next start brings it up to date.\n")
+            sys.stdout.write("Restored. The next start applies any missing migrations.\n")
     except (BackupError, PostgresError, psycopg.Error, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -1,7 +1,7 @@
-"""Pages do not wait for a database that does not answer.
+"""Fail page requests immediately while the database is down.
 
-`ingest` finds out; here its readers are told: a request that arrives meanwhile is answered at once, and one that is
-waiting stops waiting (`ingest.storage.connections.GuardedConnection`).
+`ingest.storage.db_probe` pings the database. While it is down, new requests get a 503 here, and queries that are
+already waiting are aborted by `ingest.storage.connections.GuardedConnection`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from viewer.middleware import database_away
 
 
 @sync_and_async_middleware
-def while_away(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
-    """503 with Retry-After for whatever needs the database, as long as it is away."""
+def reject_while_database_is_down(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
+    """Answer 503 with Retry-After while the database is down."""
     if iscoroutinefunction(get_response):
 
         async def answer(request: HttpRequest) -> HttpResponseBase:
@@ -30,16 +30,16 @@ def while_away(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequ
 
 
 def connection_options(max_connections: int) -> dict[str, Any]:
-    """What Django's database options gain in a web process, whose threads share a few connections."""
+    """Return the extra Django database options of a web process: a small connection pool shared by its threads."""
     return {
         "connect_timeout": CONNECT_TIMEOUT_S,
         "pool": {
             "connection_class": GuardedConnection,
             "min_size": 1,
             "max_size": max_connections,
-            # Whoever finds none free waits a moment, then is told.
+            # Seconds to wait for a free connection before the request fails.
             "timeout": 5.0,
-            # Not longer: a place in the pool that is kept for a connection to come is no use to a request now.
+            # Kept short because a slot reserved for a pending reconnect cannot serve requests.
             "reconnect_timeout": 5.0,
         },
     }

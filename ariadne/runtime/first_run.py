@@ -1,6 +1,7 @@
-"""What a new installation needs before it can be used: a project, an ingest key, a login per kind of person.
+"""Create what a new installation needs: a project, an ingest key, and a login per role.
 
-Safe to run at every start: what exists is kept, and what it made is in `credentials.json`, readable by its owner only.
+Safe to run at every start: existing rows are kept. The credentials are written to `credentials.json`, which only its
+owner can read.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from ingest.http import keys
 from ingest.models import Project
 from viewer.models import Membership
 
-# Login name to group; the admin is also Django's superuser.
+# Login name to group. The admin is also a Django superuser.
 PEOPLE = {"operator": "operators", "developer": "developers", "auditor": "auditors", "admin": "admins"}
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What `make up` prints and clients read. A password is None where somebody else has set it."""
+    """The contents of `credentials.json`. A password is None if it was changed outside of `make up`."""
 
     url: str
     ingest_key: str
@@ -37,22 +38,22 @@ class Credentials:
 
 
 def prepare(data_dir: Path, url: str) -> Credentials:
-    """Make what is missing and write down how to get in."""
+    """Create missing rows and write the credentials file."""
     file = data_dir / "credentials.json"
-    known = _read(file)
+    saved = _read(file)
     with transaction.atomic():
         project, _ = Project.objects.get_or_create(slug="default", defaults={"name": "Default"})
-        ingest_key = known.get("ingest_key") or ""
+        ingest_key = saved.get("ingest_key") or ""
         if not keys.is_valid(ingest_key, project):
             ingest_key = keys.create(project, label="make up")
-        logins = {name: _login(name, project, known) for name in PEOPLE}
+        logins = {name: _login(name, project, saved) for name in PEOPLE}
     credentials = Credentials(url, ingest_key, logins)
     _write(file, credentials.as_dict())
     return credentials
 
 
-def _login(name: str, project: Project, known: dict[str, Any]) -> dict[str, str | None]:
-    password: str | None = known.get("logins", {}).get(name, {}).get("password")
+def _login(name: str, project: Project, saved: dict[str, Any]) -> dict[str, str | None]:
+    password: str | None = saved.get("logins", {}).get(name, {}).get("password")
     user, is_new = get_user_model().objects.get_or_create(
         username=name, defaults={"is_staff": name == "admin", "is_superuser": name == "admin"}
     )

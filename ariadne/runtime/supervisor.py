@@ -1,7 +1,7 @@
-"""The web processes of one machine: started together, replaced when they die, renewed one by one when asked.
+"""Supervise the web processes of one machine: start them, replace dead ones, and restart them one by one on request.
 
-All of them take connections from one listening socket that the supervisor holds, so at no moment is a connection
-refused. SIGUSR2 to the supervisor renews them: each successor serves before its predecessor is asked to stop.
+The supervisor holds the listening socket and all web processes accept from it, so no connection is refused during a
+restart. SIGUSR2 triggers a rolling restart: each new process serves before the old one is asked to stop.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ from ariadne.paths import ROOT
 from ariadne.runtime.launcher import die_with_parent
 
 READY_TIMEOUT_S = 60.0
-# Longer than a web process takes to finish the requests it has.
+# Longer than a web process needs to finish its open requests.
 STOP_TIMEOUT_S = 20.0
-# A web process that dies this often within a minute is broken, not unlucky.
-MAX_RESTARTS_A_MINUTE = 5
-_WATCH_S = 0.2
+# More restarts than this within a minute mean that the web process cannot run.
+MAX_RESTARTS_PER_MINUTE = 5
+_WATCH_INTERVAL_S = 0.2
 
 Child = subprocess.Popen[bytes]
 
 
-class Broken(RuntimeError):
-    """Web processes do not start, or keep ending."""
+class WebProcessError(RuntimeError):
+    """A web process did not start, or web processes keep exiting."""
 
 
 def spawn(arguments: list[str], *, pass_fds: tuple[int, ...] = (), environment: dict[str, str] | None = None) -> Child:
-    """Our interpreter with `arguments`; it ends when we do."""
+    """Start a Python process that dies with this one."""
     return subprocess.Popen(  # noqa: S603 - our own interpreter
         [sys.executable, *arguments],
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
         env={**os.environ, **(environment or {})},
         pass_fds=pass_fds,
-        # Ctrl-C reaches the supervisor only, which stops things in order.
+        # Ctrl-C must reach only the supervisor, which stops its children in order.
         start_new_session=True,
         preexec_fn=die_with_parent,  # noqa: PLW1509 - the supervisor has no threads
     )
 
 
 def stop(processes: list[Child]) -> None:
-    """Ask all to stop, wait for them together, and kill what does not."""
+    """Terminate all processes, wait for them together, and kill those that do not exit in time."""
     for child in processes:
         if child.poll() is None:
             child.terminate()
@@ -65,27 +65,27 @@ def stop(processes: list[Child]) -> None:
 
 @contextlib.contextmanager
 def children() -> Iterator[list[Child]]:
-    """A list whose processes are stopped at the end."""
-    started: list[Child] = []
+    """Yield a list whose processes are stopped at the end."""
+    processes: list[Child] = []
     try:
-        yield started
+        yield processes
     finally:
-        stop(started)
+        stop(processes)
 
 
 class WebProcesses:
-    """`with WebProcesses(listener, 4) as web: web.watch()`."""
+    """Web processes that share one listening socket: `with WebProcesses(listener, 4) as web: web.watch()`."""
 
-    def __init__(self, listener: socket.socket, count: int, *, say: Callable[[str], None] = print) -> None:
+    def __init__(self, listener: socket.socket, count: int, *, log_line: Callable[[str], None] = print) -> None:
         self._listener = listener
         self._count = count
-        self._say = say
+        self._log_line = log_line
         self._running: list[Child] = []
         self._restarts: list[float] = []
-        self._is_renewal_asked = False
+        self._is_restart_requested = False
 
     def __enter__(self) -> Self:
-        signal.signal(signal.SIGUSR2, self._ask_renewal)
+        signal.signal(signal.SIGUSR2, self._request_restart)
         try:
             for child, ready in [self._start() for _ in range(self._count)]:
                 self._wait_ready(child, ready)
@@ -101,42 +101,45 @@ class WebProcesses:
         stop(self._running)
 
     def check(self) -> None:
-        """Raise if one has ended."""
-        if ended := [child.returncode for child in self._running if child.poll() is not None]:
-            raise Broken(f"the web process ended with {ended[0]}; its message is above")
+        """Raise if a web process has exited."""
+        if exit_codes := [child.returncode for child in self._running if child.poll() is not None]:
+            raise WebProcessError(f"The web process exited with {exit_codes[0]}. Its error message is above.")
 
-    def watch(self, beside: Callable[[], None] = lambda: None) -> None:
-        """Replace what dies and renew when asked, and look after what stands beside, until an exception ends it."""
+    def watch(self, on_tick: Callable[[], None] = lambda: None) -> None:
+        """Replace dead processes and handle restart requests until an exception is raised.
+
+        `on_tick` is called on every round, for other children of the supervisor.
+        """
         while True:
-            time.sleep(_WATCH_S)
-            beside()
+            time.sleep(_WATCH_INTERVAL_S)
+            on_tick()
             self._replace_dead()
-            if self._is_renewal_asked:
-                self._is_renewal_asked = False
-                self._renew()
+            if self._is_restart_requested:
+                self._is_restart_requested = False
+                self._restart_all()
 
-    def _ask_renewal(self, _number: int, _frame: FrameType | None) -> None:
-        self._is_renewal_asked = True
+    def _request_restart(self, _number: int, _frame: FrameType | None) -> None:
+        self._is_restart_requested = True
 
     def _start(self) -> tuple[Child, int]:
-        """A new process, and the descriptor on which it will say that it serves."""
-        ready, told = os.pipe()
+        """Start a process. Return it with the read end of the pipe on which it reports that it is ready."""
+        ready, ready_write_end = os.pipe()
         handle = self._listener.fileno()
-        arguments = ["-m", "ariadne.runtime.web_process", "--fd", str(handle), "--ready-fd", str(told)]
+        arguments = ["-m", "ariadne.runtime.web_process", "--fd", str(handle), "--ready-fd", str(ready_write_end)]
         try:
-            child = spawn(arguments, pass_fds=(handle, told))
+            child = spawn(arguments, pass_fds=(handle, ready_write_end))
         finally:
-            os.close(told)
+            os.close(ready_write_end)
         self._running.append(child)
         return child, ready
 
     def _wait_ready(self, child: Child, ready: int) -> None:
         try:
-            said, _, _ = select.select([ready], [], [], READY_TIMEOUT_S)
-            if not said:
-                raise Broken(f"the web process did not become ready within {READY_TIMEOUT_S:.0f} s")
+            readable, _, _ = select.select([ready], [], [], READY_TIMEOUT_S)
+            if not readable:
+                raise WebProcessError(f"The web process was not ready within {READY_TIMEOUT_S:.0f} seconds.")
             if not os.read(ready, 5):
-                raise Broken(f"the web process ended with {child.wait()}; its message is above")
+                raise WebProcessError(f"The web process exited with {child.wait()}. Its error message is above.")
         finally:
             os.close(ready)
 
@@ -144,25 +147,25 @@ class WebProcesses:
         for child in [child for child in self._running if child.poll() is not None]:
             now = time.monotonic()
             self._restarts = [moment for moment in self._restarts if moment > now - 60] + [now]
-            if len(self._restarts) > MAX_RESTARTS_A_MINUTE:
-                raise Broken(f"the web process keeps ending (last with {child.returncode})")
-            self._say(f"A web process ended with {child.returncode}; starting another.")
+            if len(self._restarts) > MAX_RESTARTS_PER_MINUTE:
+                raise WebProcessError(f"The web process keeps exiting. The last exit code was {child.returncode}.")
+            self._log_line(f"A web process exited with {child.returncode}. Starting a new one.")
             self._running.remove(child)
             _, ready = self._start()
             os.close(ready)
 
-    def _renew(self) -> None:
-        self._say("Renewing the web processes …")
+    def _restart_all(self) -> None:
+        self._log_line("Restarting the web processes …")
         for old in list(self._running):
             new, ready = self._start()
             try:
                 self._wait_ready(new, ready)
-            except Broken as error:
-                # A broken new version must not take the working old one with it.
-                self._say(f"{error}. The web processes that ran go on.")
+            except WebProcessError as error:
+                # If the new version does not start, the old processes keep serving.
+                self._log_line(f"{error} The old web processes keep running.")
                 stop([new])
                 self._running.remove(new)
                 return
             stop([old])
             self._running.remove(old)
-        self._say("Renewed.")
+        self._log_line("Restarted.")

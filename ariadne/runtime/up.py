@@ -1,7 +1,8 @@
-"""`make up`: Postgres, migrations, first logins, web processes, demo; one supervisor, and nothing left behind it.
+"""Run `make up`: start Postgres, migrate, create the first logins, start the web processes and the demo.
 
-The supervisor holds the listening socket and its children share it, so a taken port is known before anything starts
-and a web process can be replaced without refusing a connection. Children die with it, even when it is killed.
+The supervisor opens the listening socket first and its children share it. A port conflict is therefore reported before
+anything starts, and a web process can be replaced without refusing connections. All children die with the supervisor,
+even if it is killed.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from types import FrameType
 from ariadne.paths import ROOT
 from ariadne.runtime.launcher import die_with_parent
 from ariadne.runtime.postgres import Postgres, PostgresError
-from ariadne.runtime.supervisor import Broken, Child, WebProcesses, children, spawn
+from ariadne.runtime.supervisor import Child, WebProcessError, WebProcesses, children, spawn
 
 READY_TIMEOUT_S = 60.0
 
 
-class CannotStart(RuntimeError):
-    """Something the person at the keyboard can mend; the message says how."""
+class StartupError(RuntimeError):
+    """The server cannot start because of its environment. The message says how to fix it."""
 
 
 class Stop(Exception):
@@ -37,13 +38,14 @@ class Stop(Exception):
 
 HELP = """usage: python -m ariadne.runtime.up
 
-Starts Postgres, migrations, web processes and a demo, as `make up` does; Ctrl-C stops all of it. It takes no arguments:
-PORT, DATA_DIR, DEMO, DATABASE_URL, REDIS_URL and all the rest come from the environment, see docs/CONFIGURATION.md."""
+Starts Postgres, runs the migrations and starts the web processes and the demo, like `make up`. Ctrl-C stops everything.
+There are no arguments. Set PORT, DATA_DIR, DEMO, DATABASE_URL, REDIS_URL and the other variables of
+docs/CONFIGURATION.md in the environment."""
 
 
 def main() -> int:
     if len(sys.argv) > 1:
-        _say(HELP)
+        _print(HELP)
         return 0 if sys.argv[1] in {"-h", "--help"} else 2
     if os.environ.get("MAKELEVEL"):
         die_with_parent(signal.SIGTERM)
@@ -53,9 +55,9 @@ def main() -> int:
         _run()
     except Stop:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        _say("\nStopped.")
-    except (CannotStart, PostgresError, Broken) as error:
-        _say(f"Ariadne cannot start: {error}")
+        _print("\nStopped.")
+    except (StartupError, PostgresError, WebProcessError) as error:
+        _print(f"Ariadne could not start: {error}")
         return 1
     return 0
 
@@ -68,17 +70,17 @@ def _run() -> None:
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
             postgres = Postgres(data_dir)
             if not os.environ.get("DATABASE_URL"):
-                _say("Starting Postgres …")
-                os.environ["DATABASE_URL"] = stack.enter_context(postgres.running())
+                _print("Starting Postgres …")
+                os.environ["DATABASE_URL"] = stack.enter_context(postgres.run())
             credentials = _prepare(data_dir, url)
-            web = stack.enter_context(WebProcesses(listener, _processes(), say=_say))
+            web = stack.enter_context(WebProcesses(listener, _processes(), log_line=_print))
             _wait_until_ready(url, web)
             _banner(credentials, data_dir)
             if has_demo and _is_empty():
                 stack.enter_context(children()).append(_start_demo(credentials))
-            web.watch(beside=lambda: postgres.revive(_say))
+            web.watch(on_tick=lambda: postgres.restart_if_dead(_print))
         except Stop:
-            # Heard: nothing may interrupt the stopping that begins here.
+            # The request has arrived. Nothing may interrupt the shutdown that starts here.
             signal.setitimer(signal.ITIMER_REAL, 0)
             raise
 
@@ -88,7 +90,7 @@ def _data_dir() -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise CannotStart(f"DATA_DIR={folder} cannot be made: {error.strerror}") from None
+        raise StartupError(f"cannot create DATA_DIR={folder}: {error.strerror}") from None
     os.environ["DATA_DIR"] = str(folder)
     return folder
 
@@ -97,25 +99,25 @@ def _port() -> int:
     #: The port to listen on.
     value = os.environ.get("PORT", "8000")
     if not value.isdigit() or int(value) > 65535:
-        raise CannotStart(f"PORT={value} is not a port: use a number from 1 to 65535")
+        raise StartupError(f"PORT={value} is not a valid port. Use a number from 1 to 65535.")
     return int(value)
 
 
 def _has_demo() -> bool:
-    #: 1 fills a new server with demo sessions, 0 starts empty.
+    #: 1 fills a new server with demo sessions. 0 starts it empty.
     value = os.environ.get("DEMO", "1").strip().lower()
     if value not in {"1", "true", "yes", "on", "0", "false", "no", "off", ""}:
-        raise CannotStart(f"DEMO={value} is not a yes or a no: use 1 or 0")
+        raise StartupError(f"DEMO={value} is not valid. Use 1 or 0.")
     return value in {"1", "true", "yes", "on"}
 
 
 def _processes() -> int:
-    #: Web processes on this machine, sharing the port. More than one needs `REDIS_URL`.
+    #: Number of web processes that share the port. More than one needs `REDIS_URL`.
     value = os.environ.get("PROCESSES", "1")
     if not value.isdigit() or int(value) < 1:
-        raise CannotStart(f"PROCESSES={value} is not a number of processes")
+        raise StartupError(f"PROCESSES={value} is not valid. Use 1 or more.")
     if int(value) > 1 and not os.environ.get("REDIS_URL"):
-        raise CannotStart("PROCESSES above 1 needs a channel layer they share: set REDIS_URL=redis://host:6379/0")
+        raise StartupError("PROCESSES above 1 needs a shared channel layer. Set REDIS_URL=redis://host:6379/0.")
     return int(value)
 
 
@@ -124,20 +126,20 @@ def _listen(port: int) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            #: The address to listen on. Another than loopback belongs behind nginx and TLS.
+            #: The address to listen on. Put any other address than loopback behind nginx with TLS.
             listener.bind((os.environ.get("BIND", "127.0.0.1"), port))
             listener.listen(1024)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
-                raise CannotStart(f"cannot listen on BIND={os.environ.get('BIND', '')}: {error}") from None
-            raise CannotStart(f"port {port} is taken ({error.strerror}): try make up PORT={port + 1}") from None
+                raise StartupError(f"cannot listen on BIND={os.environ.get('BIND', '')}: {error}") from None
+            raise StartupError(f"port {port} is in use ({error.strerror}). Try: make up PORT={port + 1}") from None
         listener.set_inheritable(True)
         yield listener
 
 
 def _prepare(data_dir: Path, url: str) -> dict[str, object]:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "ariadne.settings")
-    import django  # noqa: PLC0415 - only now is the database known
+    import django  # noqa: PLC0415 - the settings need the database address
     from django.core.exceptions import ImproperlyConfigured  # noqa: PLC0415
     from django.core.management import CommandError, call_command  # noqa: PLC0415
     from django.db import connections  # noqa: PLC0415
@@ -147,18 +149,18 @@ def _prepare(data_dir: Path, url: str) -> dict[str, object]:
         from ariadne.settings import unknown_variables  # noqa: PLC0415
 
         for name in unknown_variables():
-            _say(f"No setting is called {name}: see docs/CONFIGURATION.md")
-        _say("Migrating …")
+            _print(f"Unknown setting {name}. See docs/CONFIGURATION.md.")
+        _print("Migrating …")
         call_command("setup", url=url, verbosity=0)
     except (CommandError, ImproperlyConfigured) as error:
-        raise CannotStart(str(error)) from None
+        raise StartupError(str(error)) from None
     connections.close_all()
     credentials: dict[str, object] = json.loads((data_dir / "credentials.json").read_text())
     return credentials
 
 
 def _is_empty() -> bool:
-    """Whether no agent has sent anything yet: the stories are for a first look, not for every start."""
+    """Return True if there are no sessions yet. The demo plays only on a new server."""
     from django.db import connections  # noqa: PLC0415
 
     from ingest.models import Session  # noqa: PLC0415
@@ -189,7 +191,7 @@ def _wait_until_ready(url: str, web: WebProcesses) -> None:
         except (OSError, http.client.HTTPException):
             pass
         time.sleep(0.05)
-    raise CannotStart(f"the server did not become ready within {READY_TIMEOUT_S:.0f} s: see {url}/readyz")
+    raise StartupError(f"the server was not ready within {READY_TIMEOUT_S:.0f} seconds. See {url}/readyz.")
 
 
 def _banner(credentials: dict[str, object], data_dir: Path) -> None:
@@ -200,27 +202,27 @@ def _banner(credentials: dict[str, object], data_dir: Path) -> None:
         lines.append(f"  {name:<12}     {login['username']} / {login['password'] or '(password set earlier)'}")
     lines += [
         f"\n  ingest key       {credentials['ingest_key']}",
-        f"  written to       {_shown(data_dir / 'credentials.json')}",
-        "\n  Ctrl-C stops everything; the data stays.\n",
+        f"  saved to         {_relative_to_cwd(data_dir / 'credentials.json')}",
+        "\n  Ctrl-C stops the server. Your data is kept.\n",
     ]
-    _say("\n".join(lines))
+    _print("\n".join(lines))
 
 
-def _shown(path: Path) -> str:
+def _relative_to_cwd(path: Path) -> str:
     with contextlib.suppress(ValueError):
         return str(path.relative_to(Path.cwd()))
     return str(path)
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     print(text, flush=True)
 
 
 def _raise_stop(_number: int, _frame: FrameType | None) -> None:
-    # A second signal while stopping must not interrupt the stopping.
+    # A second signal must not interrupt the shutdown.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    # Raised inside a finalizer the request would be swallowed: it is repeated until `_run` has heard it.
+    # Python swallows an exception raised inside a finalizer, so the signal repeats until `_run` has caught it.
     signal.signal(signal.SIGALRM, _raise_again)
     signal.setitimer(signal.ITIMER_REAL, 0.5, 0.5)
     raise Stop

@@ -1,8 +1,8 @@
-"""One web process: daphne, and a way out that drops nothing.
+"""Run one web process: daphne with a readiness signal and a graceful shutdown.
 
-Asked to stop, it takes no new connection, finishes every request that it has taken, tells open pages to come back (they
-resume by sequence number on another process), and only then ends. It also says when it serves, so that a supervisor can
-replace processes one by one.
+On SIGTERM it stops accepting connections, finishes open requests, asks websocket clients to reconnect (they resume by
+sequence number on another process), and exits. It reports readiness so that the supervisor can restart processes one
+by one.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from daphne.server import Server
 from daphne.ws_protocol import WebSocketProtocol
 
 APPLICATION = "ariadne.asgi:application"
-# Longer than the writer's own limit for a commit, shorter than any supervisor's patience.
+# Longer than the writer's commit timeout, shorter than the supervisor's stop timeout.
 DRAIN_TIMEOUT_S = 15.0
-# A keep-alive connection may hold a request that is still on the wire: so long must it have been quiet.
+# A keep-alive connection may have a request on the wire, so wait until all have been idle this long.
 QUIET_S = 0.3
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 _TICK_S = 0.02
-_GOING_AWAY = 1012  # RFC 6455's registry: service restart, come back
+_SERVICE_RESTART = 1012  # websocket close code registered for RFC 6455: the client should reconnect
 
 Message = MutableMapping[str, Any]
 Application = Callable[..., Awaitable[None]]
 
 
 class WebProcess(Server):  # type: ignore[misc]
-    """daphne's server with a ready signal and a drain. `run()` returns when it has stopped."""
+    """A daphne server with a readiness signal and graceful shutdown. `run()` returns after the shutdown."""
 
     def __init__(self, application: Application, endpoint: str, *, ready_fd: int | None = None) -> None:
         self._ready_fd = ready_fd
@@ -44,14 +44,14 @@ class WebProcess(Server):  # type: ignore[misc]
         self._channels: WeakSet[Any] = WeakSet()
         self._is_draining = False
         super().__init__(
-            self._closing(application),
+            self._close_after_response(application),
             endpoints=[endpoint],
             signal_handlers=False,
             ready_callable=self._ready,
             verbosity=0,
             server_name="",
             http_timeout=None,
-            # Counts for what is sent too. The largest frame is a thousand rows; ids and names are the agents' own.
+            # The limit applies to outgoing messages too. The largest has a thousand rows with names from agents.
             websocket_max_message_size=MAX_FRAME_BYTES,
             websocket_max_frame_size=MAX_FRAME_BYTES,
         )
@@ -64,27 +64,27 @@ class WebProcess(Server):  # type: ignore[misc]
     def _ready(self) -> None:
         build = self.http_factory.buildProtocol
 
-        def remembered(address: Any) -> Any:
+        def build_and_track(address: Any) -> Any:
             protocol = build(address)
-            # Twisted wraps the channel, so that HTTP/2 could be chosen; the requests are the inner one's.
+            # Twisted wraps the channel to negotiate HTTP/2. The inner channel has the requests.
             self._channels.add(protocol._channel)
             return protocol
 
-        self.http_factory.buildProtocol = remembered
+        self.http_factory.buildProtocol = build_and_track
         loop = asyncio.get_event_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._begin_drain)
-        loop.call_soon(self._say_ready)
+        loop.call_soon(self._report_ready)
 
-    def _say_ready(self) -> None:
+    def _report_ready(self) -> None:
         if self._ready_fd is not None:
-            # Whoever asked may have gone on without waiting.
+            # The supervisor may have stopped waiting.
             with contextlib.suppress(BrokenPipeError):
                 os.write(self._ready_fd, b"ready")
             os.close(self._ready_fd)
 
     def _begin_drain(self) -> None:
-        # A second signal means now.
+        # A second signal stops immediately.
         if self._is_draining:
             self.stop()
             return
@@ -95,9 +95,9 @@ class WebProcess(Server):  # type: ignore[misc]
         for port in self._ports:
             port.stopListening()
         for protocol in list(self.connections):
-            # The public way to close takes only an application's own codes.
+            # The public close method accepts only application codes.
             if getattr(protocol, "state", None) == WebSocketProtocol.STATE_OPEN:
-                protocol.sendCloseFrame(code=_GOING_AWAY)
+                protocol.sendCloseFrame(code=_SERVICE_RESTART)
         deadline = time.monotonic() + DRAIN_TIMEOUT_S
         last_busy = time.monotonic()
         while time.monotonic() < deadline and time.monotonic() - last_busy < QUIET_S:
@@ -107,20 +107,20 @@ class WebProcess(Server):  # type: ignore[misc]
         self.stop()
 
     def _is_busy(self) -> bool:
-        """Whether a request is being read, worked on or answered."""
+        """Return True while a request is being read, processed or answered."""
         return any(_is_open(request) for channel in self._channels for request in channel.requests)
 
-    def _closing(self, application: Application) -> Application:
-        """The application, whose answers end their connections while draining."""
+    def _close_after_response(self, application: Application) -> Application:
+        """Wrap the application so that its responses close their connections during shutdown."""
 
         async def serve(scope: Any, receive: Any, send: Any) -> None:
-            async def closing(message: Message) -> None:
+            async def send_and_close(message: Message) -> None:
                 if self._is_draining and message["type"] == "http.response.start":
                     message = {**message, "headers": [*message.get("headers", []), (b"Connection", b"close")]}
                     self._end_connections()
                 await send(message)
 
-            await application(scope, receive, closing if scope["type"] == "http" else send)
+            await application(scope, receive, send_and_close if scope["type"] == "http" else send)
 
         return serve
 
@@ -131,7 +131,7 @@ class WebProcess(Server):  # type: ignore[misc]
 
 
 def _accept_one_by_one(port: Any) -> None:
-    """Leave waiting connections to the other processes of the socket: Twisted would take a hundred at a time."""
+    """Accept one connection per loop iteration, so that processes share the load. Twisted accepts up to a hundred."""
     accept = port.doRead
 
     def accept_one() -> None:
@@ -142,20 +142,22 @@ def _accept_one_by_one(port: Any) -> None:
 
 
 def _is_open(request: Any) -> bool:
-    # A lost connection has no channel; a request that became a websocket gave its transport away.
+    # A lost connection has no channel. A request that was upgraded to a websocket has no transport.
     return request.channel is not None and request.transport is not None
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m ariadne.runtime.web_process", description=__doc__)
-    parser.add_argument("application", nargs="?", default=APPLICATION, help="module:name of another ASGI application")
-    parser.add_argument("--bind", metavar="HOST:PORT", default="127.0.0.1:8000", help="listen here")
+    parser.add_argument(
+        "application", nargs="?", default=APPLICATION, help="module:name of the ASGI application (default: %(default)s)"
+    )
+    parser.add_argument("--bind", metavar="HOST:PORT", default="127.0.0.1:8000", help="address to listen on")
     parser.add_argument("--fd", type=int, help="listen on this inherited socket instead")
-    parser.add_argument("--ready-fd", type=int, help="write a word to this descriptor once requests are taken")
+    parser.add_argument("--ready-fd", type=int, help="write to this file descriptor once the process accepts requests")
     options = parser.parse_args(arguments)
     host, _, port = options.bind.rpartition(":")
     if not host or not port.isdigit():
-        parser.error(f"--bind {options.bind}: give host:port")
+        parser.error(f"--bind {options.bind}: use HOST:PORT")
     endpoint = f"tcp:port={port}:interface={host}" if options.fd is None else f"fd:fileno={options.fd}"
     module, _, name = options.application.partition(":")
     application = getattr(importlib.import_module(module), name)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from ariadne.demo import coding, research, support
+from ariadne.demo import coding_agent, research_agent, support_agent
 
 Events = list[dict[str, Any]]
-STORIES = {module.STORY.agent: module.STORY for module in (coding, support, research)}
+STORIES = {module.STORY.agent: module.STORY for module in (coding_agent, support_agent, research_agent)}
 
 
 def named(events: Events, name: str) -> Events:
@@ -45,9 +45,9 @@ def test_the_support_story_has_a_rule_that_the_guard_puts_back(played: dict[str,
     """The summary overlooks what the traveller forbade; the guard finds it and every later summary has it."""
     events = played["service"]
     restored = [found for event in named(events, "compact.retention") for found in event["payload"]["restored"]]
-    assert ("constraint", support.OVERLOOKED) in [(found["kind"], found["text"]) for found in restored]
+    assert ("constraint", support_agent.OMITTED_RULE) in [(found["kind"], found["text"]) for found in restored]
     for event in named(events, "compact.summary_created"):
-        assert support.OVERLOOKED in event["payload"]["summary"]
+        assert support_agent.OMITTED_RULE in event["payload"]["summary"]
 
 
 def test_the_research_story_brings_a_page_back_and_survives_an_overflow(played: dict[str, Events]) -> None:

@@ -78,7 +78,7 @@ def test_an_installed_client_has_its_vocabularies_and_prompts(installed: Path, t
     file, tokens = run("-c", program, cwd=tmp_path, PYTHONPATH=str(installed)).splitlines()
     assert Path(file).is_relative_to(installed)
     assert int(tokens) > 0
-    assert list((installed / "compact" / "prompts").glob("*.md"))
+    assert list((installed / "compact" / "summarizers" / "templates").glob("*.md"))
     assert "dry-run" in run("-m", "compact.cli", "--help", cwd=tmp_path, PYTHONPATH=str(installed))
 
 

@@ -1,4 +1,4 @@
-"""Backup and restore, with the embedded server's own pg_dump: everything comes back, and nothing is written over."""
+"""Backup and restore with the pg_dump of the embedded server."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def backup(*arguments: str, data_dir: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def everything(server: Server) -> dict[str, list[tuple[object, ...]]]:
-    """Every table's rows, in an order of their own."""
+def all_rows(server: Server) -> dict[str, list[tuple[object, ...]]]:
+    """Return the sorted rows of every table."""
     with psycopg.connect(server.database_url) as connection:
         names = connection.execute(
             "SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND NOT relispartition"
@@ -40,14 +40,14 @@ def everything(server: Server) -> dict[str, list[tuple[object, ...]]]:
         }
 
 
-def test_what_was_saved_comes_back(start_server: ServerFactory, tmp_path: Path) -> None:
-    """Saved under a running server, restored into another folder: the same rows, the same logins, the same key."""
+def test_restore_returns_every_row_and_key(start_server: ServerFactory, tmp_path: Path) -> None:
+    """A backup of a running server, restored into another folder, has the same rows, logins and ingest key."""
     first = start_server("first")
     tell(first, [span("kept", f"s{number}") for number in range(300)])
     saved = backup("save", str(tmp_path / "backups"), data_dir=first.data_dir)
     assert saved.returncode == 0, saved.stderr
     folder = Path(saved.stdout.strip())
-    before = everything(first)
+    before = all_rows(first)
     assert len(before["ingest_span"]) == 300
     first.stop()
     shutil.rmtree(first.data_dir)
@@ -56,39 +56,39 @@ def test_what_was_saved_comes_back(start_server: ServerFactory, tmp_path: Path) 
     assert restored.returncode == 0, restored.stderr
     second = start_server("second")
     assert (second.ingest_key, second.logins) == (first.ingest_key, first.logins)
-    after = everything(second)
+    after = all_rows(second)
     assert {name: rows for name, rows in after.items() if rows != before[name]} == {}
-    # The order of changes goes on where it was: nobody's cursor is behind a number that comes again.
+    # Sequence numbers continue, so that no client cursor meets a number twice.
     tell(second, [span("kept", "new")])
     seqs = {span_id: seq for _, span_id, seq in stored(second.database_url)}
     assert seqs.pop("new") > max(seqs.values())
 
     refused = backup("restore", str(folder), data_dir=second.data_dir)
     assert refused.returncode == 1
-    assert "restore into an empty one" in refused.stderr
+    assert "Restore into an empty database" in refused.stderr
 
 
-def test_only_the_newest_are_kept(postgres: object, tmp_path: Path, monkeypatch: object) -> None:
-    """`--keep 1` removes older backups, and nothing else in the folder."""
+def test_keep_deletes_older_backups(postgres: object, tmp_path: Path, monkeypatch: object) -> None:
+    """`--keep 1` deletes older backups and nothing else in the folder."""
     from ariadne.runtime import backup as module
 
     folder = tmp_path / "backups"
     (folder / "ariadne-20200101T000000Z").mkdir(parents=True)
     (folder / "mine").mkdir()
     monkeypatch.setenv("DATABASE_URL", postgres.dsn("postgres"))  # type: ignore[attr-defined]
-    made = module.save(folder, data_dir=tmp_path / "none", keep=1)
-    assert sorted(path.name for path in folder.iterdir()) == [made.name, "mine"]
+    newest = module.save(folder, data_dir=tmp_path / "none", keep=1)
+    assert sorted(path.name for path in folder.iterdir()) == [newest.name, "mine"]
 
 
-def test_a_failed_backup_leaves_nothing(tmp_path: Path, monkeypatch: object) -> None:
-    """No half backup is left to be trusted, and the message is pg_dump's own."""
+def test_failed_backup_leaves_no_files(tmp_path: Path, monkeypatch: object) -> None:
+    """No partial backup remains, and the error contains the message of pg_dump."""
     from ariadne.runtime import backup as module
 
-    monkeypatch.setenv("DATABASE_URL", "postgresql://nobody@127.0.0.1:1/none")  # type: ignore[attr-defined]
+    monkeypatch.setenv("DATABASE_URL", "postgresql://ariadne@127.0.0.1:1/none")  # type: ignore[attr-defined]
     try:
         module.save(tmp_path / "backups", data_dir=tmp_path)
     except module.BackupError as error:
-        assert "pg_dump ended with 1" in str(error)
+        assert "pg_dump exited with 1" in str(error)
     else:
-        raise AssertionError("a backup of nothing was made")
+        raise AssertionError("the backup should have failed")
     assert list((tmp_path / "backups").iterdir()) == []

@@ -166,7 +166,7 @@ def test_units_start_modules_that_exist(unit: Path) -> None:
 def test_systemd_reload_renews_and_does_not_stop() -> None:
     """The signal of ExecReload is the one that the supervisor renews on."""
     assert "ExecReload=/bin/kill -USR2 $MAINPID" in (ROOT / "deploy/systemd/ariadne.service").read_text()
-    assert "signal.SIGUSR2, self._ask_renewal" in (ROOT / "ariadne/processes.py").read_text()
+    assert "signal.SIGUSR2, self._request_restart" in (ROOT / "ariadne/runtime/supervisor.py").read_text()
 
 
 @pytest.mark.skipif(

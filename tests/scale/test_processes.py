@@ -138,7 +138,7 @@ def test_renewing_the_processes_drops_nothing(pair: Server, database: Postgres) 
     with load(pair, database) as (senders, watchers):
         assert wait_until(more(senders, 300))
         pair.process.send_signal(signal.SIGUSR2)
-        assert wait_until(lambda: "Renewed." in pair.log)
+        assert wait_until(lambda: "Restarted." in pair.log)
         assert wait_until(more(senders, 300))
     assert not before & {process.pid for process in web_processes(pair)}
     assert sum(sender.failures for sender in senders) == 0

@@ -49,9 +49,9 @@ class Faults:
         return "web process killed"
 
     def _renew(self) -> str:
-        done = self._server.log.count("Renewed.")
+        done = self._server.log.count("Restarted.")
         self._server.process.send_signal(signal.SIGUSR2)
-        assert wait_until(lambda: self._server.log.count("Renewed.") > done, timeout_s=90)
+        assert wait_until(lambda: self._server.log.count("Restarted.") > done, timeout_s=90)
         return "web processes renewed"
 
     def _cut_redis(self) -> str:

@@ -140,7 +140,7 @@ def test_production_passes_djangos_own_deployment_check(tmp_path: Path):
     [
         ({"ARIADNE_DEBUG": "1"}, "ARIADNE_DEBUG=1"),
         ({"ARIADNE_OIDC_CLIENT_ID": "x"}, "ARIADNE_OIDC_CLIENT_SECRET must be set"),
-        ({"ARIADNE_PROXIES": "many"}, "not a whole number"),
+        ({"ARIADNE_PROXIES": "many"}, "not an integer"),
         ({"ARIADNE_SIGNING_KEY": "short"}, "ARIADNE_SIGNING_KEY"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Plausible bulk: source files, test logs, search hits, articles, records. Same seed, same text."""
+"""Deterministic filler text: source files, test logs, search hits, articles, records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _VERBS = ("load", "store", "apply", "merge", "verify", "expire", "replay", "sett
 
 
 def source_file(name: str, *, lines: int = 60) -> str:
-    """A Python module that reads like one of a billing service."""
+    """Return a Python module of a fictional billing service."""
     pick = random.Random(f"source {name}")  # noqa: S311 - decoration, not secrets
     out = [f'"""{name}: part of the billing service."""', "", "from __future__ import annotations", ""]
     while len(out) < lines:
@@ -33,7 +33,7 @@ def source_file(name: str, *, lines: int = 60) -> str:
 
 
 def test_log(run: int, *, failing: tuple[str, ...] = ()) -> str:
-    """What pytest printed."""
+    """Return the output of a pytest run."""
     pick = random.Random(f"log {run}")  # noqa: S311
     names = [f"tests/billing/test_{n}.py::test_{v}_{n}" for n in _NOUNS for v in pick.sample(_VERBS, 5)]
     out = [f"collected {len(names) + len(failing)} items", ""]
@@ -45,7 +45,7 @@ def test_log(run: int, *, failing: tuple[str, ...] = ()) -> str:
 
 
 def search_hits(word: str, *, count: int = 40) -> str:
-    """What grep found."""
+    """Return the output of a grep run."""
     pick = random.Random(f"hits {word}")  # noqa: S311
     return "\n".join(
         f"billing/{pick.choice(_NOUNS)}s/{pick.choice(('api', 'tasks', 'models'))}.py:{pick.randint(8, 420)}:"
@@ -55,7 +55,7 @@ def search_hits(word: str, *, count: int = 40) -> str:
 
 
 def article(topic: str, *, paragraphs: int = 14) -> str:
-    """A page somebody published, with figures in it."""
+    """Return an article with figures in it."""
     pick = random.Random(f"article {topic}")  # noqa: S311
     out = [f"# {topic}", ""]
     for index in range(paragraphs):
@@ -71,8 +71,8 @@ def article(topic: str, *, paragraphs: int = 14) -> str:
     return "\n\n".join(out)
 
 
-def booking(number: str) -> str:
-    """A reservation as the airline's system returns it."""
+def reservation_record(number: str) -> str:
+    """Return a reservation in the JSON format of the airline's system."""
     pick = random.Random(f"booking {number}")  # noqa: S311
     legs = [
         {

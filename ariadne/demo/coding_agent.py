@@ -1,11 +1,11 @@
-"""A coding agent hunts a duplicate invoice: rules first, a refused summary on the way, green tests at the end."""
+"""The story of a coding agent that debugs duplicate invoices. One of its summaries is refused."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ariadne.demo.filler import search_hits, source_file, test_log
 from ariadne.demo.script import Step, Story, Turn
-from ariadne.demo.texts import search_hits, source_file, test_log
 
 SYSTEM = (
     "You are a coding agent in the repository billing-service. Work in small steps, read before you edit, and run the "

@@ -1,21 +1,21 @@
-"""A service agent helps one traveller through a long day; a summary overlooks her rule, and the guard restores it."""
+"""The story of a support agent. A summary omits a rule of the customer, and the retention check restores it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ariadne.demo.filler import reservation_record
 from ariadne.demo.script import Step, Story, Turn
-from ariadne.demo.texts import booking
 
 SYSTEM = (
     "You are a service agent of Aria Airlines. Policy: refunds above 400 EUR need a supervisor; never change a booking "
-    "without the traveller's explicit yes; compensation is paid once per reservation."
+    "without the traveler's explicit yes; compensation is paid once per reservation."
 )
-OVERLOOKED = "Do not book anything over 900 EUR without asking me."
+OMITTED_RULE = "Do not book anything over 900 EUR without asking me."
 _ASKS = (
-    "My flight was cancelled. Reservation QX7PLM, name Ioana Marin. I only want aisle seats, and must be in Toronto by "
+    "My flight was canceled. Reservation QX7PLM, name Ioana Marin. I only want aisle seats, and must be in Toronto by "
     "18:00 on the 14th.",
-    OVERLOOKED,
+    OMITTED_RULE,
     "What about going through Lisbon?",
     "Yes, take that one. Also my daughter travels with me, reservation QX7PLN. She is vegetarian.",
     "The old ticket should be refunded to the card ending 4402.",
@@ -35,13 +35,15 @@ def _turns() -> Iterator[Turn]:
     for number, ask in enumerate(_ASKS):
         reservation = "QX7PLM" if number % 3 else "QX7PLN"
         steps = [
-            Step("find_reservation", {"number": reservation}, booking(f"{reservation}{number}"), 0.4),
-            Step("search_flights", {"to": "YYZ", "day": 14 + number % 8}, booking(f"options {number}"), 0.9),
+            Step("find_reservation", {"number": reservation}, reservation_record(f"{reservation}{number}"), 0.4),
+            Step("search_flights", {"to": "YYZ", "day": 14 + number % 8}, reservation_record(f"options {number}"), 0.9),
         ]
         if number in {3, 6, 12}:
             fault = {"error": "fare no longer available", "code": "FARE_EXPIRED"}
             steps.append(Step("change_booking", {"number": reservation}, str(fault), 0.5, is_error=True))
-            steps.append(Step("change_booking", {"number": reservation, "retry": True}, booking(f"new {number}"), 0.7))
+            steps.append(
+                Step("change_booking", {"number": reservation, "retry": True}, reservation_record(f"new {number}"), 0.7)
+            )
         yield Turn(ask, tuple(steps), _reply(number))
 
 
@@ -58,7 +60,7 @@ def _reply(number: int) -> str:
         "600 EUR each, paid once per reservation: case CMP-20417 and CMP-20418.",
         "Sent.",
         "Open: refund SR-8841 (512 EUR), compensation CMP-20417 and CMP-20418.",
-        "AR517 leaves at 20:45 on the 22nd; the change costs 35 EUR. Shall I?",
+        "AR517 leaves at 20:45 on the 22nd; the change costs 35 EUR. Do you want it?",
         "Done: AR517 on the 22nd.",
         "Never book anything over 900 EUR without asking you.",
     )[number]
@@ -74,5 +76,5 @@ STORY = Story(
     live_from=12,
     tools=("find_reservation", "search_flights", "change_booking"),
     strategy="requirements_ledger",
-    summarizer_overlooks=OVERLOOKED,
+    summarizer_omits=OMITTED_RULE,
 )

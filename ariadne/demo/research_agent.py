@@ -1,11 +1,11 @@
-"""A research agent reads long pages: they are externalised, one is asked for and comes back, one call overflows."""
+"""The story of a research agent whose pages are externalized. One page is rehydrated, and one call overflows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ariadne.demo.filler import article
 from ariadne.demo.script import Step, Story, Turn
-from ariadne.demo.texts import article
 
 SYSTEM = "You are a research agent. Cite every figure with its source, and say where sources disagree."
 _TOPICS = (
