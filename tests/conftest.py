@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from serving import Server, serving
+from live_server import Server, run_server
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -62,7 +62,7 @@ ServerFactory = Callable[..., Server]
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One server for tests that only add to it, each under session ids of its own."""
-    with serving(tmp_path_factory.mktemp("server")) as running:
+    with run_server(tmp_path_factory.mktemp("server")) as running:
         yield running
 
 
@@ -72,7 +72,7 @@ def start_server(tmp_path: Path) -> Iterator[ServerFactory]:
     with ExitStack() as stack:
 
         def start(name: str = "server", **environment: str) -> Server:
-            return stack.enter_context(serving(tmp_path / name, **environment))
+            return stack.enter_context(run_server(tmp_path / name, **environment))
 
         yield start
 

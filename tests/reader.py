@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import httpx
-from serving import Server
+from live_server import Server
 
 
 @contextmanager

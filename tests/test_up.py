@@ -17,8 +17,8 @@ from pathlib import Path
 import psutil
 import pytest
 from conftest import ServerFactory
-from serving import ROOT, Server
-from waiting import wait_until
+from live_server import ROOT, Server
+from wait import wait_until
 
 UNREACHABLE = {"DATABASE_URL": "postgresql://ariadne@127.0.0.1:1/none"}
 
@@ -91,7 +91,9 @@ def test_second_start_keeps_data_and_logins(start_server: ServerFactory) -> None
 def test_dead_web_process_is_replaced(start_server: ServerFactory) -> None:
     """The server answers again on the same port."""
     server = start_server()
-    web = next(process for process in process_tree(server) if "ariadne.runtime.web_process" in " ".join(process.cmdline()))
+    web = next(
+        process for process in process_tree(server) if "ariadne.runtime.web_process" in " ".join(process.cmdline())
+    )
     web.kill()
     assert wait_until(lambda: "Starting a new one" in server.log)
     assert urllib.request.urlopen(f"{server.url}/healthz", timeout=20).status == 200

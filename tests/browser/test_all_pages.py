@@ -9,8 +9,8 @@ import pytest
 from agent_session import Session, play, send
 from axe_playwright_python.sync_playwright import Axe
 from conftest import SignIn
+from live_server import Server
 from playwright.sync_api import expect
-from serving import Server
 
 pytestmark = pytest.mark.browser
 

@@ -8,8 +8,8 @@ import uuid
 import pytest
 from agent_session import Session, play, send
 from conftest import SignIn
+from live_server import Server
 from playwright.sync_api import expect
-from serving import Server
 
 pytestmark = pytest.mark.browser
 

@@ -8,8 +8,8 @@ import pytest
 from compact import AriadneExporter, CompactConfig, CompactManager, CompactPolicy
 from conftest import SignIn
 from conversations import conversation
+from live_server import Server
 from playwright.sync_api import expect
-from serving import Server
 
 pytestmark = pytest.mark.browser
 

@@ -17,7 +17,7 @@ from compact import load_config
 from conversations import conversation
 from docs.openai_endpoint import TOOL_CALLS, OpenAIEndpoint
 from docs.pages import LANGUAGES, PAGES, ROOT, Block, blocks, commands, name, program
-from serving import Server
+from live_server import Server
 
 Environment = dict[str, str]
 

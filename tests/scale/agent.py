@@ -8,7 +8,7 @@ import urllib.request
 from typing import Any
 
 import psycopg
-from serving import Server
+from live_server import Server
 
 
 def span(session_id: str, span_id: str, **more: Any) -> dict[str, Any]:

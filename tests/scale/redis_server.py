@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from waiting import wait_until
+from wait import wait_until
 
 from ariadne.runtime import launcher
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import psycopg
 from conftest import ServerFactory
+from live_server import ROOT, Server
 from scale.agent import span, stored, tell
-from serving import ROOT, Server
 
 
 def backup(*arguments: str, data_dir: Path) -> subprocess.CompletedProcess[str]:

@@ -15,9 +15,9 @@ from typing import Any
 import psycopg
 import pytest
 from conftest import ServerFactory
+from live_server import ROOT
 from scale.agent import span, stored, tell
 from scale.plans import statements
-from serving import ROOT
 
 URL = os.environ.get("CITUS_URL", "")
 pytestmark = pytest.mark.skipif(not URL, reason="CITUS_URL is not set: nothing was tried on a Citus cluster")

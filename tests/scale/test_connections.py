@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import psycopg
-from serving import Server
+from live_server import Server
 
 REQUESTS = 150
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from serving import ROOT, Server
+from live_server import ROOT, Server
 
 COMPOSE = (ROOT / "docker-compose.yml").read_text()
 SECRETS = {"POSTGRES_PASSWORD": "p4ss", "ARIADNE_SECRET_KEY": "s3cret"}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from django.db import OperationalError
+from live_server import Server
 from scale.agent import span, tell
 from scale.watch import Watcher, sign_in
-from serving import Server
-from waiting import wait_until
+from wait import wait_until
 
 from viewer.live.consumers import TRY_AGAIN, LiveConsumer
 

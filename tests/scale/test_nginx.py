@@ -11,9 +11,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from live_server import ROOT
 from scale.test_web import Process
-from serving import ROOT
-from waiting import wait_until
+from wait import wait_until
 from websockets.sync.client import connect
 
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")

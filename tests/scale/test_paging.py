@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import urllib.request
 
+from live_server import Server
 from scale.agent import span, tell
 from scale.watch import sign_in
-from serving import Server
 
 
 def test_sessions_of_one_commit_are_all_in_the_pages(server: Server) -> None:

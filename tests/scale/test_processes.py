@@ -10,12 +10,12 @@ from contextlib import contextmanager
 import psutil
 import psycopg
 import pytest
+from live_server import Server, run_server
 from scale.agent import stored
 from scale.load import Agent
 from scale.redis_server import Redis
 from scale.watch import Watcher, sign_in
-from serving import Server, serving
-from waiting import wait_until
+from wait import wait_until
 
 from ariadne.runtime.postgres import Postgres
 
@@ -42,7 +42,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
 def pair(tmp_path_factory: pytest.TempPathFactory, redis: Redis, database: Postgres) -> Iterator[Server]:
     """`make up PROCESSES=2` with a real Redis between them."""
     environment = {"PROCESSES": "2", "REDIS_URL": redis.url, "DATABASE_URL": database.dsn()}
-    with serving(tmp_path_factory.mktemp("pair"), **environment) as running:
+    with run_server(tmp_path_factory.mktemp("pair"), **environment) as running:
         yield running
 
 

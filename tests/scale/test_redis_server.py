@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from waiting import wait_until
+from wait import wait_until
 
 _STARTS_ONE = """
 import sys, time

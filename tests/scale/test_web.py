@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 
 import pytest
-from serving import ROOT
-from waiting import wait_until
+from live_server import ROOT
+from wait import wait_until
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 

@@ -26,13 +26,13 @@ TESTS = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(TESTS), str(TESTS.parent)]
 
 import psutil  # noqa: E402
+from live_server import Server, run_server  # noqa: E402
 from scale.agent import stored  # noqa: E402
 from scale.load import Agent  # noqa: E402
 from scale.redis_server import Redis  # noqa: E402
 from scale.watch import Watcher, sign_in  # noqa: E402
-from serving import Server, serving  # noqa: E402
 from soak.faults import Faults  # noqa: E402
-from waiting import wait_until  # noqa: E402
+from wait import wait_until  # noqa: E402
 
 from ariadne.runtime.postgres import Postgres  # noqa: E402
 
@@ -99,7 +99,7 @@ def system() -> Iterator[tuple[Server, Redis, Postgres, Path]]:
         stack.callback(database.stop)
         database.create_database("ariadne")
         environment = {"PROCESSES": "2", "REDIS_URL": redis.url, "DATABASE_URL": database.dsn()}
-        server = stack.enter_context(serving(folder / "server", **environment))
+        server = stack.enter_context(run_server(folder / "server", **environment))
         yield server, redis, database, folder
 
 

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 
 import psutil
+from live_server import Server
 from scale.redis_server import Redis
-from serving import Server
-from waiting import wait_until
+from wait import wait_until
 
 from ariadne.runtime.postgres import Postgres
 

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from compact import AriadneExporter, AriadneStorage, CompactConfig, CompactManager, CompactPolicy
 from conversations import conversation
-from serving import Server
+from live_server import Server
 
 
 def spans(server: Server, session_id: str) -> list[dict[str, Any]]:

@@ -16,9 +16,9 @@ import pytest
 from compact import CompactConfig, CompactManager, CompactPolicy, OTLPExporter
 from compact.cli import main
 from conversations import conversation
+from live_server import Server
 from psycopg.types.json import Jsonb
 from receiver import eventually
-from serving import Server
 
 LOGS = Path(__file__).resolve().parent.parent / "fixtures" / "logs"
 

@@ -118,10 +118,10 @@ def free_port() -> int:
 def ariadne(folder: Path, count: int) -> None:
     import psycopg
 
-    from tests.serving import serving
+    from tests.live_server import run_server
 
     with (
-        serving(folder / "ariadne", ARIADNE_INGEST_KEY_EVENTS_PER_S="0") as server,
+        run_server(folder / "ariadne", ARIADNE_INGEST_KEY_EVENTS_PER_S="0") as server,
         psycopg.connect(server.database_url, autocommit=True) as connection,
     ):
 

@@ -38,9 +38,9 @@ pytestmark = pytest.mark.timeout(3600)
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from tests.serving import serving
+    from tests.live_server import run_server
 
-    with serving(tmp_path_factory.mktemp("bench"), ARIADNE_INGEST_KEY_EVENTS_PER_S="0") as running:
+    with run_server(tmp_path_factory.mktemp("bench"), ARIADNE_INGEST_KEY_EVENTS_PER_S="0") as running:
         send(running.url, headers(running), [bodies(10)])
         yield running
 

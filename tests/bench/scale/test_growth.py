@@ -22,10 +22,10 @@ from typing import Any
 import psycopg
 import pytest
 from django.core.management import call_command
+from live_server import run_server
 from scale.filling import FIRST_PROJECT, Filled, fill
 from scale.plans import database, full_scans, postgres_ms
 from scale.screens import questions
-from serving import serving
 
 from ariadne.runtime.postgres import Postgres
 
@@ -134,7 +134,7 @@ def _note_ingest(server: Postgres, size: int, table: Table, tmp_path: Path) -> N
     # The same load as the ingest benchmark's.
     from bench.ingest.load import bodies, send, signed_in
 
-    with serving(tmp_path / "server", DATABASE_URL=server.dsn()) as running:
+    with run_server(tmp_path / "server", DATABASE_URL=server.dsn()) as running:
         run = send(running.url, running.headers, [bodies(BODIES, sender=number) for number in range(SENDERS)])
         assert run.failures == 0
         table.note(

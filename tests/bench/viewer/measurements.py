@@ -11,8 +11,8 @@ from typing import Any
 
 import psycopg
 from agent_session import Session, send
+from live_server import Server
 from playwright.sync_api import CDPSession, Page
-from serving import Server
 
 ZOOM = "(i) => document.dispatchEvent(new KeyboardEvent('keydown', {key: i % 8 < 4 ? '+' : '-'}))"
 BRUSH = """(i) => {

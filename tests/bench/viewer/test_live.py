@@ -17,8 +17,8 @@ import pytest
 from agent_session import Session, send
 from bench.viewer.measurements import heap_mb, opened, percentile, say
 from conftest import SignIn
+from live_server import Server
 from playwright.sync_api import expect
-from serving import Server
 
 SECONDS = float(os.environ.get("BENCH_SECONDS", "20"))
 RATE = int(os.environ.get("BENCH_RATE", "200"))

@@ -17,8 +17,8 @@ import httpx
 import pytest
 from bench.viewer.measurements import filled, heap_mb
 from conftest import SignIn
+from live_server import Server
 from playwright.sync_api import Browser, Page
-from serving import Server
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(1800)]
 

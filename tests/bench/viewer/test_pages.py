@@ -12,8 +12,8 @@ import pytest
 from agent_session import Session, send
 from bench.viewer.measurements import BRUSH, POINT, SCROLL, ZOOM, filled, heap_mb, opened, say, tell_frames
 from conftest import SignIn
+from live_server import Server
 from playwright.sync_api import expect
-from serving import Server
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 

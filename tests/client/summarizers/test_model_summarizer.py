@@ -18,7 +18,7 @@ from compact.summarizers import DiskSummaryCache, MemorySummaryCache, ModelSumma
 from compact.summarizers.cache import SummaryCacheKey
 from compact.summarizers.prompt import OMITTED_NOTE, prompt_version, template
 from compact.summary.structured_summary import StructuredSummary
-from waiting import wait_until
+from wait import wait_until
 
 SPAN = [
     Message("user", "Refund order ORD-4711. Never refund more than $80.", id="m1"),

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import psycopg
 import pytest
-from waiting import wait_until
+from wait import wait_until
 
 from ..conftest import Wire
 

@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 from agent_session import Session, send
+from live_server import Server
 from reader import client_of
-from serving import Server
 
 from viewer.compactions.rework import Gone, Said, asking, questions, words_of
 from viewer.sessions.spans import SpanRow

@@ -10,8 +10,8 @@ import httpx
 import pytest
 from compact import AriadneExporter, AriadneStorage, CompactConfig, CompactManager, CompactPolicy
 from conversations import conversation
+from live_server import Server
 from reader import client_of
-from serving import Server
 
 
 @pytest.fixture(scope="module")

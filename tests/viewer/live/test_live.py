@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from agent_session import Session, send
+from live_server import Server
 from reader import client_of
-from serving import Server
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 

@@ -13,8 +13,8 @@ import pytest
 from agent_session import Session, play, send
 from django.db import OperationalError
 from django.test import RequestFactory
+from live_server import Server
 from reader import client_of
-from serving import Server
 
 from viewer.middleware import server_error
 
