@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from builders import Recorder, small
+from builders import Recorder, small_manager
 from compact import CompactError, CompactManager, NoopEstimator
 from compact.integrations.model_call import ModelCall
 
@@ -53,7 +53,7 @@ def recorder() -> Recorder:
 
 @pytest.fixture
 def manager(recorder: Recorder) -> CompactManager:
-    return small(recorder, buffer=50, policy={"keep_recent_turns": 1}, token_estimator=NoopEstimator())
+    return small_manager(recorder, buffer=50, policy={"keep_recent_turns": 1}, token_estimator=NoopEstimator())
 
 
 @pytest.mark.req("R-OVER-1")
