@@ -47,15 +47,14 @@ def archive_transcript(job: Job, step: int) -> Steps[None]:
         _warn(job, error)
         return
     job.check.emit(
-        events.ARCHIVAL,
-        {
-            "session_id": job.session.session_id,
-            "step": step,
-            "storage_adapter": getattr(job.storage, "name", None) or type(job.storage).__name__,
-            "message_count": len(transcript),
-            "redactions": dict(counts),
+        events.ArchivalEvent(
+            session_id=job.session.session_id,
+            step=step,
+            storage_adapter=getattr(job.storage, "name", None) or type(job.storage).__name__,
+            message_count=len(transcript),
+            redactions=dict(counts),
             **_place(where),
-        },
+        )
     )
 
 
@@ -73,9 +72,7 @@ def archive_summary(job: Job, step: int) -> Steps[None]:
 
 def _warn(job: Job, error: Exception) -> None:
     say("Ariadne", f"archive failed: {error}")
-    job.check.emit(
-        events.WARNING, {"severity": "high", "code": "archive_failed", "message": f"archive failed: {error}"}
-    )
+    job.check.emit(events.WarningEvent(severity="high", code="archive_failed", message=f"archive failed: {error}"))
 
 
 def _takes_step(save: Any) -> bool:

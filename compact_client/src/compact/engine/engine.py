@@ -56,20 +56,16 @@ class Engine:
         self._complaints: dict[str, float] = {}
         self._undelivered: deque[tuple[str, Awaitable[Any]]] = deque()
 
-    def check_for(self, session: Session, trigger: str) -> events.Check:
-        check = events.Check(
-            session.session_id, session.trace_id, sink=self._sink(session.session_id), clock=self.clock
+    def check_for(self, session: Session, trigger: events.CheckTrigger) -> events.CheckSpan:
+        event = events.CheckEvent(
+            turn=session.turn, model=self.cfg.model, trigger=trigger, max_tokens=self.cfg.max_context_tokens
         )
-        check.properties = {
-            "turn": session.turn,
-            "model": self.cfg.model,
-            "trigger": trigger,
-            "max_tokens": self.cfg.max_context_tokens,
-        }
+        sink = self._sink(session.session_id)
+        check = events.CheckSpan(session.session_id, session.trace_id, event, sink=sink, clock=self.clock)
         if not self.outbound.enabled and session.session_id not in self._warned:
             self._warned.add(session.session_id)
             text = "redaction is off: messages are exported and archived as they are"
-            check.emit(events.WARNING, {"severity": "high", "code": "redaction_disabled", "message": text})
+            check.emit(events.WarningEvent(severity="high", code="redaction_disabled", message=text))
         return check
 
     def preflight(self, session: Session, call: Call) -> Steps[list[Any]]:
@@ -102,7 +98,7 @@ class Engine:
             raise
         finally:
             session.last_estimate = self.estimate(session, fixed + spoken)
-            check.properties.update(
+            check.update(
                 triggered=decision.triggered,
                 tokens_before=estimate,
                 tokens_after=session.last_estimate,
@@ -135,7 +131,9 @@ class Engine:
 
     # Recognise.
 
-    def _restore_once(self, session: Session, items: Sequence[Any], codec: Codec, check: events.Check) -> Steps[None]:
+    def _restore_once(
+        self, session: Session, items: Sequence[Any], codec: Codec, check: events.CheckSpan
+    ) -> Steps[None]:
         """On a session's first call, take over the plan that another process may have stored."""
         if session.is_restored or self.cfg.plan_store is None:
             return
@@ -143,12 +141,12 @@ class Engine:
         session.codec = codec
         yield from self._load_plan(session, items, check)
 
-    def take_over(self, session: Session, items: Sequence[Any], check: events.Check) -> Steps[None]:
+    def take_over(self, session: Session, items: Sequence[Any], check: events.CheckSpan) -> Steps[None]:
         """Give up the session's own plan for the one that another process has stored, and render under it."""
         yield from self._load_plan(session, items, check)
         session.render(**self._render_arguments(session))
 
-    def _load_plan(self, session: Session, items: Sequence[Any], check: events.Check) -> Steps[None]:
+    def _load_plan(self, session: Session, items: Sequence[Any], check: events.CheckSpan) -> Steps[None]:
         try:
             plan, version = yield from of_store(
                 "plan", lambda: self.cfg.plan_store.get_current_plan(session.session_id)
@@ -161,7 +159,7 @@ class Engine:
             restore(session, plan, items, session.codec, lambda message: hash_of(session, self.outbound, message))
         session.store_version = version
 
-    def take_in(self, session: Session, call: Call, check: events.Check) -> Steps[Seen]:
+    def take_in(self, session: Session, call: Call, check: events.CheckSpan) -> Steps[Seen]:
         """Recognise what the host shows, and bring the request up to date with it."""
         codec = codec_for(session, call)
         yield from self._restore_once(session, call.items, codec, check)
@@ -174,7 +172,7 @@ class Engine:
         self._bring_up_to_date(session, seen, check)
         return seen
 
-    def _bring_up_to_date(self, session: Session, seen: Seen, check: events.Check) -> None:
+    def _bring_up_to_date(self, session: Session, seen: Seen, check: events.CheckSpan) -> None:
         arguments = self._render_arguments(session)
         is_more = seen.how in ("new", "extended", "handed_back") and session.is_request_current
         if is_more and session.extend_request(seen.new, **arguments):
@@ -182,11 +180,11 @@ class Engine:
         added, removed = session.render(**arguments)
         if seen.how == "reset":
             text = "the earlier conversation was left, or taken back to before its summary: that is not carried over"
-            check.emit(events.WARNING, {"severity": "low", "code": "session_reset", "message": text})
+            check.emit(events.WarningEvent(severity="low", code="session_reset", message=text))
         if added or removed:
             text = f"{len(added)} calls without output, {len(removed)} outputs without call"
             details = {"added": list(added), "removed": list(removed)}
-            check.emit(events.WARNING, {"severity": "low", "code": "normalized", "message": text, "details": details})
+            check.emit(events.WarningEvent(severity="low", code="normalized", message=text, details=details))
 
     def _render_arguments(self, session: Session) -> dict[str, Any]:
         return {
@@ -258,11 +256,11 @@ class Engine:
 
     # Watch and report.
 
-    def _watch_quality(self, session: Session, seen: Seen, check: events.Check) -> None:
+    def _watch_quality(self, session: Session, seen: Seen, check: events.CheckSpan) -> None:
         if session.plan is None:
             return
         session.turns_since_compaction += 1
-        if check.is_watched and asks_for_context(seen.new):
+        if check.has_listeners and asks_for_context(seen.new):
             session.asked_for_context = True
             emit_quality(self, session, check)
 
@@ -271,10 +269,10 @@ class Engine:
         check = self.check_for(session, "outcome")
         emit_quality(self, session, check)
 
-    def _skip(self, check: events.Check, items: Sequence[Any], error: MalformedMessage) -> list[Any]:
+    def _skip(self, check: events.CheckSpan, items: Sequence[Any], error: MalformedMessage) -> list[Any]:
         """A malformed tool message: nothing is compacted this turn, and the run goes on."""
         emit_error(check, error, "not compacted this turn")
-        check.properties.update(triggered=False)
+        check.update(triggered=False)
         check.close(is_error=True)
         return list(items)
 

@@ -27,7 +27,7 @@ class Job:
     session: Session
     policy: CompactPolicy
     counting: Counting
-    check: events.Check
+    check: events.CheckSpan
     outbound: OutboundRedactor
     clock: events.Clock
     room: TokenLimits

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from compact import events
-from compact.engine.compaction_events import span_properties
 from compact.engine.effects import Steps
 from compact.engine.job import Climb, Job
 from compact.engine.summary_update import refit, remember
@@ -83,13 +82,12 @@ def _rung(job: Job, name: str, bench: Workbench, remaining: Sequence[Unit], clim
     strategy = strategy_named(name)
     for proposal in strategy.analyze(bench, remaining):
         job.check.emit(
-            events.PROPOSAL_GENERATED,
-            {
-                "strategy": name,
-                "span": span_properties(proposal.span),
-                "tokens_freed": proposal.estimated_tokens_freed,
-                "details": {"reason": proposal.reason},
-            },
+            events.ProposalGeneratedEvent(
+                strategy=name,
+                span=events.span_properties(proposal.span),
+                tokens_freed=proposal.estimated_tokens_freed,
+                details=events.ReasonDetails(reason=proposal.reason),
+            )
         )
         record = yield from strategy.execute(proposal, bench)
         if isinstance(record, SummarizationRecord) and not climb.is_new_summary:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from compact import events
 from compact.engine.request import Request
 from compact.engine.session import Session
 from compact.messages import Message, content_hash
@@ -167,17 +168,17 @@ def absorbed_by(ledger: Sequence[LedgerEntry]) -> tuple[LedgerEntry, ...]:
     return tuple(entry for entry in ledger if entry.fate in _ABSORBED and entry.id.startswith("m"))
 
 
-def after_ledger(job: Job) -> list[dict[str, Any]]:
-    """The new prompt: id, hash, role and tokens of each message, in order."""
+def after_ledger(job: Job) -> list[events.PromptEntry]:
+    """Return the id, hash, role and tokens of each message of the new prompt, in order."""
     session = job.session
     request = session.request
     return [
-        {
-            "id": message.id,
-            "hash": hash_of(session, job.outbound, message),
-            "role": message.role,
-            "tokens": tokens,
-        }
+        events.PromptEntry(
+            id=message.id,
+            hash=hash_of(session, job.outbound, message),
+            role=message.role,
+            tokens=tokens,
+        )
         for message, tokens in zip(request.messages, request.counts, strict=True)
     ]
 

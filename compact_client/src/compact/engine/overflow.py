@@ -48,7 +48,7 @@ def recover(
 
 
 def _recover(
-    engine: Engine, session: Session, check: events.Check, items: Sequence[Any], error: BaseException, attempt: int
+    engine: Engine, session: Session, check: events.CheckSpan, items: Sequence[Any], error: BaseException, attempt: int
 ) -> Steps[list[Any]]:
     if attempt > engine.policy.overflow_max_retries:
         raise CompactError(f"still over the context window after {attempt - 1} attempts to recover") from error
@@ -108,19 +108,18 @@ def _recover(
     )
     session.last_estimate = max(0, before - round(sum(entry.tokens for entry in ledger) * session.correction))
     check.emit(
-        events.OVERFLOW_RECOVERED,
-        {
-            "attempt": attempt,
-            "removed_count": len(ids),
-            "tokens_before": before,
-            "tokens_after": session.last_estimate,
-            "limit_tokens": overflow.limit_tokens,
-            "requested_tokens": overflow.requested_tokens,
-        },
-        payload={"removed": list(ids)},
+        events.OverflowRecoveredEvent(
+            attempt=attempt,
+            removed_count=len(ids),
+            tokens_before=before,
+            tokens_after=session.last_estimate,
+            limit_tokens=overflow.limit_tokens,
+            requested_tokens=overflow.requested_tokens,
+            removed=list(ids),
+        )
     )
     warn_of_irreplaceable(check, [message_id for message_id in ids if message_id in irreplaceable])
-    check.properties.update(triggered=True, tokens_before=before, tokens_after=session.last_estimate)
+    check.update(triggered=True, tokens_before=before, tokens_after=session.last_estimate)
     check.close()
     session.sent.append(Sent(session.view_version, len(session.view), plan.version))
     return written(session.request, items)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
 
 from compact.messages import Message
 
@@ -20,19 +18,6 @@ _ASKS = re.compile(
     r"|please (?:resend|repeat|provide again)",
     re.I,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class CompactionQualityMetrics:
-    """How a session fares after its last compaction."""
-
-    turns_since_compaction: int
-    agent_asked_for_context: bool
-    rehydration_requests: int
-    task_completion_success: bool | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def asks_for_context(messages: Sequence[Message]) -> bool:

@@ -25,7 +25,7 @@ _FRAME_TOKENS = 40  # the header line and the message around the content
 
 
 def bring_back(
-    engine: Engine, session: Session, new: Sequence[Message], turn: TurnContext, check: events.Check
+    engine: Engine, session: Session, new: Sequence[Message], turn: TurnContext, check: events.CheckSpan
 ) -> Steps[list[RehydrationResult]]:
     """The content this turn's messages ask for, within every gate; each refusal is an event."""
     store, config, plan = engine.cfg.artifact_store, engine.rehydration, session.plan
@@ -62,12 +62,11 @@ def bring_back(
             turn.record(result)
             session.recent_injections[artifact_id] = session.turn
             check.emit(
-                events.REHYDRATED,
-                {
-                    "strategy": "automatic",
-                    "details": {"artifact_id": artifact_id, "truncated": result.truncated},
-                    "tokens": result.token_count,
-                },
+                events.RehydratedEvent(
+                    strategy="automatic",
+                    details=events.RehydratedDetails(artifact_id=artifact_id, truncated=result.truncated),
+                    tokens=result.token_count,
+                )
             )
     return results
 
@@ -92,13 +91,12 @@ def _cut(engine: Engine, artifact_id: str, content: str, max_tokens: int) -> Reh
     return RehydrationResult(artifact_id, short, engine.counting.text(short) + _FRAME_TOKENS, truncated=True)
 
 
-def _block(check: events.Check, artifact_id: str, reason: str, sensitivity: str | None) -> None:
+def _block(check: events.CheckSpan, artifact_id: str, reason: str, sensitivity: str | None) -> None:
     check.emit(
-        events.REHYDRATION_BLOCKED,
-        {
-            "strategy": "automatic",
-            "details": {"artifact_id": artifact_id, "reason": reason, "sensitivity": sensitivity},
-        },
+        events.RehydrationBlockedEvent(
+            strategy="automatic",
+            details=events.BlockedDetails(artifact_id=artifact_id, reason=reason, sensitivity=sensitivity),
+        )
     )
 
 

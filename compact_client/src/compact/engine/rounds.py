@@ -39,7 +39,7 @@ class Round:
 
     engine: Engine
     session: Session
-    check: events.Check
+    check: events.CheckSpan
     call: Call
     turn: TurnContext
     fixed_tokens: int
@@ -99,8 +99,11 @@ def settle(this: Round, decision: Decision, estimate: int) -> Steps[None]:
         this.announce(decision)
         text = "the last compactions freed almost nothing: waiting for more to compact, or the budget itself"
         this.check.emit(
-            events.BREAKER_OPEN,
-            {"tokens_before": estimate, "budget_limit": this.engine.budget_tokens, "details": {"reason": text}},
+            events.BreakerOpenEvent(
+                tokens_before=estimate,
+                budget_limit=this.engine.budget_tokens,
+                details=events.ReasonDetails(reason=text),
+            )
         )
     else:
         yield from _compact(this, decision, estimate)
@@ -119,24 +122,23 @@ def _is_fruitless(this: Round, estimate: int) -> bool:
 
 def _compact(this: Round, decision: Decision, estimate: int) -> Steps[None]:
     engine, session, check = this.engine, this.session, this.check
-    check.properties.update(triggered=True, tokens_before=estimate)
+    check.update(triggered=True, tokens_before=estimate)
     check.open()
-    check.emit(events.CHECK_STARTED, {"tokens_before": estimate, "budget_limit": engine.budget_tokens})
+    check.emit(events.CheckStartedEvent(tokens_before=estimate, budget_limit=engine.budget_tokens))
     job = this.job(decision, estimate)
     conflicts = 0
     while True:
         messages, counts, first = _draft(this, job, decision)
         this.announce(decision, first)
         check.emit(
-            events.POLICY_APPLIED,
-            {
-                "policy": engine.policy.to_dict(),
-                "reductions": list(first.reductions),
-                "summary_tokens": first.summary_tokens,
-                "target_tokens": job.room.summary_ceiling_tokens,
-                "headroom_calls": engine.policy.headroom_calls,
-                "growth_tokens": round(this.pace, 1),
-            },
+            events.PolicyAppliedEvent(
+                policy=engine.policy.to_dict(),
+                reductions=list(first.reductions),
+                summary_tokens=first.summary_tokens,
+                target_tokens=job.room.summary_ceiling_tokens,
+                headroom_calls=engine.policy.headroom_calls,
+                growth_tokens=round(this.pace, 1),
+            )
         )
         try:
             changed = yield from compact(job, first, messages, counts)
@@ -191,15 +193,14 @@ def _close(this: Round, before: int, *, changed: bool) -> None:
         emit_quality(engine, session, this.check)
         session.turns_since_compaction, session.rehydration_requests = 0, 0
     this.check.emit(
-        events.COMPLETED,
-        {
-            "tokens_before": before,
-            "tokens_after": after,
-            "budget_limit": engine.budget_tokens,
-            "tokens_freed": before - after,
-            "strategy": engine.policy.strategy,
-            "details": {"changed": changed},
-        },
+        events.CompletedEvent(
+            tokens_before=before,
+            tokens_after=after,
+            budget_limit=engine.budget_tokens,
+            tokens_freed=before - after,
+            strategy=engine.policy.strategy,
+            details=events.CompletedDetails(changed=changed),
+        )
     )
 
 

@@ -33,7 +33,7 @@ class SummaryMaker:
         *,
         policy: CompactPolicy,
         count_text: Callable[[str], int],
-        check: events.Check,
+        check: events.CheckSpan,
     ) -> None:
         self._summarizer = summarizer
         self._policy = policy
@@ -141,16 +141,7 @@ class SummaryMaker:
 
     def _report(self, error: Exception, attempt: int, fallback: str) -> None:
         self._check.emit(
-            events.ERROR,
-            {
-                "error_type": type(error).__name__,
-                "message": str(error),
-                "fallback": fallback,
-                "attempt": attempt,
-                "style": self.style,
-                "summarizer": self.name,
-            },
-            is_error=True,
+            events.ErrorEvent.from_exception(error, fallback, attempt=attempt, style=self.style, summarizer=self.name)
         )
 
 

@@ -83,7 +83,7 @@ def remember(
     climb.summary_tokens = job.counting.message(Message("assistant", shown_text))
     own = merged if shown else summary
     own_tokens = job.counting.draft(own.render_as_message())
-    if job.check.is_watched:
+    if job.check.has_listeners:
         _announce(job, climb, maker, merged, real, step, started)
     return own, own_tokens
 
@@ -99,20 +99,20 @@ def _announce(
 ) -> None:
     input_tokens = sum(job.counting.message(message) for message in messages)
     job.check.emit(
-        events.SUMMARY_CREATED,
-        {
-            "strategy": maker.style,
-            "version": step,
-            "step": step,
-            "input_messages": len(messages),
-            "input_tokens": input_tokens,
-            "summary_tokens": climb.summary_tokens,
-            "compression_ratio": round(climb.summary_tokens / input_tokens, 4) if input_tokens else 0.0,
-            "latency_ms": round((job.clock() - started).total_seconds() * 1000, 3),
-            "summarizer": maker.name,
-            "model": maker.model,
-        },
-        payload=job.outbound.apply_hook({"summary": climb.summary_text, "structured": summary.to_dict()}),
+        events.SummaryCreatedEvent(
+            strategy=maker.style,
+            version=step,
+            step=step,
+            input_messages=len(messages),
+            input_tokens=input_tokens,
+            summary_tokens=climb.summary_tokens,
+            compression_ratio=round(climb.summary_tokens / input_tokens, 4) if input_tokens else 0.0,
+            latency_ms=round((job.clock() - started).total_seconds() * 1000, 3),
+            summarizer=maker.name,
+            model=maker.model,
+            summary=job.outbound.apply_hook(climb.summary_text),
+            structured=job.outbound.apply_hook(summary.to_dict()),
+        ),
         started=started,
     )
 
@@ -180,16 +180,15 @@ def _guarded(
     if report.is_blocking:
         first = job.outbound.apply_hook(report.missing_constraints[0])
         text = f"{len(report.missing_constraints)} standing instructions did not fit: {first}"
-        job.check.emit(events.WARNING, {"severity": "high", "code": "constraint_lost", "message": text})
+        job.check.emit(events.WarningEvent(severity="high", code="constraint_lost", message=text))
     job.check.emit(
-        events.RETENTION,
-        {"step": step, "retention_pct": report.retention_pct, "by_kind": report.by_kind},
-        payload=job.outbound.apply_hook(
-            {
-                "lost": [finding.to_dict() for finding in report.lost],
-                "restored": [finding.to_dict() for finding in report.restored],
-            }
-        ),
+        events.RetentionEvent(
+            step=step,
+            retention_pct=report.retention_pct,
+            by_kind=report.by_kind,
+            lost=job.outbound.apply_hook([finding.to_dict() for finding in report.lost]),
+            restored=job.outbound.apply_hook([finding.to_dict() for finding in report.restored]),
+        )
     )
     return report.summary
 

@@ -64,7 +64,7 @@ class RunContext:
             scope=under_current_span,
         )
 
-    def warn(self, code: str, message: str, *, severity: str = "medium") -> None:
+    def warn(self, code: events.WarningCode, message: str, *, severity: events.Severity = "medium") -> None:
         """Warn once per run, on stderr and as a `compact.warning` event."""
         if code in self.warned_codes:
             return
@@ -73,15 +73,8 @@ class RunContext:
         exporter = self.manager.cfg.exporter
         if exporter is None:
             return
-        exporter.emit(
-            {
-                "ts": events.iso(events.utc_now()),
-                "session_id": self.session(),
-                "event": events.WARNING,
-                "status": "ok",
-                "properties": {"severity": severity, "code": code, "message": message},
-            }
-        )
+        warning = events.WarningEvent(severity=severity, code=code, message=message)
+        exporter.emit(events.flat_record(self.session(), warning, ts=events.iso(events.utc_now())))
 
 
 @contextmanager

@@ -1,0 +1,100 @@
+"""Base class of every event, and the rules that turn one into its wire form.
+
+Each field of an event class is one key on the wire, in the order of the class. A field is a public property unless it
+is marked `PRIVATE`. A key is always present, with null for None, unless it is marked `OPTIONAL`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+Clock = Callable[[], datetime]
+
+OPTIONAL: Mapping[str, bool] = {"is_optional": True}
+"""Field metadata: a property that is left out of the wire form while it is None."""
+PRIVATE: Mapping[str, bool] = {"is_private": True}
+"""Field metadata: a key of the payload, which only readers with the `view_payload` right can see."""
+PRIVATE_TEXT: Mapping[str, bool] = {"is_private": True, "is_text": True}
+"""Field metadata: a key of the payload that quotes messages, so the caller's own redaction function must see it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One thing that happened during a check."""
+
+    name: ClassVar[str]
+    """The wire name, such as `compact.check`."""
+    is_error: ClassVar[bool] = False
+    """True if the event is sent with the status `error`."""
+
+    @classmethod
+    def description(cls) -> str:
+        """Return the first paragraph of the class docstring, on one line."""
+        paragraph = (inspect.getdoc(cls) or "").partition("\n\n")[0]
+        return " ".join(paragraph.split())
+
+    @classmethod
+    def public_fields(cls) -> tuple[str, ...]:
+        """Return the names of the properties, in wire order."""
+        return tuple(name for name, _ in _layout(cls)[0])
+
+    @classmethod
+    def private_fields(cls) -> tuple[str, ...]:
+        """Return the names of the payload's keys, in wire order."""
+        return _layout(cls)[1]
+
+    @classmethod
+    def text_fields(cls) -> tuple[str, ...]:
+        """Return the names of the payload's keys that quote the conversation."""
+        return _layout(cls)[2]
+
+    def properties(self) -> dict[str, Any]:
+        """Return the public part. Optional keys without a value are left out."""
+        pairs = [(name, getattr(self, name), is_optional) for name, is_optional in _layout(type(self))[0]]
+        return {name: value for name, value, is_optional in pairs if not (is_optional and value is None)}
+
+    def payload(self) -> dict[str, Any] | None:
+        """Return the private part, or None for an event without one."""
+        names = _layout(type(self))[1]
+        return {name: getattr(self, name) for name in names} if names else None
+
+
+def flat_record(session_id: str, event: Event, *, ts: str, status: str = "ok") -> dict[str, Any]:
+    """Return the wire form of an event that belongs to no check."""
+    return {
+        "ts": ts,
+        "session_id": session_id,
+        "event": event.name,
+        "status": status,
+        "properties": event.properties(),
+    }
+
+
+def utc_now() -> datetime:
+    """Return the current time in UTC."""
+    return datetime.now(UTC)
+
+
+def iso(moment: datetime) -> str:
+    """Format a time as ISO 8601 in UTC, with microseconds and a trailing Z."""
+    text = moment.astimezone(UTC).isoformat(timespec="microseconds")
+    return text.replace("+00:00", "Z")
+
+
+_Layout = tuple[tuple[tuple[str, bool], ...], tuple[str, ...], tuple[str, ...]]
+_layouts: dict[type[Event], _Layout] = {}
+
+
+def _layout(event: type[Event]) -> _Layout:
+    """Return the public fields with their optional mark, the private fields, and the private fields with text."""
+    layout = _layouts.get(event)
+    if layout is None:
+        marks = {field.name: field.metadata for field in dataclasses.fields(event)}
+        public = tuple((name, "is_optional" in mark) for name, mark in marks.items() if "is_private" not in mark)
+        payload = tuple(name for name, mark in marks.items() if "is_private" in mark)
+        layout = _layouts[event] = public, payload, tuple(name for name in payload if "is_text" in marks[name])
+    return layout

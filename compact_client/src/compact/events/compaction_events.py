@@ -1,0 +1,234 @@
+"""Events of one compaction: its start, each strategy's proposals and records, and the result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypedDict
+
+from compact.events.base import OPTIONAL, PRIVATE, Event
+from compact.messages.span import SpanReference
+
+
+class SpanProperties(TypedDict):
+    """A span of messages: its turns, its size and its first and last message."""
+
+    first_turn: int
+    last_turn: int
+    message_count: int
+    start_message_id: str
+    end_message_id: str
+
+
+class ReasonDetails(TypedDict):
+    """Details that consist of one sentence."""
+
+    reason: str
+
+
+class ArtifactDetails(TypedDict, total=False):
+    """The artifact that holds externalized content. Empty for the other strategies."""
+
+    artifact_id: str
+
+
+class CompletedDetails(TypedDict):
+    """True under `changed` if a new plan was committed."""
+
+    changed: bool
+
+
+class LayerCounts(TypedDict):
+    """Number of messages in each layer of the new prompt."""
+
+    pinned: int
+    summary: int
+    recent: int
+
+
+class PromptEntry(TypedDict):
+    """One message of the new prompt."""
+
+    id: str | None
+    hash: str
+    role: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckStartedEvent(Event):
+    """A compaction starts."""
+
+    name: ClassVar[str] = "compact.check_started"
+
+    tokens_before: int
+    budget_limit: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyAppliedEvent(Event):
+    """The policy in effect, and the limits it gives this compaction."""
+
+    name: ClassVar[str] = "compact.policy_applied"
+
+    policy: Mapping[str, Any]
+    reductions: Sequence[str]
+    summary_tokens: int
+    target_tokens: int
+    headroom_calls: int
+    growth_tokens: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivalEvent(Event):
+    """The transcript was archived before the compaction."""
+
+    name: ClassVar[str] = "compact.archival"
+
+    session_id: str
+    step: int
+    storage_adapter: str
+    message_count: int
+    redactions: Mapping[str, int]
+    path: str | None = field(default=None, metadata=OPTIONAL)
+    key: str | None = field(default=None, metadata=OPTIONAL)
+    id: str | int | None = field(default=None, metadata=OPTIONAL)
+    sha256: str | None = field(default=None, metadata=OPTIONAL)
+    file_path: str | None = field(default=None, metadata=OPTIONAL)
+    S3_key: str | None = field(default=None, metadata=OPTIONAL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposalGeneratedEvent(Event):
+    """A strategy of the ladder proposes to compact a span."""
+
+    name: ClassVar[str] = "compact.proposal_generated"
+
+    strategy: str
+    span: SpanProperties
+    tokens_freed: int
+    details: ReasonDetails
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordEvent(Event):
+    """A strategy compacted a span. Base of the four events below."""
+
+    strategy: str
+    span: SpanProperties
+    tokens_freed: int
+    details: ArtifactDetails
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalizedEvent(RecordEvent):
+    """A span was moved to the artifact store. A pointer replaces it."""
+
+    name: ClassVar[str] = "compact.externalized"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummarizedEvent(RecordEvent):
+    """A span was replaced with a summary."""
+
+    name: ClassVar[str] = "compact.summarized"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClearedEvent(RecordEvent):
+    """A tool output was cleared and its call was kept."""
+
+    name: ClassVar[str] = "compact.cleared"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DroppedEvent(RecordEvent):
+    """A span was removed. Only an index entry in the plan remains."""
+
+    name: ClassVar[str] = "compact.dropped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrunedMessagesEvent(Event):
+    """The result of a compaction, with the fate of every message."""
+
+    name: ClassVar[str] = "compact.pruned_messages"
+
+    step: int
+    layers: LayerCounts
+    pruned_count: int
+    tokens_before: int
+    tokens_after: int
+    breakdown_after: Mapping[str, int] | None
+    plan_version: int
+    cache: Mapping[str, Any] | None
+    fates: Mapping[str, int]
+    ledger: Sequence[Mapping[str, Any]] = field(metadata=PRIVATE)
+    after: Sequence[PromptEntry] = field(metadata=PRIVATE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletedEvent(Event):
+    """A compaction ended, with the tokens it freed."""
+
+    name: ClassVar[str] = "compact.completed"
+
+    tokens_before: int
+    tokens_after: int
+    budget_limit: int | None
+    tokens_freed: int
+    strategy: str
+    details: CompletedDetails
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerOpenEvent(Event):
+    """A compaction was skipped because the last ones freed almost nothing."""
+
+    name: ClassVar[str] = "compact.breaker_open"
+
+    tokens_before: int
+    budget_limit: int | None
+    details: ReasonDetails
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverflowRecoveredEvent(Event):
+    """The provider rejected the request as too long, and the oldest messages were removed."""
+
+    name: ClassVar[str] = "compact.overflow_recovered"
+
+    attempt: int
+    removed_count: int
+    tokens_before: int
+    tokens_after: int
+    limit_tokens: int | None
+    requested_tokens: int | None
+    removed: Sequence[str] = field(metadata=PRIVATE)
+
+
+COMPACTION_EVENTS: tuple[type[Event], ...] = (
+    CheckStartedEvent,
+    PolicyAppliedEvent,
+    ArchivalEvent,
+    ProposalGeneratedEvent,
+    ExternalizedEvent,
+    SummarizedEvent,
+    ClearedEvent,
+    DroppedEvent,
+    PrunedMessagesEvent,
+    CompletedEvent,
+    BreakerOpenEvent,
+    OverflowRecoveredEvent,
+)
+
+
+def span_properties(span: SpanReference) -> SpanProperties:
+    """Describe a span without listing all of its messages."""
+    return SpanProperties(
+        first_turn=span.first_turn,
+        last_turn=span.last_turn,
+        message_count=span.message_count,
+        start_message_id=span.start_message_id,
+        end_message_id=span.end_message_id,
+    )

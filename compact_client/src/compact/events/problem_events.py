@@ -1,0 +1,73 @@
+"""Events of problems: errors that changed the outcome, and warnings that did not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from compact.events.base import OPTIONAL, Event
+
+Severity = Literal["low", "medium", "high"]
+WarningCode = Literal[
+    "redaction_disabled",
+    "constraint_lost",
+    "irreplaceable_compacted",
+    "archive_failed",
+    "events_dropped",
+    "normalized",
+    "session_reset",
+    "server_managed",
+    "two_compactions",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorEvent(Event):
+    """Something failed. `fallback` says what was done instead."""
+
+    name: ClassVar[str] = "compact.error"
+    is_error: ClassVar[bool] = True
+
+    error_type: str
+    message: str
+    fallback: str
+    attempt: int | None = field(default=None, metadata=OPTIONAL)
+    style: str | None = field(default=None, metadata=OPTIONAL)
+    summarizer: str | None = field(default=None, metadata=OPTIONAL)
+
+    @classmethod
+    def from_exception(
+        cls,
+        error: Exception,
+        fallback: str,
+        *,
+        attempt: int | None = None,
+        style: str | None = None,
+        summarizer: str | None = None,
+    ) -> ErrorEvent:
+        """Describe an exception and what was done instead of the failed operation."""
+        return cls(
+            error_type=type(error).__name__,
+            message=str(error),
+            fallback=fallback,
+            attempt=attempt,
+            style=style,
+            summarizer=summarizer,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarningEvent(Event):
+    """Something that a person should look at. The call went on as planned."""
+
+    name: ClassVar[str] = "compact.warning"
+
+    severity: Severity
+    code: WarningCode
+    message: str
+    details: Mapping[str, Any] | None = field(default=None, metadata=OPTIONAL)
+    count: int | None = field(default=None, metadata=OPTIONAL)
+
+
+PROBLEM_EVENTS: tuple[type[Event], ...] = (ErrorEvent, WarningEvent)

@@ -1,0 +1,47 @@
+"""Events of rehydration: externalized content that returns to the prompt for one call, or is refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, TypedDict
+
+from compact.events.base import Event
+
+
+class RehydratedDetails(TypedDict):
+    """The artifact that was shown, and whether it was truncated."""
+
+    artifact_id: str
+    truncated: bool
+
+
+class BlockedDetails(TypedDict):
+    """The artifact that was not shown, and the reason."""
+
+    artifact_id: str
+    reason: str
+    sensitivity: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RehydratedEvent(Event):
+    """Externalized content is in the prompt again, for this call only."""
+
+    name: ClassVar[str] = "compact.rehydrated"
+
+    strategy: str
+    details: RehydratedDetails
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RehydrationBlockedEvent(Event):
+    """Externalized content was requested but not shown."""
+
+    name: ClassVar[str] = "compact.rehydration_blocked"
+
+    strategy: str
+    details: BlockedDetails
+
+
+REHYDRATION_EVENTS: tuple[type[Event], ...] = (RehydratedEvent, RehydrationBlockedEvent)

@@ -1,0 +1,45 @@
+"""Events of a summary: its creation, and the facts it kept or lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from compact.events.base import PRIVATE_TEXT, Event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionEvent(Event):
+    """Facts of the removed messages that the prompt still contains, found by rules and without a model."""
+
+    name: ClassVar[str] = "compact.retention"
+
+    step: int
+    retention_pct: float
+    by_kind: Mapping[str, Mapping[str, int]]
+    lost: Sequence[Mapping[str, Any]] = field(metadata=PRIVATE_TEXT)
+    restored: Sequence[Mapping[str, Any]] = field(metadata=PRIVATE_TEXT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryCreatedEvent(Event):
+    """A summary was written. The span's duration is that of the summarizer."""
+
+    name: ClassVar[str] = "compact.summary_created"
+
+    strategy: str
+    version: int
+    step: int
+    input_messages: int
+    input_tokens: int
+    summary_tokens: int
+    compression_ratio: float
+    latency_ms: float
+    summarizer: str
+    model: str | None
+    summary: str | None = field(metadata=PRIVATE_TEXT)
+    structured: Mapping[str, Any] = field(metadata=PRIVATE_TEXT)
+
+
+SUMMARY_EVENTS: tuple[type[Event], ...] = (RetentionEvent, SummaryCreatedEvent)
