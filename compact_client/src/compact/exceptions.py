@@ -51,17 +51,17 @@ class InsufficientBudget(CompactError):
         needed_tokens: int,
         budget_tokens: int,
         parts: Mapping[str, int] | None = None,
-        detail: str = "protected messages",
+        detail: str = "Protected messages",
     ) -> None:
         self.needed_tokens = needed_tokens
         self.budget_tokens = budget_tokens
         self.parts = dict(parts or {})
         listing = ", ".join(f"{name} {tokens:,}" for name, tokens in self.parts.items() if tokens)
         super().__init__(
-            f"{detail} need {needed_tokens:,} tokens, the budget is {budget_tokens:,}"
-            + (f" ({listing})" if listing else "")
-            + ": reduce protected memory (protect fewer or shorter messages, offer fewer tools), "
-            "lower hard_cap_buffer, or increase the model context limit (max_context_tokens)"
+            f"{detail} need {needed_tokens:,} tokens but the budget is {budget_tokens:,}"
+            + (f" ({listing}). " if listing else ". ")
+            + "Reduce protected memory (protect fewer or shorter messages, or offer fewer tools), "
+            "lower hard_cap_buffer, or increase the model context limit (max_context_tokens)."
         )
 
 

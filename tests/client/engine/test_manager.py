@@ -116,7 +116,7 @@ def test_protected_messages_over_budget_are_an_error_with_advice():
     recorder = Recorder()
     big = Message("developer", "policy " * 3000)
     with pytest.raises(
-        InsufficientBudget, match=r"reduce protected memory.*increase the model context limit"
+        InsufficientBudget, match=r"Reduce protected memory.*increase the model context limit"
     ) as caught:
         small_manager(recorder).preflight("s", [big, Message("user", "hi")])
     assert isinstance(caught.value, CompactError)

@@ -22,7 +22,8 @@ from compact.engine.ledger import absorbed_by, build_ledger, cache_effect
 from compact.exceptions import InsufficientBudget, PlanConflict, StoreFailed
 from compact.messages import Message
 from compact.messages.span import SpanReference
-from compact.planning.draft import Draft, TokenLimits
+from compact.planning.draft import Draft
+from compact.planning.limits import TokenLimits
 from compact.planning.log import AgentThread
 from compact.planning.plan import ClearRecord, CompactionPlan, DropRecord, ExternalizationRecord, SummarizationRecord
 

@@ -11,7 +11,8 @@ from compact.engine.job import Job, render
 from compact.engine.session import Session
 from compact.messages import Message
 from compact.messages.units import group_units
-from compact.planning.draft import SMALL_SUMMARY_TOKENS, Draft, TokenLimits, draft_compaction
+from compact.planning.draft import SMALL_SUMMARY_TOKENS, Draft, draft_compaction
+from compact.planning.limits import TokenLimits
 from compact.planning.non_replayable import non_replayable_ids
 from compact.planning.strategies.externalize import POINTER_TOKENS
 from compact.planning.truncation import truncate_with_split

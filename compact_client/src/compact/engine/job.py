@@ -13,7 +13,8 @@ from compact import events
 from compact.engine.session import Session
 from compact.engine.token_counter import Counting
 from compact.messages import Message
-from compact.planning.draft import Draft, TokenLimits
+from compact.planning.draft import Draft
+from compact.planning.limits import TokenLimits
 from compact.planning.plan import CompactionRecord
 from compact.policy import CompactPolicy
 from compact.redaction.outbound import OutboundRedactor

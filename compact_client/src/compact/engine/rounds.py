@@ -20,7 +20,8 @@ from compact.engine.job import Job
 from compact.engine.session import Session
 from compact.exceptions import InsufficientBudget, PlanConflict, StoreFailed
 from compact.messages import Message
-from compact.planning.draft import Draft, TokenLimits, limits_for
+from compact.planning.draft import Draft
+from compact.planning.limits import TokenLimits, limits_for
 from compact.planning.rehydration import TurnContext
 from compact.planning.trigger import Decision
 

@@ -1,7 +1,7 @@
-"""Draft a compaction: what stays, what goes, and how long the summary may be.
+"""Draft a compaction: decide which units stay and how long the summary may be.
 
-Pure arithmetic over counts that are already known. It finds out before any summary is made whether the budget can
-be met at all, and says so with the numbers.
+Pure arithmetic over known token counts. If the budget cannot be met, the draft fails with the numbers before any
+summary is written.
 """
 
 from __future__ import annotations
@@ -12,82 +12,57 @@ from dataclasses import dataclass, replace
 from compact.exceptions import InsufficientBudget
 from compact.messages import Message
 from compact.messages.units import Unit, group_units
-from compact.planning.non_replayable import hold, with_held
-from compact.planning.partition import Partition, partition, partition_for_bridge, pin_rules, reductions
+from compact.planning.limits import TokenLimits
+from compact.planning.non_replayable import RULE, NonReplayableUnits, select_non_replayable
+from compact.planning.partition import (
+    Partition,
+    Reduction,
+    partition_for_bridge,
+    partition_units,
+    pin_rules,
+    reduction_steps,
+)
 from compact.planning.pruning import prune
 from compact.policy import CompactPolicy
 
-MIN_SUMMARY_TOKENS = 96  # limits for the tag, the version line and a few lines; below that a summary says nothing
+MIN_SUMMARY_TOKENS = 96
+"""The tag, the version line and a few lines of text. A shorter summary is useless."""
 SMALL_SUMMARY_TOKENS = 400
-LEAST_RATIO = 0.2  # of what is summarised: shorter than that, a summary by hand is not worth having
-HEADROOM = 0.92  # of the trigger, for a session whose pace is known
-FIRST_HEADROOM = 0.99  # for one that comes with its whole history: nobody knows yet how fast it grows
-LEAST_SHARE = 0.125  # of the limits beside what is pinned: below that, a summary of a long history says too little
-LEAST_TARGET_PCT = 0.45  # of the window: below that, limits for later is bought with too much memory
-
-
-@dataclass(frozen=True, slots=True)
-class TokenLimits:
-    """The limits of a request, in the planner's own tokens."""
-
-    budget_tokens: int
-    target_tokens: int
-    """Where a rung of the ladder may stop."""
-    soft_limit_tokens: int
-    """What is kept and a summary of the usual size should not pass: just below the trigger."""
-    summary_ceiling_tokens: int
-    """How far a summary may fill the request: it leaves some calls at the session's own pace."""
-
-    def scale(self, factor: float) -> TokenLimits:
-        return TokenLimits(
-            int(self.budget_tokens * factor),
-            int(self.target_tokens * factor),
-            int(self.soft_limit_tokens * factor),
-            int(self.summary_ceiling_tokens * factor),
-        )
+# A manual compaction does not shorten a summary below this share of the text that it covers.
+_MIN_MANUAL_RATIO = 0.2
+# Share of the unpinned budget below which a summary of a long history says too little.
+_MIN_SUMMARY_SHARE = 0.125
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A compaction that will fit: its units, the reductions it took, and the summary's limit."""
+    """A compaction that fits the budget."""
 
     limits: TokenLimits
-    """The limits it was made for."""
     partition: Partition
     units: tuple[Unit, ...]
     sizes: Mapping[int, int]
-    """The tokens of each unit, by its first place."""
+    """The tokens of each unit, by its first index."""
     reductions: tuple[str, ...]
+    """The reasons for keeping less than the policy asks for, in order."""
     summary_tokens: int
-    """The longest summary that fits; 0 means there is no limits for one."""
+    """Maximum length of the summary. 0 if no summary fits."""
     fixed_tokens: int
+    """Tokens that are sent with every request: tools, instructions and schema."""
     pinned_tokens: int
+    """Tokens that no reduction can remove: fixed tokens, pinned units, and replacements that are not folded."""
     recent_tokens: int
     remainder_tokens: int
     evicted: tuple[Unit, ...] = ()
-    """Results that cannot be had again and that the budget could not hold."""
+    """Units with non-replayable results that do not fit the budget."""
     folds_replacements: bool = False
-    """What stands for earlier spans takes all the limits there is for summaries: it becomes one summary."""
+    """True if the summaries and pointers of earlier compactions use up the summary's share of the budget. They are
+    then merged into one summary."""
 
-
-def limits_for(
-    policy: CompactPolicy, window_tokens: int | None, trigger_tokens: int | None, growth_tokens: float = 0.0
-) -> TokenLimits:
-    """The limits a policy sets for a window; with an unknown window the configured limit stands for it.
-
-    `growth_tokens` is what a call of this session adds on average; 0 while that is not known.
-    """
-    window = window_tokens or policy.auto_compact_token_limit or 0
-    budget = window if window_tokens is None else window - policy.hard_cap_buffer
-    trigger = window if trigger_tokens is None else trigger_tokens
-    comfort = int(min(budget, trigger) * (HEADROOM if growth_tokens else FIRST_HEADROOM))
-    paced = trigger - int(policy.headroom_calls * growth_tokens)
-    return TokenLimits(
-        budget,
-        min(budget, int(window * policy.target_pct), int(trigger * 0.7)),
-        comfort,
-        min(comfort, max(paced, int(window * LEAST_TARGET_PCT))),
-    )
+    @property
+    def kept_tokens(self) -> int:
+        """Tokens of the request without its summary."""
+        return self.pinned_tokens + self.recent_tokens
 
 
 def draft_compaction(
@@ -104,167 +79,218 @@ def draft_compaction(
     goal_tokens: int | None = None,
     keep_only_newest: bool = False,
 ) -> Draft:
-    """The mildest partition whose kept part and summary fit the budget.
+    """Return the draft that keeps the most messages and fits the budget.
 
-    `keep_only_newest` starts below the floor, for a summary that needs all the space. `goal_tokens` is where a
-    caller who compacts by hand wants the request to end, if a short summary can do it.
+    `removed_tokens` are the tokens that earlier compactions removed from the prompt. `replacement_tokens` are the
+    tokens of the summaries and pointers that replaced them. `goal_tokens` is the request size that a manual compaction
+    tries to reach by shortening the summary. `keep_only_newest` skips every draft that keeps a recent turn, for a
+    summary that needs as much space as possible.
 
-    `removed_tokens` were compacted before, `replacement_tokens` are messages that stand for them and stay as they are
-    while the summaries' share of the limits holds them.
-    Raises `InsufficientBudget` when even the floor does not fit.
+    Raises `InsufficientBudget` if even the smallest draft does not fit.
     """
     units = group_units(messages)
     sizes = {unit.first: sum(counts[index] for index in unit.indices) for unit in units}
     pins = pin_rules(units, messages, policy, protected_ids)
-    must_stay = fixed_tokens + sum(sizes[first] for first in pins)
-    folds_replacements = replacement_tokens > max(0, _summary_share(policy, limits, must_stay))
-    base = fixed_tokens + (0 if folds_replacements else replacement_tokens)
-    pinned_tokens = must_stay - fixed_tokens + base
-    newest = _require_floor(units, sizes, pins, limits, base, pinned_tokens)
-    reserve = pinned_tokens + (sizes[newest.first] if newest else 0) + SMALL_SUMMARY_TOKENS
-    holding = hold(
-        [unit for unit in units if unit.first not in pins and unit is not newest],
-        messages,
-        sizes,
-        non_replayable_ids,
-        budget_tokens=limits.budget_tokens - reserve,
-        soft_limit_tokens=limits.soft_limit_tokens - reserve,
-    )
-    held_tokens = sum(sizes[first] for first in holding.held)
-
-    lines: list[str] = []
-    latest: Draft | None = None
-    for found, line, is_floor in _partitions(
-        messages, counts, units, pins, policy, limits, pinned_tokens + held_tokens
-    ):
-        part = with_held(found, holding.held)
-        if line:
-            lines.append(line)
-        if keep_only_newest and part.keep_turns > 0:
-            continue
-        recent_tokens = sum(sizes[unit.first] for unit in part.recent)
-        remainder_tokens = sum(sizes[unit.first] for unit in part.remainder)
-        covered = removed_tokens + remainder_tokens
-        # At the floor a short summary is better than giving up one more message.
-        wish = MIN_SUMMARY_TOKENS if is_floor and covered else _summary_wish(policy, limits, pinned_tokens, covered)
-        latest = Draft(
-            limits,
-            part,
-            tuple(units),
+    pin_tokens = sum(sizes[first] for first in pins)
+    summary_share = _summary_share(policy, limits, fixed_tokens + pin_tokens)
+    folds_replacements = replacement_tokens > max(0, summary_share)
+    overhead_tokens = fixed_tokens if folds_replacements else fixed_tokens + replacement_tokens
+    pinned_tokens = overhead_tokens + pin_tokens
+    newest = max((unit for unit in units if unit.first not in pins), key=lambda unit: unit.last, default=None)
+    newest_tokens = sizes[newest.first] if newest else 0
+    _require_space(limits, overhead_tokens, pin_tokens, newest_tokens)
+    reserved_tokens = pinned_tokens + newest_tokens + SMALL_SUMMARY_TOKENS
+    drafter = _Drafter(
+        messages=messages,
+        policy=policy,
+        limits=limits,
+        units=units,
+        sizes=sizes,
+        pins=pins,
+        fixed_tokens=fixed_tokens,
+        pinned_tokens=pinned_tokens,
+        removed_tokens=removed_tokens,
+        folds_replacements=folds_replacements,
+        goal_tokens=goal_tokens,
+        non_replayable=select_non_replayable(
+            [unit for unit in units if unit.first not in pins and unit is not newest],
+            messages,
             sizes,
-            tuple(lines),
-            wish,
-            fixed_tokens,
-            pinned_tokens,
-            recent_tokens,
-            remainder_tokens,
-            tuple(unit for unit in holding.released if unit in part.remainder),
-            folds_replacements,
+            non_replayable_ids,
+            budget_tokens=limits.budget_tokens - reserved_tokens,
+            soft_limit_tokens=limits.soft_limit_tokens - reserved_tokens,
+        ),
+    )
+    return drafter.draft(keep_only_newest=keep_only_newest)
+
+
+@dataclass(frozen=True, slots=True)
+class _Drafter:
+    """A measured conversation, and the search for the largest part of it that fits."""
+
+    messages: Sequence[Message]
+    policy: CompactPolicy
+    limits: TokenLimits
+    units: Sequence[Unit]
+    sizes: Mapping[int, int]
+    pins: Mapping[int, str]
+    fixed_tokens: int
+    pinned_tokens: int
+    removed_tokens: int
+    folds_replacements: bool
+    goal_tokens: int | None
+    non_replayable: NonReplayableUnits
+
+    def draft(self, *, keep_only_newest: bool) -> Draft:
+        """Return the first draft that fits, or the smallest one with whatever the budget leaves for a summary."""
+        smallest: Draft | None = None
+        for draft, is_floor in self._drafts():
+            if keep_only_newest and draft.partition.keep_turns > 0:
+                continue
+            smallest = draft
+            if is_floor and draft.partition.keep_turns >= 0 and self._leaves_too_little(draft):
+                continue
+            # Ordinary drafts stay below the trigger, so that the next call does not compact again. At the floor, only
+            # the budget counts.
+            limit = self.limits.budget_tokens if is_floor else self.limits.soft_limit_tokens
+            if draft.kept_tokens + draft.summary_tokens <= limit:
+                return replace(draft, summary_tokens=self._largest_summary(draft, is_floor=is_floor))
+        assert smallest is not None
+        return _with_remaining_budget(smallest)
+
+    def _drafts(self) -> Iterator[tuple[Draft, bool]]:
+        """Yield drafts with the smallest acceptable summary, largest part first, and whether each is at the floor."""
+        reasons: list[str] = []
+        for partition, reason, is_floor in self._partitions():
+            if reason:
+                reasons.append(reason)
+            yield self._measure(partition, tuple(reasons), is_floor=is_floor), is_floor
+
+    def _partitions(self) -> Iterator[tuple[Partition, str, bool]]:
+        """Yield partitions that keep less and less, the reason for each, and whether it is at the floor."""
+        kept_tokens = self.pinned_tokens + sum(self.sizes[unit.first] for unit in self.non_replayable.kept)
+        available_tokens = self.limits.soft_limit_tokens - kept_tokens
+        if self.policy.renderer == "bridge":
+            for user_tokens in _user_token_limits(min(self.policy.user_message_tokens, max(0, available_tokens // 2))):
+                partition = partition_for_bridge(
+                    self.units, self.messages, self.pins, sizes=self.sizes, user_tokens=user_tokens
+                )
+                yield self._keep_non_replayable(partition), "", user_tokens == 0
+            return
+        for step in reduction_steps(self.policy):
+            partition = self._partition(step, available_tokens)
+            yield self._keep_non_replayable(partition), step.reason, step.is_floor
+
+    def _partition(self, step: Reduction, available_tokens: int) -> Partition:
+        partition = partition_units(
+            self.units, self.messages, self.pins, keep_turns=step.keep_turns, keep_pairs=step.keep_pairs
         )
-        if is_floor and part.keep_turns >= 0 and _is_squeezed(latest, limits, covered):
-            continue
-        # Reductions aim below the trigger, so that the next call does not compact again; the floor only at the budget.
-        if pinned_tokens + recent_tokens + wish <= (limits.budget_tokens if is_floor else limits.soft_limit_tokens):
-            # What the recent messages leave unused goes to the summary, up to where the next call would trigger.
-            most = min(policy.summary_max_tokens, _share_of(covered, policy))
-            if goal_tokens is not None:
-                most = min(most, max(int(covered * LEAST_RATIO), goal_tokens - pinned_tokens - recent_tokens))
-                wish = min(wish, max(MIN_SUMMARY_TOKENS, most))
-            roof = limits.soft_limit_tokens if is_floor else limits.summary_ceiling_tokens
-            if is_floor and roof - pinned_tokens - recent_tokens < (limits.budget_tokens - pinned_tokens) // 4:
-                # Large recent messages leave the summary almost nothing: memory is worth more than a rest.
-                roof = limits.budget_tokens
-            return replace(latest, summary_tokens=max(wish, min(most, roof - pinned_tokens - recent_tokens)))
-    assert latest is not None
-    return _at_floor(latest, limits)
+        return prune(partition, self.messages, self.sizes, self.policy, available_tokens)
 
+    def _keep_non_replayable(self, partition: Partition) -> Partition:
+        return partition.keep(self.non_replayable.kept, RULE)
 
-def _partitions(
-    messages: Sequence[Message],
-    counts: Sequence[int],
-    units: Sequence[Unit],
-    pins: dict[int, str],
-    policy: CompactPolicy,
-    limits: TokenLimits,
-    pinned_tokens: int,
-) -> Iterator[tuple[Partition, str, bool]]:
-    """What could be kept, most first, the line that names each reduction, and whether it is at the floor."""
-    if policy.renderer == "bridge":
-        users = min(policy.user_message_tokens, max(0, (limits.soft_limit_tokens - pinned_tokens) // 2))
-        while True:
-            part = partition_for_bridge(messages, policy, counts=counts, user_tokens=users, units=units, pins=pins)
-            yield part, "", users == 0
-            if users == 0:
-                return
-            users = users // 2 if users > 100 else 0
-    for turns, pairs, line in reductions(policy):
-        part = partition(messages, policy, keep_turns=turns, keep_pairs=pairs, units=units, pins=pins)
-        yield (
-            prune(part, messages, counts, policy, limits.soft_limit_tokens - pinned_tokens),
-            line,
-            turns <= 1 and pairs <= 1,
+    def _measure(self, partition: Partition, reasons: tuple[str, ...], *, is_floor: bool) -> Draft:
+        remainder_tokens = sum(self.sizes[unit.first] for unit in partition.remainder)
+        covered_tokens = self.removed_tokens + remainder_tokens
+        return Draft(
+            limits=self.limits,
+            partition=partition,
+            units=tuple(self.units),
+            sizes=self.sizes,
+            reductions=reasons,
+            summary_tokens=self._smallest_summary(covered_tokens, is_floor=is_floor),
+            fixed_tokens=self.fixed_tokens,
+            pinned_tokens=self.pinned_tokens,
+            recent_tokens=sum(self.sizes[unit.first] for unit in partition.recent),
+            remainder_tokens=remainder_tokens,
+            evicted=tuple(unit for unit in self.non_replayable.evicted if unit in partition.remainder),
+            folds_replacements=self.folds_replacements,
         )
 
+    def _smallest_summary(self, covered_tokens: int, *, is_floor: bool) -> int:
+        if covered_tokens == 0:
+            return 0
+        if is_floor:
+            # A short summary is better than removing one more message.
+            return MIN_SUMMARY_TOKENS
+        share = _summary_share(self.policy, self.limits, self.pinned_tokens)
+        return max(MIN_SUMMARY_TOKENS, min(share, self._useful_summary(covered_tokens)))
 
-def _summary_wish(policy: CompactPolicy, limits: TokenLimits, pinned_tokens: int, removed_tokens: int) -> int:
-    if removed_tokens == 0:
-        return 0
-    share = _summary_share(policy, limits, pinned_tokens)
-    return max(MIN_SUMMARY_TOKENS, min(share, policy.summary_max_tokens, _share_of(removed_tokens, policy)))
+    def _largest_summary(self, draft: Draft, *, is_floor: bool) -> int:
+        """Return the summary length that uses the space which the recent messages leave."""
+        covered_tokens = self.removed_tokens + draft.remainder_tokens
+        smallest, largest = draft.summary_tokens, self._useful_summary(covered_tokens)
+        if self.goal_tokens is not None:
+            within_goal = self.goal_tokens - draft.kept_tokens
+            largest = min(largest, max(int(covered_tokens * _MIN_MANUAL_RATIO), within_goal))
+            smallest = min(smallest, max(MIN_SUMMARY_TOKENS, largest))
+        return max(smallest, min(largest, self._ceiling(draft, is_floor=is_floor) - draft.kept_tokens))
+
+    def _ceiling(self, draft: Draft, *, is_floor: bool) -> int:
+        """Return the request size up to which the summary may grow."""
+        limits = self.limits
+        if not is_floor:
+            return limits.summary_ceiling_tokens
+        if limits.soft_limit_tokens - draft.kept_tokens < (limits.budget_tokens - draft.pinned_tokens) // 4:
+            # Large recent messages leave the summary almost nothing. Memory matters more than delaying the next
+            # compaction.
+            return limits.budget_tokens
+        return limits.soft_limit_tokens
+
+    def _useful_summary(self, covered_tokens: int) -> int:
+        """Return the length that the policy allows for a summary of this many tokens, whatever the window."""
+        # A share of a short text would be too short to say anything, so short texts get up to a half.
+        least = max(MIN_SUMMARY_TOKENS, min(SMALL_SUMMARY_TOKENS, covered_tokens // 2))
+        return min(self.policy.summary_max_tokens, max(least, int(covered_tokens * self.policy.summary_ratio)))
+
+    def _leaves_too_little(self, draft: Draft) -> bool:
+        """True if large recent messages leave almost no space for a summary of everything before them."""
+        covered_tokens = self.removed_tokens + draft.remainder_tokens
+        unpinned_tokens = draft.limits.budget_tokens - draft.pinned_tokens
+        return unpinned_tokens - draft.recent_tokens < min(_MIN_SUMMARY_SHARE * unpinned_tokens, covered_tokens // 4)
+
+
+def _user_token_limits(limit: int) -> Iterator[int]:
+    """Yield the bridge renderer's limits for user messages: the given one, then halves of it, then 0."""
+    while limit > 0:
+        yield limit
+        limit = limit // 2 if limit > 100 else 0
+    yield 0
 
 
 def _summary_share(policy: CompactPolicy, limits: TokenLimits, pinned_tokens: int) -> int:
     return int((limits.summary_ceiling_tokens - pinned_tokens) * policy.summary_room_pct)
 
 
-def _is_squeezed(latest: Draft, limits: TokenLimits, removed_tokens: int) -> bool:
-    """Whether one large recent message would leave next to nothing of all that went before it."""
-    free = limits.budget_tokens - latest.pinned_tokens
-    return free - latest.recent_tokens < min(LEAST_SHARE * free, removed_tokens // 4)
-
-
-def _share_of(removed_tokens: int, policy: CompactPolicy) -> int:
-    """The policy's share of what is summarised; of little text half, for there a share would say nothing."""
-    least = max(MIN_SUMMARY_TOKENS, min(SMALL_SUMMARY_TOKENS, removed_tokens // 2))
-    return max(least, int(removed_tokens * policy.summary_ratio))
-
-
-def _at_floor(latest: Draft, limits: TokenLimits) -> Draft:
-    left = limits.budget_tokens - latest.pinned_tokens - latest.recent_tokens
-    if left < 0:
+def _require_space(limits: TokenLimits, overhead_tokens: int, pin_tokens: int, newest_tokens: int) -> None:
+    """Raise `InsufficientBudget` if the pinned messages and the newest unit alone exceed the budget."""
+    needed_tokens = overhead_tokens + pin_tokens + newest_tokens
+    if needed_tokens > limits.budget_tokens:
         raise InsufficientBudget(
-            needed_tokens=latest.pinned_tokens + latest.recent_tokens,
+            needed_tokens=needed_tokens,
             budget_tokens=limits.budget_tokens,
             parts={
-                "instructions and tools": latest.fixed_tokens,
-                "pinned messages": latest.pinned_tokens - latest.fixed_tokens,
-                "newest turn and tool pair": latest.recent_tokens,
-            },
-            detail="protected messages, one turn and one tool pair",
-        )
-    return replace(latest, summary_tokens=left if left >= MIN_SUMMARY_TOKENS else 0)
-
-
-def _require_floor(
-    units: Sequence[Unit],
-    sizes: dict[int, int],
-    pins: dict[int, str],
-    limits: TokenLimits,
-    base: int,
-    pinned_tokens: int,
-) -> Unit | None:
-    """The newest unit that is not pinned; refuses at once what no summary could ever make fit."""
-    newest = max((unit for unit in units if unit.first not in pins), key=lambda unit: unit.last, default=None)
-    newest_tokens = sizes[newest.first] if newest else 0
-    if pinned_tokens + newest_tokens > limits.budget_tokens:
-        raise InsufficientBudget(
-            needed_tokens=pinned_tokens + newest_tokens,
-            budget_tokens=limits.budget_tokens,
-            parts={
-                "instructions and tools": base,
-                "pinned messages": pinned_tokens - base,
+                "instructions and tools": overhead_tokens,
+                "pinned messages": pin_tokens,
                 "newest unit": newest_tokens,
             },
-            detail="protected messages" if not newest_tokens else "protected messages and the newest unit",
+            detail="Protected messages and the newest unit" if newest_tokens else "Protected messages",
         )
-    return newest
+
+
+def _with_remaining_budget(draft: Draft) -> Draft:
+    """Return the draft with a summary as long as the budget allows. Raise `InsufficientBudget` if nothing fits."""
+    left = draft.limits.budget_tokens - draft.kept_tokens
+    if left < 0:
+        raise InsufficientBudget(
+            needed_tokens=draft.kept_tokens,
+            budget_tokens=draft.limits.budget_tokens,
+            parts={
+                "instructions and tools": draft.fixed_tokens,
+                "pinned messages": draft.pinned_tokens - draft.fixed_tokens,
+                "newest turn and tool pair": draft.recent_tokens,
+            },
+            detail="Protected messages, one turn and one tool pair",
+        )
+    return replace(draft, summary_tokens=left if left >= MIN_SUMMARY_TOKENS else 0)

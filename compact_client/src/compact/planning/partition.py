@@ -1,16 +1,17 @@
-"""Sort a conversation into what is pinned, what is recent, and the remainder that may be compacted.
+"""Partition a conversation into pinned units, recent units, and the remainder that may be compacted.
 
-Works on whole units only, so a call never parts from its output. Every message gets the line of policy that
-decided its fate.
+Only whole units are moved, so a tool call is never separated from its output. Every unit that stays has the policy
+rule that kept it. The rule is shown in the ledger.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from compact.messages import Message
-from compact.messages.units import Unit, group_units
+from compact.messages.units import Unit
 from compact.policy import CompactPolicy
 
 TURN_ABORTED = ("<turn-aborted>", "<turn_aborted>")
@@ -18,20 +19,68 @@ TURN_ABORTED = ("<turn-aborted>", "<turn_aborted>")
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Units by what happens to them, each in conversation order, and why (`rules`, by a unit's first place)."""
+    """The units of a conversation by fate, each group in conversation order."""
 
     pinned: tuple[Unit, ...]
     recent: tuple[Unit, ...]
     remainder: tuple[Unit, ...]
+    """Units that may be compacted."""
     rules: dict[int, str] = field(default_factory=dict)
+    """The rule that keeps each pinned or recent unit, by the unit's first index."""
     keep_turns: int = 0
+    """The requested number of turns. See `Reduction`."""
     keep_pairs: int = 0
     recent_turns: int = 0
+    """The number of turns that were kept, which may be less than requested."""
     tool_pairs: int = 0
+
+    def keep(self, units: Collection[Unit], rule: str) -> Partition:
+        """Return a copy in which these units have moved from the remainder to the recent ones."""
+        moved = {unit.first for unit in units}.intersection(unit.first for unit in self.remainder)
+        if not moved:
+            return self
+        kept = (unit for unit in self.remainder if unit.first in moved)
+        return replace(
+            self,
+            recent=tuple(sorted((*self.recent, *kept), key=lambda unit: unit.first)),
+            remainder=tuple(unit for unit in self.remainder if unit.first not in moved),
+            rules={**self.rules, **dict.fromkeys(moved, rule)},
+        )
+
+
+class Reduction(NamedTuple):
+    """Numbers of recent turns and tool pairs to keep, and the reason why they are below the policy's.
+
+    With `keep_turns` 0, only the newest unit and the last user message stay. With -1, only the newest unit stays.
+    """
+
+    keep_turns: int
+    keep_pairs: int
+    reason: str
+
+    @property
+    def is_floor(self) -> bool:
+        """True if at most one turn and one tool pair are kept."""
+        return self.keep_turns <= 1 and self.keep_pairs <= 1
+
+
+def reduction_steps(policy: CompactPolicy) -> Iterator[Reduction]:
+    """Yield the policy's own numbers, then smaller ones: one turn less, one pair less, down to one each."""
+    turns, pairs = policy.keep_recent_turns, policy.keep_tool_io_pairs
+    yield Reduction(turns, pairs, "")
+    while turns > 1 or pairs > 1:
+        if turns > 1:
+            turns -= 1
+            yield Reduction(turns, pairs, f"over budget: keep_recent_turns {turns + 1} -> {turns}")
+        if pairs > 1:
+            pairs -= 1
+            yield Reduction(turns, pairs, f"over budget: keep_tool_io_pairs {pairs + 1} -> {pairs}")
+    yield Reduction(0, 0, "over budget with 1 turn and 1 tool pair: newest unit and last user message only")
+    yield Reduction(-1, 0, "over budget: newest unit only")
 
 
 def pin_rule(unit: Unit, messages: Sequence[Message], policy: CompactPolicy, protected_ids: Collection[str]) -> str:
-    """Why a unit must stay, or an empty string if it need not."""
+    """Return the rule that pins a unit, or an empty string if the unit may be compacted."""
     for index in unit.indices:
         message = messages[index]
         if message.role in policy.roles_never_prune:
@@ -53,78 +102,107 @@ def pin_rule(unit: Unit, messages: Sequence[Message], policy: CompactPolicy, pro
 def pin_rules(
     units: Sequence[Unit], messages: Sequence[Message], policy: CompactPolicy, protected_ids: Collection[str] = ()
 ) -> dict[int, str]:
-    """Why each pinned unit must stay, by its first place."""
-    found = ((unit.first, pin_rule(unit, messages, policy, protected_ids)) for unit in units)
-    return {first: rule for first, rule in found if rule}
+    """Return the rule of each pinned unit, by the unit's first index."""
+    rules = ((unit.first, pin_rule(unit, messages, policy, protected_ids)) for unit in units)
+    return {first: rule for first, rule in rules if rule}
 
 
-def partition(
-    messages: Sequence[Message],
-    policy: CompactPolicy,
-    *,
-    keep_turns: int | None = None,
-    keep_pairs: int | None = None,
-    protected_ids: Collection[str] = (),
-    units: Sequence[Unit] | None = None,
-    pins: Mapping[int, str] | None = None,
+def partition_units(
+    units: Sequence[Unit], messages: Sequence[Message], pins: Mapping[int, str], *, keep_turns: int, keep_pairs: int
 ) -> Partition:
-    """Pinned, recent (the last turns and tool pairs, the newest unit, the last user message) and the remainder.
+    """Keep the last turns and tool pairs, the newest unit, and the last user message.
 
-    A negative `keep_turns` gives up the last user message too, if it is not itself the newest unit.
+    `pins` are the results of `pin_rules`. A negative `keep_turns` keeps only the newest unit.
     """
-    units = group_units(messages) if units is None else units
-    turns = policy.keep_recent_turns if keep_turns is None else keep_turns
-    pairs = policy.keep_tool_io_pairs if keep_pairs is None else keep_pairs
-    rules: dict[int, str] = dict(pins if pins is not None else pin_rules(units, messages, policy, protected_ids))
-    pinned, free = [], []
-    for unit in units:
-        if unit.first in rules:
-            pinned.append(unit)
-        elif not _is_old_summary(unit, messages):
-            free.append(unit)
-    turn_rules = _recent_turns(free, turns)
-    pair_rules, kept_pairs = _recent_pairs(free, pairs)
-    rules.update(turn_rules)
-    rules.update(pair_rules)
-    if free:
-        newest = max(free, key=lambda unit: unit.last)
-        rules.setdefault(newest.first, "newest unit")
-        users = [unit for unit in free if unit.kind == "user"]
-        if users and turns >= 0:
-            rules.setdefault(users[-1].first, "last user message")
-    pinned_set = {unit.first for unit in pinned}
-    recent = tuple(unit for unit in free if unit.first in rules)
-    remainder = tuple(unit for unit in units if unit.first not in rules and unit.first not in pinned_set)
+    free = _free_units(units, messages, pins)
+    turn_rules, recent_turns = _recent_turn_rules(free, keep_turns)
+    pair_rules, tool_pairs = _recent_pair_rules(free, keep_pairs)
+    rules = {**pins, **_required_rules(free, keep_turns), **turn_rules, **pair_rules}
     return Partition(
-        tuple(pinned),
-        recent,
-        remainder,
+        *_split(units, free, pins, rules),
         rules,
-        keep_turns=turns,
-        keep_pairs=pairs,
-        recent_turns=len({rule for rule in turn_rules.values() if rule.startswith("recent")}),
-        tool_pairs=kept_pairs,
+        keep_turns=keep_turns,
+        keep_pairs=keep_pairs,
+        recent_turns=recent_turns,
+        tool_pairs=tool_pairs,
     )
 
 
-def reductions(policy: CompactPolicy) -> Iterator[tuple[int, int, str]]:
-    """How much to keep, most first: turns less one, then pairs less one, down to one each; and the line for it."""
-    turns, pairs = policy.keep_recent_turns, policy.keep_tool_io_pairs
-    yield turns, pairs, ""
-    while turns > 1 or pairs > 1:
-        if turns > 1:
-            turns -= 1
-            yield turns, pairs, f"over budget: keep_recent_turns {turns + 1} -> {turns}"
-        if pairs > 1:
-            pairs -= 1
-            yield turns, pairs, f"over budget: keep_tool_io_pairs {pairs + 1} -> {pairs}"
-    # Below the floor of one turn and one pair only what the next call cannot do without is left.
-    yield 0, 0, "over budget at one turn and one tool pair: the newest unit and the last user message"
-    yield -1, 0, "over budget: the newest unit alone"
+def partition_for_bridge(
+    units: Sequence[Unit],
+    messages: Sequence[Message],
+    pins: Mapping[int, str],
+    *,
+    sizes: Mapping[int, int],
+    user_tokens: int,
+) -> Partition:
+    """Keep the newest user messages within `user_tokens`, and the newest unit if it is a tool call.
+
+    The last user message always stays. `sizes` are the tokens of each unit by its first index.
+    """
+    free = _free_units(units, messages, pins)
+    rules = dict(pins)
+    if free and free[-1].kind == "tool":
+        rules[free[-1].first] = "newest unit"
+    spent = 0
+    for number, unit in enumerate(unit for unit in reversed(free) if unit.kind == "user"):
+        spent += sizes[unit.first]
+        if number > 0 and spent > user_tokens:
+            break
+        rules[unit.first] = f"user message within {user_tokens:,} tokens"
+    pinned, recent, remainder = _split(units, free, pins, rules)
+    return Partition(pinned, recent, remainder, rules, recent_turns=len(recent))
 
 
-def talk_turns(units: Sequence[Unit]) -> list[list[Unit]]:
-    """User and assistant messages in pairs: at most one of each, tool calls between them left aside."""
+def _free_units(units: Sequence[Unit], messages: Sequence[Message], pins: Mapping[int, str]) -> list[Unit]:
+    """Return the units that may be recent: neither pinned nor an earlier summary."""
+    return [unit for unit in units if unit.first not in pins and not _is_earlier_summary(unit, messages)]
+
+
+def _is_earlier_summary(unit: Unit, messages: Sequence[Message]) -> bool:
+    return len(unit.indices) == 1 and messages[unit.first].is_summary
+
+
+def _split(
+    units: Sequence[Unit], free: Sequence[Unit], pins: Mapping[int, str], rules: Mapping[int, str]
+) -> tuple[tuple[Unit, ...], tuple[Unit, ...], tuple[Unit, ...]]:
+    """Return the pinned units, the recent units and the remainder."""
+    return (
+        tuple(unit for unit in units if unit.first in pins),
+        tuple(unit for unit in free if unit.first in rules),
+        tuple(unit for unit in units if unit.first not in rules),
+    )
+
+
+def _required_rules(free: Sequence[Unit], keep_turns: int) -> dict[int, str]:
+    """Return the rules for units without which the next call makes no sense."""
+    rules: dict[int, str] = {}
+    if not free:
+        return rules
+    users = [unit for unit in free if unit.kind == "user"]
+    if users and keep_turns >= 0:
+        rules[users[-1].first] = "last user message"
+    newest = max(free, key=lambda unit: unit.last)
+    rules[newest.first] = "newest unit"
+    return rules
+
+
+def _recent_turn_rules(free: Sequence[Unit], keep: int) -> tuple[dict[int, str], int]:
+    """Return the rules that keep the last turns, and the number of those turns."""
+    turns = _group_turns(free)
+    rules: dict[int, str] = {}
+    # A user message without an answer is the input of this call. It does not count as one of the recent turns.
+    if turns and turns[-1][-1].kind == "user" and turns[-1][-1] is free[-1]:
+        rules[turns.pop()[-1].first] = "user input"
+    kept = turns[-keep:] if keep > 0 else []
+    for number, turn in enumerate(reversed(kept), start=1):
+        for unit in turn:
+            rules[unit.first] = f"recent {number} of {keep}"
+    return rules, len(kept)
+
+
+def _group_turns(units: Sequence[Unit]) -> list[list[Unit]]:
+    """Group user and assistant messages into turns of at most one each. Tool units are ignored."""
     turns: list[list[Unit]] = []
     for unit in units:
         if unit.kind not in ("user", "assistant"):
@@ -136,19 +214,8 @@ def talk_turns(units: Sequence[Unit]) -> list[list[Unit]]:
     return turns
 
 
-def _recent_turns(free: Sequence[Unit], keep: int) -> dict[int, str]:
-    turns = talk_turns(free)
-    rules: dict[int, str] = {}
-    # A user message nobody has answered yet is the input of this call, not one of the turns behind it.
-    if turns and turns[-1][-1].kind == "user" and turns[-1][-1] is free[-1]:
-        rules[turns.pop()[-1].first] = "user input"
-    for number, turn in enumerate(reversed(turns[-keep:] if keep > 0 else []), start=1):
-        for unit in turn:
-            rules[unit.first] = f"recent {number} of {keep}"
-    return rules
-
-
-def _recent_pairs(free: Sequence[Unit], keep: int) -> tuple[dict[int, str], int]:
+def _recent_pair_rules(free: Sequence[Unit], keep: int) -> tuple[dict[int, str], int]:
+    """Return the rules that keep the last tool pairs, and the number of those pairs."""
     rules: dict[int, str] = {}
     kept = 0
     for unit in reversed(free):
@@ -158,36 +225,3 @@ def _recent_pairs(free: Sequence[Unit], keep: int) -> tuple[dict[int, str], int]
             kept += max(1, unit.pairs)
             rules[unit.first] = f"tool pair {kept} of {keep}"
     return rules, kept
-
-
-def _is_old_summary(unit: Unit, messages: Sequence[Message]) -> bool:
-    return len(unit.indices) == 1 and messages[unit.first].is_summary
-
-
-def partition_for_bridge(
-    messages: Sequence[Message],
-    policy: CompactPolicy,
-    *,
-    counts: Sequence[int],
-    user_tokens: int,
-    protected_ids: Collection[str] = (),
-    units: Sequence[Unit] | None = None,
-    pins: Mapping[int, str] | None = None,
-) -> Partition:
-    """Pinned, the users' own words newest first up to a limit, and the unit in flight; the rest is remainder."""
-    units = group_units(messages) if units is None else units
-    rules: dict[int, str] = dict(pins if pins is not None else pin_rules(units, messages, policy, protected_ids))
-    pinned = [unit for unit in units if unit.first in rules]
-    pinned_set = set(rules)
-    free = [unit for unit in units if unit.first not in pinned_set and not _is_old_summary(unit, messages)]
-    spent = 0
-    for number, unit in enumerate((unit for unit in reversed(free) if unit.kind == "user"), start=1):
-        spent += sum(counts[index] for index in unit.indices)
-        if number > 1 and spent > user_tokens:
-            break
-        rules[unit.first] = f"user message within {user_tokens:,} tokens"
-    if free and free[-1].kind == "tool":
-        rules.setdefault(free[-1].first, "newest unit")
-    recent = tuple(unit for unit in free if unit.first in rules)
-    remainder = tuple(unit for unit in units if unit.first not in rules)
-    return Partition(tuple(pinned), recent, remainder, rules, recent_turns=len(recent), tool_pairs=0)

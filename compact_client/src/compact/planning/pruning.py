@@ -1,12 +1,12 @@
-"""Which units make way first: by recency, strictly oldest first, by stage, or by meaning.
+"""Pruning policies: choose which units go first.
 
-Recency is the plain partition. The others move units between what is kept and the remainder; none of them touches
-what is pinned.
+`recency` is the plain partition. `fifo`, `stage_aware` and `semantic` move units between the recent ones and the
+remainder. Pinned units always stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from compact.messages import Message
@@ -16,64 +16,60 @@ from compact.policy import CompactPolicy
 
 
 def prune(
-    part: Partition, messages: Sequence[Message], counts: Sequence[int], policy: CompactPolicy, room_tokens: int
+    partition: Partition,
+    messages: Sequence[Message],
+    sizes: Mapping[int, int],
+    policy: CompactPolicy,
+    available_tokens: int,
 ) -> Partition:
-    """The partition as the pruning policy wants it; `room_tokens` is what all unpinned messages may take."""
+    """Apply the policy's pruning to a partition.
+
+    `sizes` are the tokens of each unit by its first index. `available_tokens` is the limit for all unpinned messages
+    and the summary.
+    """
     if policy.pruning == "fifo":
-        return _fifo(part, counts, int(room_tokens * (1 - policy.summary_room_pct)))
+        return _keep_newest(partition, sizes, int(available_tokens * (1 - policy.summary_room_pct)))
     if policy.pruning == "stage_aware":
-        return _stage_aware(part)
+        return _keep_requests(partition)
     if policy.pruning == "semantic":
         from compact.planning.similarity import keep_related
 
-        return keep_related(part, messages, counts, room_tokens)
-    return part
+        return keep_related(partition, messages, sizes, available_tokens)
+    return partition
 
 
-def _fifo(part: Partition, counts: Sequence[int], room_tokens: int) -> Partition:
-    """Everything stays that fits, newest first; the rest goes oldest first, whatever its kind."""
-    free = sorted((*part.recent, *part.remainder), key=lambda unit: unit.first)
+def _keep_newest(partition: Partition, sizes: Mapping[int, int], available_tokens: int) -> Partition:
+    """Keep the newest units that fit, of any kind, and at least one."""
+    free = _unpinned(partition)
     kept: list[Unit] = []
-    left = room_tokens
+    left = available_tokens
     for unit in reversed(free):
-        left -= sum(counts[index] for index in unit.indices)
+        left -= sizes[unit.first]
         if left < 0 and kept:
             break
         kept.append(unit)
-    rules = {first: rule for first, rule in part.rules.items() if first in {unit.first for unit in part.pinned}}
-    rules.update({unit.first: "fifo: newest that fit" for unit in kept})
+    rules = {unit.first: partition.rules[unit.first] for unit in partition.pinned}
+    rules |= {unit.first: "fifo: newest that fit" for unit in kept}
     return replace(
-        part,
+        partition,
         recent=tuple(unit for unit in free if unit.first in rules),
         remainder=tuple(unit for unit in free if unit.first not in rules),
         rules=rules,
     )
 
 
-def _stage_aware(part: Partition) -> Partition:
-    """A kept tool pair keeps the user message that asked for it: the stage it belongs to."""
-    tools = [unit for unit in part.recent if unit.kind == "tool"]
-    users = [unit for unit in part.remainder if unit.kind == "user"]
-    stage = {max(before, key=lambda user: user.first) for tool in tools if (before := _earlier(users, tool))}
-    # Only where no kept user message already stands between them.
-    kept_users = [unit for unit in part.recent if unit.kind == "user"]
-    stage = {
-        user
-        for user in stage
-        if any(user.first < tool.first and not _between(kept_users, user, tool) for tool in tools)
-    }
-    rules = {**part.rules, **{user.first: "stage of a kept tool pair" for user in stage}}
-    return replace(
-        part,
-        recent=tuple(sorted((*part.recent, *stage), key=lambda unit: unit.first)),
-        remainder=tuple(unit for unit in part.remainder if unit not in stage),
-        rules=rules,
-    )
+def _keep_requests(partition: Partition) -> Partition:
+    """Keep the user message that led to each kept tool call."""
+    recent = {unit.first for unit in partition.recent}
+    requests: list[Unit] = []
+    request: Unit | None = None
+    for unit in _unpinned(partition):
+        if unit.kind == "user":
+            request = unit
+        elif unit.kind == "tool" and unit.first in recent and request is not None:
+            requests.append(request)
+    return partition.keep(requests, "stage of a kept tool pair")
 
 
-def _earlier(users: Sequence[Unit], tool: Unit) -> list[Unit]:
-    return [user for user in users if user.first < tool.first]
-
-
-def _between(users: Sequence[Unit], first: Unit, last: Unit) -> bool:
-    return any(first.first < user.first < last.first for user in users)
+def _unpinned(partition: Partition) -> list[Unit]:
+    return sorted((*partition.recent, *partition.remainder), key=lambda unit: unit.first)

@@ -1,7 +1,7 @@
-"""Keep the older units that are about the same thing as the newest ones.
+"""Keep older units that are about the same subject as the newest ones.
 
-A light vectoriser (words weighted by how rare they are) and cosine similarity: no model, no vector database, the
-same answer every time. Similar units form a cluster; the clusters nearest to the current work stay.
+Texts become vectors of words weighted by rarity, and cosine similarity groups them into clusters. The clusters closest
+to the recent units stay. There is no model and no vector database, so the result is deterministic.
 """
 
 from __future__ import annotations
@@ -9,56 +9,56 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 
 from compact.messages import Message
 from compact.messages.units import Unit
 from compact.planning.partition import Partition
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{2,40}")
-_SIMILAR = 0.35  # two units of one cluster; chosen so that edits of one file group and different files do not
-_RELATED = 0.12  # a cluster worth keeping at all
-_ROOM_PCT = 0.2  # of the room for unpinned messages, so that the summary and the recent window keep theirs
-_READ_CHARS = 8_000
-_LATEST = 64  # clusters a unit is compared with: work moves on, and the time stays linear
+# Minimum similarity of two units in a cluster. Edits of one file group together, edits of different files do not.
+_CLUSTER_SIMILARITY = 0.35
+# Minimum similarity of a kept cluster to the recent units.
+_RELATED_SIMILARITY = 0.12
+# Share of the available tokens for related units. The rest belongs to the summary and the recent units.
+_RELATED_PCT = 0.2
+_MAX_CHARS = 8_000
+# A unit is compared only with the latest clusters, which keeps the running time linear.
+_LATEST_CLUSTERS = 64
 
 Vector = dict[str, float]
 
 
-def keep_related(part: Partition, messages: Sequence[Message], counts: Sequence[int], room_tokens: int) -> Partition:
-    """Move the units nearest to the recent ones from the remainder to what is kept, within their share of the room."""
-    if not part.remainder or not part.recent:
-        return part
-    texts = [_text(unit, messages) for unit in (*part.remainder, *part.recent)]
+def keep_related(
+    partition: Partition, messages: Sequence[Message], sizes: Mapping[int, int], available_tokens: int
+) -> Partition:
+    """Keep the clusters of the remainder that are closest to the recent units, within their share of the tokens."""
+    if not partition.remainder or not partition.recent:
+        return partition
+    texts = [_text(unit, messages) for unit in (*partition.remainder, *partition.recent)]
     vectors = vectorize(texts)
-    old, new = vectors[: len(part.remainder)], vectors[len(part.remainder) :]
-    focus = _mean(new)
-    nearness = [(cosine(_mean([old[place] for place in members]), focus), members) for members in cluster(old)]
-    left = int(room_tokens * _ROOM_PCT)
-    kept: set[int] = set()
-    for near, members in sorted(nearness, key=lambda item: (-item[0], item[1][0])):
-        if near < _RELATED:
+    older, recent = vectors[: len(partition.remainder)], vectors[len(partition.remainder) :]
+    focus = _mean(recent)
+    clusters = [(cosine(_mean([older[place] for place in members]), focus), members) for members in cluster(older)]
+    left = int(available_tokens * _RELATED_PCT)
+    related: list[Unit] = []
+    for similarity, members in sorted(clusters, key=lambda item: (-item[0], item[1][0])):
+        if similarity < _RELATED_SIMILARITY:
             break
-        tokens = sum(counts[index] for place in members for index in part.remainder[place].indices)
+        units = [partition.remainder[place] for place in members]
+        tokens = sum(sizes[unit.first] for unit in units)
         if tokens <= left:
-            kept.update(members)
+            related.extend(units)
             left -= tokens
-    related = [part.remainder[place] for place in sorted(kept)]
-    return replace(
-        part,
-        recent=tuple(sorted((*part.recent, *related), key=lambda unit: unit.first)),
-        remainder=tuple(unit for place, unit in enumerate(part.remainder) if place not in kept),
-        rules={**part.rules, **{unit.first: "semantic cluster near the current work" for unit in related}},
-    )
+    return partition.keep(related, "semantic cluster near the current work")
 
 
 def vectorize(texts: Sequence[str]) -> list[Vector]:
-    """Unit vectors of term frequency times rarity."""
+    """Return unit vectors of term frequency times inverse document frequency."""
     counts = [Counter(word.lower() for word in _WORD.findall(text)) for text in texts]
     documents = Counter(word for count in counts for word in count)
     return [
-        _unit(
+        _normalize(
             {word: (1 + math.log(times)) * math.log(1 + len(texts) / documents[word]) for word, times in count.items()}
         )
         for count in counts
@@ -66,18 +66,18 @@ def vectorize(texts: Sequence[str]) -> list[Vector]:
 
 
 def cosine(left: Vector, right: Vector) -> float:
-    """How alike two unit vectors are."""
+    """Return the cosine similarity of two unit vectors."""
     if len(left) > len(right):
         left, right = right, left
     return sum([weight * right[word] for word, weight in left.items() if word in right])
 
 
 def cluster(vectors: Sequence[Vector]) -> list[list[int]]:
-    """Greedy clusters: a unit joins the first of the latest clusters whose founder it resembles."""
+    """Group vectors greedily: each joins the first of the latest clusters whose first member is similar to it."""
     clusters: list[list[int]] = []
     for place, vector in enumerate(vectors):
-        for members in clusters[-_LATEST:]:
-            if cosine(vectors[members[0]], vector) >= _SIMILAR:
+        for members in clusters[-_LATEST_CLUSTERS:]:
+            if cosine(vectors[members[0]], vector) >= _CLUSTER_SIMILARITY:
                 members.append(place)
                 break
         else:
@@ -90,10 +90,10 @@ def _mean(vectors: Iterable[Vector]) -> Vector:
     for vector in vectors:
         for word, weight in vector.items():
             total[word] = total.get(word, 0.0) + weight
-    return _unit(total)
+    return _normalize(total)
 
 
-def _unit(vector: Vector) -> Vector:
+def _normalize(vector: Vector) -> Vector:
     length = math.sqrt(sum(weight * weight for weight in vector.values())) or 1.0
     return {word: weight / length for word, weight in vector.items()}
 
@@ -101,6 +101,6 @@ def _unit(vector: Vector) -> Vector:
 def _text(unit: Unit, messages: Sequence[Message]) -> str:
     parts = []
     for index in unit.indices:
-        parts.append(messages[index].text[:_READ_CHARS])
+        parts.append(messages[index].text[:_MAX_CHARS])
         parts.extend(f"{call.name} {call.arguments}" for call in messages[index].tool_calls)
     return " ".join(parts)

@@ -1,0 +1,59 @@
+"""Token limits of a compaction, derived from the policy, the window and the session's growth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compact.policy import CompactPolicy
+
+# Shares of the trigger that a compacted request may fill. A session without measured growth arrives with its whole
+# history, so there is no reason yet to reserve space for the next calls.
+_SOFT_LIMIT_PCT = 0.92
+_FIRST_SOFT_LIMIT_PCT = 0.99
+# Share of the trigger at which the ladder may stop, whatever `target_pct` says.
+_TARGET_OF_TRIGGER_PCT = 0.7
+# Share of the window that a summary may always fill. Reserving more for later calls would cost too much memory.
+_MIN_CEILING_PCT = 0.45
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLimits:
+    """Limits of a request, in tokens as the estimator counts them."""
+
+    budget_tokens: int
+    """Hard limit of the request."""
+    target_tokens: int
+    """The ladder stops once the request is at most this large."""
+    soft_limit_tokens: int
+    """Limit for kept messages plus an average summary. It is just below the trigger."""
+    summary_ceiling_tokens: int
+    """Size up to which a summary may fill the request. It leaves space for the session's next calls."""
+
+    def scale(self, factor: float) -> TokenLimits:
+        return TokenLimits(
+            int(self.budget_tokens * factor),
+            int(self.target_tokens * factor),
+            int(self.soft_limit_tokens * factor),
+            int(self.summary_ceiling_tokens * factor),
+        )
+
+
+def limits_for(
+    policy: CompactPolicy, window_tokens: int | None, trigger_tokens: int | None, growth_tokens: float = 0.0
+) -> TokenLimits:
+    """Return the limits that a policy sets for a window.
+
+    If the window is unknown, `auto_compact_token_limit` is used in its place. `growth_tokens` is the average number of
+    tokens that a call of this session adds, or 0 if it has not been measured.
+    """
+    window = window_tokens or policy.auto_compact_token_limit or 0
+    budget = window if window_tokens is None else window - policy.hard_cap_buffer
+    trigger = window if trigger_tokens is None else trigger_tokens
+    soft_limit = int(min(budget, trigger) * (_SOFT_LIMIT_PCT if growth_tokens else _FIRST_SOFT_LIMIT_PCT))
+    space_for_calls = int(policy.headroom_calls * growth_tokens)
+    return TokenLimits(
+        budget_tokens=budget,
+        target_tokens=min(budget, int(window * policy.target_pct), int(trigger * _TARGET_OF_TRIGGER_PCT)),
+        soft_limit_tokens=soft_limit,
+        summary_ceiling_tokens=min(soft_limit, max(trigger - space_for_calls, int(window * _MIN_CEILING_PCT))),
+    )
