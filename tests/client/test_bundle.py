@@ -1,4 +1,4 @@
-"""A bundle checks out as it was signed, and in no other state."""
+"""Audit bundles: an untouched bundle passes every check, and any change makes one fail."""
 
 from __future__ import annotations
 
@@ -6,43 +6,17 @@ import base64
 import hashlib
 import io
 import json
+import sys
 import zipfile
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from compact import bundle, ed25519
+from compact import CompactError, bundle
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-SEED = b"a seed of thirty-two bytes, fine"
-
-
-def _halves(seed: bytes) -> tuple[int, bytes]:
-    digest = hashlib.sha512(seed).digest()
-    scalar = int.from_bytes(digest[:32], "little") & ((1 << 254) - 8) | (1 << 254)
-    return scalar, digest[32:]
-
-
-def _compress(point: ed25519.Point) -> bytes:
-    inverse = pow(point[2], ed25519._P - 2, ed25519._P)
-    x, y = point[0] * inverse % ed25519._P, point[1] * inverse % ed25519._P
-    return (y | (x & 1) << 255).to_bytes(32, "little")
-
-
-def public_key(seed: bytes = SEED) -> bytes:
-    return _compress(ed25519._times(_halves(seed)[0], ed25519._BASE))
-
-
-def signer(seed: bytes = SEED) -> Callable[[bytes], bytes]:
-    """RFC 8032 signing, so that these tests need no library that the client does not."""
-
-    def sign(message: bytes) -> bytes:
-        scalar, prefix = _halves(seed)
-        nonce = int.from_bytes(hashlib.sha512(prefix + message).digest(), "little") % ed25519._ORDER
-        point = _compress(ed25519._times(nonce, ed25519._BASE))
-        challenge = int.from_bytes(hashlib.sha512(point + public_key(seed) + message).digest(), "little")
-        return point + ((nonce + challenge * scalar) % ed25519._ORDER).to_bytes(32, "little")
-
-    return sign
+KEY = Ed25519PrivateKey.from_private_bytes(b"a seed of thirty-two bytes, fine")
+OTHER_KEY = Ed25519PrivateKey.from_private_bytes(b"another seed of thirty-two bytes")
+PUBLIC_KEY = KEY.public_key().public_bytes_raw()
 
 
 TRANSCRIPT = b'{"content":"hello","id":"m1","role":"user"}\n{"content":"hi","id":"m2","role":"assistant"}\n'
@@ -66,7 +40,7 @@ def links(count: int = 2) -> list[dict[str, Any]]:
     return chain
 
 
-def packed(*, transcript: bytes = TRANSCRIPT, chain: list[dict[str, Any]] | None = None, **changes: Any) -> bytes:
+def make_bundle(*, transcript: bytes = TRANSCRIPT, chain: list[dict[str, Any]] | None = None, **changes: Any) -> bytes:
     parts = {
         "transcript.jsonl": transcript,
         "summary.json": b"{}",
@@ -78,13 +52,13 @@ def packed(*, transcript: bytes = TRANSCRIPT, chain: list[dict[str, Any]] | None
         "session": "s",
         "step": 2,
         "archived_sha256": hashlib.sha256(TRANSCRIPT).hexdigest(),
-        "public_key": base64.b64encode(public_key()).decode(),
+        "public_key": base64.b64encode(PUBLIC_KEY).decode(),
     }
-    return bundle.pack(parts, {**manifest, **changes}, signer())
+    return bundle.pack(parts, {**manifest, **changes}, KEY.sign)
 
 
-def rewritten(data: bytes, **changes: bytes) -> bytes:
-    """The same ZIP with some members replaced."""
+def replace_files(data: bytes, **changes: bytes) -> bytes:
+    """Return the same ZIP with some files replaced."""
     out = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as new:
         for name in old.namelist():
@@ -92,87 +66,97 @@ def rewritten(data: bytes, **changes: bytes) -> bytes:
     return out.getvalue()
 
 
-def failed(data: bytes, **options: Any) -> list[str]:
+def failed_checks(data: bytes, **options: Any) -> list[str]:
     report = bundle.verify(data, **options)
     assert not report.ok
     return [check.name for check in report.checks if not check.ok]
 
 
 @pytest.mark.req("K-UI-3")
-def test_an_untouched_bundle_checks_out(tmp_path):
-    """From bytes and from a file, with the key in any spelling."""
-    data = packed()
+def test_an_untouched_bundle_passes_every_check(tmp_path):
+    """Works for bytes and for a file, with the key in any encoding."""
+    data = make_bundle()
     file = tmp_path / "b.zip"
     file.write_bytes(data)
-    key = public_key()
+    key = PUBLIC_KEY
     pem = base64.b64encode(bytes.fromhex("302a300506032b6570032100") + key).decode()
-    spellings = [
+    encodings = [
         key,
         key.hex(),
         base64.b64encode(key).decode(),
         f"-----BEGIN PUBLIC KEY-----\n{pem}\n-----END PUBLIC KEY-----\n",
         json.dumps({"public_key": base64.b64encode(key).decode()}),
     ]
-    for spelling in spellings:
-        assert bundle.verify(file, public_key=spelling).ok
+    for encoding in encodings:
+        assert bundle.verify(file, public_key=encoding).ok
     report = bundle.verify(data)
     assert report.ok and report.manifest["step"] == 2
     assert [check.name for check in report.checks] == ["signature", "files", "chain", "step", "transcript"]
 
 
 @pytest.mark.req("K-UI-3")
-def test_any_change_is_found():
-    """Of a file, of the manifest, of the signature, of the chain, of the key."""
-    data = packed()
-    assert "files" in failed(rewritten(data, transcript_jsonl=TRANSCRIPT.replace(b"hello", b"hallo")))
-    assert "files" in failed(rewritten(data, summary_json=b'{"summary":"other"}'))
+def test_any_change_fails_a_check():
+    """A changed file, manifest, signature or key is detected."""
+    data = make_bundle()
+    assert "files" in failed_checks(replace_files(data, transcript_jsonl=TRANSCRIPT.replace(b"hello", b"hallo")))
+    assert "files" in failed_checks(replace_files(data, summary_json=b'{"summary":"other"}'))
     manifest = zipfile.ZipFile(io.BytesIO(data)).read("manifest.json")
-    assert "signature" in failed(rewritten(data, manifest_json=manifest.replace(b'"step":2', b'"step":1')))
-    assert "signature" in failed(rewritten(data, manifest_sig=base64.b64encode(bytes(64))))
-    assert failed(data, public_key=public_key(b"another seed of thirty-two bytes")) == ["signature"]
+    assert "signature" in failed_checks(replace_files(data, manifest_json=manifest.replace(b'"step":2', b'"step":1')))
+    assert "signature" in failed_checks(replace_files(data, manifest_sig=base64.b64encode(bytes(64))))
+    assert failed_checks(data, public_key=OTHER_KEY.public_key().public_bytes_raw()) == ["signature"]
 
 
 @pytest.mark.req("K-UI-3")
-def test_a_signed_lie_about_the_chain_is_found_too():
-    """Even the server cannot sign a chain that does not hold."""
+def test_a_broken_chain_fails_even_if_it_is_signed():
+    """The server's signature does not make an inconsistent chain valid."""
     chain = links()
-    assert "chain" in failed(packed(chain=list(reversed(chain))))
-    assert "chain" in failed(packed(chain=[{**chain[0], "time": "2020"}, chain[1]]))
-    assert "chain" in failed(packed(chain=chain[1:]))
-    assert "step" in failed(packed(chain=chain[:1]))
-    assert "transcript" in failed(packed(transcript=TRANSCRIPT.replace(b"hello", b"other")))
-    assert "transcript" in failed(packed(transcript=TRANSCRIPT * 2, redacted_on_export={"email": 1}))
+    assert "chain" in failed_checks(make_bundle(chain=list(reversed(chain))))
+    assert "chain" in failed_checks(make_bundle(chain=[{**chain[0], "time": "2020"}, chain[1]]))
+    assert "chain" in failed_checks(make_bundle(chain=chain[1:]))
+    assert "step" in failed_checks(make_bundle(chain=chain[:1]))
+    assert "transcript" in failed_checks(make_bundle(transcript=TRANSCRIPT.replace(b"hello", b"other")))
+    assert "transcript" in failed_checks(make_bundle(transcript=TRANSCRIPT * 2, redacted_on_export={"email": 1}))
 
 
-def test_a_transcript_redacted_further_on_export_says_so():
-    """Its digest differs from the archived one; the signed manifest says why."""
+def test_redactions_on_export_are_reported():
+    """The transcript's SHA-256 differs from the archived one. The signed manifest lists the rules that caused it."""
     report = bundle.verify(
-        packed(transcript=TRANSCRIPT.replace(b"hello", b"<REDACTED>"), redacted_on_export={"email": 1})
+        make_bundle(transcript=TRANSCRIPT.replace(b"hello", b"<REDACTED>"), redacted_on_export={"email": 1})
     )
     assert report.ok and "email 1" in report.checks[-1].detail
 
 
-def test_hostile_bundles_are_refused_in_bounded_memory(monkeypatch):
-    """A bomb, a path that climbs, a second manifest, and things that are no bundle at all."""
+def test_malicious_bundles_are_rejected_in_bounded_memory(monkeypatch):
+    """Covers a ZIP bomb, a path outside the archive, an invalid manifest, and files that are not bundles."""
     monkeypatch.setattr(bundle, "MAX_BYTES", 100_000)
     bomb = io.BytesIO()
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("transcript.jsonl", b"0" * 5_000_000)
-    climbing = io.BytesIO()
-    with zipfile.ZipFile(climbing, "w") as archive:
+    traversal = io.BytesIO()
+    with zipfile.ZipFile(traversal, "w") as archive:
         archive.writestr("../../etc/passwd", b"root")
-    assert "bytes unpacked" in bundle.verify(bomb.getvalue()).checks[0].detail
-    assert "unexpected file" in bundle.verify(climbing.getvalue()).checks[0].detail
-    nothing = rewritten(packed(), manifest_json=b"{}"), rewritten(packed(), manifest_json=b"[" * 50_000)
-    for data in (b"", b"PK", b"{}", packed()[:-30], *nothing):
+    assert "100,000 bytes when unpacked" in bundle.verify(bomb.getvalue()).checks[0].detail
+    assert "unexpected file" in bundle.verify(traversal.getvalue()).checks[0].detail
+    invalid = (
+        replace_files(make_bundle(), manifest_json=b"{}"),
+        replace_files(make_bundle(), manifest_json=b"[" * 50_000),
+    )
+    for data in (b"", b"PK", b"{}", make_bundle()[:-30], *invalid):
         report = bundle.verify(data)
         assert not report.ok and report.checks[0].name == "format"
     assert not bundle.verify("no-such-file.zip").ok
 
 
 @pytest.mark.parametrize("key", ["", "xyz", "00", "{}", "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----"])
-def test_a_bad_public_key_is_said_to_be_one(key: str):
-    """By an error at parsing, and by a failed report at verifying."""
+def test_an_invalid_public_key_is_reported(key: str):
+    """Parsing raises, and a report with this key is not ok."""
     with pytest.raises((ValueError, KeyError)):
         bundle.parse_public_key(key)
-    assert not bundle.verify(packed(), public_key=key).ok
+    assert not bundle.verify(make_bundle(), public_key=key).ok
+
+
+def test_a_missing_cryptography_package_is_reported(monkeypatch):
+    """The error says which extra to install."""
+    monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
+    with pytest.raises(CompactError, match=r"pip install 'compact-client\[verify\]'"):
+        bundle.verify(make_bundle())

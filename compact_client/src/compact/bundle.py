@@ -1,8 +1,8 @@
-"""The audit bundle: one archived step with everything needed to check it, offline, years later.
+"""Audit bundles: one archived step with everything needed to verify it offline.
 
-A ZIP of `transcript.jsonl`, `summary.json`, `plan.json`, `ledger.json`, `chain.json`, a `manifest.json` that names the
-SHA-256 of each, and `manifest.sig`, the server's Ed25519 signature over the manifest's bytes. `verify` reads nothing
-but the bundle and, if given, the public key it must be signed with; hostile bundles cost it bounded time and memory.
+A bundle is a ZIP of `transcript.jsonl`, `summary.json`, `plan.json`, `ledger.json` and `chain.json`, a `manifest.json`
+with the SHA-256 of each, and `manifest.sig`, the server's Ed25519 signature of the manifest. `verify` reads only the
+bundle and, if given, the expected public key. It needs bounded time and memory, even for a malicious bundle.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from compact import ed25519
+from compact.exceptions import CompactError
 from compact.messages import canonical_json
 
 __all__ = ["FORMAT", "Check", "Report", "link_hash", "pack", "parse_public_key", "verify"]
@@ -28,14 +28,15 @@ CHAIN_VERSION = "ariadne-chain/1"
 PARTS = ("transcript.jsonl", "summary.json", "plan.json", "ledger.json", "chain.json")
 MAX_BYTES = 512 * 1024 * 1024
 _LINK_FIELDS = ("project", "session", "position", "kind", "step", "time", "sha256", "manifest", "previous")
-_README = """An audit bundle of Ariadne. Check it with: compactctl verify <this file> --key <the server's public key>
-By hand: manifest.sig is the base64 Ed25519 signature of manifest.json, which names the SHA-256 of every other file.
+_README = """This is an Ariadne audit bundle. Verify it: compactctl verify <this file> --key <the server's public key>
+To verify it without compactctl: manifest.sig is the base64 Ed25519 signature of manifest.json, and manifest.json
+lists the SHA-256 of every other file.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     ok: bool
@@ -44,20 +45,21 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a bundle turned out to be; `ok` when every check was."""
+    """The results of all checks of a bundle."""
 
     checks: tuple[Check, ...]
     manifest: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
+        """True if every check passed."""
         return bool(self.checks) and all(check.ok for check in self.checks)
 
 
 def pack(parts: Mapping[str, bytes], manifest: Mapping[str, Any], sign: Callable[[bytes], bytes]) -> bytes:
-    """A bundle of `parts`. `sign` returns the 64 bytes of a signature over the manifest it is given."""
+    """Return a bundle of `parts`. `sign` returns the 64-byte signature of the manifest it receives."""
     if set(parts) != set(PARTS):
-        raise ValueError(f"a bundle holds exactly {', '.join(PARTS)}")
+        raise ValueError(f"A bundle must contain exactly {', '.join(PARTS)}.")
     files = {name: {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)} for name, data in parts.items()}
     text = canonical_json({**manifest, "format": FORMAT, "files": files})
     out = io.BytesIO()
@@ -71,7 +73,10 @@ def pack(parts: Mapping[str, bytes], manifest: Mapping[str, Any], sign: Callable
 
 
 def verify(bundle: bytes | str | Path, *, public_key: str | bytes | None = None) -> Report:
-    """Check a bundle. With `public_key` it must be that key's; without, only its own claim is checked."""
+    """Verify a bundle. Without `public_key`, the signature is checked only against the key in the bundle itself.
+
+    Needs the package `cryptography` (`pip install 'compact-client[verify]'`).
+    """
     try:
         source = io.BytesIO(bundle) if isinstance(bundle, bytes) else Path(bundle).open("rb")  # noqa: SIM115
     except OSError as error:
@@ -81,14 +86,14 @@ def verify(bundle: bytes | str | Path, *, public_key: str | bytes | None = None)
             files = _read(source)
             manifest = json.loads(files["manifest.json"])
             if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-                return Report((Check("format", False, f"this is not a bundle of format {FORMAT}"),))
+                return Report((Check("format", False, f"Not a bundle in the format {FORMAT}."),))
             return Report(tuple(_checks(files, manifest, public_key)), manifest)
-        except (zipfile.BadZipFile, _Unreadable, RecursionError, ValueError, KeyError, TypeError) as error:
-            return Report((Check("format", False, f"the bundle cannot be read: {error}"),))
+        except (zipfile.BadZipFile, _UnreadableBundle, RecursionError, ValueError, KeyError, TypeError) as error:
+            return Report((Check("format", False, f"Cannot read the bundle: {error}"),))
 
 
 def parse_public_key(key: str | bytes) -> bytes:
-    """32 bytes from base64, hex, PEM, or the JSON that the server publishes."""
+    """Return the 32 bytes of a key in base64, hex, PEM, or the JSON that the server publishes."""
     if isinstance(key, bytes):
         if len(key) == 32:
             return key
@@ -99,104 +104,119 @@ def parse_public_key(key: str | bytes) -> bytes:
     if text.startswith("-----BEGIN PUBLIC KEY-----"):
         der = base64.b64decode("".join(text.splitlines()[1:-1]))
         if len(der) != 44:
-            raise ValueError("the PEM does not hold an Ed25519 public key")
+            raise ValueError(f"The PEM contains {len(der)} bytes. An Ed25519 public key has 44.")
         return der[12:]
-    for decode in (bytes.fromhex, lambda t: base64.b64decode(t, validate=True)):
+    for decode in (bytes.fromhex, lambda encoded: base64.b64decode(encoded, validate=True)):
         try:
             raw = decode(text)
         except (ValueError, binascii.Error):
             continue
         if len(raw) == 32:
             return raw
-    raise ValueError("a public key is 32 bytes, in base64, hex or PEM")
+    raise ValueError("Not a public key. Expected 32 bytes in base64, hex or PEM.")
 
 
 def link_hash(link: Mapping[str, Any]) -> str:
-    """The hash that the next link of a chain must carry as `previous`."""
+    """Return the hash that the next link of a chain must contain as `previous`."""
     fields = {name: link[name] for name in _LINK_FIELDS}
     return hashlib.sha256(canonical_json({"version": CHAIN_VERSION, **fields})).hexdigest()
 
 
-class _Unreadable(Exception):
-    """Not a bundle, or one made to do harm."""
+class _UnreadableBundle(Exception):
+    """The file is not a bundle, or a malicious one."""
 
 
 def _read(source: Any) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
-    left = MAX_BYTES
-    wanted = {"README.txt", "manifest.json", "manifest.sig", *PARTS}
+    remaining = MAX_BYTES
+    allowed = {"README.txt", "manifest.json", "manifest.sig", *PARTS}
     with zipfile.ZipFile(source) as archive:
         for entry in archive.infolist():
-            if entry.filename not in wanted or entry.filename in files:
-                raise _Unreadable(f"unexpected file {entry.filename!r}")
-            # The directory may lie about sizes: read no more than is left, whatever it says.
+            if entry.filename not in allowed or entry.filename in files:
+                raise _UnreadableBundle(f"unexpected file {entry.filename!r}")
+            # The sizes in the ZIP directory can be false, so limit what is actually read.
             with archive.open(entry) as stream:
-                data = stream.read(left + 1)
-            if len(data) > left:
-                raise _Unreadable(f"more than {MAX_BYTES:,} bytes unpacked")
-            left -= len(data)
+                data = stream.read(remaining + 1)
+            if len(data) > remaining:
+                raise _UnreadableBundle(f"it has more than {MAX_BYTES:,} bytes when unpacked")
+            remaining -= len(data)
             files[entry.filename] = data
     return files
 
 
 def _checks(files: Mapping[str, bytes], manifest: Mapping[str, Any], pinned: str | bytes | None) -> Iterator[Check]:
-    yield _signature(files, manifest, pinned)
-    yield _files(files, manifest)
+    yield _check_signature(files, manifest, pinned)
+    yield _check_files(files, manifest)
     links: list[dict[str, Any]] = json.loads(files["chain.json"])["links"]
-    yield _chain(links)
-    own = [link for link in links if link["step"] == manifest["step"] and link["kind"] == "stored"]
-    yield _membership(own, manifest)
-    yield _transcript(files["transcript.jsonl"], own, manifest)
+    yield _check_chain(links)
+    step_links = [link for link in links if link["step"] == manifest["step"] and link["kind"] == "stored"]
+    yield _check_step(step_links, manifest)
+    yield _check_transcript(files["transcript.jsonl"], step_links, manifest)
 
 
-def _signature(files: Mapping[str, bytes], manifest: Mapping[str, Any], pinned: str | bytes | None) -> Check:
-    claimed = parse_public_key(str(manifest["public_key"]))
-    expected = claimed if pinned is None else parse_public_key(pinned)
-    signature = base64.b64decode(files["manifest.sig"])
-    if not ed25519.verify(expected, files["manifest.json"], signature):
-        if expected != claimed and ed25519.verify(claimed, files["manifest.json"], signature):
-            return Check("signature", False, "signed, but with another key than the one given")
-        return Check("signature", False, "the signature does not fit the manifest")
-    known = "the key given" if pinned is not None else "its own key; give --key to know whose that is"
-    return Check("signature", True, f"signed with {known}")
+def _check_signature(files: Mapping[str, bytes], manifest: Mapping[str, Any], pinned: str | bytes | None) -> Check:
+    own_key = parse_public_key(str(manifest["public_key"]))
+    key = own_key if pinned is None else parse_public_key(pinned)
+    text, signature = files["manifest.json"], base64.b64decode(files["manifest.sig"])
+    if _is_signed_by(key, text, signature):
+        source = "the given key" if pinned is not None else "the key in the bundle. Use --key to check whose key it is"
+        return Check("signature", True, f"Signed with {source}.")
+    if key != own_key and _is_signed_by(own_key, text, signature):
+        return Check("signature", False, "Signed with a different key than the given one.")
+    return Check("signature", False, "The signature does not match the manifest.")
 
 
-def _files(files: Mapping[str, bytes], manifest: Mapping[str, Any]) -> Check:
+def _is_signed_by(key: bytes, message: bytes, signature: bytes) -> bool:
+    try:
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    except ImportError:
+        raise CompactError(
+            "Verifying a signature needs the package cryptography: pip install 'compact-client[verify]'"
+        ) from None
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, message)
+    except InvalidSignature:
+        return False
+    return True
+
+
+def _check_files(files: Mapping[str, bytes], manifest: Mapping[str, Any]) -> Check:
     listed = manifest["files"]
     for name in PARTS:
         if name not in files or name not in listed:
-            return Check("files", False, f"{name} is missing")
+            return Check("files", False, f"{name} is missing.")
         if hashlib.sha256(files[name]).hexdigest() != listed[name]["sha256"]:
-            return Check("files", False, f"{name} was changed")
-    return Check("files", True, f"{len(PARTS)} files have the digests that were signed")
+            return Check("files", False, f"{name} was changed after signing.")
+    return Check("files", True, f"{len(PARTS)} files match the manifest.")
 
 
-def _chain(links: list[dict[str, Any]]) -> Check:
+def _check_chain(links: list[dict[str, Any]]) -> Check:
     previous = ""
     for number, link in enumerate(links):
         if link["position"] != number or link["previous"] != previous:
-            return Check("chain", False, f"link {number} does not follow the one before it")
+            return Check("chain", False, f"Link {number} does not follow the previous one.")
         if link_hash(link) != link["chain"]:
-            return Check("chain", False, f"link {number} (step {link['step']}) was changed")
+            return Check("chain", False, f"Link {number} (step {link['step']}) was changed.")
         previous = link["chain"]
-    return Check("chain", True, f"{len(links)} links follow one another")
+    return Check("chain", True, f"{len(links)} links are unbroken.")
 
 
-def _membership(own: list[dict[str, Any]], manifest: Mapping[str, Any]) -> Check:
+def _check_step(step_links: list[dict[str, Any]], manifest: Mapping[str, Any]) -> Check:
     archived = manifest["archived_sha256"]
-    if [link["sha256"] for link in own] == [archived] and own[0]["session"] == manifest["session"]:
-        return Check("step", True, f"step {manifest['step']} is in the chain, received {own[0]['time']}")
-    return Check("step", False, f"step {manifest['step']} is not in the chain with the digest {archived}")
+    if [link["sha256"] for link in step_links] == [archived] and step_links[0]["session"] == manifest["session"]:
+        return Check("step", True, f"Step {manifest['step']} is in the chain, received {step_links[0]['time']}.")
+    return Check("step", False, f"Step {manifest['step']} is not in the chain with the SHA-256 {archived}.")
 
 
-def _transcript(text: bytes, own: list[dict[str, Any]], manifest: Mapping[str, Any]) -> Check:
+def _check_transcript(text: bytes, step_links: list[dict[str, Any]], manifest: Mapping[str, Any]) -> Check:
     count = text.count(b"\n")
-    if count != own[0]["manifest"]["messages"] if own else True:
-        return Check("transcript", False, f"{count} messages, not as many as were archived")
+    if not step_links or count != step_links[0]["manifest"]["messages"]:
+        return Check("transcript", False, f"{count} messages, which is not the number that was archived.")
     if hashlib.sha256(text).hexdigest() == manifest["archived_sha256"]:
-        return Check("transcript", True, f"{count} messages, exactly as archived")
-    again = manifest.get("redacted_on_export")
-    if again:
-        rules = ", ".join(f"{rule} {number}" for rule, number in sorted(again.items()))
-        return Check("transcript", True, f"{count} messages, archived text redacted further on export ({rules})")
-    return Check("transcript", False, "the transcript is not the one that was archived")
+        return Check("transcript", True, f"{count} messages, identical to the archived transcript.")
+    redactions = manifest.get("redacted_on_export")
+    if redactions:
+        rules = ", ".join(f"{rule} {number}" for rule, number in sorted(redactions.items()))
+        return Check("transcript", True, f"{count} messages, with further redactions on export ({rules}).")
+    return Check("transcript", False, "The transcript differs from the archived one.")

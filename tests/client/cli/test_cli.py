@@ -297,10 +297,23 @@ def test_help_documents_every_command(capsys: pytest.CaptureFixture[str]) -> Non
 
 @pytest.mark.req("P-CLI-1", "K-UI-3")
 def test_verify_checks_a_signed_bundle(capsys: pytest.CaptureFixture[str]) -> None:
-    """The server's bundle is good with its key, and with no other."""
-    from client.test_bundle import packed, public_key
+    """A bundle passes with the server's key and with no other."""
+    from client.test_bundle import PUBLIC_KEY, make_bundle
 
-    Path("bundle.zip").write_bytes(packed())
-    key = public_key().hex()
+    Path("bundle.zip").write_bytes(make_bundle())
+    key = PUBLIC_KEY.hex()
     assert run(capsys, "verify", "bundle.zip", "--key", key)[0] == exit_codes.OK
     assert run(capsys, "verify", "bundle.zip", "--key", "00" * 32)[0] == exit_codes.FAILED
+
+
+def test_verify_says_which_extra_is_missing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Checking a signature needs cryptography, which is optional."""
+    from client.test_bundle import make_bundle
+
+    Path("bundle.zip").write_bytes(make_bundle())
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    code, _, err = run(capsys, "verify", "bundle.zip", "--json")
+    assert code == exit_codes.USAGE
+    assert "pip install 'compact-client[verify]'" in err

@@ -18,7 +18,7 @@ from compact.exceptions import ConfigError
 _EXTRAS = {
     "agents": "agents", "langchain": "langchain", "pydantic_ai": "pydantic-ai", "anthropic": "anthropic",
     "opentelemetry.sdk": "otlp", "boto3": "s3", "rich": "cli", "websockets": "cli",
-    "ahocorasick_rs": "fast",
+    "ahocorasick_rs": "fast", "cryptography": "verify",
 }  # fmt: skip
 Finding = tuple[str, str, str]
 

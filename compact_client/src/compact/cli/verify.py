@@ -12,7 +12,7 @@ from typing import Any
 
 from compact import bundle
 from compact.adapters.fs import SUMS
-from compact.cli import exit_codes, output
+from compact.cli import exit_codes, extras, output
 from compact.exceptions import ConfigError
 
 
@@ -25,6 +25,7 @@ def verify(options: argparse.Namespace) -> int:
             found = list(_archive(path))
             checks += found or [_check(path, "archive", False, f"no {SUMS} below this directory")]
         elif path.suffix == ".zip" or path.is_file():
+            extras.require("cryptography", extra="verify")
             report = bundle.verify(path, public_key=key)
             checks += [_check(path, check.name, check.ok, check.detail) for check in report.checks]
         else:
