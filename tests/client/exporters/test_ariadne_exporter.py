@@ -1,4 +1,4 @@
-"""The Ariadne exporter: nothing lost, nothing raised, nobody waits."""
+"""The Ariadne exporter loses no event, never raises, and never blocks the agent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compact.delivery.sender import server_url
+from compact.delivery.endpoint import server_url
 from compact.exceptions import ConfigError
 from compact.exporters import AriadneExporter
 from receiver import Answer, Receiver, eventually
@@ -44,22 +44,22 @@ def receiver() -> Iterator[Receiver]:
 
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Make]:
-    made: list[AriadneExporter] = []
+    exporters: list[AriadneExporter] = []
 
     def make(url: str, **options: Any) -> AriadneExporter:
         options = {"spool_dir": tmp_path / "spool", "max_backoff_s": 0.05, **options}
         exporter = AriadneExporter(url, "key", **options)
-        made.append(exporter)
+        exporters.append(exporter)
         return exporter
 
     yield make
-    for exporter in made:
+    for exporter in exporters:
         exporter.close(0.1)
 
 
 @pytest.mark.req("S-ARI-1", "P-EXP-1", "P-KR-5")
 def test_events_arrive_as_spans_within_200_ms(receiver: Receiver, make: Make) -> None:
-    """A decision is at the server 200 ms after it was taken: gzip, bearer key, one span an event."""
+    """Each event becomes one span, sent with gzip and a bearer key within 200 ms."""
     exporter = make(receiver.url)
     exporter.emit(event(0))
     assert exporter.flush()
@@ -97,15 +97,15 @@ def test_events_arrive_as_spans_within_200_ms(receiver: Receiver, make: Make) ->
         ("http://ariadne:KEY@h/ingest", "http://ariadne:KEY@h/ingest"),
     ],
 )
-def test_the_address_may_leave_out_the_path(given_url: str, expected: str) -> None:
-    """With or without /ingest, the address is the same."""
+def test_url_may_omit_the_ingest_path(given_url: str, expected: str) -> None:
+    """URLs with and without /ingest name the same endpoint."""
     assert server_url(given_url, "/ingest") == expected
 
 
-def test_address_and_key_come_from_the_environment(
+def test_url_and_key_default_to_the_environment(
     receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """ARIADNE_URL and ARIADNE_API_KEY are enough; a key inside the address goes as HTTP Basic."""
+    """ARIADNE_URL and ARIADNE_API_KEY are the defaults. A key inside the URL is sent as HTTP Basic."""
     monkeypatch.setenv("ARIADNE_URL", receiver.url)
     monkeypatch.setenv("ARIADNE_API_KEY", "from-env")
     monkeypatch.setenv("COMPACT_SPOOL_DIR", str(tmp_path))
@@ -123,14 +123,14 @@ def test_address_and_key_come_from_the_environment(
 
 @pytest.mark.parametrize("options", [{"timeout_s": 2.5}, {"timeout_s": 0}])
 @pytest.mark.req("S-ARI-1")
-def test_a_timeout_over_two_seconds_is_refused(options: dict[str, Any]) -> None:
-    """The specification allows 2 s at most."""
+def test_timeout_over_two_seconds_is_rejected(options: dict[str, Any]) -> None:
+    """The specification allows at most 2 s."""
     with pytest.raises(ConfigError, match=r"exporter\.timeout_s"):
         AriadneExporter("http://127.0.0.1:1", spool_dir=None, **options)
 
 
-def test_large_batches_are_split_and_an_endless_payload_is_left_out(receiver: Receiver, make: Make) -> None:
-    """No body is over the limit; an event that could never fit keeps its properties."""
+def test_large_batches_are_split_and_oversized_payloads_omitted(receiver: Receiver, make: Make) -> None:
+    """No body exceeds the limit. An event that is too large by itself loses its payload and keeps its properties."""
     exporter = make(receiver.url, max_body_bytes=4_000)
     for number in range(100):
         exporter.emit(event(number, payload={"text": "x" * 200}))
@@ -142,8 +142,8 @@ def test_large_batches_are_split_and_an_endless_payload_is_left_out(receiver: Re
     assert receiver.events[-1]["properties"] == {"t_est": 100}
 
 
-def test_a_body_that_is_still_too_large_is_halved(make: Make) -> None:
-    """A 413 splits the body until the server takes it."""
+def test_body_rejected_as_too_large_is_split(make: Make) -> None:
+    """A 413 response halves the body until the server accepts it."""
     with Receiver(Answer(413), Answer(413), Answer()) as receiver:
         exporter = make(receiver.url)
         for number in range(8):
@@ -155,10 +155,10 @@ def test_a_body_that_is_still_too_large_is_halved(make: Make) -> None:
 
 
 @pytest.mark.req("S-ARI-1")
-def test_a_server_that_is_away_loses_nothing(make: Make, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Events wait on disk and are sent when the server comes; one line says so, and names no key."""
-    with Receiver() as gone:
-        port = gone.port
+def test_events_survive_an_unreachable_server(make: Make, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Events are spooled and sent once the server is up. One log line per outage, without the key."""
+    with Receiver() as stopped:
+        port = stopped.port
     exporter = make(f"http://ariadne:TOPKEY@127.0.0.1:{port}")
     for number in range(50):
         exporter.emit(event(number))
@@ -167,16 +167,16 @@ def test_a_server_that_is_away_loses_nothing(make: Make, capsys: pytest.CaptureF
     with Receiver(port=port) as receiver:
         assert exporter.flush(10)
         assert [e["span_id"] for e in receiver.events] == [f"{n:016x}" for n in range(50)]
-    said = capsys.readouterr().err
-    assert said.count("[Ariadne]") == 2
-    assert "reachable again" in said
-    assert "TOPKEY" not in said
+    log = capsys.readouterr().err
+    assert log.count("[Ariadne]") == 2
+    assert "reachable again" in log
+    assert "TOPKEY" not in log
     assert not [path for path in tmp_path.rglob("*.spool") if path.stat().st_size]
 
 
 @pytest.mark.req("S-ARI-1")
-def test_retry_after_is_honoured(make: Make) -> None:
-    """503 and 429 are tried again, not before the time the server named."""
+def test_retry_after_is_honored(make: Make) -> None:
+    """503 and 429 responses are retried no earlier than the server asks."""
     with Receiver(Answer(503, {"Retry-After": "0.3"}), Answer(429, {"Retry-After": "0"}), Answer()) as receiver:
         exporter = make(receiver.url, max_backoff_s=30.0)
         started = time.monotonic()
@@ -188,8 +188,8 @@ def test_retry_after_is_honoured(make: Make) -> None:
 
 
 @pytest.mark.req("S-ARI-1")
-def test_what_the_server_refuses_is_told_and_not_tried_again(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
-    """A rejected event is counted and named; the rest of its batch was stored."""
+def test_rejected_events_are_logged_and_not_retried(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    """A rejected event is counted and logged. The rest of its batch counts as sent."""
     rejected = {"success": True, "count": 1, "rejected": [{"index": 0, "path": "span_id", "message": "too long"}]}
     with Receiver(Answer(body=rejected), Answer(400, body={"error": "bad"}), Answer()) as receiver:
         exporter = make(receiver.url)
@@ -202,13 +202,13 @@ def test_what_the_server_refuses_is_told_and_not_tried_again(make: Make, capsys:
         assert exporter.flush()
         assert len(receiver.requests) == 3
         assert (exporter.stats()["sent"], exporter.stats()["rejected"]) == (2, 2)
-    assert re.search(r"\[Ariadne\] 1 of 2 events rejected.*too long", capsys.readouterr().err)
+    assert re.search(r"\[Ariadne\] The server rejected 1 of 2 events\..*too long", capsys.readouterr().err)
 
 
 @pytest.mark.req("S-ARI-1")
 @pytest.mark.parametrize("mode", ["dead", "hanging", "slow"])
-def test_the_agent_never_waits(mode: str, make: Make) -> None:
-    """Whatever the server does, 2,000 events cost the agent's thread well under a tenth of a second."""
+def test_emit_never_blocks_the_agent(mode: str, make: Make) -> None:
+    """2,000 events cost the agent's thread less than 0.1 s with a dead, hanging or slow server."""
     with Receiver() as receiver:
         slow = Answer(wait=lambda: receiver.released.wait(0.2) and None)
         receiver.answers = [receiver.hang() if mode == "hanging" else slow]
@@ -225,8 +225,8 @@ def test_the_agent_never_waits(mode: str, make: Make) -> None:
 
 
 @pytest.mark.req("S-ARI-1")
-def test_a_full_queue_drops_and_the_server_hears_of_it(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
-    """Drops are counted, told on stderr, and reported as an event of the session."""
+def test_drops_from_a_full_queue_are_reported(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    """Drops are counted, logged, and sent as a warning event of the session."""
     with Receiver() as receiver:
         receiver.answers = [receiver.hang(), Answer()]
         exporter = make(receiver.url, max_queue=10, max_batch=2)
@@ -245,10 +245,10 @@ def test_a_full_queue_drops_and_the_server_hears_of_it(make: Make, capsys: pytes
 
 
 @pytest.mark.req("S-ARI-1")
-def test_the_spool_is_capped_and_its_losses_are_reported(make: Make, tmp_path: Path) -> None:
-    """The disk fills up to the cap and no further; the oldest goes first."""
-    with Receiver() as gone:
-        port = gone.port
+def test_spool_size_is_capped_and_drops_are_reported(make: Make, tmp_path: Path) -> None:
+    """The spool stays below its limit by dropping the oldest events."""
+    with Receiver() as stopped:
+        port = stopped.port
     exporter = make(f"http://127.0.0.1:{port}", spool_bytes=40_000, flush_interval_s=0.001)
     for number in range(60):
         exporter.emit(event(number, payload={"noise": os.urandom(800).hex()}))
@@ -258,9 +258,9 @@ def test_the_spool_is_capped_and_its_losses_are_reported(make: Make, tmp_path: P
     with Receiver(port=port) as receiver:
         assert exporter.flush(10)
         kept = [e["span_id"] for e in receiver.events if "span_id" in e]
-        lost = sum(e["properties"]["count"] for e in receiver.events if e.get("event") == "compact.warning")
+        dropped = sum(e["properties"]["count"] for e in receiver.events if e.get("event") == "compact.warning")
     assert kept[-1] == f"{59:016x}"
-    assert len(kept) + lost == 60
+    assert len(kept) + dropped == 60
 
 
 CHILD = """
@@ -276,30 +276,30 @@ if sys.argv[3] == "killed":
 """
 
 
-def run_child(url: str, spool: Path, how: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", CHILD, url, str(spool), how]
+def run_child(url: str, spool: Path, ending: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", CHILD, url, str(spool), ending]
     return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
 
 
 @pytest.mark.req("S-ARI-1")
-def test_a_process_that_ends_flushes_first(receiver: Receiver, tmp_path: Path) -> None:
-    """No close() in the script: leaving the interpreter sends what is queued."""
-    result = run_child(receiver.url, tmp_path, "ended")
+def test_process_exit_flushes_the_queue(receiver: Receiver, tmp_path: Path) -> None:
+    """A script without close() sends its queued events when the interpreter exits."""
+    result = run_child(receiver.url, tmp_path, "exit")
     assert (result.returncode, result.stderr) == (0, "")
     assert len(receiver.events) == 20
 
 
 @pytest.mark.req("S-ARI-1")
-@pytest.mark.parametrize("how", ["ended", "killed"])
-def test_the_next_process_sends_what_a_dead_one_left(how: str, tmp_path: Path, make: Make) -> None:
-    """Server away, process gone, by exit or by kill -9: its events are on disk and arrive with the next process."""
+@pytest.mark.parametrize("ending", ["exit", "killed"])
+def test_next_process_sends_events_left_by_a_dead_one(ending: str, tmp_path: Path, make: Make) -> None:
+    """Events of a process that exits or is killed during an outage are on disk, and the next process sends them."""
     with Receiver() as hanging:
         hanging.answers = [hanging.hang()]
         started = time.monotonic()
-        result = run_child(hanging.url, tmp_path / "spool", how)
+        result = run_child(hanging.url, tmp_path / "spool", ending)
         assert time.monotonic() - started < 10
-        assert result.returncode == (0 if how == "ended" else -signal.SIGKILL)
-        assert how == "killed" or "[Ariadne]" in result.stderr
+        assert result.returncode == (0 if ending == "exit" else -signal.SIGKILL)
+        assert ending == "killed" or "[Ariadne]" in result.stderr
         port = hanging.port
     with Receiver(port=port) as receiver:
         exporter = make(receiver.url)
@@ -311,9 +311,9 @@ FORK = """
 import os, sys
 from compact.exporters import AriadneExporter
 exporter = AriadneExporter(sys.argv[1], "key", spool_dir=sys.argv[2])
-def emit(who):
+def emit(sender):
     for n in range(5):
-        exporter.emit({"event": "compact.check", "session_id": who, "trace_id": who, "span_id": f"{who}-{n}"})
+        exporter.emit({"event": "compact.check", "session_id": sender, "trace_id": sender, "span_id": f"{sender}-{n}"})
 emit("before")
 pid = os.fork()
 emit("child" if pid == 0 else "parent")
@@ -326,30 +326,30 @@ assert os.waitpid(pid, 0)[1] == 0
 
 @pytest.mark.req("S-ARI-1")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
-def test_both_sides_of_a_fork_send_their_own(receiver: Receiver, tmp_path: Path) -> None:
-    """The child has a queue and a thread of its own; nothing is sent twice, nothing is lost."""
+def test_parent_and_child_of_a_fork_send_their_own_events(receiver: Receiver, tmp_path: Path) -> None:
+    """The child has its own queue and worker. No event is lost or sent twice."""
     command = [sys.executable, "-W", "ignore", "-c", FORK, receiver.url, str(tmp_path)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert (result.returncode, result.stderr) == (0, "")
     sent = sorted(e["span_id"] for e in receiver.events)
-    assert sent == sorted(f"{who}-{n}" for who in ("before", "child", "parent") for n in range(5))
+    assert sent == sorted(f"{sender}-{n}" for sender in ("before", "child", "parent") for n in range(5))
 
 
-def test_a_spool_that_cannot_be_written_is_told_and_done_without(
+def test_unusable_spool_directory_falls_back_to_memory(
     receiver: Receiver, make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A file where the directory should be: events go through memory."""
+    """If the directory cannot be created, the exporter logs it and delivers from memory."""
     (tmp_path / "file").write_text("")
     exporter = make(receiver.url, spool_dir=tmp_path / "file")
     exporter.emit(event())
     assert exporter.flush()
-    assert "[Ariadne] cannot spool" in capsys.readouterr().err
+    assert "[Ariadne] Cannot open the spool" in capsys.readouterr().err
     assert len(receiver.events) == 1
 
 
 @pytest.mark.req("S-ARI-1")
-def test_odd_events_do_no_harm(receiver: Receiver, make: Make) -> None:
-    """Cycles, strange keys, sets and lone surrogates are sent as well as they can be; nothing raises."""
+def test_unencodable_events_do_not_raise(receiver: Receiver, make: Make) -> None:
+    """Events with cycles, non-string keys, sets or lone surrogates are sent as far as possible."""
     cycle: dict[str, Any] = {"session_id": "s", "event": "compact.check"}
     cycle["properties"] = {"again": cycle}
     exporter = make(receiver.url)
@@ -361,3 +361,23 @@ def test_odd_events_do_no_harm(receiver: Receiver, make: Make) -> None:
     exporter.close()
     exporter.emit(event())
     assert exporter.stats()["dropped"] == 1
+
+
+FULL_DISK = """
+import resource, sys
+from compact.exporters import AriadneExporter
+exporter = AriadneExporter(sys.argv[1], "key", spool_dir=sys.argv[2])
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
+for n in range(20):
+    exporter.emit({"event": "compact.check", "session_id": "s", "trace_id": "t", "span_id": str(n)})
+assert exporter.flush(5)
+"""
+
+
+@pytest.mark.req("S-ARI-1")
+def test_full_disk_falls_back_to_memory(receiver: Receiver, tmp_path: Path) -> None:
+    """If a batch cannot be written completely, the exporter logs it and delivers from memory."""
+    command = [sys.executable, "-c", FULL_DISK, receiver.url, str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert (result.returncode, result.stderr.count("[Ariadne] Cannot write to the spool")) == (0, 1)
+    assert [e["span_id"] for e in receiver.events] == [str(n) for n in range(20)]

@@ -97,7 +97,7 @@ class S3Storage(Sink):
         rest = self._batcher.close(10.0)
         if rest:
             self.accept(rest)
-        self.work()
+        self.step()
         while self._waiting:
             self._complain(self._waiting.popleft().events, "the process ended first")
 
@@ -114,7 +114,7 @@ class S3Storage(Sink):
         while len(self._waiting) > _MAX_WAITING:
             self._complain(self._waiting.popleft().events, "S3 has been away for too long")
 
-    def work(self) -> float | None:
+    def step(self) -> float | None:
         while self._waiting:
             batch = self._waiting[0]
             try:

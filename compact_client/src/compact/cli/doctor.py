@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from compact.cli import exit_codes, output
-from compact.delivery.sender import directory_for, server_url, without_credentials
+from compact.delivery.endpoint import server_url, spool_directory, without_credentials
 from compact.exceptions import ConfigError
 
 _EXTRAS = {
@@ -81,7 +81,7 @@ def _settings(options: argparse.Namespace) -> Iterator[Finding]:
 
 
 def _spool(options: argparse.Namespace) -> Iterator[Finding]:
-    folder = directory_for("", server_url(options.url, "/ingest"))
+    folder = spool_directory("", server_url(options.url, "/ingest"))
     waiting = list(folder.glob("*.spool")) if folder is not None and folder.is_dir() else []
     size = sum(file.stat().st_size for file in waiting)
     if size:

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from compact.cli import exit_codes, output
-from compact.delivery.sender import server_url, without_credentials
+from compact.delivery.endpoint import server_url, without_credentials
 from compact.importers import UnreadableLog, read_conversation, spans_of
 from compact.redaction.outbound import OutboundRedactor
 

@@ -1,1 +1,1 @@
-"""What sends without the agent noticing: a queue and its thread, a spool on disk, a sender with patience."""
+"""Background delivery to an Ariadne server: queue, encoder, spool, sender, in that direction."""

@@ -1,8 +1,8 @@
-"""The queue between the agent's thread and the network, and the one thread that empties it.
+"""A bounded queue and the worker thread that drains it in batches.
 
-`put` is the whole cost of an event to the agent: it appends, and wakes the worker once per batch. It never waits and
-never raises; when the queue is full the event is counted and let go. After a fork the child starts with an empty queue
-and a worker of its own.
+`put` is all that an event costs the agent. It appends to the queue, wakes the worker once per batch, and never blocks
+or raises. When the queue is full, the event is dropped and the caller counts it. After a fork, the child starts with
+an empty queue and its own worker.
 """
 
 from __future__ import annotations
@@ -17,25 +17,34 @@ Event = dict[str, Any]
 
 
 class Sink:
-    """What a worker feeds, on its own thread; none of it may raise. Who delivers while accepting needs nothing else."""
+    """The consumer of a queue. The worker thread calls every method, and none of them may raise.
+
+    A sink that finishes its work in `accept` needs no other method.
+    """
 
     def accept(self, events: list[Event]) -> None:
-        """Take the events over; from here on they must not be lost."""
+        """Take ownership of a batch of events."""
         raise NotImplementedError
 
-    def work(self) -> float | None:
-        """Do one step of sending. The seconds until the next step is due, 0 for at once, None for nothing to do."""
+    def step(self) -> float | None:
+        """Do one unit of background work.
+
+        Return the seconds until the next step is due, 0 to continue immediately, or None if there is nothing to do.
+        """
         return None
 
     def stop(self) -> None:
-        """Let go of connections; the worker ends."""
+        """Release connections before the worker exits."""
 
     def after_fork(self) -> None:
-        """Forget what belongs to the parent process."""
+        """Discard the state of the parent process."""
 
 
 class Batcher:
-    """A bounded queue with a daemon thread; `interval_s` and `max_batch` say when it flushes, whichever comes first."""
+    """A bounded queue with a daemon thread.
+
+    The worker flushes `interval_s` after the first event of a batch, or as soon as `max_batch` events are queued.
+    """
 
     _queue: deque[Event]
     _waiters: deque[threading.Event]
@@ -53,13 +62,13 @@ class Batcher:
         _batchers.add(self)
 
     def put(self, event: Event) -> bool:
-        """Queue the event; False if the queue is full and it was let go."""
+        """Queue the event. Return False if the queue is full and the event was dropped."""
         queue = self._queue
         length = len(queue)
         if length >= self._max_queue:
             return False
         queue.append(event)
-        # One wake-up per batch: setting an Event costs more than all the rest of this method.
+        # Wake the worker once per batch: setting an Event costs more than the rest of this method.
         if self._is_idle:
             self._is_idle = False
             if self._thread is None:
@@ -69,38 +78,44 @@ class Batcher:
             self._full.set()
         return True
 
+    def wake(self) -> None:
+        """Run the sink's next step soon, for sinks that receive work from outside the queue."""
+        self.start()
+        self._wake.set()
+
     def start(self) -> None:
-        """Start the worker; `put` does it too, after a fork for instance."""
+        """Start the worker if it is not running."""
         with self._start_lock:
             if self._thread is None and not self._is_closing:
                 self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 self._thread.start()
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until all that was queued has been sent; False if that took longer."""
+        """Wait until the queue is empty and the sink has nothing to do. Return False on timeout."""
         if self._thread is None and not self._queue:
             return True
         done = threading.Event()
         self._waiters.append(done)
         self.start()
-        self._hurry()
+        self._skip_wait()
         return done.wait(timeout_s)
 
     def close(self, timeout_s: float) -> list[Event]:
-        """Stop the worker within the time given, and return what is still queued."""
+        """Stop the worker and return the events that are still queued."""
         self._is_closing = True
         self._max_queue = 0
         thread, self._thread = self._thread, None
         if thread is not None and thread is not threading.current_thread():
-            self._hurry()
+            self._skip_wait()
             thread.join(timeout_s)
         return self._drain(len(self._queue))
 
     @property
     def queued(self) -> int:
+        """Number of events in the queue."""
         return len(self._queue)
 
-    def _hurry(self) -> None:
+    def _skip_wait(self) -> None:
         self._wake.set()
         self._full.set()
 
@@ -111,22 +126,24 @@ class Batcher:
                 self._full.wait(self._interval_s)
             self._full.clear()
             self._wake.clear()
-            # In this order: an event queued from here on either is drained below or wakes the next round.
+            # Mark idle before draining: a later event is either drained below or wakes the next round.
             self._is_idle = True
+            # Release only these waiters below: later ones may wait for work that this round does not see.
+            waiters = len(self._waiters)
             while events := self._drain(self._max_batch):
                 self._sink.accept(events)
-            delay = self._sink.work()
+            delay = self._sink.step()
             if delay is None and not self._queue:
-                while self._waiters:
+                for _ in range(waiters):
                     self._waiters.popleft().set()
             if self._is_closing and not self._queue and delay != 0.0:
                 self._sink.stop()
                 return
 
-    def _drain(self, most: int) -> list[Event]:
+    def _drain(self, limit: int) -> list[Event]:
         queue = self._queue
         events: list[Event] = []
-        while queue and len(events) < most:
+        while queue and len(events) < limit:
             events.append(queue.popleft())
         return events
 
@@ -145,7 +162,7 @@ _batchers: weakref.WeakSet[Batcher] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    # The parent's thread does not exist here, its locks may be held, and its queue is the parent's to send.
+    # The parent's thread does not exist in the child, its locks may be held, and the parent sends its own queue.
     for batcher in list(_batchers):
         was_closing = batcher._is_closing
         batcher._reset()

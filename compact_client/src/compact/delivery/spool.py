@@ -1,29 +1,39 @@
-"""Bodies on their way to the server, kept on disk until it has acknowledged them.
+"""Queue of encoded bodies that survives the process.
 
-Every body is written here before it is sent, so that neither a server that is away nor the death of this process loses
-it: the next process that opens the directory takes over the segments of the dead. Sending one twice is harmless, for
-the server is idempotent. The size is capped; the oldest segment goes first and its events are counted.
+Every body is written here before it is sent and removed when the server has acknowledged it. If the server is
+unreachable or this process dies, the next process that opens the directory sends what is left. Sending a body twice
+is harmless because the server is idempotent. The size is limited: the oldest bodies are dropped first and counted.
+
+Bodies are appended to segment files, each locked by the process that writes it. An SQLite table took 2 to 5 times the
+CPU time per body and 10 times as long to open, and an SQLite connection must not be carried across a fork.
 """
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import struct
+import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from compact.delivery.counts import Counts
+from compact.delivery.stderr import say
+
 try:
     import fcntl
-except ImportError:  # Windows: without locks two processes may send the same segment, which is harmless
+except ImportError:  # Windows: without locks, two processes may send the same segment, which is harmless.
     fcntl = None  # type: ignore[assignment]
 
 _HEADER = struct.Struct(">4sII")
 _MAGIC = b"CSP1"
-_numbers = itertools.count()
+_SEGMENT_BYTES = 1024 * 1024
+_MEMORY_BYTES = 8 * 1024 * 1024
+_segment_numbers = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +44,90 @@ class Record:
     count: int
 
 
+class Spool:
+    """A thread-safe queue of records on disk, or in memory if there is no usable directory."""
+
+    _store: Store
+
+    def __init__(self, directory: Path | None, *, max_bytes: int, counts: Counts) -> None:
+        self._directory = directory
+        self._max_bytes = max_bytes
+        self._counts = counts
+        self._store = MemoryStore()
+        self.reset()
+
+    def reset(self) -> None:
+        """Open the store again, as a forked child must. The parent keeps sending its own records."""
+        self._lock = threading.Lock()
+        self._store = self._open()
+
+    @property
+    def is_durable(self) -> bool:
+        """True if records survive the process."""
+        return self._directory is not None
+
+    @property
+    def pending(self) -> int:
+        """Number of events in the queue."""
+        return self._store.events
+
+    def append(self, record: Record) -> None:
+        """Add a record. Drop the oldest ones if the queue is over its limit."""
+        with self._lock:
+            try:
+                dropped = self._store.append(record)
+            except OSError as error:
+                self._fall_back(f"Cannot write to the spool {self._directory} ({error.strerror})")
+                dropped = self._store.append(record)
+        self._counts.dropped += dropped
+
+    def peek(self) -> Record | None:
+        """Return the oldest record without removing it."""
+        with self._lock:
+            try:
+                return self._store.peek()
+            except OSError as error:
+                self._fall_back(f"Cannot read the spool {self._directory} ({error.strerror})")
+                return None
+
+    def remove(self, record: Record) -> bool:
+        """Remove the record that `peek` returned. Return False if it was dropped or the spool closed since."""
+        with self._lock:
+            return self._store.remove(record)
+
+    def close(self) -> int:
+        """Close the files and return the number of events that were not sent."""
+        with self._lock:
+            pending = self._store.events
+            self._store.close()
+            self._store = MemoryStore()
+        return pending
+
+    def _open(self) -> Store:
+        if self._directory is None:
+            return MemoryStore()
+        try:
+            return DiskStore(self._directory, max_bytes=self._max_bytes)
+        except OSError as error:
+            self._fall_back(f"Cannot open the spool {self._directory} ({error.strerror})")
+            return self._store
+
+    def _fall_back(self, problem: str) -> None:
+        say("Ariadne", f"{problem}. New data is kept in memory only.")
+        self._directory = None
+        # Closing releases the locks, so that another process can send what is on disk.
+        self._store.close()
+        self._store = MemoryStore()
+
+
 class Store(Protocol):
-    """A queue of records. `append` returns how many events had to be let go to make room."""
+    """A queue of records. `append` returns the number of events dropped to make room."""
 
     def append(self, record: Record) -> int: ...
 
     def peek(self) -> Record | None: ...
 
-    def ack(self) -> None: ...
+    def remove(self, record: Record) -> bool: ...
 
     @property
     def events(self) -> int: ...
@@ -49,10 +135,10 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
-class MemorySpool:
-    """The same queue where no directory can be written."""
+class MemoryStore:
+    """Records in memory."""
 
-    def __init__(self, *, max_bytes: int = 8 * 1024 * 1024) -> None:
+    def __init__(self, *, max_bytes: int = _MEMORY_BYTES) -> None:
         self._records: deque[Record] = deque()
         self._bytes = 0
         self._max_bytes = max_bytes
@@ -62,22 +148,29 @@ class MemorySpool:
         self._bytes += len(record.body)
         dropped = 0
         while self._bytes > self._max_bytes and len(self._records) > 1:
-            dropped += self._records[0].count
-            self.ack()
+            dropped += self._pop().count
         return dropped
 
     def peek(self) -> Record | None:
         return self._records[0] if self._records else None
 
-    def ack(self) -> None:
-        self._bytes -= len(self._records.popleft().body)
+    def remove(self, record: Record) -> bool:
+        if self.peek() is not record:
+            return False
+        self._pop()
+        return True
 
     @property
     def events(self) -> int:
-        return sum(record.count for record in self._records)
+        return sum(record.count for record in list(self._records))
 
     def close(self) -> None:
         self._records.clear()
+
+    def _pop(self) -> Record:
+        record = self._records.popleft()
+        self._bytes -= len(record.body)
+        return record
 
 
 @dataclass(slots=True)
@@ -85,121 +178,144 @@ class _Segment:
     path: Path
     file: BinaryIO
     size: int = 0
-    # (offset of the body, its length, its events) of each record not yet acknowledged
+    # Offset, length and event count of each body that is not acknowledged yet.
     pending: deque[tuple[int, int, int]] = field(default_factory=deque)
 
     @property
     def events(self) -> int:
-        return sum(count for _, _, count in self.pending)
+        return sum(count for _, _, count in list(self.pending))
 
-    def remove(self) -> None:
+    def append(self, record: Record) -> None:
+        data = _HEADER.pack(_MAGIC, len(record.body), record.count) + record.body
+        self.file.seek(self.size)
+        # On a full disk, the first write may succeed in part.
+        if self.file.write(data) != len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        offset = self.size + _HEADER.size
+        self.size = offset + len(record.body)
+        self.pending.append((offset, len(record.body), record.count))
+
+    def read_first(self) -> Record:
+        offset, length, count = self.pending[0]
+        self.file.seek(offset)
+        return Record(self.file.read(length), count)
+
+    def scan(self) -> None:
+        """Index the complete records. A partial one at the end was being written when its process died."""
+        position = 0
+        while position + _HEADER.size <= self.size:
+            self.file.seek(position)
+            magic, length, count = _HEADER.unpack(self.file.read(_HEADER.size))
+            offset = position + _HEADER.size
+            if magic != _MAGIC or offset + length > self.size:
+                return
+            self.pending.append((offset, length, count))
+            position = offset + length
+
+    def clear(self) -> None:
+        self.file.truncate(0)
+        self.size = 0
+
+    def delete(self) -> None:
         self.path.unlink(missing_ok=True)
         self.file.close()
 
 
-class DiskSpool:
-    """Segments of about a megabyte in one directory, each locked by the process that writes it."""
+class DiskStore:
+    """Segment files of about a megabyte in one directory. The last segment is the one being written."""
 
-    def __init__(self, directory: Path, *, max_bytes: int, segment_bytes: int = 1024 * 1024) -> None:
+    def __init__(self, directory: Path, *, max_bytes: int) -> None:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._directory = directory
         self._max_bytes = max_bytes
-        self._segment_bytes = min(segment_bytes, max(1, max_bytes // 4))
-        self._segments: deque[_Segment] = deque()
-        self._newest: tuple[tuple[Path, int], Record] | None = None
-        self._adopt()
-        self._writing: _Segment | None = None
+        self._segment_bytes = min(_SEGMENT_BYTES, max(1, max_bytes // 4))
+        self._segments = deque(_adopt_segments(directory))
+        self._active: _Segment | None = None
+        # The first record, cached so that a record that is sent immediately is not read back from disk.
+        self._first: Record | None = None
 
     def append(self, record: Record) -> int:
-        segment = self._writing
+        segment = self._active
         if segment is None or segment.size >= self._segment_bytes:
-            segment = self._writing = self._create()
+            segment = self._active = _create_segment(self._directory)
             self._segments.append(segment)
-        offset = segment.size + _HEADER.size
-        segment.file.seek(segment.size)
-        segment.file.write(_HEADER.pack(_MAGIC, len(record.body), record.count) + record.body)
-        segment.size = offset + len(record.body)
-        segment.pending.append((offset, len(record.body), record.count))
-        # The usual record is sent at once: keep it, so that it need not be read back.
-        self._newest = ((segment.path, offset), record)
+        segment.append(record)
+        if segment is self._segments[0] and len(segment.pending) == 1:
+            self._first = record
         return self._make_room()
 
     def peek(self) -> Record | None:
-        while self._segments:
-            segment = self._segments[0]
-            if not segment.pending:
-                if segment is self._writing:
-                    return None
-                self._segments.popleft().remove()
-                continue
-            offset, length, count = segment.pending[0]
-            if self._newest is not None and self._newest[0] == (segment.path, offset):
-                return self._newest[1]
-            segment.file.seek(offset)
-            return Record(segment.file.read(length), count)
-        return None
+        if self._first is None and self._segments and self._segments[0].pending:
+            self._first = self._segments[0].read_first()
+        return self._first
 
-    def ack(self) -> None:
+    def remove(self, record: Record) -> bool:
+        if self._first is not record:
+            return False
+        self._first = None
         segment = self._segments[0]
         segment.pending.popleft()
         if segment.pending:
-            return
-        self._newest = None
-        if segment is self._writing:
-            segment.file.truncate(0)
-            segment.size = 0
+            return True
+        if segment is self._active:
+            segment.clear()
         else:
-            self._segments.popleft().remove()
+            self._segments.popleft().delete()
+        return True
 
     @property
     def events(self) -> int:
-        return sum(segment.events for segment in self._segments)
-
-    @property
-    def size(self) -> int:
-        return sum(segment.size for segment in self._segments)
+        return sum(segment.events for segment in list(self._segments))
 
     def close(self) -> None:
-        """Let go of the files; those with nothing left to send are removed."""
+        """Close the files and delete those that are empty."""
         for segment in self._segments:
             if segment.pending:
                 segment.file.close()
             else:
-                segment.remove()
+                segment.delete()
         self._segments.clear()
-        self._writing = None
+        self._active = None
 
     def _make_room(self) -> int:
         dropped = 0
-        while self.size > self._max_bytes and len(self._segments) > 1:
+        while len(self._segments) > 1 and sum(segment.size for segment in self._segments) > self._max_bytes:
             oldest = self._segments.popleft()
             dropped += oldest.events
-            oldest.remove()
+            oldest.delete()
+            self._first = None
         return dropped
 
-    def _create(self) -> _Segment:
-        name = f"{time.time_ns():020d}-{os.getpid()}-{next(_numbers)}.spool"
-        path = self._directory / name
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        segment = _Segment(path, os.fdopen(descriptor, "r+b", buffering=0))
-        _lock(segment.file)
-        return segment
 
-    def _adopt(self) -> None:
-        for path in sorted(self._directory.glob("*.spool")):
-            try:
-                file = path.open("r+b", buffering=0)
-            except OSError:
-                continue
-            if not _lock(file):
-                file.close()
-                continue
-            segment = _Segment(path, file, size=path.stat().st_size)
-            _scan(segment)
-            if segment.pending:
-                self._segments.append(segment)
-            else:
-                segment.remove()
+def _create_segment(directory: Path) -> _Segment:
+    path = directory / f"{time.time_ns():020d}-{os.getpid()}-{next(_segment_numbers)}.spool"
+    # Other processes look for *.spool: the file gets that name once it is locked.
+    temporary = path.with_suffix(".new")
+    file = os.fdopen(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "r+b", buffering=0)
+    _lock(file)
+    temporary.rename(path)
+    return _Segment(path, file)
+
+
+def _adopt_segments(directory: Path) -> list[_Segment]:
+    """Return the segments of dead processes, oldest first. Live processes hold a lock on theirs."""
+    segments = []
+    for path in sorted(directory.glob("*.spool")):
+        try:
+            file = path.open("r+b", buffering=0)
+        except OSError:
+            continue
+        # A file without a name was sent and deleted by another process after it was opened here.
+        if not _lock(file) or not os.fstat(file.fileno()).st_nlink:
+            file.close()
+            continue
+        segment = _Segment(path, file, size=os.fstat(file.fileno()).st_size)
+        segment.scan()
+        if segment.pending:
+            segments.append(segment)
+        else:
+            segment.delete()
+    return segments
 
 
 def _lock(file: BinaryIO) -> bool:
@@ -210,16 +326,3 @@ def _lock(file: BinaryIO) -> bool:
     except OSError:
         return False
     return True
-
-
-def _scan(segment: _Segment) -> None:
-    """Find the whole records; a torn one at the end is what a dying process left behind."""
-    position = 0
-    while position + _HEADER.size <= segment.size:
-        segment.file.seek(position)
-        magic, length, count = _HEADER.unpack(segment.file.read(_HEADER.size))
-        offset = position + _HEADER.size
-        if magic != _MAGIC or offset + length > segment.size:
-            return
-        segment.pending.append((offset, length, count))
-        position = offset + length

@@ -1,4 +1,4 @@
-"""One line on stderr for what must not be raised. Secrets do not get through, and a closed stderr does not hurt."""
+"""Log lines on stderr for problems that must not be raised into the agent."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import sys
 from compact.redaction import default_redactor
 
 
-def say(who: str, text: str) -> None:
-    """Write `[who] text`; the text is redacted, for it may quote an address or an event."""
+def say(prefix: str, text: str) -> None:
+    """Write `[prefix] text` to stderr. Secrets are redacted, because the text may quote a URL or an event."""
     clean, _ = default_redactor().text(text)
     try:
-        sys.stderr.write(f"[{who}] {clean}\n")
+        sys.stderr.write(f"[{prefix}] {clean}\n")
         sys.stderr.flush()
     except (OSError, ValueError, AttributeError):
-        # stderr may be closed or None at interpreter shutdown; there is nobody left to tell.
+        # stderr may be closed or None during interpreter shutdown.
         return
