@@ -102,6 +102,7 @@ _ALLOWED_NAMES = {
     "embed", "feed", "need", "seed", "speed", "string", "ping", "ring", "encoding", "heading", "setting", "warning",
     "embedding", "thing", "exceed", "proceed", "succeed", "compacting", "logging", "routing", "decoding",
     "rendering", "planning", "billing", "timing", "wiring", "spacing", "signing", "listing", "pricing", "breed",
+    "pruning",
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Externalized content: its metadata, and the rule that decides who may read it."""
+"""Metadata of externalized content, and the access rule for reading it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 Sensitivity = Literal["public", "internal", "confidential", "restricted"]
-# Reading these needs the permission of the same name.
-_GUARDED = {"confidential": "artifact:read:confidential", "restricted": "artifact:read:restricted"}
+_REQUIRED_PERMISSIONS = {"confidential": "artifact:read:confidential", "restricted": "artifact:read:restricted"}
 
 
 @dataclass(frozen=True, slots=True)
 class ArtifactMetadata:
-    """Whose content it is, how sensitive, and how long it lives."""
+    """Owner, sensitivity and lifetime of an artifact."""
 
     thread_id: str
     tenant_id: str | None = None
@@ -24,7 +23,7 @@ class ArtifactMetadata:
     encryption_key_id: str | None = None
     sensitivity: Sensitivity = "internal"
     readers: tuple[str, ...] = ()
-    """Requesters who may read it; empty means anyone whom tenant and sensitivity allow."""
+    """Requesters who may read it. Empty allows every requester who passes the tenant and sensitivity checks."""
 
     def has_expired(self, now: datetime) -> bool:
         if self.ttl_seconds is None or not self.created_at:
@@ -35,7 +34,7 @@ class ArtifactMetadata:
 
 @dataclass(frozen=True, slots=True)
 class SecurityContext:
-    """Who asks."""
+    """Identity and permissions of a requester."""
 
     requester_id: str
     tenant_id: str | None = None
@@ -43,8 +42,8 @@ class SecurityContext:
 
 
 def may_read(metadata: ArtifactMetadata, context: SecurityContext | None) -> bool:
-    """Whether the requester may have the content."""
-    permission = _GUARDED.get(metadata.sensitivity)
+    """True if the requester may read the content. Without a context, only unrestricted content is readable."""
+    permission = _REQUIRED_PERMISSIONS.get(metadata.sensitivity)
     if context is None:
         return metadata.tenant_id is None and permission is None and not metadata.readers
     if metadata.tenant_id is not None and context.tenant_id != metadata.tenant_id:
@@ -55,6 +54,6 @@ def may_read(metadata: ArtifactMetadata, context: SecurityContext | None) -> boo
 
 
 def artifact_id_for(content: str, metadata: ArtifactMetadata) -> str:
-    """The name of a content within its tenant and thread."""
+    """Return the content-addressed id of an artifact within its tenant and thread."""
     key = json.dumps([metadata.tenant_id, metadata.thread_id, content], ensure_ascii=True)
     return f"art-{hashlib.sha256(key.encode()).hexdigest()[:20]}"

@@ -1,6 +1,6 @@
-"""The token budget of a request: its parts, its limits, and what the provider says about them.
+"""Token budget of a request: its breakdown into parts, its limits, and the provider's reported usage.
 
-The six parts always sum to the total. A provider's own figure corrects ours from then on.
+The six parts always sum to the total. Once a provider reports its own count, later estimates are corrected by it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PARTS = ("system", "developer", "tools_schema", "memory", "history", "user_input
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """Where the tokens of a request are."""
+    """Tokens of a request by part."""
 
     system: int = 0
     developer: int = 0
@@ -33,22 +33,22 @@ class Breakdown:
         return {part: getattr(self, part) for part in PARTS}
 
     def scale_to(self, total: int) -> Breakdown:
-        """The same shares of another total, in whole tokens that sum to it exactly."""
-        own = self.total
-        if own == total:
+        """Return the same shares of another total, as integers that sum to it exactly."""
+        current = self.total
+        if current == total:
             return self
-        if own == 0:
+        if current == 0:
             return Breakdown(history=total)
-        exact = {part: getattr(self, part) * total / own for part in PARTS}
-        whole = {part: int(value) for part, value in exact.items()}
-        rest = total - sum(whole.values())
-        for part in sorted(PARTS, key=lambda name: whole[name] - exact[name])[:rest]:
-            whole[part] += 1
-        return Breakdown(**whole)
+        exact = {part: getattr(self, part) * total / current for part in PARTS}
+        rounded = {part: int(value) for part, value in exact.items()}
+        missing = total - sum(rounded.values())
+        for part in sorted(PARTS, key=lambda name: rounded[name] - exact[name])[:missing]:
+            rounded[part] += 1
+        return Breakdown(**rounded)
 
 
 def breakdown_part(message: Message, *, protected_flag: str) -> str:
-    """The part a message counts towards, before the newest user input is told apart."""
+    """Return the part that a message counts toward. The newest user input counts as history here."""
     if message.role == "system":
         return "system"
     if message.role == "developer":
@@ -60,7 +60,7 @@ def breakdown_part(message: Message, *, protected_flag: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TokenBudget:
-    """Limits of a request with all its overhead (document 003)."""
+    """Limits of a request and its overhead, as defined in document 003."""
 
     max_input_tokens: int
     soft_threshold_percent: float = 0.85
@@ -92,7 +92,7 @@ class TokenBudget:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a provider reported for one call."""
+    """Token usage that a provider reported for one call."""
 
     input_tokens: int
     output_tokens: int = 0
@@ -100,45 +100,46 @@ class Usage:
 
     @property
     def blended_tokens(self) -> int:
-        """Non-cached input and output: what the call cost, not what the window holds."""
+        """Non-cached input plus output. A measure of cost, not of the window's contents."""
         return max(0, self.input_tokens - self.cached_tokens) + self.output_tokens
 
     @classmethod
     def from_provider(cls, usage: Any) -> Usage:
-        """Read any provider's usage: ours, a mapping, or an object with the usual names."""
+        """Read the usage of any provider: a `Usage`, an int, a mapping, or an object with the usual attributes."""
         if isinstance(usage, Usage):
             return usage
         if isinstance(usage, int):
             return cls(usage)
         details = _first(usage, ("input_tokens_details", "prompt_tokens_details"))
         cached = _first(details, ("cached_tokens",)) if details is not None else None
-        anthropic_cached = _first(usage, ("cache_read_input_tokens",))
-        written = _first(usage, ("cache_creation_input_tokens",)) or 0
+        cache_read = _first(usage, ("cache_read_input_tokens",))
+        cache_written = _first(usage, ("cache_creation_input_tokens",)) or 0
         input_tokens = _first(usage, ("input_tokens", "prompt_tokens")) or 0
-        if anthropic_cached is not None or written:
-            # Anthropic's input_tokens leaves out what it read from and wrote to the cache.
-            input_tokens += (anthropic_cached or 0) + written
+        if cache_read is not None or cache_written:
+            # Anthropic does not count tokens read from or written to the cache as input_tokens.
+            input_tokens += (cache_read or 0) + cache_written
         return cls(
             input_tokens=input_tokens,
             output_tokens=_first(usage, ("output_tokens", "completion_tokens")) or 0,
-            cached_tokens=cached or anthropic_cached or _first(usage, ("cached_tokens",)) or 0,
+            cached_tokens=cached or cache_read or _first(usage, ("cached_tokens",)) or 0,
         )
 
 
-def _first(holder: Any, names: Iterable[str]) -> Any:
+def _first(source: Any, names: Iterable[str]) -> Any:
+    """Return the first of these keys or attributes that is set."""
     for name in names:
-        value = holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
+        value = source.get(name) if isinstance(source, Mapping) else getattr(source, name, None)
         if value is not None:
             return value
     return None
 
 
-# A provider's count of the same request differs from ours by its own framing, not by an order of magnitude.
-_LOWEST_CORRECTION, _HIGHEST_CORRECTION = 0.5, 4.0
+# Counts of the same request differ by the provider's framing, not by an order of magnitude.
+_MIN_CORRECTION, _MAX_CORRECTION = 0.5, 4.0
 
 
 def correction_factor(reported_tokens: int, estimated_tokens: int) -> float:
-    """The factor that turns our count of a request into the provider's."""
+    """Return the factor from the estimated to the reported token count, or 1.0 if either is not positive."""
     if reported_tokens <= 0 or estimated_tokens <= 0:
         return 1.0
-    return min(_HIGHEST_CORRECTION, max(_LOWEST_CORRECTION, reported_tokens / estimated_tokens))
+    return min(_MAX_CORRECTION, max(_MIN_CORRECTION, reported_tokens / estimated_tokens))

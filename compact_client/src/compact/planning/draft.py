@@ -225,9 +225,9 @@ class _Drafter:
             within_goal = self.goal_tokens - draft.kept_tokens
             largest = min(largest, max(int(covered_tokens * _MIN_MANUAL_RATIO), within_goal))
             smallest = min(smallest, max(MIN_SUMMARY_TOKENS, largest))
-        return max(smallest, min(largest, self._ceiling(draft, is_floor=is_floor) - draft.kept_tokens))
+        return max(smallest, min(largest, self._request_ceiling(draft, is_floor=is_floor) - draft.kept_tokens))
 
-    def _ceiling(self, draft: Draft, *, is_floor: bool) -> int:
+    def _request_ceiling(self, draft: Draft, *, is_floor: bool) -> int:
         """Return the request size up to which the summary may grow."""
         limits = self.limits
         if not is_floor:

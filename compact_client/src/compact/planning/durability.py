@@ -1,7 +1,7 @@
-"""What a tool result is worth, and whether its source has changed.
+"""Durability of tool results: whether a result may be cleared from the prompt.
 
-A result is cleared only when nothing is lost by it: it was noise, its key fields stay, or it can be had again from
-a source that is proven unchanged. What cannot be proven counts as changed.
+A result is cleared only if nothing is lost: it is ephemeral, its key fields are preserved, or it can be replayed from
+a source that has verifiably not changed. A source that cannot be verified counts as changed.
 """
 
 from __future__ import annotations
@@ -22,19 +22,21 @@ Outcome = Literal["success", "failure", "partial"]
 
 
 class ToolDurability(Enum):
+    """Durability class of a tool's results."""
+
     EPHEMERAL = "ephemeral"
-    """Noise: may be cleared entirely."""
+    """May be cleared entirely."""
     ANCHORING = "anchoring"
-    """Its key fields must survive."""
+    """May be cleared except for its key fields."""
     REPLAYABLE = "replayable"
     """May be cleared while its source is unchanged."""
     NON_REPLAYABLE = "non_replayable"
-    """Cannot be had again: externalised or kept."""
+    """Never cleared: externalized or kept, because the tool would not return it again."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeterminismMetadata:
-    """How a source looked when it was read."""
+    """Fingerprint of a source at the time it was read."""
 
     content_hash: str | None = None
     etag: str | None = None
@@ -42,17 +44,17 @@ class DeterminismMetadata:
     version: str | None = None
 
     def has_changed(self, current: DeterminismMetadata) -> bool:
-        """Whether the source is another one now; true when it cannot be told."""
-        # The same version of a service may give another answer: it proves nothing.
+        """True if the source has changed, or if the two fingerprints have no field in common."""
+        # `version` is not compared, because one version of a service may return different results.
         for name in ("content_hash", "etag", "mtime"):
-            before, now = getattr(self, name), getattr(current, name)
-            if before is not None and now is not None:
-                return bool(before != now)
+            before, after = getattr(self, name), getattr(current, name)
+            if before is not None and after is not None:
+                return bool(before != after)
         return True
 
     @classmethod
     def of_file(cls, path: str | Path) -> DeterminismMetadata:
-        """A file's hash and time; nothing at all if it cannot be read."""
+        """Return the fingerprint of a file, or an empty one if the file cannot be read."""
         try:
             return cls(
                 content_hash=hashlib.sha256(Path(path).read_bytes()).hexdigest(), mtime=Path(path).stat().st_mtime
@@ -71,7 +73,7 @@ class DeterminismMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ToolDurabilityPolicy:
-    """How the results of one tool are treated; `capture_determinism` gets the call's arguments."""
+    """Rules for the results of one tool. `capture_determinism` is called with the tool call's arguments."""
 
     durability: ToolDurability = ToolDurability.ANCHORING
     must_preserve_fields: tuple[str, ...] = ()
@@ -83,7 +85,7 @@ class ToolDurabilityPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ToolResultEnvelope:
-    """A tool result with what compaction must know about it."""
+    """A tool result with the metadata that compaction needs."""
 
     tool_name: str
     tool_call_id: str
@@ -101,7 +103,7 @@ class ToolResultEnvelope:
 
     @property
     def preserved_fields(self) -> dict[str, Any]:
-        """What a cleared result still says."""
+        """Fields that a cleared result still contains."""
         return {"tool_name": self.tool_name, "outcome": self.outcome, **self.key_fields}
 
     def to_cleared_placeholder(self) -> str:
@@ -109,7 +111,7 @@ class ToolResultEnvelope:
 
 
 def placeholder_text(preserved_fields: Mapping[str, Any]) -> str:
-    """What stands in the place of a cleared result."""
+    """Return the text that replaces a cleared result."""
     fields = dict(preserved_fields)
     text = f"[{fields.pop('tool_name', 'tool')}: {fields.pop('outcome', 'success')}]"
     if fields:
@@ -128,7 +130,7 @@ def tool_durability(
     capture_determinism: Callable[..., DeterminismMetadata] | None = None,
     sensitivity: Literal["public", "internal", "confidential", "restricted"] = "internal",
 ) -> Callable[[F], F]:
-    """Declare on a tool's function what its results are worth."""
+    """Declare the durability of a tool's results on its function."""
     policy = ToolDurabilityPolicy(
         durability,
         tuple(preserve_fields),
@@ -144,7 +146,7 @@ def tool_durability(
 
 
 def declared_policy(tool: Any) -> ToolDurabilityPolicy | None:
-    """What a tool's function declared, seen through wrappers."""
+    """Return the policy declared on a tool's function, also through wrappers and partials."""
     while tool is not None:
         policy = getattr(tool, _ATTRIBUTE, None)
         if isinstance(policy, ToolDurabilityPolicy):
@@ -156,13 +158,13 @@ def declared_policy(tool: Any) -> ToolDurabilityPolicy | None:
 def envelope_for(
     call: ToolCall, output: Message, policies: Mapping[str, ToolDurabilityPolicy], *, text: str | None = None
 ) -> ToolResultEnvelope:
-    """The envelope of a result: the one in its meta, or one made from the tool's policy and the result itself.
+    """Return the envelope in the message's meta, or one built from the tool's policy and the result.
 
-    `text` is the result's own where the message holds several.
+    `text` is the text of this result, for a message that contains several.
     """
-    given = output.meta.get("envelope")
-    if isinstance(given, ToolResultEnvelope):
-        return given
+    envelope = output.meta.get("envelope")
+    if isinstance(envelope, ToolResultEnvelope):
+        return envelope
     policy = policies.get(call.name, DEFAULT_POLICY)
     text = output.text if text is None else text
     determinism = output.meta.get("determinism")
@@ -178,15 +180,15 @@ def envelope_for(
 
 
 def durability_of(tool_name: str, output: Message, policies: Mapping[str, ToolDurabilityPolicy]) -> ToolDurability:
-    """What a result is worth, by the envelope in its meta or its tool's policy."""
-    given = output.meta.get("envelope")
-    if isinstance(given, ToolResultEnvelope):
-        return given.durability
+    """Return a result's durability, from the envelope in its meta or its tool's policy."""
+    envelope = output.meta.get("envelope")
+    if isinstance(envelope, ToolResultEnvelope):
+        return envelope.durability
     return policies.get(tool_name, DEFAULT_POLICY).durability
 
 
 def may_clear(envelope: ToolResultEnvelope, call: ToolCall, policy: ToolDurabilityPolicy) -> bool:
-    """Whether a result may give way to its placeholder."""
+    """True if a placeholder may replace the result."""
     if envelope.durability is ToolDurability.EPHEMERAL:
         return True
     if envelope.durability is ToolDurability.ANCHORING:
@@ -197,7 +199,7 @@ def may_clear(envelope: ToolResultEnvelope, call: ToolCall, policy: ToolDurabili
 
 
 def has_drifted(envelope: ToolResultEnvelope, call: ToolCall, policy: ToolDurabilityPolicy) -> bool:
-    """Whether a replayable result's source has changed; asking may fail, and then it has."""
+    """True if a replayable result's source has changed or cannot be checked."""
     if envelope.determinism is None or policy.capture_determinism is None:
         return True
     try:
@@ -214,24 +216,25 @@ def _looks_failed(text: str) -> bool:
 
 
 def _key_fields(text: str, names: Sequence[str]) -> dict[str, Any]:
+    """Return the first value of each named field, at any depth of a JSON result."""
     if not names:
         return {}
     try:
         data = json.loads(text)
     except ValueError:
         return {}
-    found: dict[str, Any] = {}
-    _collect(data, set(names), found)
-    return found
+    fields: dict[str, Any] = {}
+    _collect_fields(data, set(names), fields)
+    return fields
 
 
-def _collect(data: Any, names: set[str], found: dict[str, Any]) -> None:
+def _collect_fields(data: Any, names: set[str], fields: dict[str, Any]) -> None:
     if isinstance(data, Mapping):
         for key, value in data.items():
-            if key in names and key not in found:
-                found[key] = value
+            if key in names and key not in fields:
+                fields[key] = value
             else:
-                _collect(value, names, found)
+                _collect_fields(value, names, fields)
     elif isinstance(data, list):
         for value in data:
-            _collect(value, names, found)
+            _collect_fields(value, names, fields)

@@ -1,7 +1,7 @@
-"""The log: every message a session has shown, in order, for ever.
+"""The append-only log of all messages in a session.
 
-Append-only. A message gets its id here; the id holds a piece of its content's hash, so that a restarted process
-cannot mistake one message for another.
+A message gets its id here. The id contains part of the content's hash, so that a restarted process cannot confuse two
+messages.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from compact.messages import Message, canonical_json
 
 
 class AgentThread:
-    """An append-only sequence of messages with ids."""
+    """An append-only sequence of messages with ids, as defined in document 003."""
 
     def __init__(self, thread_id: str) -> None:
         self.thread_id = thread_id
         self._messages: list[Message] = []
         self._by_id: dict[str, Message] = {}
-        self._last = 0
+        self._last_number = 0
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -30,7 +30,7 @@ class AgentThread:
 
     @property
     def version(self) -> int:
-        """How many messages were ever appended."""
+        """The number of messages in the log."""
         return len(self._messages)
 
     @property
@@ -38,26 +38,26 @@ class AgentThread:
         return tuple(self._messages)
 
     def append(self, message: Message) -> Message:
-        """Add a message and return it with its id."""
-        # A call or a reasoning item has no text of its own; what it has is told apart as well.
+        """Append a message and return it with its id."""
+        # Tool calls and reasoning items may have no text. Hash their JSON instead.
         content = message.text.encode("utf-8", "surrogatepass") or canonical_json(message.to_dict())
         digest = hashlib.sha256(message.role.encode() + b"\0" + content).hexdigest()[:6]
-        # A caller may change the meta of its own Message; the log keeps what it was.
-        self._last += 1
-        added = replace(message, id=f"m{self._last}-{digest}", meta=dict(message.meta))
+        self._last_number += 1
+        # Copy the meta, because the caller may change its own dict later.
+        added = replace(message, id=f"m{self._last_number}-{digest}", meta=dict(message.meta))
         self._messages.append(added)
         assert added.id is not None
         self._by_id[added.id] = added
         return added
 
     def restore(self, message: Message) -> Message:
-        """Add a message that already has its id: one that a stored plan knows."""
+        """Append a message under the id that a stored plan uses for it."""
         if message.id is None or message.id in self._by_id:
             return self.append(message)
         self._messages.append(message)
         self._by_id[message.id] = message
         digits = message.id[1:].partition("-")[0]
-        self._last = max(self._last, int(digits) if digits.isdigit() else 0)
+        self._last_number = max(self._last_number, int(digits) if digits.isdigit() else 0)
         return message
 
     def get(self, message_id: str) -> Message | None:

@@ -1,7 +1,8 @@
-"""The plan: what happens to each message of a log, as versioned pure data.
+"""The compaction plan: the action for each message of a log, as versioned data.
 
-It names messages by id and holds no code, so it can be stored, compared, read in another process and rendered
-again to the same bytes. `get_action` answers for every id; a conflict is settled by precedence and reported.
+A plan refers to messages by id and contains no code, so it can be stored, compared, read in another process, and
+rendered again to the same bytes. If several records name a message, the action with the highest precedence wins and
+the plan has a warning.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Fate = Literal["kept", "pinned", "summarized", "cleared", "externalized", "dropp
 
 
 class CompactionAction(Enum):
-    """What the renderer does with a message."""
+    """Action of the renderer for a message."""
 
     INCLUDE = "include"
     CLEAR = "clear"
@@ -43,19 +44,19 @@ COMPACTION_PRECEDENCE = {
 
 @dataclass(frozen=True, slots=True)
 class ExternalizationRecord:
-    """A span written to the artifact store; a pointer and a brief stand in its place."""
+    """A span written to the artifact store and replaced by a pointer with a brief."""
 
     span: SpanReference
     artifact_id: str
     summary: StructuredSummary
     rehydrate_hint: str = ""
     is_folded: bool = False
-    """The pointer has moved into a later summary; the artifact can still be brought back."""
+    """True if a later summary contains the pointer. The artifact can still be rehydrated."""
 
 
 @dataclass(frozen=True, slots=True)
 class SummarizationRecord:
-    """A span summarised once; the record is never summarised again, only merged by code."""
+    """A span and its summary. A summary is never summarized again, only merged by code."""
 
     span: SpanReference
     summary: StructuredSummary
@@ -64,16 +65,16 @@ class SummarizationRecord:
 
 @dataclass(frozen=True, slots=True)
 class ClearRecord:
-    """A tool output whose text was replaced by what must survive of it."""
+    """A tool output replaced by a placeholder with its preserved fields."""
 
     span: SpanReference
     preserved_fields: Mapping[str, Any] = field(default_factory=dict)
-    """Tool name, outcome, key fields; by call id where the message holds several results."""
+    """Tool name, outcome and key fields. Grouped by call id if the message contains several results."""
 
 
 @dataclass(frozen=True, slots=True)
 class DropRecord:
-    """A span left out of the prompt; the index lets it be found again."""
+    """A span left out of the prompt, with an index for finding it again."""
 
     span: SpanReference
     reason: str
@@ -82,7 +83,7 @@ class DropRecord:
 
 @dataclass(frozen=True, slots=True)
 class DroppedSpanIndex:
-    """What a dropped span was about."""
+    """Keywords and a one-line summary of a dropped span."""
 
     keywords: tuple[str, ...]
     summary: str
@@ -97,7 +98,7 @@ CompactionRecord = ExternalizationRecord | SummarizationRecord | ClearRecord | D
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """The fate of one message, and the policy line that decided it."""
+    """The fate of one message and the policy rule that decided it."""
 
     id: str
     hash: str
@@ -123,11 +124,12 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True)
 class CacheEffect:
-    """What a plan costs the provider's prompt cache, and after how many calls it has paid for itself."""
+    """Effect of a plan on the provider's prompt cache."""
 
     invalidated_tokens: int
     saved_tokens_per_call: int
-    break_even_calls: float | None  # None: it never does
+    break_even_calls: float | None
+    """Number of calls after which the savings exceed the invalidated tokens, or None if they never do."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -137,37 +139,37 @@ class CacheEffect:
         }
 
 
-_INCLUDED = (CompactionAction.INCLUDE, None)
+_INCLUDE = (CompactionAction.INCLUDE, None)
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """Everything that was decided about a thread, up to `thread_version` messages of it."""
+    """All decisions about the first `thread_version` messages of a thread."""
 
     thread_id: str
     thread_version: int
     created_at: str
     version: int = 1
     step: int = 1
-    """How many compactions led here; also the N of `<COMPACT-SUMMARY vN>`."""
+    """The number of compactions so far. Also the N in `<COMPACT-SUMMARY vN>`."""
     renderer: str = "layered"
     externalizations: tuple[ExternalizationRecord, ...] = ()
     summarizations: tuple[SummarizationRecord, ...] = ()
     clearings: tuple[ClearRecord, ...] = ()
     drops: tuple[DropRecord, ...] = ()
     session_summary: StructuredSummary | None = None
-    """The records' summaries merged by code; what the layered and bridge renderers show."""
+    """The records' summaries merged into one, as shown by the layered and bridge renderers."""
     summary_text: str | None = None
-    """Its rendered text, fixed here so that a later release renders an old plan to the same bytes."""
+    """The rendered session summary. Stored so that a later release renders an old plan to the same bytes."""
     lead_ids: tuple[str, ...] = ()
-    """Messages the layered and bridge renderers put before the summary, in order."""
+    """Messages that the layered and bridge renderers place before the summary, in order."""
     original_token_count: int = 0
     compacted_token_count: int = 0
     cache: CacheEffect | None = None
     ledger: tuple[LedgerEntry, ...] = ()
-    """The fate of every message of the prompt this plan was made from, in order."""
+    """The fate of every message of the prompt that was compacted, in order."""
     absorbed: tuple[LedgerEntry, ...] = ()
-    """Every message that this and earlier compactions took out of the prompt."""
+    """Every message that this and earlier compactions removed from the prompt."""
     _actions: dict[str, tuple[CompactionAction, CompactionRecord | None]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -181,27 +183,28 @@ class CompactionPlan:
             (CompactionAction.EXTERNALIZE, "externalizations", self.externalizations),
             (CompactionAction.DROP, "drops", self.drops),
         ):
-            self._take(action, name, records, seen)
+            self._index_records(action, name, records, seen)
 
-    def _take(
+    def _index_records(
         self, action: CompactionAction, name: str, records: Sequence[CompactionRecord], seen: dict[str, str]
     ) -> None:
-        # Lowest precedence first, so a later list overwrites; twice in one list keeps the first.
+        # Lists are indexed from lowest to highest precedence, so a later list overwrites. Within a list, the first
+        # record of a message wins.
         for record in records:
-            found = (action, record)
+            entry = (action, record)
             for message_id in record.span.message_ids:
                 earlier = seen.get(message_id)
                 if earlier == name:
-                    self._warnings.append(f"Message {message_id} is twice in {name}; the first record counts")
+                    self._warnings.append(f"Message {message_id} appears twice in {name}; the first record is used")
                     continue
                 if earlier is not None:
                     self._warnings.append(f"Message {message_id} in both {earlier} and {name}; {name} takes precedence")
                 seen[message_id] = name
-                self._actions[message_id] = found
+                self._actions[message_id] = entry
 
     def get_action(self, message_id: str) -> tuple[CompactionAction, CompactionRecord | None]:
-        """What happens to a message; one the plan does not name is included."""
-        return self._actions.get(message_id, _INCLUDED)
+        """Return the action and the record for a message. Messages that the plan does not name are included."""
+        return self._actions.get(message_id, _INCLUDE)
 
     @property
     def has_overlaps(self) -> bool:
@@ -231,7 +234,7 @@ class CompactionPlan:
         return plan_from_dict(data)
 
     def to_json(self) -> str:
-        """Deterministic JSON: sorted keys, so two equal plans are equal text; ASCII, so that any file can hold it."""
+        """Return JSON with sorted keys and in ASCII, so that equal plans have equal text in any encoding."""
         return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), default=str)
 
     @classmethod

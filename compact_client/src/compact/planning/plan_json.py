@@ -1,6 +1,6 @@
-"""Plans to JSON and back.
+"""Convert plans to JSON and back.
 
-Reading back what was written gives an equal plan; a format from the future is refused by name.
+The round trip gives an equal plan. A plan in a newer format is rejected.
 """
 
 from __future__ import annotations
@@ -75,7 +75,10 @@ def plan_to_dict(plan: CompactionPlan) -> dict[str, Any]:
 
 def plan_from_dict(data: Mapping[str, Any]) -> CompactionPlan:
     if data.get("format", PLAN_FORMAT_VERSION) > PLAN_FORMAT_VERSION:
-        raise ValueError(f"plan format {data['format']} is newer than this library reads ({PLAN_FORMAT_VERSION})")
+        raise ValueError(
+            f"Plan format {data['format']} is newer than the supported format {PLAN_FORMAT_VERSION}. "
+            "Upgrade compact-client."
+        )
     return CompactionPlan(
         thread_id=data["thread_id"],
         thread_version=data["thread_version"],
@@ -109,7 +112,7 @@ def plan_from_dict(data: Mapping[str, Any]) -> CompactionPlan:
             DropRecord(
                 span=SpanReference.from_dict(item["span"]),
                 reason=item["reason"],
-                index=_index(item.get("index")),
+                index=_index_from_dict(item.get("index")),
             )
             for item in data["drops"]
         ),
@@ -124,7 +127,7 @@ def plan_from_dict(data: Mapping[str, Any]) -> CompactionPlan:
     )
 
 
-def _index(data: Mapping[str, Any] | None) -> DroppedSpanIndex | None:
+def _index_from_dict(data: Mapping[str, Any] | None) -> DroppedSpanIndex | None:
     if data is None:
         return None
     return DroppedSpanIndex(tuple(data["keywords"]), data["summary"], data["timestamp"])

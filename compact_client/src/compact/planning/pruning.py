@@ -40,7 +40,7 @@ def prune(
 
 def _keep_newest(partition: Partition, sizes: Mapping[int, int], available_tokens: int) -> Partition:
     """Keep the newest units that fit, of any kind, and at least one."""
-    free = _unpinned(partition)
+    free = _unpinned_units(partition)
     kept: list[Unit] = []
     left = available_tokens
     for unit in reversed(free):
@@ -63,7 +63,7 @@ def _keep_requests(partition: Partition) -> Partition:
     recent = {unit.first for unit in partition.recent}
     requests: list[Unit] = []
     request: Unit | None = None
-    for unit in _unpinned(partition):
+    for unit in _unpinned_units(partition):
         if unit.kind == "user":
             request = unit
         elif unit.kind == "tool" and unit.first in recent and request is not None:
@@ -71,5 +71,5 @@ def _keep_requests(partition: Partition) -> Partition:
     return partition.keep(requests, "stage of a kept tool pair")
 
 
-def _unpinned(partition: Partition) -> list[Unit]:
+def _unpinned_units(partition: Partition) -> list[Unit]:
     return sorted((*partition.recent, *partition.remainder), key=lambda unit: unit.first)

@@ -1,6 +1,7 @@
-"""Cut the middle out of a long tool output, and say so.
+"""Truncate long tool outputs in the middle and mark the cut.
 
-Half is kept from the start and half from the end: the start says what it is, the end how it came out.
+Half of the limit is kept from the start and half from the end: the start usually identifies the output, and the end
+has its result.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from compact.estimators import TiktokenEstimator
 from compact.policy import CompactPolicy
 
 APPROX_BYTES_PER_TOKEN = 4
+_PREFIX_ATTEMPTS = 8
 
 
 def truncate_with_split(
@@ -20,7 +22,7 @@ def truncate_with_split(
     *,
     with_line_count: bool = False,
 ) -> str:
-    """At most about `max_tokens` of a text: its first and its last half, and how many tokens are missing."""
+    """Return about `max_tokens` of a text: its start, a marker with the number of missing tokens, and its end."""
     count_tokens = count_tokens or TiktokenEstimator().count_tokens
     total = count_tokens(content)
     if total <= max_tokens:
@@ -33,7 +35,7 @@ def truncate_with_split(
 
 
 def truncate_bytes_with_split(content: str, max_bytes: int, *, with_line_count: bool = False) -> str:
-    """At most `max_bytes` of a text, cut between characters."""
+    """Return about `max_bytes` of a text, cut between characters."""
     raw = content.encode("utf-8", "surrogatepass")
     if len(raw) <= max_bytes:
         return content
@@ -45,7 +47,7 @@ def truncate_bytes_with_split(content: str, max_bytes: int, *, with_line_count: 
 
 
 def truncate_output(content: str, policy: CompactPolicy, count_tokens: Callable[[str], int]) -> str:
-    """A tool output as the policy lets it into the prompt."""
+    """Truncate a tool output as the policy requires."""
     if policy.tool_output_truncation == "none":
         return content
     limit = int(policy.tool_output_max_tokens * policy.tool_output_serialization_buffer)
@@ -54,13 +56,14 @@ def truncate_output(content: str, policy: CompactPolicy, count_tokens: Callable[
         return truncate_bytes_with_split(content, max_bytes, with_line_count=policy.tool_output_line_count)
     if fits_without_counting(content, policy) or (tokens := count_tokens(content)) <= policy.tool_output_max_tokens:
         return content
-    # The buffer is room for escaping, no second threshold: what is over the limit is cut.
+    # The buffer allows for escaping. It is not a second threshold: every output over the limit is cut.
     limit = limit if tokens > limit else policy.tool_output_max_tokens
     return truncate_with_split(content, limit, count_tokens, with_line_count=policy.tool_output_line_count)
 
 
 def fits_without_counting(content: str, policy: CompactPolicy) -> bool:
-    """Whether a text cannot be over the limit: a token is at least a byte, a character at most four."""
+    """True if a text is too short to exceed the token limit, so that counting is unnecessary."""
+    # A token has at least one byte, and a character at most four.
     return len(content) * (1 if content.isascii() else 4) <= policy.tool_output_max_tokens
 
 
@@ -70,9 +73,9 @@ def _join(content: str, head: str, tail: str, marker: str, with_line_count: bool
 
 
 def _longest_prefix(text: str, max_tokens: int, count_tokens: Callable[[str], int], chars_per_token: float) -> str:
-    """The longest prefix of at most `max_tokens`, found from a good first guess in a few counts."""
+    """Return a prefix of at most about `max_tokens`, found by refining an estimate in a few counts."""
     size = min(len(text), max(1, int(max_tokens * chars_per_token)))
-    for _ in range(8):
+    for _ in range(_PREFIX_ATTEMPTS):
         tokens = count_tokens(text[:size])
         if tokens <= max_tokens:
             break
