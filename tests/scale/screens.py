@@ -30,7 +30,7 @@ def questions(project: int, last_seq: int) -> dict[str, Question]:
         ),
         "session list, two projects": lambda: queries.sessions_page([project, project + 1], everything),
         "session list, overview": lambda: queries.fleet([project]),
-        "session page, tree": lambda: queries.tree_columns(session),
+        "session page, tree": lambda: queries.tree_json(session),
         "session page, checks": lambda: queries.checks(session),
         "session page, traces": lambda: queries.traces(session),
         "session page, one span": lambda: queries.span(session, "c4", with_payload=True),

@@ -90,7 +90,7 @@ def test_the_write_path_and_the_screens_on_a_cluster(start_server: ServerFactory
         try:
             session = Session.objects.get(session_id="moved")
             for ask in (
-                lambda: queries.tree_columns(session),
+                lambda: queries.tree_json(session),
                 lambda: queries.checks(session),
                 lambda: queries.first_spans(session, limit=50),
                 lambda: queries.span(session, "s1", with_payload=True),

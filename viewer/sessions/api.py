@@ -126,35 +126,51 @@ class SpanList(ReadView):
 
 
 class SpanTree(ReadView):
-    """All skeletons of a session at once, for the tree.
+    """All spans of a session in one response, as columns.
 
-    First the length of the text that follows, in four bytes. The text is columns parted by U+001E: a JSON head
-    (`seq`, `traces`), the count, then, with values parted by U+001F, trace ids (empty where all spans are of the one
-    trace of the head), span ids, parent ids, kinds, names and states. After it come starts and ends, eight bytes each,
-    in microseconds since 2000 (the least number is none), and tokens, four bytes each (-1 is none), all big-endian.
+    Each column is a list with one value per span. Times are Unix milliseconds. `trace` is null if all spans belong to
+    the only trace in `traces`.
     """
 
-    #: Part of the tag, so that no page reads what an older server wrote.
-    FORMAT = 2
+    #: Part of the ETag, so that a page never reads a cached response of an older server.
+    FORMAT = 3
 
     @extend_schema(
         operation_id="session_tree",
-        parameters=[_parameter("after", "only changes after this seq", OpenApiTypes.INT64)],
-        responses={(200, "application/octet-stream"): OpenApiTypes.BINARY},
+        parameters=[_parameter("after", "Only changes after this seq.", OpenApiTypes.INT64)],
+        responses=inline_serializer(
+            "Tree",
+            {
+                "seq": serializers.IntegerField(),
+                "traces": serializers.ListField(child=serializers.DictField()),
+                "spans": inline_serializer(
+                    "TreeColumns",
+                    {
+                        "trace": serializers.ListField(child=serializers.CharField(), allow_null=True),
+                        "id": serializers.ListField(child=serializers.CharField()),
+                        "parent": serializers.ListField(child=serializers.CharField(allow_null=True)),
+                        "kind": serializers.ListField(child=serializers.CharField()),
+                        "name": serializers.ListField(child=serializers.CharField()),
+                        "status": serializers.ListField(child=serializers.CharField()),
+                        "start": serializers.ListField(child=serializers.IntegerField(allow_null=True)),
+                        "end": serializers.ListField(child=serializers.IntegerField(allow_null=True)),
+                        "tokens": serializers.ListField(child=serializers.IntegerField(allow_null=True)),
+                    },
+                ),
+            },
+        ),
     )
     def get(self, request: Request, session: str) -> HttpResponseBase:
-        found = self.session(request, session)
+        row = self.session(request, session)
         after = _number(request, "after", 0)
-        # A commit changes the seq, a trace that moves away the count: until then a browser may show what it has.
-        tag = f'"{self.FORMAT}-{found.session_key}-{found.last_seq}-{found.span_count}-{after}"'
-        if request.headers.get("If-None-Match") == tag:
-            return HttpResponseNotModified(headers={"ETag": tag})
-        traces = queries.traces(found)
-        head = json.dumps({"seq": found.last_seq, "traces": traces})
-        words, numbers = queries.tree_columns(found, after=after, with_traces=len(traces) != 1)
-        text = f"{head}\x1e{words}".encode()
-        body = len(text).to_bytes(4, "big") + text + numbers
-        return HttpResponse(body, content_type="application/octet-stream", headers={"ETag": tag})
+        # A commit changes the seq. A trace that moves to another session changes the count.
+        etag = f'"{self.FORMAT}-{row.session_key}-{row.last_seq}-{row.span_count}-{after}"'
+        if request.headers.get("If-None-Match") == etag:
+            return HttpResponseNotModified(headers={"ETag": etag})
+        traces = queries.traces(row)
+        spans = queries.tree_json(row, after=after, with_traces=len(traces) != 1)
+        body = f'{{"seq": {row.last_seq}, "traces": {json.dumps(traces)}, "spans": {spans}}}'
+        return HttpResponse(body, content_type="application/json", headers={"ETag": etag})
 
 
 class TokenList(ReadView):

@@ -33,21 +33,19 @@ _DRAWN_CALLS = 5_000
 SKELETON = "trace_id, span_id, parent_id, kind, name, status, started_at, ended_at, tokens, seq"
 _ROWS = f"SELECT {SKELETON}, data FROM ingest_span "  # noqa: S608 - a constant
 
-# Postgres joins the columns itself: building 100,000 Python rows would cost more than reading them. Units are parted by
-# U+001F, which in an agent's text becomes a question mark, columns by U+001E. Times and counts go as Postgres holds
-# them, microseconds since 2000 and 32 bits: to write them as digits would take longer than all the rest.
+# Postgres builds the JSON: creating 100,000 Python rows would take three times as long. `date_part` returns a float,
+# which is faster than the exact numeric of `extract`.
 _TREE = """
-SELECT concat_ws(E'\\x1e', count(*)::text,
-    coalesce(string_agg(replace(trace_id, E'\\x1f', '?'), E'\\x1f') FILTER (WHERE %s), ''),
-    string_agg(replace(span_id, E'\\x1f', '?'), E'\\x1f'),
-    string_agg(replace(coalesce(parent_id, ''), E'\\x1f', '?'), E'\\x1f'),
-    string_agg(kind, E'\\x1f'),
-    string_agg(replace(replace(CASE WHEN octet_length(name) > 200 THEN left(name, 200) ELSE name END,
-        E'\\x1e', '?'), E'\\x1f', '?'), E'\\x1f'),
-    string_agg(status, E'\\x1f')),
-    string_agg(coalesce(timestamptz_send(started_at), '\\x8000000000000000'), ''),
-    string_agg(coalesce(timestamptz_send(ended_at), '\\x8000000000000000'), ''),
-    string_agg(coalesce(int4send(tokens), '\\xffffffff'), '')
+SELECT json_build_object(
+    'trace', CASE WHEN %s THEN coalesce(json_agg(trace_id), '[]') END,
+    'id', coalesce(json_agg(span_id), '[]'),
+    'parent', coalesce(json_agg(parent_id), '[]'),
+    'kind', coalesce(json_agg(kind), '[]'),
+    'name', coalesce(json_agg(CASE WHEN octet_length(name) > 200 THEN left(name, 200) ELSE name END), '[]'),
+    'status', coalesce(json_agg(status), '[]'),
+    'start', coalesce(json_agg((date_part('epoch', started_at) * 1000)::bigint), '[]'),
+    'end', coalesce(json_agg((date_part('epoch', ended_at) * 1000)::bigint), '[]'),
+    'tokens', coalesce(json_agg(tokens), '[]'))::text
 FROM ingest_span WHERE session_key = %s AND session_day = %s AND seq > %s AND seq <= %s
 """
 
@@ -190,15 +188,14 @@ def models_in(projects: Iterable[int]) -> list[str]:
     return sorted({model for model in recent[:500] if model})
 
 
-def tree_columns(session: Session, *, after: int = 0, with_traces: bool = True) -> tuple[str, bytes]:
-    """The skeletons of all spans changed after `after`, as columns of text and of numbers, up to its own `last_seq`.
+def tree_json(session: Session, *, after: int = 0, with_traces: bool = True) -> str:
+    """Return all spans that changed after `after`, without data and payload, as a JSON object of columns.
 
-    Most sessions are one trace: then its id need not be said a hundred thousand times.
+    Without traces, the `trace` column is null: most sessions have one trace, whose id need not be repeated.
     """
     with connection.cursor() as cursor:
         cursor.execute(_TREE, [with_traces, session.session_key, session.day, after, session.last_seq])
-        words, *numbers = cursor.fetchone()
-    return str(words), b"".join(bytes(column) for column in numbers if column is not None)
+        return str(cursor.fetchone()[0])
 
 
 def traces(session: Session) -> list[dict[str, Any]]:

@@ -39,7 +39,7 @@ class Store {
   /** The tree; checks are asked for at the same time and neither waits for the other. @param {string} session */
   async load(session) {
     const base = `/api/sessions/${encodeURIComponent(session)}`;
-    const tree = decodeTree(await (await fetched(`${base}/tree/`)).arrayBuffer());
+    const tree = decodeTree(await (await fetched(`${base}/tree/`)).json());
     this.spans = new Spans();
     this.spans.addTraces(tree.traces);
     this.spans.add(tree.spans);

@@ -10,55 +10,20 @@ import { IdIndex } from "./id-index.js";
  * @typedef {{ id: string, name: string, start: number | null, end: number | null }} Trace
  */
 
-const YEAR_2000_MS = Date.UTC(2000, 0, 1);
-// The upper half of the least number there is.
-const NO_TIME = -(2 ** 31);
-
 /** @returns {Columns} */
 function emptyColumns() {
   return { trace: [], id: [], parent: [], kind: [], name: [], status: [], start: [], end: [], tokens: [] };
 }
 
 /**
- * The answer of /api/sessions/{id}/tree/: columns, first those of text, then those of numbers; quicker to write and to
- * read than JSON.
- * @param {ArrayBuffer} answer
+ * Prepare the response of /api/sessions/{id}/tree/. Its `trace` column is null if all spans belong to the only trace.
+ * @param {{ seq: number, traces: Trace[], spans: Omit<Columns, "trace"> & { trace: string[] | null } }} response
  * @returns {{ seq: number, traces: Trace[], spans: Columns }}
  */
-export function decodeTree(answer) {
-  const view = new DataView(answer);
-  const length = view.getUint32(0);
-  const text = new TextDecoder().decode(new Uint8Array(answer, 4, length));
-  const [head, total, trace, id, parent, kind, name, status] = text.split("\x1e");
-  const { seq, traces } = JSON.parse(head ?? "{}");
-  const count = Number(total);
-  if (!count) return { seq, traces, spans: emptyColumns() };
-  const words = (/** @type {string | undefined} */ column) => (column ?? "").split("\x1f");
-  const owners = trace ? shared(words(trace)) : new Array(count).fill(traces[0]?.id ?? "");
-  const numbers = 4 + length;
-  const [start, end] = [times(view, numbers, count), times(view, numbers + 8 * count, count)];
-  const tokens = counts(view, numbers + 16 * count, count);
-  return { seq, traces, spans: { trace: owners, id: words(id), parent: words(parent), kind: shared(words(kind)), name: shared(words(name)), status: shared(words(status)), start, end, tokens } };
-}
-
-/** Unix milliseconds, from microseconds since 2000. @param {DataView} view @param {number} from @param {number} count */
-function times(view, from, count) {
-  /** @type {(number | null)[]} */ const found = new Array(count);
-  for (let i = 0, at = from; i < count; i++, at += 8) {
-    const high = view.getInt32(at);
-    found[i] = high === NO_TIME ? null : Math.round((high * 2 ** 32 + view.getUint32(at + 4)) / 1000) + YEAR_2000_MS;
-  }
-  return found;
-}
-
-/** @param {DataView} view @param {number} from @param {number} count */
-function counts(view, from, count) {
-  /** @type {(number | null)[]} */ const found = new Array(count);
-  for (let i = 0; i < count; i++) {
-    const value = view.getInt32(from + 4 * i);
-    found[i] = value < 0 ? null : value;
-  }
-  return found;
+export function decodeTree({ seq, traces, spans }) {
+  const trace = spans.trace ?? new Array(spans.id.length).fill(traces[0]?.id ?? "");
+  for (const column of [trace, spans.kind, spans.name, spans.status]) shared(column);
+  return { seq, traces, spans: { ...spans, trace } };
 }
 
 /** One string for equal strings: a hundred thousand spans have a dozen kinds. @param {string[]} column */
