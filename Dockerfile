@@ -1,4 +1,4 @@
-# The server's image: locked dependencies, no build tools, no root, nothing written outside /tmp and /data.
+# The server image: locked dependencies, no build tools, not root, writes only to /tmp and /data.
 # The same image migrates (`python manage.py setup`, once) and serves (the default command).
 FROM python:3.12-slim-bookworm AS build
 WORKDIR /src
@@ -19,7 +19,7 @@ COPY ingest ingest
 COPY viewer viewer
 COPY templates templates
 COPY static static
-# The root is read-only later: without this every start, every health check compiles anew.
+# The root is read-only at run time. Without this, every start and every health check would compile again.
 RUN python -m compileall -q .
 ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 DATA_DIR=/data
 USER 10001:10001

@@ -1,5 +1,5 @@
-# Two commands matter: `make up` and `make test`. `make help` lists the rest.
-# Only relative paths, so that a checkout with a space in its path works.
+# The main targets are `make up` and `make test`. `make help` lists all of them.
+# Paths are relative, so that a checkout with a space in its path works.
 
 PYTHON ?= python3
 VENV := .venv
@@ -15,24 +15,24 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 .DEFAULT_GOAL := help
 .PHONY: help up test test-client lint format types requirements bench soak lock browser clean
 
-help: ## list the targets
+help: ## list all targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):[^#]*## /\1|/' | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
 
-up: $(VENV)/.runtime ## start everything on http://127.0.0.1:$(PORT); DEMO=0 for an empty server
+up: $(VENV)/.runtime ## start the server on http://127.0.0.1:$(PORT). DEMO=0 starts it empty
 	@exec $(BIN)/python -m ariadne.runtime.up
 
-test: $(VENV)/.dev ## every test, with a real Postgres and a real browser
+test: $(VENV)/.dev ## run all tests, with a real Postgres and a real browser
 	@$(BIN)/python -m tools.browser
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(PYTEST_ARGS)
 	@$(MAKE) --no-print-directory test-client
 
-test-client: $(VENV)/.dev $(CLIENT_VENV)/.ready ## the client's tests against its built wheel, without Django
+test-client: $(VENV)/.dev $(CLIENT_VENV)/.ready ## run the client tests against the built wheel, without Django
 	@rm -rf dist && $(BIN)/python -m build --wheel --no-isolation --outdir dist compact_client >/dev/null
 	@$(CLIENT_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall dist/*.whl
-	@! $(CLIENT_VENV)/bin/python -c 'import django' 2>/dev/null || { echo "Django is in $(CLIENT_VENV)"; exit 1; }
+	@! $(CLIENT_VENV)/bin/python -c 'import django' 2>/dev/null || { echo "$(CLIENT_VENV) must not contain Django"; exit 1; }
 	@env -u PYTHONPATH $(CLIENT_VENV)/bin/python -m pytest --numprocesses 2 tests/client --cov --cov-config=compact_client/pyproject.toml --cov-report=term $(PYTEST_ARGS)
 
-requirements: $(VENV)/.dev ## the matrix: requirement, tests, result
+requirements: $(VENV)/.dev ## print each requirement with its tests and results
 	@$(BIN)/python -m tools.requirements_matrix
 
 lint: $(VENV)/.dev ## format and rules, types, arrows, JavaScript
@@ -42,28 +42,28 @@ lint: $(VENV)/.dev ## format and rules, types, arrows, JavaScript
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.javascript
 
-format: $(VENV)/.dev ## apply the formatter and the safe fixes
+format: $(VENV)/.dev ## format the code and apply safe fixes
 	$(BIN)/ruff check --fix --quiet . || true
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.dev ## the benchmarks, side by side; takes minutes
+bench: $(VENV)/.dev ## run the benchmarks, which takes minutes
 	@$(BIN)/python -m pytest tests/bench -q -s -p no:cacheprovider --timeout=3600
 
-soak: $(VENV)/.dev ## agents, pages and faults for ten minutes
+soak: $(VENV)/.dev ## run agents, pages and faults for ten minutes
 	@$(BIN)/python -m tests.soak
 
-lock: $(VENV)/.dev ## compile requirements/*.txt again
+lock: $(VENV)/.dev ## compile the lock files in requirements/
 	$(BIN)/python -m tools.lock
 
-clean: ## remove the environment and the caches; DATA_DIR stays
+clean: ## remove environments and caches, but not DATA_DIR
 	rm -rf $(VENV) $(CLIENT_VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis node_modules
 
 $(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Ariadne needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Ariadne needs Python 3.11 or newer, but $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@echo "Creating $(VENV) …"
-	@$(PYTHON) -m venv $(VENV) || { echo "Could not make a virtual environment. On Debian or Ubuntu: apt install python3-venv"; rm -rf $(VENV); exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "Could not create a virtual environment. On Debian or Ubuntu: apt install python3-venv"; rm -rf $(VENV); exit 1; }
 
-# The two distributions are installed as they stand in the tree: a locked hash cannot name them.
+# The two distributions are installed from the checkout. A lock file cannot contain their hashes.
 $(VENV)/.runtime: requirements/runtime.txt pyproject.toml compact_client/pyproject.toml | $(VENV)/bin/python
 	@echo "Installing locked dependencies …"
 	@$(BIN)/python tools/install.py requirements/runtime.txt
