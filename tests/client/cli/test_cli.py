@@ -143,7 +143,7 @@ def test_config_check_and_show(capsys: pytest.CaptureFixture[str], monkeypatch: 
     assert code == exit_codes.OK
     assert "environment COMPACT_TRIGGER_PCT" in out
     assert "file compact.yaml" in out
-    assert "no setting is called COMPACT_TRIGER_PCT" in err
+    assert "Unknown variables: COMPACT_TRIGER_PCT" in err
     settings = {row["setting"]: row for row in json.loads(run(capsys, "config", "show", "--json")[1])["settings"]}
     assert settings["policy.keep_recent_turns"]["value"] == "3"
     assert run(capsys, "config", "check")[0] == exit_codes.OK

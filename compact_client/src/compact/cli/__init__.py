@@ -1,4 +1,4 @@
-"""`compactctl`: compact, compare, inspect, import, follow and check, from a terminal or a script."""
+"""`compactctl`, the command line: compact, compare, inspect, import, follow and verify."""
 
 from compact.cli.main import main
 

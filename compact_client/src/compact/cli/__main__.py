@@ -1,4 +1,4 @@
-"""`python -m compact.cli` is `compactctl`."""
+"""Run `compactctl` as `python -m compact.cli`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""doctor: is everything here, does it work, and if not, what to do."""
+"""The doctor command: check the installation, the settings and the connection to the server."""
 
 from __future__ import annotations
 
@@ -9,113 +9,125 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+
+import httpx
 
 from compact.cli import exit_codes, output
+from compact.config.settings import resolve, unknown_variables
 from compact.delivery.endpoint import server_url, spool_directory, without_credentials
+from compact.estimators import TiktokenEstimator
 from compact.exceptions import ConfigError
+from compact.messages import Message
 
+# Optional modules and the extra that installs each.
 _EXTRAS = {
     "agents": "agents", "langchain": "langchain", "pydantic_ai": "pydantic-ai", "anthropic": "anthropic",
-    "opentelemetry.sdk": "otlp", "boto3": "s3", "rich": "cli", "websockets": "cli",
+    "opentelemetry.sdk": "otlp", "boto3": "s3", "rich": "cli", "websockets": "cli", "shtab": "cli",
     "ahocorasick_rs": "fast", "cryptography": "verify",
 }  # fmt: skip
+_COLORS = {"ok": "green", "missing": "dim", "note": "yellow", "problem": "bold red"}
+_TIMEOUT_S = 2.0
+
+# Subject, state and detail.
 Finding = tuple[str, str, str]
 
 
 def doctor(options: argparse.Namespace) -> int:
-    findings = [*_python(), *_tokens(), *_settings(options), *_spool(options), *_server(options)]
-    is_good = not any(state == "problem" for _, state, _ in findings)
+    """Run every check and print one row per finding."""
+    findings = [
+        *_check_packages(),
+        *_check_token_counting(),
+        *_check_settings(options.config),
+        *_check_spool(options.url),
+        *_check_server(options.url, options.key),
+    ]
+    is_ok = not any(state == "problem" for _, state, _ in findings)
     if options.json:
-        named = [dict(zip(("what", "state", "detail"), finding, strict=True)) for finding in findings]
-        output.document({"ok": is_good, "findings": named})
+        rows = [dict(zip(("what", "state", "detail"), finding, strict=True)) for finding in findings]
+        output.document({"ok": is_ok, "findings": rows})
     else:
-        colors = {"ok": "green", "missing": "dim", "note": "yellow", "problem": "bold red"}
-        rows = [(output.styled(state, colors[state]), what, detail) for what, state, detail in findings]
-        output.table("", ("", "what", "detail"), rows)
-    return exit_codes.OK if is_good else exit_codes.FAILED
+        cells = [(output.style(state, _COLORS[state]), subject, detail) for subject, state, detail in findings]
+        output.table("", ("", "what", "detail"), cells)
+    return exit_codes.OK if is_ok else exit_codes.FAILED
 
 
-def _python() -> Iterator[Finding]:
+def _check_packages() -> Iterator[Finding]:
     try:
-        own = version("compact-client")
+        own_version = version("compact-client")
     except PackageNotFoundError:
-        own = "from a source tree"
-    yield "compact-client", "ok", f"{own}, Python {sys.version.split()[0]}"
+        own_version = "source tree"
+    yield "compact-client", "ok", f"{own_version}, Python {sys.version.split()[0]}"
     for module, extra in _EXTRAS.items():
-        is_there = find_spec(module.split(".", maxsplit=1)[0]) is not None and find_spec(module) is not None
-        note = "installed" if is_there else f"pip install 'compact-client[{extra}]' to use it"
-        yield module, "ok" if is_there else "missing", note
+        # find_spec imports the parent of a dotted name, so look for the parent first.
+        if find_spec(module.partition(".")[0]) is not None and find_spec(module) is not None:
+            yield module, "ok", "installed"
+        else:
+            yield module, "missing", f"optional: pip install 'compact-client[{extra}]'"
 
 
-def _tokens() -> Iterator[Finding]:
-    from compact.estimators import TiktokenEstimator
-    from compact.messages import Message
-
+def _check_token_counting() -> Iterator[Finding]:
     try:
-        counted = TiktokenEstimator().estimate([Message("user", "hello")], "gpt-5")
+        tokens = TiktokenEstimator().estimate([Message("user", "hello")], "gpt-5")
     except Exception as error:
         yield "token counting", "problem", f"{type(error).__name__}: {error}"
     else:
-        yield "token counting", "ok", f"works without a network ({counted} tokens for one hello)"
+        yield "token counting", "ok", f"works offline ({tokens} tokens for a one-word message)"
 
 
-def _settings(options: argparse.Namespace) -> Iterator[Finding]:
-    from compact.config.settings import resolve, unknown_variables
-
+def _check_settings(path: str | None) -> Iterator[Finding]:
     try:
-        resolved = resolve(options.config)
+        resolved = resolve(path)
     except ConfigError as error:
         yield "settings", "problem", str(error)
         return
-    places = sorted({source.split(" ", maxsplit=1)[0] for source in resolved.sources.values()}) or ["defaults"]
-    yield "settings", "ok", f"from {', '.join(places)}"
+    sources = sorted({source.partition(" ")[0] for source in resolved.sources.values()}) or ["defaults"]
+    yield "settings", "ok", f"from {', '.join(sources)}"
     for name in unknown_variables(os.environ):
-        yield name, "note", "sets nothing: mistyped?"
+        yield name, "note", "unknown variable, possibly misspelled"
     if not resolved.settings.redaction.enabled:
-        yield "redaction", "note", "switched off: secrets leave this process"
+        yield "redaction", "note", "disabled: secrets are sent to the exporter and the archive"
     if resolved.settings.storage.adapter == "fs":
-        parent = next(p for p in Path(resolved.settings.storage.path).absolute().parents if p.exists())
+        folder = Path(resolved.settings.storage.path)
+        parent = next(parent for parent in folder.absolute().parents if parent.exists())
         is_writable = os.access(parent, os.W_OK)
-        yield "archive", "ok" if is_writable else "problem", f"{resolved.settings.storage.path} below {parent}"
+        detail = f"{folder} in {parent}" if is_writable else f"no permission to write {folder} in {parent}"
+        yield "archive", "ok" if is_writable else "problem", detail
 
 
-def _spool(options: argparse.Namespace) -> Iterator[Finding]:
-    folder = spool_directory("", server_url(options.url, "/ingest"))
-    waiting = list(folder.glob("*.spool")) if folder is not None and folder.is_dir() else []
-    size = sum(file.stat().st_size for file in waiting)
+def _check_spool(url: str | None) -> Iterator[Finding]:
+    folder = spool_directory("", server_url(url, "/ingest"))
+    files = list(folder.glob("*.spool")) if folder is not None and folder.is_dir() else []
+    size = sum(file.stat().st_size for file in files)
     if size:
-        yield "spool", "note", f"{size:,} bytes wait in {folder} for the server; the next process sends them"
+        yield "spool", "note", f"{size:,} bytes of unsent events in {folder}. The next process sends them."
     else:
-        yield "spool", "ok", "nothing waits"
+        yield "spool", "ok", "no unsent events"
 
 
-def _server(options: argparse.Namespace) -> Iterator[Finding]:
-    import httpx
-
-    url = server_url(options.url, "")
-    shown = without_credentials(url)
+def _check_server(given_url: str | None, given_key: str | None) -> Iterator[Finding]:
+    url = server_url(given_url, "")
+    address = without_credentials(url)
     try:
-        ready = httpx.get(f"{url}/readyz", timeout=2.0)
+        response = httpx.get(f"{url}/readyz", timeout=_TIMEOUT_S)
     except httpx.HTTPError as error:
-        yield "server", "note", f"{shown} cannot be reached ({type(error).__name__}); events would wait on disk"
+        yield "server", "note", f"{address} is unreachable ({type(error).__name__}). Events would be spooled to disk."
         return
-    yield "server", "ok" if ready.status_code == 200 else "problem", f"{shown}/readyz answers {ready.status_code}"
-    key = options.key or os.environ.get("ARIADNE_API_KEY")
-    if not key:
-        yield "ingest key", "note", "none: set ARIADNE_API_KEY"
-        return
-    yield _ingest(httpx, url, key)
+    status = response.status_code
+    yield "server", "ok" if status == 200 else "problem", f"{address}/readyz returned {status}"
+    key = given_key or os.environ.get("ARIADNE_API_KEY")
+    if key:
+        yield _check_key(url, key)
+    else:
+        yield "ingest key", "note", "not set. Set ARIADNE_API_KEY or use --key."
 
 
-def _ingest(httpx: Any, url: str, key: str) -> Finding:
+def _check_key(url: str, key: str) -> Finding:
+    headers = {"Authorization": f"Bearer {key}"}
     try:
-        # An empty batch stores nothing, and a wrong key is refused before it is read.
-        answer = httpx.post(
-            f"{url}/ingest", json={"batch": []}, headers={"Authorization": f"Bearer {key}"}, timeout=2.0
-        )
+        # An empty batch stores nothing, and the server checks the key before it reads the batch.
+        response = httpx.post(f"{url}/ingest", json={"batch": []}, headers=headers, timeout=_TIMEOUT_S)
     except httpx.HTTPError as error:
-        return "ingest key", "problem", f"{type(error).__name__}"
-    if answer.status_code in (401, 403):
-        return "ingest key", "problem", f"refused ({answer.status_code}): make a new one in the server"
-    return "ingest key", "ok", "the server takes it"
+        return "ingest key", "problem", f"the request failed: {type(error).__name__}"
+    if response.status_code in (401, 403):
+        return "ingest key", "problem", f"rejected ({response.status_code}). Create a new key on the server."
+    return "ingest key", "ok", "accepted by the server"

@@ -1,4 +1,4 @@
-"""What `compactctl` ends with; scripts rely on these numbers."""
+"""Exit codes of `compactctl`. Scripts rely on these numbers."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ NO_ROOM = 5
 INTERRUPTED = 130
 
 MEANINGS = {
-    OK: "done",
-    FAILED: "a check failed: an archive does not match its hash, a setting is wrong, doctor found a problem",
-    USAGE: "the command line is wrong",
-    UNREADABLE: "an input holds no conversation, or cannot be read",
-    UNREACHABLE: "the server cannot be reached, or refused the key or token",
-    NO_ROOM: "what must be kept is larger than the window",
-    INTERRUPTED: "stopped with Ctrl-C",
+    OK: "success",
+    FAILED: "a check failed: an archive or bundle does not verify, a setting is invalid, or doctor found a problem",
+    USAGE: "invalid command line, or a package that the command needs is not installed",
+    UNREADABLE: "an input file is unreadable or contains no conversation",
+    UNREACHABLE: "the server is unreachable, or rejected the key, the token or some events",
+    NO_ROOM: "the messages that must be kept do not fit the context window",
+    INTERRUPTED: "interrupted with Ctrl-C",
 }
 
 
 class Stop(Exception):
-    """End with a code and one line on stderr."""
+    """Ends the command with an exit code and one line on stderr."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)

@@ -1,62 +1,60 @@
-"""Run a command and end with its exit code; whatever goes wrong is one line, never a traceback."""
+"""Entry point of `compactctl`. Errors become an exit code and one line on stderr, never a traceback."""
 
 from __future__ import annotations
 
+import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from compact.cli import exit_codes
-from compact.cli.parser import Run, build_parser
+from compact.cli.parser import build_parser
 from compact.exceptions import CompactError, ConfigError, InsufficientBudget
 from compact.redaction import default_redactor
 
+# Module and function of each command. Modules are imported on demand, so that --help and completion stay fast.
+_COMMANDS = {
+    "compact": ("compaction", "compact"),
+    "dry-run": ("compaction", "dry_run"),
+    "diff": ("compaction", "diff"),
+    "remember": ("compaction", "remember"),
+    "tail": ("tail", "tail"),
+    "import": ("import_logs", "import_logs"),
+    "doctor": ("doctor", "doctor"),
+    "verify": ("verify", "verify"),
+    "config": ("config", "config"),
+    "completion": ("completion", "completion"),
+}
+
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The entry point; returns the exit code."""
+    """Run a command and return its exit code."""
     options = build_parser().parse_args(argv)
     try:
         return _command(options.command)(options)
     except KeyboardInterrupt:
         return exit_codes.INTERRUPTED
     except BrokenPipeError:
-        # `| head` has seen enough.
+        # The reader of a pipe, such as `head`, has closed it.
         sys.stderr.close()
         return exit_codes.OK
     except exit_codes.Stop as stop:
-        return _say(stop.code, str(stop))
+        return _fail(stop.code, str(stop))
     except ConfigError as error:
-        return _say(exit_codes.FAILED, str(error))
+        return _fail(exit_codes.FAILED, str(error))
     except InsufficientBudget as error:
-        return _say(exit_codes.NO_ROOM, str(error))
+        return _fail(exit_codes.NO_ROOM, str(error))
     except (CompactError, OSError, UnicodeDecodeError) as error:
-        return _say(exit_codes.UNREADABLE, str(error))
+        return _fail(exit_codes.UNREADABLE, str(error))
 
 
-def _say(code: int, message: str) -> int:
+def _command(name: str) -> Callable[[Any], int]:
+    module, function = _COMMANDS[name]
+    command: Callable[[Any], int] = getattr(importlib.import_module(f"compact.cli.{module}"), function)
+    return command
+
+
+def _fail(code: int, message: str) -> int:
     clean, _ = default_redactor().text(message)
     sys.stderr.write(f"compactctl: {clean}\n")
     return code
-
-
-def _command(name: str) -> Run:
-    # Each command loads only what it needs: --help and completion must be quick.
-    if name in ("compact", "dry-run", "diff", "remember"):
-        from compact.cli import compaction
-
-        return {
-            "compact": compaction.compact,
-            "dry-run": compaction.dry_run,
-            "diff": compaction.diff,
-            "remember": compaction.remember,
-        }[name]
-    if name in ("tail", "import", "doctor"):
-        from compact.cli import doctor, server
-
-        return {"tail": server.tail, "import": server.bring, "doctor": doctor.doctor}[name]
-    if name == "completion":
-        from compact.cli import completion
-
-        return completion.completion
-    from compact.cli import verify
-
-    return {"verify": verify.verify, "config": verify.config}[name]

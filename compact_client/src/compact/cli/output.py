@@ -1,4 +1,4 @@
-"""Output: tables and colour for people through rich, one JSON document for machines."""
+"""Output for people (rich tables and progress bars) and for scripts (JSON)."""
 
 from __future__ import annotations
 
@@ -6,56 +6,66 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from compact.cli import exit_codes
+from compact.cli import extras
+
+T = TypeVar("T")
 
 
 def console(*, to_stderr: bool = False) -> Any:
-    """A rich console; without rich, a clear word about the extra that brings it."""
-    try:
-        from rich.console import Console
-    except ImportError:
-        raise exit_codes.Stop(
-            exit_codes.USAGE, "this needs rich: pip install 'compact-client[cli]' (or use --json)"
-        ) from None
+    """Return a rich console. Stop with the install command if rich is missing."""
+    extras.require("rich", extra="cli", hint=" (or use --json)")
+    from rich.console import Console
+
     stream = sys.stderr if to_stderr else sys.stdout
-    # Into a file or a pipe there is no terminal whose width to respect.
+    # A file or a pipe has no width. Without one, rich would fold the columns at 80 characters.
     width = None if stream.isatty() or os.environ.get("COLUMNS") else 160
     return Console(stderr=to_stderr, highlight=False, width=width)
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Sequence[int] = ()) -> None:
-    """Print a table; the columns numbered in `right` hold numbers."""
+    """Print a table. The columns with an index in `right` are aligned to the right."""
+    out = console()
     from rich.table import Table
     from rich.text import Text
 
-    out = console()
-    made = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    grid = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for index, name in enumerate(columns):
-        made.add_column(name, justify="right" if index in right else "left", overflow="fold")
+        grid.add_column(name, justify="right" if index in right else "left", overflow="fold")
     for row in rows:
-        # What came from an agent is text, never markup.
-        made.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
-    out.print(made)
+        # Text from an agent must not be interpreted as rich markup.
+        grid.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
+    out.print(grid)
+
+
+def progress(items: Sequence[T], description: str, *, is_json: bool) -> Iterable[T]:
+    """Return the items, with a progress bar if there are several and stderr is a terminal."""
+    if is_json or len(items) < 2 or not sys.stderr.isatty():
+        return items
+    from rich.progress import track
+
+    return track(items, description=description, console=console(to_stderr=True), transient=True)
 
 
 def document(value: Any) -> None:
-    """One JSON document on stdout."""
+    """Write one JSON document to stdout."""
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
 
 
 def line(value: Any) -> None:
-    """One JSON object a line, sent at once."""
+    """Write one JSON object as a line to stdout, without buffering."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False, default=str) + "\n")
     sys.stdout.flush()
 
 
-def styled(text: str, style: str) -> Any:
+def style(text: str, style: str) -> Any:
+    """Return text with a rich style."""
     from rich.text import Text
 
     return Text(text, style=style)
 
 
 def number(value: Any) -> str:
+    """Format a number with thousands separators, and None as a dash."""
     return f"{value:,}" if isinstance(value, int) else "–" if value is None else str(value)

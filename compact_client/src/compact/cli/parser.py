@@ -1,47 +1,53 @@
-"""The command line of `compactctl`, and its help: each command says what it does, shows an example, and its exits."""
+"""The command line of `compactctl`. The help of each command has an example and the exit codes."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from compact.cli import exit_codes
 from compact.policy import STYLES
 
-_EXITS = "exit codes:\n" + "\n".join(f"  {code:>3}  {meaning}" for code, meaning in exit_codes.MEANINGS.items())
-_INPUTS = """\
+_EXIT_CODES = "exit codes:\n" + "\n".join(f"  {code:>3}  {meaning}" for code, meaning in exit_codes.MEANINGS.items())
+_INPUT = """\
 input:
-  FILE, or - for stdin: a JSON list of messages, an object with `messages` (and `tools`), one message a line, an
-  archived transcript, or a session log of Claude Code or Codex. Chat, Responses and Anthropic formats are recognised.
+  FILE is a JSON list of messages, an object with `messages` (and `tools`), one message per line, an archived
+  transcript, or a session log of Claude Code or Codex. Use - for stdin. The message formats of chat completions,
+  Responses and Anthropic are detected.
 """
 _DESCRIPTION = """\
 Context compaction for LLM agents, from the terminal.
 
-See what a compaction would do to a conversation before you enable it, compare policies, look at what an agent
-remembers, follow live events, check archives, and bring the logs of other agents into Ariadne.
+Preview a compaction before you enable it, compare policies, inspect what an agent remembers, follow live events,
+verify archives, and import the logs of other agents into Ariadne.
+"""
+_ENVIRONMENT = """\
+environment:
+  COMPACT_*          any setting, see `compactctl config show`
+  ARIADNE_URL        address of the server, default http://127.0.0.1:8000
+  ARIADNE_API_KEY    ingest key for `import`
+  ARIADNE_API_TOKEN  API token for `tail`
+  NO_COLOR           disable colors
+
 """
 
 
 def build_parser() -> argparse.ArgumentParser:
+    """Return the parser with all commands."""
     parser = argparse.ArgumentParser(
         prog="compactctl",
         description=_DESCRIPTION,
-        epilog="environment:\n"
-        "  COMPACT_*          any setting, see `compactctl config show`\n"
-        "  ARIADNE_URL        the server, default http://127.0.0.1:8000\n"
-        "  ARIADNE_API_KEY    its ingest key, for `import`\n"
-        "  ARIADNE_API_TOKEN  an API token with the right to tail, for `tail`\n"
-        "  NO_COLOR           no colour\n\n" + _EXITS,
+        epilog=_ENVIRONMENT + _EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _compacting(commands)
-    _inspecting(commands)
-    _serving(commands)
-    _checking(commands)
+    for add_command in (
+        _add_compact, _add_dry_run, _add_diff, _add_remember, _add_tail, _add_import, _add_doctor, _add_verify,
+        _add_config, _add_completion,
+    ):  # fmt: skip
+        add_command(commands)
     return parser
 
 
@@ -49,138 +55,186 @@ def _version() -> str:
     try:
         return version("compact-client")
     except PackageNotFoundError:
-        return "of a source tree"
+        return "(source tree)"
 
 
-def _command(commands: Any, name: str, summary: str, text: str, example: str) -> argparse.ArgumentParser:
-    made: argparse.ArgumentParser = commands.add_parser(
+def _add_command(commands: Any, name: str, summary: str, *, text: str = "", example: str) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = commands.add_parser(
         name,
         help=summary,
         description=f"{summary[0].upper()}{summary[1:]}.\n\n{text}",
-        epilog=f"example:\n{example}\n\n{_EXITS}",
+        epilog=f"example:\n{example}\n\n{_EXIT_CODES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("--json", action="store_true", help="one JSON document on stdout, for machines")
-    return made
+    command.add_argument("--json", action="store_true", help="write JSON to stdout")
+    return command
 
 
-def _conversation(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="a conversation; - reads stdin")
-    parser.add_argument(
-        "--config", metavar="FILE", help="settings (YAML or JSON); default compact.yaml if there is one"
-    )
-    parser.add_argument("--model", help="count tokens for this model")
-    parser.add_argument("--max-tokens", type=int, metavar="N", help="the model's window")
-    parser.add_argument("--strategy", choices=STYLES, help="style of the summary")
-    parser.add_argument("--renderer", choices=["layered", "inplace", "bridge"], help="shape of the result")
-    parser.add_argument("--keep-turns", type=int, metavar="N", help="recent turns that stay")
-    parser.add_argument("--keep-pairs", type=int, metavar="N", help="recent tool calls that stay with their outputs")
-
-
-def _compacting(commands: Any) -> None:
-    compact = _command(
-        commands, "compact", "compact a conversation and write the result",
-        "Compacts whatever the usage, as `/compact` would, and writes the messages in the format they came in.\n"
-        "What was saved is told on stderr.\n\n" + _INPUTS,
-        "  compactctl compact history.json -o shorter.json\n"
+def _add_compact(commands: Any) -> None:
+    command = _add_command(
+        commands,
+        "compact",
+        "compact a conversation and write the result",
+        text="Compacts regardless of the usage, as `/compact` would, and writes the messages in their original\n"
+        "format. The number of saved tokens goes to stderr.\n\n" + _INPUT,
+        example="  compactctl compact history.json -o shorter.json\n"
         "  cat session.jsonl | compactctl compact - --strategy decision_log",
-    )  # fmt: skip
-    _conversation(compact)
-    compact.add_argument("-o", "--output", metavar="FILE", help="write here instead of stdout")
-    compact.add_argument("--if-needed", action="store_true", help="only if the policy's trigger says so")
-    compact.add_argument("--note", default="compactctl", help="a note for the trace")
-    dry = _command(
-        commands, "dry-run", "show what a compaction would do, under one policy or several side by side",
-        "Nothing is written. Each --policy is compared: changes such as keep_recent_turns=2,strategy=brief.\n\n"
-         + _INPUTS,
-        "  compactctl dry-run history.json --policy strategy=brief --policy keep_recent_turns=2,renderer=bridge",
-    )  # fmt: skip
-    _conversation(dry)
-    dry.add_argument("--policy", action="append", default=[], metavar="NAME=VALUE,…", help="another policy to compare")
+    )
+    _add_conversation_arguments(command)
+    command.add_argument("-o", "--output", metavar="FILE", help="write the messages to FILE instead of stdout")
+    command.add_argument("--if-needed", action="store_true", help="compact only if the policy's trigger requires it")
+    command.add_argument("--note", default="compactctl", help="note for the trace")
 
 
-def _inspecting(commands: Any) -> None:
-    diff = _command(
-        commands, "diff", "show the fate of every message: before, after, and why",
-        _INPUTS, "  compactctl diff history.json\n"
+def _add_dry_run(commands: Any) -> None:
+    command = _add_command(
+        commands,
+        "dry-run",
+        "show what a compaction would do, under one or more policies",
+        text="Writes nothing. Repeat --policy to compare several policies. Each is a list of changes to the settings,\n"
+        "such as keep_recent_turns=2,strategy=brief.\n\n" + _INPUT,
+        example="  compactctl dry-run log.json --policy strategy=brief --policy keep_recent_turns=2,renderer=bridge",
+    )
+    _add_conversation_arguments(command)
+    command.add_argument(
+        "--policy", action="append", default=[], metavar="NAME=VALUE,…", help="also compare a policy with these changes"
+    )
+
+
+def _add_diff(commands: Any) -> None:
+    command = _add_command(
+        commands,
+        "diff",
+        "show the fate of every message, and the rule behind it",
+        text=_INPUT,
+        example="  compactctl diff history.json\n"
         "  compactctl diff history.json --json | jq '.ledger[] | select(.fate==\"dropped\")'",
-    )  # fmt: skip
-    _conversation(diff)
-    diff.add_argument("--all", action="store_true", help="also the messages that stay")
-    remember = _command(
-        commands, "remember", "show what an agent would remember now: summary, pinned messages, recent window",
-        _INPUTS, "  compactctl remember ~/.claude/projects/app/0a1b.jsonl",
-    )  # fmt: skip
-    _conversation(remember)
+    )
+    _add_conversation_arguments(command)
+    command.add_argument("--all", action="store_true", help="include the messages that are kept")
 
 
-def _serving(commands: Any) -> None:
-    tail = _command(
-        commands, "tail", "follow live events from the server",
-        "Connects to the server's websocket and reconnects where it left off, so that nothing is missed. Needs an API\n"
-        "token with the right to tail (--token or ARIADNE_API_TOKEN). With --json, one event a line.",
-        "  compactctl tail --kind compact. --status error\n  compactctl tail --session s1 --json | jq .kind",
-    )  # fmt: skip
-    _server(tail)
-    tail.add_argument("--token", help="API token; default ARIADNE_API_TOKEN")
-    for name, text in (
-        ("session", "only this session"), ("kind", "only kinds that begin so"), ("status", "only ok or error"),
-        ("q", "only events that contain this text"), ("project", "this project"),
-        ("after", "begin after this sequence number"),
-    ):  # fmt: skip
-        tail.add_argument(f"--{name}", help=text)
-    tail.add_argument("-n", "--count", type=int, metavar="N", help="end after N events")
-    brought = _command(
-        commands, "import", "bring session logs of Claude Code and Codex into Ariadne",
-        "Reads the logs, hides secrets, and sends model calls, tools, token counts and compactions as spans.\n"
-        "Importing again changes nothing; a log that has grown adds what is new. A directory is searched for logs.",
-        "  compactctl import ~/.claude/projects ~/.codex/sessions\n  compactctl import session.jsonl --session-id demo",
-    )  # fmt: skip
-    _server(brought)
-    brought.add_argument("paths", nargs="+", metavar="PATH", help="log files or directories")
-    brought.add_argument("--key", help="ingest key; default ARIADNE_API_KEY")
-    brought.add_argument("--session-id", help="name of the session; default the log's own id (one file only)")
-    brought.add_argument("--max-tokens", type=int, metavar="N", help="the model's window, if the log does not say")
-    brought.add_argument("--dry-run", action="store_true", help="read and count, send nothing")
-    doctor = _command(
-        commands, "doctor", "check the installation, the settings and the way to the server",
-        "Looks at the Python packages, the settings, the archive, the spool of unsent events, and whether the server\n"
-        "takes events with this key.", "  compactctl doctor",
-    )  # fmt: skip
-    _server(doctor)
-    doctor.add_argument("--key", help="ingest key; default ARIADNE_API_KEY")
-    doctor.add_argument("--config", metavar="FILE", help="settings to look at")
+def _add_remember(commands: Any) -> None:
+    command = _add_command(
+        commands,
+        "remember",
+        "show what an agent would remember: summary, pinned messages and recent messages",
+        text=_INPUT,
+        example="  compactctl remember ~/.claude/projects/app/0a1b.jsonl",
+    )
+    _add_conversation_arguments(command)
 
 
-def _server(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--url", help="the server; default ARIADNE_URL, else http://127.0.0.1:8000")
+def _add_conversation_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("file", metavar="FILE", help="conversation, or - for stdin")
+    command.add_argument("--config", metavar="FILE", help="settings in YAML or JSON, default compact.yaml if it exists")
+    command.add_argument("--model", help="model whose tokens to count")
+    command.add_argument("--max-tokens", type=int, metavar="N", help="size of the model's context window")
+    command.add_argument("--strategy", choices=STYLES, help="summary style")
+    command.add_argument("--renderer", choices=["layered", "inplace", "bridge"], help="layout of the result")
+    command.add_argument("--keep-turns", type=int, metavar="N", help="number of recent turns to keep")
+    command.add_argument(
+        "--keep-pairs", type=int, metavar="N", help="number of recent tool calls to keep with their outputs"
+    )
 
 
-def _checking(commands: Any) -> None:
-    verify = _command(
-        commands, "verify", "check archives and audit bundles against their hashes and signatures",
-        "A directory is an archive of transcripts (SHA256SUMS and compact.archival events are checked); a .zip is an\n"
-        "audit bundle from the server, whose signature is checked against --key.",
-        "  compactctl verify .compact/archive\n  compactctl verify bundle.zip --key server.pub",
-    )  # fmt: skip
-    verify.add_argument("paths", nargs="+", metavar="PATH", help="archive directories or bundles")
-    verify.add_argument("--key", metavar="KEY", help="the server's public key, or a file that holds it")
-    config = _command(
-        commands, "config", "check the settings, or show each with the place it came from",
-        "check: exit 0 if file, environment and defaults make sense, else 1 with the path of each wrong field.\n"
-        "show: every setting, its value, where it came from, and its environment variable.",
-        "  compactctl config check compact.yaml\n  COMPACT_TRIGGER_PCT=0.9 compactctl config show",
-    )  # fmt: skip
-    config.add_argument("action", choices=["check", "show"])
-    config.add_argument("file", nargs="?", metavar="FILE", help="settings (YAML or JSON)")
-    config.add_argument("--config", metavar="FILE", help="the same")
-    completion = _command(
-        commands, "completion", "print a completion script for your shell",
-        "Put it where your shell looks for completions, or source it.",
-        "  source <(compactctl completion bash)\n"
+def _add_tail(commands: Any) -> None:
+    command = _add_command(
+        commands,
+        "tail",
+        "follow live events from the server",
+        text="Reconnects after a lost connection without missing an event. Needs an API token with permission to tail\n"
+        "(--token or ARIADNE_API_TOKEN). With --json, writes one event per line.",
+        example="  compactctl tail --kind compact. --status error\n  compactctl tail --session s1 --json | jq .kind",
+    )
+    _add_url(command)
+    command.add_argument("--token", help="API token, default ARIADNE_API_TOKEN")
+    for name, text in {
+        "session": "only events of this session",
+        "kind": "only kinds with this prefix",
+        "status": "only events with this status: ok or error",
+        "q": "only events that contain this text",
+        "project": "only events of this project",
+        "after": "start after this sequence number",
+    }.items():
+        command.add_argument(f"--{name}", help=text)
+    command.add_argument("-n", "--count", type=int, metavar="N", help="exit after N events")
+
+
+def _add_import(commands: Any) -> None:
+    command = _add_command(
+        commands,
+        "import",
+        "import session logs of Claude Code and Codex into Ariadne",
+        text="Redacts secrets and sends model calls, tool calls, token counts and compactions as spans. Importing\n"
+        "the same log again changes nothing, and a longer log adds only what is new. Directories are searched\n"
+        "for *.jsonl.",
+        example="  compactctl import ~/.claude/projects ~/.codex/sessions\n"
+        "  compactctl import session.jsonl --session-id demo",
+    )
+    _add_url(command)
+    command.add_argument("paths", nargs="+", metavar="PATH", help="log files or directories")
+    command.add_argument("--key", help="ingest key, default ARIADNE_API_KEY")
+    command.add_argument("--session-id", help="session id, default the id in the log (one file only)")
+    command.add_argument(
+        "--max-tokens", type=int, metavar="N", help="size of the model's context window, if it is not in the log"
+    )
+    command.add_argument("--dry-run", action="store_true", help="read and count events without sending them")
+
+
+def _add_doctor(commands: Any) -> None:
+    command = _add_command(
+        commands,
+        "doctor",
+        "check the installation, the settings and the connection to the server",
+        text="Checks the Python packages, the settings, the archive, the spool of unsent events, and whether the\n"
+        "server accepts events with this key.",
+        example="  compactctl doctor",
+    )
+    _add_url(command)
+    command.add_argument("--key", help="ingest key, default ARIADNE_API_KEY")
+    command.add_argument("--config", metavar="FILE", help="settings to check")
+
+
+def _add_url(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--url", help="address of the server, default ARIADNE_URL or http://127.0.0.1:8000")
+
+
+def _add_verify(commands: Any) -> None:
+    command = _add_command(
+        commands,
+        "verify",
+        "verify the hashes and signatures of archives and audit bundles",
+        text="A directory is an archive of transcripts. Its files are checked against SHA256SUMS and against the\n"
+        "compact.archival events. A .zip is an audit bundle from the server. Its signature is checked against\n"
+        "--key, which needs pip install 'compact-client[verify]'.",
+        example="  compactctl verify .compact/archive\n  compactctl verify bundle.zip --key server.pub",
+    )
+    command.add_argument("paths", nargs="+", metavar="PATH", help="archive directories or bundles")
+    command.add_argument("--key", metavar="KEY", help="the server's public key, or a file that contains it")
+
+
+def _add_config(commands: Any) -> None:
+    command = _add_command(
+        commands,
+        "config",
+        "check the settings, or show each one with its source",
+        text="check: exit with 0 if all settings are valid, else with 1 and the path of each invalid setting.\n"
+        "show: list every setting with its value, its source and its environment variable.",
+        example="  compactctl config check compact.yaml\n  COMPACT_TRIGGER_PCT=0.9 compactctl config show",
+    )
+    command.add_argument("action", choices=["check", "show"])
+    command.add_argument("file", nargs="?", metavar="FILE", help="settings in YAML or JSON")
+    command.add_argument("--config", metavar="FILE", help="same as FILE")
+
+
+def _add_completion(commands: Any) -> None:
+    command = _add_command(
+        commands,
+        "completion",
+        "print a completion script for your shell",
+        text="Source the script, or save it where your shell looks for completions.",
+        example="  source <(compactctl completion bash)\n"
         "  compactctl completion fish > ~/.config/fish/completions/compactctl.fish",
-    )  # fmt: skip
-    completion.add_argument("shell", choices=["bash", "zsh", "fish"])
-
-
-Run = Callable[[argparse.Namespace], int]
+    )
+    command.add_argument("shell", choices=["bash", "zsh", "fish"])
