@@ -11,7 +11,7 @@ import compact
 import pytest
 from compact import events
 from compact.cli.parser import build_parser
-from compact.config import settings
+from compact.config.settings import SETTINGS
 from docs.pages import ROOT, program
 
 CLIENT = (ROOT / "compact_client" / "README.md").read_text()
@@ -42,9 +42,9 @@ def test_every_setting_is_listed_with_its_default() -> None:
     """The table in the client's README is the one in the code, no more and no less."""
     table = CLIENT.partition("| setting |")[2]
     rows = dict(re.findall(r"^\| `([\w.]+)` \| ([^|]+) \|", table, re.MULTILINE))
-    assert set(rows) == {path for path, _default, _meaning in settings.paths()}
-    for path, default, _meaning in settings.paths():
-        assert rows[path].strip().strip("`") == _shown(default), path
+    assert set(rows) == set(SETTINGS)
+    for path, setting in SETTINGS.items():
+        assert rows[path].strip().strip("`") == _shown(setting.default), path
 
 
 def _shown(default: Any) -> str:

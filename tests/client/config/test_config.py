@@ -1,4 +1,4 @@
-"""Configuration: file, environment, code; every value with a default, every mistake with its path."""
+"""Settings come from a file, the environment and code, have defaults, and errors name the setting and its source."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from compact import (
     MultiExporter,
     load_config,
 )
-from compact.config.settings import paths, resolve, unknown_variables, value_at, variable_of
+from compact.config.settings import SETTINGS
+from compact.config.sources import resolve, unknown_variables
 
-# Document 000, section 7.1, word for word.
+# Verbatim from document 000, section 7.1.
 EXAMPLE = r"""
 model: "gpt-5-reasoning"      # example
 max_context_tokens: 128000
@@ -55,8 +56,8 @@ def example(tmp_path: Path) -> Path:
 
 
 @pytest.mark.req("S-CFG-1", "P-KR-6")
-def test_the_documented_file_works_as_it_stands(example: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One file and two lines of code: a manager that compacts, archives and tells."""
+def test_documented_file_works_unchanged(example: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example file and two lines of code give a working manager."""
     monkeypatch.chdir(example.parent)
     config = load_config(example, environ={})
     assert isinstance(config.exporter, ConsoleExporter)
@@ -67,16 +68,16 @@ def test_the_documented_file_works_as_it_stands(example: Path, monkeypatch: pyte
 
 
 @pytest.mark.req("S-CFG-1")
-def test_json_is_read_too(tmp_path: Path) -> None:
-    """The same settings, as JSON."""
+def test_json_file_is_accepted(tmp_path: Path) -> None:
+    """A .json file has the same settings."""
     file = tmp_path / "compact.json"
     file.write_text(json.dumps({"model": "m", "policy": {"keep_recent_turns": 3}}))
     assert load_config(file, environ={}).policy.keep_recent_turns == 3
 
 
 @pytest.mark.req("S-CFG-1")
-def test_everything_has_a_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No file, no environment: the defaults of the specification."""
+def test_every_setting_has_a_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a file or variables, settings have the defaults of the specification."""
     monkeypatch.chdir(tmp_path)
     policy = load_config(environ={}).policy
     assert (policy.trigger_pct, policy.hard_cap_buffer, policy.strategy) == (0.85, 1500, "task_state")
@@ -85,8 +86,8 @@ def test_everything_has_a_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.req("S-CFG-1")
-def test_the_environment_wins_over_the_file_and_code_over_both(example: Path) -> None:
-    """COMPACT_TRIGGER_PCT=0.9 beats the 0.85 of the file; what the program says beats both."""
+def test_environment_overrides_file_and_code_overrides_both(example: Path) -> None:
+    """COMPACT_TRIGGER_PCT=0.9 overrides 0.85 in the file, and a keyword argument overrides both."""
     environ = {"COMPACT_TRIGGER_PCT": "0.9", "COMPACT_STORAGE_PATH": "elsewhere"}
     resolved = resolve(example, environ=environ)
     assert resolved.settings.policy.trigger_pct == 0.9
@@ -98,8 +99,8 @@ def test_the_environment_wins_over_the_file_and_code_over_both(example: Path) ->
     assert resolve(example, environ={"COMPACT_POLICY_TRIGGER_PCT": "0.8"}).settings.policy.trigger_pct == 0.8
 
 
-def test_the_file_is_found_where_it_usually_lies(example: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """compact.yaml in the working directory, or what COMPACT_CONFIG names."""
+def test_file_is_found_by_default_name_or_variable(example: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is compact.yaml in the working directory, or the one that COMPACT_CONFIG names."""
     monkeypatch.chdir(example.parent)
     assert load_config(environ={}).model == "gpt-5-reasoning"
     (example.parent / "other.yaml").write_text("model: other")
@@ -107,13 +108,14 @@ def test_the_file_is_found_where_it_usually_lies(example: Path, monkeypatch: pyt
 
 
 @pytest.mark.req("S-CFG-1")
-def test_every_setting_can_come_from_the_environment() -> None:
-    """Whatever is in the table is read from the variable the table names."""
-    for path, default, _ in paths():
+def test_every_setting_has_an_environment_variable() -> None:
+    """Each setting is read from the variable that the schema names."""
+    for path, setting in SETTINGS.items():
+        default = setting.default
         text = ",".join(default) if isinstance(default, tuple) else default
-        resolved = resolve(environ={variable_of(path): "" if text is None else str(text)})
-        assert resolved.sources[path] == f"environment {variable_of(path)}"
-        assert value_at(resolved.settings, path) == default
+        resolved = resolve(environ={setting.variable: "" if text is None else str(text)})
+        assert resolved.sources[path] == f"environment {setting.variable}"
+        assert setting.value_in(resolved.settings) == default
 
 
 @pytest.mark.req("S-CFG-1")
@@ -122,35 +124,36 @@ def test_every_setting_can_come_from_the_environment() -> None:
     [
         ({"COMPACT_TRIGGER_PCT": "9"}, {}, "trigger_pct must be 0.0-1.0 ('9', from environment COMPACT_TRIGGER_PCT)"),
         ({}, {"policy": {"keep_recent_turns": "many"}}, "policy.keep_recent_turns must be a valid integer"),
-        ({}, {"policy": {"trigger_pc": 1}}, "policy.trigger_pc is not a setting; did you mean policy.trigger_pct?"),
+        ({}, {"policy": {"trigger_pc": 1}}, "policy.trigger_pc is not a setting. Did you mean policy.trigger_pct?"),
         ({}, {"storage": {"adapter": "ftp"}}, "storage.adapter must be 'none', 'fs', 's3'"),
         ({}, {"redaction": {"patterns": ["a", "("]}}, "redaction.patterns[1] is not a regular expression"),
         ({}, {"policy": {"strategy": "poem"}}, "policy.strategy must be one of task_state, brief"),
+        ({"COMPACT_PROTECTED_TOOLS": "[a"}, {}, "policy.protected_tools must be a valid"),
         ({"COMPACT_MAX_CONTEXT_TOKENS": "0"}, {}, "max_context_tokens must be greater than 0"),
-        ({}, {"storage": {"adapter": "s3"}}, "storage.bucket is needed"),
+        ({}, {"storage": {"adapter": "s3"}}, "storage.bucket is required"),
         ({}, {"telemetry": {"exporter": "custom"}}, "telemetry.custom must be module:callable"),
         ({}, {"telemetry": {"exporter": "custom", "custom": "no.such:thing"}}, "telemetry.custom cannot be imported"),
     ],
 )  # fmt: skip
-def test_mistakes_are_named_by_their_path(environ: dict[str, str], code: dict[str, Any], message: str) -> None:
-    """The field, what is wrong with it, what was given and where."""
+def test_errors_name_the_setting_and_its_source(environ: dict[str, str], code: dict[str, Any], message: str) -> None:
+    """An error has the path of the setting, the problem, the value and its source."""
     with pytest.raises(ConfigError) as caught:
         load_config(environ=environ, **code)
     assert message in str(caught.value)
 
 
-def test_all_mistakes_are_told_at_once() -> None:
-    """Nobody likes to mend a file one error at a time."""
+def test_all_errors_are_reported_together() -> None:
+    """One exception lists every invalid setting."""
     with pytest.raises(ConfigError) as caught:
         load_config(environ={"COMPACT_TRIGGER_PCT": "x", "COMPACT_KEEP_RECENT_TURNS": "y"})
     assert str(caught.value).count("must be") == 2
 
 
 @pytest.mark.parametrize(
-    ("text", "problem"), [("a: [", "is not valid"), ("- 1", "must hold settings by name"), (None, "cannot be read")]
+    ("text", "problem"), [("a: [", "is not valid"), ("- 1", "must be a mapping of settings"), (None, "cannot be read")]
 )
-def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, text: str | None, problem: str) -> None:
-    """The error names the file, not a line of ours."""
+def test_unusable_file_is_named_in_the_error(tmp_path: Path, text: str | None, problem: str) -> None:
+    """The error has the path of the file."""
     file = tmp_path / "c.yaml"
     if text is not None:
         file.write_text(text)
@@ -159,8 +162,8 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, text: str | None, p
     assert str(file) in str(caught.value)
 
 
-def test_a_key_is_never_shown(tmp_path: Path) -> None:
-    """Not in the settings' text, not in an error."""
+def test_keys_are_never_shown(tmp_path: Path) -> None:
+    """Neither the repr of the settings nor an error contains a key."""
     settings = resolve(environ={"COMPACT_TELEMETRY_API_KEY": "hunter2"}).settings
     assert "hunter2" not in repr(settings)
     with pytest.raises(ConfigError) as caught:
@@ -168,20 +171,20 @@ def test_a_key_is_never_shown(tmp_path: Path) -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_several_exporters_and_own_parts(tmp_path: Path) -> None:
-    """A list of exporters becomes one; objects given in code are used as they are."""
+def test_several_exporters_and_custom_objects(tmp_path: Path) -> None:
+    """A list of exporters becomes a MultiExporter, and objects passed in code are used unchanged."""
     config = load_config(environ={"COMPACT_TELEMETRY_EXPORTER": "console,console"}, storage=FileStorage(tmp_path))
     assert isinstance(config.exporter, MultiExporter)
     assert isinstance(config.storage, FileStorage)
     assert config.storage.path == tmp_path
-    made = load_config(environ={}, telemetry={"exporter": "custom", "custom": "compact:ConsoleExporter"})
-    assert isinstance(made.exporter, ConsoleExporter)
+    custom = load_config(environ={}, telemetry={"exporter": "custom", "custom": "compact:ConsoleExporter"})
+    assert isinstance(custom.exporter, ConsoleExporter)
     database = load_config(environ={}, storage={"adapter": "database", "path": str(tmp_path / "a.db")})
     assert database.storage.name == "database"
 
 
-def test_a_model_summarizer_is_one_setting_away() -> None:
-    """Named in a file, with its own cheaper model; the agent's model is the default."""
+def test_model_summarizer_defaults_to_the_agents_model() -> None:
+    """Settings can select a cheaper model for summaries. The default is the model of the agent."""
     from compact.summarizers import ModelSummarizer
 
     cheap = load_config(environ={}, summarizer={"kind": "model", "model": "small", "base_url": "http://127.0.0.1:1/v1"})
@@ -191,21 +194,21 @@ def test_a_model_summarizer_is_one_setting_away() -> None:
     assert same.model == "big"
 
 
-def test_a_model_may_summarise_in_the_background() -> None:
-    """One setting makes the model begin before its summary is needed."""
-    made = load_config(environ={"COMPACT_SUMMARIZER_KIND": "model", "COMPACT_SUMMARIZER_BACKGROUND": "true"}).summarizer
-    assert callable(made.prepare)
+def test_background_setting_wraps_the_model_summarizer() -> None:
+    """One setting starts the summary before it is needed."""
+    environ = {"COMPACT_SUMMARIZER_KIND": "model", "COMPACT_SUMMARIZER_BACKGROUND": "true"}
+    assert callable(load_config(environ=environ).summarizer.prepare)
 
 
-def test_mistyped_variables_are_found() -> None:
-    """A variable that sets nothing is probably a typing error."""
+def test_misspelled_variables_are_reported() -> None:
+    """A COMPACT_* variable without a setting is probably a typo."""
     assert unknown_variables({"COMPACT_TRIGER_PCT": "1", "COMPACT_TRIGGER_PCT": "1", "COMPACT_SPOOL_DIR": "x"}) == [
         "COMPACT_TRIGER_PCT"
     ]
 
 
-def test_importing_the_library_loads_nothing_optional() -> None:
-    """`import compact` is quick: no pydantic, no HTTP client, no SDK until something needs it."""
+def test_import_loads_no_optional_package() -> None:
+    """`import compact` loads no settings library, HTTP client or SDK."""
     code = (
         "import sys, compact; print([name for name in ('pydantic', 'yaml', 'httpx', 'tiktoken', 'boto3', "
         "'opentelemetry', 'agents', 'rich', 'django', 'langchain', 'anthropic') if name in sys.modules])"
@@ -214,8 +217,8 @@ def test_importing_the_library_loads_nothing_optional() -> None:
     assert result.stdout.strip() == "[]"
 
 
-def test_a_policy_may_be_a_dict():
-    """As in a file; what makes no sense is named before the first call."""
+def test_policy_may_be_a_dict():
+    """CompactConfig accepts a dict as in a file, and rejects other values when it is created."""
     assert CompactConfig("gpt-5", 128_000, policy={"trigger_pct": 0.5}).policy.trigger_pct == 0.5
     with pytest.raises(ConfigError, match="policy must be a CompactPolicy"):
         CompactConfig("gpt-5", 128_000, policy=0.5)

@@ -13,7 +13,7 @@ from typing import Any
 from compact import events
 from compact.cli import exit_codes, output
 from compact.config import CompactConfig, load_config
-from compact.config.settings import resolve
+from compact.config.sources import resolve
 from compact.exceptions import ConfigError
 from compact.exporters.callback import CallbackExporter
 from compact.importers import Conversation, read_conversation

@@ -8,7 +8,8 @@ from typing import Any
 
 from compact.cli import exit_codes, output
 from compact.config.factory import build
-from compact.config.settings import paths, resolve, unknown_variables, value_at, variable_of
+from compact.config.settings import SETTINGS
+from compact.config.sources import resolve, unknown_variables
 from compact.exceptions import ConfigError
 
 _COLUMNS = ("setting", "value", "source", "variable")
@@ -27,8 +28,8 @@ def config(options: argparse.Namespace) -> int:
         output.document({"ok": False, "problems": str(error).splitlines(), "unknown_variables": unknown})
         return exit_codes.FAILED
     rows = [
-        (path, _text(value_at(resolved.settings, path)), resolved.sources.get(path, "default"), variable_of(path))
-        for path, _, _ in paths()
+        (path, _text(setting.value_in(resolved.settings)), resolved.sources.get(path, "default"), setting.variable)
+        for path, setting in SETTINGS.items()
     ]
     if options.json:
         settings = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 
 from compact.cli import exit_codes, output
-from compact.config.settings import resolve, unknown_variables
+from compact.config.sources import resolve, unknown_variables
 from compact.delivery.endpoint import server_url, spool_directory, without_credentials
 from compact.estimators import TiktokenEstimator
 from compact.exceptions import ConfigError

@@ -1,4 +1,4 @@
-"""Configuration: what a manager needs, the table of settings, and the objects built from them."""
+"""Configuration of a manager: the schema of settings, their sources, and the objects built from them."""
 
 from __future__ import annotations
 

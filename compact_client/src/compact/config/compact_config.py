@@ -1,7 +1,7 @@
-"""What a manager needs to know. Everything but the model and its window has a default.
+"""The configuration of a manager.
 
-`CompactConfig` holds objects and is made in code; `load_config` makes one from a file, the `COMPACT_*` environment and
-keyword arguments, by the one table of settings in `compact.config.settings`.
+`CompactConfig` is built in code and holds objects. `load_config` builds one from a file, the `COMPACT_*` environment
+variables and keyword arguments.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CompactConfig:
-    """What a manager needs to know."""
+    """Everything a manager needs. Only the model and its context window have no default."""
 
     model: str
     max_context_tokens: int | None
@@ -33,7 +33,7 @@ class CompactConfig:
     redact: Callable[[Message], Message] | None = None
     redaction: RedactionSettings = field(default_factory=RedactionSettings)
     archive_required: bool = True
-    """Without an archived transcript nothing is pruned; False prunes all the same, with a warning event."""
+    """If True, nothing is pruned when archiving fails. If False, it is pruned and a warning event is emitted."""
     artifact_store: Any = None
     plan_store: Any = None
     security_context: Any = None
@@ -44,7 +44,7 @@ class CompactConfig:
         window = self.max_context_tokens
         if window is not None and (not isinstance(window, int) or window <= 0):
             raise ConfigError(
-                "max_context_tokens", f"must be more than 0, or null when the window is unknown: {window!r}"
+                "max_context_tokens", f"must be greater than 0, or None if the window is unknown, not {window!r}"
             )
         if self.policy is None or isinstance(self.policy, Mapping):
             object.__setattr__(self, "policy", CompactPolicy(**(self.policy or {})))
@@ -55,15 +55,15 @@ class CompactConfig:
 def load_config(
     path: str | os.PathLike[str] | None = None, *, environ: Mapping[str, str] | None = None, **overrides: Any
 ) -> CompactConfig:
-    """A configuration from a YAML or JSON file, the environment and code; each wins over the one before it.
+    """Build a configuration from a YAML or JSON file, the environment and keyword arguments, in increasing priority.
 
-    Without `path`, `COMPACT_CONFIG` names the file, else `compact.yaml`, `.yml` or `.json` here, else all is default.
-    `overrides` are top-level settings (`model="gpt-5"`) and may be dicts (`policy={"trigger_pct": 0.9}`) or, for
-    `exporter`, `storage`, `summarizer` and `token_estimator`, objects.
+    Without `path`, the file is the one that `COMPACT_CONFIG` names, or `compact.yaml`, `compact.yml` or `compact.json`
+    in the current directory, if there is one. `overrides` are top-level settings (`model="gpt-5"`). A section is a dict
+    (`policy={"trigger_pct": 0.9}`), and `exporter`, `storage`, `summarizer` and `token_estimator` may be objects.
     """
-    # Pydantic and YAML load here, so that `import compact` stays quick.
+    # Import pydantic and YAML here to keep `import compact` fast.
     from compact.config.factory import build
-    from compact.config.settings import resolve
+    from compact.config.sources import resolve
 
     objects: dict[str, Any] = {
         name: overrides.pop(name)

@@ -1,6 +1,6 @@
 """The background delivery of items to one endpoint: queue → encoder → spool → sender.
 
-Each stage is given the next one and never calls back. `put` and `store` are the only entry points.
+Each stage only knows the next one. Items enter through `queue.put` or, already encoded, through `store`.
 """
 
 from __future__ import annotations
@@ -43,28 +43,22 @@ class Pipeline:
         self._spool = Spool(spool_directory(spool_dir, endpoint.url), max_bytes=spool_bytes, counts=counts)
         self._sender = Sender(endpoint, encoder, self._spool, counts, timeout_s=timeout_s, max_backoff_s=max_backoff_s)
         self._worker = _Worker(encoder, self._spool, self._sender, counts)
-        self._batcher = Batcher(
+        self.queue = Batcher(
             self._worker, max_queue=max_queue, max_batch=max_batch, interval_s=interval_s, name=thread_name
         )
-        self.put = self._batcher.put
         # Start now, not with the first item, so that the records of a dead process are sent immediately.
-        self._batcher.start()
+        self.queue.start()
         atexit.register(self.close)
 
     def store(self, record: Record) -> None:
         """Spool an encoded record on the caller's thread and have it sent soon."""
         self._spool.append(record)
-        self._batcher.wake()
+        self.queue.wake()
 
     @property
     def is_durable(self) -> bool:
         """True if unsent records survive the process."""
         return self._spool.is_durable
-
-    @property
-    def queued(self) -> int:
-        """Number of items in the queue."""
-        return self._batcher.queued
 
     @property
     def spooled(self) -> int:
@@ -73,12 +67,12 @@ class Pipeline:
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until the server has stored everything. Return False on timeout."""
-        return self._batcher.flush(timeout_s)
+        return self.queue.flush(timeout_s)
 
     def close(self, timeout_s: float | None = None) -> None:
         """Send as much as possible within the timeout. The rest stays on disk for the next process."""
         atexit.unregister(self.close)
-        unsent = self._batcher.close(self._exit_timeout_s if timeout_s is None else timeout_s)
+        unsent = self.queue.close(self._exit_timeout_s if timeout_s is None else timeout_s)
         if unsent:
             self._worker.accept(unsent)
         pending = self._spool.close()
