@@ -1,4 +1,4 @@
-"""A small agent for these tests: events by HTTP, and what the database says of them."""
+"""Send events over HTTP and read the stored spans."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def span(session_id: str, span_id: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def tell(server: Server, events: list[dict[str, Any]], *, timeout_s: float = 20) -> int:
-    """Post once; how many the server acknowledged."""
+def post_events(server: Server, events: list[dict[str, Any]], *, timeout_s: float = 20) -> int:
+    """Post the events once and return the number that the server acknowledged."""
     request = urllib.request.Request(
         server.ingest_url,
         data=json.dumps({"batch": events}).encode(),
@@ -36,7 +36,7 @@ def tell(server: Server, events: list[dict[str, Any]], *, timeout_s: float = 20)
         return int(json.load(answer)["count"])
 
 
-def stored(database_url: str) -> list[tuple[str, str, int]]:
-    """Every span: trace, id, seq."""
+def stored_spans(database_url: str) -> list[tuple[str, str, int]]:
+    """Return the trace id, span id and sequence number of every span."""
     with psycopg.connect(database_url) as connection:
         return connection.execute("SELECT trace_id, span_id, seq FROM ingest_span").fetchall()

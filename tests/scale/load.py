@@ -1,7 +1,7 @@
-"""Agents that send for as long as they are told, and remember exactly what was acknowledged.
+"""Agents that send events until they are stopped, and record which ones were acknowledged.
 
-An agent sends a batch again, whatever went wrong, until it is acknowledged: that is what exporters do, and what makes
-"nothing acknowledged is lost, nothing is stored twice" a claim that can be checked.
+Like an exporter, an agent retries a batch until it is acknowledged. Tests can therefore check that no acknowledged
+event is lost and that none is stored twice.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ Key = tuple[str, str]
 
 
 class Agent(threading.Thread):
-    """One session's sender. Half of its spans are opened first and completed by a later batch."""
+    """Sends the spans of one session. Half of them are open_spans first and completed by a later batch."""
 
     def __init__(self, url: str, ingest_key: str, name: str, *, batch: int = 10, pause_s: float = 0.01) -> None:
         super().__init__(name=name, daemon=True)
         self._address = urlsplit(url)
         self._headers = {"Authorization": f"Bearer {ingest_key}", "Content-Type": "application/json"}
         self._batch, self._pause_s = batch, pause_s
-        self._stop_asked = threading.Event()
+        self._is_stopping = threading.Event()
         self._connection: http.client.HTTPConnection | None = None
         self.clock: Callable[[], float] = time.time
         self.sent: set[Key] = set()
         self.acknowledged: set[Key] = set()
         self.attempts = self.failures = 0
-        self.refused: list[str] = []
+        self.rejections: list[str] = []
 
     def run(self) -> None:
         number = 0
-        opened: list[dict[str, Any]] = []
-        while not self._stop_asked.is_set():
-            events = [{**event, "ended_at": self.clock()} for event in opened]
+        open_spans: list[dict[str, Any]] = []
+        while not self._is_stopping.is_set():
+            events = [{**event, "ended_at": self.clock()} for event in open_spans]
             fresh = [self._span(f"{number + offset}") for offset in range(self._batch)]
             number += self._batch
-            opened = fresh[::2]
-            events += [event if event in opened else {**event, "ended_at": self.clock()} for event in fresh]
+            open_spans = fresh[::2]
+            events += [event if event in open_spans else {**event, "ended_at": self.clock()} for event in fresh]
             self._deliver(events)
-            self._stop_asked.wait(self._pause_s)
-        if opened:
-            self._deliver([{**event, "ended_at": self.clock()} for event in opened])
+            self._is_stopping.wait(self._pause_s)
+        if open_spans:
+            self._deliver([{**event, "ended_at": self.clock()} for event in open_spans])
         self._disconnect()
 
     def finish(self, timeout_s: float = 60) -> None:
-        """Complete what is open, then end."""
-        self._stop_asked.set()
+        """Complete the open spans and stop."""
+        self._is_stopping.set()
         self.join(timeout=timeout_s)
         assert not self.is_alive(), f"{self.name} could not deliver its last batch"
 
@@ -86,16 +86,16 @@ class Agent(threading.Thread):
                 self._connection = http.client.HTTPConnection(*address, timeout=15)
             self._connection.request("POST", self._address.path, body, self._headers)
             answer = self._connection.getresponse()
-            said = answer.read()
+            body = answer.read()
         except (OSError, http.client.HTTPException):
             self._disconnect()
             return False
         if answer.getheader("Connection") == "close":
             self._disconnect()
-        if answer.status == 200 and json.loads(said)["count"] == count:
+        if answer.status == 200 and json.loads(body)["count"] == count:
             return True
         if answer.status not in {429, 503}:
-            self.refused.append(f"{answer.status} {said[:200]!r}")
+            self.rejections.append(f"{answer.status} {body[:200]!r}")
         return False
 
     def _disconnect(self) -> None:

@@ -1,4 +1,4 @@
-"""What Postgres does for a question that a screen asks: every statement it causes, and how each is planned."""
+"""Record the SQL statements of a query function, and inspect their plans in Postgres."""
 
 from __future__ import annotations
 
@@ -9,54 +9,57 @@ from typing import Any
 
 from django.db import connection
 
-# Tables that grow: reading one of them from end to end is a fault, however fast it is today.
+# Tables that grow without limit. No query may scan one of them sequentially.
 LARGE = ("ingest_span", "ingest_session", "ingest_trace")
 
 
-def statements(question: Callable[[], object]) -> list[tuple[str, Any]]:
-    """The SQL, with its values, that answering `question` runs."""
-    ran: list[tuple[str, Any]] = []
+def statements(query: Callable[[], object]) -> list[tuple[str, Any]]:
+    """Return the SQL statements and parameters that `query` executes."""
+    executed: list[tuple[str, Any]] = []
 
     def note(execute: Any, sql: str, values: Any, many: bool, context: Any) -> Any:
-        ran.append((sql, values))
+        executed.append((sql, values))
         return execute(sql, values, many, context)
 
     with connection.execute_wrapper(note):
-        question()
-    return ran
+        query()
+    return executed
 
 
-def full_scans(question: Callable[[], object]) -> list[str]:
-    """Where the plans of `question` read a growing table from end to end, or sort all of it."""
-    faults = []
-    for sql, values in statements(question):
+def full_scans(query: Callable[[], object]) -> list[str]:
+    """Return the sequential scans of growing tables in the plans of `query`."""
+    scans = []
+    for sql, values in statements(query):
         if not sql.lstrip().upper().startswith(("SELECT", "WITH")):
             continue
         with connection.cursor() as cursor:
             cursor.execute(f"EXPLAIN (FORMAT JSON) {sql}", values)
             (plan,) = cursor.fetchone() or ([],)
-        for node in _nodes(_decoded(plan)[0]["Plan"]):
+        for node in _nodes(_decode(plan)[0]["Plan"]):
             relation = node.get("Relation Name", "")
             if node["Node Type"] == "Seq Scan" and relation.startswith(LARGE):
-                faults.append(f"Seq Scan on {relation}: {sql}")
-    return faults
+                scans.append(f"Seq Scan on {relation}: {sql}")
+    return scans
 
 
-def postgres_ms(question: Callable[[], object], *, tries: int = 5) -> float:
-    """The time that Postgres itself takes to plan and answer, the best of a few: less moved by a busy machine."""
+def postgres_ms(query: Callable[[], object], *, tries: int = 5) -> float:
+    """Return the time that Postgres needs to plan and execute `query`.
+
+    The best of several runs depends less on the load of the machine.
+    """
     total = 0.0
-    for sql, values in statements(question):
-        taken = []
+    for sql, values in statements(query):
+        durations_ms = []
         with connection.cursor() as cursor:
             for _ in range(tries):
                 cursor.execute(f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {sql}", values)
                 (plan,) = cursor.fetchone() or ([],)
-                taken.append(_decoded(plan)[0]["Planning Time"] + _decoded(plan)[0]["Execution Time"])
-        total += min(taken)
+                durations_ms.append(_decode(plan)[0]["Planning Time"] + _decode(plan)[0]["Execution Time"])
+        total += min(durations_ms)
     return total
 
 
-def _decoded(plan: Any) -> Any:
+def _decode(plan: Any) -> Any:
     return json.loads(plan) if isinstance(plan, str) else plan
 
 
@@ -68,7 +71,7 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 @contextmanager
 def database(name: str, host: str) -> Iterator[None]:
-    """Point Django at another database for a while."""
+    """Connect Django to another database inside the block."""
     settings = connection.settings_dict
     before = dict(settings)
     connection.close()

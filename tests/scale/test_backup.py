@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 from conftest import ServerFactory
 from live_server import ROOT, Server
-from scale.agent import span, stored, tell
+from scale.agent import post_events, span, stored_spans
 
 
 def backup(*arguments: str, data_dir: Path) -> subprocess.CompletedProcess[str]:
@@ -43,7 +43,7 @@ def all_rows(server: Server) -> dict[str, list[tuple[object, ...]]]:
 def test_restore_returns_every_row_and_key(start_server: ServerFactory, tmp_path: Path) -> None:
     """A backup of a running server, restored into another folder, has the same rows, logins and ingest key."""
     first = start_server("first")
-    tell(first, [span("kept", f"s{number}") for number in range(300)])
+    post_events(first, [span("kept", f"s{number}") for number in range(300)])
     saved = backup("save", str(tmp_path / "backups"), data_dir=first.data_dir)
     assert saved.returncode == 0, saved.stderr
     folder = Path(saved.stdout.strip())
@@ -59,8 +59,8 @@ def test_restore_returns_every_row_and_key(start_server: ServerFactory, tmp_path
     after = all_rows(second)
     assert {name: rows for name, rows in after.items() if rows != before[name]} == {}
     # Sequence numbers continue, so that no client cursor meets a number twice.
-    tell(second, [span("kept", "new")])
-    seqs = {span_id: seq for _, span_id, seq in stored(second.database_url)}
+    post_events(second, [span("kept", "new")])
+    seqs = {span_id: seq for _, span_id, seq in stored_spans(second.database_url)}
     assert seqs.pop("new") > max(seqs.values())
 
     refused = backup("restore", str(folder), data_dir=second.data_dir)

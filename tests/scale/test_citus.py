@@ -1,7 +1,7 @@
-"""A real Citus cluster, where there is one: `CITUS_URL=postgresql://…/empty_database pytest tests/scale/test_citus.py`.
+"""Tests on a real Citus cluster: `CITUS_URL=postgresql://…/empty_database pytest tests/scale/test_citus.py`.
 
-Citus is in no package registry, so this does not run in `make test`; docs/SCALING.md says how to get a cluster and what
-came of it. The database must be empty and its coordinator must know its workers.
+Citus is in no package registry, so `make test` skips them. See docs/SCALING.md for the results of the last run. The
+database must be empty, and its coordinator must know its workers.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import psycopg
 import pytest
 from conftest import ServerFactory
 from live_server import ROOT
-from scale.agent import span, stored, tell
+from scale.agent import post_events, span, stored_spans
 from scale.plans import statements
 
 URL = os.environ.get("CITUS_URL", "")
-pytestmark = pytest.mark.skipif(not URL, reason="CITUS_URL is not set: nothing was tried on a Citus cluster")
+pytestmark = pytest.mark.skipif(not URL, reason="CITUS_URL is not set, so the tests on a Citus cluster are skipped")
 
 
 def manage(*arguments: str) -> str:
@@ -31,12 +31,12 @@ def manage(*arguments: str) -> str:
     return result.stdout
 
 
-def shards(question: Callable[[], object]) -> list[int]:
-    """How many shards each statement of a question asks."""
+def shards(query: Callable[[], object]) -> list[int]:
+    """Return the number of shards that each statement of a query uses."""
     from django.db import connection
 
     counts = []
-    for sql, values in statements(question):
+    for sql, values in statements(query):
         with connection.cursor() as cursor:
             cursor.execute(f"EXPLAIN {sql}", values)
             plan = [line.strip() for (line,) in cursor.fetchall()]
@@ -44,37 +44,37 @@ def shards(question: Callable[[], object]) -> list[int]:
     return counts
 
 
-def test_the_write_path_and_the_screens_on_a_cluster(start_server: ServerFactory, django_db_blocker: Any) -> None:
-    """Open, complete, replay, move to a better session: each once; a session's questions ask one shard."""
+def test_writes_and_page_queries_on_a_cluster(start_server: ServerFactory, django_db_blocker: Any) -> None:
+    """Opening, completing, replaying and moving spans stores each span once, and session queries use one shard."""
     server = start_server("cluster", DATABASE_URL=URL)
     assert "ingest_span: distributed by session_key" in manage("distribute")
     assert "ingest_span: distributed already" in manage("distribute")
     opened = [span("one", f"s{number}", ended_at=None, data={}) for number in range(50)]
-    tell(server, opened)
+    post_events(server, opened)
     complete = [{**event, "ended_at": 1_790_000_002.0} for event in opened]
-    tell(server, complete)
-    tell(server, complete)
-    tell(server, [{"type": "trace", "trace_id": "trace-one", "group_id": "moved"}])
-    tell(server, [span(f"other-{number}", "s") for number in range(200)])
-    said = {"messages": [{"role": "user", "content": "the same long text, told twice " * 20}]}
-    tell(server, [span("other-0", "said", payload=said), span("other-1", "said", payload=said)])
+    post_events(server, complete)
+    post_events(server, complete)
+    post_events(server, [{"type": "trace", "trace_id": "trace-one", "group_id": "moved"}])
+    post_events(server, [span(f"other-{number}", "s") for number in range(200)])
+    payload = {"messages": [{"role": "user", "content": "the same long text, sent twice " * 20}]}
+    post_events(server, [span("other-0", "said", payload=payload), span("other-1", "said", payload=payload)])
     strays = [span(f"stray-{number}", f"s{number}", trace_id="strayed", ended_at=None) for number in range(3)]
-    tell(server, strays)
-    tell(server, [{**stray, "ended_at": 1_790_000_002.0} for stray in strays])
+    post_events(server, strays)
+    post_events(server, [{**stray, "ended_at": 1_790_000_002.0} for stray in strays])
     with psycopg.connect(URL) as connection:
         assert connection.execute("SELECT count(*) FROM ingest_stray").fetchone() == (2,)
-    tell(server, [{"type": "trace", "trace_id": "strayed", "group_id": "gathered"}])
-    rows = stored(URL)
+    post_events(server, [{"type": "trace", "trace_id": "strayed", "group_id": "gathered"}])
+    rows = stored_spans(URL)
     assert len(rows) == len({row[:2] for row in rows}) == 255
     with psycopg.connect(URL) as connection:
-        told = connection.execute(
+        sessions = connection.execute(
             "SELECT span_count, running_count FROM ingest_session WHERE session_id IN ('moved', 'gathered') ORDER BY 1"
         )
-        assert told.fetchall() == [(3, 0), (50, 0)]
+        assert sessions.fetchall() == [(3, 0), (50, 0)]
         places = connection.execute("SELECT count(DISTINCT nodename || ':' || nodeport) FROM citus_shards").fetchone()
         assert places is not None
         assert connection.execute("SELECT count(*) FROM ingest_message").fetchone() == (1,)
-        assert places[0] >= 2, "everything lies on one node: add workers"
+        assert places[0] >= 2, "all shards are on one node, add workers"
 
     with django_db_blocker.unblock():
         from django.db import connection as django
@@ -89,14 +89,14 @@ def test_the_write_path_and_the_screens_on_a_cluster(start_server: ServerFactory
         django.settings_dict.update(database(URL, server.data_dir))
         try:
             session = Session.objects.get(session_id="moved")
-            for ask in (
+            for query in (
                 lambda: queries.tree_json(session),
                 lambda: queries.checks(session),
                 lambda: queries.first_spans(session, limit=50),
                 lambda: queries.span(session, "s1", with_payload=True),
                 lambda: queries.spans_page(session, after=0, limit=100),
             ):
-                assert set(shards(ask)) == {1}
+                assert set(shards(query)) == {1}
             page, _ = queries.sessions_page([session.project_id], queries.SessionFilter())
             assert len(page) == queries.PAGE_SIZE
             assert queries.titles(page) == {}
@@ -105,4 +105,4 @@ def test_the_write_path_and_the_screens_on_a_cluster(start_server: ServerFactory
         finally:
             django.close()
             django.settings_dict.update(before)
-    assert stored(URL) == []
+    assert stored_spans(URL) == []

@@ -1,4 +1,4 @@
-"""Pages share a few database connections, however many requests have come."""
+"""Pages share a small pool of database connections."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from live_server import Server
 REQUESTS = 150
 
 
-def test_requests_do_not_use_up_the_database_s_connections(server: Server) -> None:
-    """Each request runs on a thread of its own; a connection kept for each would soon be one too many."""
+def test_many_requests_share_few_connections(server: Server) -> None:
+    """Each request runs in its own thread, but threads do not keep their connections."""
     client = httpx.Client(base_url=server.url, timeout=60, limits=httpx.Limits(max_connections=20))
     client.get("/login/")
     form = {**server.logins["operator"], "csrfmiddlewaretoken": client.cookies["csrftoken"]}

@@ -1,4 +1,4 @@
-"""deploy/, docker-compose.yml and the Dockerfile say what they mean: parsed, interpolated, run where possible."""
+"""Checks of deploy/, docker-compose.yml and the Dockerfile. Files are parsed, interpolated and executed if possible."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ OURS = {"migrate", "web", "distribute"}
 
 
 def interpolate(text: str, environment: dict[str, str]) -> str:
-    """Compose's own rules: ${NAME:-default} and ${NAME:?message}."""
+    """Interpolate like compose: ${NAME:-default} and ${NAME:?message}."""
 
     def value(match: re.Match[str]) -> str:
         name, kind, rest = match.group("name"), match.group("kind"), match.group("rest")
-        if found := environment.get(name):
-            return found
+        if setting := environment.get(name):
+            return setting
         if kind == ":?":
             raise KeyError(f"{name}: {rest}")
-        assert kind == ":-", f"{match.group()} has neither a default nor a demand"
+        assert kind == ":-", f"{match.group()} has neither a default nor an error message"
         return rest or ""
 
     return re.sub(r"\$\{(?P<name>[A-Z_]+)(?:(?P<kind>:[-?])(?P<rest>[^}]*))?\}", value, text)
@@ -43,30 +43,30 @@ def compose(**environment: str) -> dict[str, Any]:
 
 
 def services(*profiles: str, **environment: str) -> dict[str, Any]:
-    found: dict[str, Any] = compose(**environment)["services"]
+    every_service: dict[str, Any] = compose(**environment)["services"]
     return {
         name: service
-        for name, service in found.items()
+        for name, service in every_service.items()
         if not service.get("profiles") or set(service["profiles"]) & set(profiles)
     }
 
 
 def example_environment(*sections: str) -> dict[str, str]:
-    """deploy/env.example with its secrets filled in and the named sections uncommented."""
-    found, section = {}, ""
+    """Return deploy/env.example with secrets filled in and the given sections uncommented."""
+    variables, section = {}, ""
     for line in (ROOT / "deploy/env.example").read_text().splitlines():
         if match := re.match(r"# With --profile (\w+):", line):
             section = match.group(1)
         if match := re.match(r"(#?)([A-Z_]+)=(.*)", line):
             is_off, name, value = match.groups()
             if not is_off or section in sections:
-                found[name] = value or SECRETS.get(name, "")
-    return found
+                variables[name] = value or SECRETS.get(name, "")
+    return variables
 
 
 @pytest.mark.parametrize("name", sorted(SECRETS))
-def test_a_missing_secret_stops_compose(name: str) -> None:
-    """There is no default password: compose asks for it by name."""
+def test_missing_secret_stops_compose(name: str) -> None:
+    """There is no default password. The error of compose names the variable."""
     with pytest.raises(KeyError, match=f"{name}: set it in .env"):
         interpolate(COMPOSE, {key: value for key, value in SECRETS.items() if key != name})
 
@@ -79,23 +79,23 @@ def test_a_missing_secret_stops_compose(name: str) -> None:
         (("citus",), {"postgres", "migrate", "web", "worker-1", "worker-2", "distribute"}),
     ],
 )
-def test_each_profile_has_its_services(profiles: tuple[str, ...], expected: set[str]) -> None:
-    """The profiles of docs/SCALING.md, and what each waits for exists in it and has a healthcheck or an end."""
-    found = services(*profiles)
-    assert set(found) == expected
-    for name, service in found.items():
+def test_profile_has_its_services(profiles: tuple[str, ...], expected: set[str]) -> None:
+    """Each profile has its services, and every dependency exists and has a health check or completes."""
+    chosen = services(*profiles)
+    assert set(chosen) == expected
+    for name, service in chosen.items():
         for needed, condition in service.get("depends_on", {}).items():
-            assert needed in found, f"{name} waits for {needed}, which is not in {profiles}"
+            assert needed in chosen, f"{name} waits for {needed}, which is not in {profiles}"
             if condition["condition"] == "service_completed_successfully":
-                assert found[needed]["restart"] == "no"
+                assert chosen[needed]["restart"] == "no"
             elif needed == "web":
                 assert "HEALTHCHECK" in (ROOT / "Dockerfile").read_text()
             else:
-                assert "healthcheck" in found[needed]
+                assert "healthcheck" in chosen[needed]
 
 
-def test_the_example_environment_fits_the_profiles() -> None:
-    """Uncommenting a section of deploy/env.example gives that profile's engines to the web processes."""
+def test_example_environment_matches_the_profiles() -> None:
+    """Uncommenting a section of deploy/env.example configures the web processes for that profile."""
     plain = services(**example_environment())
     assert plain["web"]["environment"]["REDIS_URL"] in {None, ""}
     assert plain["postgres"]["image"].startswith("postgres:")
@@ -103,42 +103,42 @@ def test_the_example_environment_fits_the_profiles() -> None:
     assert wide["web"]["environment"]["REDIS_URL"] == "redis://redis:6379/0"
     assert wide["postgres"]["image"] == wide["worker-1"]["image"] == "citusdata/citus:13.1.0"
     assert "shared_preload_libraries=citus" in wide["postgres"]["command"]
-    # The same major version: a plain installation's data directory can become the coordinator's.
+    # The same major version, so that the data directory of a plain installation works for the coordinator.
     assert plain["postgres"]["image"].startswith("postgres:17")
 
 
-def test_no_service_of_ours_has_rights_it_does_not_need() -> None:
-    """Read-only root, no capabilities, no new privileges; Postgres is not published; the image's user is not root."""
-    found = services("redis", "citus")
+def test_services_run_with_minimal_privileges() -> None:
+    """Read-only root, no capabilities, no new privileges, no published database ports, and a user other than root."""
+    chosen = services("redis", "citus")
     for name in OURS | {"nginx"}:
-        service = found[name]
+        service = chosen[name]
         assert service["read_only"] is True, name
         assert service["cap_drop"] == ["ALL"], name
         assert service["security_opt"] == ["no-new-privileges:true"], name
-    assert not any("ports" in found[name] for name in ("postgres", "redis", "worker-1", "worker-2"))
+    assert not any("ports" in chosen[name] for name in ("postgres", "redis", "worker-1", "worker-2"))
     users = re.findall(r"^USER (.+)$", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
     assert users == ["10001:10001"]
-    assert found["web"]["ports"] == ["127.0.0.1:8000:8000"]
+    assert chosen["web"]["ports"] == ["127.0.0.1:8000:8000"]
 
 
-def test_the_image_holds_what_the_server_needs() -> None:
-    """Every package and folder that the server imports or serves is copied, and .dockerignore does not hide it."""
+def test_image_contains_the_server() -> None:
+    """Every package and folder of the server is copied and not excluded by .dockerignore."""
     copied = set(re.findall(r"^COPY (?:--from=\S+ )?(\S+)", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE))
     assert {"manage.py", "ariadne", "ingest", "viewer", "templates", "static", "compact_client"} <= copied
     ignored = {line.strip("/*") for line in (ROOT / ".dockerignore").read_text().split()}
     assert not ignored & copied
 
 
-def test_the_health_check_tells_a_server_from_none(server: Server) -> None:
-    """The command in the Dockerfile, against a server that answers and a port where none does."""
+def test_health_check_detects_a_running_server(server: Server) -> None:
+    """The command of the Dockerfile succeeds for a running server and fails for an unused port."""
     (command,) = re.findall(r"^HEALTHCHECK .*CMD (\[.+\])$", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
     _, *arguments = json.loads(command)
     for port, code in ((str(urlsplit(server.url).port), 0), ("9", 1)):
         assert subprocess.run([sys.executable, *arguments, port], cwd=ROOT, check=False).returncode == code
 
 
-def test_every_volume_and_file_of_compose_exists() -> None:
-    """Named volumes are declared, mounted files are in the repository."""
+def test_compose_volumes_and_files_exist() -> None:
+    """Named volumes are declared, and mounted files are in the repository."""
     content = compose()
     for service in content["services"].values():
         for volume in service.get("volumes", []):
@@ -151,8 +151,8 @@ def units() -> list[Path]:
 
 
 @pytest.mark.parametrize("unit", units(), ids=lambda unit: unit.name)
-def test_units_start_modules_that_exist(unit: Path) -> None:
-    """ExecStart names a module of this repository and an environment file that may be missing."""
+def test_units_start_existing_modules(unit: Path) -> None:
+    """ExecStart refers to a module of this repository and runs without root."""
     text = unit.read_text()
     assert "[Unit]" in text
     for command in re.findall(r"^ExecStart=(.+)$", text, flags=re.MULTILINE):
@@ -163,18 +163,18 @@ def test_units_start_modules_that_exist(unit: Path) -> None:
         assert re.search(r"^User=ariadne$", text, flags=re.MULTILINE)
 
 
-def test_systemd_reload_renews_and_does_not_stop() -> None:
-    """The signal of ExecReload is the one that the supervisor renews on."""
+def test_systemd_reload_sends_the_restart_signal() -> None:
+    """ExecReload sends the signal on which the supervisor restarts the web processes."""
     assert "ExecReload=/bin/kill -USR2 $MAINPID" in (ROOT / "deploy/systemd/ariadne.service").read_text()
     assert "signal.SIGUSR2, self._request_restart" in (ROOT / "ariadne/runtime/supervisor.py").read_text()
 
 
 @pytest.mark.skipif(
-    shutil.which("systemd-analyze") is None, reason="no systemd-analyze here: units only read, not verified"
+    shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed, so the units are not verified"
 )
 @pytest.mark.parametrize("unit", units(), ids=lambda unit: unit.name)
 def test_systemd_accepts_the_units(unit: Path, tmp_path: Path) -> None:
-    """systemd itself finds no unknown key and no bad value; the program need not be installed to say so."""
+    """systemd reports no unknown key and no invalid value."""
     folder = tmp_path / "units"
     folder.mkdir()
     for other in units():

@@ -1,4 +1,4 @@
-"""`manage.py distribute`: nothing without Citus; with it, hot queries ask one shard."""
+"""`manage.py distribute`: no effect without Citus, and a schema that Citus can distribute."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ingest.management.commands.distribute import DISTRIBUTED
 
 
 @pytest.mark.django_db
-def test_without_citus_it_says_so_and_changes_nothing() -> None:
-    """A plain Postgres is told that there is nothing to do, twice as well as once."""
-    said = StringIO()
-    call_command("distribute", stdout=said)
-    call_command("distribute", stdout=said)
-    assert said.getvalue().count("Citus is not here") == 2
+def test_without_citus_nothing_changes() -> None:
+    """On plain Postgres, the command reports that Citus is missing, also on a second run."""
+    output = StringIO()
+    call_command("distribute", stdout=output)
+    call_command("distribute", stdout=output)
+    assert output.getvalue().count("Citus is not here") == 2
 
 
 @pytest.mark.django_db
-def test_the_schema_can_be_distributed() -> None:
-    """What Citus demands of a table holds: unique keys have the distribution column, no foreign key, no trigger."""
+def test_schema_can_be_distributed() -> None:
+    """Tables meet the rules of Citus: unique keys contain the distribution column, no foreign keys, no triggers."""
     with connection.cursor() as cursor:
         for table, column, _ in DISTRIBUTED:
             cursor.execute(
@@ -46,7 +46,7 @@ def test_the_schema_can_be_distributed() -> None:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("arguments", [{"shards": 0}])
-def test_nonsense_is_refused(arguments: dict[str, int]) -> None:
-    """No table without shards."""
+def test_invalid_shard_count_is_rejected(arguments: dict[str, int]) -> None:
+    """The number of shards must be at least one."""
     with pytest.raises(CommandError, match="at least one shard"):
         call_command("distribute", **arguments)

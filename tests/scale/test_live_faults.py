@@ -1,18 +1,18 @@
-"""A live page whose reading fails is closed, so that it comes back; it does not stand still."""
+"""A live connection whose query fails is closed, so that the client reconnects."""
 
 from __future__ import annotations
 
 from django.db import OperationalError
 from live_server import Server
-from scale.agent import span, tell
-from scale.watch import Watcher, sign_in
+from scale.agent import post_events, span
+from scale.watcher import Watcher, sign_in
 from wait import wait_until
 
 from viewer.live.consumers import TRY_AGAIN, LiveConsumer
 
 
-class Failing(LiveConsumer):
-    """Postgres goes away while this page catches up."""
+class FailingConsumer(LiveConsumer):
+    """A consumer whose database fails while it catches up."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,16 +25,16 @@ class Failing(LiveConsumer):
         self.closed.append(code or 0)
 
 
-async def test_a_page_that_cannot_be_followed_is_closed() -> None:
-    """Clients come back on any code that does not say who may not."""
-    page = Failing()
+async def test_failed_connection_is_closed_with_a_retry_code() -> None:
+    """Clients reconnect after every close code except those for missing permission."""
+    page = FailingConsumer()
     await page.follow_or_close()
     assert page.closed == [TRY_AGAIN]
     assert TRY_AGAIN not in {4401, 4403, 4404}
 
 
-def test_a_page_far_behind_catches_up_in_frames_that_fit(server: Server) -> None:
-    """Six thousand events of long names, then a page that saw none of them: all are shown, none twice."""
+def test_page_far_behind_catches_up(server: Server) -> None:
+    """A page that missed six thousand events with long names receives all of them once."""
     cookies = sign_in(server.url, server.logins["developer"])
     page = Watcher(server.url, cookies)
     page.start()
@@ -42,11 +42,11 @@ def test_a_page_far_behind_catches_up_in_frames_that_fit(server: Server) -> None
     page.finish()
     events = [span("far-behind", f"span-{number:060}", name="n" * 300) for number in range(6000)]
     for first in range(0, len(events), 1000):
-        tell(server, events[first : first + 1000])
-    back = Watcher(server.url, cookies)
-    back.seq = page.seq
-    back.start()
-    assert wait_until(lambda: len(back.keys) >= 6000), (len(back.keys), back.faults[-3:])
-    back.finish()
-    assert back.duplicates == 0
-    assert back.connects == 1
+        post_events(server, events[first : first + 1000])
+    second_page = Watcher(server.url, cookies)
+    second_page.seq = page.seq
+    second_page.start()
+    assert wait_until(lambda: len(second_page.keys) >= 6000), (len(second_page.keys), second_page.faults[-3:])
+    second_page.finish()
+    assert second_page.duplicates == 0
+    assert second_page.connects == 1

@@ -1,4 +1,4 @@
-"""deploy/nginx.conf in front of real web processes. nginx is in no package registry: a machine may lack it."""
+"""deploy/nginx.conf in front of real web processes. Skipped if nginx is not installed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wait import wait_until
 from websockets.sync.client import connect
 
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
-pytestmark = pytest.mark.skipif(NGINX is None, reason="nginx is not installed: deploy/nginx.conf is not tried here")
+pytestmark = pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
 
 
 def get(port: int, path: str, method: str = "GET") -> tuple[int, str]:
@@ -31,7 +31,7 @@ def get(port: int, path: str, method: str = "GET") -> tuple[int, str]:
 def web() -> Iterator[list[Process]]:
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
         processes = [Process(one), Process(two)]
-        # Only the processes listen: a killed one must be refused, not queued.
+        # Only the processes keep the sockets open, so that connections to a killed one are refused and not queued.
         one.close()
         two.close()
         yield processes
@@ -42,7 +42,7 @@ def web() -> Iterator[list[Process]]:
 
 @pytest.fixture
 def nginx(web: list[Process], tmp_path: Path) -> Iterator[int]:
-    """nginx with the checked-in configuration; only its port and its places are the test's own."""
+    """Run nginx with the configuration of the repository, on a free port and with temporary paths."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
     text = (ROOT / "deploy/nginx.conf").read_text()
@@ -57,21 +57,21 @@ def nginx(web: list[Process], tmp_path: Path) -> Iterator[int]:
     (tmp_path / "upstream.conf").write_text("".join(f"server 127.0.0.1:{process.port};\n" for process in web))
     command = [NGINX, "-c", str(tmp_path / "nginx.conf"), "-p", str(tmp_path), "-g", "daemon off; user root;"]
     running = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    assert wait_until(lambda: running.poll() is not None or _answers(port))
+    assert wait_until(lambda: running.poll() is not None or _is_reachable(port))
     yield port
     running.terminate()
     running.wait()
 
 
-def _answers(port: int) -> bool:
+def _is_reachable(port: int) -> bool:
     try:
         return get(port, "/nginx-health")[0] == 200
     except OSError:
         return False
 
 
-def test_pages_events_and_sockets_pass(nginx: int) -> None:
-    """Plain requests, posts and websockets reach a web process; metrics do not leave."""
+def test_requests_and_websockets_are_forwarded(nginx: int) -> None:
+    """GET, POST and websockets reach a web process. Metrics are not exposed."""
     assert get(nginx, "/count") == (200, "0")
     assert get(nginx, "/ingest", "POST")[0] == 200
     assert get(nginx, "/metrics")[0] == 404
@@ -79,8 +79,8 @@ def test_pages_events_and_sockets_pass(nginx: int) -> None:
         page.ping().wait(timeout=10)
 
 
-def test_a_dead_process_costs_no_event(web: list[Process], nginx: int) -> None:
-    """One of two is killed: every post is answered by the other, none is refused."""
+def test_dead_process_loses_no_event(web: list[Process], nginx: int) -> None:
+    """After one of two processes is killed, the other answers every POST."""
     assert {get(nginx, "/ingest", "POST")[0] for _ in range(10)} == {200}
     web[0].process.kill()
     web[0].process.wait()

@@ -1,4 +1,4 @@
-"""Paging through sessions that one commit changed together."""
+"""Pagination of sessions that changed in one commit."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 import urllib.request
 
 from live_server import Server
-from scale.agent import span, tell
-from scale.watch import sign_in
+from scale.agent import post_events, span
+from scale.watcher import sign_in
 
 
-def test_sessions_of_one_commit_are_all_in_the_pages(server: Server) -> None:
-    """A hundred and twenty sessions arrive in one request; page by page each is seen once."""
+def test_pages_contain_each_session_of_a_commit_once(server: Server) -> None:
+    """120 sessions that arrive in one request appear once each across the pages."""
     names = {f"together-{number:03}" for number in range(120)}
-    tell(server, [span(name, "only") for name in sorted(names)])
+    post_events(server, [span(name, "only") for name in sorted(names)])
     cookies = sign_in(server.url, server.logins["operator"])
     seen: list[str] = []
     address = f"{server.url}/api/sessions/?q=together-"

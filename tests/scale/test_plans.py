@@ -1,4 +1,4 @@
-"""What screens ask is answered from indexes, on a table large enough that Postgres has the choice."""
+"""Page queries use indexes, on tables that are large enough for a sequential scan to be an option."""
 
 from __future__ import annotations
 
@@ -9,41 +9,40 @@ from typing import Any
 import psycopg
 import pytest
 from django.core.management import call_command
-from scale.filling import FIRST_PROJECT, Filled, add_old_sessions, fill
+from scale.page_queries import page_queries
 from scale.plans import database, full_scans, statements
-from scale.screens import questions
+from scale.span_generator import FIRST_PROJECT, GeneratedSpans, add_old_sessions, fill
 
 SPANS = 80_000
 
 
 @pytest.fixture(scope="module")
-def filled(postgres: Any, django_db_blocker: Any) -> Iterator[Filled]:
-    """80,000 spans of four days and a long list of sessions, in a database of their own."""
+def generated(postgres: Any, django_db_blocker: Any) -> Iterator[GeneratedSpans]:
+    """Fill a separate database with 80,000 spans of four days and a long list of sessions."""
     postgres.create_database("plans")
     with database("plans", str(postgres.socket_dir)), django_db_blocker.unblock():
         call_command("migrate", verbosity=0)
-        made = fill(postgres.dsn("plans"), SPANS, days=4, today=date(2026, 3, 5))
+        totals = fill(postgres.dsn("plans"), SPANS, days=4, today=date(2026, 3, 5))
         add_old_sessions(postgres.dsn("plans"), 20_000)
-        yield made
+        yield totals
     with psycopg.connect(postgres.dsn("postgres"), autocommit=True) as connection:
         connection.execute("DROP DATABASE plans WITH (FORCE)")
 
 
-def test_no_screen_reads_a_growing_table_from_end_to_end(filled: Filled) -> None:
-    """Not one sequential scan of spans, sessions or traces behind the list, a session page and the tail."""
-    faults = {
-        name: found for name, ask in questions(FIRST_PROJECT, filled.last_seq).items() if (found := full_scans(ask))
-    }
-    assert faults == {}
+def test_page_queries_scan_no_growing_table(generated: GeneratedSpans) -> None:
+    """The session list, session page and tail use no sequential scan of spans, sessions or traces."""
+    queries = page_queries(FIRST_PROJECT, generated.last_seq)
+    scans = {name: lines for name, query in queries.items() if (lines := full_scans(query))}
+    assert scans == {}
 
 
-def test_a_session_page_touches_one_partition(filled: Filled) -> None:
-    """The other days' partitions are not even planned for."""
+def test_session_page_reads_one_partition(generated: GeneratedSpans) -> None:
+    """The plan excludes the partitions of other days."""
     from django.db import connection
 
-    ask = questions(FIRST_PROJECT, filled.last_seq)["session page, tree"]
-    (sql, values), *_ = statements(ask)
+    query = page_queries(FIRST_PROJECT, generated.last_seq)["session page, tree"]
+    (sql, values), *_ = statements(query)
     with connection.cursor() as cursor:
         cursor.execute(f"EXPLAIN {sql}", values)
         plan = "\n".join(line for (line,) in cursor.fetchall())
-    assert sum(f"ingest_span_{day:%Y%m%d}" in plan for day in filled.days) == 1, plan
+    assert sum(f"ingest_span_{day:%Y%m%d}" in plan for day in generated.days) == 1, plan

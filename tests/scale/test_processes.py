@@ -1,4 +1,4 @@
-"""Two web processes under load, and everything that can happen to them: nothing acknowledged is lost, nothing twice."""
+"""Two web processes under load with faults: no acknowledged event is lost or stored twice."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import psutil
 import psycopg
 import pytest
 from live_server import Server, run_server
-from scale.agent import stored
+from scale.agent import stored_spans
 from scale.load import Agent
 from scale.redis_server import Redis
-from scale.watch import Watcher, sign_in
+from scale.watcher import Watcher, sign_in
 from wait import wait_until
 
 from ariadne.runtime.postgres import Postgres
@@ -25,12 +25,12 @@ def redis() -> Iterator[Redis]:
     server = Redis()
     server.start()
     yield server
-    server.cut()
+    server.kill()
 
 
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    """A Postgres outside the supervisor, so that it can be killed alone. Durable, as in production."""
+    """A Postgres server outside the supervisor, so that it can be killed separately, with production durability."""
     server = Postgres(tmp_path_factory.mktemp("own"))
     server.start()
     server.create_database("ariadne")
@@ -40,7 +40,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory, redis: Redis, database: Postgres) -> Iterator[Server]:
-    """`make up PROCESSES=2` with a real Redis between them."""
+    """Start `make up PROCESSES=2` with a real Redis."""
     environment = {"PROCESSES": "2", "REDIS_URL": redis.url, "DATABASE_URL": database.dsn()}
     with run_server(tmp_path_factory.mktemp("pair"), **environment) as running:
         yield running
@@ -62,7 +62,7 @@ def _command(process: psutil.Process) -> list[str]:
 def load(
     server: Server, database: Postgres, *, agents: int = 4, pages: int = 3
 ) -> Iterator[tuple[list[Agent], list[Watcher]]]:
-    """Agents sending, pages following; at the end all that was sent is acknowledged, stored once and shown once."""
+    """Run agents and pages. At the end, every event must be acknowledged, stored once and shown once."""
     run = secrets.token_hex(4)
     cookies = sign_in(server.url, server.logins["developer"])
     watchers = [Watcher(server.url, cookies) for _ in range(pages)]
@@ -82,8 +82,8 @@ def load(
         for sender in senders:
             sender.finish()
     acknowledged = set[tuple[str, str]]().union(*(sender.acknowledged for sender in senders))
-    assert not [refusal for sender in senders for refusal in sender.refused]
-    rows = [row for row in stored(database.dsn()) if row[0].startswith(f"trace-{run}-")]
+    assert not [rejection for sender in senders for rejection in sender.rejections]
+    rows = [row for row in stored_spans(database.dsn()) if row[0].startswith(f"trace-{run}-")]
     assert {(trace, span) for trace, span, _ in rows} == acknowledged
     assert len(rows) == len(acknowledged)
     for watcher in watchers:
@@ -96,19 +96,19 @@ def load(
         assert all(newest[trace, span] >= seq for trace, span, seq in watcher.shown)
 
 
-def sent(senders: list[Agent]) -> int:
+def acknowledged_count(senders: list[Agent]) -> int:
     return sum(len(sender.acknowledged) for sender in senders)
 
 
 def more(senders: list[Agent], count: int) -> Callable[[], bool]:
-    """Whether `count` more events were acknowledged since now."""
-    before = sent(senders)
-    return lambda: sent(senders) >= before + count
+    """Return a condition that holds once `count` more events have been acknowledged."""
+    before = acknowledged_count(senders)
+    return lambda: acknowledged_count(senders) >= before + count
 
 
-def test_both_processes_take_requests_and_show_each_other_s_events(pair: Server, database: Postgres) -> None:
-    """Pages of one process see what the other stored, without a gap; every process has work."""
-    # A connection that is kept stays with its process: of a dozen, hardly all are taken by one.
+def test_both_processes_ingest_and_show_all_events(pair: Server, database: Postgres) -> None:
+    """Pages of one process show the events of the other without gaps, and both processes write."""
+    # A keep-alive connection stays with its process. With twelve of them, both processes get some.
     with load(pair, database, agents=12) as (senders, _):
         assert wait_until(more(senders, 2000))
         with psycopg.connect(database.dsn()) as connection:
@@ -118,8 +118,8 @@ def test_both_processes_take_requests_and_show_each_other_s_events(pair: Server,
         assert writers == (2,)
 
 
-def test_a_killed_process_loses_nothing(pair: Server, database: Postgres) -> None:
-    """kill -9 of one under load: the other goes on, a new one comes, pages resume by themselves."""
+def test_killed_process_loses_nothing(pair: Server, database: Postgres) -> None:
+    """After kill -9 of one process, the other continues, a new one starts, and pages reconnect."""
     with load(pair, database) as (senders, watchers):
         assert wait_until(more(senders, 300))
         victim = web_processes(pair)[0]
@@ -132,8 +132,8 @@ def test_a_killed_process_loses_nothing(pair: Server, database: Postgres) -> Non
         assert wait_until(lambda: all(watcher.is_open.is_set() for watcher in watchers))
 
 
-def test_renewing_the_processes_drops_nothing(pair: Server, database: Postgres) -> None:
-    """SIGUSR2 replaces both, one by one, under load: not one request is refused or cut off."""
+def test_rolling_restart_drops_nothing(pair: Server, database: Postgres) -> None:
+    """SIGUSR2 restarts both processes under load without a failed request."""
     before = {process.pid for process in web_processes(pair)}
     with load(pair, database) as (senders, watchers):
         assert wait_until(more(senders, 300))
@@ -145,24 +145,24 @@ def test_renewing_the_processes_drops_nothing(pair: Server, database: Postgres) 
     assert all(watcher.connects >= 2 for watcher in watchers)
 
 
-def test_without_redis_pages_are_late_but_miss_nothing(pair: Server, database: Postgres, redis: Redis) -> None:
-    """Redis goes away for a while: events are taken, pages catch up by polling, and notices come back with it."""
+def test_pages_miss_nothing_without_redis(pair: Server, database: Postgres, redis: Redis) -> None:
+    """While Redis is down, events are accepted and pages catch up by polling."""
     with load(pair, database) as (senders, watchers):
         assert wait_until(more(senders, 300))
-        redis.cut()
+        redis.kill()
         assert wait_until(more(senders, 500))
-        known = set[tuple[str, str]]().union(*(sender.acknowledged for sender in senders))
-        assert all(wait_until(lambda watcher=watcher: known <= watcher.keys) for watcher in watchers)  # type: ignore[misc]
+        acknowledged = set[tuple[str, str]]().union(*(sender.acknowledged for sender in senders))
+        assert all(wait_until(lambda watcher=watcher: acknowledged <= watcher.keys) for watcher in watchers)  # type: ignore[misc]
         redis.start()
         assert wait_until(more(senders, 300))
 
 
-def test_a_crash_of_postgres_loses_nothing_acknowledged(pair: Server, database: Postgres) -> None:
-    """Postgres is stopped in the middle and recovers: senders are told 503 and keep their events, pages resume."""
+def test_postgres_crash_loses_no_acknowledged_event(pair: Server, database: Postgres) -> None:
+    """While Postgres restarts, senders get 503 and retry, and pages reconnect."""
     with load(pair, database) as (senders, _):
         assert wait_until(more(senders, 300))
         assert database.process is not None
-        # An immediate shutdown: no checkpoint, open transactions are cut, recovery from the log follows.
+        # An immediate shutdown without a checkpoint. Postgres recovers from its log.
         database.process.send_signal(signal.SIGQUIT)
         database.process.wait(timeout=20)
         database.start()

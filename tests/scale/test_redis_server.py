@@ -1,4 +1,4 @@
-"""The Redis of the tests outlives nobody."""
+"""The Redis server of the tests dies with the process that started it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from wait import wait_until
 
-_STARTS_ONE = """
+_START_REDIS = """
 import sys, time
 sys.path[:0] = sys.argv[1:]
 from scale.redis_server import Redis
@@ -20,10 +20,10 @@ time.sleep(60)
 """
 
 
-def test_a_redis_dies_with_whoever_started_it() -> None:
-    """Killed without a chance to clean up, a soak leaves no server behind."""
+def test_redis_dies_with_its_parent() -> None:
+    """No Redis server survives when its parent is killed."""
     tests = Path(__file__).parents[1]
-    command = [sys.executable, "-c", _STARTS_ONE, str(tests), str(tests.parent)]
+    command = [sys.executable, "-c", _START_REDIS, str(tests), str(tests.parent)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as starter:
         assert starter.stdout is not None
         port = int(starter.stdout.readline())

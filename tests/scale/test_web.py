@@ -1,4 +1,4 @@
-"""A web process that is asked to stop: what it has taken it finishes, what is open comes back elsewhere."""
+"""Graceful shutdown of a web process."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from websockets.sync.client import connect
 
 
 class Process:
-    """A web process with the patient application, on a socket of the test's own."""
+    """A web process with the blocking application on a socket of the test."""
 
     def __init__(self, listener: socket.socket) -> None:
         self.port = listener.getsockname()[1]
-        ready, told = os.pipe()
+        ready, ready_write_end = os.pipe()
         self.process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "ariadne.runtime.web_process", "scale.patient_app:application"),
-                *("--fd", str(listener.fileno()), "--ready-fd", str(told)),
+                *(sys.executable, "-m", "ariadne.runtime.web_process", "scale.blocking_app:application"),
+                *("--fd", str(listener.fileno()), "--ready-fd", str(ready_write_end)),
             ],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"},
-            pass_fds=(listener.fileno(), told),
+            pass_fds=(listener.fileno(), ready_write_end),
         )
-        os.close(told)
+        os.close(ready_write_end)
         assert select.select([ready], [], [], 20)[0]
         assert os.read(ready, 5) == b"ready"
         os.close(ready)
@@ -52,8 +52,8 @@ class Process:
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        yield listening
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server
 
 
 @pytest.fixture
@@ -65,8 +65,8 @@ def web(listener: socket.socket) -> Iterator[Process]:
     process.process.wait()
 
 
-def test_a_request_that_was_taken_is_answered(web: Process) -> None:
-    """SIGTERM in the middle of a request: it is answered, its connection closed, and only then the process ends."""
+def test_open_request_is_answered(web: Process) -> None:
+    """After SIGTERM, the process answers open requests, closes their connections, and exits."""
     with ThreadPoolExecutor() as pool, socket.create_connection(("127.0.0.1", web.port)) as late:
         waiting = pool.submit(web.get, "/wait")
         assert wait_until(lambda: web.get("/count")[0] == "1")
@@ -74,14 +74,14 @@ def test_a_request_that_was_taken_is_answered(web: Process) -> None:
             web.stop()
             with pytest.raises(ConnectionClosed):
                 page.recv(timeout=10)
-        # This connection was open before the signal and brings its request after it.
+        # The connection was open before the signal, and its request arrives after it.
         late.sendall(b"GET /go HTTP/1.1\r\nHost: x\r\n\r\n")
         assert waiting.result(timeout=20) == ("waited", "close")
     assert web.process.wait(timeout=20) == 0
 
 
-def test_an_idle_process_stops_at_once(web: Process) -> None:
-    """Idle keep-alive connections do not hold it."""
+def test_idle_process_stops_immediately(web: Process) -> None:
+    """Idle keep-alive connections do not delay the exit."""
     with closing(http.client.HTTPConnection("127.0.0.1", web.port, timeout=20)) as connection:
         connection.request("GET", "/count")
         connection.getresponse().read()
@@ -89,8 +89,8 @@ def test_an_idle_process_stops_at_once(web: Process) -> None:
         assert web.process.wait(timeout=5) == 0
 
 
-def test_open_pages_are_told_to_come_back(web: Process) -> None:
-    """A websocket is closed with 1012, service restart, and does not hold the process."""
+def test_websockets_are_closed_with_service_restart(web: Process) -> None:
+    """Websockets are closed with code 1012 and do not delay the exit."""
     with connect(f"ws://127.0.0.1:{web.port}/") as page:
         web.stop()
         with pytest.raises(ConnectionClosed) as closed:
@@ -100,8 +100,8 @@ def test_open_pages_are_told_to_come_back(web: Process) -> None:
     assert web.process.wait(timeout=5) == 0
 
 
-def test_a_successor_takes_what_its_predecessor_does_not(listener: socket.socket, web: Process) -> None:
-    """While one drains, another on the same socket answers: no connection is refused."""
+def test_new_process_serves_while_the_old_one_drains(listener: socket.socket, web: Process) -> None:
+    """A second process on the same socket answers, so that no connection is refused."""
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(web.get, "/wait")
         assert wait_until(lambda: web.get("/count")[0] == "1")

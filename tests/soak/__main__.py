@@ -1,10 +1,10 @@
-"""`make soak`: agents, pages and faults for a bounded time, one table at the end. Anything lost or doubled fails it.
+"""Run agents, pages and faults for a limited time, and fail if an event is lost or duplicated.
 
     make soak                    ten minutes
-    make soak SOAK_MINUTES=2     a shorter one
+    make soak SOAK_MINUTES=2     two minutes
 
-The first half has faults (a web process killed, all renewed, Redis away, Postgres crashed), the second half none: there
-memory and descriptors of the same processes are compared.
+The first half has faults: a killed web process, a rolling restart, a stopped Redis, a crashed Postgres. The second half
+has none, so that memory and file descriptors of the same processes can be compared.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ sys.path[:0] = [str(TESTS), str(TESTS.parent)]
 
 import psutil  # noqa: E402
 from live_server import Server, run_server  # noqa: E402
-from scale.agent import stored  # noqa: E402
+from scale.agent import stored_spans  # noqa: E402
 from scale.load import Agent  # noqa: E402
 from scale.redis_server import Redis  # noqa: E402
-from scale.watch import Watcher, sign_in  # noqa: E402
+from scale.watcher import Watcher, sign_in  # noqa: E402
 from soak.faults import Faults  # noqa: E402
 from wait import wait_until  # noqa: E402
 
@@ -40,14 +40,14 @@ MINUTES = float(os.environ.get("SOAK_MINUTES", "10"))
 RUNS = int(os.environ.get("SOAK_RUNS", "1000"))
 AGENTS, PAGES, SLOW_PAGES = 6, 3, 2
 FAULT_EVERY_S = 12.0
-# Growth that is a leak and not a cache that has not filled up yet.
+# Growth beyond this is a leak and not a cache that still fills up.
 MAX_GROWTH_MB, MAX_GROWTH_DESCRIPTORS = 60.0, 20
 Key = tuple[str, str]
 
 
 @dataclass
 class Footprint:
-    """Memory and open descriptors of the web processes together."""
+    """Memory and open file descriptors of all web processes."""
 
     processes: set[int] = field(default_factory=set)
     rss_mb: float = 0.0
@@ -55,46 +55,46 @@ class Footprint:
 
     @classmethod
     def of(cls, processes: list[psutil.Process]) -> Footprint:
-        found = cls()
+        total = cls()
         for process in processes:
             with contextlib.suppress(psutil.Error):
-                found.rss_mb += process.memory_info().rss / 1e6
-                found.descriptors += process.num_fds()
-                found.processes.add(process.pid)
-        return found
+                total.rss_mb += process.memory_info().rss / 1e6
+                total.descriptors += process.num_fds()
+                total.processes.add(process.pid)
+        return total
 
 
-class Churn(threading.Thread):
-    """Opens a page, looks, and goes away, again and again."""
+class ShortVisits(threading.Thread):
+    """Opens and closes pages repeatedly."""
 
     def __init__(self, url: str, cookies: str) -> None:
         super().__init__(daemon=True)
         self._url, self._cookies = url, cookies
-        self.stop_asked = threading.Event()
-        self.visits = 0
+        self.is_stopping = threading.Event()
+        self.count = 0
 
     def run(self) -> None:
         addresses = ["/ws/sessions/", "/ws/tail/", "/ws/sessions/agent-0/"]
-        while not self.stop_asked.wait(0.2):
+        while not self.is_stopping.wait(0.2):
             visitor = Watcher(self._url, self._cookies, address=random.choice(addresses))
             visitor.start()
             visitor.is_open.wait(3)
             visitor.finish()
-            self.visits += 1
+            self.count += 1
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')}  {text}", flush=True)
 
 
 @contextlib.contextmanager
 def system() -> Iterator[tuple[Server, Redis, Postgres, Path]]:
-    """A durable Postgres, a Redis and two web processes, each a process of its own that can be hurt alone."""
+    """Start a durable Postgres, a Redis and two web processes, which can be killed separately."""
     with tempfile.TemporaryDirectory(prefix="ariadne-soak-") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         redis, database = Redis(), Postgres(folder / "database")
         redis.start()
-        stack.callback(redis.cut)
+        stack.callback(redis.kill)
         database.start()
         stack.callback(database.stop)
         database.create_database("ariadne")
@@ -104,14 +104,14 @@ def system() -> Iterator[tuple[Server, Redis, Postgres, Path]]:
 
 
 def agents(server: Server) -> list[Agent]:
-    """Senders, of which two have clocks that jump by hours in both directions."""
-    made = [Agent(server.ingest_url, server.ingest_key, f"agent-{number}", pause_s=0.08) for number in range(AGENTS)]
-    for jumping in made[:2]:
-        jumping.clock = lambda: time.time() + random.choice([0, 0, 0, -86_400, 7_200, 400 * 86_400])
-    return made
+    """Create the agents. The clocks of two of them jump by hours in both directions."""
+    senders = [Agent(server.ingest_url, server.ingest_key, f"agent-{number}", pause_s=0.08) for number in range(AGENTS)]
+    for sender in senders[:2]:
+        sender.clock = lambda: time.time() + random.choice([0, 0, 0, -86_400, 7_200, 400 * 86_400])
+    return senders
 
 
-def compactions(server: Server, folder: Path) -> tuple[subprocess.Popen[bytes], Path]:
+def start_compactions(server: Server, folder: Path) -> tuple[subprocess.Popen[bytes], Path]:
     report = folder / "compactions.json"
     command = [sys.executable, "-m", "tests.soak.compaction", server.ingest_url, server.ingest_key]
     return subprocess.Popen([*command, str(RUNS), str(report)], cwd=TESTS.parent), report
@@ -119,36 +119,36 @@ def compactions(server: Server, folder: Path) -> tuple[subprocess.Popen[bytes], 
 
 def soak() -> int:
     with system() as (server, redis, database, folder):
-        say(f"{server.url}: {MINUTES:g} minutes, {AGENTS} agents, {PAGES + SLOW_PAGES} pages, {RUNS} compaction runs")
+        log(f"{server.url}: {MINUTES:g} minutes, {AGENTS} agents, {PAGES + SLOW_PAGES} pages, {RUNS} compaction runs")
         cookies = sign_in(server.url, server.logins["developer"])
         pages = [Watcher(server.url, cookies) for _ in range(PAGES)]
         slow = [Watcher(server.url, cookies, pause_s=0.25) for _ in range(SLOW_PAGES)]
         for page in [*pages, *slow]:
             page.start()
         assert all(page.is_open.wait(30) for page in [*pages, *slow]), pages[0].faults
-        churn, senders = Churn(server.url, cookies), agents(server)
-        runs, report = compactions(server, folder)
-        for thread in [churn, *senders]:
+        visits, senders = ShortVisits(server.url, cookies), agents(server)
+        runs, report = start_compactions(server, folder)
+        for thread in [visits, *senders]:
             thread.start()
         faults = Faults(server, redis, database)
         end = time.monotonic() + MINUTES * 60
-        _hurt(faults, until=time.monotonic() + MINUTES * 30)
+        _cause_faults(faults, until=time.monotonic() + MINUTES * 30)
         first = Footprint.of(faults.web())
-        _wait(end)
+        _sleep_until(end)
         last = Footprint.of(faults.web())
-        return _judge(server, database, senders, pages, slow, churn, runs, report, faults, (first, last))
+        return _judge(server, database, senders, pages, slow, visits, runs, report, faults, (first, last))
 
 
-def _hurt(faults: Faults, *, until: float) -> None:
+def _cause_faults(faults: Faults, *, until: float) -> None:
     while time.monotonic() < until:
-        _wait(min(until, time.monotonic() + FAULT_EVERY_S))
+        _sleep_until(min(until, time.monotonic() + FAULT_EVERY_S))
         if time.monotonic() < until or not faults.caused:
-            say(faults.next())
-    # The pools and caches of new processes fill up before they are measured.
+            log(faults.next())
+    # Let the pools and caches of new processes fill up before measuring.
     time.sleep(5)
 
 
-def _wait(until: float) -> None:
+def _sleep_until(until: float) -> None:
     time.sleep(max(0.0, until - time.monotonic()))
 
 
@@ -158,46 +158,46 @@ def _judge(
     senders: list[Agent],
     pages: list[Watcher],
     slow: list[Watcher],
-    churn: Churn,
+    visits: ShortVisits,
     runs: subprocess.Popen[bytes],
     report: Path,
     faults: Faults,
     footprints: tuple[Footprint, Footprint],
 ) -> int:
-    churn.stop_asked.set()
+    visits.is_stopping.set()
     for sender in senders:
         sender.finish()
-    say("waiting for the compaction runs and for slow pages")
+    log("waiting for the compaction runs and the slow pages")
     if runs.wait(timeout=1800):
-        say("the compaction runs ended with an error")
+        log("the compaction runs failed")
         return 1
-    told = json.loads(report.read_text())
-    emitted = {(trace, span) for trace, span in told["keys"]}
+    results = json.loads(report.read_text())
+    emitted = {(trace, span) for trace, span in results["keys"]}
     sent = set[Key]().union(*(sender.sent for sender in senders)) | emitted
     acknowledged = set[Key]().union(*(sender.acknowledged for sender in senders))
-    acknowledged |= emitted if told["delivered"] else set()
-    rows = stored(database.dsn())
-    found = {(trace, span) for trace, span, _ in rows}
+    acknowledged |= emitted if results["delivered"] else set()
+    rows = stored_spans(database.dsn())
+    stored = {(trace, span) for trace, span, _ in rows}
     for page in slow:
-        page.hurry()
-    everyone = [*pages, *slow]
+        page.stop_pausing()
+    all_pages = [*pages, *slow]
     unseen = 0
-    for page in everyone:
-        wait_until(lambda page=page: found <= page.keys, timeout_s=60)  # type: ignore[misc]
-        unseen = max(unseen, len(found - page.keys))
+    for page in all_pages:
+        wait_until(lambda page=page: stored <= page.keys, timeout_s=60)  # type: ignore[misc]
+        unseen = max(unseen, len(stored - page.keys))
         page.finish()
     first, last = footprints
-    refused = [refusal for sender in senders for refusal in sender.refused]
+    rejections = [rejection for sender in senders for rejection in sender.rejections]
     same = bool(first.processes) and first.processes == last.processes
     checks = {
-        "lost": len(acknowledged - found) == 0,
+        "lost": len(acknowledged - stored) == 0,
         "sent but not acknowledged": len(sent - acknowledged) == 0,
-        "stored twice": len(rows) == len(found),
+        "stored twice": len(rows) == len(stored),
         "unseen by a page": unseen == 0,
-        "shown twice": not any(page.duplicates for page in everyone),
-        "refused": not refused,
-        "over the window": told["overflows"] == 0,
-        "compaction success": told["failed"] <= 0.05 * max(1, told["near"]),
+        "shown twice": not any(page.duplicates for page in all_pages),
+        "rejected": not rejections,
+        "over the window": results["overflows"] == 0,
+        "compaction success": results["failed"] <= 0.05 * max(1, results["near"]),
         "memory": not same or last.rss_mb - first.rss_mb < MAX_GROWTH_MB,
         "descriptors": not same or last.descriptors - first.descriptors < MAX_GROWTH_DESCRIPTORS,
     }
@@ -205,23 +205,24 @@ def _judge(
         "faults": ", ".join(f"{name} × {faults.caused.count(name)}" for name in dict.fromkeys(faults.caused)),
         "events sent": f"{len(sent):,}",
         "acknowledged": f"{len(acknowledged):,}",
-        "stored": f"{len(found):,}",
-        "shown (by each of the pages)": ", ".join(f"{len(page.keys & found):,}" for page in everyone),
-        "lost": str(len(acknowledged - found)),
-        "duplicated (stored, shown)": f"{len(rows) - len(found)}, {sum(page.duplicates for page in everyone)}",
-        "requests sent again": f"{sum(s.failures for s in senders):,} of {sum(s.attempts for s in senders):,}",
-        "page reconnects": str(sum(page.connects - 1 for page in everyone)),
-        "visits of passing pages": str(churn.visits),
-        "compaction: runs, calls, compacted": f"{told['runs']:,}, {told['calls']:,}, {told['compacted']:,}",
-        "compaction: above 75 %, failed, over the window": f"{told['near']:,}, {told['failed']}, {told['overflows']}",
+        "stored": f"{len(stored):,}",
+        "shown (by each of the pages)": ", ".join(f"{len(page.keys & stored):,}" for page in all_pages),
+        "lost": str(len(acknowledged - stored)),
+        "duplicated (stored, shown)": f"{len(rows) - len(stored)}, {sum(page.duplicates for page in all_pages)}",
+        "requests retried": f"{sum(s.failures for s in senders):,} of {sum(s.attempts for s in senders):,}",
+        "page reconnects": str(sum(page.connects - 1 for page in all_pages)),
+        "visits of short-lived pages": str(visits.count),
+        "compaction: runs, calls, compacted": f"{results['runs']:,}, {results['calls']:,}, {results['compacted']:,}",
+        "compaction: calls above 75 %": f"{results['near']:,}",
+        "compaction: failed, over the window": f"{results['failed']}, {results['overflows']}",
         "RSS of the web processes, first / last": f"{first.rss_mb:.0f} / {last.rss_mb:.0f} MB",
         "descriptors, first / last": f"{first.descriptors} / {last.descriptors}",
     }
     print()
     for name, value in lines.items():
         print(f"  {name:<50} {value}")
-    failed = [name for name, is_good in checks.items() if not is_good]
-    print(f"\n  {'FAILED: ' + ', '.join(failed) if failed else 'passed'}", *refused[:3], sep="\n  ")
+    failed = [name for name, is_ok in checks.items() if not is_ok]
+    print(f"\n  {'FAILED: ' + ', '.join(failed) if failed else 'passed'}", *rejections[:3], sep="\n  ")
     if failed:
         print(server.log[-3000:])
     return 1 if failed else 0

@@ -1,9 +1,9 @@
-"""A thousand agent runs through the real library, each near its window, with every event sent to a real server.
+"""Run many agents near their context window through the library, and send their events to a real server.
 
     python -m tests.soak.compaction URL KEY RUNS REPORT
 
-Writes a JSON report: how many runs there were, how many calls went out above three quarters of the window and how many
-of them fitted, and the key of every span that was emitted.
+Writes a JSON report with the number of runs, of calls above 75 % of the window, of failures and overflows, and with the
+keys of all emitted spans.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MODEL = "gpt-4o"
 
 
 def turn(random_: random.Random, number: int) -> list[Message]:
-    """A question, a tool call with a result of very uneven length, an answer."""
+    """Return a question, a tool call with a result of random length, and an answer."""
     words = " ".join(f"item-{random_.randrange(10_000)}" for _ in range(random_.choice([5, 120, 400])))
     limit, call = random_.randrange(100, 999), f"call-{number}"
     return [
@@ -45,25 +45,25 @@ def turn(random_: random.Random, number: int) -> list[Message]:
     ]
 
 
-def run(manager: CompactManager, estimator: TiktokenEstimator, name: str, tally: dict[str, int]) -> None:
+def run(manager: CompactManager, estimator: TiktokenEstimator, name: str, counts: dict[str, int]) -> None:
     random_ = random.Random(name)
     history = [Message("system", "You compare offers. Never exceed the limit.")]
     for number in range(TURNS):
         history += turn(random_, number)
         before = estimator.estimate(history, MODEL)
-        tally["calls"] += 1
+        counts["calls"] += 1
         is_near = before > 0.75 * WINDOW
-        tally["near"] += is_near
+        counts["near"] += is_near
         try:
             prompt = manager.preflight(name, history)
         except CompactError as error:
-            tally["failed"] += is_near
+            counts["failed"] += is_near
             sys.stderr.write(f"{name}: {type(error).__name__}: {error}\n")
             continue
         used = estimator.estimate(prompt, MODEL)
-        tally["overflows"] += used > WINDOW
-        tally["compacted"] += used < before
-        # The agent goes on from what it was given, as agents do.
+        counts["overflows"] += used > WINDOW
+        counts["compacted"] += used < before
+        # Continue from the compacted prompt, as agents do.
         history = list(prompt)
 
 
@@ -71,25 +71,25 @@ def main(url: str, key: str, runs: int, report: Path) -> None:
     emitted: set[tuple[str, str]] = set()
     estimator = TiktokenEstimator()
     with tempfile.TemporaryDirectory() as spool:
-        sending = AriadneExporter(url, key, spool_dir=spool, max_backoff_s=1.0)
-        noting = CallbackExporter(lambda event: emitted.add((event["trace_id"], event["span_id"])))
+        ariadne = AriadneExporter(url, key, spool_dir=spool, max_backoff_s=1.0)
+        recorder = CallbackExporter(lambda event: emitted.add((event["trace_id"], event["span_id"])))
         manager = CompactManager(
             CompactConfig(
                 model=MODEL,
                 max_context_tokens=WINDOW,
                 policy=CompactPolicy(hard_cap_buffer=BUFFER, keep_recent_turns=3, keep_tool_io_pairs=2),
                 token_estimator=estimator,
-                exporter=MultiExporter(noting, sending),
+                exporter=MultiExporter(recorder, ariadne),
             )
         )
-        tally = {"runs": runs, "calls": 0, "near": 0, "failed": 0, "overflows": 0, "compacted": 0}
+        counts = {"runs": runs, "calls": 0, "near": 0, "failed": 0, "overflows": 0, "compacted": 0}
         for number in range(runs):
-            run(manager, estimator, f"soak-{report.stem}-{number}", tally)
-        is_delivered = sending.flush(120.0)
-        stats = sending.stats()
-        sending.close()
+            run(manager, estimator, f"soak-{report.stem}-{number}", counts)
+        is_delivered = ariadne.flush(120.0)
+        stats = ariadne.stats()
+        ariadne.close()
     report.write_text(
-        json.dumps({**tally, "delivered": is_delivered, "stats": stats, "keys": sorted(emitted)}), encoding="utf-8"
+        json.dumps({**counts, "delivered": is_delivered, "stats": stats, "keys": sorted(emitted)}), encoding="utf-8"
     )
 
 

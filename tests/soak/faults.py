@@ -1,4 +1,4 @@
-"""What goes wrong during a soak, in turn: a killed web process, Postgres crashed, Redis away, a renewal."""
+"""The faults of a soak, in rotation: a killed web process, a Postgres crash, a Redis outage, a rolling restart."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from wait import wait_until
 
 from ariadne.runtime.postgres import Postgres
 
-AWAY_S = 3.0
+OUTAGE_S = 3.0
 
 
 class Faults:
-    """`next()` causes one and returns its name when the system stands again."""
+    """Causes one fault per `next()` and returns its name after the system has recovered."""
 
     def __init__(self, server: Server, redis: Redis, database: Postgres) -> None:
         self._server, self._redis, self._database = server, redis, database
@@ -25,22 +25,22 @@ class Faults:
         self.caused: list[str] = []
 
     def next(self) -> str:
-        kinds: list[Callable[[], str]] = [self._kill, self._crash_postgres, self._cut_redis, self._renew]
+        kinds: list[Callable[[], str]] = [self._kill, self._crash_postgres, self._stop_redis, self._restart]
         name = kinds[self._turn % len(kinds)]()
         self._turn += 1
         self.caused.append(name)
         return name
 
     def web(self) -> list[psutil.Process]:
-        """The web processes that run now."""
-        found = []
+        """Return the running web processes."""
+        processes = []
         for child in psutil.Process(self._server.process.pid).children(recursive=True):
             try:
                 if "ariadne.runtime.web_process" in " ".join(child.cmdline()):
-                    found.append(child)
+                    processes.append(child)
             except psutil.Error:
                 continue
-        return found
+        return processes
 
     def _kill(self) -> str:
         victim = self.web()[0]
@@ -48,17 +48,17 @@ class Faults:
         assert wait_until(lambda: len(self.web()) >= 2 and victim.pid not in {child.pid for child in self.web()})
         return "web process killed"
 
-    def _renew(self) -> str:
+    def _restart(self) -> str:
         done = self._server.log.count("Restarted.")
         self._server.process.send_signal(signal.SIGUSR2)
         assert wait_until(lambda: self._server.log.count("Restarted.") > done, timeout_s=90)
-        return "web processes renewed"
+        return "rolling restart"
 
-    def _cut_redis(self) -> str:
-        self._redis.cut()
-        time.sleep(AWAY_S)
+    def _stop_redis(self) -> str:
+        self._redis.kill()
+        time.sleep(OUTAGE_S)
         self._redis.start()
-        return "Redis away"
+        return "Redis outage"
 
     def _crash_postgres(self) -> str:
         process = self._database.process

@@ -23,9 +23,9 @@ import psycopg
 import pytest
 from django.core.management import call_command
 from live_server import run_server
-from scale.filling import FIRST_PROJECT, Filled, fill
+from scale.page_queries import page_queries
 from scale.plans import database, full_scans, postgres_ms
-from scale.screens import questions
+from scale.span_generator import FIRST_PROJECT, GeneratedSpans, fill
 
 from ariadne.runtime.postgres import Postgres
 
@@ -70,7 +70,7 @@ def table() -> Iterator[Table]:
 @pytest.fixture(params=SIZES, ids=lambda size: f"{size:,}")
 def grown(
     request: Any, tmp_path_factory: pytest.TempPathFactory, django_db_blocker: Any, table: Table
-) -> Iterator[tuple[Postgres, Filled, int]]:
+) -> Iterator[tuple[Postgres, GeneratedSpans, int]]:
     """A durable Postgres of its own with so many spans."""
     size: int = request.param
     folder = tmp_path_factory.mktemp("grown")
@@ -84,7 +84,7 @@ def grown(
         with database("ariadne", str(server.socket_dir)), django_db_blocker.unblock():
             call_command("migrate", verbosity=0)
             began = time.monotonic()
-            filled = fill(server.dsn(), size, days=DAYS, today=datetime.now(UTC).date(), tell=_tell)
+            filled = fill(server.dsn(), size, days=DAYS, today=datetime.now(UTC).date(), report=_tell)
             table.note("filling", size, f"{time.monotonic() - began:.0f} s")
             yield server, filled, size
     finally:
@@ -93,12 +93,12 @@ def grown(
 
 
 @pytest.mark.timeout(3600)
-def test_growth(grown: tuple[Postgres, Filled, int], table: Table, tmp_path: Path) -> None:
+def test_growth(grown: tuple[Postgres, GeneratedSpans, int], table: Table, tmp_path: Path) -> None:
     """Screens, ingest and retention on a table of this size."""
     server, filled, size = grown
     _note_sizes(server, filled, size, table)
     slow = {}
-    for name, ask in questions(FIRST_PROJECT, filled.last_seq).items():
+    for name, ask in page_queries(FIRST_PROJECT, filled.last_seq).items():
         assert full_scans(ask) == [], name
         warm, in_postgres = _timed(ask), postgres_ms(ask)
         table.note(name, size, f"{in_postgres:.1f} ms ({warm:.1f} ms)")
@@ -119,7 +119,7 @@ def _timed(ask: Callable[[], object]) -> float:
     return statistics.median(times)
 
 
-def _note_sizes(server: Postgres, filled: Filled, size: int, table: Table) -> None:
+def _note_sizes(server: Postgres, filled: GeneratedSpans, size: int, table: Table) -> None:
     with psycopg.connect(server.dsn()) as connection:
         (heap, indexes) = connection.execute(
             "SELECT sum(pg_table_size(inhrelid)), sum(pg_indexes_size(inhrelid)) FROM pg_inherits"

@@ -10,7 +10,7 @@ import pytest
 from bench.viewer.measurements import say
 from conftest import ServerFactory
 from reader import client_of
-from scale.filling import fill
+from scale.span_generator import fill
 
 pytestmark = pytest.mark.timeout(900)
 

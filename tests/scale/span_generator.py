@@ -1,7 +1,8 @@
-"""Millions of spans, made inside the database: sessions of 200 spans, a hundred at a time side by side, day by day.
+"""Generate millions of spans inside the database.
 
-Rows lie on disk as they would after real agents: the spans of one session are scattered among those of the ninety-nine
-that ran beside it. `data` is about 400 bytes; every tenth span also has a payload of 2 kB that hardly compresses.
+A session has 200 spans, and a hundred sessions run concurrently on each day. As with real agents, the rows of one
+session are interleaved on disk with those of the others. `data` is about 400 bytes. Every tenth span also has a payload
+of 2 kB that hardly compresses.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import psycopg
 
 from ingest.storage import partitions
 
-SPANS_A_SESSION = 200
-SIDE_BY_SIDE = 100
+SPANS_PER_SESSION = 200
+CONCURRENT_SESSIONS = 100
 FIRST_PROJECT = 1
 
 _SESSIONS = """
@@ -59,7 +60,9 @@ FROM (SELECT s FROM ingest_session s LIMIT 1) x, generate_series(1, %s) n
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class GeneratedSpans:
+    """Totals of the generated data."""
+
     sessions: int
     spans: int
     days: list[date]
@@ -73,48 +76,48 @@ def fill(
     days: int,
     today: date,
     project: int = FIRST_PROJECT,
-    tell: Callable[[str], None] = lambda _line: None,
-) -> Filled:
-    """Fill an empty, migrated database; `spans` is rounded to whole days of whole hundreds of sessions."""
-    chunks_a_day = max(1, round(spans / (days * SIDE_BY_SIDE * SPANS_A_SESSION)))
-    named = [today - timedelta(days=days - number) for number in range(days)]
-    common = {"project": project, "beside": SIDE_BY_SIDE, "spans": SPANS_A_SESSION, "seq": 0}
+    report: Callable[[str], None] = lambda _line: None,
+) -> GeneratedSpans:
+    """Fill an empty, migrated database. `spans` is rounded to whole days with multiples of 100 sessions."""
+    chunks_per_day = max(1, round(spans / (days * CONCURRENT_SESSIONS * SPANS_PER_SESSION)))
+    dates = [today - timedelta(days=days - number) for number in range(days)]
+    common = {"project": project, "beside": CONCURRENT_SESSIONS, "spans": SPANS_PER_SESSION, "seq": 0}
     with psycopg.connect(url, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection:
         connection.execute("SET synchronous_commit = off")
         connection.execute("SET work_mem = '256MB'")
-        for number, day in enumerate(named):
-            chunk = number * chunks_a_day
+        for number, day in enumerate(dates):
+            chunk = number * chunks_per_day
             values = {
                 **common,
                 "day": day,
-                "first": chunk * SIDE_BY_SIDE,
-                "last": (chunk + chunks_a_day) * SIDE_BY_SIDE - 1,
+                "first": chunk * CONCURRENT_SESSIONS,
+                "last": (chunk + chunks_per_day) * CONCURRENT_SESSIONS - 1,
                 "first_chunk": chunk,
-                "last_chunk": chunk + chunks_a_day - 1,
+                "last_chunk": chunk + chunks_per_day - 1,
             }
             connection.execute(_SESSIONS, values)
             connection.execute(_TRACES, values)
             table = partitions.name_of(day)
             connection.execute(f"CREATE TABLE {table} (LIKE ingest_span INCLUDING DEFAULTS)")  # type: ignore[arg-type]
             connection.execute(_SPANS.format(table=table), values)  # type: ignore[arg-type]
-            # Indexes are built once, when it is attached, and not row by row.
+            # Attaching builds the indexes once instead of row by row.
             connection.execute(
                 f"ALTER TABLE ingest_span ATTACH PARTITION {table} "  # type: ignore[arg-type]
                 f"FOR VALUES FROM ('{day}') TO ('{day + timedelta(days=1)}')"
             )
-            made = (number + 1) * chunks_a_day * SIDE_BY_SIDE * SPANS_A_SESSION
-            tell(f"filled day {number + 1} of {days}: {made:,} spans")
-        sessions = days * chunks_a_day * SIDE_BY_SIDE
-        made = sessions * SPANS_A_SESSION
-        connection.execute("SELECT setval('ingest_seq', %s)", (made + 65536,))
+            total = (number + 1) * chunks_per_day * CONCURRENT_SESSIONS * SPANS_PER_SESSION
+            report(f"filled day {number + 1} of {days}: {total:,} spans")
+        sessions = days * chunks_per_day * CONCURRENT_SESSIONS
+        total = sessions * SPANS_PER_SESSION
+        connection.execute("SELECT setval('ingest_seq', %s)", (total + 65536,))
         connection.execute("VACUUM ANALYZE ingest_span")
         connection.execute("VACUUM ANALYZE ingest_session")
         connection.execute("VACUUM ANALYZE ingest_trace")
-    return Filled(sessions, made, named, made)
+    return GeneratedSpans(sessions, total, dates, total)
 
 
 def add_old_sessions(url: str, count: int) -> None:
-    """Sessions of long ago, whose spans are gone: for plans over a long list without the time to fill one."""
+    """Add old sessions without spans, to plan queries over a long list without generating its spans."""
     with psycopg.connect(url, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection:
         connection.execute(_OLD_SESSIONS, (count,))
         connection.execute("VACUUM ANALYZE ingest_session")

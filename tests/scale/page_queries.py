@@ -1,4 +1,4 @@
-"""The questions that screens ask most, each as the code asks it."""
+"""The most frequent queries of the pages."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from uuid import UUID
 from ingest.models import Session
 from viewer.sessions import queries
 
-Question = Callable[[], object]
+Query = Callable[[], object]
 
 
-def questions(project: int, last_seq: int) -> dict[str, Question]:
-    """By name, in the order of a visit: the list, a page far down it, a session, the tail after an hour away."""
+def page_queries(project: int, last_seq: int) -> dict[str, Query]:
+    """Return the queries by name: the session list, a session page, and the tail after a gap."""
     session = Session.objects.filter(project_id=project).order_by("-last_seq")[150]
-    everything = queries.SessionFilter()
+    no_filter = queries.SessionFilter()
 
-    def behind(changes: int) -> Question:
-        def ask() -> object:
+    def behind(changes: int) -> Query:
+        def run() -> object:
             changed = queries.sessions_after(project, last_seq - changes)
             return queries.spans_between(changed, last_seq - changes, last_seq, limit=5_000)
 
-        return ask
+        return run
 
     return {
-        "session list, first page": lambda: queries.sessions_page([project], everything),
-        "session list, far down": lambda: queries.sessions_page(
+        "session list, first page": lambda: queries.sessions_page([project], no_filter),
+        "session list, last page": lambda: queries.sessions_page(
             [project], queries.SessionFilter(before=(last_seq // 2, UUID(int=0)))
         ),
-        "session list, two projects": lambda: queries.sessions_page([project, project + 1], everything),
+        "session list, two projects": lambda: queries.sessions_page([project, project + 1], no_filter),
         "session list, overview": lambda: queries.fleet([project]),
         "session page, tree": lambda: queries.tree_json(session),
         "session page, checks": lambda: queries.checks(session),

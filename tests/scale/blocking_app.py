@@ -1,4 +1,4 @@
-"""An ASGI application that answers when it is told to: `/wait` waits until `/go` was asked."""
+"""An ASGI application with a blocking address: `/wait` responds after a request for `/go`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages as a browser keeps them: a websocket that comes back by itself with the last seq it saw."""
+"""A websocket client that reconnects with its last sequence number, like a page in a browser."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Key = tuple[str, str]
 
 
 def sign_in(url: str, login: dict[str, str]) -> str:
-    """The Cookie header of a person who has signed in by the login page."""
+    """Sign in with the login page and return the Cookie header."""
     jar = http.cookiejar.CookieJar()
     opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar))
     page = opener.open(f"{url}/login/", timeout=20).read().decode()
@@ -26,12 +26,12 @@ def sign_in(url: str, login: dict[str, str]) -> str:
     form = {"username": login["username"], "password": login["password"], "csrfmiddlewaretoken": token.group(1)}
     opener.open(f"{url}/login/", urllib.parse.urlencode(form).encode(), timeout=20)
     cookies = "; ".join(f"{cookie.name}={cookie.value}" for cookie in jar)
-    assert "session" in cookies, "the login was refused"
+    assert "session" in cookies, "the login failed"
     return cookies
 
 
 class Watcher(threading.Thread):
-    """Follows the tail. `shown` counts how often each (trace, span, seq) was shown: more than once is a duplicate."""
+    """Follows the tail. `shown` counts how often each (trace, span, seq) arrived. More than once is a duplicate."""
 
     def __init__(self, url: str, cookies: str, *, address: str = "/ws/tail/", pause_s: float = 0.0) -> None:
         super().__init__(daemon=True)
@@ -39,7 +39,7 @@ class Watcher(threading.Thread):
         self._origin = url
         self._cookies = cookies
         self._pause_s = pause_s
-        self._stop_asked = threading.Event()
+        self._is_stopping = threading.Event()
         self.seq: int | None = None
         self.shown: dict[tuple[str, str, int], int] = {}
         self.connects = 0
@@ -47,20 +47,20 @@ class Watcher(threading.Thread):
         self.faults: list[str] = []
 
     def run(self) -> None:
-        while not self._stop_asked.is_set():
+        while not self._is_stopping.is_set():
             try:
                 self._follow()
             except (OSError, TimeoutError, ConnectionClosed, InvalidHandshake, InvalidMessage) as error:
                 self.faults.append(f"{type(error).__name__}: {error}")
             self.is_open.clear()
-            self._stop_asked.wait(0.1)
+            self._is_stopping.wait(0.1)
 
-    def hurry(self) -> None:
-        """Read as fast as the server sends from now on."""
+    def stop_pausing(self) -> None:
+        """Read without pauses from now on."""
         self._pause_s = 0.0
 
     def finish(self) -> None:
-        self._stop_asked.set()
+        self._is_stopping.set()
         self.join(timeout=20)
 
     @property
@@ -79,17 +79,17 @@ class Watcher(threading.Thread):
             max_size=None, ping_interval=5, ping_timeout=10,
         ) as socket:  # fmt: skip
             self.connects += 1
-            while not self._stop_asked.is_set():
+            while not self._is_stopping.is_set():
                 try:
                     frame = json.loads(socket.recv(timeout=0.5))
                 except TimeoutError:
                     continue
-                self._take(frame)
+                self._record(frame)
                 socket.send("ack")
                 if self._pause_s:
                     time.sleep(self._pause_s)
 
-    def _take(self, frame: dict[str, object]) -> None:
+    def _record(self, frame: dict[str, object]) -> None:
         events = frame.get("events", [])
         assert isinstance(events, list)
         for event in events:
