@@ -1,4 +1,4 @@
-"""Messages of any provider as one data type, with the codecs that read and write provider formats."""
+"""Provider-independent messages, and the codecs that read and write provider formats."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Messages as the engine sees them, whatever provider they came from.
+"""The provider-independent message.
 
-A Message is never changed after it is made: a different text is a different Message. `source` keeps the
-provider's own item, so that what was not touched goes out as it came in, byte for byte.
+A Message is immutable: a different text is a different Message. `source` keeps the provider's own item, so that an
+unchanged message is sent byte for byte as it was received.
 """
 
 from __future__ import annotations
@@ -22,20 +22,22 @@ POINTER_TAG = "[Externalized Content - artifact:"
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call of a tool; `arguments` is the JSON text the model wrote."""
+    """A tool call. `arguments` is the JSON text that the model wrote."""
 
     id: str
     name: str
     arguments: str = ""
-    needs_output: bool = True  # a hosted tool answers inside its own item
+    needs_output: bool = True
+    """False for hosted tools, whose output is part of the same item."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One element of a conversation: a text, calls of tools, their output, or something opaque."""
+    """One element of a conversation: text, tool calls, tool output, or an opaque item."""
 
     role: Role
-    content: Any = ""  # str; a list of parts is accepted, `text` reads both
+    content: Any = ""
+    """A string or a list of parts. Use `text` to read either."""
     meta: dict[str, Any] = field(default_factory=dict)
     tool_calls: tuple[ToolCall, ...] = field(default=(), kw_only=True)
     tool_call_id: str | None = field(default=None, kw_only=True)
@@ -43,9 +45,9 @@ class Message:
     id: str | None = field(default=None, kw_only=True, compare=False)
     kind: Kind = field(default="message", kw_only=True)
     also_answers: tuple[str, ...] = field(default=(), kw_only=True)
-    """Further calls answered here: one Anthropic message may hold several tool results."""
+    """Ids of further calls that this message answers. An Anthropic message may contain several tool results."""
     extra_tokens: int = field(default=0, kw_only=True, repr=False)
-    """What images and encrypted parts weigh beside the text."""
+    """Tokens of images and encrypted parts."""
     source: Mapping[str, Any] | None = field(default=None, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
@@ -65,29 +67,29 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The plain text of any content."""
+        """The content as plain text."""
         content = self.content
         return content if isinstance(content, str) else text_of(content)
 
     @property
     def answers(self) -> tuple[str, ...]:
-        """The ids of the calls whose output this message holds."""
+        """Ids of the calls whose output this message contains."""
         if self.tool_call_id is None:
             return self.also_answers
         return (self.tool_call_id, *self.also_answers)
 
     @property
     def is_summary(self) -> bool:
-        """Whether this is a session summary that a compaction wrote."""
+        """True if this is a session summary written by a compaction."""
         return self.role == "assistant" and self.text.startswith(SUMMARY_TAG)
 
     @property
     def is_replacement(self) -> bool:
-        """Whether a renderer wrote this in the place of messages that were compacted."""
+        """True if a renderer wrote this in place of compacted messages."""
         return self.role == "assistant" and self.text.startswith((SUMMARY_TAG, SPAN_TAG, POINTER_TAG))
 
     def to_dict(self) -> dict[str, Any]:
-        """The message as JSON: the provider's own item if it came from one, else chat format with `meta`."""
+        """Return the provider's own item if there is one, else the message in chat format with its `meta`."""
         if self.source is not None:
             return dict(self.source)
         data: dict[str, Any] = {"role": self.role, "content": self.content}
@@ -109,7 +111,7 @@ def _as_call(call: Any) -> ToolCall:
     if isinstance(call, ToolCall):
         return call
     if not isinstance(call, Mapping):
-        raise TypeError(f"a tool call is a ToolCall or a dict, not {type(call).__name__}")
+        raise TypeError(f"tool_calls must contain ToolCall objects or dicts, not {type(call).__name__}")
     function = call.get("function") or call
     arguments = function.get("arguments", "")
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
@@ -117,7 +119,7 @@ def _as_call(call: Any) -> ToolCall:
 
 
 def text_of(content: Any) -> str:
-    """The text in any provider's content: a string, or the text parts of a list in order."""
+    """Return the text of any provider's content: a string, a part, or a list of parts."""
     if isinstance(content, str):
         return content
     if content is None:
@@ -132,12 +134,12 @@ def text_of(content: Any) -> str:
     return str(content)
 
 
-# `json.dumps` with options makes an encoder for every call; thousands of messages are hashed in a row.
+# `json.dumps` with options creates an encoder for every call, which is slow for thousands of messages.
 _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
 
 
 def canonical_json(value: Any) -> bytes:
-    """Sorted keys, no spaces, UTF-8; a lone surrogate becomes U+FFFD so that the bytes are always valid."""
+    """Return JSON with sorted keys and no spaces as valid UTF-8. A lone surrogate becomes U+FFFD."""
     text = _CANONICAL.encode(value)
     try:
         return text.encode()
@@ -146,7 +148,7 @@ def canonical_json(value: Any) -> bytes:
 
 
 def content_hash(value: Any) -> str:
-    """The name of a message: SHA-256 of its canonical JSON, without our own `id` and `hash`."""
+    """Return the SHA-256 of a message's canonical JSON, without its `id` and `hash` keys."""
     if isinstance(value, Mapping) and ("id" in value or "hash" in value):
         value = {key: item for key, item in value.items() if key not in ("id", "hash")}
     return hashlib.sha256(canonical_json(value)).hexdigest()

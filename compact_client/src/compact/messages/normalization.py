@@ -1,12 +1,12 @@
-"""Pair every call with its output, before every model call.
+"""Pair every tool call with its output before a model call.
 
-A call without an output gets one that says `aborted`; an output without a call is removed. Providers refuse
-either, and a host that was interrupted sends both.
+A call without an output gets an `aborted` output, and an output without a call is removed. Providers reject both, and
+an interrupted host produces both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from compact.messages import Message
@@ -18,8 +18,8 @@ _NATIVE = NativeCodec()
 
 
 @dataclass(frozen=True, slots=True)
-class Normalized:
-    """The repaired conversation and what was done to it."""
+class NormalizedMessages:
+    """A repaired conversation, and the ids of the messages that were added and removed."""
 
     messages: list[Message]
     added: tuple[str, ...] = ()
@@ -30,46 +30,48 @@ class Normalized:
         return bool(self.added or self.removed)
 
 
-def normalize(messages: Sequence[Message], codec: Codec, *, protected_flag: str = "protected") -> Normalized:
-    """Pair calls and outputs; the very same messages wherever nothing is missing."""
-    kept, removed = _without_orphan_outputs(messages, codec, protected_flag)
+def normalize(messages: Sequence[Message], codec: Codec, *, protected_flag: str = "protected") -> NormalizedMessages:
+    """Pair calls and outputs. Messages that need no repair are returned as the same objects."""
+    kept, removed = _remove_orphans(messages, codec, protected_flag)
     missing = _missing_outputs(kept, codec)
     if not missing:
-        return Normalized(kept, (), removed)
-    return Normalized(_with_outputs(kept, missing), _ids(missing), removed)
+        return NormalizedMessages(kept, (), removed)
+    added = tuple(message.id or "" for outputs in missing.values() for message in outputs)
+    return NormalizedMessages(_insert_outputs(kept, missing), added, removed)
 
 
 def ensure_call_outputs_present(messages: Sequence[Message], codec: Codec = _NATIVE) -> list[Message]:
-    """Only one half of `normalize`: add `aborted` outputs."""
-    return _with_outputs(messages, _missing_outputs(messages, codec))
+    """Add an `aborted` output for each call without one."""
+    return _insert_outputs(messages, _missing_outputs(messages, codec))
 
 
 def remove_orphan_outputs(messages: Sequence[Message], codec: Codec = _NATIVE) -> list[Message]:
-    """Only the other half: drop outputs that answer no call."""
-    return _without_orphan_outputs(messages, codec, "protected")[0]
+    """Remove outputs without a call."""
+    return _remove_orphans(messages, codec, "protected")[0]
 
 
 def _missing_outputs(messages: Sequence[Message], codec: Codec) -> dict[int, list[Message]]:
-    """By the place of the call, an output for each that has none."""
-    answers: dict[str, int] = {}
+    """Return an output for each call without one, by the index of the message with the call."""
+    output_counts: dict[str, int] = {}
     for message in messages:
         for call_id in message.answers:
-            answers[call_id] = answers.get(call_id, 0) + 1
+            output_counts[call_id] = output_counts.get(call_id, 0) + 1
     missing: dict[int, list[Message]] = {}
     for index, message in enumerate(messages):
         for call in message.tool_calls:
             if not call.needs_output:
                 continue
-            if answers.get(call.id, 0) > 0:
-                answers[call.id] -= 1
+            if output_counts.get(call.id, 0) > 0:
+                output_counts[call.id] -= 1
                 continue
             missing.setdefault(index, []).append(codec.tool_message(call, message, ABORTED, f"aborted-{call.id}"))
     return missing
 
 
-def _without_orphan_outputs(
+def _remove_orphans(
     messages: Sequence[Message], codec: Codec, protected_flag: str
 ) -> tuple[list[Message], tuple[str, ...]]:
+    """Return the messages without orphaned outputs, and the ids of the changed or removed messages."""
     open_calls: dict[str, int] = {}
     kept: list[Message] = []
     removed: list[str] = []
@@ -82,7 +84,7 @@ def _without_orphan_outputs(
                 orphans.append(call_id)
         for call in message.tool_calls:
             open_calls[call.id] = open_calls.get(call.id, 0) + 1
-        # What the caller protects stays even where a provider may refuse it: that choice is theirs.
+        # Protected messages stay even if the provider may reject them. That is the caller's choice.
         if not orphans or message.meta.get(protected_flag):
             kept.append(message)
             continue
@@ -93,19 +95,16 @@ def _without_orphan_outputs(
     return kept, tuple(removed)
 
 
-def _with_outputs(messages: Sequence[Message], missing: dict[int, list[Message]]) -> list[Message]:
+def _insert_outputs(messages: Sequence[Message], missing: Mapping[int, Sequence[Message]]) -> list[Message]:
+    """Insert outputs after the response that contains their calls."""
     repaired: list[Message] = []
-    waiting: list[Message] = []
+    pending: list[Message] = []
     for index, message in enumerate(messages):
-        # Right after the calls of one response, never between two of them, and before what Anthropic's user says beside
-        # the results that did come: results open a message there.
-        if waiting and not (message.tool_calls and message.source and "type" in message.source):
-            repaired.extend(waiting)
-            waiting = []
+        # Never insert between two calls of one response. In Anthropic's format the outputs must also come before the
+        # next user message, because tool results have to be the first blocks there.
+        if pending and not (message.tool_calls and message.source and "type" in message.source):
+            repaired.extend(pending)
+            pending = []
         repaired.append(message)
-        waiting.extend(missing.get(index, ()))
-    return repaired + waiting
-
-
-def _ids(missing: dict[int, list[Message]]) -> tuple[str, ...]:
-    return tuple(message.id or "" for messages in missing.values() for message in messages)
+        pending.extend(missing.get(index, ()))
+    return repaired + pending

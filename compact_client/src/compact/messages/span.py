@@ -1,6 +1,6 @@
-"""A span of the log, named by the ids of its messages.
+"""A span of the log, identified by the ids of its messages.
 
-Self-sufficient: it lists every id, so a plan can be read without the log and never shifts when the log grows.
+A span lists every id, so that a plan can be read without the log and stays valid when the log grows.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class SpanReference:
-    """Messages of the log, in log order, with the turns they cover."""
+    """Ids of messages in log order, and the turns that they cover."""
 
     message_ids: tuple[str, ...]
     first_turn: int = 0
@@ -22,7 +22,7 @@ class SpanReference:
         if not isinstance(self.message_ids, tuple):
             object.__setattr__(self, "message_ids", tuple(self.message_ids))
         if not self.message_ids:
-            raise ValueError("a span has at least one message")
+            raise ValueError("A span needs at least one message id.")
 
     @property
     def message_count(self) -> int:

@@ -1,7 +1,7 @@
-"""Atomic units: what is kept or removed whole.
+"""Group messages into units: the smallest parts that compaction keeps or removes.
 
-A unit is reasoning, the message or calls it led to, and every output of those calls, wherever they stand. No
-strategy, renderer or fallback takes half of one; an item nobody knows stays with its neighbour.
+A unit is a response with its reasoning, its tool calls, and all outputs of those calls, wherever they appear. An item
+of an unknown type belongs to the unit before it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ UnitKind = Literal["user", "assistant", "tool", "context"]
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Places in a list of messages that belong together; `pairs` is how many calls it holds."""
+    """Indices of messages that belong together."""
 
     indices: tuple[int, ...]
     kind: UnitKind
     pairs: int = 0
+    """The number of tool calls."""
 
     @property
     def first(self) -> int:
@@ -32,126 +33,141 @@ class Unit:
         return self.indices[-1]
 
 
+def group_units(messages: Sequence[Message]) -> list[Unit]:
+    """Return the units of a conversation, ordered by their first message."""
+    grouper = _Grouper(messages)
+    for index, message in enumerate(messages):
+        if message.answers:
+            grouper.add_output(index, message)
+        elif message.kind == "opaque":
+            grouper.add_opaque(index)
+        elif message.role == "tool":
+            grouper.add_output_without_id(index)
+        else:
+            grouper.add_message(index, message)
+    return grouper.finish()
+
+
 class _Builder:
+    """A unit under construction."""
+
     __slots__ = ("calls", "has_reasoning", "indices", "is_open", "merged_into")
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, index: int, *, is_open: bool = False) -> None:
         self.indices = [index]
         self.calls = 0
         self.has_reasoning = False
-        self.is_open = True
+        self.is_open = is_open
+        """True while further assistant items may belong to the same response."""
         self.merged_into: _Builder | None = None
 
+    def accepts(self, message: Message) -> bool:
+        """True if an assistant item belongs to the response that this unit contains."""
+        if message.role != "assistant" or message.kind == "sealed" or not self.is_open:
+            return False
+        return self.has_reasoning or (bool(message.tool_calls) and self.calls > 0)
 
-def group_units(messages: Sequence[Message]) -> list[Unit]:
-    """The units of a conversation, in the order in which they begin."""
-    builders: list[_Builder] = []
-    waiting: dict[str, list[_Builder]] = {}
-    answered: dict[str, _Builder] = {}
-    leading_opaque: list[int] = []
-    for index, message in enumerate(messages):
-        last = _root(builders[-1]) if builders else None
-        if message.answers:
-            target = _answering(message, waiting, answered)
-            if target is None:
-                builders.append(_closed(index))
-            else:
-                target.indices.append(index)
-                target.is_open = False
-                if last is not None:
-                    last.is_open = False
-            continue
-        if message.kind == "opaque":
-            if last is None:
-                leading_opaque.append(index)
-            else:
-                last.indices.append(index)
-            continue
-        if message.role == "tool":
-            # Document 000's Message has no call id: the output belongs to the assistant message before it.
-            if last is not None and messages[last.indices[0]].role == "assistant":
-                last.indices.append(index)
-                last.calls += 1
-                last.is_open = False
-            else:
-                builders.append(_closed(index))
-            continue
-        if _continues(message, last):
-            builder = last
-            assert builder is not None
-            builder.indices.append(index)
+    def finish(self, messages: Sequence[Message]) -> Unit:
+        indices = tuple(sorted(self.indices))
+        roles = [messages[index].role for index in indices]
+        kind: UnitKind
+        if self.calls or "tool" in roles:
+            kind = "tool"
+        elif "user" in roles:
+            kind = "user"
+        elif "assistant" in roles:
+            kind = "assistant"
         else:
-            builder = _Builder(index)
-            builder.is_open = message.role == "assistant"
-            builders.append(builder)
-        builder.has_reasoning = builder.has_reasoning or message.kind == "reasoning"
+            kind = "context"
+        return Unit(indices, kind, self.calls)
+
+
+class _Grouper:
+    """Assigns messages to units in one pass."""
+
+    __slots__ = ("_answered", "_builders", "_leading_opaque", "_messages", "_pending")
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._messages = messages
+        self._builders: list[_Builder] = []
+        self._pending: dict[str, list[_Builder]] = {}
+        """Units with calls that have no output yet, by call id."""
+        self._answered: dict[str, _Builder] = {}
+        self._leading_opaque: list[int] = []
+
+    def add_output(self, index: int, message: Message) -> None:
+        """Add an output to the unit of its call."""
+        last = self._last()
+        unit = self._unit_of_calls(message.answers)
+        if unit is None:
+            self._builders.append(_Builder(index))
+            return
+        unit.indices.append(index)
+        unit.is_open = False
+        if last is not None:
+            last.is_open = False
+
+    def add_output_without_id(self, index: int) -> None:
+        """Add an output to the assistant message before it. Document 000's Message has no call id."""
+        last = self._last()
+        if last is None or self._messages[last.indices[0]].role != "assistant":
+            self._builders.append(_Builder(index))
+            return
+        last.indices.append(index)
+        last.calls += 1
+        last.is_open = False
+
+    def add_opaque(self, index: int) -> None:
+        last = self._last()
+        (self._leading_opaque if last is None else last.indices).append(index)
+
+    def add_message(self, index: int, message: Message) -> None:
+        unit = self._last()
+        if unit is not None and unit.accepts(message):
+            unit.indices.append(index)
+        else:
+            unit = _Builder(index, is_open=message.role == "assistant")
+            self._builders.append(unit)
+        unit.has_reasoning = unit.has_reasoning or message.kind == "reasoning"
         for call in message.tool_calls:
-            builder.calls += 1
+            unit.calls += 1
             if call.needs_output:
-                waiting.setdefault(call.id, []).append(builder)
-    if leading_opaque:
-        if builders:
-            _root(builders[0]).indices[:0] = leading_opaque
-        else:
-            builders.append(_Builder(leading_opaque[0]))
-            builders[0].indices = leading_opaque
-    return [_finish(builder, messages) for builder in builders if builder.merged_into is None]
+                self._pending.setdefault(call.id, []).append(unit)
 
+    def finish(self) -> list[Unit]:
+        if self._leading_opaque and not self._builders:
+            self._builders.append(_Builder(self._leading_opaque.pop(0)))
+        if self._leading_opaque:
+            _root(self._builders[0]).indices += self._leading_opaque
+        return [builder.finish(self._messages) for builder in self._builders if builder.merged_into is None]
 
-def _continues(message: Message, last: _Builder | None) -> bool:
-    """Whether an assistant item belongs to the response that the last unit began."""
-    if message.role != "assistant" or last is None or not last.is_open:
-        return False
-    if message.kind == "sealed":
-        return False
-    if last.has_reasoning:
-        return True
-    return bool(message.tool_calls) and last.calls > 0
+    def _last(self) -> _Builder | None:
+        return _root(self._builders[-1]) if self._builders else None
 
+    def _unit_of_calls(self, call_ids: Sequence[str]) -> _Builder | None:
+        """Return the unit of these calls. If they are in several units, merge those units."""
+        unit: _Builder | None = None
+        for call_id in call_ids:
+            owner = self._owner(call_id)
+            if owner is None or owner is unit:
+                continue
+            if unit is None:
+                unit = owner
+                continue
+            unit.indices.extend(owner.indices)
+            unit.calls += owner.calls
+            owner.merged_into = unit
+        return unit
 
-def _answering(message: Message, waiting: dict[str, list[_Builder]], answered: dict[str, _Builder]) -> _Builder | None:
-    target: _Builder | None = None
-    for call_id in message.answers:
-        queue = waiting.get(call_id)
-        if queue:
-            found = _root(queue.pop(0))
-            answered[call_id] = found
-        elif call_id in answered:
-            found = _root(answered[call_id])
-        else:
-            continue
-        if target is None:
-            target = found
-        elif target is not found:
-            # One message answers the calls of two units: they are one from here on.
-            target.indices.extend(found.indices)
-            target.calls += found.calls
-            found.merged_into = target
-    return target
+    def _owner(self, call_id: str) -> _Builder | None:
+        """Return the unit of a call: the oldest one without an output, or the one that was answered last."""
+        if pending := self._pending.get(call_id):
+            self._answered[call_id] = pending.pop(0)
+        owner = self._answered.get(call_id)
+        return None if owner is None else _root(owner)
 
 
 def _root(builder: _Builder) -> _Builder:
     while builder.merged_into is not None:
         builder = builder.merged_into
     return builder
-
-
-def _closed(index: int) -> _Builder:
-    builder = _Builder(index)
-    builder.is_open = False
-    return builder
-
-
-def _finish(builder: _Builder, messages: Sequence[Message]) -> Unit:
-    indices = tuple(sorted(builder.indices))
-    roles = [messages[index].role for index in indices]
-    kind: UnitKind
-    if builder.calls or "tool" in roles:
-        kind = "tool"
-    elif "user" in roles:
-        kind = "user"
-    elif "assistant" in roles:
-        kind = "assistant"
-    else:
-        kind = "context"
-    return Unit(indices, kind, builder.calls)

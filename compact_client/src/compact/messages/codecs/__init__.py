@@ -1,7 +1,7 @@
-"""Providers' message formats, to the engine's and back.
+"""Codecs for the message formats of the providers.
 
-Every codec keeps the provider's item in `Message.source`, so an untouched message is encoded to what came in.
-An item nobody knows is carried along as `opaque`, never refused.
+Every codec keeps the provider's item in `Message.source`, so an unchanged message is encoded to the original item.
+Items of an unknown type are passed through as `opaque`.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _BY_NAME: dict[str, Codec] = {codec.name: codec for codec in (NATIVE, CHAT, RESP
 
 
 def get_codec(name: str) -> Codec:
-    """The codec called `native`, `chat`, `responses` or `anthropic`."""
+    """Return the codec called `native`, `chat`, `responses` or `anthropic`."""
     try:
         return _BY_NAME[name]
     except KeyError:
-        raise CompactError(f"unknown message format {name!r}: one of {', '.join(_BY_NAME)}") from None
+        raise CompactError(f"Unknown message format {name!r}. Use one of: {', '.join(_BY_NAME)}.") from None
 
 
 def detect_codec(items: Sequence[Any]) -> Codec | None:
-    """The format of some items, or None when they would read the same in chat, Responses and Anthropic."""
+    """Return the codec of some items, or None if they are valid in every dict format."""
     if any(isinstance(item, Message) for item in items):
         return NATIVE
     for item in items:
@@ -44,8 +44,8 @@ def detect_codec(items: Sequence[Any]) -> Codec | None:
             continue
         if "tool_calls" in item or "tool_call_id" in item or item.get("role") in ("tool", "function"):
             return CHAT
-        if RESPONSES.recognises(item):
+        if RESPONSES.recognizes(item):
             return RESPONSES
-        if ANTHROPIC.recognises(item):
+        if ANTHROPIC.recognizes(item):
             return ANTHROPIC
     return None

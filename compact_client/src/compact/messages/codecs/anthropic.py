@@ -1,19 +1,28 @@
-"""Anthropic messages: roles with blocks.
+"""Codec for Anthropic messages, whose content is a list of blocks.
 
-One assistant message may hold thinking (with its signature), text and several calls; the user message after it
-holds their results. Both are kept whole.
+An assistant message may contain thinking (with its signature), text and several tool calls. The user message after it
+contains their results. Both are kept whole.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from compact.exceptions import MalformedMessage
 from compact.messages import Message, Role, ToolCall, text_of
-from compact.messages.codecs.base import IMAGE_TOKENS, ChangeOutput, word
+from compact.messages.codecs.base import (
+    IMAGE_TOKENS,
+    ChangeOutput,
+    DictCodec,
+    meta_field,
+    require_mapping,
+    string_field,
+)
+
+Block = Mapping[str, Any]
 
 _OWN_BLOCKS = frozenset(
     {
@@ -27,61 +36,40 @@ _OWN_BLOCKS = frozenset(
     }
 )
 _ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "assistant", "developer": "developer"}
+# Redacted thinking is encrypted: about six base64 characters per token.
+_REDACTED_CHARS_PER_TOKEN = 6
 
 
-class AnthropicCodec:
+class AnthropicCodec(DictCodec):
     name = "anthropic"
 
-    def recognises(self, item: Mapping[str, Any]) -> bool:
+    def recognizes(self, item: Mapping[str, Any]) -> bool:
+        """True if the item has a block that only Anthropic's format has."""
         return any(
-            word(block, "type") in _OWN_BLOCKS or (block.get("type") == "image" and "source" in block)
+            string_field(block, "type") in _OWN_BLOCKS or (block.get("type") == "image" and "source" in block)
             for block in _blocks(item)
         )
 
     def decode(self, item: Any, index: int) -> Message:
-        if not isinstance(item, Mapping):
-            raise MalformedMessage(index, f"is a {type(item).__name__}, not a Message or a dict")
-        role = _ROLES.get(word(item, "role"))
-        meta = item.get("meta")
-        meta = meta if isinstance(meta, dict) else {}
+        item = require_mapping(item, index)
+        role = _ROLES.get(string_field(item, "role"))
+        meta = meta_field(item)
         content = item.get("content")
         if role is None:
             return Message("assistant", text_of(content), meta, kind="opaque", source=item)
         if isinstance(content, str):
             return Message(role, content, meta, source=item)
-        calls: list[ToolCall] = []
-        answers: list[str] = []
-        texts: list[str] = []
-        extra = 0
+        parts = _Parts(index)
         for block in _blocks(item):
-            kind = block.get("type")
-            if kind == "tool_use":
-                if not isinstance(block.get("id"), str) or not block["id"]:
-                    raise MalformedMessage(index, "has a tool_use block without an id")
-                arguments = json.dumps(block.get("input", {}), ensure_ascii=False, default=str)
-                calls.append(ToolCall(block["id"], str(block.get("name", "")), arguments))
-            elif kind == "tool_result":
-                if not isinstance(block.get("tool_use_id"), str) or not block["tool_use_id"]:
-                    raise MalformedMessage(index, "has a tool_result block without a tool_use_id")
-                answers.append(block["tool_use_id"])
-                texts.append(text_of(block.get("content")))
-                extra += _image_tokens(block.get("content"))
-            elif kind in ("text", "thinking"):
-                texts.append(text_of(block))
-            elif kind == "redacted_thinking":
-                extra += len(str(block.get("data", ""))) // 6
-            elif kind in ("image", "document"):
-                extra += IMAGE_TOKENS
-            else:
-                texts.append(json.dumps(dict(block), ensure_ascii=False, separators=(",", ":"), default=str))
+            _READERS.get(string_field(block, "type"), _read_unknown)(parts, block)
         return Message(
-            "tool" if answers else role,
-            "\n".join(text for text in texts if text),
+            "tool" if parts.answers else role,
+            "\n".join(text for text in parts.texts if text),
             meta,
-            tool_calls=tuple(calls),
-            tool_call_id=answers[0] if answers else None,
-            also_answers=tuple(answers[1:]),
-            extra_tokens=extra,
+            tool_calls=tuple(parts.calls),
+            tool_call_id=parts.answers[0] if parts.answers else None,
+            also_answers=tuple(parts.answers[1:]),
+            extra_tokens=parts.extra_tokens,
             source=item,
         )
 
@@ -90,20 +78,14 @@ class AnthropicCodec:
             return message.source
         return {"role": "user" if message.role == "tool" else message.role, "content": message.text}
 
-    def assistant_message(self, text: str, message_id: str) -> Message:
-        return Message("assistant", text, id=message_id, source={"role": "assistant", "content": text})
-
-    def user_message(self, text: str, message_id: str) -> Message:
-        return Message("user", text, id=message_id, source={"role": "user", "content": text})
-
     def tool_message(self, call: ToolCall, call_message: Message, text: str, message_id: str) -> Message:
-        # A message of its own is enough: the API joins consecutive user messages.
+        # A separate user message works, because the API merges consecutive user messages.
         block = {"type": "tool_result", "tool_use_id": call.id, "content": text, "is_error": True}
         return Message("tool", text, tool_call_id=call.id, id=message_id, source={"role": "user", "content": [block]})
 
     def outputs(self, message: Message) -> Sequence[tuple[str, str]]:
         if message.source is None:
-            return ((message.tool_call_id or "", message.text),) if message.role == "tool" else ()
+            return super().outputs(message)
         results = (block for block in _blocks(message.source) if block.get("type") == "tool_result")
         return [(block["tool_use_id"], text_of(block.get("content"))) for block in results]
 
@@ -111,7 +93,7 @@ class AnthropicCodec:
         if message.source is None or not message.answers:
             return message
         blocks = [
-            _changed_result(block, change) if block.get("type") == "tool_result" else block
+            _change_result(block, change) if block.get("type") == "tool_result" else block
             for block in _blocks(message.source)
         ]
         if all(new is old for new, old in zip(blocks, _blocks(message.source), strict=True)):
@@ -132,12 +114,67 @@ class AnthropicCodec:
         return replace(self.decode({**message.source, "content": blocks}, 0), meta=message.meta, id=message.id)
 
 
-def _blocks(item: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+@dataclass(slots=True)
+class _Parts:
+    """Contents of a message, collected from its blocks."""
+
+    index: int
+    """Index of the message, for errors."""
+    texts: list[str] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+    answers: list[str] = field(default_factory=list)
+    extra_tokens: int = 0
+
+
+def _read_text(parts: _Parts, block: Block) -> None:
+    parts.texts.append(text_of(block))
+
+
+def _read_tool_use(parts: _Parts, block: Block) -> None:
+    if not isinstance(block.get("id"), str) or not block["id"]:
+        raise MalformedMessage(parts.index, "has a tool_use block without an id")
+    arguments = json.dumps(block.get("input", {}), ensure_ascii=False, default=str)
+    parts.calls.append(ToolCall(block["id"], str(block.get("name", "")), arguments))
+
+
+def _read_tool_result(parts: _Parts, block: Block) -> None:
+    if not isinstance(block.get("tool_use_id"), str) or not block["tool_use_id"]:
+        raise MalformedMessage(parts.index, "has a tool_result block without a tool_use_id")
+    parts.answers.append(block["tool_use_id"])
+    parts.texts.append(text_of(block.get("content")))
+    parts.extra_tokens += _image_tokens(block.get("content"))
+
+
+def _read_redacted_thinking(parts: _Parts, block: Block) -> None:
+    parts.extra_tokens += len(str(block.get("data", ""))) // _REDACTED_CHARS_PER_TOKEN
+
+
+def _read_attachment(parts: _Parts, block: Block) -> None:
+    parts.extra_tokens += IMAGE_TOKENS
+
+
+def _read_unknown(parts: _Parts, block: Block) -> None:
+    parts.texts.append(json.dumps(dict(block), ensure_ascii=False, separators=(",", ":"), default=str))
+
+
+_READERS: dict[str, Callable[[_Parts, Block], None]] = {
+    "text": _read_text,
+    "thinking": _read_text,
+    "tool_use": _read_tool_use,
+    "tool_result": _read_tool_result,
+    "redacted_thinking": _read_redacted_thinking,
+    "image": _read_attachment,
+    "document": _read_attachment,
+}
+
+
+def _blocks(item: Mapping[str, Any]) -> list[Block]:
     content = item.get("content")
     return [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
 
 
-def _changed_result(block: Mapping[str, Any], change: ChangeOutput) -> Mapping[str, Any]:
+def _change_result(block: Block, change: ChangeOutput) -> Block:
+    """Return a tool_result block with its text changed, or the same block if nothing changed."""
     content = block.get("content")
     text = text_of(content)
     changed = change(block["tool_use_id"], text)

@@ -1,6 +1,6 @@
-"""What a codec offers: reading one provider's items and writing them again.
+"""The codec protocol, and the code that the codecs of dict formats share.
 
-A codec never edits the item it was given; a changed text is a new item.
+A codec never modifies the item it receives. A changed text is a new item.
 """
 
 from __future__ import annotations
@@ -8,52 +8,83 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
+from compact.exceptions import MalformedMessage
 from compact.messages import Message, ToolCall
 
 ChangeOutput = Callable[[str, str], str]
-"""From a call's id and its output's text to the new text."""
-IMAGE_TOKENS = 765  # a 1024 x 1024 picture in OpenAI's high detail; others charge about as much
-
-
-def word(item: Mapping[str, Any], key: str) -> str:
-    """The text at a key, where providers have one of a few words; an empty one for anything else."""
-    value = item.get(key)
-    return value if isinstance(value, str) else ""
+"""Returns the new text of an output, given its call id and its text."""
+IMAGE_TOKENS = 765
+"""Tokens of a 1024 x 1024 image in OpenAI's high detail. Other providers charge about the same."""
 
 
 class Codec(Protocol):
-    """One message format."""
+    """Reads and writes one message format."""
 
     name: str
 
     def decode(self, item: Any, index: int) -> Message:
-        """Read one item; raises `MalformedMessage` for one that no provider would take."""
+        """Read one item. Raise `MalformedMessage` if no provider would accept it."""
         ...
 
     def encode(self, message: Message) -> Any:
-        """Write one message; what came from this codec unchanged goes out unchanged."""
+        """Write one message. An unchanged message is encoded to the item it was decoded from."""
         ...
 
     def assistant_message(self, text: str, message_id: str) -> Message:
-        """A synthetic assistant message."""
+        """Create a synthetic assistant message."""
         ...
 
     def user_message(self, text: str, message_id: str) -> Message:
-        """A synthetic user message."""
+        """Create a synthetic user message."""
         ...
 
     def tool_message(self, call: ToolCall, call_message: Message, text: str, message_id: str) -> Message:
-        """A synthetic output for a call that has none."""
+        """Create a synthetic output for a call without one."""
         ...
 
     def outputs(self, message: Message) -> Sequence[tuple[str, str]]:
-        """The call id and the text of each tool output in the message."""
+        """Return the call id and the text of each tool output in the message."""
         ...
 
     def map_outputs(self, message: Message, change: ChangeOutput) -> Message:
-        """The message with each tool output's text changed; the very same object if nothing changed."""
+        """Return the message with each tool output's text changed, or the same object if nothing changed."""
         ...
 
     def without_outputs(self, message: Message, call_ids: Collection[str]) -> Message | None:
-        """The message without its outputs for some calls, or None if nothing is left of it."""
+        """Return the message without the outputs of these calls, or None if nothing is left."""
         ...
+
+
+class DictCodec:
+    """Defaults for formats in which a message is a dict with a role and at most one tool output."""
+
+    def assistant_message(self, text: str, message_id: str) -> Message:
+        return Message("assistant", text, id=message_id, source={"role": "assistant", "content": text})
+
+    def user_message(self, text: str, message_id: str) -> Message:
+        return Message("user", text, id=message_id, source={"role": "user", "content": text})
+
+    def outputs(self, message: Message) -> Sequence[tuple[str, str]]:
+        return ((message.tool_call_id or "", message.text),) if message.role == "tool" else ()
+
+    def without_outputs(self, message: Message, call_ids: Collection[str]) -> Message | None:
+        return None if set(message.answers) <= set(call_ids) else message
+
+
+def require_mapping(item: Any, index: int) -> Mapping[str, Any]:
+    """Return the item. Raise `MalformedMessage` if it is not a dict."""
+    if not isinstance(item, Mapping):
+        raise MalformedMessage(index, f"is a {type(item).__name__}, not a Message or a dict")
+    return item
+
+
+def string_field(item: Mapping[str, Any], key: str) -> str:
+    """Return a string field, or an empty string if the field is missing or has another type."""
+    value = item.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def meta_field(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the caller's `meta`, or an empty dict if it is missing or has another type."""
+    meta = item.get("meta")
+    return meta if isinstance(meta, dict) else {}

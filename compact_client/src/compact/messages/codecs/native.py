@@ -1,7 +1,7 @@
-"""Message objects as the caller made them.
+"""Codec for Message objects that the caller created.
 
-In and out are the same objects; only synthetic and shortened messages are new. A chat-format dict among them is read
-as one, and stays one.
+Decoding and encoding return the same objects. Only synthetic and shortened messages are new. A chat dict among the
+messages is decoded and stays a dict.
 """
 
 from __future__ import annotations

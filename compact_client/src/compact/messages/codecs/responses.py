@@ -1,21 +1,28 @@
-"""OpenAI Responses items.
+"""Codec for OpenAI Responses items.
 
-Calls and outputs are items of their own, tied by `call_id`; reasoning belongs to what follows it; a `compaction`
-item is sealed by the provider and never moved or removed.
+Calls and outputs are separate items that share a `call_id`. Reasoning belongs to the item after it. A `compaction`
+item is sealed by the provider and is never moved or removed.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from compact.exceptions import MalformedMessage
 from compact.messages import Message, Role, ToolCall, text_of
-from compact.messages.codecs.base import IMAGE_TOKENS, ChangeOutput, word
+from compact.messages.codecs.base import (
+    IMAGE_TOKENS,
+    ChangeOutput,
+    DictCodec,
+    meta_field,
+    require_mapping,
+    string_field,
+)
 
-OUTPUT_OF = {
+_OUTPUT_OF = {
     "function_call": "function_call_output",
     "custom_tool_call": "custom_tool_call_output",
     "shell_call": "shell_call_output",
@@ -26,26 +33,26 @@ OUTPUT_OF = {
     "program": "program_output",
     "mcp_approval_request": "mcp_approval_response",
 }
-_OUTPUTS = frozenset(OUTPUT_OF.values())
+_OUTPUTS = frozenset(_OUTPUT_OF.values())
 # Run by the provider: the call and its result are one item.
 _HOSTED = frozenset(
     {"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call"}
 )
-_KNOWN = frozenset(OUTPUT_OF) | _OUTPUTS | _HOSTED | {"reasoning", "compaction", "item_reference", "mcp_list_tools"}
+_KNOWN = frozenset(_OUTPUT_OF) | _OUTPUTS | _HOSTED | {"reasoning", "compaction", "item_reference", "mcp_list_tools"}
 _ROLES: dict[str, Role] = {"system": "system", "developer": "developer", "user": "user", "assistant": "assistant"}
 _TEXT_PARTS = ("input_text", "output_text", "text")
-# Encrypted text is base64 of roughly the bytes of the reasoning: about six characters to a token.
+_ATTACHMENT_PARTS = ("input_image", "input_file", "input_audio")
+# Encrypted reasoning is base64 with about as many bytes as its text: about six characters per token.
 _SEALED_CHARS_PER_TOKEN = 6
 
 
-class ResponsesCodec:
+class ResponsesCodec(DictCodec):
     name = "responses"
 
-    def recognises(self, item: Mapping[str, Any]) -> bool:
+    def recognizes(self, item: Mapping[str, Any]) -> bool:
+        """True if the item has a type or a content part that only the Responses format has."""
         kind = item.get("type")
-        if isinstance(kind, str) and (kind in _KNOWN or kind == "message"):
-            return True
-        if isinstance(kind, str) and "role" not in item:
+        if isinstance(kind, str) and (kind in _KNOWN or kind == "message" or "role" not in item):
             return True
         parts = item.get("content")
         return isinstance(parts, list) and any(
@@ -53,56 +60,29 @@ class ResponsesCodec:
         )
 
     def decode(self, item: Any, index: int) -> Message:
-        if not isinstance(item, Mapping):
-            raise MalformedMessage(index, f"is a {type(item).__name__}, not a Message or a dict")
-        kind = word(item, "type") if "type" in item else "message"
-        if kind == "message" and word(item, "role") in _ROLES:
-            return self._message(item)
-        if kind in OUTPUT_OF:
-            return _call(item, index)
+        item = require_mapping(item, index)
+        kind = string_field(item, "type") if "type" in item else "message"
+        if kind == "message" and string_field(item, "role") in _ROLES:
+            return _decode_message(item)
+        if kind in _OUTPUT_OF:
+            return _decode_call(item, index)
         if kind in _OUTPUTS:
-            return _output(item, index)
+            return _decode_output(item, index)
         if kind == "reasoning":
-            sealed = len(word(item, "encrypted_content")) // _SEALED_CHARS_PER_TOKEN
             text = "\n".join(filter(None, (text_of(item.get("summary")), text_of(item.get("content")))))
-            return Message("assistant", text, kind="reasoning", extra_tokens=sealed, source=item)
+            return Message("assistant", text, kind="reasoning", extra_tokens=_sealed_tokens(item), source=item)
         if kind == "compaction":
-            sealed = len(word(item, "encrypted_content")) // _SEALED_CHARS_PER_TOKEN
-            return Message("assistant", "", kind="sealed", extra_tokens=sealed, source=item)
+            return Message("assistant", "", kind="sealed", extra_tokens=_sealed_tokens(item), source=item)
         if kind in _HOSTED:
             return Message("assistant", _compact_json(item, drop=("type", "id", "status")), source=item)
         return Message("assistant", _compact_json(item, drop=("type", "id")), kind="opaque", source=item)
 
-    def _message(self, item: Mapping[str, Any]) -> Message:
-        content = item.get("content")
-        meta = item.get("meta")
-        images = 0
-        if isinstance(content, list):
-            images = sum(
-                IMAGE_TOKENS
-                for part in content
-                if isinstance(part, Mapping) and part.get("type") in ("input_image", "input_file", "input_audio")
-            )
-        return Message(
-            _ROLES[item["role"]],
-            text_of(content),
-            meta if isinstance(meta, dict) else {},
-            extra_tokens=images,
-            source=item,
-        )
-
     def encode(self, message: Message) -> Any:
         return message.source if message.source is not None else {"role": message.role, "content": message.text}
 
-    def assistant_message(self, text: str, message_id: str) -> Message:
-        return Message("assistant", text, id=message_id, source={"role": "assistant", "content": text})
-
-    def user_message(self, text: str, message_id: str) -> Message:
-        return Message("user", text, id=message_id, source={"role": "user", "content": text})
-
     def tool_message(self, call: ToolCall, call_message: Message, text: str, message_id: str) -> Message:
         kind = (call_message.source or {}).get("type", "function_call")
-        source: dict[str, Any] = {"type": OUTPUT_OF.get(kind, "function_call_output"), "call_id": call.id}
+        source: dict[str, Any] = {"type": _OUTPUT_OF.get(kind, "function_call_output"), "call_id": call.id}
         if kind == "mcp_approval_request":
             source = {"type": "mcp_approval_response", "approval_request_id": call.id, "approve": False}
         elif kind == "local_shell_call":
@@ -116,37 +96,35 @@ class ResponsesCodec:
             source["output"] = text
         return Message("tool", text, tool_call_id=call.id, id=message_id, source=source)
 
-    def outputs(self, message: Message) -> Sequence[tuple[str, str]]:
-        return ((message.tool_call_id or "", message.text),) if message.role == "tool" else ()
-
     def map_outputs(self, message: Message, change: ChangeOutput) -> Message:
         source = message.source or {}
         output = source.get("output")
-        call_id = message.tool_call_id or ""
-        changed: Any = output
-        if isinstance(output, str):
-            changed = change(call_id, output)
-        elif source.get("type") == "shell_call_output" and isinstance(output, list):
-            changed = [_changed_run(run, call_id, change) for run in output]
-        elif texts := _text_parts(output):
-            joined = "\n".join(texts)
-            text = change(call_id, joined)
-            others = [part for part in output or [] if part.get("type") not in _TEXT_PARTS]
-            changed = output if text == joined else [{"type": "input_text", "text": text}, *others]
-        # What is left is a screenshot or a structured result: nothing we may cut.
+        changed = _change_output(source, message.tool_call_id or "", change)
         if changed == output:
             return message
         return replace(self.decode({**source, "output": changed}, 0), meta=message.meta, id=message.id)
 
-    def without_outputs(self, message: Message, call_ids: Collection[str]) -> Message | None:
-        return None if set(message.answers) <= set(call_ids) else message
+
+def _change_output(source: Mapping[str, Any], call_id: str, change: ChangeOutput) -> Any:
+    """Return an item's output with its texts changed. Screenshots and structured results stay unchanged."""
+    output = source.get("output")
+    if isinstance(output, str):
+        return change(call_id, output)
+    if source.get("type") == "shell_call_output" and isinstance(output, list):
+        return [_change_shell_result(result, call_id, change) for result in output]
+    if texts := _text_parts(output):
+        joined = "\n".join(texts)
+        text = change(call_id, joined)
+        others = [part for part in output or [] if part.get("type") not in _TEXT_PARTS]
+        return output if text == joined else [{"type": "input_text", "text": text}, *others]
+    return output
 
 
-def _changed_run(run: Any, call_id: str, change: ChangeOutput) -> Any:
-    """What one command of a shell wrote, changed."""
-    if not isinstance(run, Mapping):
-        return run
-    return {**run, **{name: change(call_id, run[name]) for name in ("stdout", "stderr") if run.get(name)}}
+def _change_shell_result(result: Any, call_id: str, change: ChangeOutput) -> Any:
+    """Return the result of one shell command with its stdout and stderr changed."""
+    if not isinstance(result, Mapping):
+        return result
+    return {**result, **{name: change(call_id, result[name]) for name in ("stdout", "stderr") if result.get(name)}}
 
 
 def _text_parts(output: Any) -> list[str]:
@@ -159,24 +137,32 @@ def _text_parts(output: Any) -> list[str]:
     ]
 
 
-def _call(item: Mapping[str, Any], index: int) -> Message:
+def _decode_message(item: Mapping[str, Any]) -> Message:
+    content = item.get("content")
+    extra_tokens = 0
+    if isinstance(content, list):
+        extra_tokens = sum(
+            IMAGE_TOKENS for part in content if isinstance(part, Mapping) and part.get("type") in _ATTACHMENT_PARTS
+        )
+    return Message(_ROLES[item["role"]], text_of(content), meta_field(item), extra_tokens=extra_tokens, source=item)
+
+
+def _decode_call(item: Mapping[str, Any], index: int) -> Message:
     kind = item["type"]
     call_id = item.get("id") if kind == "mcp_approval_request" else item.get("call_id") or item.get("id")
-    by_provider = kind == "tool_search_call" and not item.get("call_id")
+    is_hosted = kind == "tool_search_call" and not item.get("call_id")
     if not isinstance(call_id, str) or not call_id:
-        if by_provider:
+        if is_hosted:
             return Message("assistant", _compact_json(item, drop=("type",)), kind="opaque", source=item)
         raise MalformedMessage(index, f"is a {kind} without a call_id")
     arguments = item.get("arguments", item.get("input"))
     if not isinstance(arguments, str):
         arguments = _compact_json(item, drop=("type", "id", "call_id", "status", "name"))
-    name = str(item.get("name") or kind)
-    return Message(
-        "assistant", "", tool_calls=(ToolCall(call_id, name, arguments, needs_output=not by_provider),), source=item
-    )
+    call = ToolCall(call_id, str(item.get("name") or kind), arguments, needs_output=not is_hosted)
+    return Message("assistant", "", tool_calls=(call,), source=item)
 
 
-def _output(item: Mapping[str, Any], index: int) -> Message:
+def _decode_output(item: Mapping[str, Any], index: int) -> Message:
     kind = item["type"]
     call_id = item.get("approval_request_id") if kind == "mcp_approval_response" else item.get("call_id")
     if call_id is None and kind == "local_shell_call_output":
@@ -185,18 +171,24 @@ def _output(item: Mapping[str, Any], index: int) -> Message:
         if kind == "tool_search_output":
             return Message("assistant", _compact_json(item, drop=("type",)), kind="opaque", source=item)
         raise MalformedMessage(index, f"is a {kind} without a call_id")
+    text, extra_tokens = _output_text(item)
+    return Message("tool", text, tool_call_id=call_id, extra_tokens=extra_tokens, source=item)
+
+
+def _output_text(item: Mapping[str, Any]) -> tuple[str, int]:
+    """Return the text of an output item, and the tokens of its images."""
     output = item.get("output")
-    extra = 0
     if isinstance(output, str):
-        text = output
-    elif texts := _text_parts(output):
-        text = "\n".join(texts)
-        extra = IMAGE_TOKENS * (len(output) - len(texts)) if isinstance(output, list) else 0
-    elif isinstance(output, Mapping) and "image_url" in output:
-        text, extra = "", IMAGE_TOKENS
-    else:
-        text = _compact_json(item, drop=("type", "id", "call_id", "status"))
-    return Message("tool", text, tool_call_id=call_id, extra_tokens=extra, source=item)
+        return output, 0
+    if texts := _text_parts(output):
+        return "\n".join(texts), IMAGE_TOKENS * (len(output) - len(texts)) if isinstance(output, list) else 0
+    if isinstance(output, Mapping) and "image_url" in output:
+        return "", IMAGE_TOKENS
+    return _compact_json(item, drop=("type", "id", "call_id", "status")), 0
+
+
+def _sealed_tokens(item: Mapping[str, Any]) -> int:
+    return len(string_field(item, "encrypted_content")) // _SEALED_CHARS_PER_TOKEN
 
 
 def _compact_json(item: Mapping[str, Any], *, drop: tuple[str, ...]) -> str:
