@@ -1,4 +1,4 @@
-"""Logs of other agents: read as conversations, and as spans that say only what the log says."""
+"""Session logs of other agents, read as conversations and turned into events for the server."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ from pathlib import Path
 
 import pytest
 from compact import CompactConfig, CompactManager
-from compact.importers import UnreadableLog, read_conversation, spans_of
+from compact.importers import UnreadableLog, ingest_events, read_conversation
 
 LOGS = Path(__file__).resolve().parents[2] / "fixtures" / "logs"
 
 
-def test_claude_code_logs_are_anthropic_conversations() -> None:
-    """Blocks of one message are joined, sub-agents left out, tools timed, the real compaction found."""
-    made = read_conversation((LOGS / "claude_code.jsonl").read_text())
-    assert (made.source, made.session_id, made.model) == ("claude-code", "5a8c2f10-cc", "claude-opus-4-6")
-    assert [item["role"] for item in made.items] == [
+def test_a_claude_code_log_is_read_as_an_anthropic_conversation() -> None:
+    """Blocks of one message are joined, sub-agents are left out, and tool calls and compactions become spans."""
+    conversation = read_conversation((LOGS / "claude_code.jsonl").read_text())
+    assert (conversation.source, conversation.session_id, conversation.model) == (
+        "claude-code",
+        "5a8c2f10-cc",
+        "claude-opus-4-6",
+    )
+    assert [item["role"] for item in conversation.items] == [
         "user",
         "assistant",
         "user",
@@ -25,47 +29,47 @@ def test_claude_code_logs_are_anthropic_conversations() -> None:
         "user",
         "assistant",
     ]
-    assert [block["type"] for block in made.items[1]["content"]] == ["text", "tool_use"]
-    kinds = [moment.kind for moment in made.moments]
+    assert [block["type"] for block in conversation.items[1]["content"]] == ["text", "tool_use"]
+    kinds = [span.kind for span in conversation.spans]
     assert kinds == ["user", "generation", "tool", "generation", "tool", "compaction", "user", "generation"]
-    tool = made.moments[4]
+    tool = conversation.spans[4]
     assert (tool.name, tool.started_at, tool.ended_at, tool.is_error) == (
         "Bash", "2026-11-16T04:00:06.000Z", "2026-11-16T04:00:09.000Z", True,
     )  # fmt: skip
-    assert made.moments[3].usage == {"input_tokens": 1500, "cached_tokens": 1200, "output_tokens": 15}
-    assert made.moments[5].data == {"trigger": "auto", "tokens_before": 155000}
-    assert "one test fails" in made.moments[5].payload["summary"]
+    assert conversation.spans[3].usage == {"input_tokens": 1500, "cached_tokens": 1200, "output_tokens": 15}
+    assert conversation.spans[5].data == {"trigger": "auto", "tokens_before": 155000}
+    assert "one test fails" in conversation.spans[5].payload["summary"]
 
 
-def test_codex_logs_are_responses_conversations() -> None:
-    """Responses items as they are, usage from token counts, the window from the log."""
-    made = read_conversation((LOGS / "codex.jsonl").read_text())
-    assert (made.source, made.session_id, made.model) == ("codex", "0199-codex", "gpt-5-codex")
-    assert made.window_tokens == 272_000
-    assert [item["type"] for item in made.items] == [
+def test_a_codex_log_is_read_as_a_responses_conversation() -> None:
+    """Items stay unchanged. Usage and context window come from the token counts in the log."""
+    conversation = read_conversation((LOGS / "codex.jsonl").read_text())
+    assert (conversation.source, conversation.session_id, conversation.model) == ("codex", "0199-codex", "gpt-5-codex")
+    assert conversation.window_tokens == 272_000
+    assert [item["type"] for item in conversation.items] == [
         "message", "reasoning", "function_call", "function_call_output", "message",
     ]  # fmt: skip
-    assert [moment.kind for moment in made.moments] == ["user", "generation", "tool", "generation", "compaction"]
-    assert [m.usage["input_tokens"] for m in made.moments if m.kind == "generation"] == [2000, 2500]
+    assert [span.kind for span in conversation.spans] == ["user", "generation", "tool", "generation", "compaction"]
+    assert [span.usage["input_tokens"] for span in conversation.spans if span.kind == "generation"] == [2000, 2500]
 
 
 @pytest.mark.parametrize("name", ["claude_code", "codex"])
 def test_an_imported_conversation_can_be_compacted(name: str) -> None:
-    """What was read goes straight into a manager, in its own format."""
-    made = read_conversation((LOGS / f"{name}.jsonl").read_text())
+    """A manager accepts the messages in the format of the log."""
+    conversation = read_conversation((LOGS / f"{name}.jsonl").read_text())
     manager = CompactManager(CompactConfig(model="gpt-5", max_context_tokens=100_000))
-    assert manager.preflight("s", made.items, format=made.format) == made.items
+    assert manager.preflight("s", conversation.items, format=conversation.format) == conversation.items
 
 
 @pytest.mark.parametrize("name", ["claude_code", "codex"])
-def test_importing_again_gives_the_same_spans(name: str) -> None:
-    """Ids come from the session and the place in the log: a replay changes nothing, a longer log only adds."""
+def test_importing_a_log_again_gives_the_same_events(name: str) -> None:
+    """The ids of a shorter version of the log are also in the longer one."""
     text = (LOGS / f"{name}.jsonl").read_text()
-    once = list(spans_of(read_conversation(text), session_id="s"))
-    assert list(spans_of(read_conversation(text), session_id="s")) == once
+    once = list(ingest_events(read_conversation(text), session_id="s"))
+    assert list(ingest_events(read_conversation(text), session_id="s")) == once
     shorter = "".join(text.splitlines(keepends=True)[:-2])
     ids = {event.get("span_id") for event in once}
-    assert {event.get("span_id") for event in spans_of(read_conversation(shorter), session_id="s")} <= ids
+    assert {event.get("span_id") for event in ingest_events(read_conversation(shorter), session_id="s")} <= ids
     kinds = [event.get("kind") for event in once]
     assert {"agent", "generation", "tool", "compact.token_estimate", "compact.trigger_decision"} <= set(kinds)
     assert json.dumps(once)
@@ -80,13 +84,13 @@ def test_importing_again_gives_the_same_spans(name: str) -> None:
         ('{"id": "m1", "role": "user", "content": "a"}\n{"id": "m', ["user"]),
     ],
 )  # fmt: skip
-def test_plain_conversations_are_read_in_any_wrapping(text: str, roles: list[str]) -> None:
-    """A list, an object, lines; a last line that is half written is passed over."""
+def test_a_conversation_is_read_from_a_list_an_object_or_lines(text: str, roles: list[str]) -> None:
+    """An incomplete last line is skipped."""
     assert [item["role"] for item in read_conversation(text).items] == roles
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "hello", '{"a": 1}\n{"b": 2}\n', '{"role": "user"}\nnot json\n{}\n'])
-def test_what_is_no_conversation_is_refused(text: str) -> None:
-    """The error says what was expected, or which line is wrong."""
-    with pytest.raises(UnreadableLog, match=r"no conversation found|line 2 is not JSON"):
+def test_text_without_a_conversation_is_rejected(text: str) -> None:
+    """The error says what was expected or which line is invalid."""
+    with pytest.raises(UnreadableLog, match=r"No conversation found|Line 2 is not valid JSON"):
         read_conversation(text)

@@ -9,7 +9,7 @@ from typing import Any
 
 from compact.cli import exit_codes, output
 from compact.exporters import AriadneExporter
-from compact.importers import UnreadableLog, read_conversation, spans_of
+from compact.importers import UnreadableLog, ingest_events, read_conversation
 from compact.redaction.outbound import OutboundRedactor
 
 _FLUSH_TIMEOUT_S = 60.0
@@ -66,11 +66,11 @@ def _import_file(file: Path, options: argparse.Namespace, emit: Callable[[dict[s
         conversation = read_conversation(file.read_text(errors="replace"))
     except UnreadableLog as error:
         return {"file": str(file), "problem": str(error)}
-    if not conversation.moments:
+    if not conversation.spans:
         return {"file": str(file), "problem": "Not a session log: it has no timestamps and no model calls."}
     session_id = options.session_id or conversation.session_id or file.stem
     count = 0
-    for event in spans_of(conversation, session_id=session_id, window_tokens=options.max_tokens):
+    for event in ingest_events(conversation, session_id=session_id, window_tokens=options.max_tokens):
         emit(event)
         count += 1
     return {"file": str(file), "session": session_id, "source": conversation.source, "events": count}

@@ -1,6 +1,7 @@
-"""Session logs of other agents as conversations, and as spans for the first screen of a viewer."""
+"""Session logs of other agents, read as conversations and as events for the server."""
 
-from compact.importers.conversation import Conversation, Moment, UnreadableLog, read_conversation
-from compact.importers.spans import spans_of
+from compact.importers.conversation import Conversation, LogSpan
+from compact.importers.ingest_events import ingest_events
+from compact.importers.reader import UnreadableLog, read_conversation
 
-__all__ = ["Conversation", "Moment", "UnreadableLog", "read_conversation", "spans_of"]
+__all__ = ["Conversation", "LogSpan", "UnreadableLog", "ingest_events", "read_conversation"]
