@@ -1,4 +1,4 @@
-"""Real parts for every test: a throwaway Postgres, a server started the way `make up` starts it, a real Chromium."""
+"""Fixtures with real parts: a temporary Postgres, a server started like `make up`, and a Chromium browser."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A Postgres of this test run's own, thrown away afterwards."""
+    """A temporary Postgres server for this test run."""
     from ariadne.runtime.postgres import THROWAWAY, Postgres
 
     server = Postgres(tmp_path_factory.mktemp("pg"), options={**THROWAWAY, "max_connections": "200"})
@@ -28,7 +28,7 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(postgres: Any, django_db_modify_db_settings_parallel_suffix: None) -> None:
-    """Point Django at the throwaway server before it makes its test database."""
+    """Connect Django to the temporary server before it creates its test database."""
     from django.db import connections
 
     connections["default"].settings_dict.update(
@@ -37,8 +37,8 @@ def django_db_modify_db_settings(postgres: Any, django_db_modify_db_settings_par
 
 
 @pytest.fixture(autouse=True)
-def leave_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Empty what a committing test filled and Django's flush passes over: the tables our migrations make by hand."""
+def truncate_unmanaged_tables(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Empty the tables that Django's flush skips: those that our migrations create with SQL."""
     marker = request.node.get_closest_marker("django_db")
     if marker is None or not marker.kwargs.get("transaction"):
         yield
@@ -50,7 +50,7 @@ def leave_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
 
     tables = sorted({model._meta.db_table for model in apps.get_models() if not model._meta.managed})
     with connection.cursor() as cursor:
-        # As a replica does it: without the triggers that keep the archive and the audit log from being emptied.
+        # The replica role skips the triggers that protect the archive and the audit log.
         cursor.execute("SET session_replication_role = replica")
         cursor.execute(f"TRUNCATE {', '.join(tables)}")
         cursor.execute("SET session_replication_role = DEFAULT")
@@ -61,14 +61,14 @@ ServerFactory = Callable[..., Server]
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for tests that only add to it, each under session ids of its own."""
+    """A shared server for tests that only add data, each with its own session ids."""
     with run_server(tmp_path_factory.mktemp("server")) as running:
         yield running
 
 
 @pytest.fixture
 def start_server(tmp_path: Path) -> Iterator[ServerFactory]:
-    """Start servers of the test's own: `start_server("name", PORT="0", …)`; all are stopped afterwards."""
+    """Return a function that starts servers for one test, `start_server("name", PORT="0", …)`, and stop them later."""
     with ExitStack() as stack:
 
         def start(name: str = "server", **environment: str) -> Server:
@@ -79,7 +79,7 @@ def start_server(tmp_path: Path) -> Iterator[ServerFactory]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A real Chromium. Without one the test fails; only ARIADNE_BROWSER=none leaves it out, and never on CI."""
+    """A real Chromium. A missing browser fails the test. ARIADNE_BROWSER=none skips it, but never on CI."""
     from playwright.sync_api import sync_playwright
 
     from tools.browser import ENVIRONMENT, NoBrowser, find, launch_environment
@@ -101,14 +101,17 @@ SignIn = Callable[..., "Page"]
 
 @pytest.fixture
 def sign_in(browser: Browser, server: Server) -> Iterator[SignIn]:
-    """Open a page as one kind of person: `sign_in("operator", width=1280, dark=True)`. Script errors fail the test."""
+    """Return a function that opens a page as a role: `sign_in("operator", width=1280, dark=True)`.
+
+    Script errors on the page fail the test.
+    """
     contexts: list[BrowserContext] = []
-    faults: list[str] = []
+    script_errors: list[str] = []
 
     def open_page(
         person: str = "operator", *, width: int = 1280, height: int = 800, dark: bool = False, is_new: bool = False
     ) -> Page:
-        # Who is not new here has dismissed the hints, which would lie over what a test clicks.
+        # Dismiss the first-visit tour, which would cover elements that a test clicks.
         seen = {"origin": server.url, "localStorage": [{"name": "first-look", "value": "seen"}]}
         context = browser.new_context(
             storage_state={"origins": [] if is_new else [seen], "cookies": []},
@@ -119,7 +122,7 @@ def sign_in(browser: Browser, server: Server) -> Iterator[SignIn]:
         )
         contexts.append(context)
         page = context.new_page()
-        page.on("pageerror", lambda error: faults.append(f"{page.url}: {error}"))
+        page.on("pageerror", lambda error: script_errors.append(f"{page.url}: {error}"))
         login = server.logins[person]
         page.goto("/login/")
         page.fill("input[name=username]", login["username"])
@@ -131,10 +134,10 @@ def sign_in(browser: Browser, server: Server) -> Iterator[SignIn]:
     yield open_page
     for context in contexts:
         context.close()
-    assert not faults, faults
+    assert not script_errors, script_errors
 
 
 @pytest.fixture
 def page(sign_in: SignIn) -> Page:
-    """A page opened by an operator, who may see the least."""
+    """A page opened by an operator, the role with the fewest permissions."""
     return sign_in("operator")

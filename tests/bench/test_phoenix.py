@@ -1,4 +1,4 @@
-"""OTLP against a receiver that nobody here wrote: Arize Phoenix, from PyPI, in an environment of its own.
+"""OTLP export to an independent receiver: Arize Phoenix from PyPI, in its own environment.
 
 python -m venv phoenix && phoenix/bin/pip install arize-phoenix
 PHOENIX=phoenix/bin/phoenix make bench
@@ -54,7 +54,7 @@ def phoenix(tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.req("P-TST-2")
 def test_phoenix_stores_the_check_and_its_events(phoenix: str) -> None:
-    """One before_model_call span with our ids, gen_ai names, and every event of the compaction on it."""
+    """Phoenix stores one before_model_call span with gen_ai attributes and all events of the compaction."""
     exporter = OTLPExporter(f"{phoenix}/v1/traces")
     policy = CompactPolicy(hard_cap_buffer=300, keep_recent_turns=2, keep_tool_io_pairs=1)
     manager = CompactManager(CompactConfig("gpt-5", 6_000, policy=policy, exporter=exporter))

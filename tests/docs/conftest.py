@@ -1,4 +1,4 @@
-"""The demo's stories, played once for all who look at their events."""
+"""Play the demo stories once for all tests that inspect their events."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Events = list[dict[str, Any]]
 
 
 @pytest.fixture(scope="session")
-def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Events]:
-    """Every event of each story, by its agent; without a server and without pauses."""
-    found: dict[str, Events] = {}
+def story_events(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Events]:
+    """Return the events of each story by agent, played without a server and without pauses."""
+    events_by_agent: dict[str, Events] = {}
     for story in (coding_agent.STORY, support_agent.STORY, research_agent.STORY):
-        events = found[story.agent] = []
+        events = events_by_agent[story.agent] = []
         storage = FileStorage(tmp_path_factory.mktemp(story.agent))
         Player(story, CallbackExporter(events.append), storage, pause=lambda _seconds: None).play()
-    return found
+    return events_by_agent

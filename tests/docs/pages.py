@@ -1,7 +1,7 @@
-"""The pages people read, and the fenced blocks in them.
+"""The documentation pages and their fenced blocks.
 
-The convention: `python` blocks of a page are one program, in order; `sh` blocks are commands; `yaml` blocks are
-configuration; `text` is output or a drawing. Nothing else is fenced.
+The `python` blocks of a page form one program, in order. `sh` blocks are commands, `yaml` blocks are configuration, and
+`text` blocks are output or drawings. Pages have no other fenced blocks.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Block:
+    """A fenced block of a page."""
+
     page: Path
     language: str
     text: str
@@ -34,14 +36,14 @@ def name(page: Path) -> str:
 
 
 def blocks(page: Path, language: str | None = None) -> list[Block]:
-    """The fenced blocks of a page, in order."""
+    """Return the fenced blocks of a page in order."""
     text = page.read_text()
-    found = [Block(page, m[1], m[2], text[: m.start()].count("\n") + 2) for m in _FENCE.finditer(text)]
-    return [block for block in found if language in (None, block.language)]
+    every_block = [Block(page, m[1], m[2], text[: m.start()].count("\n") + 2) for m in _FENCE.finditer(text)]
+    return [block for block in every_block if language in (None, block.language)]
 
 
 def program(page: Path) -> str:
-    """Its python blocks as one file, each on the lines where it stands, so that a traceback points into the page."""
+    """Return the python blocks of a page as one file, on their original lines, so that tracebacks match the page."""
     lines: list[str] = []
     for block in blocks(page, "python"):
         lines += [""] * (block.line - 1 - len(lines)) + block.text.splitlines()
@@ -49,6 +51,6 @@ def program(page: Path) -> str:
 
 
 def commands(page: Path) -> list[str]:
-    """The commands of its sh blocks, without comments."""
+    """Return the commands of the sh blocks of a page, without comments."""
     lines = [line for block in blocks(page, "sh") for line in block.text.splitlines()]
     return [line.split("  #")[0].strip() for line in lines if line.strip() and not line.startswith("#")]

@@ -1,4 +1,4 @@
-"""What the code has, the pages name: settings, events and their fields, addresses, metrics, commands, public names."""
+"""The pages document all settings, events, fields, addresses, metrics, commands and public names."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ OBSERVABILITY = (ROOT / "docs" / "OBSERVABILITY.md").read_text()
 EVENT_NAMES = {event.name for event in events.CATALOG}
 
 
-def ticked(text: str) -> set[str]:
-    """Everything that stands between backticks."""
+def code_spans(text: str) -> set[str]:
+    """Return the texts between backticks."""
     return set(re.findall(r"`([^`\n]+)`", text))
 
 
 def section(name: str) -> str:
-    """The text under an event's heading."""
+    """Return the text under the heading of an event."""
     match = re.search(rf"^### {re.escape(name)}\n(.*?)(?=^##)", OBSERVABILITY, re.MULTILINE | re.DOTALL)
     assert match, f"docs/OBSERVABILITY.md has no section {name}"
     return match[1]
 
 
 @pytest.mark.req("P-DOC-1")
-def test_every_public_name_is_in_the_clients_readme() -> None:
-    """A name in `compact.__all__` is public, so people must find it."""
-    assert set(compact.__all__) - ticked(CLIENT) == set()
+def test_readme_documents_every_public_name() -> None:
+    """Every name in `compact.__all__` is in the client README."""
+    assert set(compact.__all__) - code_spans(CLIENT) == set()
 
 
 @pytest.mark.req("P-DOC-1")
-def test_every_setting_is_listed_with_its_default() -> None:
-    """The table in the client's README is the one in the code, no more and no less."""
+def test_readme_lists_every_setting_with_its_default() -> None:
+    """The table in the client README matches the settings in the code."""
     table = CLIENT.partition("| setting |")[2]
     rows = dict(re.findall(r"^\| `([\w.]+)` \| ([^|]+) \|", table, re.MULTILINE))
     assert set(rows) == set(SETTINGS)
     for path, setting in SETTINGS.items():
-        assert rows[path].strip().strip("`") == _shown(setting.default), path
+        assert rows[path].strip().strip("`") == _format_default(setting.default), path
 
 
-def _shown(default: Any) -> str:
+def _format_default(default: Any) -> str:
     if default is None or default == ():
         return "none"
     if isinstance(default, bool):
@@ -57,10 +57,10 @@ def _shown(default: Any) -> str:
     return str(default) or "empty"
 
 
-def test_every_command_is_in_the_clients_readme() -> None:
-    """`compactctl` has no command that its README does not name."""
-    named = set(re.findall(r"compactctl ([a-z-]+)", CLIENT))
-    assert set(_commands()) == named
+def test_readme_documents_every_command() -> None:
+    """The client README lists all commands of `compactctl`."""
+    documented = set(re.findall(r"compactctl ([a-z-]+)", CLIENT))
+    assert set(_commands()) == documented
 
 
 def _commands() -> list[str]:
@@ -69,32 +69,32 @@ def _commands() -> list[str]:
 
 
 @pytest.mark.req("P-DOC-1", "S-OBS-1")
-def test_every_event_has_a_section_and_no_other_has() -> None:
-    """Each name in `compact.events` is explained, under its own heading."""
+def test_every_event_has_a_section() -> None:
+    """The headings match the names in `compact.events`."""
     assert set(re.findall(r"^### (compact\.\w+)$", OBSERVABILITY, re.MULTILINE)) == EVENT_NAMES
 
 
 @pytest.fixture
-def fields(played: dict[str, list[dict[str, Any]]]) -> dict[str, set[str]]:
-    """The fields of every event that the demo's stories emit, by event."""
-    found: dict[str, set[str]] = defaultdict(set)
-    for event in (event for story in played.values() for event in story if "event" in event):
-        found[event["event"]] |= {*event["properties"], *event.get("payload", {})}
-    return found
+def fields(story_events: dict[str, list[dict[str, Any]]]) -> dict[str, set[str]]:
+    """Return the fields of the events in the demo stories, by event name."""
+    fields: dict[str, set[str]] = defaultdict(set)
+    for event in (event for story in story_events.values() for event in story if "event" in event):
+        fields[event["event"]] |= {*event["properties"], *event.get("payload", {})}
+    return fields
 
 
 @pytest.mark.req("P-DOC-1")
-def test_every_field_of_an_event_is_in_its_section(fields: dict[str, set[str]]) -> None:
-    """What the library really sends in the demo's stories is explained where a reader looks for it."""
+def test_section_documents_every_emitted_field(fields: dict[str, set[str]]) -> None:
+    """Every field that the demo stories emit is in the section of its event."""
     assert len(fields) >= 15
-    missing = {name: found - ticked(section(name)) for name, found in fields.items()}
-    assert {name: left for name, left in missing.items() if left} == {}
+    missing = {name: names - code_spans(section(name)) for name, names in fields.items()}
+    assert {name: names for name, names in missing.items() if names} == {}
 
 
 @pytest.mark.parametrize("event", events.CATALOG, ids=lambda event: event.name)
-def test_every_field_of_the_catalog_is_in_its_section(event: type[events.Event]) -> None:
+def test_section_documents_every_catalog_field(event: type[events.Event]) -> None:
     """Properties and payload keys are documented, also those that no demo story emits."""
-    assert {*event.public_fields(), *event.private_fields()} - ticked(section(event.name)) == set()
+    assert {*event.public_fields(), *event.private_fields()} - code_spans(section(event.name)) == set()
 
 
 def _addresses(patterns: list[Any], prefix: str = "") -> Iterator[str]:
@@ -108,42 +108,42 @@ def _addresses(patterns: list[Any], prefix: str = "") -> Iterator[str]:
             yield "/" + at
 
 
-def _plain(address: str) -> str:
-    """Every parameter as a star: `/sessions/<path:session>/` and `/sessions/{id}/` are the same address."""
+def _with_wildcards(address: str) -> str:
+    """Replace each parameter by a star, so that `/sessions/<path:session>/` equals `/sessions/{id}/`."""
     return re.sub(r"<[^>]+>|\{\w+\}", "*", address)
 
 
 @pytest.mark.req("P-DOC-1")
 def test_every_address_is_documented() -> None:
-    """Pages, REST, websockets and the write path."""
+    """All addresses of pages, REST, websockets and ingest are documented."""
     from ariadne.urls import urlpatterns
     from ingest.http.endpoints import PATHS
     from viewer.live.routing import websocket_urlpatterns
 
     *sockets, _unknown = websocket_urlpatterns
-    there = {*_addresses(urlpatterns), *_addresses(sockets), *PATHS}
-    said = {_plain(word.split()[-1]) for word in ticked(OBSERVABILITY) if "/" in word}
-    said |= {address.replace("ledger.csv", "ledger.*") for address in said}
-    assert {address for address in there if _plain(address) not in said} == set()
+    addresses = {*_addresses(urlpatterns), *_addresses(sockets), *PATHS}
+    documented = {_with_wildcards(word.split()[-1]) for word in code_spans(OBSERVABILITY) if "/" in word}
+    documented |= {address.replace("ledger.csv", "ledger.*") for address in documented}
+    assert {address for address in addresses if _with_wildcards(address) not in documented} == set()
 
 
 @pytest.mark.req("P-DOC-1")
-def test_every_metric_is_documented_and_no_other() -> None:
-    """What `/metrics` shows, by the names dashboards use."""
+def test_every_metric_is_documented() -> None:
+    """The documented metrics match those of `/metrics`."""
     from prometheus_client import Counter, Gauge, Histogram
 
     from ingest.http import metrics
 
-    there = set()
+    metric_names = set()
     for metric in vars(metrics).values():
         if isinstance(metric, (Counter, Gauge, Histogram)):
             (family,) = metric.collect()
-            there.add(f"{family.name}_total" if family.type == "counter" else family.name)
-    assert set(re.findall(r"ariadne_\w+", OBSERVABILITY)) == there
+            metric_names.add(f"{family.name}_total" if family.type == "counter" else family.name)
+    assert set(re.findall(r"ariadne_\w+", OBSERVABILITY)) == metric_names
 
 
-def test_programs_of_pages_use_public_names_only() -> None:
-    """A reader who copies from a page never imports something private."""
+def test_programs_import_only_public_names() -> None:
+    """Code on the pages imports only names in `compact.__all__`."""
     for page in (ROOT / "README.md", ROOT / "compact_client" / "README.md", ROOT / "docs" / "MIGRATION.md"):
         for names in re.findall(r"^from compact import (.+)$", program(page), re.MULTILINE):
             assert {name.strip() for name in names.split(",")} <= set(compact.__all__)

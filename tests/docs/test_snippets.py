@@ -1,4 +1,4 @@
-"""What the pages tell people to type is typed: programs run as they stand, commands through the shell."""
+"""Run the programs and commands of the documentation pages."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def endpoint() -> Iterator[OpenAIEndpoint]:
 
 @pytest.fixture
 def environment(server: Server, endpoint: OpenAIEndpoint, tmp_path: Path) -> Environment:
-    """What the pages ask a reader to have: a server with a key, and a model's endpoint; both on the loopback."""
+    """The environment that the pages require: a server with a key and a model endpoint, both local."""
     return {
         **os.environ,
-        # As in an activated environment, which is where a reader types `compactctl`.
+        # As in an activated virtual environment, so that `compactctl` is on the path.
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
         "ARIADNE_URL": server.ingest_url,
         "ARIADNE_API_KEY": server.ingest_key,
@@ -52,15 +52,15 @@ def _run(command: list[str], environment: Environment, folder: Path) -> subproce
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_every_block_has_a_language_that_is_checked(page: Path) -> None:
-    """A block that nobody runs cannot hide behind a missing or unknown language."""
+def test_every_block_has_a_known_language(page: Path) -> None:
+    """A block without a known language would not be tested."""
     assert {block.language for block in blocks(page)} <= LANGUAGES
 
 
 @pytest.mark.req("P-KR-6", "P-DOC-1")
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=name)
-def test_programs_run_as_they_stand(page: Path, environment: Environment, tmp_path: Path) -> None:
-    """The python blocks of a page, in order, are one program that ends well and complains about nothing."""
+def test_program_runs_unchanged(page: Path, environment: Environment, tmp_path: Path) -> None:
+    """The python blocks of a page run as one program without errors and warnings."""
     file = tmp_path / "page.py"
     file.write_text(program(page))
     result = _run([sys.executable, str(file)], environment, tmp_path)
@@ -69,21 +69,21 @@ def test_programs_run_as_they_stand(page: Path, environment: Environment, tmp_pa
 
 
 @pytest.mark.req("P-KR-6")
-def test_the_ten_lines_compact_a_real_run(environment: Environment, endpoint: OpenAIEndpoint, tmp_path: Path) -> None:
-    """The README's Agents SDK program, unchanged: it stays small, and says what it saved."""
+def test_ten_lines_compact_a_real_run(environment: Environment, endpoint: OpenAIEndpoint, tmp_path: Path) -> None:
+    """The Agents SDK program of the README is short and reports the saved tokens."""
     first = blocks(ROOT / "README.md", "python")[0].text
-    ours = [line for line in first.splitlines() if "compact" in line.lower() or "ariadne" in line]
-    assert len(ours) < 10
+    compact_lines = [line for line in first.splitlines() if "compact" in line.lower() or "ariadne" in line]
+    assert len(compact_lines) < 10
     (tmp_path / "ten_lines.py").write_text(first)
-    said = _run([sys.executable, "ten_lines.py"], environment, tmp_path)
-    assert re.search(r"Forty seconds\. \| [\d,]+ tokens saved", said.stdout), said
+    result = _run([sys.executable, "ten_lines.py"], environment, tmp_path)
+    assert re.search(r"Forty seconds\. \| [\d,]+ tokens saved", result.stdout), result
     assert len(endpoint.prompts) == TOOL_CALLS + 1
     assert any("<COMPACT-SUMMARY" in str(item) for item in endpoint.prompts[-1])
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "yaml")], ids=name)
 def test_configuration_is_valid(page: Path, tmp_path: Path) -> None:
-    """Every configuration that a page shows can be loaded."""
+    """Every configuration on a page can be loaded."""
     for block in blocks(page, "yaml"):
         file = tmp_path / "compact.yaml"
         file.write_text(block.text)
@@ -100,20 +100,20 @@ def _curl(command: str, environment: Environment, folder: Path) -> None:
 
 
 def _make(command: str, environment: Environment, folder: Path) -> None:
-    """Asked, not made: `make up` is started by tests/test_up.py, and `make test` is what runs this."""
+    """Check only that the target exists. tests/test_up.py runs `make up`, and `make test` runs this test."""
     clean = {key: value for key, value in environment.items() if not key.startswith("MAKE")}
     result = _run(["make", "--dry-run", "--always-make", *shlex.split(command)[1:]], clean, ROOT)
     assert result.returncode == 0, result.stderr
 
 
 def _pip(command: str, environment: Environment, folder: Path) -> None:
-    """The distribution and its extras exist; tests/docs/test_wheels.py installs them."""
-    for wanted in shlex.split(command)[2:]:
-        match = re.fullmatch(r"(compact-client|ariadne-server)(?:\[([\w,-]+)\])?", wanted)
-        assert match, f"{wanted} is none of ours"
+    """Check that the distribution and its extras exist. tests/docs/test_wheels.py installs them."""
+    for requirement in shlex.split(command)[2:]:
+        match = re.fullmatch(r"(compact-client|ariadne-server)(?:\[([\w,-]+)\])?", requirement)
+        assert match, f"{requirement} is not one of our distributions"
         folder = ROOT / "compact_client" if match[1] == "compact-client" else ROOT
         extras = tomllib.loads((folder / "pyproject.toml").read_text())["project"].get("optional-dependencies", {})
-        assert set(filter(None, (match[2] or "").split(","))) <= set(extras), wanted
+        assert set(filter(None, (match[2] or "").split(","))) <= set(extras), requirement
 
 
 RUNNERS: dict[str, Callable[[str, Environment, Path], None]] = {
@@ -127,12 +127,12 @@ RUNNERS: dict[str, Callable[[str, Environment, Path], None]] = {
 @pytest.mark.req("P-DOC-1")
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "sh")], ids=name)
 def test_commands_work(page: Path, environment: Environment, tmp_path: Path) -> None:
-    """Every command of a page is known to one of the runners above, and succeeds."""
-    # What the pages call history.json is the reader's own conversation.
+    """Every command of a page has a runner and succeeds."""
+    # On the pages, history.json is a conversation of the reader.
     (tmp_path / "history.json").write_text(json.dumps(conversation(60)))
     for command in commands(page):
         runner = RUNNERS.get(command.split()[0])
-        assert runner, f"{name(page)}: nobody checks `{command}`"
+        assert runner, f"{name(page)}: no runner for `{command}`"
         runner(command, environment, tmp_path)
 
 
@@ -141,12 +141,12 @@ def _links(page: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_links_lead_somewhere(page: Path) -> None:
-    """Every relative link of a page names a file that is there."""
+def test_links_resolve(page: Path) -> None:
+    """Every relative link of a page points to an existing file."""
     assert [link for link in _links(page) if not (page.parent / link).exists()] == []
 
 
-def test_a_traceback_points_into_the_page() -> None:
-    """A program keeps the line numbers of its page."""
+def test_program_keeps_line_numbers() -> None:
+    """A traceback of a program shows the line numbers of its page."""
     block: Block = blocks(ROOT / "README.md", "python")[1]
     assert program(ROOT / "README.md").splitlines()[block.line - 1] == block.text.splitlines()[0]

@@ -1,4 +1,4 @@
-"""Both distributions build, and what is built works without the checkout: pages, styles and scripts included."""
+"""Both distributions can be built and work without the checkout, including templates and static files."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def run(*command: str, cwd: Path, **environment: str) -> str:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder into which both wheels were installed; their dependencies are this environment's."""
+    """Install both wheels into a folder. The dependencies come from the test environment."""
     wheels, site = tmp_path_factory.mktemp("wheels"), tmp_path_factory.mktemp("site")
     for source in (ROOT, ROOT / "compact_client"):
         run("-m", "build", "--wheel", "--no-isolation", "--outdir", str(wheels), str(source), cwd=wheels)
-    found = sorted(map(str, wheels.glob("*.whl")))
-    assert len(found) == 2
+    paths = sorted(map(str, wheels.glob("*.whl")))
+    assert len(paths) == 2
     run(
         "-m",
         "pip",
@@ -54,14 +54,14 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--no-compile",
         "--target",
         str(site),
-        *found,
+        *paths,
         cwd=wheels,
     )
     return site
 
 
-def test_an_installed_server_has_its_pages_and_commands(installed: Path, tmp_path: Path) -> None:
-    """`python -m ariadne` works from any folder, and nothing is taken from the checkout."""
+def test_installed_server_has_pages_and_commands(installed: Path, tmp_path: Path) -> None:
+    """`python -m ariadne` works in any folder and uses no file of the checkout."""
     environment = {"PYTHONPATH": str(installed), "DATA_DIR": "data", "DJANGO_SETTINGS_MODULE": "ariadne.settings"}
     for line in run("-c", SERVER, cwd=tmp_path, **environment).splitlines():
         assert Path(line).is_relative_to(installed)
@@ -69,8 +69,8 @@ def test_an_installed_server_has_its_pages_and_commands(installed: Path, tmp_pat
     assert (tmp_path / "data").is_dir()
 
 
-def test_an_installed_client_has_its_vocabularies_and_prompts(installed: Path, tmp_path: Path) -> None:
-    """Tokens are counted exactly without network, and `compactctl` starts."""
+def test_installed_client_has_vocabularies_and_templates(installed: Path, tmp_path: Path) -> None:
+    """Tokens are counted offline, and `compactctl` starts."""
     program = (
         "import compact; from compact import Message, TiktokenEstimator; print(compact.__file__);"
         "print(TiktokenEstimator().estimate([Message('user', 'hello')], 'gpt-5'))"
@@ -83,10 +83,10 @@ def test_an_installed_client_has_its_vocabularies_and_prompts(installed: Path, t
 
 
 @pytest.mark.parametrize("folder", [ROOT, ROOT / "compact_client"], ids=["server", "client"])
-def test_a_version_stands_in_one_place(folder: Path) -> None:
-    """Only pyproject.toml says it; the changelog begins with it."""
+def test_version_is_defined_once(folder: Path) -> None:
+    """Only pyproject.toml defines the version, and the changelog starts with it."""
     version = tomllib.loads((folder / "pyproject.toml").read_text())["project"]["version"]
     assert re.search(r"^## (\S+)", (folder / "CHANGELOG.md").read_text(), re.MULTILINE)[1] == version  # type: ignore[index]
     packages = [folder / name for name in ("ariadne", "ingest", "viewer", "src/compact") if (folder / name).exists()]
-    said = [file for package in packages for file in package.rglob("*.py") if f'"{version}"' in file.read_text()]
-    assert said == []
+    repeated = [file for package in packages for file in package.rglob("*.py") if f'"{version}"' in file.read_text()]
+    assert repeated == []

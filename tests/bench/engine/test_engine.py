@@ -1,6 +1,6 @@
-"""What the engine costs: the figures of the README, measured on this machine.
+"""Benchmarks of the engine. The results are in README.md.
 
-All times are CPU time of this process: nothing here waits, so on an idle machine they are what a clock would show.
+All times are CPU times of this process.
 
 make bench    or    python -m pytest tests/bench/engine -q -s
 """
@@ -50,7 +50,7 @@ def manager_for(window: int, **options) -> CompactManager:
 
 
 def test_preflight_with_one_new_message():
-    """On 1,000 turns and about 128k tokens: goal under 1 ms in the median, required 10 ms."""
+    """1,000 turns and about 128k tokens. The goal is a median below 1 ms, the requirement is 10 ms."""
     items = history(1000, 14)
     manager = manager_for(1_000_000)
     manager.preflight("s", items)
@@ -69,7 +69,7 @@ def test_preflight_with_one_new_message():
 
 
 def test_cold_count_against_raw_tiktoken():
-    """Counting every message once costs about what the tokenizer itself costs (goal: 1.1 times)."""
+    """Counting every message once. The goal is at most 1.1 times the cost of the tokenizer."""
     messages = [CHAT.decode(item, 0) for item in history(1000, 14)]
     encode = load_encoding("o200k_base").encode_ordinary
     ratios = []
@@ -87,49 +87,49 @@ def test_cold_count_against_raw_tiktoken():
     print(f"\ncold count: {statistics.median(ratios):.2f} x raw tiktoken")
 
 
-def test_a_full_offline_compaction():
-    """Compacting 128k tokens with the built-in summariser, nothing read before (goal: under 200 ms)."""
+def test_full_offline_compaction():
+    """Cold compaction of 128k tokens with the built-in summarizer. The goal is less than 200 ms."""
     report("full compaction of 1,000 turns", [history(1000, 16, seed=number) for number in range(7)])
 
 
-@pytest.mark.skipif(not TRANSCRIPTS.is_dir(), reason="COMPACT_TRANSCRIPTS names no directory of transcripts")
-def test_a_full_offline_compaction_of_recorded_sessions():
-    """The same for what real agents wrote, joined to 128k tokens."""
-    report("full compaction of 128k recorded tokens", joined_to(128_000, TiktokenEstimator()))
+@pytest.mark.skipif(not TRANSCRIPTS.is_dir(), reason="COMPACT_TRANSCRIPTS is not a directory")
+def test_full_offline_compaction_of_recorded_sessions():
+    """Cold compaction of recorded sessions, concatenated to 128k tokens."""
+    report("full compaction of 128k recorded tokens", concatenate_to(128_000, TiktokenEstimator()))
 
 
-def report(what: str, histories: list[list[dict]]) -> None:
-    """The first compaction of each history in a process of its own, and one more by another manager there."""
+def report(title: str, histories: list[list[dict]]) -> None:
+    """Measure the first compaction of each history in a new process, and a second one by another manager there."""
     load_encoding("o200k_base")
-    times = [in_a_new_process(items) for items in histories]
+    times = [measure_in_new_process(items) for items in histories]
     start = time.process_time()
     sum(i * i for i in range(3_000_000))
     squares = time.process_time() - start
-    print(f"\n{what}, {len(histories)} histories; a loop of three million squares takes {squares:.2f} s")
+    print(f"\n{title}, {len(histories)} histories; a loop of three million squares takes {squares:.2f} s")
     for name, column in zip(("preflight before it", "cold", "the same again"), zip(*times, strict=True), strict=True):
         print(f"  {name}: median {statistics.median(column):.0f} ms, from {min(column):.0f} to {max(column):.0f} ms")
 
 
-def in_a_new_process(items: list[dict]) -> list[float]:
-    """Milliseconds of counting, of a compaction of texts never read, and of another compaction of the same."""
-    reading, writing = os.pipe()
-    # What this process holds beside it, all the other histories, is nothing to be collected there.
+def measure_in_new_process(items: list[dict]) -> list[float]:
+    """Return the milliseconds of counting, of a cold compaction, and of a second compaction of the same texts."""
+    read_end, write_end = os.pipe()
+    # Keep the garbage collector of the child from visiting the other histories.
     gc.freeze()
     child = os.fork()
     if child == 0:
         try:
-            times = [*compacted(items), compacted(items)[1]]
-            os.write(writing, json.dumps(times).encode())
+            times = [*measure_compaction(items), measure_compaction(items)[1]]
+            os.write(write_end, json.dumps(times).encode())
         finally:
             os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as file:
+    os.close(write_end)
+    with os.fdopen(read_end) as file:
         times = json.load(file)
     os.waitpid(child, 0)
     return times
 
 
-def compacted(items: list[dict]) -> list[float]:
+def measure_compaction(items: list[dict]) -> list[float]:
     manager = manager_for(1_000_000)
     start = time.process_time()
     manager.preflight("s", items[:-1])
@@ -138,7 +138,7 @@ def compacted(items: list[dict]) -> list[float]:
     return [(counted - start) * 1000, (time.process_time() - counted) * 1000]
 
 
-def joined_to(tokens: int, estimator: TiktokenEstimator) -> list[list[dict]]:
+def concatenate_to(tokens: int, estimator: TiktokenEstimator) -> list[list[dict]]:
     histories: list[list[dict]] = []
     current: list[dict] = []
     used = 0

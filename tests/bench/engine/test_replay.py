@@ -1,4 +1,4 @@
-"""Recorded sessions call by call, and a thousand random runs: no request over its budget, no half of a pair.
+"""Replay recorded sessions and random runs. Every request must fit its budget with complete tool pairs.
 
 COMPACT_TRANSCRIPTS=… python -m pytest tests/bench/engine/test_replay.py -q -s
 """
@@ -20,7 +20,7 @@ from compact.messages.codecs import get_codec
 from compact.messages.normalization import normalize
 
 CHAT = get_codec("chat")
-# Real transcripts are not shipped; where they are is said by the environment.
+# Real transcripts are not part of the repository. The environment variable gives their folder.
 TRANSCRIPTS = Path(os.environ.get("COMPACT_TRANSCRIPTS", "../shared/data/transcripts"))
 
 
@@ -29,48 +29,48 @@ WINDOWS = [int(window) for window in os.environ.get("COMPACT_REPLAY_WINDOWS", "8
 
 @dataclass
 class Tally:
-    """What a replay has seen so far."""
+    """Totals of a replay."""
 
     sessions: int = 0
     calls: int = 0
     compactions: int = 0
-    refusals: int = 0
+    oversized: int = 0
 
     def __str__(self) -> str:
         return (
             f"{self.sessions} sessions, {self.calls:,} calls, {self.compactions:,} compactions, "
-            f"{self.refusals} ended by a newest message over the budget"
+            f"{self.oversized} ended by a newest message over the budget"
         )
 
 
-@pytest.mark.skipif(not TRANSCRIPTS.is_dir(), reason="COMPACT_TRANSCRIPTS names no directory of transcripts")
+@pytest.mark.skipif(not TRANSCRIPTS.is_dir(), reason="COMPACT_TRANSCRIPTS is not a directory")
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("window", WINDOWS)
 def test_replay_of_recorded_sessions(window):
-    """Every recorded session, call by call, as hosts of both kinds: each request fits and is paired."""
+    """Replay every recorded session call by call, with and without passing the returned prompt back."""
     estimator = TiktokenEstimator()
     tally = Tally()
     for path in sorted(TRANSCRIPTS.rglob("*.jsonl.xz")):
         with lzma.open(path, "rt") as file:
             recorded = [session["messages"] for line in file if "messages" in (session := json.loads(line))]
         for messages in recorded:
-            for hands_back in (False, True):
+            for passes_prompt_back in (False, True):
                 manager = CompactManager(CompactConfig("gpt-5", window, token_estimator=estimator))
                 tally.sessions += 1
-                tally.refusals += not replay(manager, messages, hands_back, window - 1500, tally)
+                tally.oversized += not replay(manager, messages, passes_prompt_back, window - 1500, tally)
                 tally.compactions += manager.plan("s").step if manager.plan("s") else 0
         print(f"\n{window:,} tokens, up to {path.name}: {tally}", end="", flush=True)
     print()
 
 
-def replay(manager: CompactManager, messages: list[dict], hands_back: bool, budget: int, tally: Tally) -> bool:
-    """One session; False if its newest message alone was over the budget."""
+def replay(manager: CompactManager, messages: list[dict], passes_prompt_back: bool, budget: int, tally: Tally) -> bool:
+    """Replay one session. Return False if its newest message alone exceeds the budget."""
     shown: list[dict] = []
     for place, message in enumerate(messages):
         shown.append(message)
         following = messages[place + 1]["role"] if place + 1 < len(messages) else ""
         if message["role"] == "assistant" or following == "tool":
-            continue  # the model is called when its calls are answered
+            continue  # the model is called once all its tool calls have results
         try:
             sent = manager.preflight("s", shown)
         except InsufficientBudget:
@@ -80,14 +80,14 @@ def replay(manager: CompactManager, messages: list[dict], hands_back: bool, budg
         assert manager.cfg.token_estimator.estimate(decoded, "gpt-5") <= budget
         assert not normalize(decoded, CHAT).is_changed
         assert sent[0] == messages[0] or messages[0]["role"] != "system"
-        shown = list(sent) if hands_back else shown
+        shown = list(sent) if passes_prompt_back else shown
     return True
 
 
 @pytest.mark.req("P-TST-1")
 @pytest.mark.timeout(3600)
-def test_a_thousand_runs():
-    """1,000 runs with random density of tools on small windows: every request fits and is valid."""
+def test_random_runs():
+    """Every request of 1,000 random runs on small windows fits and is valid."""
     estimator = TiktokenEstimator()
     runs = int(os.environ.get("COMPACT_SOAK_RUNS", "1000"))
     near = requests = compacted = 0
