@@ -8,7 +8,8 @@ A failure in this library never fails a run. The input is sent unchanged, and on
 
 from compact.integrations.agents_sdk.model import CompactingModel, CompactingProvider
 from compact.integrations.agents_sdk.run import CompactingHooks, agents_filter, compacting, compaction_tool
-from compact.integrations.agents_sdk.tracing import AgentsSpanExporter, AriadneTracingProcessor, trace_to_ariadne
+from compact.integrations.agents_sdk.span_exporter import AgentsSpanExporter
+from compact.integrations.agents_sdk.trace_processor import AriadneTracingProcessor, trace_to_ariadne
 
 __all__ = [
     "AgentsSpanExporter",

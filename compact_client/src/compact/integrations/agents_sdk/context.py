@@ -12,7 +12,7 @@ from agents import get_current_span, get_current_trace
 from compact import events
 from compact.delivery.stderr import say
 from compact.exporters import MultiExporter
-from compact.integrations.agents_sdk.tracing import AgentsSpanExporter
+from compact.integrations.agents_sdk.span_exporter import AgentsSpanExporter
 from compact.integrations.model_call import CallOptions, ModelCall
 from compact.manager import CompactManager
 
