@@ -42,7 +42,7 @@ def main() -> None:
             # Select the second compaction, whose first summary was refused.
             page.keyboard.press("c")
             page.keyboard.press("c")
-            page.get_by_test_id("inspector").get_by_text("The prompt, before and after").wait_for()
+            page.get_by_test_id("inspector").get_by_text("Prompt before and after").wait_for()
             page.screenshot(path=PICTURE)
     sys.stdout.write(f"{PICTURE.relative_to(ROOT)}: {PICTURE.stat().st_size // 1000} kB\n")
 

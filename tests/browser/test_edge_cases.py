@@ -202,7 +202,7 @@ def test_hundreds_of_compactions_are_told_in_part(server: Server, sign_in: SignI
     expect(inspector.locator("li")).to_have_count(200)
     expect(inspector).to_contain_text("10 older")
     summary = page.locator("#summary")
-    for number, versions, words in ((1, 11, "The first summary"), (100, 22, "Against the version before")):
+    for number, versions, words in ((1, 11, "First summary"), (100, 22, "Compared with the previous version")):
         page.goto(f"/sessions/{session.session_id}/compactions/{number}/")
         expect(summary.locator(".segmented a")).to_have_count(versions)
         expect(summary.locator("[aria-current]")).to_have_text(f"v{number}")

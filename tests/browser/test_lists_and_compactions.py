@@ -32,7 +32,7 @@ def test_the_list_filters_by_address_and_shows_new_sessions_by_itself(
     expect(page.get_by_test_id("session-row")).to_have_count(1)
     expect(page.get_by_test_id("session-row")).to_contain_text("89%")
     page.goto("/?state=running&q=nothing-like-it")
-    expect(page.locator("main")).to_contain_text("No session matches")
+    expect(page.locator("main")).to_contain_text("No sessions match these filters")
     page.goto("/")
     expect(page.locator("live-state")).to_have_attribute("data-state", "live")
     fresh = Session(f"fresh-{uuid.uuid4().hex[:8]}")
@@ -99,12 +99,12 @@ def test_a_compaction_tells_the_fate_of_every_message(sign_in: SignIn, pair: tup
     assert len(rows) == 64
     assert {row["fate"] for row in rows} == {"pinned", "kept", "summarized", "cleared", "externalized", "dropped"}
     expect(page.locator(".story")).to_contain_text("1 of 29 key facts were lost")
-    expect(page.locator("lazy-fragment")).to_contain_text("Nothing that was taken out has been read")
+    expect(page.locator("lazy-fragment")).to_contain_text("No removed content was needed again")
     page.get_by_role("link", name="Compare with 1").click()
     expect(page.get_by_role("heading", name="Only in A")).to_contain_text("40")
     expect(page.get_by_role("heading", name="Only in B")).to_contain_text("40")
     page.go_back()
-    page.get_by_role("link", name="Earlier").click()
+    page.get_by_role("link", name="Previous").click()
     expect(page.locator("h1")).to_contain_text("Compaction 1")
 
 
@@ -112,7 +112,7 @@ def test_two_sessions_are_compared_from_the_list(sign_in: SignIn, pair: tuple[st
     page = sign_in("operator")
     page.goto("/?state=compacted")
     for name in pair:
-        page.get_by_label(f"Choose {name} for comparison").check()
+        page.get_by_label(f"Select {name} for comparison").check()
     page.get_by_role("button", name="Compare").click()
     page.wait_for_url("**/compare/**")
     for name in pair:
@@ -121,10 +121,12 @@ def test_two_sessions_are_compared_from_the_list(sign_in: SignIn, pair: tuple[st
     for side in ("first", "second"):
         page.get_by_label(f"Compaction of the {side} session").fill("1")
     page.get_by_role("button", name="Compare").click()
-    expect(page.get_by_role("heading", name="Other fate")).to_be_visible()
+    expect(page.get_by_role("heading", name="Different fate")).to_be_visible()
     page.get_by_label("Second session", exact=True).fill("no-such-session")
     page.get_by_role("button", name="Compare").click()
-    expect(page.locator("main")).to_contain_text("no-such-session: not there, or in a project that is not yours")
+    expect(page.locator("main")).to_contain_text(
+        "no-such-session doesn't exist, or you don't have access to its project"
+    )
     expect(page.get_by_label("First session", exact=True)).not_to_have_value("")
 
 

@@ -218,7 +218,7 @@ def test_payloads_are_hidden_until_revealed_and_only_with_the_right(sign_in: Sig
         inspector = page.get_by_test_id("inspector")
         expect(inspector).to_contain_text("Payload")
         expect(inspector).not_to_contain_text(secret)
-        reveal = inspector.get_by_role("button", name="Reveal the payload")
+        reveal = inspector.get_by_role("button", name="Show payload")
         if may:
             reveal.click()
             expect(inspector).to_contain_text(secret)
@@ -310,6 +310,6 @@ def test_the_page_reads_without_script(server: Server, sign_in: SignIn, compacte
     plain = context.new_page()
     plain.goto(f"/sessions/{compacted}/")
     expect(plain.locator(".story")).to_contain_text("2 compactions removed 72 messages from the prompt")
-    expect(plain.get_by_test_id("inspector")).to_contain_text("What was forgotten")
+    expect(plain.get_by_test_id("inspector")).to_contain_text("Compactions")
     expect(plain.locator(".plain-row").first).to_be_visible()
     context.close()

@@ -46,9 +46,9 @@ def test_hints_lead_once_around_the_page_and_stay_away(sign_in: SignIn, session_
     expect(card).to_be_hidden()
     expect(page.locator("[data-hinted]")).to_have_count(0)
     page.reload()
-    expect(page.get_by_role("button", name="First look")).to_be_visible()
+    expect(page.get_by_role("button", name="Tour")).to_be_visible()
     expect(card).to_be_hidden()
-    page.get_by_role("button", name="First look").click()
+    page.get_by_role("button", name="Tour").click()
     expect(card).to_contain_text("1 of 5")
 
 
@@ -58,7 +58,7 @@ def test_hints_work_by_keyboard_and_move_nothing(sign_in: SignIn, session_url: s
     page.goto(session_url)
     expect(page.get_by_test_id("compaction-marker")).to_have_count(1)
     before = places(page)
-    button, card = page.get_by_role("button", name="First look"), page.get_by_test_id("first-look")
+    button, card = page.get_by_role("button", name="Tour"), page.get_by_test_id("first-look")
     button.focus()
     page.keyboard.press("Tab")
     expect(card.get_by_role("button", name="Dismiss")).to_be_focused()

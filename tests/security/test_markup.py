@@ -147,7 +147,7 @@ def test_keys_and_tokens_show_their_names_as_text(sign_in):
     page = sign_in("developer")
     ran: list[str] = []
     page.expose_function("pwned", lambda field: ran.append(str(field)))
-    for path, button in (("/keys/", "Make a key"), ("/tokens/", "Make a token")):
+    for path, button in (("/keys/", "Create key"), ("/tokens/", "Create token")):
         page.goto(path)
         page.fill("#label", markup("label")[:100])
         page.click(f"text={button}")

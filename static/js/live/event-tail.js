@@ -110,7 +110,7 @@ class EventTail extends HTMLElement {
     this.#recent += events.length;
     if (!wanted.length) return;
     for (const event of wanted) this.#events.push(event);
-    this.querySelector(".first-event")?.remove();
+    this.querySelector(".quickstart")?.remove();
     if (!this.#isFollowing) this.#unseen += wanted.length;
     if (this.#events.length > KEPT) {
       const gone = this.#events.length - Math.floor(KEPT * 0.9);
