@@ -1,6 +1,6 @@
-"""A loopback HTTP server that answers as a test scripts it: well, slowly, badly, or never.
+"""A loopback HTTP server with scripted responses: success, delay, error or hang.
 
-Real sockets and a real HTTP parser, so that what a client sends is what is checked.
+It uses real sockets and a real HTTP parser, so tests check the bytes that a client sends.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Answer:
 
 
 class Receiver:
-    """`receiver.answers` are given in order, the last one for ever after."""
+    """Sends `receiver.answers` in order, and repeats the last one."""
 
     def __init__(self, *answers: Answer, port: int = 0) -> None:
         self.answers = list(answers) or [Answer()]
@@ -73,7 +73,7 @@ class Receiver:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self._server.daemon_threads = True
-        # Closing must not wait for a handler that was scripted to hang.
+        # Do not wait for hanging handlers when the server closes.
         self._server.block_on_close = False
         self.port: int = self._server.server_address[1]
         self.url = f"http://127.0.0.1:{self.port}"
@@ -81,7 +81,7 @@ class Receiver:
         self._thread.start()
 
     def hang(self) -> Answer:
-        """An answer that comes only when the test ends."""
+        """Return an answer that is sent only when the test ends."""
         return Answer(wait=lambda: self.released.wait(30) and None)
 
     @property
@@ -102,10 +102,10 @@ class Receiver:
 
 
 def eventually(condition: Callable[[], Any], timeout_s: float = 5.0) -> Any:
-    """Wait for a condition, and return what made it true."""
+    """Wait until the condition is true and return its value."""
     deadline = time.monotonic() + timeout_s
     while not (result := condition()):
         if time.monotonic() > deadline:
-            raise AssertionError("the condition did not come true in time")
+            raise AssertionError(f"The condition was not true within {timeout_s} s.")
         time.sleep(0.002)
     return result

@@ -1,4 +1,4 @@
-"""Console, callback and several at once: readable, harmless, in order."""
+"""The console, callback and multi exporters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import io
 from typing import Any
 
 import pytest
+from compact.events import CATALOG, Event
 from compact.exporters import CallbackExporter, ConsoleExporter, MultiExporter
+from compact.exporters.console_lines import LINES
 
 DECISION: dict[str, Any] = {
     "ts": "2026-11-16T04:12:00.123Z",
@@ -23,18 +25,18 @@ DECISION: dict[str, Any] = {
 
 
 @pytest.mark.req("P-EXP-1")
-def test_the_console_reads_like_a_log() -> None:
-    """Time, session, what was decided and why, on one line without colour in a file."""
+def test_console_prints_one_line_per_event() -> None:
+    """A line has the time, the session, the decision and its reason, without color in a file."""
     stream = io.StringIO()
     ConsoleExporter(stream).emit(DECISION)
     assert stream.getvalue() == (
-        "04:12:00.123 s1  trigger_decision  compact: 108,800 of 128,000 tokens is at least 85%; "
-        "prune 47, keep pinned 2, recent_turns 6\n"
+        "04:12:00.123 s1  trigger_decision  compact: 108,800 of 128,000 tokens is at least 85% "
+        "(prune 47, keep pinned 2, recent_turns 6)\n"
     )
 
 
-def test_colour_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A terminal gets colour unless NO_COLOR is set."""
+def test_color_is_used_on_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines on a terminal have color unless NO_COLOR is set."""
 
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
@@ -63,47 +65,54 @@ def test_colour_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
         (
             "compact.pruned_messages",
             {"pruned_count": 40, "tokens_before": 9000, "tokens_after": 1000, "layers": {"pinned": 1}},
-            "40 messages pruned, 9,000 → 1,000 tokens; pinned 1",
+            "40 messages pruned, 9,000 → 1,000 tokens (pinned 1)",
         ),
         ("compact.archival", {"storage_adapter": "fs", "path": "a/b"}, "fs: a/b"),
-        ("compact.error", {"error_type": "X", "message": "m", "fallback": "pruning-only"}, "X: m (then: pruning-only)"),
+        ("compact.error", {"error_type": "X", "message": "m", "fallback": "prune"}, "X: m (fallback: prune)"),
         ("compact.warning", {"severity": "high", "message": "redaction is off"}, "high: redaction is off"),
         ("compact.check", {"turn": 3, "tokens_before": 10, "tokens_after": 5}, "turn 3: 10 → 5 tokens"),
-        ("compact.cleared", {"tokens_freed": 12, "details": {"x": 1}}, "tokens_freed 12"),
+        ("custom.event", {"count": 3, "nested": {"x": 1}}, "count 3"),
+        ("compact.cleared", {"tokens_freed": 12, "details": {"x": 1}}, "12 tokens freed"),
     ],
 )  # fmt: skip
-def test_every_event_is_told_in_a_few_words(name: str, properties: dict[str, Any], words: str) -> None:
-    """The line says what a person would want to know of the event."""
+def test_line_shows_the_most_important_properties(name: str, properties: dict[str, Any], words: str) -> None:
+    """Each kind of event has its own short description."""
     stream = io.StringIO()
     ConsoleExporter(stream).emit({"event": name, "session_id": "s", "ts": "", "properties": properties})
     assert stream.getvalue().rstrip().endswith(words)
 
 
+@pytest.mark.parametrize("event_class", CATALOG, ids=lambda event_class: event_class.name)
+def test_every_event_class_has_a_line(event_class: type[Event]) -> None:
+    """The table of lines covers the catalog, and a line tolerates missing properties."""
+    assert LINES[event_class]({})
+
+
 @pytest.mark.req("S-RED-1")
-def test_the_console_shows_no_secret() -> None:
-    """Even an event that nobody redacted."""
+def test_console_redacts_secrets() -> None:
+    """Secrets are redacted even if the event was not."""
     stream = io.StringIO()
     ConsoleExporter(stream).emit({"event": "compact.warning", "properties": {"message": "api_key=sk-abc123"}})
     assert "sk-abc123" not in stream.getvalue()
 
 
 @pytest.mark.req("P-EXP-1")
-def test_several_exporters_get_every_event(capsys: pytest.CaptureFixture[str]) -> None:
-    """One that fails is told on stderr, and the next still gets its event."""
+def test_multi_exporter_sends_every_event_to_all(capsys: pytest.CaptureFixture[str]) -> None:
+    """A failing exporter is logged, and the next one still receives the event."""
     seen: list[dict[str, Any]] = []
 
     class Broken:
         def emit(self, event: dict[str, Any]) -> None:
             raise RuntimeError("api_key=sk-abc123")
 
-    def failing(event: dict[str, Any]) -> None:
+    def fail(event: dict[str, Any]) -> None:
         raise ValueError("no")
 
-    multi = MultiExporter([Broken(), CallbackExporter(failing)], CallbackExporter(seen.append))
+    multi = MultiExporter([Broken(), CallbackExporter(fail)], CallbackExporter(seen.append))
     multi.emit(DECISION)
     assert seen == [DECISION]
-    said = capsys.readouterr().err
-    assert "Broken failed: RuntimeError: api_key=<REDACTED>" in said
-    assert "callback failed: ValueError: no" in said
+    log = capsys.readouterr().err
+    assert "Broken failed: RuntimeError: api_key=<REDACTED>" in log
+    assert "callback failed: ValueError: no" in log
     assert multi.flush()
     multi.close()

@@ -1,4 +1,4 @@
-"""The OTLP exporter, checked with OpenTelemetry's own SDK, its own exporter and its own protobuf messages."""
+"""The OTLP exporter, tested with the SDK, exporter and protobuf messages of OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TRACE, CHECK = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 
 def events(*, error: bool = False) -> Iterator[dict[str, Any]]:
-    """One check that compacts, in the order in which the manager emits it."""
+    """Yield the events of one check that compacts, in the order in which the manager emits them."""
     common = {"session_id": "s1", "trace_id": TRACE, "status": "ok"}
     check = {**common, "event": "compact.check", "span_id": CHECK, "started_at": "2026-11-16T04:00:00.000Z"}
     yield {**check, "ts": check["started_at"], "properties": {"turn": 3}}
@@ -31,7 +31,7 @@ def events(*, error: bool = False) -> Iterator[dict[str, Any]]:
         "parent_id": CHECK,
         "ts": "2026-11-16T04:00:00.002Z",
         "properties": {"triggered": True, "policy": {"trigger_pct": 0.85}, "reason": "full", "model": "gpt-5"},
-        "payload": {"secret plans": "not for everybody"},
+        "payload": {"secret plans": "private text"},
     }
     if error:
         yield {
@@ -52,11 +52,11 @@ def events(*, error: bool = False) -> Iterator[dict[str, Any]]:
 
 
 def value(attributes: Any, key: str) -> Any:
-    found = next(a.value for a in attributes if a.key == key)
-    return getattr(found, found.WhichOneof("value"))
+    any_value = next(a.value for a in attributes if a.key == key)
+    return getattr(any_value, any_value.WhichOneof("value"))
 
 
-_ENDS = """
+_SCRIPT = """
 import sys
 from compact import CompactConfig, CompactManager, Message, OTLPExporter
 manager = CompactManager(CompactConfig("gpt-5", 128_000, exporter=OTLPExporter(sys.argv[1])))
@@ -65,10 +65,10 @@ manager.preflight("s1", [Message("user", "hello")])
 
 
 @pytest.mark.req("P-EXP-1")
-def test_a_process_that_ends_flushes_first() -> None:
-    """No close() in the script: leaving the interpreter sends what is queued."""
+def test_process_exit_flushes_the_queue() -> None:
+    """A script without close() exports its queued events when the interpreter exits."""
     with Receiver(Answer(body={})) as receiver:
-        command = [sys.executable, "-c", _ENDS, f"{receiver.url}/v1/traces"]
+        command = [sys.executable, "-c", _SCRIPT, f"{receiver.url}/v1/traces"]
         result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert (result.returncode, result.stderr) == (0, "")
         messages = [ExportTraceServiceRequest.FromString(request.raw) for request in receiver.requests]
@@ -78,8 +78,8 @@ def test_a_process_that_ends_flushes_first() -> None:
 
 
 @pytest.mark.req("P-EXP-1", "P-TST-2")
-def test_alone_it_sends_otlp_with_span_events() -> None:
-    """One before_model_call span with the ids of our event, the decision a span event, gen_ai names beside ours."""
+def test_check_is_sent_as_span_with_span_events() -> None:
+    """The span has the ids of the check, the decision as a span event, and gen_ai.* attributes."""
     with Receiver(Answer(body={})) as receiver:
         exporter = OTLPExporter(f"{receiver.url}/v1/traces", headers={"authorization": "Bearer key"})
         for event in events():
@@ -104,12 +104,12 @@ def test_alone_it_sends_otlp_with_span_events() -> None:
     assert value(decision.attributes, "compact.triggered") is True
     assert value(decision.attributes, "compact.policy.trigger_pct") == 0.85
     assert decision.time_unix_nano - span.start_time_unix_nano == 2_000_000
-    assert b"not for everybody" not in request.raw
+    assert b"private text" not in request.raw
 
 
 @pytest.mark.req("P-EXP-1")
-def test_inside_an_application_it_joins_the_current_span() -> None:
-    """With the application's provider, the check is a child of what the application is doing."""
+def test_application_span_becomes_the_parent() -> None:
+    """With the application's provider, the check is a child of the current span."""
     memory = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(memory))
@@ -124,14 +124,14 @@ def test_inside_an_application_it_joins_the_current_span() -> None:
     assert check.parent.span_id == outer.get_span_context().span_id
     assert [event.name for event in check.events] == ["compact.trigger_decision", "compact.error"]
     assert check.events[0].attributes is not None
-    assert "not for everybody" in str(check.events[0].attributes["compact.payload"])
+    assert "private text" in str(check.events[0].attributes["compact.payload"])
     assert check.status.status_code.name == "ERROR"
     assert check.attributes is not None
     assert check.attributes["error.type"] == "SummarizationError"
 
 
-def test_events_without_a_check_are_spans_of_their_own() -> None:
-    """A late child hangs under its check; a flat event of document 000 stands alone."""
+def test_events_without_an_open_check_become_spans() -> None:
+    """A late event is a child of its check, and a flat event (document 000) has no parent."""
     memory = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(memory))
@@ -148,8 +148,8 @@ def test_events_without_a_check_are_spans_of_their_own() -> None:
 
 
 @pytest.mark.req("S-ARI-1")
-def test_a_dead_receiver_costs_the_agent_nothing() -> None:
-    """Emitting is quick, nothing raises, and closing keeps its deadline."""
+def test_unreachable_receiver_does_not_block_the_agent() -> None:
+    """Emitting is fast, nothing raises, and closing meets its deadline."""
     exporter = OTLPExporter("http://127.0.0.1:1/v1/traces", exit_timeout_s=0.3)
     started = time.perf_counter()
     for _ in range(200):

@@ -1,4 +1,4 @@
-"""What compaction costs a long session, against what its model calls cost."""
+"""The cost of compaction in a long session, compared with its model calls."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 from compact import CallbackExporter, CompactConfig, CompactManager
 
 TURNS = 1_000
-# A fast model answers a long prompt in about this time; real agents wait longer, so the share is smaller.
+# A fast model needs about this long for a long prompt. Real agents wait longer, so their share is smaller.
 MODEL_CALL_S = 0.2
 
 
 @pytest.mark.req("S-PERF-1")
-def test_compaction_takes_a_small_share_of_a_long_session() -> None:
-    """1,000 turns with at least five compactions spend less than a tenth of the session's time in the library."""
+def test_compaction_takes_less_than_a_tenth_of_a_long_session() -> None:
+    """A session of 1,000 turns and at least five compactions spends less than 10% of its time in the library."""
     compactions: list[dict[str, Any]] = []
     exporter = CallbackExporter(lambda event: event["event"] == "compact.pruned_messages" and compactions.append(event))
     manager = CompactManager(CompactConfig(model="gpt-5", max_context_tokens=32_000, exporter=exporter))

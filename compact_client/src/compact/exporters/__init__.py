@@ -1,4 +1,4 @@
-"""Where events go: a console, a function, OpenTelemetry, an Ariadne server, or several of these."""
+"""Exporters: console, callback, OpenTelemetry, Ariadne server, or several of them."""
 
 from compact.exporters.ariadne import AriadneExporter
 from compact.exporters.callback import CallbackExporter

@@ -1,4 +1,4 @@
-"""Give each event to a function. What the function raises is told on stderr and goes no further."""
+"""Pass each event to a function."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from compact.delivery.stderr import say
 
 
 class CallbackExporter:
-    """`CallbackExporter(events.append)` collects; any callable of one argument will do."""
+    """Calls a function with each event: `CallbackExporter(events.append)`. Exceptions are logged to stderr."""
 
     def __init__(self, callback: Callable[[dict[str, Any]], object]) -> None:
         self._callback = callback
 
     def emit(self, event: dict[str, Any]) -> None:
+        """Call the function with the event."""
         try:
             self._callback(event)
         except Exception as error:
-            say("compact", f"the exporter's callback failed: {type(error).__name__}: {error}")
+            say("compact", f"The exporter callback failed: {type(error).__name__}: {error}")

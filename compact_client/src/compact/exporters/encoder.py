@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import time
 import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from compact.delivery.counts import Counts
 from compact.delivery.spool import Record
 from compact.delivery.stderr import say
+from compact.events import WarningEvent, flat_record, iso, utc_now
 
 Event = dict[str, Any]
 
@@ -68,13 +68,9 @@ class EventEncoder:
     def _report_drops(self, count: int) -> Event:
         message = f"{count} events were dropped because the queue or the spool was full"
         say("Ariadne", f"{message}.")
-        return {
-            "event": "compact.warning",
-            "session_id": self._last_session_id or "compact-exporter",
-            "ts": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "status": "error",
-            "properties": {"severity": "high", "code": "events_dropped", "message": message, "count": count},
-        }
+        warning = WarningEvent(severity="high", code="events_dropped", message=message, count=count)
+        session_id = self._last_session_id or "compact-exporter"
+        return flat_record(session_id, warning, ts=iso(utc_now()), status="error")
 
 
 def pack_events(events: Iterable[Event], *, max_bytes: int, max_events: int) -> Iterator[Record]:
