@@ -1,4 +1,4 @@
-"""Context compaction for LLM agents: an immutable log, a plan as pure data, a renderer."""
+"""Context compaction for LLM agents, with an immutable log, a plan as data, and a choice of renderers."""
 
 from __future__ import annotations
 

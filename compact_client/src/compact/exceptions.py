@@ -1,15 +1,15 @@
-"""What can go wrong, outermost first.
+"""The exceptions of the library.
 
 CompactError
-├── ConfigError            names the field: policy.trigger_pct must be 0.0-1.0
-├── InsufficientBudget     what may not be pruned is already larger than the budget
-├── MalformedMessage       a message that no provider would accept; compaction is skipped for that turn
-├── SummarizationError     no summary could be made; the manager prunes instead
-│   ├── SummaryTooLong     the summary is over its token limit; worth a retry with less
-│   ├── SummaryRefused     the model declined; worth a retry as `brief`
-│   └── SummarizerOverflow the summariser's own prompt did not fit its window
-├── PlanConflict           another process committed a plan first, again and again
-└── StoreFailed            a plan or artifact store raised
+├── ConfigError            an invalid setting, with its path: policy.trigger_pct must be 0.0-1.0
+├── InsufficientBudget     messages that must stay exceed the budget
+├── MalformedMessage       a message that no provider would accept, so that turn is not compacted
+├── SummarizationError     no summary could be written, so the manager prunes instead
+│   ├── SummaryTooLong     the summary exceeds its token limit, to be retried with a lower one
+│   ├── SummaryRefused     the model declined, to be retried with the style `brief`
+│   └── SummarizerOverflow the summarizer's own prompt exceeded its window
+├── PlanConflict           another process committed a newer plan
+└── StoreFailed            a plan store or an artifact store raised an exception
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any
 
 
 class CompactError(Exception):
-    """Root of every error this library raises on purpose."""
+    """Base class of the library's exceptions."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Most are made from numbers and say a sentence; Python would call them with the sentence.
-        return _again, (type(self), self.args, dict(self.__dict__))
+        # The default would call the constructor with the message, but most constructors take other arguments.
+        return _restore, (type(self), self.args, dict(self.__dict__))
 
 
-def _again(kind: type[CompactError], args: tuple[Any, ...], state: dict[str, Any]) -> CompactError:
+def _restore(kind: type[CompactError], args: tuple[Any, ...], state: dict[str, Any]) -> CompactError:
     error = kind.__new__(kind)
     error.args = args
     error.__dict__.update(state)
@@ -34,7 +34,7 @@ def _again(kind: type[CompactError], args: tuple[Any, ...], state: dict[str, Any
 
 
 class ConfigError(CompactError, ValueError):
-    """A setting that cannot be right; the message names its field path."""
+    """An invalid setting. The message starts with the path of the setting."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"{path} {problem}")
@@ -43,7 +43,7 @@ class ConfigError(CompactError, ValueError):
 
 
 class InsufficientBudget(CompactError):
-    """What must stay is larger than the budget; carries the numbers and the way out."""
+    """Messages that must stay exceed the budget. The message has the numbers and the options."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class InsufficientBudget(CompactError):
 
 
 class MalformedMessage(CompactError):
-    """A message that cannot be understood; `index` is its place in the list."""
+    """A message that cannot be decoded. `index` is its position in the list."""
 
     def __init__(self, index: int, problem: str) -> None:
         super().__init__(f"messages[{index}] {problem}")
@@ -75,29 +75,29 @@ class MalformedMessage(CompactError):
 
 
 class SummarizationError(CompactError):
-    """No summary could be made; the manager prunes instead."""
+    """No summary could be written. The manager prunes instead."""
 
 
 class SummaryTooLong(SummarizationError):
-    """The summary is over its limit even after trimming."""
+    """The summary exceeds its token limit, even after trimming."""
 
     def __init__(self, *, summary_tokens: int, max_tokens: int) -> None:
-        super().__init__(f"the summary has {summary_tokens:,} tokens, the limit is {max_tokens:,}")
+        super().__init__(f"The summary has {summary_tokens:,} tokens but the limit is {max_tokens:,}.")
         self.summary_tokens = summary_tokens
         self.max_tokens = max_tokens
 
 
 class SummaryRefused(SummarizationError):
-    """The model declined to summarise."""
+    """The model declined to write a summary."""
 
 
 class SummarizerOverflow(SummarizationError):
-    """The summariser's own prompt was too large for its window."""
+    """The summarizer's own prompt exceeded its window."""
 
 
 class PlanConflict(CompactError):
-    """Another writer committed a newer plan for the thread."""
+    """Another process committed a newer plan for the thread."""
 
 
 class StoreFailed(CompactError):
-    """A plan or artifact store of the caller's failed, in whatever way; the run goes on without its service."""
+    """A plan store or an artifact store raised an exception. The run continues without it."""

@@ -1,12 +1,12 @@
-"""What to keep and when to compact: the policy, its defaults, and what counts as nonsense.
+"""The compaction policy: when to compact and what to keep.
 
-Frozen and checked when it is made, so that a plan can name the policy it followed.
+A policy is immutable and validated on creation.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from compact.exceptions import ConfigError
 
@@ -18,13 +18,30 @@ RendererName = Literal["layered", "inplace", "bridge"]
 Truncation = Literal["none", "bytes", "tokens"]
 Rung = Literal["externalize", "summarize", "clear", "drop"]
 
-STYLES = ("task_state", "brief", "decision_log", "code_delta", "step_ledger", "requirements_ledger", "extractive_brief")
-LADDER: tuple[Rung, ...] = ("externalize", "summarize", "clear", "drop")
+STYLES: tuple[str, ...] = get_args(SummaryStyle)
+LADDER: tuple[Rung, ...] = get_args(Rung)
+
+_TUPLES = ("roles_never_prune", "protected_tools", "keep_keys", "ladder")
+_SHARES = ("trigger_pct", "min_left_pct", "target_pct", "summary_room_pct", "summary_ratio", "min_gain_pct")
+_NOT_NEGATIVE = (
+    "hard_cap_buffer",
+    "keep_recent_turns",
+    "keep_tool_io_pairs",
+    "user_message_tokens",
+    "headroom_calls",
+)
+_POSITIVE = ("trigger_tokens_left", "auto_compact_token_limit", "summary_max_tokens", "tool_output_max_tokens")
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "strategy": STYLES,
+    "renderer": get_args(RendererName),
+    "pruning": get_args(Pruning),
+    "tool_output_truncation": get_args(Truncation),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class CompactPolicy:
-    """When to compact, what stays, and in which shape it is rendered."""
+    """When to compact, what to keep, and how to render the result."""
 
     trigger_pct: float = 0.85
     hard_cap_buffer: int = 1500
@@ -35,34 +52,34 @@ class CompactPolicy:
     strategy: str = "task_state"
 
     min_left_pct: float = 0.05
-    """Compact when at most this share of the window is left, whatever `trigger_pct` says."""
+    """Compact when at most this share of the window is left, regardless of `trigger_pct`."""
     trigger_tokens_left: int | None = None
     """Compact when at most this many tokens are left."""
     auto_compact_token_limit: int | None = None
-    """Compact at this many tokens; the only rule when the window is unknown."""
+    """Compact at this many tokens. The only rule if the window is unknown."""
     soft_trigger_pct: float | None = None
-    """From here on, compact when a user turn begins; from `trigger_pct` on, at any call."""
+    """Compact from this share of the window on, but only when a user turn begins."""
 
     renderer: RendererName = "layered"
     pruning: Pruning = "recency"
     semantic_keep: bool = False
-    """The flag of semantic pruning; its vectoriser is built in."""
+    """Required for `pruning="semantic"`."""
     ladder: tuple[Rung, ...] = LADDER
     target_pct: float = 0.6
-    """A rung stops the ladder once the request is at most this share of the window."""
+    """The ladder stops once the request is at most this share of the window."""
     headroom_calls: int = 12
-    """How many calls at the session's own pace a summary should leave room for before the next compaction."""
+    """The number of average calls for which a summary leaves space before the next compaction."""
     protected_tools: tuple[str, ...] = ("manage_todo_list",)
     keep_keys: tuple[str, ...] = ()
-    """Fields a summary must carry over word for word."""
+    """Fields that a summary must contain verbatim."""
 
     summary_max_tokens: int = 16_000
     summary_room_pct: float = 0.6
-    """The summary's share of what is left beside pinned messages, tools and schemas."""
+    """The summary's share of the tokens that pinned messages, tools and schemas leave."""
     summary_ratio: float = 0.5
-    """At most this share of everything that was summarised so far."""
+    """Maximum length of a summary as a share of the text that it covers."""
     user_message_tokens: int = 20_000
-    """How much of the users' own words the bridge renderer keeps, newest first."""
+    """Tokens of user messages that the bridge renderer keeps, newest first."""
 
     tool_output_truncation: Truncation = "tokens"
     tool_output_max_tokens: int = 5000
@@ -72,51 +89,31 @@ class CompactPolicy:
 
     overflow_max_retries: int = 3
     min_gain_pct: float = 0.02
-    """A compaction that would free less than this share of the window is not worth a broken cache."""
+    """Share of the window that a compaction must free to be worth invalidating the provider's cache."""
 
     def __post_init__(self) -> None:
-        for name in ("roles_never_prune", "protected_tools", "keep_keys", "ladder"):
+        for name in _TUPLES:
             value = getattr(self, name)
             if not isinstance(value, tuple):
                 object.__setattr__(self, name, tuple(value))
-        for name in ("trigger_pct", "min_left_pct", "target_pct", "summary_room_pct", "summary_ratio", "min_gain_pct"):
+        for name in _SHARES:
             _require(0.0 <= getattr(self, name) <= 1.0, name, "must be 0.0-1.0")
         if self.soft_trigger_pct is not None:
             _require(0.0 <= self.soft_trigger_pct <= self.trigger_pct, "soft_trigger_pct", "must be 0.0-trigger_pct")
-        for name in (
-            "hard_cap_buffer",
-            "keep_recent_turns",
-            "keep_tool_io_pairs",
-            "user_message_tokens",
-            "headroom_calls",
-        ):
+        for name in _NOT_NEGATIVE:
             _require(getattr(self, name) >= 0, name, "must be 0 or more")
-        for name in ("trigger_tokens_left", "auto_compact_token_limit"):
+        for name in _POSITIVE:
             value = getattr(self, name)
             _require(value is None or value > 0, name, "must be more than 0")
-        _require(self.summary_max_tokens > 0, "summary_max_tokens", "must be more than 0")
-        _require(self.tool_output_max_tokens > 0, "tool_output_max_tokens", "must be more than 0")
-        _require(self.strategy in STYLES, "strategy", f"must be one of {', '.join(STYLES)}")
-        _require(self.renderer in ("layered", "inplace", "bridge"), "renderer", "must be layered, inplace or bridge")
-        _require(
-            self.pruning in ("recency", "fifo", "stage_aware", "semantic"),
-            "pruning",
-            "must be recency, fifo, stage_aware or semantic",
-        )
-        _require(
-            self.pruning != "semantic" or self.semantic_keep, "pruning", "semantic needs the flag semantic_keep=True"
-        )
-        _require(
-            self.tool_output_truncation in ("none", "bytes", "tokens"),
-            "tool_output_truncation",
-            "must be none, bytes or tokens",
-        )
-        _require(all(rung in LADDER for rung in self.ladder), "ladder", f"may only name {', '.join(LADDER)}")
+        for name, choices in _CHOICES.items():
+            _require(getattr(self, name) in choices, name, f"must be one of {', '.join(choices)}")
+        _require(self.pruning != "semantic" or self.semantic_keep, "pruning", "semantic requires semantic_keep=True")
+        _require(all(rung in LADDER for rung in self.ladder), "ladder", f"may only contain {', '.join(LADDER)}")
 
     def to_dict(self) -> dict[str, Any]:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
 
-def _require(holds: bool, name: str, problem: str) -> None:
-    if not holds:
+def _require(condition: bool, name: str, problem: str) -> None:
+    if not condition:
         raise ConfigError(f"policy.{name}", problem)

@@ -1,8 +1,6 @@
-"""Every seam of the library: what a caller may replace, and what the manager calls.
+"""Protocols for the parts of the library that a caller can replace.
 
-The first four protocols are public (document 000). `SpanSummarizer` is the richer one the built-in summarisers
-offer; a custom `Summarizer` is adapted to it. A method may be sync or async: the sync entry points refuse a
-coroutine with a clear error, the async ones await it.
+Methods may be sync or async. The async entry points await a coroutine, the sync ones raise an error for it.
 """
 
 from __future__ import annotations
@@ -19,14 +17,14 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class TokenEstimator(Protocol):
-    """Counts a conversation. One that also has `count_message` is asked once per message and cached."""
+    """Counts a conversation. If it also has `count_message`, it is called once for each message and cached."""
 
     def estimate(self, messages: Sequence[Message], model: str) -> int: ...
 
 
 @runtime_checkable
 class ProviderAwareTokenizer(Protocol):
-    """Counts everything that is sent, with the provider's own overhead."""
+    """Counts all parts of a request, with the provider's overhead."""
 
     def count_tokens(self, text: str, model: str = ...) -> int: ...
 
@@ -39,17 +37,18 @@ class ProviderAwareTokenizer(Protocol):
 
 @runtime_checkable
 class Summarizer(Protocol):
-    """The public seam: messages in, one summary message out."""
+    """Summarizes messages as one message."""
 
     def summarize(self, messages: Sequence[Message], style: str, keep_keys: Sequence[str]) -> Message: ...
 
 
 @runtime_checkable
 class SpanSummarizer(Protocol):
-    """The rich seam: typed fields out, so that summaries are merged by code and never re-summarised.
+    """Summarizes messages as typed fields, so that summaries can be merged without summarizing them again.
 
-    `visible` are the messages that stay in the prompt, so nothing is spent on repeating them; the rendered text
-    stays within `max_tokens` by `count_tokens`. Raises `SummarizationError` or one of its kinds.
+    `visible` are the messages that stay in the prompt and need not be repeated. The rendered text has at most
+    `max_tokens`, as counted by `count_tokens`. Raises `SummarizationError` or a subclass. The built-in summarizers
+    implement this protocol, and a custom `Summarizer` is adapted to it.
     """
 
     def summarize_span(
@@ -66,7 +65,7 @@ class SpanSummarizer(Protocol):
 
 @runtime_checkable
 class StorageAdapter(Protocol):
-    """Where pre-compact transcripts, summaries and events are archived; always given redacted copies."""
+    """Archives transcripts, summaries and events. It only receives redacted copies."""
 
     def save_transcript(self, session_id: str, transcript: Sequence[Message]) -> Any: ...
 
@@ -77,13 +76,13 @@ class StorageAdapter(Protocol):
 
 @runtime_checkable
 class Exporter(Protocol):
-    """Takes one event; must be quick and must not raise."""
+    """Receives events. `emit` must return quickly and must not raise."""
 
     def emit(self, event: dict[str, Any]) -> None: ...
 
 
 class ArtifactStore(Protocol):
-    """Holds externalised content, with access control."""
+    """Stores externalized content, with access control."""
 
     def store(self, content: str, metadata: ArtifactMetadata) -> Any: ...
 
@@ -93,7 +92,10 @@ class ArtifactStore(Protocol):
 
 
 class CompactionStore(Protocol):
-    """Holds the current plan of each thread; a commit against an old version returns False and changes nothing."""
+    """Stores the current plan of each thread.
+
+    `commit_plan` returns False and changes nothing if `expected_version` is not the current version.
+    """
 
     def get_current_plan(self, thread_id: str) -> tuple[CompactionPlan | None, int]: ...
 

@@ -1,6 +1,6 @@
-"""What users of the library assert with: record events, check that pairs are whole and that nothing protected is gone.
+"""Test helpers for users of the library: record events, and check pairs, protected messages and secrets.
 
-Plain functions that raise AssertionError with the place and the reason; no test framework is needed.
+The checks are plain functions that raise AssertionError with the position and the reason. They need no test framework.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["RecordingExporter", "assert_no_secrets", "assert_pairs_whole", "asse
 
 
 class RecordingExporter:
-    """Keeps every event: `exporter.of("compact.pruned_messages")[0]["properties"]`."""
+    """Records every event: `exporter.of("compact.pruned_messages")[0]["properties"]`."""
 
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []
@@ -35,7 +35,7 @@ class RecordingExporter:
 
 
 def assert_pairs_whole(items: Sequence[Any]) -> None:
-    """No call without its output and no output without its call, in any format; the last call may still be open."""
+    """Assert that every call has an output and every output has a call, in any format. The last call may be open."""
     messages = _messages(items)
     calls = {call.id for message in messages for call in message.tool_calls if call.needs_output}
     answers = {answer for message in messages for answer in message.answers}
@@ -49,24 +49,24 @@ def assert_pairs_whole(items: Sequence[Any]) -> None:
 
 
 def assert_protected_kept(before: Sequence[Any], after: Sequence[Any], *, flag: str = "protected") -> None:
-    """Every system and developer message and every flagged one is still there, word for word."""
-    left = [(message.role, message.text) for message in _messages(after)]
+    """Assert that all system, developer and flagged messages are still present, verbatim."""
+    remaining = [(message.role, message.text) for message in _messages(after)]
     for index, message in enumerate(_messages(before)):
         is_protected = message.role in ("system", "developer") or message.meta.get(flag)
-        if is_protected and (message.role, message.text) not in left:
-            raise AssertionError(f"protected message {index} ({message.role}) is gone: {message.text[:80]!r}")
+        if is_protected and (message.role, message.text) not in remaining:
+            raise AssertionError(f"protected message {index} ({message.role}) is missing: {message.text[:80]!r}")
 
 
 def assert_no_secrets(values: Iterable[Any], *, redactor: Redactor | None = None) -> None:
-    """Nothing here would be redacted: pass it the events and files that left the process."""
-    checking = redactor or default_redactor()
+    """Assert that redaction would not change any of the values, such as exported events or files."""
+    redactor = redactor or default_redactor()
     for number, value in enumerate(values):
-        _, counts = checking.tree(value)
+        _, counts = redactor.tree(value)
         if counts:
-            raise AssertionError(f"value {number} holds what redaction would hide: {dict(counts)}")
+            raise AssertionError(f"value {number} contains secrets that redaction would hide: {dict(counts)}")
 
 
 def _messages(items: Sequence[Any]) -> list[Message]:
-    read = [plain(item) for item in items]
-    codec = detect_codec(read) or CHAT
-    return [codec.decode(item, index) for index, item in enumerate(read)]
+    plain_items = [plain(item) for item in items]
+    codec = detect_codec(plain_items) or CHAT
+    return [codec.decode(item, index) for index, item in enumerate(plain_items)]

@@ -1,4 +1,4 @@
-"""Token estimators: tiktoken's exact vocabularies, and one that needs none."""
+"""Token estimators: exact counts with tiktoken, and an approximation without a vocabulary."""
 
 from __future__ import annotations
 

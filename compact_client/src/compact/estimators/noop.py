@@ -1,6 +1,6 @@
-"""Counts without any vocabulary, by bytes.
+"""Approximate token counts from the number of bytes, without a vocabulary.
 
-High rather than low: dense text (hex, code, scripts other than Latin) has fewer bytes to a token than prose.
+The estimate is high for prose, because dense text (hex, code, non-Latin scripts) has fewer bytes per token.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ _BYTES_PER_TOKEN = 3
 
 
 class NoopEstimator(RequestCounter):
-    """About one token for every three bytes of UTF-8."""
+    """Counts one token for every three bytes of UTF-8."""
 
     name = "noop"
 

@@ -1,6 +1,6 @@
-"""How the parts of a request add up, whatever counts the text.
+"""Token counts of messages, tools and requests, on top of any way to count text.
 
-The overhead figures are OpenAI's published ones for chat messages; other formats differ by a token or two.
+The overhead is OpenAI's published one for chat messages. Other formats differ by one or two tokens.
 """
 
 from __future__ import annotations
@@ -11,14 +11,18 @@ from typing import Any
 
 from compact.messages import Message
 
-MESSAGE_TOKENS = 4  # three that frame a message and one for its role
-CALL_TOKENS = 8  # the JSON around a call's name and arguments, and its id
-REPLY_TOKENS = 3  # every reply is primed with the assistant's opening
-TOOL_TOKENS = 8  # the wrapping of one tool's schema
+MESSAGE_TOKENS = 4
+"""Overhead of a message: three tokens of framing and one for its role."""
+CALL_TOKENS = 8
+"""Overhead of a tool call: its id and the JSON around its name and arguments."""
+REPLY_TOKENS = 3
+"""Tokens that start the assistant's reply."""
+TOOL_TOKENS = 8
+"""Overhead of a tool's schema."""
 
 
 class RequestCounter:
-    """Sums a request from `count_tokens`; subclasses say how a text is counted."""
+    """Counts a request with `count_tokens`, which subclasses implement."""
 
     name = "counter"
 
@@ -26,7 +30,7 @@ class RequestCounter:
         raise NotImplementedError
 
     def count_message(self, message: Message, model: str = "") -> int:
-        """One message with its calls and its framing."""
+        """Return the tokens of a message with its calls and overhead."""
         content = message.content
         text = content if isinstance(content, str) else message.text
         tokens = MESSAGE_TOKENS + message.extra_tokens + (self.count_tokens(text, model) if text else 0)
@@ -37,15 +41,15 @@ class RequestCounter:
         return tokens
 
     def count_tool_schemas(self, tools: Sequence[Any], model: str = "") -> int:
-        """The tools as the provider sees them: their JSON and its wrapping."""
+        """Return the tokens of the tools' JSON schemas and their overhead."""
         return sum(TOOL_TOKENS + self.count_tokens(schema_text(tool), model) for tool in tools)
 
     def count_request(self, messages: Sequence[Message], tools: Sequence[Any] = (), model: str = "") -> int:
-        """Everything that is sent."""
+        """Return the tokens of a whole request."""
         return self.estimate(messages, model) + (self.count_tool_schemas(tools, model) if tools else 0)
 
     def estimate(self, messages: Sequence[Message], model: str = "") -> int:
-        """All messages and the priming of the reply; nothing is nothing."""
+        """Return the tokens of all messages and the start of the reply, or 0 without messages."""
         if not messages:
             return 0
         count = self.count_message
@@ -53,7 +57,7 @@ class RequestCounter:
 
 
 def schema_text(tool: Any) -> str:
-    """The JSON of a tool: a dict, a pydantic model, or an object with name, description and parameters."""
+    """Return a tool's JSON. Accepts a string, a dict, a pydantic model, or an object with the usual attributes."""
     if isinstance(tool, str):
         return tool
     if hasattr(tool, "model_dump"):

@@ -1,7 +1,7 @@
-"""Exact counts with the model's own vocabulary, with no network.
+"""Exact token counts with the model's vocabulary, offline.
 
-The two vocabularies in use are shipped in the package and checked by their hash; tiktoken itself would download
-them. A text is encoded once: the count is remembered by the text.
+tiktoken would download its vocabularies, so the package ships the two in use and verifies their hashes. Counts are
+cached by text, so each text is encoded once.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _SHA256 = {
     "cl100k_base": "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
 }
 DEFAULT_ENCODING = "o200k_base"
-# tiktoken's regex engine recurses on very long runs without a word break; pieces this long stay far below that.
+# tiktoken's regex engine recurses on very long texts without a word break. Texts are split far below that length.
 _PIECE_CHARS = 200_000
 _CACHE_CHARS = 64_000_000
 
 
 class TiktokenEstimator(RequestCounter):
-    """tiktoken with the encoding of the model; one unknown to tiktoken counts as `o200k_base`."""
+    """Counts with the model's encoding, or with `o200k_base` if tiktoken does not know the model."""
 
     name = "tiktoken"
 
@@ -43,10 +43,13 @@ class TiktokenEstimator(RequestCounter):
     def count_tokens(self, text: str, model: str = "") -> int:
         counts = self._counts_for(model)
         tokens = counts.get(text)
-        return self._counted(text, counts, model) if tokens is None else tokens
+        return self._encode(text, counts, model) if tokens is None else tokens
 
     def count_by_line(self, text: str, model: str = "") -> int:
-        """The same number for a text that is counted often with few lines changed, such as a summary on its way."""
+        """Return the same number as `count_tokens`, with a cache for each line.
+
+        Faster for a text that is counted repeatedly with small changes, such as a summary being fitted to a limit.
+        """
         if "\n" not in text or len(text) > _PIECE_CHARS:
             return self.count_tokens(text, model)
         counts = self._counts_for(model)
@@ -55,7 +58,7 @@ class TiktokenEstimator(RequestCounter):
             tokens = 0
             for piece in _pieces(text):
                 known = counts.get(piece)
-                tokens += self._counted(piece, counts, model) if known is None else known
+                tokens += self._encode(piece, counts, model) if known is None else known
             counts[text] = tokens
             self._cached_chars += len(text)
         return tokens
@@ -65,10 +68,11 @@ class TiktokenEstimator(RequestCounter):
         counts = self._counts.get(name)
         return self._counts.setdefault(name, {}) if counts is None else counts
 
-    def _counted(self, text: str, counts: dict[str, int], model: str) -> int:
+    def _encode(self, text: str, counts: dict[str, int], model: str) -> int:
+        """Count a text and cache the result."""
         tokens = _count(text, load_encoding(self._encoding_name or encoding_name(model)))
         self._cached_chars += len(text)
-        # Emptied rather than aged: the texts of a live session are counted again in one pass.
+        # Clearing the whole cache is cheap enough: one pass counts the texts of a live session again.
         if self._cached_chars > _CACHE_CHARS:
             for known in self._counts.values():
                 known.clear()
@@ -78,10 +82,10 @@ class TiktokenEstimator(RequestCounter):
 
 
 def _pieces(text: str) -> list[str]:
-    """The text cut where neither vocabulary has a token across the cut: before a line that begins with a word.
+    """Split a text where no token of either vocabulary crosses the split: before a line that starts with a word.
 
-    Both take a line break together with the mark before it and with blank lines after it; `o200k_base` also with a
-    slash after it.
+    In both vocabularies, a token may contain a line break with the punctuation before it and the blank lines after it.
+    In `o200k_base`, it may also contain a slash after the line break.
     """
     if "\r" in text:
         return [text]
@@ -106,7 +110,7 @@ def _count(text: str, encoding: tiktoken.Encoding) -> int:
 
 @cache
 def encoding_name(model: str) -> str:
-    """The shipped vocabulary that fits a model best."""
+    """Return the name of the shipped vocabulary that fits a model best."""
     from tiktoken.model import encoding_name_for_model
 
     try:
@@ -118,52 +122,52 @@ def encoding_name(model: str) -> str:
     return "o200k_base" if name.startswith("o200k") else "cl100k_base"
 
 
-_loaded: dict[str, tiktoken.Encoding] = {}
-_loading = threading.Lock()
+_encodings: dict[str, tiktoken.Encoding] = {}
+_encodings_lock = threading.Lock()
 
 
 def load_encoding(name: str) -> tiktoken.Encoding:
-    """The encoding, built from the shipped vocabulary the first time."""
-    encoding = _loaded.get(name)
+    """Return an encoding. The first call builds it from the shipped vocabulary."""
+    encoding = _encodings.get(name)
     if encoding is not None:
         return encoding
     import tiktoken
 
-    with _loading:
-        if name not in _loaded:
-            _loaded[name] = tiktoken.Encoding(**_definition(name, _ranks(name)))
-        return _loaded[name]
+    with _encodings_lock:
+        if name not in _encodings:
+            _encodings[name] = tiktoken.Encoding(**_definition(name, _ranks(name)))
+        return _encodings[name]
 
 
 def preload_encoding(model: str) -> None:
-    """Build the model's encoding in the background, so that the first count does not wait for it."""
+    """Build the model's encoding in a background thread, so that the first count does not have to."""
     name = encoding_name(model)
-    if name not in _loaded:
+    if name not in _encodings:
         threading.Thread(target=load_encoding, args=(name,), name="compact-vocabulary", daemon=True).start()
 
 
-def _unlock_in_child() -> None:
-    # A fork while another thread builds would leave the child with a lock that nobody holds.
-    global _loading  # noqa: PLW0603
-    _loading = threading.Lock()
+def _reset_lock_in_child() -> None:
+    # A fork while another thread builds an encoding would leave the child with a lock that is never released.
+    global _encodings_lock  # noqa: PLW0603
+    _encodings_lock = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_unlock_in_child)
+    os.register_at_fork(after_in_child=_reset_lock_in_child)
 
 
 def _ranks(name: str) -> dict[bytes, int]:
     if name not in _SHA256:
-        raise ValueError(f"encoding {name!r} is not shipped: one of {', '.join(_SHA256)}")
+        raise ValueError(f"Encoding {name!r} is not included. Use one of: {', '.join(_SHA256)}.")
     raw = gzip.decompress((files("compact.estimators") / "vocab" / f"{name}.tiktoken.gz").read_bytes())
     if hashlib.sha256(raw).hexdigest() != _SHA256[name]:
-        raise ValueError(f"the vocabulary {name} is damaged: install compact-client again")
+        raise ValueError(f"The vocabulary {name} is corrupt. Reinstall compact-client.")
     decode = base64.b64decode
     return {decode(token): int(rank) for token, rank in (line.split() for line in raw.splitlines() if line)}
 
 
 def _definition(name: str, ranks: dict[bytes, int]) -> dict[str, Any]:
-    # Pattern and special tokens are tiktoken's own; only its download is replaced.
+    # Use tiktoken's pattern and special tokens, and replace only its download.
     from tiktoken_ext import openai_public as public  # type: ignore[import-untyped]
 
     constructor = public.ENCODING_CONSTRUCTORS[name]

@@ -1,6 +1,6 @@
-"""Three shapes of one plan.
+"""Renderers: three prompt layouts for a plan.
 
-Pure: the same messages and plan render to the same bytes. What the plan does not name is included where it stands.
+Pure: the same messages and plan render to the same bytes. Messages that the plan does not name are included unchanged.
 """
 
 from __future__ import annotations
@@ -20,4 +20,5 @@ _BY_NAME: dict[str, Renderer] = {
 
 
 def get_renderer(name: str) -> Renderer:
+    """Return the renderer called `layered`, `inplace` or `bridge`."""
     return _BY_NAME[name]

@@ -1,4 +1,4 @@
-"""What a renderer is, and the pieces all three share."""
+"""The renderer protocol, and the parts that all renderers share."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ COMPACTION_RENDER_FORMAT_VERSION = "v1.0"
 
 
 class Renderer(Protocol):
-    """Turns a conversation and its plan into what is sent."""
+    """Renders a conversation and its plan as a prompt."""
 
     name: str
 
     def render(self, messages: Sequence[Message], plan: CompactionPlan, codec: Codec) -> list[Message]: ...
 
     def summary_text(self, summary: StructuredSummary, step: int) -> str:
-        """The text of the session summary as this shape words it."""
+        """Return the text of the session summary in this layout."""
         ...
 
 
-def cleared(message: Message, record: ClearRecord, codec: Codec) -> Message:
-    """A tool output with its text replaced by what must survive of it; anything else as it is."""
+def clear_output(message: Message, record: ClearRecord, codec: Codec) -> Message:
+    """Return a tool output with a placeholder in place of its text. Other messages are returned unchanged."""
     if not message.answers and message.role != "tool":
         return message
     fields = record.preserved_fields
     if not message.also_answers:
         return codec.map_outputs(message, lambda _, text: placeholder_text(fields))
-    # Of several results in one message, those that the record names by their call.
+    # The message contains several results. Clear only those that the record names by call id.
     return codec.map_outputs(
         message, lambda call_id, text: placeholder_text(fields[call_id]) if call_id in fields else text
     )
 
 
 def pointer_text(record: ExternalizationRecord) -> str:
-    """The line that stands for externalised content."""
+    """Return the text that replaces externalized content."""
     return (
         f"{POINTER_TAG}{record.artifact_id}]\n"
         f"Summary: {record.summary.render_as_message()}\n"
@@ -48,9 +48,9 @@ def pointer_text(record: ExternalizationRecord) -> str:
     )
 
 
-def led_by_user(messages: list[Message], codec: Codec) -> list[Message]:
-    """Anthropic refuses a conversation that opens with the assistant; one line of ours opens it instead."""
-    if codec.name != "anthropic" or not messages:
+def ensure_user_first(messages: list[Message], codec: Codec) -> list[Message]:
+    """Insert a user message if an Anthropic conversation would start with the assistant, which the API rejects."""
+    if codec.name != "anthropic":
         return messages
     for place, message in enumerate(messages):
         if message.role in ("system", "developer"):

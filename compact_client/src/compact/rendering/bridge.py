@@ -1,7 +1,7 @@
-"""Initial context, the users' own words, a summary that hands over, protected tools (documents 001 and 004).
+"""The bridge layout (documents 001 and 004): initial context, user messages, a handover summary, protected tools.
 
-The same layout as the layered shape; the plan puts other messages before the summary, and the summary opens by
-telling the model whose work it continues.
+It is the layered layout with other messages before the summary, chosen by the plan. The summary starts with a note
+that another model began the task.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ class BridgeRenderer(LayeredRenderer):
 
 
 def is_summary_message(text: str) -> bool:
-    """Whether a text is an earlier summary, which is never kept as a user's message."""
+    """True if a text is an earlier summary, which must not be kept as a user message."""
     return text.startswith((SUMMARY_TAG, COMPACT_SUMMARY_PREFIX))
 
 
 def collect_user_messages(messages: Sequence[Message]) -> list[str]:
-    """The users' own words, without earlier summaries."""
+    """Return the texts of the user messages without earlier summaries."""
     return [message.text for message in messages if message.role == "user" and not is_summary_message(message.text)]
 
 
 def select_user_messages(
     messages: Sequence[str], max_tokens: int = 20_000, count_tokens: Callable[[str], int] | None = None
 ) -> list[str]:
-    """The newest user messages that fit, in their order."""
+    """Return the newest user messages that fit `max_tokens`, in their order."""
     count_tokens = count_tokens or TiktokenEstimator().count_tokens
     selected: list[str] = []
     left = max_tokens
@@ -58,7 +58,7 @@ def build_compacted_history(
     summary_text: str,
     protected_messages: Sequence[Message],
 ) -> list[Message]:
-    """Initial context, user messages, summary, protected tools."""
+    """Return the initial context, the user messages, the summary and the protected tool messages."""
     return [
         *initial_context,
         *(Message("user", text) for text in user_messages if not is_summary_message(text)),

@@ -1,4 +1,4 @@
-"""Each span's summary where the span began (document 003); everything else stays in its place."""
+"""The in-place layout (document 003): a summary at the start of each compacted span, all else in its place."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compact.planning.plan import (
     ExternalizationRecord,
     SummarizationRecord,
 )
-from compact.rendering.base import cleared, led_by_user, pointer_text
+from compact.rendering.base import clear_output, ensure_user_first, pointer_text
 from compact.summary.structured_summary import StructuredSummary
 
 
@@ -25,30 +25,40 @@ class InplaceRenderer:
 
     def render(self, messages: Sequence[Message], plan: CompactionPlan, codec: Codec) -> list[Message]:
         rendered: list[Message] = []
-        seen: set[str] = set()
-        # Where all that was compacted is externalised, no span can show what is remembered of it.
-        lone_summary = plan.summary_text if not plan.summarizations else None
+        replaced: set[str] = set()
         for message in messages:
             action, record = plan.get_action(message.id or "")
             if action is CompactionAction.DROP:
                 continue
-            if isinstance(record, SummarizationRecord):
-                key = f"span-{record.span.start_message_id}"
-                if key not in seen:
-                    seen.add(key)
-                    rendered.append(codec.assistant_message(span_text(record), key))
-            elif isinstance(record, ExternalizationRecord):
-                key = f"artifact-{record.artifact_id}" if not record.is_folded else plan.summary_id
-                text = pointer_text(record) if not record.is_folded else lone_summary
-                if key not in seen and text:
-                    seen.add(key)
-                    rendered.append(codec.assistant_message(text, key))
+            if isinstance(record, SummarizationRecord | ExternalizationRecord):
+                replacement_id = _replacement_id(record, plan)
+                if replacement_id not in replaced:
+                    replaced.add(replacement_id)
+                    if text := _replacement_text(record, plan):
+                        rendered.append(codec.assistant_message(text, replacement_id))
             elif isinstance(record, ClearRecord):
-                rendered.append(cleared(message, record, codec))
+                rendered.append(clear_output(message, record, codec))
             else:
                 rendered.append(message)
-        return led_by_user(rendered, codec)
+        return ensure_user_first(rendered, codec)
+
+
+def _replacement_id(record: SummarizationRecord | ExternalizationRecord, plan: CompactionPlan) -> str:
+    if isinstance(record, SummarizationRecord):
+        return f"span-{record.span.start_message_id}"
+    return plan.summary_id if record.is_folded else f"artifact-{record.artifact_id}"
+
+
+def _replacement_text(record: SummarizationRecord | ExternalizationRecord, plan: CompactionPlan) -> str | None:
+    """Return the text that replaces a record's span, or None if nothing does."""
+    if isinstance(record, SummarizationRecord):
+        return span_text(record)
+    if not record.is_folded:
+        return pointer_text(record)
+    # A folded pointer is part of the session summary. If no span shows that summary, show it here.
+    return plan.summary_text if not plan.summarizations else None
 
 
 def span_text(record: SummarizationRecord) -> str:
+    """Return the text that replaces a summarized span."""
     return f"{SPAN_TAG}{record.span.first_turn}-{record.span.last_turn}]\n{record.summary.render_as_message()}"

@@ -1,4 +1,4 @@
-"""Pinned messages, one session summary, recent messages: the default shape (document 002)."""
+"""The default layout (document 002): pinned messages, one session summary, recent messages."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from compact.messages import Message
 from compact.messages.codecs.base import Codec
 from compact.planning.plan import ClearRecord, CompactionAction, CompactionPlan, ExternalizationRecord
-from compact.rendering.base import cleared, led_by_user, pointer_text
+from compact.rendering.base import clear_output, ensure_user_first, pointer_text
 from compact.summary.structured_summary import StructuredSummary
+
+_REMOVED = (CompactionAction.SUMMARIZE, CompactionAction.DROP)
 
 
 class LayeredRenderer:
@@ -18,31 +20,44 @@ class LayeredRenderer:
         return summary.render(version=step)
 
     def render(self, messages: Sequence[Message], plan: CompactionPlan, codec: Codec) -> list[Message]:
-        lead_order = {message_id: place for place, message_id in enumerate(plan.lead_ids)}
-        known = {entry.id for entry in plan.ledger}
-        newest_known = max((place for place, message in enumerate(messages) if message.id in known), default=-1)
+        order = _LeadOrder(messages, plan)
         lead: list[tuple[int, Message]] = []
         rest: list[Message] = []
         pointers: set[str] = set()
-        for place, message in enumerate(messages):
-            message_id = message.id or ""
-            action, record = plan.get_action(message_id)
-            if action in (CompactionAction.SUMMARIZE, CompactionAction.DROP):
+        for index, message in enumerate(messages):
+            action, record = plan.get_action(message.id or "")
+            if action in _REMOVED:
                 continue
-            if action is CompactionAction.EXTERNALIZE:
-                assert isinstance(record, ExternalizationRecord)
+            if isinstance(record, ExternalizationRecord):
                 if not record.is_folded and record.artifact_id not in pointers:
                     pointers.add(record.artifact_id)
                     rest.append(codec.assistant_message(pointer_text(record), f"artifact-{record.artifact_id}"))
                 continue
-            shown = cleared(message, record, codec) if isinstance(record, ClearRecord) else message
-            if message_id in lead_order:
-                lead.append((lead_order[message_id], shown))
-            elif message_id not in known and place < newest_known and message.role in ("system", "developer"):
-                # The host changed its instructions: they lead, like those they replace.
-                lead.append((-1, shown))
-            else:
+            shown = clear_output(message, record, codec) if isinstance(record, ClearRecord) else message
+            position = order.position(index, message)
+            if position is None:
                 rest.append(shown)
+            else:
+                lead.append((position, shown))
         lead.sort(key=lambda item: item[0])
         summary = [codec.assistant_message(plan.summary_text, plan.summary_id)] if plan.summary_text else []
-        return led_by_user([*(message for _, message in lead), *summary, *rest], codec)
+        return ensure_user_first([*(message for _, message in lead), *summary, *rest], codec)
+
+
+class _LeadOrder:
+    """Positions of the messages that come before the summary."""
+
+    def __init__(self, messages: Sequence[Message], plan: CompactionPlan) -> None:
+        self._positions = {message_id: position for position, message_id in enumerate(plan.lead_ids)}
+        self._planned = {entry.id for entry in plan.ledger}
+        planned = (index for index, message in enumerate(messages) if message.id in self._planned)
+        self._newest_planned = max(planned, default=-1)
+
+    def position(self, index: int, message: Message) -> int | None:
+        """Return a sort key for a message before the summary, or None if the message comes after it."""
+        position = self._positions.get(message.id or "")
+        if position is not None:
+            return position
+        is_new = message.id not in self._planned and index < self._newest_planned
+        # The host changed its instructions after the compaction. The new ones also come first.
+        return -1 if is_new and message.role in ("system", "developer") else None
