@@ -1,6 +1,6 @@
-"""The smallest use with the OpenAI Agents SDK: five lines of compaction, events on the console.
+"""OpenAI Agents SDK: compaction in five lines, with events on the console.
 
-Runs offline: the SDK's own scripted model stands in for a real one. Leave it out and name a model instead.
+Runs offline with the SDK's scripted model. To call a real model, set `model="gpt-5"` on the agent instead.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ def scripted_model() -> ScriptedModel:
 
 
 async def main() -> None:
-    set_trace_processors([])  # do not upload traces
+    set_trace_processors([])  # Do not upload traces to OpenAI.
     agent = Agent(name="reader", instructions="Read the parts.", tools=[read], model=scripted_model())
 
     policy = CompactPolicy(keep_recent_turns=2, keep_tool_io_pairs=2)

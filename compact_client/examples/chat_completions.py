@@ -1,6 +1,6 @@
-"""Any OpenAI-compatible client: chat completions with overflow recovery. Runs offline with a stand-in client.
+"""OpenAI chat completions, or any compatible client: compaction with overflow recovery. Runs offline.
 
-The stand-in refuses anything over its limit, as a provider does when its count differs from ours.
+The fake client rejects requests over its own limit, as a provider does when its token count differs from ours.
 """
 
 from types import SimpleNamespace
@@ -10,8 +10,8 @@ from compact import CompactConfig, CompactManager, CompactPolicy, ConsoleExporte
 from compact.integrations.openai import ChatCompletions
 
 
-class Provider:
-    """Has the one method that is used of `openai.OpenAI()`."""
+class FakeClient:
+    """Has the same `chat.completions.create` as `openai.OpenAI()`."""
 
     limit = 3_000
 
@@ -30,13 +30,13 @@ def main() -> None:
         CompactConfig("gpt-5", 8_000, policy=CompactPolicy(keep_recent_turns=2), exporter=ConsoleExporter(),
                       token_estimator=NoopEstimator())
     )  # fmt: skip
-    chat = ChatCompletions(Provider(), manager, session_id="chat")
-    history: list[dict[str, Any]] = [{"role": "system", "content": "You remember."}]
+    chat = ChatCompletions(FakeClient(), manager, session_id="chat")
+    history: list[dict[str, Any]] = [{"role": "system", "content": "You keep a weather log."}]
     for number in range(12):
         history.append({"role": "user", "content": f"Entry {number}. " + "It rained on the hills again. " * 40})
         reply = chat.create(model="gpt-5", messages=history)
         history.append({"role": "assistant", "content": reply.choices[0].message.content})
-    print(f"{len(history)} messages in the history, {manager.remember('chat').tokens:,} tokens sent last")
+    print(f"{len(history)} messages in the history, last request {manager.remember('chat').tokens:,} tokens")
 
 
 if __name__ == "__main__":

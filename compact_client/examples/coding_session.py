@@ -1,7 +1,7 @@
-"""A coding session with everything on: Ariadne, the archive, redaction, and the SDK's own spans beside ours.
+"""A coding session with all features enabled: Ariadne, the archive, redaction, and the SDK's own spans.
 
-Set ARIADNE_URL and ARIADNE_API_KEY (`make up` prints them) to watch it live; without a server the events wait on disk
-and nothing is lost. Runs offline: the SDK's scripted model stands in for a real one.
+To watch it live, set ARIADNE_URL and ARIADNE_API_KEY, which `make up` prints. Without a server, the events are spooled
+to disk and sent later. Runs offline with the SDK's scripted model.
 """
 
 import asyncio
@@ -19,13 +19,13 @@ FILES = ("parser", "lexer", "printer", "errors", "grammar", "tests")
 
 @function_tool
 def read_file(path: str) -> str:
-    """Read a file of the repository."""
+    """Read a file from the repository."""
     return f"# {path}\nDATABASE_PASSWORD=hunter2\n" + "def step(state):\n    return state.next()\n" * 80
 
 
 @function_tool
 def edit_file(path: str, change: str) -> str:
-    """Change a file of the repository."""
+    """Change a file in the repository."""
     return f"{path}: {change} (ok)"
 
 
@@ -33,9 +33,7 @@ def turn(number: int) -> list[ModelStep]:
     name = FILES[number % len(FILES)]
     read = function_call("read_file", {"path": f"src/{name}.py"}, call_id=f"read_{number}")
     edit = function_call("edit_file", {"path": f"src/{name}.py", "change": "handle EOF"}, call_id=f"edit_{number}")
-    done = assistant_message(
-        f"Decision: src/{name}.py now handles end of file, because the parser stopped short there."
-    )
+    done = assistant_message(f"Decision: src/{name}.py now handles end of file, because the parser failed there.")
     tokens = Usage(requests=1, input_tokens=0, output_tokens=40, total_tokens=40)
     return [ModelStep(output=[item], usage=tokens) for item in (read, edit, done)]
 
@@ -60,7 +58,7 @@ async def main() -> None:
         agent = Agent(
             name="coder", instructions="Fix the parser. Never push.", tools=[read_file, edit_file], model=model
         )
-        request = f"Handle end of file in {FILES[number % len(FILES)]}.py; keep the public API as it is."
+        request = f"Handle end of file in {FILES[number % len(FILES)]}.py. Do not change the public API."
         await Runner.run(agent, request, session=session, **compacting(manager, session=session))
     session.close()
 

@@ -1,6 +1,6 @@
-"""A research session three times as long as the window: many compactions, never over budget. No framework, no network.
+"""A research session three times as long as the context window, without a framework and without a network.
 
-Shows `before_model_call` in a loop of your own, protected messages, `/compact` by hand, and what is remembered.
+Shows `before_model_call` in a hand-written loop, a protected message, a manual compaction, and the resulting memory.
 """
 
 import itertools
@@ -17,7 +17,7 @@ TOPICS = ("tides", "currents", "salinity", "plankton", "storms")
 def page(number: int) -> str:
     topic = TOPICS[number % len(TOPICS)]
     measured = f"Station {number:03d} measured {topic} of {number * 1.7:.1f} units on day {number}."
-    return f"{measured} " + "The report goes on about instruments, weather and method at some length. " * 30
+    return f"{measured} " + "The report describes the instruments, the weather and the method in detail. " * 30
 
 
 def main() -> None:
@@ -54,8 +54,8 @@ def main() -> None:
         hook(context)
         used = manager.remember("research").tokens
         largest = max(largest, used)
-        assert used <= WINDOW - 1_500, "over budget"
-        assert any(message.get("content") == rule for message in context.messages), "a protected message is gone"
+        assert used <= WINDOW - 1_500, "The request is over budget."
+        assert any(message.get("content") == rule for message in context.messages), "The protected message was removed."
         messages.append({"role": "assistant", "content": f"Page {number} is noted."})
         if total >= 3 * WINDOW:
             break

@@ -1,4 +1,4 @@
-"""pydantic-ai 2.x: compaction as one capability. Runs offline with a function model."""
+"""pydantic-ai 2.x: compaction as a capability. Runs offline with a function model."""
 
 from compact import CompactConfig, CompactManager, CompactPolicy, ConsoleExporter
 from compact.integrations.pydantic_ai import CompactCapability
@@ -27,7 +27,7 @@ def main() -> None:
 
     result = agent.run_sync("Describe all tables.")
     print(result.output)
-    print(f"{len(result.all_messages())} messages kept, {manager.remember('pydantic-ai').tokens:,} tokens sent last")
+    print(f"{len(result.all_messages())} messages kept, last request {manager.remember('pydantic-ai').tokens:,} tokens")
 
 
 if __name__ == "__main__":

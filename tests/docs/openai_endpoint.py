@@ -1,6 +1,7 @@
-"""An endpoint on the loopback that speaks enough of OpenAI's API for the programs in our pages to run unchanged.
+"""A local HTTP server with enough of the OpenAI API to run the programs in the documentation unchanged.
 
-As a Responses model it calls the first tool eight times and then answers; as a chat model it answers at once.
+A request to the Responses API gets eight calls of its first tool and then a final answer. A chat completion gets a
+final answer immediately.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ TOOL_CALLS = 8
 
 
 class OpenAIEndpoint:
+    """A context manager. `url` is the base URL for a client, and `prompts` are the inputs received so far."""
+
     def __init__(self) -> None:
         self.prompts: list[list[dict[str, Any]]] = []
         endpoint = self
@@ -21,8 +24,7 @@ class OpenAIEndpoint:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                answer = endpoint.answer(self.path, body)
-                payload = json.dumps(answer).encode()
+                payload = json.dumps(endpoint.respond(self.path, body)).encode()
                 self.send_response(200)
                 self.send_header("content-type", "application/json")
                 self.send_header("content-length", str(len(payload)))
@@ -39,9 +41,9 @@ class OpenAIEndpoint:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._server.server_port}/v1"
 
-    def answer(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    def respond(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         if path.endswith("/chat/completions"):
-            message = {"role": "assistant", "content": "It stands in the log."}
+            message = {"role": "assistant", "content": "The limit is in the log."}
             usage = {"prompt_tokens": 100, "completion_tokens": 6, "total_tokens": 106}
             choice = {"index": 0, "message": message, "finish_reason": "stop"}
             return {

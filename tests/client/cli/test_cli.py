@@ -1,4 +1,4 @@
-"""compactctl: every command, for people and for machines, with its exit codes."""
+"""compactctl: every command, its table and JSON output, and its exit codes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOGS = Path(__file__).resolve().parents[2] / "fixtures" / "logs"
 
 
 @pytest.fixture(autouse=True)
-def _quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("ARIADNE_URL", "ARIADNE_API_KEY", "ARIADNE_API_TOKEN", "COMPACT_CONFIG"):
         monkeypatch.delenv(name, raising=False)
@@ -31,7 +31,7 @@ def _quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def history(tmp_path: Path) -> Path:
-    """A chat of thirty turns: long enough for any policy to find something."""
+    """A chat of thirty turns, long enough for any policy to compact something."""
     items: list[dict[str, Any]] = [{"role": "system", "content": "You fix code. Never touch main."}]
     for n in range(30):
         items += [
@@ -45,19 +45,21 @@ def history(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a table says must not depend on the width of the terminal that the tests happen to run in."""
+    """Table output must not depend on the width of the terminal that runs the tests."""
     monkeypatch.setenv("COLUMNS", "160")
 
 
 def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
     code = main(list(argv))
-    said = capsys.readouterr()
-    return code, said.out, said.err
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
 
 
 @pytest.mark.req("P-CLI-1", "R-MAN-1")
-def test_compact_writes_the_messages_and_tells_what_it_saved(history: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The result is the same format and shorter; stderr says by how much."""
+def test_compact_writes_shorter_messages_and_reports_the_saving(
+    history: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The messages stay in their format. The saving goes to stderr."""
     code, out, err = run(capsys, "compact", str(history))
     messages = json.loads(out)
     assert code == exit_codes.OK
@@ -66,16 +68,16 @@ def test_compact_writes_the_messages_and_tells_what_it_saved(history: Path, caps
     assert "tokens (" in err
     assert "messages compressed" in err
     code, out, _ = run(capsys, "compact", str(history), "-o", "out.json", "--json")
-    told = json.loads(out)
-    assert told["saved_pct"] >= 0.4
-    assert json.loads(Path("out.json").read_text()) == told["messages"]
+    result = json.loads(out)
+    assert result["saved_pct"] >= 0.4
+    assert json.loads(Path("out.json").read_text()) == result["messages"]
     code, out, _ = run(capsys, "compact", str(history), "--if-needed")
     assert json.loads(out) == json.loads(history.read_text())
 
 
 @pytest.mark.req("P-CLI-1")
 def test_dry_run_compares_policies(history: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Side by side: what each would save and keep; nothing is written."""
+    """Each policy is one row. No file is written."""
     before = sorted(path.name for path in Path().iterdir())
     code, out, _ = run(
         capsys, "dry-run", str(history), "--policy", "keep_recent_turns=1", "--policy", "renderer=bridge"
@@ -91,21 +93,21 @@ def test_dry_run_compares_policies(history: Path, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.req("P-CLI-1")
-def test_diff_names_the_fate_of_every_message(history: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each message with its fate and the rule that decided it."""
+def test_diff_shows_the_fate_of_every_message(history: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The JSON has the whole ledger. The table has the compacted messages and the summary."""
     code, out, _ = run(capsys, "diff", str(history), "--json")
-    told = json.loads(out)
+    ledger = json.loads(out)["ledger"]
     assert code == exit_codes.OK
-    assert len(told["ledger"]) == 61
-    assert {entry["fate"] for entry in told["ledger"]} >= {"pinned", "kept", "summarized"}
+    assert len(ledger) == 61
+    assert {entry["fate"] for entry in ledger} >= {"pinned", "kept", "summarized"}
     code, out, _ = run(capsys, "diff", str(history))
     assert "summarized" in out
     assert "<COMPACT-SUMMARY" in out
 
 
 @pytest.mark.req("P-CLI-1", "P-MEM-1")
-def test_remember_shows_what_is_known_now(history: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Summary, pinned, recent; from stdin too."""
+def test_remember_shows_the_current_memory(history: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The memory has a summary, pinned and recent messages. The conversation can come from stdin."""
     code, out, _ = run(capsys, "remember", str(history), "--max-tokens", "5000")
     assert code == exit_codes.OK
     assert "What I remember now" in out
@@ -117,8 +119,8 @@ def test_remember_shows_what_is_known_now(history: Path, capsys: pytest.CaptureF
 
 
 @pytest.mark.req("P-CLI-1")
-def test_exit_codes_are_those_documented(history: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Unreadable 3, no room 5, wrong usage 2, unreachable 4; one line each and no traceback."""
+def test_failures_have_the_documented_exit_codes(history: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each failure is one line on stderr without a traceback."""
     Path("empty.json").write_text("{}")
     assert run(capsys, "diff", "empty.json")[0] == exit_codes.UNREADABLE
     assert run(capsys, "diff", "missing.json")[0] == exit_codes.UNREADABLE
@@ -134,8 +136,10 @@ def test_exit_codes_are_those_documented(history: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.req("P-CLI-1", "S-CFG-1")
-def test_config_check_and_show(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every setting with its source; a wrong one by its path; a mistyped variable is noticed."""
+def test_config_checks_settings_and_shows_their_sources(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An invalid setting is named by its path, and a misspelled variable is reported."""
     Path("compact.yaml").write_text("policy: {keep_recent_turns: 3}\n")
     monkeypatch.setenv("COMPACT_TRIGGER_PCT", "0.9")
     monkeypatch.setenv("COMPACT_TRIGER_PCT", "0.9")
@@ -156,8 +160,8 @@ def test_config_check_and_show(capsys: pytest.CaptureFixture[str], monkeypatch: 
 
 
 @pytest.mark.req("P-CLI-1")
-def test_verify_finds_what_was_changed(capsys: pytest.CaptureFixture[str], history: Path) -> None:
-    """A real archive is good; a changed, a missing and an unlisted file are each found."""
+def test_verify_detects_changed_missing_and_unlisted_files(capsys: pytest.CaptureFixture[str], history: Path) -> None:
+    """An untouched archive passes. A path that does not exist is unreadable."""
     policy = CompactPolicy(keep_recent_turns=1)
     manager = CompactManager(CompactConfig("gpt-5", 128_000, policy=policy, storage=FileStorage("archive")))
     manager.manual_compact("s1", json.loads(history.read_text()))
@@ -178,8 +182,8 @@ def test_verify_finds_what_was_changed(capsys: pytest.CaptureFixture[str], histo
 
 
 @pytest.mark.req("P-CLI-1")
-def test_import_sends_logs_with_secrets_hidden(capsys: pytest.CaptureFixture[str]) -> None:
-    """A directory of logs becomes sessions; importing twice sends the same ids."""
+def test_import_sends_redacted_logs(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each log in a directory becomes a session. Importing twice sends the same events."""
     with Receiver() as receiver:
         code, out, _ = run(capsys, "import", str(LOGS), "--url", receiver.url, "--key", "k", "--json")
         sent = receiver.events
@@ -195,7 +199,7 @@ def test_import_sends_logs_with_secrets_hidden(capsys: pytest.CaptureFixture[str
 
 @pytest.fixture
 def websocket() -> Iterator[tuple[str, list[Any]]]:
-    """A real websocket server that sends two frames, breaks off, and goes on from where the client left."""
+    """A websocket server that sends two frames and closes. The next connection gets the frames that follow."""
     from websockets.asyncio.server import serve
 
     seen: list[Any] = []
@@ -241,10 +245,10 @@ def websocket() -> Iterator[tuple[str, list[Any]]]:
 
 
 @pytest.mark.req("P-CLI-1", "K-UI-2")
-def test_tail_follows_and_comes_back_where_it_was(
+def test_tail_reconnects_without_missing_an_event(
     websocket: tuple[str, list[Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Filters go to the server, frames are acknowledged, and a broken connection costs no event."""
+    """Filters go to the server, frames are acknowledged, and a new connection starts after the last event."""
     url, seen = websocket
     code, out, _ = run(capsys, "tail", "--url", url, "--token", "arip_x", "--kind", "compact.", "--json", "-n", "3")
     assert code == exit_codes.OK
@@ -254,8 +258,8 @@ def test_tail_follows_and_comes_back_where_it_was(
 
 
 @pytest.mark.req("P-CLI-1")
-def test_doctor_says_what_is_missing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Packages, counting, settings, spool and server; a problem is exit 1."""
+def test_doctor_reports_problems(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unreachable server is only a note. An invalid setting is a problem and exits with 1."""
     code, out, _ = run(capsys, "doctor", "--url", "http://127.0.0.1:1", "--json")
     findings = {finding["what"]: finding["state"] for finding in json.loads(out)["findings"]}
     assert code == exit_codes.OK
@@ -265,17 +269,27 @@ def test_doctor_says_what_is_missing(capsys: pytest.CaptureFixture[str], monkeyp
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_knows_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The script is made from the parser, and bash at least can read it."""
+def test_completion_covers_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The script is generated from the parser."""
     _, out, _ = run(capsys, "completion", shell)
     for word in ("dry-run", "tail", "verify", "config", "max-tokens"):
         assert word in out
-    if shell == "bash":
-        subprocess.run(["bash", "-n"], input=out, text=True, check=True)
 
 
-def test_help_documents_every_command(capsys: pytest.CaptureFixture[str]) -> None:
-    """--help of each command has an example and the exit codes."""
+def test_bash_completes_options_and_files(capsys: pytest.CaptureFixture[str]) -> None:
+    """The generated function is called the way bash calls it."""
+    _, script, _ = run(capsys, "completion", "bash")
+    Path("history.json").write_text("[]")
+    script += """
+    COMP_WORDS=(compactctl dry-run --po); COMP_CWORD=2; _shtab_compactctl; echo "${COMPREPLY[@]}"
+    COMP_WORDS=(compactctl dry-run hist); COMP_CWORD=2; _shtab_compactctl; echo "${COMPREPLY[@]}"
+    """
+    result = subprocess.run(["bash"], input=script, capture_output=True, text=True, check=True)
+    assert result.stdout.split() == ["--policy", "history.json"]
+
+
+def test_help_of_every_command_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    """It also lists the exit codes."""
     for name in (
         "compact",
         "dry-run",

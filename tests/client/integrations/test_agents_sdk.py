@@ -1,4 +1,4 @@
-"""The real OpenAI Agents SDK with its own scripted model: compaction, recovery, tracing, and no harm."""
+"""The OpenAI Agents SDK with its scripted model: compaction, recovery, tracing and failures."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def manager(events: list[dict[str, Any]]) -> CompactManager:
 
 @pytest.fixture(autouse=True)
 def traced() -> Iterator[None]:
-    """Tracing on, to nowhere: no upload to OpenAI."""
+    """Enable tracing without a processor, so that nothing is uploaded to OpenAI."""
     set_tracing_disabled(False)
     set_trace_processors([])
     yield
@@ -65,15 +65,15 @@ def assert_paired(items: list[Any]) -> None:
     assert sorted(calls) == sorted(outputs)
 
 
-def reading(count: int) -> list[Any]:
+def read_calls(count: int) -> list[Any]:
     steps: list[Any] = [[function_call("read", {"path": f"file{n}.py"}, call_id=f"c{n}")] for n in range(count)]
     return [*steps, [assistant_message("done")]]
 
 
 @pytest.mark.req("P-KR-6", "S-SDK-1")
 async def test_a_long_run_is_compacted_before_the_model_call(manager: CompactManager, events: list[Any]) -> None:
-    """Enabled in one argument: prompts stay under the window, pairs whole, the result as without us."""
-    model = ScriptedModel(reading(12))
+    """The model receives a summary and complete tool pairs. The result is the same as without compaction."""
+    model = ScriptedModel(read_calls(12))
     agent = Agent(name="coder", instructions="Read files.", tools=[read], model=model)
     result = await Runner.run(agent, "Read twelve files.", max_turns=20, **compacting(manager, session_id="s1"))
     assert result.final_output == "done"
@@ -85,12 +85,12 @@ async def test_a_long_run_is_compacted_before_the_model_call(manager: CompactMan
         assert_paired(call.input)
     assert "compact.pruned_messages" in names(events)
     assert all(event["session_id"] == "s1" for event in events)
-    # What the SDK keeps is still the whole history.
+    # The SDK keeps the full history.
     assert len(result.to_input_list()) == 1 + 2 * 12 + 1
 
 
-async def test_streaming_is_the_same(manager: CompactManager, events: list[Any]) -> None:
-    """A streamed run is compacted too, with parallel calls in each turn."""
+async def test_a_streamed_run_is_compacted(manager: CompactManager, events: list[Any]) -> None:
+    """Each turn has parallel tool calls, and no pair is split."""
     steps: list[Any] = [
         [function_call("read", {"path": f"{n}{x}.py"}, call_id=f"c{n}{x}") for x in "ab"] for n in range(6)
     ]
@@ -105,11 +105,13 @@ async def test_streaming_is_the_same(manager: CompactManager, events: list[Any])
     assert "compact.pruned_messages" in names(events)
 
 
-async def test_sessions_give_the_id_and_keep_everything(manager: CompactManager, events: list[Any]) -> None:
-    """With an SDK session the id is the session's, and the session keeps the whole history over runs."""
+async def test_an_sdk_session_provides_the_session_id_and_keeps_the_full_history(
+    manager: CompactManager, events: list[Any]
+) -> None:
+    """The history stays complete over several runs."""
     session = SQLiteSession("my-session")
     for _ in range(3):
-        agent = Agent(name="coder", tools=[read], model=ScriptedModel(reading(4)))
+        agent = Agent(name="coder", tools=[read], model=ScriptedModel(read_calls(4)))
         await Runner.run(agent, "Again.", session=session, **compacting(manager, session=session))
     assert {event["session_id"] for event in events} == {"my-session"}
     assert len(await session.get_items()) == 3 * 10
@@ -117,11 +119,11 @@ async def test_sessions_give_the_id_and_keep_everything(manager: CompactManager,
     session.close()
 
 
-async def test_handoffs_go_on_with_the_same_memory(manager: CompactManager, events: list[Any]) -> None:
-    """Another agent takes over in the middle of a long run; no pair is torn."""
-    second = ScriptedModel(reading(6))
+async def test_a_handoff_keeps_the_memory(manager: CompactManager, events: list[Any]) -> None:
+    """A second agent continues in the middle of a long run. No tool pair is split."""
+    second = ScriptedModel(read_calls(6))
     writer = Agent(name="writer", tools=[read], model=second)
-    first = ScriptedModel([*reading(6)[:-1], [function_call("transfer_to_writer", {}, call_id="h1")]])
+    first = ScriptedModel([*read_calls(6)[:-1], [function_call("transfer_to_writer", {}, call_id="h1")]])
     coder = Agent(name="coder", tools=[read], model=first, handoffs=[writer])
     result = await Runner.run(coder, "Go.", max_turns=30, **compacting(manager, session_id="s"))
     assert result.last_agent is writer
@@ -157,7 +159,7 @@ class Overflow(Exception):
 @pytest.mark.req("R-OVER-1")
 @pytest.mark.parametrize("is_streamed", [False, True])
 async def test_an_overflow_is_recovered(is_streamed: bool, manager: CompactManager, events: list[Any]) -> None:
-    """The provider says it is too long: the oldest goes, pairs whole, and the call is made again."""
+    """The call is repeated without the oldest messages. Tool pairs stay complete."""
     history: list[Any] = [{"role": "user", "content": "start"}]
     for n in range(6):
         history += [
@@ -180,54 +182,56 @@ async def test_an_overflow_is_recovered(is_streamed: bool, manager: CompactManag
     assert "compact.overflow_recovered" in names(events)
 
 
-async def test_other_errors_are_the_callers(manager: CompactManager) -> None:
-    """A rate limit is not an overflow: it is raised as it came, after one call."""
+async def test_other_errors_are_raised_unchanged(manager: CompactManager) -> None:
+    """A rate limit is not an overflow, so there is no second call."""
     model = ScriptedModel([RuntimeError("rate limit"), [assistant_message("never")]])
     with pytest.raises(RuntimeError, match="rate limit"):
         await Runner.run(Agent(name="a"), "x", **compacting(manager, run_config=RunConfig(model=model)))
     assert len(model.calls) == 1
 
 
-async def test_a_fault_of_ours_never_fails_a_run(manager: CompactManager, capsys: pytest.CaptureFixture[str]) -> None:
-    """A broken estimator: the input goes out as it is, and one line says why."""
+async def test_a_failed_compaction_does_not_fail_the_run(
+    manager: CompactManager, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a broken estimator, the input is sent unchanged and stderr has one redacted line."""
 
-    class Broken:
+    class BrokenEstimator:
         def estimate(self, messages: Any, model: str) -> int:
             raise ValueError("cannot count, api_key=sk-abc123")
 
-    broken = CompactManager(CompactConfig(model="m", max_context_tokens=100, token_estimator=Broken()))
+    broken = CompactManager(CompactConfig(model="m", max_context_tokens=100, token_estimator=BrokenEstimator()))
     model = ScriptedModel([[assistant_message("done")]])
     result = await Runner.run(Agent(name="a", model=model), "hello", **compacting(broken))
     assert result.final_output == "done"
-    said = capsys.readouterr().err
-    assert "sending the request unchanged" in said
-    assert "sk-abc123" not in said
+    stderr = capsys.readouterr().err
+    assert "sending the request unchanged" in stderr
+    assert "sk-abc123" not in stderr
 
 
-async def test_the_providers_counts_are_fed_back(manager: CompactManager, events: list[Any]) -> None:
-    """After a call that reported twice our estimate, the next estimate is the provider's; own hooks still run."""
-    seen: list[str] = []
+async def test_reported_usage_corrects_the_next_estimate(manager: CompactManager, events: list[Any]) -> None:
+    """The estimate after a call is based on the provider's count. The user's own hooks still run."""
+    called: list[str] = []
 
-    class Mine(RunHooks[Any]):
+    class UserHooks(RunHooks[Any]):
         async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
-            seen.append("llm_end")
+            called.append("llm_end")
 
         async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
-            seen.append("tool_start")
+            called.append("tool_start")
 
     usage = Usage(requests=1, input_tokens=400, output_tokens=5, total_tokens=405)
     first = ModelStep(output=[function_call("read", {"path": "a"}, call_id="c1")], usage=usage)
     model = ScriptedModel([first, [assistant_message("done")]])
     agent = Agent(name="a", tools=[read], model=model)
-    await Runner.run(agent, "hello", **compacting(manager, hooks=Mine()))
-    assert seen == ["llm_end", "tool_start", "llm_end"]
+    await Runner.run(agent, "hello", **compacting(manager, hooks=UserHooks()))
+    assert called == ["llm_end", "tool_start", "llm_end"]
     estimates = [event["properties"] for event in events if event["event"] == "compact.token_estimate"]
     assert [estimate["source"] for estimate in estimates] == ["estimate", "provider"]
 
 
 @pytest.mark.req("S-SDK-1")
 async def test_events_are_custom_spans_of_the_sdk(manager: CompactManager, events: list[Any]) -> None:
-    """Each event is a span under the SDK's turn; ours hang in the same trace, under the same parent."""
+    """Each event is a custom span under the SDK's turn. The exported events have the same trace and parent."""
 
     class Recorder(AriadneTracingProcessor):
         def __init__(self) -> None:
@@ -255,8 +259,8 @@ async def test_events_are_custom_spans_of_the_sdk(manager: CompactManager, event
     assert (check["trace_id"], check["parent_id"]) == (turn.trace_id, turn.span_id)
 
 
-async def test_without_tracing_everything_still_works(manager: CompactManager, events: list[Any]) -> None:
-    """Tracing off: no custom spans, our own events all the same."""
+async def test_compaction_works_without_tracing(manager: CompactManager, events: list[Any]) -> None:
+    """Without a trace there are no custom spans, but the events are still exported."""
     agent = Agent(name="a", model=ScriptedModel([[assistant_message("done")]]))
     config = RunConfig(tracing_disabled=True)
     result = await Runner.run(agent, "hello", **compacting(manager, session_id="s", run_config=config))
@@ -264,8 +268,8 @@ async def test_without_tracing_everything_still_works(manager: CompactManager, e
     assert "compact.check" in names(events)
 
 
-async def test_the_sdks_own_spans_go_to_ariadne(manager: CompactManager, events: list[Any]) -> None:
-    """Trace, task, agent, turn, tool: opened, then ended; secrets hidden; our own custom spans not twice."""
+async def test_the_sdks_own_spans_are_sent_to_ariadne(manager: CompactManager, events: list[Any]) -> None:
+    """Each span is sent when it starts and when it ends, redacted. Custom spans of our events are not sent again."""
     sent: list[dict[str, Any]] = []
     processor = AriadneTracingProcessor(CallbackExporter(sent.append))
     set_trace_processors([processor])
@@ -293,15 +297,15 @@ async def test_the_sdks_own_spans_go_to_ariadne(manager: CompactManager, events:
     assert not [e for e in sent if str(e.get("name", "")).startswith("compact.")]
     started = [e["span_id"] for e in sent if e["type"] == "span" and "ended_at" not in e]
     assert sorted(started) == sorted(e["span_id"] for e in sent if e["type"] == "span" and "ended_at" in e)
-    # The session is the trace's group when nobody named another.
+    # Without a session id, the session is the trace's group.
     assert {event["session_id"] for event in events} == {"group-1"}
 
 
-async def test_server_managed_conversations_are_left_alone(
+async def test_a_server_managed_conversation_is_not_compacted(
     manager: CompactManager, events: list[Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The server keeps the history: we step aside, and say so once."""
-    model = ScriptedModel(reading(3))
+    """The server keeps the history. One warning says so."""
+    model = ScriptedModel(read_calls(3))
     agent = Agent(name="a", tools=[read], model="named")
 
     class Provider:
@@ -317,8 +321,10 @@ async def test_server_managed_conversations_are_left_alone(
     assert [event["properties"]["code"] for event in warnings] == ["server_managed"]
 
 
-def test_two_compactions_at_once_are_warned_of(manager: CompactManager, capsys: pytest.CaptureFixture[str]) -> None:
-    """A session that compacts by itself would be skipped: the user is told."""
+def test_a_session_that_also_compacts_causes_a_warning(
+    manager: CompactManager, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only one of the two would have an effect."""
 
     class OpenAIResponsesCompactionSession:
         session_id = "s"
@@ -329,8 +335,8 @@ def test_two_compactions_at_once_are_warned_of(manager: CompactManager, capsys: 
     assert "also compacts" in capsys.readouterr().err
 
 
-async def test_the_filter_alone_and_the_model_alone_are_enough(manager: CompactManager, events: list[Any]) -> None:
-    """Either hook point works without the other; both see the whole request."""
+async def test_the_filter_and_the_model_each_work_alone(manager: CompactManager, events: list[Any]) -> None:
+    """Each of the two sees the whole request."""
     history: list[Any] = [{"role": "user", "content": "word " * 400} for _ in range(5)]
     model = ScriptedModel([[assistant_message("one")], [assistant_message("two")]])
     config = RunConfig(call_model_input_filter=agents_filter(manager, session_id="filter"))
@@ -342,8 +348,8 @@ async def test_the_filter_alone_and_the_model_alone_are_enough(manager: CompactM
     assert estimates["model"]["breakdown"]["tools_schema"] > 0
 
 
-async def test_the_agent_may_ask_for_compaction(manager: CompactManager, events: list[dict[str, Any]]) -> None:
-    """Its tool's note is the reason of the very next check, long before the trigger."""
+async def test_the_agent_can_ask_for_a_compaction(manager: CompactManager, events: list[dict[str, Any]]) -> None:
+    """The next check compacts, although the usage is below the threshold, and records the agent's reason."""
     session = SQLiteSession("asking")
     steps = [ModelStep([function_call("read", {"path": f"{n}.py"}, call_id=f"c{n}")]) for n in range(3)]
     ask = ModelStep([function_call("compact_context", {"reason": "the files are read"}, call_id="ask")])

@@ -1,4 +1,4 @@
-"""Other loops, each with its real package: LangChain, pydantic-ai, Anthropic, chat completions."""
+"""LangChain, pydantic-ai, Anthropic messages and OpenAI chat completions, each with its real package."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def manager(events: list[dict[str, Any]]) -> CompactManager:
     )
 
 
-def compacted(events: list[dict[str, Any]]) -> bool:
+def has_compaction(events: list[dict[str, Any]]) -> bool:
     return any(event["event"] == "compact.pruned_messages" for event in events)
 
 
 class TestLangChain:
-    """`create_agent` with a scripted chat model."""
+    """Uses `create_agent` with a scripted chat model."""
 
     @staticmethod
     def agent(manager: CompactManager, count: int) -> tuple[Any, list[list[Any]]]:
@@ -67,14 +67,14 @@ class TestLangChain:
 
     @pytest.mark.parametrize("is_async", [False, True])
     async def test_long_runs_are_compacted(self, is_async: bool, manager: CompactManager, events: list[Any]) -> None:
-        """The request is short, pairs are whole, the state keeps everything; the session is the thread."""
+        """The request is short with complete tool pairs. The state keeps everything. The session is the thread."""
         agent, sent = self.agent(manager, 10)
         config = {"configurable": {"thread_id": "thread-1"}, "recursion_limit": 50}
         question = {"messages": [{"role": "user", "content": "Read ten files."}]}
         result = await agent.ainvoke(question, config) if is_async else agent.invoke(question, config)
         assert result["messages"][-1].content == "done"
         assert len(result["messages"]) == 22
-        assert compacted(events)
+        assert has_compaction(events)
         assert {event["session_id"] for event in events} == {"thread-1"}
         last = sent[-1]
         assert len(last) < 22
@@ -84,28 +84,28 @@ class TestLangChain:
 
     @pytest.mark.req("R-OVER-1")
     def test_an_overflow_is_recovered(self, manager: CompactManager, events: list[Any]) -> None:
-        """The handler is called again with less; the provider's error comes back only when nothing helps."""
+        """The handler is called with fewer messages after each overflow."""
         from compact.integrations.langchain import CompactMiddleware
         from langchain.agents.middleware.types import ModelRequest, ModelResponse
         from langchain_core.messages import AIMessage, HumanMessage
 
-        asked: list[int] = []
+        request_sizes: list[int] = []
 
         def handler(request: Any) -> Any:
-            asked.append(len(request.messages))
-            if len(asked) < 3:
+            request_sizes.append(len(request.messages))
+            if len(request_sizes) < 3:
                 raise ValueError("This model's maximum context length is 100 tokens, you requested 150")
             return ModelResponse(result=[AIMessage("done")])
 
         messages = [HumanMessage(f"{n} " + "word " * 10) for n in range(12)]
         request = ModelRequest(model=None, messages=messages)  # type: ignore[arg-type]
         CompactMiddleware(manager, session_id="s").wrap_model_call(request, handler)
-        assert asked[0] == 12
-        assert asked[2] < asked[1] < asked[0]
+        assert request_sizes[0] == 12
+        assert request_sizes[2] < request_sizes[1] < request_sizes[0]
         assert any(event["event"] == "compact.overflow_recovered" for event in events)
 
     def test_unchanged_messages_are_the_same_objects(self) -> None:
-        """Ids, artifacts and whatever else LangChain hangs on a message go through untouched."""
+        """Ids, artifacts and other attributes of LangChain messages are preserved."""
         from compact.integrations.langchain import _ChatView
         from langchain_core.messages import HumanMessage, ToolMessage
 
@@ -115,11 +115,11 @@ class TestLangChain:
 
 
 class TestPydanticAI:
-    """An agent with a FunctionModel."""
+    """Uses an agent with a `FunctionModel`."""
 
     @pytest.mark.parametrize("is_streamed", [False, True])
     async def test_long_runs_are_compacted(self, is_streamed: bool, manager: CompactManager, events: list[Any]) -> None:
-        """The request is short and paired, the history keeps everything."""
+        """The request is short and its tool pairs are complete. The history keeps everything."""
         from compact.integrations.pydantic_ai import CompactCapability
         from pydantic_ai import Agent
         from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart, ToolReturnPart
@@ -159,7 +159,7 @@ class TestPydanticAI:
             result = await agent.run("Read ten files.")
             assert result.output == "done"
             assert len(result.all_messages()) == 22
-        assert compacted(events)
+        assert has_compaction(events)
         parts = [part for message in sent[-1] for part in message.parts]
         calls = [part.tool_call_id for part in parts if isinstance(part, ToolCallPart)]
         assert calls == [part.tool_call_id for part in parts if isinstance(part, ToolReturnPart)]
@@ -168,18 +168,18 @@ class TestPydanticAI:
 
     @pytest.mark.req("R-OVER-1")
     async def test_an_overflow_is_recovered(self, manager: CompactManager, events: list[Any]) -> None:
-        """The model is asked again with less; the agent's run goes on as if nothing had been refused."""
+        """The model is called with fewer messages after each overflow, and the run succeeds."""
         from compact.integrations.pydantic_ai import CompactCapability
         from pydantic_ai import Agent
         from pydantic_ai.exceptions import ModelHTTPError
         from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, UserPromptPart
         from pydantic_ai.models.function import FunctionModel
 
-        asked: list[int] = []
+        request_sizes: list[int] = []
 
         def answer(messages: list[Any], info: Any) -> ModelResponse:
-            asked.append(len(messages))
-            if len(asked) < 3:
+            request_sizes.append(len(messages))
+            if len(request_sizes) < 3:
                 raise ModelHTTPError(400, "m", {"code": "context_length_exceeded", "message": OVERFLOW})
             return ModelResponse(parts=[TextPart("done")])
 
@@ -192,7 +192,7 @@ class TestPydanticAI:
             ]
         result = await agent.run("And now?", message_history=history)
         assert result.output == "done"
-        assert asked[2] < asked[1] < asked[0] == 25
+        assert request_sizes[2] < request_sizes[1] < request_sizes[0] == 25
         assert any(event["event"] == "compact.overflow_recovered" for event in events)
 
 
@@ -219,13 +219,13 @@ def anthropic_history() -> list[dict[str, Any]]:
 
 
 class TestAnthropic:
-    """The real client, over HTTP."""
+    """Uses the real client over HTTP."""
 
     @pytest.mark.parametrize("is_async", [False, True])
     async def test_long_histories_are_compacted(
         self, is_async: bool, manager: CompactManager, events: list[Any]
     ) -> None:
-        """Every tool_use has its tool_result in the very next message, and a user speaks first."""
+        """Every tool_use has its tool_result in the next message, and the first message is from the user."""
         import anthropic
         from compact.integrations.anthropic import AnthropicMessages
 
@@ -240,7 +240,7 @@ class TestAnthropic:
                     answer = AnthropicMessages(client, manager, session_id="s").create(**arguments)
             sent = json.loads(receiver.requests[0].raw)["messages"]
         assert answer.content[0].text == "done"
-        assert compacted(events)
+        assert has_compaction(events)
         assert len(sent) < len(history) == 21
         assert sent[0]["role"] == "user"
         for index, message in enumerate(sent):
@@ -253,16 +253,16 @@ class TestAnthropic:
     @pytest.mark.req("R-OVER-1")
     @pytest.mark.parametrize("is_async", [False, True])
     async def test_an_overflow_is_recovered(self, is_async: bool, events: list[Any]) -> None:
-        """Anthropic's own refusal is recognised, and the call is made again with less."""
+        """Anthropic's error message is recognized, and the call is repeated with fewer messages."""
         import anthropic
         from compact.integrations.anthropic import AnthropicMessages
 
-        roomy = CompactConfig("claude", 100_000, exporter=CallbackExporter(events.append))
-        manager = CompactManager(roomy)
+        config = CompactConfig("claude", 100_000, exporter=CallbackExporter(events.append))
+        manager = CompactManager(config)
         text = "prompt is too long: 210000 tokens > 200000 maximum"
-        refusal = {"type": "error", "error": {"type": "invalid_request_error", "message": text}}
+        rejection = {"type": "error", "error": {"type": "invalid_request_error", "message": text}}
         arguments: dict[str, Any] = {"model": "claude", "max_tokens": 10, "messages": anthropic_history()}
-        with Receiver(Answer(400, body=refusal), Answer(body=ANTHROPIC)) as receiver:
+        with Receiver(Answer(400, body=rejection), Answer(body=ANTHROPIC)) as receiver:
             if is_async:
                 async with anthropic.AsyncAnthropic(api_key="k", base_url=receiver.url) as aclient:
                     answer = await AnthropicMessages(aclient, manager, session_id="s").acreate(**arguments)
@@ -276,10 +276,10 @@ class TestAnthropic:
 
 
 class TestChatCompletions:
-    """The real OpenAI client, over HTTP."""
+    """Uses the real OpenAI client over HTTP."""
 
     def test_long_histories_are_compacted(self, manager: CompactManager, events: list[Any]) -> None:
-        """Chat format, tools counted, the caller's list as it was."""
+        """The request is in the chat format. The caller's list is unchanged."""
         import openai
         from compact.integrations.openai import ChatCompletions
 
@@ -299,4 +299,4 @@ class TestChatCompletions:
         assert json.dumps(history) == before
         assert sent[0] == history[0]
         assert "<COMPACT-SUMMARY" in sent[1]["content"]
-        assert compacted(events)
+        assert has_compaction(events)

@@ -1,4 +1,4 @@
-"""OpenTelemetry, imported logs and the terminal's tail, against the real server."""
+"""OpenTelemetry, imported logs and `compactctl tail` with a real server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from compact import CompactConfig, CompactManager, CompactPolicy, OTLPExporter
+from compact import AriadneExporter, CompactConfig, CompactManager, CompactPolicy, OTLPExporter
 from compact.cli import main
 from conversations import conversation
 from live_server import Server
@@ -31,7 +31,7 @@ def kinds(server: Server, session_id: str) -> list[str]:
 
 @pytest.mark.req("P-TST-2", "K-ING-2", "P-EXP-1")
 def test_otlp_spans_and_their_events_are_stored(server: Server) -> None:
-    """What OpenTelemetry's own exporter sends is stored: the check as a span, each event as its child."""
+    """A check that OpenTelemetry's exporter sends is stored as a span, with each event as its child."""
     session_id = f"otlp-{uuid.uuid4().hex[:8]}"
     exporter = OTLPExporter(f"{server.url}/v1/traces", headers=server.headers)
     policy = CompactPolicy(hard_cap_buffer=300, keep_recent_turns=2, keep_tool_io_pairs=1)
@@ -44,16 +44,14 @@ def test_otlp_spans_and_their_events_are_stored(server: Server) -> None:
 
 
 @pytest.mark.req("P-CLI-1")
-def test_imported_logs_are_sessions_and_a_replay_changes_nothing(
-    server: Server, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """`compactctl import` makes a session of a log; the second import adds no span."""
+def test_importing_a_log_twice_stores_its_spans_once(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    """`compactctl import` creates a session. The second import adds no span."""
     session_id = f"import-{uuid.uuid4().hex[:8]}"
     arguments = ["import", str(LOGS / "claude_code.jsonl"), "--session-id", session_id, "--json"]
     server_arguments = ["--url", server.url, "--key", server.ingest_key]
     assert main([*arguments, *server_arguments]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["rejected"], told["sent"]) == (0, told["logs"][0]["events"])
+    result = json.loads(capsys.readouterr().out)
+    assert (result["rejected"], result["sent"]) == (0, result["logs"][0]["events"])
     once = sorted(kinds(server, session_id))
     assert {"agent", "generation", "tool", "compact.token_estimate", "compact.summary_created"} <= set(once)
     assert main([*arguments, *server_arguments]) == 0
@@ -72,8 +70,8 @@ def api_token(server: Server, username: str, scopes: list[str]) -> str:
 
 
 @pytest.mark.req("K-UI-2", "P-CLI-1")
-def test_the_terminal_follows_live_events(server: Server) -> None:
-    """A developer's `compactctl tail` shows an event that is sent while it runs; a wrong token is refused."""
+def test_tail_prints_live_events(server: Server) -> None:
+    """`compactctl tail` prints an event that is sent while it runs. An invalid token is rejected."""
     session_id = f"tail-{uuid.uuid4().hex[:8]}"
     token = api_token(server, server.logins["developer"]["username"], ["view_tail", "view_session"])
     command = [
@@ -89,15 +87,13 @@ def test_the_terminal_follows_live_events(server: Server) -> None:
         "-n",
         "1",
     ]
-    refused = subprocess.run(
+    rejected = subprocess.run(
         [*command, "--token", "arip_wrong"], capture_output=True, text=True, timeout=60, check=False
     )
-    assert refused.returncode == 4, refused.stderr
-    # From the beginning: whatever comes between the start of the process and its connection is caught up.
+    assert rejected.returncode == 4, rejected.stderr
+    # Start at 0, because the event can arrive before the process has connected.
     tail = subprocess.Popen([*command, "--token", token, "--after", "0"], stdout=subprocess.PIPE, text=True)
     event: dict[str, Any] = {"event": "compact.check", "session_id": session_id, "ts": "2026-11-16T04:00:00Z"}
-    from compact import AriadneExporter
-
     exporter = AriadneExporter(server.url, server.ingest_key, spool_dir=None)
     exporter.emit(event)
     assert exporter.flush(10)
