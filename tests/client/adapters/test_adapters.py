@@ -1,4 +1,4 @@
-"""Archives: exact paths, whole files, nothing replaced, nothing lost."""
+"""The file, database and Ariadne archives store every transcript once and replace none."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from compact import CompactConfig, CompactManager, CompactPolicy, NoopEstimator
 from compact.adapters import AriadneStorage, DatabaseStorage, FileStorage
-from compact.adapters.transcript import folder_of
+from compact.adapters.transcript import folder_name
 from compact.exceptions import CompactError
 from compact.messages import Message, content_hash
 from compact.testing import RecordingExporter
@@ -28,8 +28,8 @@ SUMMARY = Message("assistant", "<COMPACT-SUMMARY v1>\nsaid hello")
 
 
 @pytest.mark.req("S-STO-1")
-def test_the_filesystem_archive_has_the_specified_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Transcript, summary and events lie where the specification says, by default under .compact/archive."""
+def test_file_archive_has_the_specified_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Transcript, summary and events have the paths of the specification, by default under .compact/archive."""
     monkeypatch.chdir(tmp_path)
     storage = FileStorage()
     saved = storage.save_transcript("session-1", MESSAGES, step=1)
@@ -53,15 +53,15 @@ def test_the_filesystem_archive_has_the_specified_paths(tmp_path: Path, monkeypa
     ]
 
 
-def test_a_line_has_the_hash_of_its_message(tmp_path: Path) -> None:
-    """The hash in a fate ledger and the hash of the archived line are the same."""
+def test_archived_line_has_the_hash_of_its_message(tmp_path: Path) -> None:
+    """The hash in a fate ledger equals the hash of the archived line."""
     saved = FileStorage(tmp_path).save_transcript("s", MESSAGES)
     lines = [json.loads(line) for line in Path(saved["path"]).read_text().splitlines()]
     assert [content_hash(line) for line in lines] == [content_hash(m.to_dict()) for m in MESSAGES]
 
 
-def test_checksums_are_those_that_sha256sum_reads(tmp_path: Path) -> None:
-    """Anyone can check an archive with the tool they already have."""
+def test_sha256sum_can_verify_the_archive(tmp_path: Path) -> None:
+    """`sha256sum -c` accepts the SHA256SUMS file."""
     storage = FileStorage(tmp_path)
     storage.save_transcript("s", MESSAGES)
     storage.save_summary("s", SUMMARY, 1)
@@ -71,8 +71,8 @@ def test_checksums_are_those_that_sha256sum_reads(tmp_path: Path) -> None:
     assert result.stdout.count("OK") == 2
 
 
-def test_an_archived_step_is_never_replaced(tmp_path: Path) -> None:
-    """Saving the same again changes nothing; other content under the same number gets the next one."""
+def test_archived_step_is_never_replaced(tmp_path: Path) -> None:
+    """Saving the same content again has no effect. Other content for the same step gets the next number."""
     storage = FileStorage(tmp_path)
     first = storage.save_transcript("s", MESSAGES, step=1)
     assert storage.save_transcript("s", MESSAGES, step=1) == first
@@ -93,8 +93,8 @@ for step in range(1, 11):
 """
 
 
-def test_two_processes_may_share_an_archive(tmp_path: Path) -> None:
-    """Both begin with the same steps; every transcript of both is there, and listed."""
+def test_two_processes_can_share_an_archive(tmp_path: Path) -> None:
+    """Both processes write the same steps. Every transcript is archived and listed."""
     command = [sys.executable, "-c", _TEN_STEPS, str(tmp_path)]
     workers = [subprocess.Popen([*command, number]) for number in ("1", "2")]
     assert [worker.wait() for worker in workers] == [0, 0]
@@ -103,8 +103,8 @@ def test_two_processes_may_share_an_archive(tmp_path: Path) -> None:
     assert len((tmp_path / "s" / "SHA256SUMS").read_text().splitlines()) == 20
 
 
-def test_a_sum_that_was_never_written_is_written_the_next_time(tmp_path: Path) -> None:
-    """The process was killed between a file and its sum."""
+def test_missing_checksum_is_added_later(tmp_path: Path) -> None:
+    """If a process was killed before it wrote a checksum, the next save adds it."""
     storage = FileStorage(tmp_path)
     storage.save_transcript("s", [Message("user", "one")], step=1)
     sums = tmp_path / "s" / "SHA256SUMS"
@@ -114,25 +114,25 @@ def test_a_sum_that_was_never_written_is_written_the_next_time(tmp_path: Path) -
     assert sums.read_bytes() == before
 
 
-def test_archives_are_for_their_owner_only(tmp_path: Path) -> None:
-    """No other user of the machine reads a transcript."""
+def test_archive_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+    """Other users of the machine cannot read a transcript."""
     saved = Path(FileStorage(tmp_path / "archive").save_transcript("s", MESSAGES)["path"])
     assert stat.S_IMODE(saved.stat().st_mode) & 0o077 == 0
     assert stat.S_IMODE(saved.parent.stat().st_mode) & 0o077 == 0
 
 
-def test_a_directory_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    """The caller must hear of it, for it would prune next; no half file stays behind."""
-    (tmp_path / "archive").write_text("a file in the way")
+def test_unwritable_directory_raises(tmp_path: Path) -> None:
+    """The error reaches the caller before it prunes."""
+    (tmp_path / "archive").write_text("a file instead of a directory")
     with pytest.raises(OSError, match="archive"):
         FileStorage(tmp_path / "archive").save_transcript("s", MESSAGES)
 
 
 @pytest.mark.req("P-STO-1")
 @pytest.mark.parametrize("is_required", [True, False])
-def test_a_failed_archive_stops_the_pruning_unless_told_otherwise(tmp_path: Path, is_required: bool) -> None:
-    """Nothing is pruned that is not archived first; without that rule it is pruned, with a warning."""
-    (tmp_path / "archive").write_text("a file in the way")
+def test_failed_archive_prevents_pruning_if_required(tmp_path: Path, is_required: bool) -> None:
+    """If archiving fails, nothing is pruned. With archive_required=False it is pruned with a warning."""
+    (tmp_path / "archive").write_text("a file instead of a directory")
     recorder = RecordingExporter()
     manager = CompactManager(
         CompactConfig(
@@ -157,8 +157,8 @@ def test_a_failed_archive_stops_the_pruning_unless_told_otherwise(tmp_path: Path
 
 
 @pytest.mark.req("S-STO-1")
-def test_the_transcript_is_archived_before_anything_is_pruned(tmp_path: Path) -> None:
-    """In the archive: the whole history as it was; in the trace: where, its hash, and before the pruning."""
+def test_transcript_is_archived_before_pruning(tmp_path: Path) -> None:
+    """The archive has the redacted history, and the archival event precedes the pruning and has the hash."""
     recorder = RecordingExporter()
     policy = CompactPolicy(keep_recent_turns=1, hard_cap_buffer=50)
     storage = FileStorage(tmp_path)
@@ -181,8 +181,8 @@ def test_the_transcript_is_archived_before_anything_is_pruned(tmp_path: Path) ->
 
 
 @pytest.mark.req("P-STO-1")
-def test_retention_removes_what_is_older(tmp_path: Path) -> None:
-    """Sessions untouched for longer than the retention go; without a retention all stay."""
+def test_retention_deletes_old_sessions(tmp_path: Path) -> None:
+    """Sessions not changed within the retention are deleted. Without a retention, none are."""
     storage = FileStorage(tmp_path, retention_days=30)
     old, new = storage.save_transcript("old", MESSAGES), storage.save_transcript("new", MESSAGES)
     for file in Path(old["path"]).parent.iterdir():
@@ -194,27 +194,27 @@ def test_retention_removes_what_is_older(tmp_path: Path) -> None:
 
 
 @given(st.text(min_size=0, max_size=300), st.text(max_size=300))
-def test_any_session_id_is_one_safe_folder(one: str, other: str) -> None:
-    """No id leaves the archive, hides in it, or takes the folder of another."""
-    name = folder_of(one)
+def test_every_session_id_has_its_own_safe_folder(one: str, other: str) -> None:
+    """A folder is inside the archive, is not hidden, and belongs to one session."""
+    name = folder_name(one)
     assert name
     assert "/" not in name
     assert "\\" not in name
     assert not name.startswith(".")
     assert len(name) <= 255
-    assert (folder_of(other) == name) == (other == one)
+    assert (folder_name(other) == name) == (other == one)
 
 
-def test_usual_session_ids_are_left_as_they_are() -> None:
-    """The path is the one the specification shows."""
-    assert folder_of("session-1_a.b") == "session-1_a.b"
-    assert folder_of("../../etc") == "%2E.%2F..%2Fetc"
-    assert folder_of("half \ud83d") == "half %ED%A0%BD"
+def test_common_session_ids_are_used_unchanged() -> None:
+    """Common ids match the specification, and unsafe ones are escaped."""
+    assert folder_name("session-1_a.b") == "session-1_a.b"
+    assert folder_name("../../etc") == "%2E.%2F..%2Fetc"
+    assert folder_name("half \ud83d") == "half %ED%A0%BD"
 
 
 @pytest.mark.req("P-STO-1")
-def test_a_database_is_an_archive_too(tmp_path: Path) -> None:
-    """Any DB-API driver: here SQLite, with retention."""
+def test_database_archive_applies_retention(tmp_path: Path) -> None:
+    """A DB-API database stores transcripts, summaries and events, and deletes old ones."""
     file = tmp_path / "archive.db"
     storage = DatabaseStorage(lambda: sqlite3.connect(file), retention_days=1)
     first = storage.save_transcript("s", MESSAGES, step=1)
@@ -235,8 +235,8 @@ def test_a_database_is_an_archive_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("K-STO-1")
-def test_transcripts_go_to_the_server_with_their_hash(tmp_path: Path) -> None:
-    """Session, step and SHA-256 in the address, gzip in the body, the key as bearer."""
+def test_transcript_is_uploaded_with_its_hash(tmp_path: Path) -> None:
+    """The request has session, step and SHA-256 in its query, a gzip body and a bearer key."""
     with Receiver(Answer(201)) as receiver:
         storage = AriadneStorage(receiver.url, "key", spool_dir=tmp_path)
         saved = storage.save_transcript("a session/1", MESSAGES, step=1)
@@ -250,10 +250,10 @@ def test_transcripts_go_to_the_server_with_their_hash(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("K-STO-1")
-def test_a_server_that_is_away_gets_its_transcripts_later(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The transcript is on disk before pruning, and the next process sends it."""
-    with Receiver() as gone:
-        port = gone.port
+def test_transcripts_survive_an_unreachable_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Transcripts are spooled before pruning, and the next process uploads them."""
+    with Receiver() as stopped:
+        port = stopped.port
     storage = AriadneStorage(f"http://127.0.0.1:{port}", "key", spool_dir=tmp_path)
     storage.save_transcript("s", MESSAGES)
     storage.save_transcript("s", MESSAGES * 2)
@@ -268,8 +268,8 @@ def test_a_server_that_is_away_gets_its_transcripts_later(tmp_path: Path, capsys
         assert ["step=1" in request.path or "step=2" in request.path for request in receiver.requests] == [True, True]
 
 
-def test_without_a_spool_a_failed_upload_is_raised(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing else would hold the transcript, so the caller must know before it prunes."""
+def test_failed_upload_without_a_spool_raises(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a spool no other copy exists, so the error reaches the caller before it prunes."""
     with Receiver(Answer(409, body={"code": "conflict"})) as receiver:
         storage = AriadneStorage(receiver.url, "key", spool_dir=None, exit_timeout_s=1)
         with pytest.raises(CompactError, match="could not be archived"):
@@ -279,14 +279,14 @@ def test_without_a_spool_a_failed_upload_is_raised(capsys: pytest.CaptureFixture
 
 
 @pytest.mark.req("P-STO-1")
-def test_an_adapter_of_ones_own_needs_three_methods() -> None:
-    """The protocol is all that the library asks for."""
+def test_custom_adapter_needs_three_methods() -> None:
+    """A class with the three methods satisfies the protocol."""
     from compact.protocols import StorageAdapter
 
-    class Mine:
+    class CustomStorage:
         def save_transcript(self, session_id: str, transcript: Any) -> None: ...
         def save_summary(self, session_id: str, summary: Message, step: int) -> None: ...
         def save_event(self, session_id: str, event: dict[str, Any]) -> None: ...
 
-    assert isinstance(Mine(), StorageAdapter)
+    assert isinstance(CustomStorage(), StorageAdapter)
     assert isinstance(FileStorage("x"), StorageAdapter)

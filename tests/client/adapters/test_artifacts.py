@@ -1,4 +1,4 @@
-"""Externalising, who may read it, and bringing it back."""
+"""Externalized content: storage, permissions and rehydration."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def make(request, tmp_path):
 
 
 @pytest.mark.req("D-ART-1")
-def test_a_store_gives_back_what_it_got(make):
-    """Content comes back whole; the same content is one artifact; an unknown id is nothing."""
+def test_store_returns_the_stored_content(make):
+    """Content is returned unchanged, the same content is one artifact, and an unknown id returns None."""
     store = make()
     metadata = ArtifactMetadata("t")
     first = store.store("héllo \ud800", metadata)
@@ -41,8 +41,8 @@ def test_a_store_gives_back_what_it_got(make):
 
 
 @pytest.mark.req("D-ART-1")
-def test_only_those_with_the_right_may_read(make):
-    """Tenant, sensitivity and readers each close the door; without the right content is as good as absent."""
+def test_reading_requires_permission(make):
+    """Tenant, sensitivity and readers each restrict access. Without permission, `retrieve` returns None."""
     store = make()
     of_acme = store.store("a", ArtifactMetadata("t", tenant_id="acme"))
     secret = store.store("b", ArtifactMetadata("t", sensitivity="restricted"))
@@ -57,7 +57,7 @@ def test_only_those_with_the_right_may_read(make):
 
 @pytest.mark.req("D-ART-1")
 def test_artifacts_expire(make):
-    """After its time to live an artifact is gone."""
+    """An artifact cannot be read after its time to live."""
     clock = Clock()
     store = make(clock=clock)
     artifact = store.store("x", ArtifactMetadata("t", ttl_seconds=60))
@@ -69,8 +69,8 @@ def test_artifacts_expire(make):
 
 
 @pytest.mark.req("D-ART-1")
-def test_content_is_encrypted_at_rest_with_the_key_it_names(tmp_path):
-    """A file store hands content to its cipher with the key id, and refuses to store it in the open instead."""
+def test_content_is_encrypted_at_rest(tmp_path):
+    """A file store encrypts with the named key, and never stores such content in plain text."""
 
     class Xor:
         def encrypt(self, data, key_id):
@@ -99,8 +99,8 @@ def session(recorder=None, *, store=None, window=6000, **options):
 
 
 @pytest.mark.req("D-LAD-1", "D-REND-1")
-def test_large_results_become_pointers_before_anything_is_summarised():
-    """The first rung leaves pointers with the call that reads them back, and stops when the budget holds."""
+def test_large_results_become_pointers_before_anything_is_summarized():
+    """The first strategy leaves pointers that name `read_artifact`, and stops once the prompt fits the budget."""
     recorder = Recorder()
     manager, _, out = session(recorder)
     pointers = [item for item in out if "[Externalized Content - artifact:" in str(item["content"])]
@@ -118,8 +118,8 @@ def test_large_results_become_pointers_before_anything_is_summarised():
 
 
 @pytest.mark.req("D-REH-1")
-def test_naming_an_artifact_brings_it_back_for_one_turn():
-    """An exact id in a message brings the content back before that message, cut to its limit, for this turn only."""
+def test_naming_an_artifact_rehydrates_it_for_one_turn():
+    """An exact id in a message inserts the truncated content before that message, for this turn only."""
     recorder = Recorder()
     manager, messages, _ = session(recorder, rehydration=RehydrationConfig(max_tokens_per_artifact=500))
     artifact = manager.plan("s").externalizations[2].artifact_id
@@ -136,8 +136,8 @@ def test_naming_an_artifact_brings_it_back_for_one_turn():
 
 
 @pytest.mark.req("D-REH-1")
-def test_the_gates_hold():
-    """At most three a turn, none twice within the cooldown, none by a part of its name, none for the sensitive."""
+def test_rehydration_is_limited():
+    """At most three artifacts per turn, none twice within the cooldown, and none for a partial id."""
     recorder = Recorder()
     manager, messages, _ = session(recorder, window=6000)
     ids = [record.artifact_id for record in manager.plan("s").externalizations]
@@ -151,8 +151,8 @@ def test_the_gates_hold():
 
 
 @pytest.mark.req("D-REH-1")
-def test_sensitive_content_comes_back_only_by_an_explicit_call():
-    """Confidential results are not brought back by themselves: the refusal is an event, reading needs the right."""
+def test_sensitive_content_is_only_read_explicitly():
+    """Confidential content is not rehydrated. An event reports it, and reading requires permission."""
     recorder = Recorder()
     durability = {"run": ToolDurabilityPolicy(ToolDurability.ANCHORING, sensitivity="confidential")}
     manager, messages, _ = session(recorder, tool_durability=durability)
@@ -166,8 +166,8 @@ def test_sensitive_content_comes_back_only_by_an_explicit_call():
 
 
 @pytest.mark.req("D-REH-2")
-def test_a_turn_that_brought_content_back_is_not_compacted_hard():
-    """The turn's context says so, and what came back is never part of the log."""
+def test_rehydrated_content_is_not_in_the_log():
+    """Rehydrated content is part of one prompt and never of the log."""
     turn = TurnContext(4)
     assert not turn.should_skip_aggressive_compaction()
     manager, messages, _ = session()
@@ -178,8 +178,8 @@ def test_a_turn_that_brought_content_back_is_not_compacted_hard():
 
 
 @pytest.mark.req("D-REH-1")
-def test_a_question_that_matches_a_hint_brings_content_back():
-    """Asking about the call's own argument is enough; an unrelated question is not."""
+def test_question_that_matches_a_hint_rehydrates_content():
+    """A question that names an argument of the call matches its hint. An unrelated question does not."""
     from compact.planning.rehydration import is_named, matches_hint
 
     hint = 'read if you need the full output of read_file({"path": "src/app/main.py"})'
@@ -189,8 +189,8 @@ def test_a_question_that_matches_a_hint_brings_content_back():
     assert not is_named("art-1f", "see art-1f3")
 
 
-def reading_many_files(renderer, count, **options):
-    """An agent that reads one file after the other; what was sent last, and its events."""
+def read_many_files(renderer, count, **options):
+    """Read files one after the other. Return the manager, its events and the last prompt."""
     recorder = Recorder()
     policy = CompactPolicy(hard_cap_buffer=200, keep_recent_turns=1, keep_tool_io_pairs=1, renderer=renderer)
     config = CompactConfig("gpt-5", 8_000, policy=policy, exporter=recorder, **options)
@@ -205,8 +205,8 @@ def reading_many_files(renderer, count, **options):
 @pytest.mark.req("D-LAD-1", "S-TST-1")
 @pytest.mark.parametrize("renderer", ["layered", "inplace", "bridge"])
 def test_pointers_never_fill_the_window(renderer):
-    """Before pointers leave no room they fold into the summary, which names the newest of them."""
-    manager, recorder, sent = reading_many_files(renderer, 80, artifact_store=MemoryArtifactStore())
+    """Pointers fold into the summary before they fill the window, and the summary names the newest."""
+    manager, recorder, sent = read_many_files(renderer, 80, artifact_store=MemoryArtifactStore())
     records = manager.plan("s").externalizations
     assert len(records) > 60
     assert len(recorder.named("compact.pruned_messages")) < 40
@@ -219,9 +219,9 @@ def test_pointers_never_fill_the_window(renderer):
 
 @pytest.mark.req("D-REND-1", "D-REH-1")
 @pytest.mark.parametrize("renderer", ["layered", "inplace", "bridge"])
-def test_a_summary_names_the_artifacts_whose_pointers_it_replaces(renderer):
-    """A pointer that folds leaves its line in the summary, also in the one after that."""
-    manager, _, _ = reading_many_files(renderer, 8, artifact_store=MemoryArtifactStore())
+def test_summary_names_the_artifacts_of_folded_pointers(renderer):
+    """A folded pointer has a line in the summary and in the next one."""
+    manager, _, _ = read_many_files(renderer, 8, artifact_store=MemoryArtifactStore())
     history = [*manager._session("s").shown.items]
     first = manager.plan("s").externalizations[-1].artifact_id
     for round_ in range(2):
@@ -234,8 +234,8 @@ def test_a_summary_names_the_artifacts_whose_pointers_it_replaces(renderer):
 
 
 @pytest.mark.req("D-LAD-1")
-def test_an_output_without_a_call_id_is_externalised_too():
-    """Document 000's messages name no calls: the tool's name in their meta is enough."""
+def test_output_without_a_call_id_is_externalized():
+    """Messages of document 000 have no call ids. The tool name in their meta is enough."""
     policy = CompactPolicy(hard_cap_buffer=200, keep_tool_io_pairs=1, keep_recent_turns=1)
     secret = ToolDurabilityPolicy(ToolDurability.ANCHORING, sensitivity="restricted")
     store = MemoryArtifactStore()
@@ -252,28 +252,28 @@ def test_an_output_without_a_call_id_is_externalised_too():
     assert {store.get_metadata(record.artifact_id).sensitivity for record in records} == {"restricted"}
 
 
-class Full(MemoryArtifactStore):
-    """A store whose disk is full."""
+class FullStore(MemoryArtifactStore):
+    """Fails every write."""
 
     def store(self, content, metadata):
         raise OSError("no space left on device")
 
 
-class Unreadable(MemoryArtifactStore):
-    """A store that takes and never gives."""
+class UnreadableStore(MemoryArtifactStore):
+    """Fails every read."""
 
     def retrieve(self, artifact_id, requester_context=None):
         raise OSError("input/output error")
 
 
 @pytest.mark.req("D-LAD-1", "D-ENV-1")
-def test_a_store_that_takes_nothing_leaves_the_other_rungs():
-    """What cannot be had again is then held like without a store; the rest is summarised, and an event says why."""
+def test_failing_store_leaves_the_other_strategies():
+    """Non-replayable results stay in the prompt, the rest is summarized, and an event reports the failure."""
     recorder = Recorder()
     paid = ToolDurabilityPolicy(ToolDurability.NON_REPLAYABLE)
     policy = CompactPolicy(hard_cap_buffer=200, keep_tool_io_pairs=1, keep_recent_turns=1)
     config = CompactConfig(
-        "gpt-5", 6_000, policy=policy, exporter=recorder, artifact_store=Full(), tool_durability={"search": paid}
+        "gpt-5", 6_000, policy=policy, exporter=recorder, artifact_store=FullStore(), tool_durability={"search": paid}
     )
     manager = CompactManager(config)
     search = tool_pair(0, "EUR 1042. " * 150)
@@ -289,18 +289,18 @@ def test_a_store_that_takes_nothing_leaves_the_other_rungs():
 
 
 @pytest.mark.req("D-REH-1")
-def test_content_that_cannot_be_fetched_is_blocked_with_an_event():
-    """A store that fails when it is read costs the content, not the call."""
+def test_failed_read_is_reported_as_blocked_rehydration():
+    """If the store fails, the call continues without the content and an event reports it."""
     recorder = Recorder()
-    manager, messages, _ = session(recorder, store=Unreadable())
+    manager, messages, _ = session(recorder, store=UnreadableStore())
     artifact = manager.plan("s").externalizations[0].artifact_id
     asked = [*messages, {"role": "user", "content": f"what does {artifact} say?"}]
     assert manager.preflight("s", asked)[-1] == asked[-1]
     assert "input/output error" in recorder.last("compact.rehydration_blocked")["details"]["reason"]
 
 
-class Remote:
-    """A store behind a network: every method must be awaited."""
+class AsyncStore:
+    """A store with async methods."""
 
     def __init__(self):
         self.inner = MemoryArtifactStore()
@@ -316,10 +316,10 @@ class Remote:
 
 
 @pytest.mark.req("D-ART-1", "D-REH-1")
-async def test_an_async_store_serves_every_async_entry():
-    """Externalising, bringing back and reading await the store."""
+async def test_async_store_works_with_async_methods():
+    """Externalization, rehydration and reading await the store."""
     policy = CompactPolicy(hard_cap_buffer=200, keep_tool_io_pairs=1, externalize_threshold_tokens=300)
-    manager = CompactManager(CompactConfig("gpt-5", 6_000, policy=policy, artifact_store=Remote()))
+    manager = CompactManager(CompactConfig("gpt-5", 6_000, policy=policy, artifact_store=AsyncStore()))
     messages = [{"role": "user", "content": "look at everything"}]
     for number in range(9):
         messages += tool_pair(number, f"report-{number}.txt says {number} " + "detail " * 600)

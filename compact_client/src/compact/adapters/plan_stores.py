@@ -1,7 +1,7 @@
-"""Plans by thread, with optimistic versions.
+"""Stores for plans, with optimistic concurrency.
 
-A commit says which version it was made from. If another was committed first it returns False, changes nothing and
-loses nothing; every committed plan can be read again.
+A commit names the version it is based on. If another commit came first, it returns False and changes nothing. Every
+committed plan stays readable.
 """
 
 from __future__ import annotations
@@ -17,27 +17,28 @@ from compact.planning.plan import CompactionPlan
 
 
 class MemoryCompactionStore:
-    """Plans of this process; kept as JSON, so that only what can be stored is ever committed."""
+    """Plans in memory, as JSON, so that a plan that cannot be serialized fails here too."""
 
     def __init__(self) -> None:
         self._plans: dict[str, list[str]] = {}
         self._lock = threading.Lock()
 
     def get_current_plan(self, thread_id: str) -> tuple[CompactionPlan | None, int]:
-        """The newest plan and its version; None and 0 while there is none."""
+        """Return the newest plan and its version, or None and 0."""
         with self._lock:
             plans = self._plans.get(thread_id, ())
             version = len(plans)
         return self.get_plan(thread_id, version), version
 
     def get_plan(self, thread_id: str, version: int) -> CompactionPlan | None:
-        """The plan that a version was."""
+        """Return the plan with this version, or None."""
         with self._lock:
             plans = self._plans.get(thread_id, ())
             text = plans[version - 1] if 1 <= version <= len(plans) else None
         return None if text is None else CompactionPlan.from_json(text)
 
     def commit_plan(self, thread_id: str, plan: CompactionPlan, expected_version: int) -> bool:
+        """Store the plan as the next version. Return False if the newest version is not `expected_version`."""
         text = plan.to_json()
         with self._lock:
             plans = self._plans.setdefault(thread_id, [])
@@ -48,22 +49,21 @@ class MemoryCompactionStore:
 
 
 class FileCompactionStore:
-    """Plans in a directory, one file a version, safe with any number of processes.
+    """Plans in a directory, one file per version, shared by any number of processes.
 
-    A version's file is linked into place, which the file system refuses if the name is taken: whoever is second
-    is told so, without locks.
+    A version's file is created as a hard link, which fails if the name exists. No lock is needed.
     """
 
     def __init__(self, root: str | Path) -> None:
         self._root = Path(root)
 
     def get_current_plan(self, thread_id: str) -> tuple[CompactionPlan | None, int]:
-        """The newest plan and its version; None and 0 while there is none."""
+        """Return the newest plan and its version, or None and 0."""
         version = self._latest(self._folder(thread_id))
         return self.get_plan(thread_id, version), version
 
     def get_plan(self, thread_id: str, version: int) -> CompactionPlan | None:
-        """The plan that a version was."""
+        """Return the plan with this version, or None."""
         try:
             text = (self._folder(thread_id) / f"{version:08d}.json").read_text()
         except FileNotFoundError:
@@ -71,6 +71,7 @@ class FileCompactionStore:
         return CompactionPlan.from_json(text)
 
     def commit_plan(self, thread_id: str, plan: CompactionPlan, expected_version: int) -> bool:
+        """Store the plan as the next version. Return False if the newest version is not `expected_version`."""
         folder = self._folder(thread_id)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if self._latest(folder) != expected_version:
@@ -89,7 +90,7 @@ class FileCompactionStore:
 
     def _folder(self, thread_id: str) -> Path:
         name = quote(thread_id, safe="", errors="surrogatepass")
-        # "." is never quoted, and a long id would not fit a file name.
+        # quote() does not escape ".", and a long id exceeds the limit for file names.
         if name.startswith(".") or len(name) > 120:
             name = hashlib.sha256(thread_id.encode("utf-8", "surrogatepass")).hexdigest()
         return self._root / name

@@ -1,8 +1,8 @@
-"""Archive to S3: `s3://{bucket}/{prefix}/{session}/…`, encrypted with KMS if a key is named.
+"""Archive transcripts in S3: `s3://{bucket}/{prefix}/{session}/…`, optionally encrypted with a KMS key.
 
-There is no parameter for an access key: credentials come from a role. An object is never replaced (If-None-Match), and
-carries its SHA-256 as S3's own checksum. Transcripts are uploaded before anything is pruned; events go in
-batches from a thread, for S3 cannot append, and wait in memory while it is away.
+Credentials come from an IAM role, so there is no parameter for an access key. Objects are never replaced
+(If-None-Match) and carry their SHA-256 as an S3 checksum. Transcripts are uploaded before anything is pruned. Events
+are uploaded in batches by a background thread, because S3 cannot append, and stay in memory while S3 is unavailable.
 """
 
 from __future__ import annotations
@@ -16,32 +16,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compact.adapters.transcript import folder_of, summary_body, summary_name, transcript_name, transcript_of
+from compact.adapters.transcript import Transcript, encode_summary, folder_name, summary_name, transcript_name
 from compact.delivery.batcher import Batcher, Sink
 from compact.delivery.stderr import say
 from compact.exceptions import ConfigError
 from compact.messages import Message
 
-_STATIC = {"env", "explicit", "shared-credentials-file", "config-file", "boto-config"}
+_STATIC_METHODS = {"env", "explicit", "shared-credentials-file", "config-file", "boto-config"}
+# A batch has at most a thousand events of one session. 256 batches are tens of megabytes.
+_MAX_PENDING_BATCHES = 256
+_MAX_RETRY_DELAY_S = 60.0
+_CLOSE_TIMEOUT_S = 10.0
 
 
-# A batch is at most a thousand events of one session: minutes of a busy fleet, tens of megabytes.
-_MAX_WAITING = 256
-_MAX_PAUSE_S = 60.0
+class S3Storage:
+    """Archives to S3: `S3Storage("my-bucket", "compact", kms_key_id="alias/agents")`.
 
-
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    key: str
-    body: bytes
-    events: int
-
-
-class S3Storage(Sink):
-    """`S3Storage("my-bucket", "compact", kms_key_id="alias/agents")`, with the credentials of the role it runs under.
-
-    `require_role=False` also accepts keys from the environment or a credentials file, for development and for
-    S3-compatible servers (`endpoint_url`). `client` is a boto3 S3 client of your own.
+    `require_role=False` also accepts static keys from the environment or a credentials file, for development and for
+    S3-compatible servers (`endpoint_url`). `client` is a boto3 S3 client to use instead.
     """
 
     name = "s3"
@@ -59,109 +51,45 @@ class S3Storage(Sink):
     ) -> None:
         self.bucket = bucket
         self.prefix = prefix.strip("/")
-        self._kms_key_id = kms_key_id
-        self._client = client if client is not None else _client(region, endpoint_url, require_role=require_role)
-        self._waiting: deque[_Batch] = deque()
-        self._pause_s = 0.0
-        self._batcher = Batcher(self, max_queue=16_384, max_batch=1_000, interval_s=5.0, name="compact-s3")
+        self._client = client if client is not None else _connect(region, endpoint_url, require_role=require_role)
+        self._objects = _Bucket(self._client, bucket, kms_key_id)
+        self._uploads = _EventUploads(self._objects)
+        self._queue = Batcher(self._uploads, max_queue=16_384, max_batch=1_000, interval_s=5.0, name="compact-s3")
 
     def save_transcript(
         self, session_id: str, transcript: Sequence[Message], step: int | None = None
     ) -> dict[str, Any]:
-        """Upload the transcript and return its key and hash; raises what boto3 raises once its retries are used up."""
-        made = transcript_of(transcript)
+        """Upload the transcript and return its key and hash. Raises the boto3 error after the last retry."""
+        document = Transcript.from_messages(transcript)
         number = step if step is not None else self._next_step(session_id)
-        while not self._put(key := self._key(session_id, transcript_name(number)), made.body, "application/x-ndjson"):
+        while not self._objects.create(
+            key := self._key(session_id, transcript_name(number)), document.body, "application/x-ndjson"
+        ):
             number += 1
-        return {
-            "key": f"s3://{self.bucket}/{key}",
-            "step": number,
-            "sha256": made.sha256,
-            "message_count": made.message_count,
-        }
+        return document.receipt(number, key=f"s3://{self.bucket}/{key}")
 
     def save_summary(self, session_id: str, summary: Message, step: int) -> dict[str, Any]:
-        body = summary_body(session_id, summary, step)
-        while not self._put(key := self._key(session_id, summary_name(step)), body, "application/json"):
+        """Upload the summary and return its key and hash."""
+        body = encode_summary(session_id, summary, step)
+        while not self._objects.create(key := self._key(session_id, summary_name(step)), body, "application/json"):
             step += 1
         return {"key": f"s3://{self.bucket}/{key}", "sha256": hashlib.sha256(body).hexdigest()}
 
     def save_event(self, session_id: str, event: dict[str, Any]) -> None:
-        self._batcher.put({"session_id": session_id, "event": event})
+        """Queue the event for upload."""
+        self._queue.put({"folder": self._key(session_id, ""), "event": event})
 
     def flush(self, timeout_s: float = 10.0) -> bool:
-        """Wait until all events are uploaded."""
-        return self._batcher.flush(timeout_s)
+        """Wait until every event is uploaded. Return False on timeout."""
+        return self._queue.flush(timeout_s)
 
     def close(self) -> None:
-        rest = self._batcher.close(10.0)
-        if rest:
-            self.accept(rest)
-        self.step()
-        while self._waiting:
-            self._complain(self._waiting.popleft().events, "the process ended first")
-
-    # The worker's side: events in batches, each kept until it is there.
-
-    def accept(self, events: list[dict[str, Any]]) -> None:
-        sessions: dict[str, list[bytes]] = defaultdict(list)
-        for item in events:
-            line = json.dumps(item["event"], separators=(",", ":"), default=str)
-            sessions[item["session_id"]].append(line.encode() + b"\n")
-        for session_id, lines in sessions.items():
-            key = self._key(session_id, f"events-{time.time_ns()}.jsonl")
-            self._waiting.append(_Batch(key, b"".join(lines), len(lines)))
-        while len(self._waiting) > _MAX_WAITING:
-            self._complain(self._waiting.popleft().events, "S3 has been away for too long")
-
-    def step(self) -> float | None:
-        while self._waiting:
-            batch = self._waiting[0]
-            try:
-                self._put(batch.key, batch.body, "application/x-ndjson")
-            except Exception as error:
-                if not self._pause_s:
-                    say("compact", f"S3 does not take events, trying again: {type(error).__name__}: {error}")
-                self._pause_s = min(_MAX_PAUSE_S, 2 * self._pause_s or 1.0)
-                return self._pause_s
-            self._waiting.popleft()
-            self._pause_s = 0.0
-        return None
-
-    def after_fork(self) -> None:
-        self._waiting.clear()
-
-    def _complain(self, count: int, reason: str) -> None:
-        say("compact", f"{count} events of a session were not archived to S3: {reason}")
+        """Upload the remaining events. Events that cannot be uploaded in time are dropped and logged."""
+        self._uploads.accept(self._queue.close(_CLOSE_TIMEOUT_S))
+        self._uploads.close()
 
     def _key(self, session_id: str, name: str) -> str:
-        return "/".join(part for part in (self.prefix, folder_of(session_id), name) if part)
-
-    def _put(self, key: str, body: bytes, content_type: str) -> bool:
-        """True if the object is there with this content, now or before; False if the name is taken by another."""
-        from botocore.exceptions import ClientError
-
-        digest = hashlib.sha256(body)
-        options: dict[str, Any] = {}
-        if self._kms_key_id:
-            options = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": self._kms_key_id}
-        try:
-            self._client.put_object(
-                Bucket=self.bucket,
-                Key=key,
-                Body=body,
-                ContentType=content_type,
-                IfNoneMatch="*",
-                ChecksumSHA256=base64.b64encode(digest.digest()).decode(),
-                Metadata={"sha256": digest.hexdigest()},
-                **options,
-            )
-        except ClientError as error:
-            if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") != 412:
-                raise
-            head = self._client.head_object(Bucket=self.bucket, Key=key)
-            return bool(head.get("Metadata", {}).get("sha256") == digest.hexdigest())
-        return True
+        return "/".join([*([self.prefix] if self.prefix else []), folder_name(session_id), name])
 
     def _next_step(self, session_id: str) -> int:
         prefix = self._key(session_id, "transcript-pre-compact-")
@@ -169,17 +97,104 @@ class S3Storage(Sink):
         return 1 + sum(len(page.get("Contents", ())) for page in pages)
 
 
-def _client(region: str | None, endpoint_url: str | None, *, require_role: bool) -> Any:
+@dataclass(frozen=True, slots=True)
+class _Bucket:
+    """Creates objects in a bucket."""
+
+    client: Any
+    name: str
+    kms_key_id: str | None
+
+    def create(self, key: str, body: bytes, content_type: str) -> bool:
+        """Return True if the object now exists with this content, False if the key has other content."""
+        from botocore.exceptions import ClientError
+
+        digest = hashlib.sha256(body)
+        encryption: dict[str, Any] = {}
+        if self.kms_key_id:
+            encryption = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": self.kms_key_id}
+        try:
+            self.client.put_object(
+                Bucket=self.name,
+                Key=key,
+                Body=body,
+                ContentType=content_type,
+                IfNoneMatch="*",
+                ChecksumSHA256=base64.b64encode(digest.digest()).decode(),
+                Metadata={"sha256": digest.hexdigest()},
+                **encryption,
+            )
+        except ClientError as error:
+            if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") != 412:
+                raise
+            head = self.client.head_object(Bucket=self.name, Key=key)
+            return bool(head.get("Metadata", {}).get("sha256") == digest.hexdigest())
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    key: str
+    body: bytes
+    events: int
+
+
+class _EventUploads(Sink):
+    """Uploads events in batches, one object per batch and session, and retries failed uploads."""
+
+    def __init__(self, objects: _Bucket) -> None:
+        self._objects = objects
+        self._pending: deque[_Batch] = deque()
+        self._retry_delay_s = 0.0
+
+    def accept(self, events: list[dict[str, Any]]) -> None:
+        folders: dict[str, list[bytes]] = defaultdict(list)
+        for item in events:
+            line = json.dumps(item["event"], separators=(",", ":"), default=str)
+            folders[item["folder"]].append(line.encode() + b"\n")
+        for folder, lines in folders.items():
+            self._pending.append(_Batch(f"{folder}events-{time.time_ns()}.jsonl", b"".join(lines), len(lines)))
+        while len(self._pending) > _MAX_PENDING_BATCHES:
+            self._drop(self._pending.popleft(), f"more than {_MAX_PENDING_BATCHES} batches are pending")
+
+    def step(self) -> float | None:
+        while self._pending:
+            batch = self._pending[0]
+            try:
+                self._objects.create(batch.key, batch.body, "application/x-ndjson")
+            except Exception as error:
+                if not self._retry_delay_s:
+                    say("compact", f"Cannot upload events to S3, retrying: {type(error).__name__}: {error}")
+                self._retry_delay_s = min(_MAX_RETRY_DELAY_S, 2 * self._retry_delay_s or 1.0)
+                return self._retry_delay_s
+            self._pending.popleft()
+            self._retry_delay_s = 0.0
+        return None
+
+    def close(self) -> None:
+        """Make a last attempt, then drop the rest."""
+        self.step()
+        while self._pending:
+            self._drop(self._pending.popleft(), "the process exited first")
+
+    def after_fork(self) -> None:
+        self._pending.clear()
+
+    def _drop(self, batch: _Batch, reason: str) -> None:
+        say("compact", f"{batch.events} events were not archived to S3: {reason}.")
+
+
+def _connect(region: str | None, endpoint_url: str | None, *, require_role: bool) -> Any:
     import boto3
     from botocore.config import Config
 
     session = boto3.session.Session()
     credentials = session.get_credentials()
-    if require_role and credentials is not None and credentials.method in _STATIC and not credentials.token:
+    if require_role and credentials is not None and credentials.method in _STATIC_METHODS and not credentials.token:
         raise ConfigError(
             "storage.require_role",
-            f"is set, but the AWS credentials are a fixed key from {credentials.method!r}: run under an IAM role "
-            "(instance profile, web identity, SSO, assume-role), or set require_role to false",
+            f"is set, but the AWS credentials are a static key from {credentials.method!r}. Use an IAM role "
+            "(instance profile, web identity, SSO, assume-role), or set require_role to false.",
         )
     config = Config(
         retries={"mode": "standard", "total_max_attempts": 4},

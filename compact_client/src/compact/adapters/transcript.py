@@ -1,6 +1,6 @@
-"""A transcript as bytes: one canonical JSON line a message, named by their SHA-256.
+"""The archive format: canonical JSON lines, file names and hashes.
 
-Pure: the same messages give the same bytes, wherever they are archived, so that copies can be compared by hash alone.
+Pure: the same messages give the same bytes in every archive, so copies can be compared by hash.
 """
 
 from __future__ import annotations
@@ -15,44 +15,39 @@ from urllib.parse import quote
 
 from compact.messages import Message, canonical_json
 
-_STEP = re.compile(r"transcript-pre-compact-(\d{3,})\.jsonl")
+_TRANSCRIPT_NAME = re.compile(r"transcript-pre-compact-(\d{3,})\.jsonl")
 
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """The bytes to archive, and what is said about them in `compact.archival`."""
+    """The bytes to archive, with their hash and the number of messages."""
 
     body: bytes
     sha256: str
     message_count: int
 
+    @classmethod
+    def from_messages(cls, messages: Sequence[Message]) -> Transcript:
+        """Encode messages, one line each, with their ids in the log. The messages must be redacted already."""
+        body = b"".join(canonical_json(_to_line(message)) + b"\n" for message in messages)
+        return cls(body, hashlib.sha256(body).hexdigest(), len(messages))
 
-def transcript_of(messages: Sequence[Message]) -> Transcript:
-    """One line a message, with the id it has in the log; the messages must be redacted already."""
-    body = b"".join(canonical_json(line_of(message)) + b"\n" for message in messages)
-    return Transcript(body, hashlib.sha256(body).hexdigest(), len(messages))
-
-
-def line_of(message: Message) -> dict[str, Any]:
-    line = message.to_dict()
-    if message.id is not None:
-        line["id"] = message.id
-    return line
+    def receipt(self, step: int, **location: str) -> dict[str, Any]:
+        """Return the result of `save_transcript`: the location, and the figures that `compact.archival` reports."""
+        return {**location, "step": step, "sha256": self.sha256, "message_count": self.message_count}
 
 
-def summary_body(session_id: str, summary: Message, step: int) -> bytes:
-    """A summary as readable JSON."""
-    document = {"session_id": session_id, "step": step, "summary": line_of(summary)}
-    return (
-        json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False, default=str).encode("utf-8", "replace")
-        + b"\n"
-    )
+def encode_summary(session_id: str, summary: Message, step: int) -> bytes:
+    """Return a summary as indented JSON."""
+    document = {"session_id": session_id, "step": step, "summary": _to_line(summary)}
+    text = json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False, default=str)
+    return text.encode("utf-8", "replace") + b"\n"
 
 
-def folder_of(session_id: str) -> str:
-    """A session id as one safe name: `../etc` stays inside the archive, and two ids never share a folder."""
+def folder_name(session_id: str) -> str:
+    """Return a safe folder name. It cannot leave the archive or be hidden, and no two sessions share one."""
     name = quote(session_id, safe="-_ ", errors="surrogatepass")
-    # quote leaves the dot alone, and a folder must not be called `..` nor be hidden.
+    # quote() does not escape the dot, and ".." must not become a folder name.
     name = name if not name.startswith(".") else f"%2E{name[1:]}"
     if not name or len(name) > 200:
         digest = hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()
@@ -61,14 +56,23 @@ def folder_of(session_id: str) -> str:
 
 
 def transcript_name(step: int) -> str:
+    """Return the file name of a transcript."""
     return f"transcript-pre-compact-{step:03d}.jsonl"
 
 
 def summary_name(step: int) -> str:
+    """Return the file name of a summary."""
     return f"summary-{step:03d}.json"
 
 
-def step_of(name: str) -> int | None:
-    """The step of a transcript's file name."""
-    match = _STEP.fullmatch(name)
+def parse_step(name: str) -> int | None:
+    """Return the step in the file name of a transcript, or None for other files."""
+    match = _TRANSCRIPT_NAME.fullmatch(name)
     return int(match[1]) if match else None
+
+
+def _to_line(message: Message) -> dict[str, Any]:
+    line = message.to_dict()
+    if message.id is not None:
+        line["id"] = message.id
+    return line
