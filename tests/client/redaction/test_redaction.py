@@ -6,7 +6,8 @@ import json
 import time
 
 import pytest
-from compact.redaction.redactor import DEFAULT_RULES, MASK, Redactor, _find_each, _finder, default_redactor
+from compact.redaction import DEFAULT_RULES, MASK, Redactor, default_redactor
+from compact.redaction.literal_search import find_each, literal_search
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from redaction_corpus import corpus
@@ -198,8 +199,8 @@ def test_redacting_twice_changes_nothing_more(text: str) -> None:
 def test_both_finders_agree(text: str) -> None:
     """With the fast package or without it, the same literals are found in the same places."""
     literals = sorted({literal for rule in DEFAULT_RULES for literal in rule.literals})
-    fast = {literal: sorted(places) for literal, places in _finder(literals)(text.lower()).items()}
-    assert fast == _find_each(literals, text.lower())
+    fast = {literal: sorted(places) for literal, places in literal_search(literals)(text.lower()).items()}
+    assert fast == find_each(literals, text.lower())
 
 
 HOSTILE = {

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from compact.messages import Message, ToolCall
 from compact.summarizers import ExtractiveSummarizer
-from compact.summarizers.extraction.selection import fit
+from compact.summarizers.extraction.summary_builder import fit
 from compact.summary.entries import Note
 from compact.summary.structured_summary import StructuredSummary
 

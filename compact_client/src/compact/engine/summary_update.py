@@ -21,8 +21,8 @@ from compact.rendering import get_renderer
 from compact.rendering.base import pointer_text
 from compact.rendering.inplace import span_text
 from compact.summarizers import retention
-from compact.summarizers.extraction.selection import fit
 from compact.summarizers.extraction.summary_blocks import ParsedMessages
+from compact.summarizers.extraction.summary_builder import fit
 from compact.summary.entries import ArtifactReference
 from compact.summary.structured_summary import StructuredSummary
 

@@ -1,8 +1,9 @@
-"""Hide secrets and personal data before anything leaves the process."""
+"""Replace secrets and personal data before anything leaves the process."""
 
 from __future__ import annotations
 
 from compact.redaction.outbound import OutboundRedactor, RedactionSettings
-from compact.redaction.redactor import DEFAULT_RULES, MASK, Redactor, Rule, default_redactor
+from compact.redaction.redactor import MASK, Redactor, default_redactor
+from compact.redaction.rules import DEFAULT_RULES, Rule
 
 __all__ = ["DEFAULT_RULES", "MASK", "OutboundRedactor", "RedactionSettings", "Redactor", "Rule", "default_redactor"]

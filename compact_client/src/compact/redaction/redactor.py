@@ -1,8 +1,12 @@
-"""Hide secrets and personal data on every way out: export, archive, console, exceptions.
+"""Replace secrets and personal data in text and in trees of JSON values.
 
-Guarantees: the input is never changed (what comes back is a copy where it differs); keys stay and values become
-`<REDACTED>`; redacting twice changes nothing more; the time is linear in the length of the text, hostile or not; counts
-are by rule and never hold what was found.
+Guarantees:
+
+- The input is never changed. Where the output differs, it is a copy.
+- Keys stay, and values become `<REDACTED>`.
+- Redacting twice gives the same result as redacting once.
+- The run time is linear in the length of the text, even for hostile input.
+- Counts are per rule and never contain a secret.
 
     >>> redactor = default_redactor()
     >>> redactor.text("api_key=sk-abc123")
@@ -17,41 +21,38 @@ import operator
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from compact.redaction.literal_search import literal_search
 from compact.redaction.rules import DEFAULT_RULES, Rule
-
-__all__ = ["DEFAULT_RULES", "MASK", "Redactor", "Rule", "default_redactor"]
+from compact.redaction.secret_keys import rule_for_key
 
 MASK = "<REDACTED>"
 
 T = TypeVar("T")
-Span = tuple[int, int, str, str]
-Finder = Callable[[str], "dict[str, list[int]]"]
 
-# Dictionary keys, lower case and without separators, whose text is secret whatever it looks like …
-_SECRET_KEY = re.compile(
-    r"(?:.*(?:password|passwd|passphrase|passcode|secret|apikey|accesskey|accountkey|privatekey|signingkey|encryptionkey"
-    r"|secretkey|connectionstring|clientsecret|credential))s?|.*pwd|authorization|proxyauthorization|cookie|setcookie|xapikey"
-)
-# … or if it is long enough to be one: `token` also names a word of text.
-_TOKEN_KEY = re.compile(r".*(?:token|bearer|jwt|auth)s?")
-_NOT_A_TOKEN_KEY = re.compile(r".*(?:next|page|continuation|cursor|pad|eos|bos|unk|stop|max|min)s?(?:page)?tokens?")
-_WORDS = frozenset({"string", "none", "null", "true", "false", "required", "optional", "integer", "hidden", "auto"})
-# What is hidden may change how the rest reads; a text is looked at again until nothing more is found.
-_PASSES = 4
+# Masking a value can change the meaning of the text around it, so a text is checked again until nothing more matches.
+_MAX_PASSES = 4
+_MAX_PREFIX_CHARS = 64
 _ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 
-class Redactor:
-    """Applies rules, extra patterns and functions to text and to trees of JSON values.
+class _Redaction(NamedTuple):
+    start: int
+    end: int
+    rule: str
+    mask: str
 
-    `allow` names rules that are switched off ("email"), or texts that may pass ("*@example.com", with `*`).
-    `patterns` are regular expressions of your own: their group `secret`, else their value after `key=`, else all of
-    the match is hidden. `functions` take a text and return it redacted.
+
+class Redactor:
+    """Applies rules, custom patterns and functions to text and to trees of JSON values.
+
+    `allow` names rules to disable ("email") or texts to leave unchanged ("*@example.com", where `*` matches anything).
+    `patterns` are custom regular expressions. A match is masked in its `secret` group, or else in the value after
+    `key=`, or else as a whole. `functions` take a text and return it redacted.
     """
 
     def __init__(
@@ -66,129 +67,140 @@ class Redactor:
         allowed = frozenset(allow)
         names = {rule.name for rule in rules}
         self.rules = tuple(rule for rule in rules if rule.name not in allowed and (pii or rule.kind != "pii"))
-        self._allowed_texts = _wildcards(allowed - names)
-        self._custom = tuple(
-            (f"pattern_{number}", _compile(pattern)) for number, pattern in enumerate(patterns, start=1)
+        self._allowed_texts = _compile_wildcards(allowed - names)
+        self._custom_patterns = tuple(
+            (f"pattern_{number}", _compile_pattern(pattern)) for number, pattern in enumerate(patterns, start=1)
         )
         self._functions = tuple(functions)
         self._anchored: dict[str, list[Rule]] = {}
-        searched: dict[re.Pattern[str], list[Rule]] = {}
+        unanchored: dict[re.Pattern[str], list[Rule]] = {}
         for rule in self.rules:
             if rule.anchored:
                 for literal in rule.literals:
                     self._anchored.setdefault(literal, []).append(rule)
             else:
-                searched.setdefault(rule.pattern, []).append(rule)
-        # Rules that share a pattern share its search: cards, phones and national ids are all runs of digits.
-        self._searched = tuple((pattern, tuple(group)) for pattern, group in searched.items())
-        gates = {literal for rule in self.rules if not rule.anchored for literal in rule.literals}
-        self._find = _finder(sorted(gates | self._anchored.keys()))
+                unanchored.setdefault(rule.pattern, []).append(rule)
+        # Rules with the same pattern share one search: cards, phones and national ids are all runs of digits.
+        self._unanchored = tuple((pattern, tuple(group)) for pattern, group in unanchored.items())
+        required = {literal for rule in self.rules if not rule.anchored for literal in rule.literals}
+        self._find_literals = literal_search(sorted(required | self._anchored.keys()))
 
     def text(self, text: str) -> tuple[str, Counter[str]]:
-        """The text with secrets hidden, and how often each rule hid something."""
+        """Return the text with secrets masked, and the number of redactions per rule."""
         counts: Counter[str] = Counter()
         for function in self._functions:
             changed = function(text)
             if changed != text:
                 counts[getattr(function, "__name__", "function")] += 1
                 text = changed
-        for _ in range(_PASSES):
-            spans = list(self._spans(text))
-            if not spans:
+        for _ in range(_MAX_PASSES):
+            redactions = list(self._redactions(text))
+            if not redactions:
                 break
-            text = _masked(text, spans, counts)
+            text = _mask(text, redactions, counts)
         return text, counts
 
     def tree(self, value: T) -> tuple[T, Counter[str]]:
-        """The same for a tree of dicts, lists and texts; unchanged parts are shared with the input, never changed.
+        """Redact a tree of dicts, lists and texts. Unchanged parts are shared with the input.
 
-        A key such as `password` or `authorization` hides its text whatever it looks like.
+        The value of a key such as `password` or `authorization` is masked regardless of its text.
         """
         counts: Counter[str] = Counter()
-        leaves: list[str] = []
-        has_secret_key = _collect(value, leaves)
-        # Most trees hold nothing to hide, and one look over all their text is far cheaper than one per leaf.
-        suspects = frozenset(leaves) if self._functions else self._suspects(leaves)
-        return (self._redact(value, suspects, counts) if has_secret_key or suspects else value), counts
+        texts: list[str] = []
+        has_secret_key = _collect_texts(value, texts)
+        # Most trees contain no secret, and checking all of their text at once is far cheaper than text by text.
+        suspicious = frozenset(texts) if self._functions else self._find_suspicious(texts)
+        return (self._redact(value, suspicious, counts) if has_secret_key or suspicious else value), counts
 
-    def _suspects(self, leaves: list[str]) -> Collection[str]:
-        """The texts in which something may have to be hidden; the others need no second look."""
-        found = {leaf for leaf in leaves for _, pattern in self._custom if pattern.search(leaf)}
-        matches = list(self._matches("\n".join(leaves)))
-        starts = [0, *accumulate(len(leaf) + 1 for leaf in leaves)] if matches else []
+    def _find_suspicious(self, texts: list[str]) -> Collection[str]:
+        """Return the texts that may contain a secret."""
+        suspicious = {text for text in texts for _, pattern in self._custom_patterns if pattern.search(text)}
+        matches = list(self._matches("\n".join(texts)))
+        starts = [0, *accumulate(len(text) + 1 for text in texts)] if matches else []
         for match, _ in matches:
-            # Joined, the end of one text and the beginning of the next may match together: both are looked at alone.
+            # A match can span the end of one text and the start of the next. Both are then checked separately.
             first = bisect_right(starts, match.start()) - 1
-            found.update(leaves[first : bisect_left(starts, match.end(), lo=first)])
-        return found
+            suspicious.update(texts[first : bisect_left(starts, match.end(), lo=first)])
+        return suspicious
 
-    def _redact(self, value: Any, suspects: Collection[str], counts: Counter[str]) -> Any:
+    def _redact(self, value: Any, suspicious: Collection[str], counts: Counter[str]) -> Any:
         if isinstance(value, str):
-            if value not in suspects:
+            if value not in suspicious:
                 return value
-            text, found = self.text(value)
-            counts.update(found)
+            text, redactions = self.text(value)
+            counts.update(redactions)
             return text
         if isinstance(value, dict):
-            copy = {key: self._redact_item(key, item, suspects, counts) for key, item in value.items()}
+            copy = {key: self._redact_item(key, item, suspicious, counts) for key, item in value.items()}
             return copy if any(copy[key] is not item for key, item in value.items()) else value
         if isinstance(value, (list, tuple)):
-            items = [self._redact(item, suspects, counts) for item in value]
+            items = [self._redact(item, suspicious, counts) for item in value]
             if all(map(operator.is_, items, value)):
                 return value
             return items if isinstance(value, list) else tuple(items)
         return value
 
-    def _redact_item(self, key: object, item: Any, suspects: Collection[str], counts: Counter[str]) -> Any:
-        if _is_tally(key, item):
+    def _redact_item(self, key: object, item: Any, suspicious: Collection[str], counts: Counter[str]) -> Any:
+        if _is_redaction_counts(key, item):
             return item
-        rule = _rule_of_key(key, item)
+        rule = rule_for_key(key, item)
         if rule is None:
-            return self._redact(item, suspects, counts)
+            return self._redact(item, suspicious, counts)
         if item == MASK or self._is_allowed(item):
             return item
         counts[rule] += 1
         return MASK
 
-    def _spans(self, text: str) -> Iterator[Span]:
+    def _redactions(self, text: str) -> Iterator[_Redaction]:
         for match, rule in self._matches(text):
-            yield from self._span(match, rule.name, before=rule.before)
-        for name, pattern in self._custom:
+            yield from self._redaction(match, rule.name, prefix_chars=rule.before)
+        for name, pattern in self._custom_patterns:
             for match in pattern.finditer(text):
-                yield from self._span(match, name)
+                yield from self._redaction(match, name)
 
     def _matches(self, text: str) -> Iterator[tuple[re.Match[str], Rule]]:
-        """Where the rules find something; a pattern of the caller's is not a rule."""
-        found = self._find(_lowered(text))
-        for literal, positions in found.items():
+        """Yield the matches of all rules, without custom patterns."""
+        literals = self._find_literals(_lower_same_length(text))
+        yield from self._anchored_matches(text, literals)
+        yield from self._unanchored_matches(text, literals)
+
+    def _anchored_matches(
+        self, text: str, literals: Mapping[str, Sequence[int]]
+    ) -> Iterator[tuple[re.Match[str], Rule]]:
+        for literal, positions in literals.items():
             for rule in self._anchored.get(literal, ()):
-                resume = 0
+                resume_at = 0
                 for position in positions:
-                    # What is hidden already is not looked into again: that, and bounded patterns, keep the time linear.
-                    match = rule.pattern.match(text, position) if position >= resume else None
+                    # Skipping text that already matched, together with bounded patterns, keeps the run time linear.
+                    match = rule.pattern.match(text, position) if position >= resume_at else None
                     if match is not None and (rule.accepts is None or rule.accepts(match)):
-                        resume = match.end()
+                        resume_at = match.end()
                         yield match, rule
-        for pattern, rules in self._searched:
-            wanted = [rule for rule in rules if not rule.literals or any(lit in found for lit in rule.literals)]
-            if not wanted:
+
+    def _unanchored_matches(
+        self, text: str, literals: Mapping[str, Sequence[int]]
+    ) -> Iterator[tuple[re.Match[str], Rule]]:
+        for pattern, rules in self._unanchored:
+            applicable = [rule for rule in rules if not rule.literals or not literals.keys().isdisjoint(rule.literals)]
+            if not applicable:
                 continue
             for match in pattern.finditer(text):
-                for rule in wanted:
+                for rule in applicable:
                     if rule.accepts is None or rule.accepts(match):
                         yield match, rule
                         break
 
-    def _span(self, match: re.Match[str], name: str, *, before: str = "") -> Iterator[Span]:
-        start, end = _secret(match)
-        if before:
-            head = match.string[max(0, start - 64) : start]
-            start -= len(head) - len(head.rstrip(before))
-        hidden = match.string[start:end]
-        if start < end and not _is_masked(match.string, start, end) and not self._is_allowed(hidden):
-            # `"pin": 1234` inside a text must stay JSON.
+    def _redaction(self, match: re.Match[str], rule: str, *, prefix_chars: str = "") -> Iterator[_Redaction]:
+        """Yield the redaction of a match, unless its secret is allowed or already masked."""
+        start, end = _secret_span(match)
+        if prefix_chars:
+            prefix = match.string[max(0, start - _MAX_PREFIX_CHARS) : start]
+            start -= len(prefix) - len(prefix.rstrip(prefix_chars))
+        secret = match.string[start:end]
+        if start < end and not _is_masked(match.string, start, end) and not self._is_allowed(secret):
+            # `"pin": 1234` in a text must stay valid JSON.
             is_bare_json = "keyquote" in match.re.groupindex and match["keyquote"] and match["bare"]
-            yield start, end, name, f'"{MASK}"' if is_bare_json else MASK
+            yield _Redaction(start, end, rule, f'"{MASK}"' if is_bare_json else MASK)
 
     def _is_allowed(self, text: Any) -> bool:
         return (
@@ -200,11 +212,11 @@ class Redactor:
 
 @lru_cache(maxsize=1)
 def default_redactor() -> Redactor:
-    """All default rules, personal data included."""
+    """Return the shared redactor with all default rules, including personal data."""
     return Redactor()
 
 
-def _secret(match: re.Match[str]) -> tuple[int, int]:
+def _secret_span(match: re.Match[str]) -> tuple[int, int]:
     groups = match.re.groupindex
     if "secret" in groups:
         return match.span("secret")
@@ -213,7 +225,7 @@ def _secret(match: re.Match[str]) -> tuple[int, int]:
     if match["quoted"] is not None:
         return match.span("quoted")
     start, end = match.span("bare")
-    # A closing bracket belongs to the code around it.
+    # A closing bracket belongs to the surrounding code.
     while end > start + 1 and match.string[end - 1] in ")]}":
         end -= 1
     return start, end
@@ -224,124 +236,69 @@ def _is_masked(text: str, start: int, end: int) -> bool:
     return at >= 0 and text.startswith(MASK, at) and end <= at + len(MASK)
 
 
-def _masked(text: str, spans: list[Span], counts: Counter[str]) -> str:
+def _mask(text: str, redactions: list[_Redaction], counts: Counter[str]) -> str:
     pieces: list[str] = []
     position = 0
-    for start, end, name, mask in _merged(spans):
-        pieces += (text[position:start], mask)
-        position = end
-        counts[name] += 1
+    for redaction in _merge_overlapping(redactions):
+        pieces += (text[position : redaction.start], redaction.mask)
+        position = redaction.end
+        counts[redaction.rule] += 1
     return "".join([*pieces, text[position:]])
 
 
-def _merged(spans: list[Span]) -> Iterator[Span]:
-    spans.sort(key=lambda span: (span[0], -span[1]))
-    start, end, name, mask = spans[0]
-    for next_start, next_end, next_name, next_mask in spans[1:]:
-        if next_start < end:
-            end = max(end, next_end)
+def _merge_overlapping(redactions: list[_Redaction]) -> Iterator[_Redaction]:
+    redactions.sort(key=lambda redaction: (redaction.start, -redaction.end))
+    current = redactions[0]
+    for redaction in redactions[1:]:
+        if redaction.start < current.end:
+            current = current._replace(end=max(current.end, redaction.end))
         else:
-            yield start, end, name, mask
-            start, end, name, mask = next_start, next_end, next_name, next_mask
-    yield start, end, name, mask
+            yield current
+            current = redaction
+    yield current
 
 
-def _compile(pattern: str) -> re.Pattern[str]:
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
     compiled = re.compile(pattern)
     if "secret" in compiled.groupindex or "quoted" in compiled.groupindex:
         return compiled
-    # Document 000 writes its patterns as `password\s*[:=]\s*\S+`: the key must stay, so the value gets the group.
+    # Patterns in the style of document 000, `password\s*[:=]\s*\S+`, must keep the key, so only the value is captured.
     head, separator, tail = pattern.rpartition(r"[:=]\s*")
     return re.compile(rf"{head}{separator}(?P<secret>{tail})") if separator and tail else compiled
 
 
-def _wildcards(texts: frozenset[str]) -> re.Pattern[str] | None:
+def _compile_wildcards(texts: frozenset[str]) -> re.Pattern[str] | None:
     if not texts:
         return None
     return re.compile("|".join(re.escape(text).replace(r"\*", ".*") for text in sorted(texts)), re.DOTALL)
 
 
-def _lowered(text: str) -> str:
+def _lower_same_length(text: str) -> str:
     lowered = text.lower()
-    # A few letters (İ) become two in lower case; positions must still be those of the text.
+    # A few letters such as İ become two in lower case, which would shift all positions after them.
     return lowered if len(lowered) == len(text) else text.translate(_ASCII_LOWER)
 
 
-def _finder(literals: list[str]) -> Finder:
-    """All positions of all literals: by Aho-Corasick where the package is installed, by `str.find` otherwise."""
-    try:
-        from ahocorasick_rs import AhoCorasick, Implementation
-    except ImportError:
-        return lambda text: _find_each(literals, text)
-    # The quickest of its forms, which it does not choose by itself for as many literals as ours.
-    automaton = AhoCorasick(literals, implementation=Implementation.DFA)
-
-    def find(text: str) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
-        try:
-            matches = automaton.find_matches_as_indexes(text, overlapping=True)
-        except UnicodeEncodeError:
-            # Half a surrogate pair, which only Python takes for text.
-            return _find_each(literals, text)
-        for index, start, _ in matches:
-            found.setdefault(literals[index], []).append(start)
-        return found
-
-    return find
-
-
-def _find_each(literals: list[str], text: str) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for literal in literals:
-        position = text.find(literal)
-        while position >= 0:
-            found.setdefault(literal, []).append(position)
-            position = text.find(literal, position + 1)
-    return found
-
-
-def _collect(value: Any, leaves: list[str]) -> bool:
-    """Gather all text of a tree; true if a key alone decides that something must be hidden."""
+def _collect_texts(value: Any, texts: list[str]) -> bool:
+    """Append all texts of a tree to `texts`. Return True if the value of a secret key must be masked."""
     if isinstance(value, str):
-        leaves.append(value)
+        texts.append(value)
         return False
     if isinstance(value, dict):
         has_secret_key = False
         for key, item in value.items():
             if isinstance(item, (dict, list, tuple)):
-                has_secret_key |= not _is_tally(key, item) and _collect(item, leaves)
-            elif _rule_of_key(key, item) is not None:
+                has_secret_key |= not _is_redaction_counts(key, item) and _collect_texts(item, texts)
+            elif rule_for_key(key, item) is not None:
                 has_secret_key |= item != MASK
             elif isinstance(item, str):
-                leaves.append(item)
+                texts.append(item)
         return has_secret_key
     if isinstance(value, (list, tuple)):
-        return sum(_collect(item, leaves) for item in value) > 0
+        return sum(_collect_texts(item, texts) for item in value) > 0
     return False
 
 
-def _is_tally(key: object, item: object) -> bool:
-    """Our own counts by rule, `{"redactions": {"password": 2}}`: numbers under names that would hide anything else."""
+def _is_redaction_counts(key: object, item: object) -> bool:
+    """True for the counts per rule in an event: `{"redactions": {"password": 2}}`. Their keys are not secret keys."""
     return key == "redactions" and isinstance(item, dict) and all(type(count) is int for count in item.values())
-
-
-def _rule_of_key(key: object, item: object) -> str | None:
-    # A name as long as a page hides nothing, and would be remembered.
-    rule = _key_class(key) if isinstance(key, str) and len(key) <= 80 else None
-    if rule is None or item is None or isinstance(item, (bool, dict, list, tuple)):
-        return None
-    if rule == "token":
-        return rule if isinstance(item, str) and len(item) >= 8 and " " not in item else None
-    if isinstance(item, str) and (not item.strip() or item.lower() in _WORDS):
-        return None
-    return rule
-
-
-@lru_cache(maxsize=4096)
-def _key_class(key: str) -> str | None:
-    name = re.sub(r"[\s_.-]", "", key.lower())
-    if _SECRET_KEY.fullmatch(name):
-        return "password" if "pass" in name or "pwd" in name else "secret"
-    if _TOKEN_KEY.fullmatch(name) and not _NOT_A_TOKEN_KEY.fullmatch(name):
-        return "token"
-    return None

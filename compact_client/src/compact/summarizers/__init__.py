@@ -1,4 +1,4 @@
-"""Summarisers: the built-in extractive one, one that asks a model, and what keeps or prepares their work."""
+"""Summarizers: the built-in extractive one, a model-backed one, and wrappers that cache or prepare summaries."""
 
 from __future__ import annotations
 

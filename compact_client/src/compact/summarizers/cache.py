@@ -1,6 +1,6 @@
-"""Keep summaries that cost a model call, under a key of everything that shaped them.
+"""Cache summaries of model calls under a key of everything that affects them.
 
-A hit is byte for byte what was stored. A cache that cannot be read or written is a miss, never an error.
+A hit returns exactly what was stored. A cache that cannot be read or written counts as a miss and never raises.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from compact.summary.structured_summary import STRUCTURED_SUMMARY_SCHEMA_VERSION
 
 @dataclass(frozen=True, slots=True)
 class SummaryCacheKey:
-    """All that a summary depends on; a change of any part is another summary."""
+    """Everything that a summary depends on."""
 
     content_hash: str
     schema_version: str
@@ -39,31 +39,31 @@ class SummaryCacheKey:
     def of(
         cls, messages: Sequence[Message], *, policy_version: str, model_id: str, prompt_version: str
     ) -> SummaryCacheKey:
-        """The key of a span: what was said and under which ids, for a summary names its sources; not the time."""
+        """Return the key of a span. It covers message ids, because a summary refers to them, but no timestamps."""
         digest = hashlib.sha256()
         for message in messages:
-            digest.update(entry_bytes(message))
+            digest.update(message_bytes(message))
         return cls(digest.hexdigest(), STRUCTURED_SUMMARY_SCHEMA_VERSION, policy_version, model_id, prompt_version)
 
 
-def entry_bytes(message: Message) -> bytes:
-    """What of a message shapes a summary, as bytes to hash."""
-    entry = {
+def message_bytes(message: Message) -> bytes:
+    """Return the parts of a message that affect a summary, as bytes to hash."""
+    parts = {
         "role": message.role,
         "text": message.text,
         "calls": [[call.name, call.arguments] for call in message.tool_calls],
         "id": message.id,
     }
-    return canonical_json(entry) + b"\n"
+    return canonical_json(parts) + b"\n"
 
 
 def policy_version(**settings: object) -> str:
-    """A short name for the settings that shape a summary."""
+    """Return a short hash of the settings that affect a summary."""
     return hashlib.sha256(canonical_json(settings)).hexdigest()[:12]
 
 
 class SummaryCache(Protocol):
-    """Where summaries are kept between calls, processes or machines."""
+    """Stores summaries between calls, processes or machines."""
 
     def get(self, key: SummaryCacheKey) -> StructuredSummary | None: ...
 
@@ -71,7 +71,7 @@ class SummaryCache(Protocol):
 
 
 class MemorySummaryCache:
-    """The last summaries of this process; the least recently used goes first."""
+    """Keeps the most recently used summaries of this process."""
 
     def __init__(self, max_entries: int = 256) -> None:
         self._max_entries = max_entries
@@ -94,7 +94,7 @@ class MemorySummaryCache:
 
 
 class DiskSummaryCache:
-    """One small file per summary, named by the hash of its key; safe to share between processes."""
+    """Keeps one small file per summary, named by the hash of its key. Several processes can share the folder."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._folder = Path(folder)
@@ -105,17 +105,17 @@ class DiskSummaryCache:
             if data["key"] != key.to_string():
                 return None
             summary = StructuredSummary.from_dict(data["summary"])
-            summary.render_as_message()  # a value of the wrong kind shows when it is written out
+            summary.render_as_message()  # fails if a damaged file has a value of the wrong type
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return None
         return summary
 
     def put(self, key: SummaryCacheKey, summary: StructuredSummary) -> None:
-        # ASCII only: half of a character, as a tool's output may hold it, has no other form in a file.
+        # ASCII only, because a lone surrogate from tool output cannot be encoded as UTF-8.
         text = json.dumps({"key": key.to_string(), "summary": summary.to_dict()})
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # Written aside and renamed, so that a reader never sees half a file.
+            # Write to a temporary file and rename it, so that readers never see a partial file.
             handle, name = tempfile.mkstemp(dir=self._folder, suffix=".part")
         except OSError:
             return
@@ -131,7 +131,7 @@ class DiskSummaryCache:
 
 
 class TieredSummaryCache:
-    """Memory first, then disk; what is found further down is kept further up."""
+    """Checks several caches in order, for example memory before disk, and copies hits to the faster ones."""
 
     def __init__(self, *caches: SummaryCache) -> None:
         self._caches = caches
@@ -140,8 +140,8 @@ class TieredSummaryCache:
         for index, cache in enumerate(self._caches):
             summary = cache.get(key)
             if summary is not None:
-                for nearer in self._caches[:index]:
-                    nearer.put(key, summary)
+                for faster in self._caches[:index]:
+                    faster.put(key, summary)
                 return summary
         return None
 

@@ -1,15 +1,16 @@
-"""Talk to an OpenAI-compatible endpoint, in steps that a sync and an async caller drive alike.
+"""Request chat completions from an OpenAI-compatible endpoint.
 
-Every failure becomes one of the summariser's errors; what an endpoint does not support is left out and asked again.
+Every failure is raised as a `SummarizationError` or one of its subclasses, except for transport errors. Parameters that
+an endpoint does not support are removed, and the request is sent again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from compact.exceptions import SummarizationError, SummarizerOverflow, SummaryRefused, SummaryTooLong
 from compact.summarizers.reply import SUMMARY_JSON_SCHEMA
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 MAX_RETRIES: Final = 2
 MAX_WAIT_S: Final = 20.0
 _BACKOFF_S: Final = 0.5
-_OVERFLOW_SIGNS: Final = (
+_MAX_ERROR_CHARS: Final = 200
+_MAX_EXCERPT_CHARS: Final = 120
+_OVERFLOW_PHRASES: Final = (
     "context_length_exceeded",
     "context length",
     "maximum context",
@@ -33,69 +36,59 @@ _OVERFLOW_SIGNS: Final = (
 _REFUSAL_CODES: Final = ("content_filter", "content_policy_violation", "safety")
 
 
-@dataclass(frozen=True, slots=True)
-class Post:
-    """Send this body; the answer is an `httpx.Response` or the transport's error, thrown in."""
-
-    body: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Let this long pass."""
-
-    seconds: float
-
-
-Steps: TypeAlias = Generator[Post | Wait, Any, str]
-
-
-def ask(body: dict[str, Any], *, max_tokens: int) -> Steps:
-    """The text of the model's answer."""
-    body = {
-        **body,
+def completion_body(
+    model: str, prompt: list[dict[str, str]], *, seed: int, temperature: float, max_tokens: int
+) -> dict[str, Any]:
+    """Return the request body. Its key order is fixed, so that the same prompt is always the same bytes."""
+    return {
+        "model": model,
+        "messages": prompt,
+        "temperature": temperature,
+        "seed": seed,
         "max_tokens": max_tokens,
         "response_format": {
             "type": "json_schema",
             "json_schema": {"name": "summary", "strict": True, "schema": SUMMARY_JSON_SCHEMA},
         },
     }
+
+
+async def request_completion(
+    client: httpx.AsyncClient, url: str, body: dict[str, Any], *, headers: Mapping[str, str], max_tokens: int
+) -> str:
+    """Return the text of the model's reply. Busy and failing endpoints are retried with backoff."""
+    # A retry library would not simplify this: some rounds change the request, and the delay depends on the response.
     retries = 0
     while True:
-        response: httpx.Response = yield Post(body)
+        response = await client.post(url, json=body, headers=dict(headers))
         status = response.status_code
         if status == 200:
-            return _answer(response, max_tokens)
-        problem = _problem(response)
-        if status in (400, 413, 422) and _is_overflow(status, problem):
-            raise SummarizerOverflow(f"the endpoint says the prompt is too long: {problem[:200]}")
-        if status in (400, 403) and any(code in problem for code in _REFUSAL_CODES):
-            raise SummaryRefused(f"the endpoint declined: {problem[:200]}")
-        if status in (400, 404, 422) and (milder := _without_unsupported(body, problem)) is not None:
-            body = milder
+            return _reply_text(response, max_tokens)
+        problem = _error_text(response)
+        _raise_if_permanent(status, problem)
+        if status in (400, 404, 422) and (reduced := _without_unsupported(body, problem)) is not None:
+            body = reduced
             continue
-        if status in (408, 409, 429) or status >= 500:
-            wait_s = _retry_after_s(response.headers)
-            wait_s = _BACKOFF_S * 2**retries if wait_s is None else wait_s
-            if retries < MAX_RETRIES and wait_s <= MAX_WAIT_S:
-                retries += 1
-                yield Wait(wait_s)
-                continue
-        raise SummarizationError(f"the endpoint answered {status}: {problem[:200]}")
+        delay_s = _retry_delay_s(response, retries)
+        if delay_s is None:
+            raise SummarizationError(f"The endpoint returned status {status}: {problem[:_MAX_ERROR_CHARS]}")
+        retries += 1
+        await asyncio.sleep(delay_s)
 
 
-def _answer(response: httpx.Response, max_tokens: int) -> str:
+def _reply_text(response: httpx.Response, max_tokens: int) -> str:
     try:
         data = response.json()
         choice = data["choices"][0]
         message = dict(choice["message"])
     except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise SummarizationError(f"the endpoint's answer is not a chat completion: {response.text[:120]!r}") from error
+        excerpt = response.text[:_MAX_EXCERPT_CHARS]
+        raise SummarizationError(f"The endpoint's response is not a chat completion: {excerpt!r}") from error
     if message.get("refusal"):
-        raise SummaryRefused(f"the model declined: {str(message['refusal'])[:120]}")
+        raise SummaryRefused(f"The model refused: {str(message['refusal'])[:_MAX_EXCERPT_CHARS]}")
     reason = choice.get("finish_reason")
     if reason == "content_filter":
-        raise SummaryRefused("the endpoint's content filter stopped the summary")
+        raise SummaryRefused("The endpoint's content filter blocked the summary.")
     if reason == "length":
         usage = data.get("usage")
         used = usage.get("completion_tokens") if isinstance(usage, dict) else None
@@ -106,8 +99,8 @@ def _answer(response: httpx.Response, max_tokens: int) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _problem(response: httpx.Response) -> str:
-    """What an error body says, as one line: message, code and parameter."""
+def _error_text(response: httpx.Response) -> str:
+    """Return the message, code and parameter of an error response as one line."""
     try:
         error = response.json().get("error", {})
     except (ValueError, AttributeError, RecursionError):
@@ -117,32 +110,51 @@ def _problem(response: httpx.Response) -> str:
     return str(error)
 
 
+def _raise_if_permanent(status: int, problem: str) -> None:
+    if status in (400, 413, 422) and _is_overflow(status, problem):
+        raise SummarizerOverflow(f"The prompt is too long for the summarizer model: {problem[:_MAX_ERROR_CHARS]}")
+    if status in (400, 403) and any(code in problem for code in _REFUSAL_CODES):
+        raise SummaryRefused(f"The endpoint refused: {problem[:_MAX_ERROR_CHARS]}")
+
+
 def _is_overflow(status: int, problem: str) -> bool:
     text = problem.lower()
-    return status == 413 or any(sign in text for sign in _OVERFLOW_SIGNS)
+    return status == 413 or any(phrase in text for phrase in _OVERFLOW_PHRASES)
 
 
 def _without_unsupported(body: Mapping[str, Any], problem: str) -> dict[str, Any] | None:
-    """The same request without what the endpoint names as unsupported; None if it names nothing we sent."""
+    """Return the body without the parameter that the error names, or None if it names none of them."""
     text = problem.lower()
-    milder = dict(body)
-    if "response_format" in milder and any(sign in text for sign in ("response_format", "json_schema", "json_object")):
-        if milder["response_format"]["type"] == "json_schema":
-            milder["response_format"] = {"type": "json_object"}
+    reduced = dict(body)
+    if "response_format" in reduced and any(name in text for name in ("response_format", "json_schema", "json_object")):
+        if reduced["response_format"]["type"] == "json_schema":
+            reduced["response_format"] = {"type": "json_object"}
         else:
-            del milder["response_format"]
-        return milder
-    if "max_tokens" in milder and "max_tokens" in text:
-        milder["max_completion_tokens"] = milder.pop("max_tokens")
-        return milder
+            del reduced["response_format"]
+        return reduced
+    if "max_tokens" in reduced and "max_tokens" in text:
+        reduced["max_completion_tokens"] = reduced.pop("max_tokens")
+        return reduced
     for name in ("temperature", "seed", "max_completion_tokens"):
-        if name in milder and name in text:
-            del milder[name]
-            return milder
+        if name in reduced and name in text:
+            del reduced[name]
+            return reduced
     return None
 
 
+def _retry_delay_s(response: httpx.Response, retries: int) -> float | None:
+    """Return the delay before the next attempt, or None if the request must not be retried."""
+    status = response.status_code
+    if retries >= MAX_RETRIES or not (status in (408, 409, 429) or status >= 500):
+        return None
+    delay_s = _retry_after_s(response.headers)
+    if delay_s is None:
+        delay_s = _BACKOFF_S * 2**retries
+    return delay_s if delay_s <= MAX_WAIT_S else None
+
+
 def _retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Return the `Retry-After` header in seconds. It is either a number or a date."""
     value = headers.get("retry-after")
     if not value:
         return None
@@ -154,8 +166,3 @@ def _retry_after_s(headers: Mapping[str, str]) -> float | None:
         return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
     except (ValueError, TypeError):
         return None
-
-
-def body_for(model: str, prompt: list[dict[str, str]], *, seed: int, temperature: float) -> dict[str, Any]:
-    """The request without its limits, in a fixed order so that the same prompt is the same bytes."""
-    return {"model": model, "messages": prompt, "temperature": temperature, "seed": seed}

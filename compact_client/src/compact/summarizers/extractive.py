@@ -1,6 +1,6 @@
-"""The summariser that needs no model: it keeps the lines most likely to be needed again, word for word.
+"""Summarize without a model by keeping the lines that are most likely to be needed again, verbatim.
 
-Offline, deterministic to the byte, linear in the text; nothing is written that was not in the messages.
+Works offline, is deterministic to the byte, and runs in linear time. A summary contains only text from the messages.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from typing import Final
 from compact.messages import Message
 from compact.messages.span import SpanReference
 from compact.summarizers.extraction.blocks import Block
-from compact.summarizers.extraction.coverage import Reading
-from compact.summarizers.extraction.decision_context import Grounds
-from compact.summarizers.extraction.entities import find_entities, surface
+from compact.summarizers.extraction.decision_context import DecisionContexts
+from compact.summarizers.extraction.entities import find_entities, original_spelling
 from compact.summarizers.extraction.line_classifier import is_open_item
-from compact.summarizers.extraction.selection import estimate_tokens, select
-from compact.summarizers.extraction.summary_blocks import blocks_of
+from compact.summarizers.extraction.span_index import SpanIndex
+from compact.summarizers.extraction.summary_blocks import message_blocks
+from compact.summarizers.extraction.summary_builder import build_summary, estimate_tokens
 from compact.summarizers.extraction.todo_list import read_todo_list
 from compact.summary.structured_summary import StructuredSummary
 
 DEFAULT_MAX_TOKENS: Final = 2_000
-_PATH_BEFORE: Final = re.compile(r"[\w./~@+-]+\Z")
-_CHANGE: Final = re.compile(
-    r"\b(?:add|chang|updat|creat|remov|delet|renam|modif|refactor|fix|mov|replac|rewr|wrote|written|implement|introduc"
-    r"|edit|extract|patch|convert|migrat)\w*"
+_PATH_PREFIX: Final = re.compile(r"[\w./~@+-]+\Z")
+_CHANGE_VERB: Final = re.compile(
+    r"\b(?:add|chang|updat|creat|remov|delet|renam|modif|refactor|fix|mov|replac|rewr"  # codespell:ignore updat,delet
+    r"|wrote|written|implement|introduc|edit|extract|patch|convert|migrat)\w*"
 )
 
 
 class ExtractiveSummarizer:
-    """Budgeted coverage of verbatim lines, in typed sections."""
+    """Selects verbatim lines by budgeted coverage and sorts them into typed sections."""
 
     name = "extractive"
     prompt_version = "extractive-1"
@@ -46,61 +46,36 @@ class ExtractiveSummarizer:
         visible: Sequence[Message] = (),
         count_tokens: Callable[[str], int] | None = None,
     ) -> StructuredSummary:
-        """What these messages said, in at most `max_tokens` tokens of rendered text."""
-        reading = Reading(keep_keys)
-        everything = [*messages, *visible]
-        last_user = max((place for place, message in enumerate(everything) if message.role == "user"), default=-1)
-        plan, done = read_todo_list(everything)
-        # A list that stays in the prompt need not be kept twice, and an older one would contradict it.
+        """Return a summary of the messages whose rendered text has at most `max_tokens` tokens."""
+        all_messages = [*messages, *visible]
+        last_user = max((index for index, message in enumerate(all_messages) if message.role == "user"), default=-1)
+        plan, done = read_todo_list(all_messages)
+        # A plan that stays in the prompt is not repeated, and an older one would contradict it.
         if plan is not None and plan.position >= len(messages):
             plan = None
-        blocks = _with_task(blocks_of(messages), last_user, plan)
-        reading.add(_by_file(blocks) if style == "code_delta" else blocks, last_user=last_user)
-        reading.add_visible(blocks_of(visible), last_user=last_user - len(messages))
+        blocks = _mark_current_task(message_blocks(messages), last_user, plan)
+        index = SpanIndex(keep_keys)
+        index.add(_group_by_file(blocks) if style == "code_delta" else blocks, last_user=last_user)
+        index.add_visible(message_blocks(visible), last_user=last_user - len(messages))
         ids = tuple(message.id for message in messages if message.id)
-        return select(
-            reading,
+        return build_summary(
+            index,
             span=SpanReference(ids) if ids else None,
             style=style,
             max_tokens=max_tokens,
             count_tokens=count_tokens or estimate_tokens,
             completed=done,
-            grounds=Grounds(messages),
+            contexts=DecisionContexts(messages),
         )
 
     def summarize(self, messages: Sequence[Message], style: str, keep_keys: Sequence[str]) -> Message:
-        """The public seam: the same summary as one assistant message."""
+        """Return the summary as one assistant message (the `Summarizer` protocol)."""
         summary = self.summarize_span(messages, style=style, keep_keys=keep_keys)
         return Message("assistant", summary.render(version=1))
 
 
-def _by_file(blocks: Iterable[Block]) -> Iterable[Block]:
-    """The lines, with each sentence that tells of a change put under the file it names first."""
-    for block in blocks:
-        if block.kind != "prose" or block.field:
-            yield block
-            continue
-        for text in block.lines:
-            path = None if is_open_item(text) else _changed_file(text)
-            told = {"lines": (text,)} if path is None else {"lines": (f"{path}: {text}",), "field": "changes"}
-            yield block._replace(**told)
-
-
-def _changed_file(text: str) -> str | None:
-    lowered = text.lower()
-    if not _CHANGE.search(lowered) or lowered.endswith("?"):
-        return None
-    paths = [key for key, sort in find_entities(text) if sort in ("path", "file")]
-    if not paths:
-        return None
-    # An entity is the end of a path; what stands before it up to the next space is the rest.
-    name = surface(text, min(paths, key=lowered.find))
-    before = _PATH_BEFORE.search(text[: max(0, text.find(name))])
-    return f"{before[0]}{name}" if before else name
-
-
-def _with_task(blocks: Iterable[Block], last_user: int, plan: Block | None) -> Iterable[Block]:
-    """The lines, with the request that is being worked on marked as the current task."""
+def _mark_current_task(blocks: Iterable[Block], last_user: int, plan: Block | None) -> Iterable[Block]:
+    """Yield the blocks with the first line of the last user message marked as the current task, then the plan."""
     has_task = False
     for block in blocks:
         rest = block
@@ -112,3 +87,30 @@ def _with_task(blocks: Iterable[Block], last_user: int, plan: Block | None) -> I
             yield rest
     if plan is not None:
         yield plan
+
+
+def _group_by_file(blocks: Iterable[Block]) -> Iterable[Block]:
+    """Yield the blocks with each sentence that describes a change prefixed by the first file it names."""
+    for block in blocks:
+        if block.kind != "prose" or block.field:
+            yield block
+            continue
+        for text in block.lines:
+            path = None if is_open_item(text) else _changed_file(text)
+            if path is None:
+                yield block._replace(lines=(text,))
+            else:
+                yield block._replace(lines=(f"{path}: {text}",), field="changes")
+
+
+def _changed_file(text: str) -> str | None:
+    lowered = text.lower()
+    if not _CHANGE_VERB.search(lowered) or lowered.endswith("?"):
+        return None
+    paths = [key for key, entity_type in find_entities(text) if entity_type in ("path", "file")]
+    if not paths:
+        return None
+    # The entity is only the end of the path. The text before it, up to the previous space, is the rest.
+    name = original_spelling(text, min(paths, key=lowered.find))
+    prefix = _PATH_PREFIX.search(text[: max(0, text.find(name))])
+    return f"{prefix[0]}{name}" if prefix else name

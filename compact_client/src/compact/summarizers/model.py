@@ -1,7 +1,7 @@
-"""The summariser that asks a model, over any OpenAI-compatible endpoint, and checks what it says.
+"""Summarize with a model behind any OpenAI-compatible endpoint, and validate its reply.
 
-Seed 42 and temperature 0 are sent, but no provider promises the same bytes twice: the cache does. Rules, ids and
-paths do not depend on the model's care, because verbatim lines fill what room its answer leaves.
+Requests use seed 42 and temperature 0, but no provider guarantees identical replies. Only the cache makes summaries
+reproducible. Constraints, ids and paths do not depend on the model, because verbatim lines fill the remaining space.
 """
 
 from __future__ import annotations
@@ -9,30 +9,47 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, Final
 
 from compact.exceptions import ConfigError, SummarizationError, SummaryTooLong
 from compact.messages import Message
 from compact.summarizers.cache import MemorySummaryCache, SummaryCache, SummaryCacheKey, policy_version
-from compact.summarizers.endpoint import Post, Steps, Wait, ask, body_for
-from compact.summarizers.extraction.selection import estimate_tokens, fit
+from compact.summarizers.endpoint import completion_body, request_completion
+from compact.summarizers.extraction.summary_builder import CountTokens, estimate_tokens, fit, rendered_tokens
 from compact.summarizers.extractive import DEFAULT_MAX_TOKENS, ExtractiveSummarizer
 from compact.summarizers.prompt import build_prompt, prompt_version
 from compact.summarizers.reply import read_reply
 from compact.summary.structured_summary import StructuredSummary
 
 DEFAULT_BASE_URL: Final = "https://api.openai.com/v1"
-_MODEL_SHARE: Final = 0.5  # of the summary's tokens; verbatim lines take the rest
-_SMALLEST_REPLY: Final = 256  # below this a JSON answer cannot close its brackets
+_MODEL_SHARE: Final = 0.5  # of the summary's tokens. Verbatim lines get the rest.
+_MIN_REPLY_TOKENS: Final = 256  # A JSON reply needs about this much to be complete.
+
+
+@dataclass(frozen=True, slots=True)
+class _SpanRequest:
+    """The arguments of one `summarize_span` call."""
+
+    messages: Sequence[Message]
+    style: str
+    keep_keys: Sequence[str]
+    max_tokens: int
+    visible: Sequence[Message]
+    count_tokens: CountTokens
+
+    @property
+    def reply_tokens(self) -> int:
+        return max(_MIN_REPLY_TOKENS, int(self.max_tokens * _MODEL_SHARE))
 
 
 class ModelSummarizer:
-    """Asks a model for the meaning, and keeps the facts by rule.
+    """Asks a model for the meaning and keeps facts by rule.
 
-    `summarize_span` blocks, `asummarize_span` awaits, both for at most `timeout_s` with all their retries. Raises
-    `SummarizationError` or one of its kinds, never httpx's.
+    `summarize_span` blocks and `asummarize_span` awaits, both for at most `timeout_s` including retries. Errors are
+    raised as `SummarizationError` or one of its subclasses, never as httpx errors.
     """
 
     name = "model"
@@ -56,20 +73,21 @@ class ModelSummarizer:
         self._url = (
             f"{(base_url or os.environ.get('OPENAI_BASE_URL') or DEFAULT_BASE_URL).rstrip('/')}/chat/completions"
         )
-        self._api_key = api_key if api_key is not None else os.environ.get("OPENAI_API_KEY", "")
-        # Loading certificates takes longer than a loopback answer; without TLS there is nothing to verify.
+        # Loading certificates takes longer than a loopback request, and plain HTTP does not need them.
         self._is_https = self._url.startswith("https:")
+        self._headers = {"content-type": "application/json", **(headers or {})}
+        if key := api_key if api_key is not None else os.environ.get("OPENAI_API_KEY", ""):
+            self._headers["authorization"] = f"Bearer {key}"
         self._window_tokens = window_tokens
         self._timeout_s = timeout_s
         self._seed = seed
         self._temperature = temperature
         self._cache = cache if cache is not None else MemorySummaryCache()
-        self._headers = dict(headers or {})
         self._extractive = ExtractiveSummarizer()
 
     @classmethod
     def cheapest(cls, *, model: str, summarizer_model: str | None = None, **options: Any) -> ModelSummarizer:
-        """The summariser's own, cheaper model if one is given, else the agent's."""
+        """Create a summarizer with its own, cheaper model if one is given, or else with the agent's model."""
         return cls(summarizer_model or model, **options)
 
     def summarize_span(
@@ -82,14 +100,14 @@ class ModelSummarizer:
         visible: Sequence[Message] = (),
         count_tokens: Callable[[str], int] | None = None,
     ) -> StructuredSummary:
-        """The model's summary, checked, with verbatim lines in the room it leaves."""
-        count = count_tokens or estimate_tokens
-        key, steps = self._prepared(messages, style, keep_keys, max_tokens, count)
-        said = self._cache.get(key)
-        if said is None:
-            said = self._accepted(self._drive(steps), messages, style, max_tokens, count)
-            self._cache.put(key, said)
-        return self._completed(said, messages, style, keep_keys, max_tokens, visible, count)
+        """Return the model's validated summary, extended with verbatim lines."""
+        request = _SpanRequest(messages, style, keep_keys, max_tokens, visible, count_tokens or estimate_tokens)
+        key = self._cache_key(request)
+        reply = self._cache.get(key)
+        if reply is None:
+            reply = _run_in_thread(self._ask(request))
+            self._cache.put(key, reply)
+        return self._add_verbatim_lines(reply, request)
 
     async def asummarize_span(
         self,
@@ -101,121 +119,102 @@ class ModelSummarizer:
         visible: Sequence[Message] = (),
         count_tokens: Callable[[str], int] | None = None,
     ) -> StructuredSummary:
-        """`summarize_span` for async callers."""
-        count = count_tokens or estimate_tokens
-        key, steps = self._prepared(messages, style, keep_keys, max_tokens, count)
-        said = self._cache.get(key)
-        if said is None:
-            said = self._accepted(await self._adrive(steps), messages, style, max_tokens, count)
-            self._cache.put(key, said)
-        return self._completed(said, messages, style, keep_keys, max_tokens, visible, count)
+        """Async version of `summarize_span`."""
+        request = _SpanRequest(messages, style, keep_keys, max_tokens, visible, count_tokens or estimate_tokens)
+        key = self._cache_key(request)
+        reply = self._cache.get(key)
+        if reply is None:
+            reply = await self._ask(request)
+            self._cache.put(key, reply)
+        return self._add_verbatim_lines(reply, request)
 
     def summarize(self, messages: Sequence[Message], style: str, keep_keys: Sequence[str]) -> Message:
-        """The public seam: the same summary as one assistant message."""
+        """Return the summary as one assistant message (the `Summarizer` protocol)."""
         return Message("assistant", self.summarize_span(messages, style=style, keep_keys=keep_keys).render(version=1))
 
-    def _prepared(
-        self,
-        messages: Sequence[Message],
-        style: str,
-        keep_keys: Sequence[str],
-        max_tokens: int,
-        count: Callable[[str], int],
-    ) -> tuple[SummaryCacheKey, Steps]:
-        reply_tokens = max(_SMALLEST_REPLY, int(max_tokens * _MODEL_SHARE))
+    def _cache_key(self, request: _SpanRequest) -> SummaryCacheKey:
         settings = policy_version(
-            style=style,
-            keep_keys=sorted(keep_keys),
-            max_tokens=max_tokens,
+            style=request.style,
+            keep_keys=sorted(request.keep_keys),
+            max_tokens=request.max_tokens,
             window_tokens=self._window_tokens,
             seed=self._seed,
             temperature=self._temperature,
         )
-        key = SummaryCacheKey.of(
-            messages, policy_version=settings, model_id=self.model, prompt_version=prompt_version(style)
+        return SummaryCacheKey.of(
+            request.messages,
+            policy_version=settings,
+            model_id=self.model,
+            prompt_version=prompt_version(request.style),
         )
-        prompt = build_prompt(
-            messages,
-            style=style,
-            keep_keys=keep_keys,
-            max_tokens=reply_tokens,
-            window_tokens=self._window_tokens,
-            count_tokens=count,
-        )
-        body = body_for(self.model, prompt, seed=self._seed, temperature=self._temperature)
-        return key, ask(body, max_tokens=reply_tokens)
 
-    def _accepted(
-        self, text: str, messages: Sequence[Message], style: str, max_tokens: int, count: Callable[[str], int]
-    ) -> StructuredSummary:
-        summary = read_reply(text, messages, style=style)
-        tokens = count(summary.render(version=999))
-        if tokens > max_tokens:
-            raise SummaryTooLong(summary_tokens=tokens, max_tokens=max_tokens)
+    async def _ask(self, request: _SpanRequest) -> StructuredSummary:
+        prompt = build_prompt(
+            request.messages,
+            style=request.style,
+            keep_keys=request.keep_keys,
+            max_tokens=request.reply_tokens,
+            window_tokens=self._window_tokens,
+            count_tokens=request.count_tokens,
+        )
+        text = await self._complete(prompt, request.reply_tokens)
+        summary = read_reply(text, request.messages, style=request.style)
+        tokens = rendered_tokens(summary, request.count_tokens)
+        if tokens > request.max_tokens:
+            raise SummaryTooLong(summary_tokens=tokens, max_tokens=request.max_tokens)
         return summary
 
-    def _completed(
-        self,
-        said: StructuredSummary,
-        messages: Sequence[Message],
-        style: str,
-        keep_keys: Sequence[str],
-        max_tokens: int,
-        visible: Sequence[Message],
-        count: Callable[[str], int],
-    ) -> StructuredSummary:
-        """Verbatim lines for what the model does not mention, then its own entries, which win where both speak."""
-        text = said.render_as_message()
-        lines = self._extractive.summarize_span(
-            messages,
-            style=style,
-            keep_keys=keep_keys,
-            max_tokens=max(0, max_tokens - count(text)),
-            visible=[*visible, Message("assistant", text)],
-            count_tokens=count,
-        )
-        return fit(lines.merge(said), max_tokens=max_tokens, visible=visible, count_tokens=count, keep_keys=keep_keys)
-
-    def _request(self) -> dict[str, Any]:
-        headers = {"content-type": "application/json", **self._headers}
-        if self._api_key:
-            headers["authorization"] = f"Bearer {self._api_key}"
-        return headers
-
-    def _drive(self, steps: Steps) -> str:
-        # In a thread of its own: only an event loop can interrupt a read at the deadline, and the caller may have one.
-        # A daemon, so that neither Ctrl-C nor the end of the program waits for the model.
-        answer: Future[str] = Future()
-
-        def work() -> None:
-            try:
-                answer.set_result(asyncio.run(self._adrive(steps)))
-            except BaseException as error:  # raised where the answer is waited for
-                answer.set_exception(error)
-
-        threading.Thread(target=work, name="compact-summarizer", daemon=True).start()
-        return answer.result()
-
-    async def _adrive(self, steps: Steps) -> str:
+    async def _complete(self, prompt: list[dict[str, str]], max_tokens: int) -> str:
         import httpx
 
-        step: Post | Wait
+        body = completion_body(
+            self.model, prompt, seed=self._seed, temperature=self._temperature, max_tokens=max_tokens
+        )
         try:
-            # The deadline is for all of it. A limit per read, which is httpx's, never ends an answer that drips.
+            # One deadline for everything. httpx only limits each read, so a response that trickles in never times out.
             async with (
                 asyncio.timeout(self._timeout_s),
-                httpx.AsyncClient(timeout=None, verify=self._is_https) as client,  # noqa: S113 - the deadline is around it
+                httpx.AsyncClient(timeout=None, verify=self._is_https) as client,  # noqa: S113 - see the deadline above
             ):
-                step = next(steps)
-                while True:
-                    if isinstance(step, Wait):
-                        await asyncio.sleep(step.seconds)
-                        step = steps.send(None)
-                    else:
-                        step = steps.send(await client.post(self._url, json=step.body, headers=self._request()))
-        except StopIteration as stop:
-            return str(stop.value)
+                return await request_completion(client, self._url, body, headers=self._headers, max_tokens=max_tokens)
         except TimeoutError as error:
-            raise SummarizationError(f"{self._url} did not answer within {self._timeout_s:g} s") from error
+            raise SummarizationError(f"{self._url} did not respond within {self._timeout_s:g} s.") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise SummarizationError(f"{self._url} could not be asked: {type(error).__name__}: {error}") from error
+            raise SummarizationError(f"The request to {self._url} failed: {type(error).__name__}: {error}") from error
+
+    def _add_verbatim_lines(self, reply: StructuredSummary, request: _SpanRequest) -> StructuredSummary:
+        """Add verbatim lines for facts that the reply does not mention. The reply wins where both have an entry."""
+        text = reply.render_as_message()
+        lines = self._extractive.summarize_span(
+            request.messages,
+            style=request.style,
+            keep_keys=request.keep_keys,
+            max_tokens=max(0, request.max_tokens - request.count_tokens(text)),
+            visible=[*request.visible, Message("assistant", text)],
+            count_tokens=request.count_tokens,
+        )
+        return fit(
+            lines.merge(reply),
+            max_tokens=request.max_tokens,
+            visible=request.visible,
+            count_tokens=request.count_tokens,
+            keep_keys=request.keep_keys,
+        )
+
+
+def _run_in_thread(request: Coroutine[Any, Any, StructuredSummary]) -> StructuredSummary:
+    """Run a coroutine in an event loop of its own.
+
+    Only an event loop can interrupt a read at the deadline, and the calling thread may already run one. The thread is a
+    daemon, so that neither Ctrl-C nor interpreter shutdown waits for the model.
+    """
+    future: Future[StructuredSummary] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(asyncio.run(request))
+        except BaseException as error:  # re-raised by `future.result()`
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="compact-summarizer", daemon=True).start()
+    return future.result()

@@ -1,7 +1,7 @@
-"""Build the summariser's own prompt: template, frame, and the history as a record that cannot give orders.
+"""Build the prompt for the summarizer model: instructions, template, and the history as data.
 
-The prompt is at most 80 % of the window: the oldest messages that are not instructions of the system are left out of
-the prompt (and of nothing else), with a note that says so.
+The prompt uses at most 80% of the window. If the history does not fit, the oldest messages except system messages are
+left out of the prompt, and a note says so. They still count for the verbatim lines of the summary.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ from compact.exceptions import SummarizerOverflow
 from compact.messages import Message
 
 WINDOW_SHARE: Final = 0.8
-OMITTED_NOTE: Final = "Note: earlier messages were omitted here because they did not fit; the record begins later."
-_ALIASES: Final = {"extractive_brief": "brief"}
+OMITTED_NOTE: Final = "Note: earlier messages were omitted because they did not fit. The record starts later."
+_TEMPLATE_ALIASES: Final = {"extractive_brief": "brief"}
 _PREFIX_ROLES: Final = ("system", "developer")
 _MIN_MESSAGE_CHARS: Final = 400
+_FRAME_TOKENS: Final = 32  # record delimiters and message overhead
 
 
 @cache
 def template(style: str) -> str:
-    """The instructions for one style: the frame that all share, then the template with its example."""
+    """Return the instructions for a style: the common frame, then the style's template with an example."""
     folder = files("compact.summarizers") / "templates"
-    name = _ALIASES.get(style, style)
+    name = _TEMPLATE_ALIASES.get(style, style)
     return f"{(folder / 'frame.md').read_text('utf-8')}\n{(folder / f'{name}.md').read_text('utf-8')}"
 
 
 @cache
 def prompt_version(style: str) -> str:
-    """The hash that names a template; a changed word is another version."""
+    """Return a hash of the template. Any change to the text is a new version."""
     return hashlib.sha256(template(style).encode()).hexdigest()[:12]
 
 
@@ -46,36 +47,39 @@ def build_prompt(
     window_tokens: int,
     count_tokens: Callable[[str], int],
 ) -> list[dict[str, str]]:
-    """Chat messages that ask for the summary, within 80 % of the window."""
+    """Return the chat messages that request a summary, within 80% of the window."""
     instructions = template(style).replace("{max_tokens}", str(max_tokens))
     if keep_keys:
-        instructions += f"\nCarry over word for word every line that mentions: {', '.join(keep_keys)}.\n"
-    room = int(window_tokens * WINDOW_SHARE) - count_tokens(instructions) - count_tokens(OMITTED_NOTE) - 32
+        instructions += f"\nCopy every line that mentions one of these verbatim: {', '.join(keep_keys)}.\n"
+    room = int(window_tokens * WINDOW_SHARE) - count_tokens(instructions) - count_tokens(OMITTED_NOTE) - _FRAME_TOKENS
     if room <= 0:
-        raise SummarizerOverflow(f"the instructions alone do not fit {WINDOW_SHARE:.0%} of {window_tokens:,} tokens")
-    lines, is_trimmed = _trimmed([record_line(message) for message in messages], messages, room, count_tokens)
-    note = [OMITTED_NOTE] if is_trimmed else []
+        raise SummarizerOverflow(
+            f"The instructions alone exceed {WINDOW_SHARE:.0%} of the summarizer's window of {window_tokens:,} tokens. "
+            "Use a model with a larger window."
+        )
+    lines = _newest_lines([record_line(message) for message in messages], messages, room, count_tokens)
+    note = [{"role": "system", "content": OMITTED_NOTE}] if len(lines) < len(messages) else []
     return [
         {"role": "system", "content": instructions},
-        *({"role": "system", "content": text} for text in note),
+        *note,
         {"role": "user", "content": "\n".join(["BEGIN RECORD", *lines, "END RECORD"])},
     ]
 
 
 def record_line(message: Message) -> str:
-    """One message as one line of JSON. No tag, quote or newline in it can end the record or look like a frame."""
+    """Return a message as one line of JSON, escaped so that its text cannot end the record or imitate a tag."""
     entry: dict[str, Any] = {"id": message.id or "", "role": message.role, "text": message.text}
     if message.tool_calls:
         entry["calls"] = [{"name": call.name, "arguments": call.arguments} for call in message.tool_calls]
     line = json.dumps(entry, ensure_ascii=False).replace("<", "\\u003c").replace("RECORD", "R\\u0045CORD")
-    # Half of a character, as a tool's output may hold it, cannot be sent.
+    # A lone surrogate from tool output cannot be sent.
     return line.encode("utf-8", "replace").decode()
 
 
-def _trimmed(
+def _newest_lines(
     lines: list[str], messages: Sequence[Message], room: int, count_tokens: Callable[[str], int]
-) -> tuple[list[str], bool]:
-    """The newest lines that fit beside the prefix, in order, and whether any were left out."""
+) -> list[str]:
+    """Return all system lines and the newest other lines that fit, in order."""
     prefix = [index for index, message in enumerate(messages) if message.role in _PREFIX_ROLES]
     kept = set(prefix)
     room -= sum(count_tokens(lines[index]) + 1 for index in prefix)
@@ -84,22 +88,25 @@ def _trimmed(
         tokens = count_tokens(lines[index]) + 1
         if tokens > room:
             if index == newest_first[0]:
-                lines[index] = _clipped(messages[index], room, count_tokens)
+                lines[index] = _clip_middle(messages[index], room, count_tokens)
                 kept.add(index)
             break
         room -= tokens
         kept.add(index)
-    return [lines[index] for index in sorted(kept)], len(kept) < len(lines)
+    return [lines[index] for index in sorted(kept)]
 
 
-def _clipped(message: Message, room: int, count_tokens: Callable[[str], int]) -> str:
-    """The newest message with its middle cut out until it fits: there is nothing older to leave out instead."""
-    keep = max(_MIN_MESSAGE_CHARS, room * 2)
+def _clip_middle(message: Message, room: int, count_tokens: Callable[[str], int]) -> str:
+    """Return the line of a message with the middle of its text removed until it fits."""
+    chars = max(_MIN_MESSAGE_CHARS, room * 2)
     while True:
-        text = f"{message.text[: keep // 2]} …omitted… {message.text[-keep // 2 :]}"
+        text = f"{message.text[: chars // 2]} …omitted… {message.text[-chars // 2 :]}"
         line = record_line(Message(message.role, text, id=message.id))
         if count_tokens(line) <= room:
             return line
-        if keep <= _MIN_MESSAGE_CHARS:
-            raise SummarizerOverflow("the newest message alone does not fit the summariser's window")
-        keep //= 2
+        if chars <= _MIN_MESSAGE_CHARS:
+            raise SummarizerOverflow(
+                f"The newest message does not fit into the {room:,} tokens left in the summarizer's window. "
+                "Use a model with a larger window."
+            )
+        chars //= 2

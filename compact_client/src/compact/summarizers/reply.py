@@ -1,29 +1,42 @@
-"""A model's answer as a typed summary.
+"""Convert a model's reply into a typed summary.
 
-Only what the messages say gets in: an entry that names an id, a path or an amount which stands nowhere in them is
-left out, and sources that do not exist are removed.
+The reply is checked against the messages. An entry that names an id, path or amount that no message contains is
+dropped, and so are sources that do not exist.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from compact.exceptions import SummarizationError, SummaryRefused
 from compact.messages import Message
 from compact.messages.span import SpanReference
+from compact.summarizers.extraction.blocks import collapse_whitespace
 from compact.summarizers.extraction.entities import find_entities
-from compact.summary.entries import Command, Decision, Entity, FileTouched, Note, OpenItem, ToolOutcome, normalized
+from compact.summary.entries import (
+    Command,
+    Decision,
+    Entity,
+    Entry,
+    FileTouched,
+    Note,
+    OpenItem,
+    ToolOutcome,
+    normalize,
+)
 from compact.summary.structured_summary import StructuredSummary
 
+_MAX_EXCERPT_CHARS: Final = 120
 _FENCE: Final = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n```\s*$", re.DOTALL)
 _REFUSAL: Final = re.compile(
     r"\s*(?:i['’]?m (?:very )?sorry|sorry,|i am sorry|i can(?:no|['’])t (?:help|assist|summari|comply|provide)"
     r"|i(?:['’]m| am) (?:unable|not able) to)"
 )
-_EXACT_TYPES: Final = frozenset(
+# Entity types that a summary can only copy, never describe.
+_VERBATIM_TYPES: Final = frozenset(
     {"path", "url", "email", "uuid", "ticket", "code", "money", "hex", "version", "file", "num", "date"}
 )
 
@@ -82,7 +95,8 @@ SUMMARY_JSON_SCHEMA: Final[dict[str, Any]] = {
     "required": list(_PROPERTIES),
     "additionalProperties": False,
 }
-_TYPES: Final[dict[str, tuple[type[Any], str]]] = {
+# The entry class of each field, and its required attribute.
+_ENTRY_TYPES: Final[dict[str, tuple[type[Any], str]]] = {
     **dict.fromkeys(
         ("goals", "constraints", "completed", "current_plan", "errors", "facts", "sources"), (Note, "text")
     ),
@@ -96,26 +110,27 @@ _TYPES: Final[dict[str, tuple[type[Any], str]]] = {
 
 
 def is_refusal(text: str) -> bool:
-    """True if a model's answer starts by declining the request."""
+    """True if a model's reply starts by declining the request."""
     return _REFUSAL.match(text.lower()) is not None
 
 
 def read_reply(text: str, messages: Sequence[Message], *, style: str) -> StructuredSummary:
-    """The typed summary in a model's answer. Raises `SummaryRefused` or `SummarizationError`."""
+    """Return the typed summary in a model's reply. Raise `SummaryRefused` or `SummarizationError` if there is none."""
     if not text.strip():
-        raise SummarizationError("the model returned nothing")
-    data = _json_object(text)
+        raise SummarizationError("The model returned an empty reply.")
+    data = _parse_json_object(text)
     if data is None:
+        excerpt = collapse_whitespace(text)[:_MAX_EXCERPT_CHARS]
         if is_refusal(text):
-            raise SummaryRefused(f"the model declined: {' '.join(text.split())[:120]}")
-        raise SummarizationError(f"the model did not answer with a JSON object: {' '.join(text.split())[:120]}")
-    summary = _typed(data, messages, style)
+            raise SummaryRefused(f"The model refused: {excerpt}")
+        raise SummarizationError(f"The model did not reply with a JSON object: {excerpt}")
+    summary = _build_summary(data, messages, style)
     if summary.is_empty:
-        raise SummarizationError("the model's answer holds no entry that the messages support")
+        raise SummarizationError("The model's reply has no entry that the messages support.")
     return summary
 
 
-def _json_object(text: str) -> dict[str, Any] | None:
+def _parse_json_object(text: str) -> dict[str, Any] | None:
     match = _FENCE.match(text)
     body = match.group(1) if match else text
     start, end = body.find("{"), body.rfind("}")
@@ -128,52 +143,67 @@ def _json_object(text: str) -> dict[str, Any] | None:
     return data if isinstance(data, dict) else None
 
 
-def _typed(data: Mapping[str, Any], messages: Sequence[Message], style: str) -> StructuredSummary:
-    places = {message.id: place for place, message in enumerate(messages) if message.id}
-    facts = _Facts(messages)
+def _build_summary(data: Mapping[str, Any], messages: Sequence[Message], style: str) -> StructuredSummary:
+    positions = {message.id: index for index, message in enumerate(messages) if message.id}
+    conversation = _Conversation(messages)
     values: dict[str, Any] = {}
-    for name, (entry_type, main) in _TYPES.items():
-        items = data.get(name)
-        known = frozenset(_PROPERTIES[name]["items"]["properties"])
-        entries = [_entry(entry_type, main, item, known, places) for item in items] if isinstance(items, list) else []
-        values[name] = tuple(entry for entry in entries if entry is not None and facts.support(entry))
+    for name in _ENTRY_TYPES:
+        entries = _read_entries(name, data.get(name), positions)
+        values[name] = tuple(entry for entry in entries if conversation.supports(entry))
+    # Only people set constraints. A rule from tool output is recorded as a fact.
     rules = values["constraints"]
-    values["constraints"] = tuple(rule for rule in rules if facts.is_by_a_person(rule))
+    values["constraints"] = tuple(rule for rule in rules if conversation.has_person_stated(rule))
     values["facts"] += tuple(rule for rule in rules if rule not in values["constraints"])
-    task = data.get("current_task")
-    note = Note(" ".join(task.split()), (), len(places)) if isinstance(task, str) and task.strip() else None
-    ids = tuple(places)
+    task = _read_task(data.get("current_task"), order=len(positions))
+    ids = tuple(positions)
     return StructuredSummary(
         span=SpanReference(ids) if ids else None,
         style=style,
-        current_task=note if note and facts.support(note) else None,
+        current_task=task if task and conversation.supports(task) else None,
         **values,
     )
 
 
-def _entry(entry_type: type[Any], main: str, item: Any, known: Collection[str], places: Mapping[str, int]) -> Any:
-    """One entry of the answer, of the fields that were asked for and no others."""
+def _read_task(value: Any, *, order: int) -> Note | None:
+    return Note(collapse_whitespace(value), (), order) if isinstance(value, str) and value.strip() else None
+
+
+def _read_entries(name: str, items: Any, positions: Mapping[str, int]) -> list[Entry]:
+    """Return the valid entries of one field. Invalid items are skipped."""
+    if not isinstance(items, list):
+        return []
+    entries = [_read_entry(name, item, positions) for item in items]
+    return [entry for entry in entries if entry is not None]
+
+
+def _read_entry(name: str, item: Any, positions: Mapping[str, int]) -> Entry | None:
+    entry_type, main_field = _ENTRY_TYPES[name]
     if isinstance(item, str):
-        item = {main: item}
-    if not isinstance(item, dict) or not isinstance(item.get(main), str) or not item[main].strip():
+        item = {main_field: item}
+    if not isinstance(item, dict) or not isinstance(item.get(main_field), str) or not item[main_field].strip():
         return None
-    sources = tuple(source for source in _strings(item.get("sources")) if source in places)
-    fields: dict[str, Any] = {"sources": sources, "order": places[sources[0]] if sources else 0}
+    sources = tuple(source for source in _strings(item.get("sources")) if source in positions)
+    values = _read_values(item, _PROPERTIES[name]["items"]["properties"])
+    entry: Entry = entry_type(**values, sources=sources, order=positions[sources[0]] if sources else 0)
+    return entry
+
+
+def _read_values(item: Mapping[str, Any], properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that the schema allows, except for `sources`."""
+    values: dict[str, Any] = {}
     for name, value in item.items():
-        if name == "sources" or name not in known:
+        if name == "sources" or name not in properties:
             continue
         if name == "key_fields":
-            fields[name] = _key_fields(value)
+            values[name] = _read_key_fields(value)
         elif isinstance(value, str):
-            fields[name] = " ".join(value.split())
-    if fields.get("priority") not in (None, "high", "medium", "low"):
-        del fields["priority"]
-    if fields.get("outcome") not in (None, "success", "failure", "partial") and entry_type is ToolOutcome:
-        del fields["outcome"]
-    return entry_type(**fields)
+            text = collapse_whitespace(value)
+            if text in properties[name].get("enum", (text,)):
+                values[name] = text
+    return values
 
 
-def _key_fields(value: Any) -> dict[str, str]:
+def _read_key_fields(value: Any) -> dict[str, str]:
     if isinstance(value, dict):
         return {str(name): str(item) for name, item in value.items()}
     pairs = value if isinstance(value, list) else []
@@ -188,31 +218,32 @@ def _strings(value: Any) -> list[str]:
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
-class _Facts:
-    """What the messages name, to tell a copied fact from an invented one."""
+class _Conversation:
+    """The text of the messages, to distinguish copied facts from invented ones."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
         parts = [
             text for message in messages for text in (message.text, *(call.arguments for call in message.tool_calls))
         ]
         self._text = "\n".join(parts).lower()
-        people = [message for message in messages if message.role not in ("tool", "assistant") and not message.answers]
-        self._people = {message.id for message in people}
-        self._said = normalized("\n".join(message.text for message in people))
+        by_people = [
+            message for message in messages if message.role not in ("tool", "assistant") and not message.answers
+        ]
+        self._ids_by_people = {message.id for message in by_people}
+        self._text_by_people = normalize("\n".join(message.text for message in by_people))
 
-    def is_by_a_person(self, rule: Note) -> bool:
-        """Whether somebody with a say set this rule; what a tool's output demands is only something that was said."""
-        return bool(self._people.intersection(rule.sources)) or rule.key in self._said
+    def has_person_stated(self, rule: Note) -> bool:
+        """True if a rule comes from a user or system message, by its sources or by its text."""
+        return bool(self._ids_by_people.intersection(rule.sources)) or rule.key in self._text_by_people
 
-    def support(self, entry: Any) -> bool:
-        """Whether everything that can only be copied was copied."""
+    def supports(self, entry: Entry) -> bool:
+        """True if the messages contain every id, path and amount of the entry."""
         for name in entry.__dataclass_fields__:
             value = getattr(entry, name)
             texts = list(value.values()) if isinstance(value, dict) else [value]
-            for text in texts:
-                if isinstance(text, str) and not self._has(text):
-                    return False
+            if not all(self._contains_entities(text) for text in texts if isinstance(text, str)):
+                return False
         return True
 
-    def _has(self, text: str) -> bool:
-        return all(key in self._text for key, kind in find_entities(text) if kind in _EXACT_TYPES)
+    def _contains_entities(self, text: str) -> bool:
+        return all(key in self._text for key, entity_type in find_entities(text) if entity_type in _VERBATIM_TYPES)

@@ -1,7 +1,7 @@
-"""Check, by rule and without a model, that a compaction kept what it must, and put back what it did not.
+"""Check by rule that a compaction kept the important facts, and restore those it lost.
 
-Every constraint, id, number, path and open item of the removed messages is looked up in the new prompt. What is
-missing is restored within the budget or listed as lost; a user's standing instruction that is still missing blocks.
+Every constraint, id, number, path and open item of the removed messages is looked up in the new prompt. Missing facts
+are restored within the budget or reported as lost. The plan is blocked if a standing instruction is still missing.
 """
 
 from __future__ import annotations
@@ -14,22 +14,24 @@ from typing import Any, Final
 
 from compact.messages import Message
 from compact.summarizers.extraction.blocks import Block, read_blocks
-from compact.summarizers.extraction.entities import TYPE_WEIGHTS, find_entities, surface
-from compact.summarizers.extraction.entity_names import SORTS
+from compact.summarizers.extraction.entities import TYPE_WEIGHTS, find_entities, original_spelling
+from compact.summarizers.extraction.entity_names import ROLE_LABELS
 from compact.summarizers.extraction.line_classifier import is_instruction, is_open_item
-from compact.summarizers.extraction.selection import estimate_tokens, fit
-from compact.summarizers.extraction.summary_blocks import blocks_of, summary_blocks
-from compact.summary.entries import Entity, Note, OpenItem, normalized
+from compact.summarizers.extraction.summary_blocks import message_blocks, summary_blocks
+from compact.summarizers.extraction.summary_builder import CountTokens, estimate_tokens, fit, rendered_tokens
+from compact.summary.entries import Entity, Note, OpenItem, normalize
 from compact.summary.renderer import SAID
 from compact.summary.structured_summary import StructuredSummary
 
-LOST_LISTED: Final = 200  # the counts are complete; the list in the event is of what is likeliest to be missed
-_RESTORED: Final = 200
-# What only a tool ever showed is needed again far less often than what somebody said or passed on.
+MAX_LOST_LISTED: Final = 200  # The counts are complete. The list in the event has the most important lost facts.
+_MAX_RESTORED: Final = 200
+_HEADING_TOKENS: Final = 16  # the headings that restored facts may add
+_MIN_FACT_TOKENS: Final = 4
+# Facts that only appear in tool output are needed again far less often than those that were said.
 _WEIGHT_SAID: Final = 1.0
 _WEIGHT_SHOWN: Final = 0.15
-_SENTENCE_WEIGHT: Final = {"constraint": 2.0, "open_item": 0.5}
-_KINDS: Final[dict[str, str]] = {
+_SENTENCE_WEIGHTS: Final = {"constraint": 2.0, "open_item": 0.5}
+_KIND_BY_TYPE: Final[dict[str, str]] = {
     "id": "id",
     "uuid": "id",
     "hex": "id",
@@ -49,8 +51,8 @@ _KINDS: Final[dict[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """Something found in the removed messages."""
+class Fact:
+    """A fact found in the removed messages."""
 
     kind: str
     text: str
@@ -62,14 +64,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class RetentionReport:
-    """What was looked for, what is there, what was put back and what is lost."""
+    """The repaired summary, and the facts that were kept, restored and lost."""
 
     summary: StructuredSummary
     by_kind: dict[str, dict[str, int]]
-    lost: tuple[Finding, ...]
-    restored: tuple[Finding, ...]
+    lost: tuple[Fact, ...]
+    restored: tuple[Fact, ...]
     retention_pct: float
-    """The share of what was found that is still there; what only a tool showed weighs less than what was said."""
+    """The weighted share of facts that were kept or restored. Facts that only a tool showed weigh less."""
     missing_constraints: tuple[str, ...]
 
     @property
@@ -79,20 +81,20 @@ class RetentionReport:
 
 
 @dataclass(slots=True)
-class _Item:
-    """Something found; how it is written is only looked up for what is missing."""
+class _TrackedFact:
+    """A fact during the check. Its original spelling is only looked up if it is missing."""
 
     kind: str
     line: str
     sources: tuple[str, ...]
-    key: str  # empty for a whole sentence
+    key: str  # empty if the fact is the whole sentence
     weight: float
     order: int
     is_kept: bool
 
     @property
-    def finding(self) -> Finding:
-        return Finding(self.kind, surface(self.line, self.key) if self.key else self.line, self.sources)
+    def fact(self) -> Fact:
+        return Fact(self.kind, original_spelling(self.line, self.key) if self.key else self.line, self.sources)
 
 
 def check(
@@ -104,70 +106,60 @@ def check(
     count_tokens: Callable[[str], int] | None = None,
     previous: StructuredSummary | None = None,
 ) -> RetentionReport:
-    """Look up in `rendered` what stood in `removed`, and repair `summary` within `max_tokens` where it falls short.
+    """Look up the facts of `removed` in `rendered`, and restore missing ones to `summary` within `max_tokens`.
 
-    `previous` is the summary that this one follows, where it does not stand among the removed messages.
+    `previous` is the summary before this one, if it is not among the removed messages.
     """
-    count = count_tokens or estimate_tokens
-    items = _look_up([*(summary_blocks(previous) if previous else ()), *blocks_of(removed)], rendered)
-    missing = [item for item in items if not item.is_kept]
-    repaired, tried = _repaired(summary, missing, max_tokens, count) if missing else (summary, [])
-    text = normalized(repaired.render()) if tried else ""
-    restored = {id(item) for item in tried if normalized(item.finding.text) in text}
-    lost = [item for item in missing if id(item) not in restored]
-    found, not_kept, not_there = (Counter(item.kind for item in some) for some in (items, missing, lost))
-    by_kind = {
-        kind: {
-            "found": found[kind],
-            "kept": found[kind] - not_kept[kind],
-            "restored": not_kept[kind] - not_there[kind],
-            "lost": not_there[kind],
-        }
-        for kind in sorted(found)
-    }
-    total = sum(item.weight for item in items)
-    gone = sum(item.weight for item in lost)
-    lost.sort(key=lambda item: (-item.weight, item.order))
+    blocks = [*(summary_blocks(previous) if previous else ()), *message_blocks(removed)]
+    facts = _find_facts(blocks, rendered)
+    missing = [fact for fact in facts if not fact.is_kept]
+    repaired, restored = _repair(summary, missing, max_tokens, count_tokens or estimate_tokens)
+    restored_ids = {id(fact) for fact in restored}
+    lost = [fact for fact in missing if id(fact) not in restored_ids]
+    lost_by_weight = sorted(lost, key=lambda fact: (-fact.weight, fact.order))
     return RetentionReport(
         summary=repaired,
-        by_kind=by_kind,
-        lost=tuple(item.finding for item in lost[:LOST_LISTED]),
-        restored=tuple(item.finding for item in missing if id(item) in restored),
-        retention_pct=round(1.0 - gone / total, 4) if total else 1.0,
-        missing_constraints=tuple(item.line for item in lost if item.kind == "constraint"),
+        by_kind=_count_by_kind(facts, missing, lost),
+        lost=tuple(fact.fact for fact in lost_by_weight[:MAX_LOST_LISTED]),
+        restored=tuple(fact.fact for fact in missing if id(fact) in restored_ids),
+        retention_pct=_weighted_retention(facts, lost),
+        missing_constraints=tuple(fact.line for fact in lost_by_weight if fact.kind == "constraint"),
     )
 
 
-def _look_up(blocks: Iterable[Block], rendered: Sequence[Message]) -> list[_Item]:
-    whole = normalized("\n".join(_all_text(message) for message in rendered))
-    visible = {key for block in read_blocks(rendered) for text in block.lines for key, _ in find_entities(text)}
-    items: list[_Item] = []
-    known: dict[str, _Item] = {}
+def _find_facts(blocks: Iterable[Block], rendered: Sequence[Message]) -> list[_TrackedFact]:
+    """Return the distinct facts of the blocks, in order, and mark those that the rendered prompt contains."""
+    rendered_text = normalize("\n".join(_all_text(message) for message in rendered))
+    rendered_keys = {key for block in read_blocks(rendered) for text in block.lines for key, _ in find_entities(text)}
+    facts: list[_TrackedFact] = []
+    by_key: dict[str, _TrackedFact] = {}
     sentences: set[str] = set()
-    read: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    seen_lines: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for block in blocks:
         weight = _WEIGHT_SHOWN if block.kind == "output" else _WEIGHT_SAID
-        read_before = read[block.kind, block.field]
+        seen = seen_lines[block.kind, block.field]
         for text in block.lines:
-            if text in read_before:
-                continue  # what was said before finds nothing new
-            read_before.add(text)
+            if text in seen:
+                continue  # A repeated line adds no facts.
+            seen.add(text)
             kind = _sentence_kind(text, block)
-            if kind is not None and (key := normalized(text)) not in sentences:
+            if kind is not None and (key := normalize(text)) not in sentences:
                 sentences.add(key)
-                items.append(_Item(kind, text, block.sources, "", _SENTENCE_WEIGHT[kind], len(items), key in whole))
-            for key, sort in find_entities(text):
-                if sort not in _KINDS:
+                is_kept = key in rendered_text
+                facts.append(_TrackedFact(kind, text, block.sources, "", _SENTENCE_WEIGHTS[kind], len(facts), is_kept))
+            for key, entity_type in find_entities(text):
+                if entity_type not in _KIND_BY_TYPE:
                     continue
-                before = known.get(key)
-                worth = weight * TYPE_WEIGHTS[sort]
-                if before is None:
-                    item = _Item(_KINDS[sort], text, block.sources, key, worth, len(items), key in visible)
-                    known[key] = item
-                    items.append(item)
+                known = by_key.get(key)
+                fact_weight = weight * TYPE_WEIGHTS[entity_type]
+                if known is None:
+                    kind, is_kept = _KIND_BY_TYPE[entity_type], key in rendered_keys
+                    fact = _TrackedFact(kind, text, block.sources, key, fact_weight, len(facts), is_kept)
+                    by_key[key] = fact
+                    facts.append(fact)
                 elif weight > _WEIGHT_SHOWN:
-                    before.weight = max(before.weight, worth)
-    return items
+                    known.weight = max(known.weight, fact_weight)
+    return facts
 
 
 def _sentence_kind(text: str, block: Block) -> str | None:
@@ -178,38 +170,79 @@ def _sentence_kind(text: str, block: Block) -> str | None:
     return None
 
 
-def _repaired(
-    summary: StructuredSummary, missing: Sequence[_Item], max_tokens: int, count: Callable[[str], int]
-) -> tuple[StructuredSummary, list[_Item]]:
-    """The summary with what is missing put back: instructions at the cost of lesser lines, the rest where it fits."""
-    order = 1 + max((entry.order for entry in summary.entries()), default=-1)
-    tried = [item for item in missing if item.kind == "constraint"]
-    if tried:
-        notes = [Note(item.finding.text, item.finding.source_ids, order + item.order, "user") for item in tried]
-        summary = fit(
-            replace(summary, constraints=(*summary.constraints, *notes)), max_tokens=max_tokens, count_tokens=count
-        )
-    room = max_tokens - count(summary.render(version=999)) - 16
-    rest = [item for item in missing if item.kind != "constraint"] if room >= 4 else []
+def _repair(
+    summary: StructuredSummary, missing: Sequence[_TrackedFact], max_tokens: int, count: CountTokens
+) -> tuple[StructuredSummary, list[_TrackedFact]]:
+    """Restore missing facts and return the repaired summary with the facts that it now contains.
+
+    Instructions may displace less valuable lines. All other facts are only restored where they fit.
+    """
+    if not missing:
+        return summary, []
+    next_order = 1 + max((entry.order for entry in summary.entries()), default=-1)
+    constraints = [fact for fact in missing if fact.kind == "constraint"]
+    others = [fact for fact in missing if fact.kind != "constraint"]
+    if constraints:
+        notes = [Note(fact.line, fact.sources, next_order + fact.order, "user") for fact in constraints]
+        extended = replace(summary, constraints=(*summary.constraints, *notes))
+        summary = fit(extended, max_tokens=max_tokens, count_tokens=count)
+    summary, added = _add_fitting_facts(summary, others, next_order, max_tokens, count)
+    if not constraints and not added:
+        return summary, []
+    text = normalize(summary.render())
+    return summary, [fact for fact in (*constraints, *added) if normalize(fact.fact.text) in text]
+
+
+def _add_fitting_facts(
+    summary: StructuredSummary,
+    missing: Sequence[_TrackedFact],
+    next_order: int,
+    max_tokens: int,
+    count: CountTokens,
+) -> tuple[StructuredSummary, list[_TrackedFact]]:
+    """Add the most important facts that fit, as open items and entities."""
+    room = max_tokens - rendered_tokens(summary, count) - _HEADING_TOKENS
+    if room < _MIN_FACT_TOKENS:
+        return summary, []
     known = {entity.key for entity in summary.entities}
     open_items: list[OpenItem] = []
-    names: list[Entity] = []
-    put_back: list[_Item] = []
-    for item in heapq.nsmallest(_RESTORED, rest, key=lambda item: (-item.weight, item.order)):
-        finding = item.finding
-        cost = count(finding.text) + 3
-        if cost > room or finding.text.lower() in known:
+    entities: list[Entity] = []
+    added: list[_TrackedFact] = []
+    for tracked in heapq.nsmallest(_MAX_RESTORED, missing, key=lambda fact: (-fact.weight, fact.order)):
+        fact, order = tracked.fact, next_order + tracked.order
+        tokens = count(fact.text) + 3
+        if tokens > room or fact.text.lower() in known:
             continue
-        room -= cost
-        put_back.append(item)
-        if finding.kind == "open_item":
-            open_items.append(OpenItem(finding.text, sources=finding.source_ids, order=order + item.order))
+        room -= tokens
+        added.append(tracked)
+        if fact.kind == "open_item":
+            open_items.append(OpenItem(fact.text, sources=fact.source_ids, order=order))
         else:
-            names.append(Entity(finding.text, f"{SAID} {SORTS[finding.kind]}", finding.source_ids, order + item.order))
-    repaired = replace(summary, open_items=(*summary.open_items, *open_items), entities=(*summary.entities, *names))
-    if put_back and count(repaired.render(version=999)) <= max_tokens:
-        return repaired, tried + put_back
-    return summary, tried
+            entities.append(Entity(fact.text, f"{SAID} {ROLE_LABELS[fact.kind]}", fact.source_ids, order))
+    extended = replace(summary, open_items=(*summary.open_items, *open_items), entities=(*summary.entities, *entities))
+    if added and rendered_tokens(extended, count) <= max_tokens:
+        return extended, added
+    return summary, []
+
+
+def _count_by_kind(
+    facts: Sequence[_TrackedFact], missing: Sequence[_TrackedFact], lost: Sequence[_TrackedFact]
+) -> dict[str, dict[str, int]]:
+    total, not_kept, not_restored = (Counter(fact.kind for fact in group) for group in (facts, missing, lost))
+    return {
+        kind: {
+            "found": total[kind],
+            "kept": total[kind] - not_kept[kind],
+            "restored": not_kept[kind] - not_restored[kind],
+            "lost": not_restored[kind],
+        }
+        for kind in sorted(total)
+    }
+
+
+def _weighted_retention(facts: Sequence[_TrackedFact], lost: Sequence[_TrackedFact]) -> float:
+    total = sum(fact.weight for fact in facts)
+    return round(1.0 - sum(fact.weight for fact in lost) / total, 4) if total else 1.0
 
 
 def _all_text(message: Message) -> str:

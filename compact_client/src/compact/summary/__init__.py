@@ -1,1 +1,1 @@
-"""The structured summary of a conversation: its entries, its text formats, and the parser that reads them back."""
+"""The structured summary of a conversation: its entries, its text renderer, and the parser that reads it back."""

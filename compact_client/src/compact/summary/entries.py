@@ -1,6 +1,6 @@
-"""The entries of a summary: one class for each sort of thing that is remembered.
+"""The entry classes of a summary.
 
-Each says by its `key` when two of them are the same entry, and by its `sources` which messages it came from.
+Entries with the same `key` are the same entry. `sources` lists the ids of the messages an entry came from.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-WHY: Final = re.compile(r"\b(?:because|since|due to|caused by|so that|as it|in order to)\b", re.IGNORECASE)
+RATIONALE_START: Final = re.compile(r"\b(?:because|since|due to|caused by|so that|as it|in order to)\b", re.IGNORECASE)
 _TOPIC: Final = re.compile(
     r"\b(?:use|using|go with|going with|switch(?:ing)? to|choose|chose|opt for)\b.{1,80}?"
     r"\b(?:for|as) (?:the |our |a )?([\w -]{3,40})",
@@ -19,14 +19,14 @@ _TOPIC: Final = re.compile(
 _CHECKBOX: Final = re.compile(r"^\s*(?:[-*]\s*)?\[[ xX]\]\s*")
 
 
-def normalized(text: str) -> str:
-    """The form in which two texts are the same entry."""
+def normalize(text: str) -> str:
+    """Return the form in which equivalent texts are equal: lower case, single spaces, no bullets or final period."""
     return " ".join(text.split()).strip(" -*•.").lower()
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A verbatim line and where it stood."""
+    """A verbatim line and its source."""
 
     text: str
     sources: tuple[str, ...] = ()
@@ -35,12 +35,12 @@ class Note:
 
     @property
     def key(self) -> str:
-        return normalized(self.text)
+        return normalize(self.text)
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What was decided and why; `topic` is what a later decision must share to replace this one."""
+    """A decision and its rationale. A later decision with the same `topic` replaces it."""
 
     decision: str
     rationale: str = ""
@@ -53,17 +53,17 @@ class Decision:
 
     @property
     def key(self) -> str:
-        return self.topic or normalized(self.decision)
+        return self.topic or normalize(self.decision)
 
     @classmethod
     def from_sentence(cls, text: str, *, sources: tuple[str, ...] = (), order: int = 0) -> Decision:
-        """A sentence cut where its reason begins; both parts stay word for word."""
-        why = WHY.search(text)
-        at = why.start() if why else 0
+        """Split a sentence where its rationale starts. Both parts stay verbatim."""
+        rationale = RATIONALE_START.search(text)
+        split_at = rationale.start() if rationale else 0
         topic = _TOPIC.search(text)
         return cls(
-            text[:at].rstrip() if at else text,
-            text[at:] if at else "",
+            text[:split_at].rstrip() if split_at else text,
+            text[split_at:] if split_at else "",
             topic=topic.group(1).strip().lower() if topic else "",
             sources=sources,
             order=order,
@@ -72,7 +72,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class OpenItem:
-    """Something unresolved."""
+    """An unresolved task or question."""
 
     description: str
     context: str = ""
@@ -82,12 +82,12 @@ class OpenItem:
 
     @property
     def key(self) -> str:
-        return normalized(_CHECKBOX.sub("", self.description))
+        return normalize(_CHECKBOX.sub("", self.description))
 
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """A name that may be needed again, and the part it plays."""
+    """A name that may be needed again, and its role."""
 
     name: str
     role: str = ""
@@ -101,7 +101,7 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class ArtifactReference:
-    """Content that was moved out of the prompt and can be read back."""
+    """Content that was moved out of the prompt and can be rehydrated."""
 
     artifact_id: str
     description: str = ""
@@ -116,7 +116,7 @@ class ArtifactReference:
 
 @dataclass(frozen=True, slots=True)
 class FileTouched:
-    """A file that was changed, and lines that show how."""
+    """A changed file, with excerpts of the changes."""
 
     path: str
     change: str = ""
@@ -131,7 +131,7 @@ class FileTouched:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command and what came of it."""
+    """A command and its outcome."""
 
     command: str
     outcome: str = ""
@@ -141,12 +141,12 @@ class Command:
 
     @property
     def key(self) -> str:
-        return normalized(self.command)
+        return normalize(self.command)
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
-    """A tool call, whether it worked, and the fields of its result that must survive."""
+    """A tool call, its outcome, and the important fields of its result."""
 
     tool_name: str
     outcome: Literal["success", "failure", "partial"] = "success"
@@ -162,7 +162,7 @@ class ToolOutcome:
 
     @property
     def key(self) -> str:
-        return normalized(self.call) or f"{self.tool_name}:{sorted(map(str, self.key_fields.values()))}"
+        return normalize(self.call) or f"{self.tool_name}:{sorted(map(str, self.key_fields.values()))}"
 
 
 Entry = Note | Decision | OpenItem | Entity | ArtifactReference | FileTouched | Command | ToolOutcome

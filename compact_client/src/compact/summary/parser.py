@@ -1,12 +1,13 @@
-"""Read a rendered summary back.
+"""Parse a rendered summary.
 
-Every line is taken over as it stands, so that a summary which only survives as a message is first-class material for
-the next one.
+Every line is kept unchanged, so that a summary that only survives as a message can be merged and fitted like any
+other.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -21,11 +22,12 @@ from compact.summary.entries import (
     OpenItem,
     ToolOutcome,
 )
-from compact.summary.renderer import EXCERPT, HEADINGS, NOTHING, STEP_MARKS, USER, listed_names
+from compact.summary.renderer import EMPTY_PART, EXCERPT_PREFIX, HEADINGS, STEP_MARKERS, USER_PREFIX, split_names
 from compact.summary.structured_summary import StructuredSummary
 
-_FIELDS: Final = {heading: name for name, heading in HEADINGS.items()} | {"Requirements": "constraints"}
-_BY_MARK: Final = {mark: name for name, mark in STEP_MARKS.items()} | {"?": "goals"}
+_FIELD_BY_HEADING: Final = {heading: name for name, heading in HEADINGS.items()} | {"Requirements": "constraints"}
+_FIELD_BY_MARKER: Final = {marker: name for name, marker in STEP_MARKERS.items()} | {"?": "goals"}
+_FIRST_FIELD_BY_STYLE: Final = {"decision_log": "decisions", "code_delta": "files"}
 _HEADER: Final = re.compile(r"\[Summary (v[\d.]+) (\w+)\]")
 _LEDGER: Final = re.compile(r"\[([^\]\n]*)\] (.*?) :: (.*?) :: (.*?) :: (.*)")
 _REQUIREMENT: Final = re.compile(r"R\d+ \((goal|constraint)\) ")
@@ -34,99 +36,121 @@ _PRIORITY: Final = re.compile(r"\((high|low)\) ")
 
 
 def parse_text(text: str) -> StructuredSummary | None:
-    """A rendered summary as a summary; None if the text is not one."""
+    """Return the summary that a text was rendered from, or None if it is not a rendered summary."""
     lines = text.split("\n")
     for index, line in enumerate(lines[:3]):
         if match := _HEADER.match(line):
-            return _Parser(style=match.group(2)).read(lines[index + 1 :])
+            return _Parser(style=match.group(2)).parse(lines[index + 1 :])
     return None
 
 
 class _Parser:
-    """Collects lines under the fields that their headings and marks name."""
+    """Collects entries in the fields that headings and markers name."""
 
     def __init__(self, *, style: str) -> None:
-        self.style = style
-        self.fields: dict[str, list[Any]] = {}
-        self.order = 0
-        self.last = ""
+        self._style = style
+        self._fields: dict[str, list[Any]] = {}
+        self._order = 0
+        self._last_field = ""
 
-    def read(self, lines: list[str]) -> StructuredSummary:
-        heading = {"decision_log": "decisions", "code_delta": "files"}.get(self.style, "")
+    def parse(self, lines: list[str]) -> StructuredSummary:
+        heading = _FIRST_FIELD_BY_STYLE.get(self._style, "")
         for line in lines:
             if line.startswith("## "):
-                heading = _FIELDS.get(line[3:].strip(), "")
-            elif line.startswith(EXCERPT):
-                self._excerpt(line[len(EXCERPT) :])
+                heading = _FIELD_BY_HEADING.get(line[3:].strip(), "")
+            elif line.startswith(EXCERPT_PREFIX):
+                self._add_excerpt(line[len(EXCERPT_PREFIX) :])
             elif line.strip():
-                self._entry(heading, line)
-        task = self.fields.pop("current_task", [None])[-1]
-        values: dict[str, Any] = {name: tuple(entries) for name, entries in self.fields.items()}
-        return StructuredSummary(style=self.style, current_task=task, **values)
+                self._add_line(heading, line)
+        task = self._fields.pop("current_task", [None])[-1]
+        values: dict[str, Any] = {name: tuple(entries) for name, entries in self._fields.items()}
+        return StructuredSummary(style=self._style, current_task=task, **values)
 
-    def _entry(self, heading: str, line: str) -> None:
+    def _add_line(self, heading: str, line: str) -> None:
         name, text = heading, line.removeprefix("- ")
         if not heading:
             marked = line[match.end() :] if (match := _STEP_NUMBER.match(line)) else line
-            if marked[1:2] != " " or marked[0] not in _BY_MARK:
-                self._shown(line)
+            if marked[1:2] != " " or marked[0] not in _FIELD_BY_MARKER:
+                self._add_tool_text(line)
                 return
-            name, text = _BY_MARK[marked[0]], marked[2:]
+            name, text = _FIELD_BY_MARKER[marked[0]], marked[2:]
         if name == "constraints" and (match := _REQUIREMENT.match(text)):
             name, text = f"{match.group(1)}s", text[match.end() :]
-        self.order += 1
+        self._order += 1
         if name == "entities":
             role, _, names = text.partition(": ")
-            for item in listed_names(names):
-                self._add(name, Entity(item, "" if role == "name" else role, (), self.order))
+            for entity_name in split_names(names):
+                self._add(name, Entity(entity_name, "" if role == "name" else role, (), self._order))
         else:
-            self._add(name, self._build(name, text, self.order))
-
-    def _build(self, name: str, text: str, order: int) -> Entry:
-        match name:
-            case "decisions":
-                return _decision(text, order)
-            case "open_items":
-                found = _PRIORITY.match(text)
-                priority: Any = found.group(1) if found else "medium"
-                return OpenItem(text[found.end() :] if found else text, priority=priority, order=order)
-            case "files":
-                path, _, change = text.partition(": ")
-                return FileTouched(path, change, order=order)
-            case "commands":
-                command, _, outcome = text.partition(" → ")
-                return Command(command, outcome, order=order)
-            case "tool_outcomes":
-                call, _, error = text.partition(" → ")
-                tool = call.partition("(")[0].split(" ")[0]
-                return ToolOutcome(tool, "failure" if error else "success", {}, error or None, call, order=order)
-            case "artifacts":
-                artifact_id, _, rest = text.partition(" — ")
-                return ArtifactReference(artifact_id, rest, order=order)
-            case "facts" if text.startswith(USER):
-                return Note(text.removeprefix(USER), order=order, role="user")
-            case _:
-                return Note(text, order=order)
+            self._add(name, _ENTRY_PARSERS.get(name, _parse_note)(text, self._order))
 
     def _add(self, name: str, entry: Entry) -> None:
-        self.fields.setdefault(name, []).append(entry)
-        self.last = name
+        self._fields.setdefault(name, []).append(entry)
+        self._last_field = name
 
-    def _excerpt(self, text: str) -> None:
-        entries = self.fields.get(self.last)
+    def _add_excerpt(self, text: str) -> None:
+        entries = self._fields.get(self._last_field)
         if entries and hasattr(entries[-1], "excerpts"):
             entries[-1] = replace(entries[-1], excerpts=(*entries[-1].excerpts, text))
         else:
-            self._shown(text)
+            self._add_tool_text(text)
 
-    def _shown(self, text: str) -> None:
-        self.order += 1
-        self._add("facts", Note(text, order=self.order, role="tool"))
+    def _add_tool_text(self, text: str) -> None:
+        self._order += 1
+        self._add("facts", Note(text, order=self._order, role="tool"))
 
 
-def _decision(text: str, order: int) -> Decision:
+def _parse_note(text: str, order: int) -> Note:
+    return Note(text, order=order)
+
+
+def _parse_fact(text: str, order: int) -> Note:
+    if text.startswith(USER_PREFIX):
+        return Note(text.removeprefix(USER_PREFIX), order=order, role="user")
+    return Note(text, order=order)
+
+
+def _parse_decision(text: str, order: int) -> Decision:
     if match := _LEDGER.fullmatch(text):
-        step, decision, why, inputs, outputs = ("" if part == NOTHING else part for part in match.groups())
-        return Decision(decision, why, inputs, outputs, sources=(step,) if step else (), order=order)
-    decision, separator, why = text.partition(" — because: ")
-    return Decision(decision, why, order=order) if separator else Decision.from_sentence(text, order=order)
+        step, decision, rationale, inputs, outputs = ("" if part == EMPTY_PART else part for part in match.groups())
+        return Decision(decision, rationale, inputs, outputs, sources=(step,) if step else (), order=order)
+    decision, separator, rationale = text.partition(" — because: ")
+    return Decision(decision, rationale, order=order) if separator else Decision.from_sentence(text, order=order)
+
+
+def _parse_open_item(text: str, order: int) -> OpenItem:
+    match = _PRIORITY.match(text)
+    priority: Any = match.group(1) if match else "medium"
+    return OpenItem(text[match.end() :] if match else text, priority=priority, order=order)
+
+
+def _parse_file(text: str, order: int) -> FileTouched:
+    path, _, change = text.partition(": ")
+    return FileTouched(path, change, order=order)
+
+
+def _parse_command(text: str, order: int) -> Command:
+    command, _, outcome = text.partition(" → ")
+    return Command(command, outcome, order=order)
+
+
+def _parse_tool_outcome(text: str, order: int) -> ToolOutcome:
+    call, _, error = text.partition(" → ")
+    tool = call.partition("(")[0].split(" ")[0]
+    return ToolOutcome(tool, "failure" if error else "success", {}, error or None, call, order=order)
+
+
+def _parse_artifact(text: str, order: int) -> ArtifactReference:
+    artifact_id, _, description = text.partition(" — ")
+    return ArtifactReference(artifact_id, description, order=order)
+
+
+_ENTRY_PARSERS: Final[dict[str, Callable[[str, int], Entry]]] = {
+    "decisions": _parse_decision,
+    "open_items": _parse_open_item,
+    "files": _parse_file,
+    "commands": _parse_command,
+    "tool_outcomes": _parse_tool_outcome,
+    "artifacts": _parse_artifact,
+    "facts": _parse_fact,
+}

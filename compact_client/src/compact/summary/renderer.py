@@ -1,7 +1,7 @@
-"""A summary as text, in six shapes.
+"""Render a summary as text in one of six styles.
 
-Deterministic: the same summary gives the same bytes. Rules, decisions and open points stand under their headings; what
-happened stands in one record in order of time, because a fact is easier to use beside what it stood beside.
+Deterministic: the same summary always renders to the same bytes. Constraints, decisions and open items have their own
+sections. Everything that happened is one chronological record, because facts are easier to use in their context.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from compact.summary.entries import (
-    WHY,
+    RATIONALE_START,
     ArtifactReference,
     Command,
     Decision,
@@ -38,55 +38,61 @@ HEADINGS: Final[dict[str, str]] = {
     "entities": "Entities",
     "sources": "Sources",
 }
-RECORD_MARKS: Final[dict[str, str]] = {"files": "*", "commands": "$", "tool_outcomes": ">", "errors": "!", "facts": "-"}
-STEP_MARKS: Final[dict[str, str]] = {"decisions": "=", **RECORD_MARKS}
-# Half of a summary is lines of tool output: a mark of two tokens on each would cost an eighth of the budget.
-EXCERPT: Final = " "
-NOTHING: Final = "-"
-# The role of a bare name begins with who brought it up; what sort of thing it is shows in its form.
+RECORD_MARKERS: Final[dict[str, str]] = {
+    "files": "*",
+    "commands": "$",
+    "tool_outcomes": ">",
+    "errors": "!",
+    "facts": "-",
+}
+STEP_MARKERS: Final[dict[str, str]] = {"decisions": "=", **RECORD_MARKERS}
+# Half of a summary is tool output. A two-token marker on each of its lines would cost an eighth of the budget.
+EXCERPT_PREFIX: Final = " "
+EMPTY_PART: Final = "-"
+# The role of a bare name starts with its origin: mentioned by the user or the assistant, or only shown by a tool.
 SAID: Final = "said"
 SHOWN: Final = "shown"
-SHOWN_ROLES: Final = ("tool", "code")
-USER: Final = "user: "
+USER_PREFIX: Final = "user: "
 PHRASE_END: Final = ", "
-MARKED: Final = re.compile(r"(?:\d+\. )?[=*$>!?-] |## | ")
-_LAST: Final = ("artifacts", "entities", "sources")
+_TOOL_TEXT_ROLES: Final = ("tool", "code")
+_LOOKS_MARKED: Final = re.compile(r"(?:\d+\. )?[=*$>!?-] |## | ")
+_LAST_SECTIONS: Final = ("artifacts", "entities", "sources")
 
 
 def render_body(summary: StructuredSummary) -> str:
-    """The body in the summary's own style, without tag and version line."""
+    """Render the body in the summary's style, without the tag and the format line."""
     return "\n".join(_RENDERERS.get(summary.style, _task_state)(summary))
 
 
 def entry_lines(entry: Entry) -> list[str]:
-    """One entry as it stands in a section: its line, then its excerpts. Names are listed together, not here."""
+    """Render one entry as a line and its excerpts. Entities are not supported, because they share lines."""
     return list(_ENTRY_RENDERERS[type(entry)](entry))
 
 
 def _task_state(summary: StructuredSummary) -> Iterator[str]:
     yield from _sections(summary, ("current_task", "goals", "constraints", "decisions", "open_items", "current_plan"))
-    yield from _record(summary, RECORD_MARKS)
-    yield from _sections(summary, _LAST)
+    yield from _record(summary, RECORD_MARKERS)
+    yield from _sections(summary, _LAST_SECTIONS)
 
 
 def _brief(summary: StructuredSummary) -> Iterator[str]:
     yield from _sections(summary, ("current_task", "constraints", "open_items", "current_plan"))
-    yield from _record(summary, {"goals": "?", "decisions": "=", **RECORD_MARKS})
-    yield from _sections(summary, _LAST)
+    yield from _record(summary, {"goals": "?", "decisions": "=", **RECORD_MARKERS})
+    yield from _sections(summary, _LAST_SECTIONS)
 
 
 def _step_ledger(summary: StructuredSummary) -> Iterator[str]:
     yield from _sections(summary, ("current_task", "goals", "constraints"))
-    steps = _in_time(summary, ("decisions", "files", "commands", "tool_outcomes"))
+    steps = _in_order(summary, ("decisions", "files", "commands", "tool_outcomes"))
     if steps:
         yield "## Steps"
     for number, (name, entry) in enumerate(steps, start=1):
         first, *rest = entry_lines(entry)
-        yield f"{number}. {STEP_MARKS[name]} {first.removeprefix('- ')}"
+        yield f"{number}. {STEP_MARKERS[name]} {first.removeprefix('- ')}"
         yield from rest
     yield from _sections(summary, ("open_items", "current_plan"))
     yield from _record(summary, {"errors": "!", "facts": "-"})
-    yield from _sections(summary, _LAST)
+    yield from _sections(summary, _LAST_SECTIONS)
 
 
 def _requirements_ledger(summary: StructuredSummary) -> Iterator[str]:
@@ -98,35 +104,35 @@ def _requirements_ledger(summary: StructuredSummary) -> Iterator[str]:
     if requirements:
         yield "## Requirements"
         for number, (_, kind, note) in enumerate(requirements, start=1):
-            yield f"R{number} ({kind}) {_flat(note.text)}"
+            yield f"R{number} ({kind}) {_single_line(note.text)}"
     yield from _sections(summary, ("current_task", "decisions", "open_items", "current_plan"))
-    yield from _record(summary, RECORD_MARKS)
-    yield from _sections(summary, _LAST)
+    yield from _record(summary, RECORD_MARKERS)
+    yield from _sections(summary, _LAST_SECTIONS)
 
 
 def _code_delta(summary: StructuredSummary) -> Iterator[str]:
     for file in sorted(summary.files, key=lambda entry: entry.order):
-        yield f"- {file.path}: {_flat(file.change) or 'changed'}"
-        yield from (f"{EXCERPT}{line}" for line in file.excerpts)
+        yield f"- {file.path}: {_single_line(file.change) or 'changed'}"
+        yield from (f"{EXCERPT_PREFIX}{line}" for line in file.excerpts)
     yield from _sections(summary, ("current_task", "goals", "constraints", "decisions", "open_items", "current_plan"))
-    yield from _record(summary, {name: mark for name, mark in RECORD_MARKS.items() if name != "files"})
-    yield from _sections(summary, _LAST)
+    yield from _record(summary, {name: marker for name, marker in RECORD_MARKERS.items() if name != "files"})
+    yield from _sections(summary, _LAST_SECTIONS)
 
 
 def _decision_log(summary: StructuredSummary) -> Iterator[str]:
     for decision in sorted(summary.decisions, key=lambda entry: entry.order):
         yield ledger_line(decision)
     yield from _sections(summary, ("current_task", "goals", "constraints", "open_items", "current_plan"))
-    yield from _record(summary, RECORD_MARKS)
-    yield from _sections(summary, _LAST)
+    yield from _record(summary, RECORD_MARKERS)
+    yield from _sections(summary, _LAST_SECTIONS)
 
 
 def ledger_line(decision: Decision) -> str:
-    """`[step_id] decision :: rationale :: inputs :: outputs`, a dash where nothing is known."""
+    """Return `[step_id] decision :: rationale :: inputs :: outputs`, with a dash for each unknown part."""
     step = decision.sources[0] if decision.sources else str(decision.turn_number)
     parts = (decision.decision, decision.rationale, decision.inputs, decision.outputs)
-    shown = " :: ".join(_flat(part).replace(" :: ", " : ") or NOTHING for part in parts)
-    return f"[{step}] {shown}"
+    ledger = " :: ".join(_single_line(part).replace(" :: ", " : ") or EMPTY_PART for part in parts)
+    return f"[{step}] {ledger}"
 
 
 _RENDERERS: Final[dict[str, Callable[[StructuredSummary], Iterator[str]]]] = {
@@ -154,34 +160,34 @@ def _sections(summary: StructuredSummary, names: Iterable[str]) -> Iterator[str]
             yield from entry_lines(entry)
 
 
-def _record(summary: StructuredSummary, marks: Mapping[str, str]) -> Iterator[str]:
-    """What happened, in order of time; the mark says what sort of line it is, and what a tool showed has none."""
-    entries = _in_time(summary, marks)
+def _record(summary: StructuredSummary, markers: Mapping[str, str]) -> Iterator[str]:
+    """Render the chronological record. The marker gives the type of a line, and tool output has none."""
+    entries = _in_order(summary, markers)
     if entries:
         yield "## Record"
     for name, entry in entries:
         first, *rest = entry_lines(entry)
         text = first.removeprefix("- ")
         role = entry.role if isinstance(entry, Note) and name == "facts" else ""
-        if role in SHOWN_ROLES and not MARKED.match(text):
+        if role in _TOOL_TEXT_ROLES and not _LOOKS_MARKED.match(text):
             yield text
         else:
-            yield f"{marks[name]} {USER if role == 'user' else ''}{text}"
+            yield f"{markers[name]} {USER_PREFIX if role == 'user' else ''}{text}"
         yield from rest
 
 
-def _in_time(summary: StructuredSummary, names: Iterable[str]) -> list[tuple[str, Entry]]:
-    found: list[tuple[str, Entry]] = [(name, entry) for name in names for entry in getattr(summary, name)]
-    return sorted(found, key=lambda item: item[1].order)
+def _in_order(summary: StructuredSummary, names: Iterable[str]) -> list[tuple[str, Entry]]:
+    entries: list[tuple[str, Entry]] = [(name, entry) for name in names for entry in getattr(summary, name)]
+    return sorted(entries, key=lambda item: item[1].order)
 
 
 def _entity_lines(entities: Iterable[Entity]) -> Iterator[str]:
-    """The names of each role, in order of time so that neighbours stay together; phrases are parted by commas."""
+    """Render the names of each role on one line, in chronological order. Phrases are separated by commas."""
     words: dict[str, list[str]] = {}
     phrases: dict[str, list[str]] = {}
     for entity in sorted(entities, key=lambda entity: entity.order):
-        name, who = _flat(entity.name), entity.role.partition(" ")[0]
-        role = who if who in (SAID, SHOWN) else entity.role or "name"
+        name, origin = _single_line(entity.name), entity.role.partition(" ")[0]
+        role = origin if origin in (SAID, SHOWN) else entity.role or "name"
         (phrases if " " in name or name.endswith(",") else words).setdefault(role, []).append(name)
     for role, names in words.items():
         yield f"- {role}: {' '.join(names)}"
@@ -189,70 +195,73 @@ def _entity_lines(entities: Iterable[Entity]) -> Iterator[str]:
         yield f"- {role}: {PHRASE_END.join([*names, ''])}".rstrip(" ")
 
 
-def listed_names(text: str) -> list[str]:
-    """The names that `_entity_lines` wrote into one line, after its role."""
+def split_names(text: str) -> list[str]:
+    """Split a line of names that `_entity_lines` rendered, without its role."""
     if text.endswith(PHRASE_END.rstrip()):
         return [name for name in f"{text} ".split(PHRASE_END) if name]
     return text.split()
 
 
 def _note_lines(note: Note) -> Iterator[str]:
-    yield f"- {_flat(note.text)}"
+    yield f"- {_single_line(note.text)}"
 
 
 def _decision_lines(decision: Decision) -> Iterator[str]:
-    text, why = _flat(decision.decision), _flat(decision.rationale)
-    if not why:
+    text, rationale = _single_line(decision.decision), _single_line(decision.rationale)
+    if not rationale:
         yield f"- {text}"
-    elif WHY.match(why):
-        yield f"- {text} {why}"
+    elif RATIONALE_START.match(rationale):
+        yield f"- {text} {rationale}"
     else:
-        yield f"- {text} — because: {why}"
+        yield f"- {text} — because: {rationale}"
 
 
 def _open_item_lines(item: OpenItem) -> Iterator[str]:
-    text = _flat(item.description)
+    text = _single_line(item.description)
     if item.priority != "medium":
         text = f"({item.priority}) {text}"
-    yield f"- {text} — {_flat(item.context)}" if item.context else f"- {text}"
+    yield f"- {text} — {_single_line(item.context)}" if item.context else f"- {text}"
 
 
 def _artifact_lines(artifact: ArtifactReference) -> Iterator[str]:
-    parts = [artifact.artifact_id, *(_flat(part) for part in (artifact.description, artifact.rehydrate_hint) if part)]
+    parts = [
+        artifact.artifact_id,
+        *(_single_line(part) for part in (artifact.description, artifact.rehydrate_hint) if part),
+    ]
     yield f"- {' — '.join(parts)}"
 
 
 def _file_lines(file: FileTouched) -> Iterator[str]:
-    yield f"- {file.path}: {_flat(file.change)}" if file.change else f"- {file.path}"
-    yield from (f"{EXCERPT}{line}" for line in file.excerpts)
+    yield f"- {file.path}: {_single_line(file.change)}" if file.change else f"- {file.path}"
+    yield from (f"{EXCERPT_PREFIX}{line}" for line in file.excerpts)
 
 
 def _command_lines(command: Command) -> Iterator[str]:
     yield f"- {_with_outcome(command.command, command.outcome)}"
-    yield from (f"{EXCERPT}{line}" for line in command.excerpts)
+    yield from (f"{EXCERPT_PREFIX}{line}" for line in command.excerpts)
 
 
 def _tool_outcome_lines(outcome: ToolOutcome) -> Iterator[str]:
     yield f"- {_outcome_line(outcome)}"
-    yield from (f"{EXCERPT}{line}" for line in outcome.excerpts)
+    yield from (f"{EXCERPT_PREFIX}{line}" for line in outcome.excerpts)
 
 
 def _outcome_line(outcome: ToolOutcome) -> str:
-    text = _flat(outcome.call or outcome.tool_name)
+    text = _single_line(outcome.call or outcome.tool_name)
     if outcome.key_fields:
-        shown = json.dumps(dict(outcome.key_fields), ensure_ascii=False, sort_keys=True, default=str)
-        text = f"{text} {shown}"
+        fields = json.dumps(dict(outcome.key_fields), ensure_ascii=False, sort_keys=True, default=str)
+        text = f"{text} {fields}"
     result: str = "" if outcome.outcome == "success" else outcome.outcome
     if outcome.error_message:
-        result = f"{result}: {_flat(outcome.error_message)}" if result else _flat(outcome.error_message)
+        result = f"{result}: {_single_line(outcome.error_message)}" if result else _single_line(outcome.error_message)
     return _with_outcome(text, result)
 
 
 def _with_outcome(text: str, outcome: str) -> str:
-    return f"{_flat(text)} → {_flat(outcome)}" if outcome else _flat(text)
+    return f"{_single_line(text)} → {_single_line(outcome)}" if outcome else _single_line(text)
 
 
-def _flat(text: str) -> str:
+def _single_line(text: str) -> str:
     return text if "\n" not in text and "\r" not in text else " ".join(text.split())
 
 

@@ -1,7 +1,7 @@
-"""What is remembered of a span: typed entries, each with the ids of the messages it came from.
+"""The structured summary of a span: typed entries, each with the ids of its source messages.
 
-Pure data and deterministic: the same entries merge and render to the same bytes. Two summaries are merged by code,
-field by field; no text is ever written anew, so nothing can drift.
+Pure data and deterministic: the same entries always merge and render to the same bytes. Summaries are merged field by
+field without rewriting any text, so repeated merging does not distort them.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from compact.summary.renderer import render_body
 STRUCTURED_SUMMARY_SCHEMA_VERSION: Final = "v1.0"
 SUMMARY_RENDER_VERSION: Final = "v1.0"
 
-# The order in which entries are gone through. What makes way when the budget is short is another question: the worth
-# of a line is written down in `extraction/coverage.py`.
+# The order in which consumers iterate over entries. It does not decide which entries are dropped first when the budget
+# is short: `extraction/span_index.py` defines the value of a line.
 READING_ORDER: Final = (
     "current_task",
     "constraints",
@@ -64,9 +64,9 @@ _ENTRY_TYPES: Final[dict[str, type[Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class StructuredSummary:
-    """A summary that resists drift: fields are united and superseded, never rewritten.
+    """A summary that is merged by union and supersession, never rewritten.
 
-    Plain strings are accepted where a line is expected, as are lists where a tuple is.
+    The constructor also accepts plain strings for notes, and lists for tuples.
     """
 
     span: SpanReference | None = None
@@ -86,11 +86,11 @@ class StructuredSummary:
     entities: tuple[Entity, ...] = ()
     sources: tuple[Note, ...] = ()
     completed: tuple[Note, ...] = ()
-    """What was finished: not rendered, but it takes open items off the list when summaries are merged."""
+    """Finished work. Not rendered, but removes matching open items when summaries are merged."""
     said: tuple[str, ...] = ()
-    """Names that somebody said in lines that are gone, while a tool's lines still show them: not rendered either."""
+    """Keys that the user or the assistant mentioned, but that only remain in lines of tool output. Not rendered."""
     _text: str = field(default="", init=False, repr=False, compare=False)
-    """What it was written out as; several ask for it, one after the other."""
+    """The rendered text, cached because several callers need it."""
 
     def __post_init__(self) -> None:
         if isinstance(self.current_task, str):
@@ -103,7 +103,7 @@ class StructuredSummary:
 
     @property
     def message_ids(self) -> tuple[str, ...]:
-        """Every message this summary stands for."""
+        """The ids of all messages that this summary replaces."""
         if self.span is not None:
             return self.span.message_ids
         return tuple(dict.fromkeys(source for entry in self.entries() for source in entry.sources))
@@ -113,7 +113,7 @@ class StructuredSummary:
         return self.current_task is None and not any(getattr(self, name) for name in _ENTRY_TYPES)
 
     def entries(self) -> Iterable[Entry]:
-        """Every entry that is rendered, in reading order."""
+        """Iterate over all rendered entries, in reading order."""
         for name in READING_ORDER:
             value = getattr(self, name)
             if name == "current_task":
@@ -123,11 +123,10 @@ class StructuredSummary:
                 yield from value
 
     def merge(self, newer: StructuredSummary) -> StructuredSummary:
-        """This summary and a later one as a single summary, by union and supersession."""
-        shift = 1 + max((entry.order for entry in self.entries()), default=-1)
-        newer = newer._shifted(shift)
+        """Combine this summary with a later one, by union and supersession."""
+        newer = newer._with_order_offset(1 + max((entry.order for entry in self.entries()), default=-1))
         merged: dict[str, Any] = {
-            "span": _united_span(self.span, newer.span),
+            "span": _merge_spans(self.span, newer.span),
             "style": newer.style,
             "current_task": newer.current_task or self.current_task,
             "current_plan": newer.current_plan or self.current_plan,
@@ -139,7 +138,7 @@ class StructuredSummary:
             if name not in merged:
                 merged[name] = _union(getattr(self, name), getattr(newer, name))
         if self.current_task and newer.current_task and self.current_task.key != newer.current_task.key:
-            # A task that another one followed is still something the user asked for.
+            # A task that was followed by another one is still a goal of the user.
             merged["goals"] = _union((*self.goals, self.current_task), newer.goals)
         done = tuple(note.text for note in newer.completed)
         still_open = {item.key for item in newer.open_items}
@@ -148,20 +147,20 @@ class StructuredSummary:
         )
         return StructuredSummary(**merged)
 
-    def _shifted(self, by: int) -> StructuredSummary:
-        changed: dict[str, Any] = {
-            name: tuple(replace(entry, order=entry.order + by) for entry in getattr(self, name))
+    def _with_order_offset(self, offset: int) -> StructuredSummary:
+        entries: dict[str, Any] = {
+            name: tuple(replace(entry, order=entry.order + offset) for entry in getattr(self, name))
             for name in _ENTRY_TYPES
         }
         task = self.current_task
-        return replace(self, current_task=replace(task, order=task.order + by) if task else None, **changed)
+        return replace(self, current_task=replace(task, order=task.order + offset) if task else None, **entries)
 
     def render(self, version: int = 1) -> str:
-        """The text of the one summary message: its tag and number, the version line, the body."""
+        """Return the text of the summary message: its tag with the version number, the format line and the body."""
         return f"<COMPACT-SUMMARY v{version}>\n{self.render_as_message()}"
 
     def render_as_message(self) -> str:
-        """The summary as text, with the version of the format in its first line."""
+        """Return the summary as text. Its first line names the format version."""
         if not self._text:
             text = f"[Summary {SUMMARY_RENDER_VERSION} {self.style}]\n{render_body(self)}"
             object.__setattr__(self, "_text", text)
@@ -169,21 +168,21 @@ class StructuredSummary:
 
     @classmethod
     def parse(cls, text: str) -> StructuredSummary | None:
-        """Read a rendered summary back; None if the text is not one of ours."""
+        """Parse a rendered summary. Return None if the text is not one."""
         from compact.summary.parser import parse_text
 
         return parse_text(text)
 
     @classmethod
     def from_text(cls, text: str, message_ids: Sequence[str] = ()) -> StructuredSummary:
-        """A summary written by somebody else: its lines become facts, word for word."""
+        """Create a summary from the text of a custom summarizer. Its lines become facts, verbatim."""
         ids = tuple(message_ids)
         lines = [line.rstrip() for line in text.splitlines() if line.strip()]
         notes = tuple(Note(line.strip(), ids, order) for order, line in enumerate(lines))
         return cls(span=SpanReference(ids) if ids else None, style="brief", facts=notes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values; empty fields are left out."""
+        """Return the summary as JSON values without empty fields."""
         data: dict[str, Any] = {"schema": STRUCTURED_SUMMARY_SCHEMA_VERSION, "style": self.style}
         if self.span is not None:
             data["span"] = self.span.to_dict()
@@ -225,7 +224,7 @@ def _entry_from(entry_type: type[Any], data: Mapping[str, Any] | str) -> Any:
     return entry_type(**values)
 
 
-def _united_span(older: SpanReference | None, newer: SpanReference | None) -> SpanReference | None:
+def _merge_spans(older: SpanReference | None, newer: SpanReference | None) -> SpanReference | None:
     if older is None or newer is None:
         return older or newer
     ids = tuple(dict.fromkeys(older.message_ids + newer.message_ids))
@@ -233,15 +232,15 @@ def _united_span(older: SpanReference | None, newer: SpanReference | None) -> Sp
 
 
 def _union(older: Sequence[_E], newer: Sequence[_E]) -> tuple[_E, ...]:
-    """One entry per key: the later wording stands, in the earlier one's place, with the sources of both."""
+    """Keep one entry per key: the later text in the earlier position, with the sources of both."""
     merged: dict[str, _E] = {}
     for entry in (*older, *newer):
         before = merged.get(entry.key)
-        merged[entry.key] = entry if before is None else _joined(before, entry)
+        merged[entry.key] = entry if before is None else _merge_entries(before, entry)
     return tuple(merged.values())
 
 
-def _joined(before: Any, after: Any) -> Any:
+def _merge_entries(before: Any, after: Any) -> Any:
     changes: dict[str, Any] = {"sources": tuple(dict.fromkeys(before.sources + after.sources))}
     if hasattr(after, "excerpts"):
         changes["excerpts"] = tuple(dict.fromkeys(before.excerpts + after.excerpts))
@@ -250,18 +249,19 @@ def _joined(before: Any, after: Any) -> Any:
     if isinstance(after, Entity) and not after.role:
         changes["role"] = before.role
     if isinstance(after, Note | OpenItem | Entity):
-        # A repeated line keeps its first place: what was said first is read first.
+        # A repeated line keeps its original position.
         changes["order"] = before.order
     return replace(after, **changes)
 
 
 def _supersede(older: Sequence[Decision], newer: Sequence[Decision]) -> tuple[Decision, ...]:
-    """Later decisions replace earlier ones on the same topic; the rest stands in order of time."""
-    replaced = {decision.topic for decision in newer if decision.topic}
-    return _union([decision for decision in older if decision.topic not in replaced or not decision.topic], newer)
+    """Replace earlier decisions with later ones on the same topic."""
+    replaced_topics = {decision.topic for decision in newer if decision.topic}
+    return _union([decision for decision in older if decision.topic not in replaced_topics], newer)
 
 
 def _is_done(item: OpenItem, done: Sequence[str]) -> bool:
+    """True if a completed item has most of the words of an open item."""
     words = set(_WORD.findall(item.key))
     if not words:
         return False

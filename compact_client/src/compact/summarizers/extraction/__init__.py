@@ -1,4 +1,4 @@
-"""What a stretch of conversation says, found by rule: entities, lines and their kinds, and which lines to keep.
+"""Rule-based extraction: find entities, classify lines, and select the lines to keep.
 
-Everything here is a pure function of text: no clock, no model, no network, the same bytes every time.
+All functions are pure and deterministic. They use no clock, model or network.
 """

@@ -1,97 +1,111 @@
-"""Build a typed summary from selected lines."""
+"""Convert selected lines into the typed entries of a summary."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from compact.messages.span import SpanReference
-from compact.summarizers.extraction.coverage import HEADED, Candidate
-from compact.summarizers.extraction.decision_context import Grounds
+from compact.summarizers.extraction.decision_context import DecisionContexts
 from compact.summarizers.extraction.line_classifier import is_error
+from compact.summarizers.extraction.span_index import CALL_FIELDS, Candidate
 from compact.summary.entries import Command, Decision, Entry, FileTouched, Note, OpenItem, ToolOutcome
 from compact.summary.structured_summary import StructuredSummary
 
+_ROLES: Final = {"user": "user", "output": "tool", "code": "code"}
+
 
 def assemble(
-    kept: Iterable[Candidate],
+    lines: Iterable[Candidate],
     *,
     span: SpanReference | None,
     style: str,
     completed: Sequence[Note] = (),
-    grounds: Grounds | None = None,
+    contexts: DecisionContexts | None = None,
 ) -> StructuredSummary:
-    """Lines as typed entries, in order of time; an excerpt joins its call where that was kept too."""
-    fields: dict[str, list[Any]] = {}
-    heads: dict[str, tuple[str, int]] = {}
-    ordered = sorted(kept, key=lambda candidate: candidate.order)
-    for candidate in ordered:
-        if candidate.field in HEADED:
-            name, entry = _headed(candidate)
-            entries = fields.setdefault(name, [])
-            if name == "files" and (known := heads.get(f"file:{entry.path}")) is not None:
-                # A second change of the same file is one more line under it.
-                before = entries[known[1]]
-                entries[known[1]] = replace(
-                    before,
-                    excerpts=(*before.excerpts, entry.change or entry.path),
-                    sources=tuple(dict.fromkeys(before.sources + entry.sources)),
-                )
-                heads[candidate.text] = known
-                continue
-            heads[candidate.text] = (name, len(entries))
-            if name == "files":
-                heads[f"file:{entry.path}"] = heads[candidate.text]
-            entries.append(entry)
-    for candidate in ordered:
-        text, block = candidate.text, candidate.block
-        if candidate.field in HEADED:
-            continue
-        head = heads.get(block.head) if block.head else None
-        if head is not None and candidate.field in ("outputs", "errors"):
-            entries = fields[head[0]]
-            before = entries[head[1]]
-            entries[head[1]] = replace(
-                before,
-                excerpts=(*before.excerpts, text),
-                sources=tuple(dict.fromkeys(before.sources + block.sources)),
-            )
-            continue
-        name, entry = _entry(candidate, grounds)
-        if name == "facts" and block.kind == "output" and is_error(text):
-            name = "errors"
-        fields.setdefault(name, []).append(entry)
-    *earlier, task = fields.pop("current_task", None) or [None]
-    # A task that another one followed is still something the user asked for.
-    fields["goals"] = [*earlier, *fields.get("goals", ())]
-    values: dict[str, Any] = {name: tuple(entries) for name, entries in fields.items()}
+    """Build a summary with its entries in chronological order. Output lines become excerpts of their call."""
+    ordered = sorted(lines, key=lambda line: line.order)
+    entries = _Entries(contexts)
+    for line in ordered:
+        if line.field in CALL_FIELDS:
+            entries.add_call(line)
+    for line in ordered:
+        if line.field not in CALL_FIELDS:
+            entries.add_line(line)
+    *earlier_tasks, task = entries.by_field.pop("current_task", None) or [None]
+    # A task that was followed by another one is still a goal of the user.
+    entries.by_field["goals"] = [*earlier_tasks, *entries.by_field.get("goals", ())]
+    values: dict[str, Any] = {name: tuple(items) for name, items in entries.by_field.items()}
     return StructuredSummary(span=span, style=style, current_task=task, completed=tuple(completed), **values)
 
 
-def _headed(candidate: Candidate) -> tuple[str, Any]:
-    text, sources, order = candidate.text, candidate.block.sources, candidate.order
-    if candidate.block.entry is not None:
-        bare: Any = candidate.block.entry
-        return candidate.field, replace(bare, excerpts=(), order=order)
-    if candidate.field == "commands":
+class _Entries:
+    """Collects entries by summary field. Add all calls first, so that output lines find the call they belong to."""
+
+    def __init__(self, contexts: DecisionContexts | None) -> None:
+        self.by_field: dict[str, list[Any]] = {}
+        self._contexts = contexts
+        # The field and index of the entry for a call line or a file path.
+        self._calls: dict[str, tuple[str, int]] = {}
+        self._files: dict[str, tuple[str, int]] = {}
+
+    def add_call(self, line: Candidate) -> None:
+        name, entry = _call_entry(line)
+        if name == "files" and (place := self._files.get(entry.path)) is not None:
+            # Further changes of a file are excerpts of its first entry.
+            self._add_excerpt(place, entry.change or entry.path, entry.sources)
+            self._calls[line.text] = place
+            return
+        entries = self.by_field.setdefault(name, [])
+        place = self._calls[line.text] = (name, len(entries))
+        if name == "files":
+            self._files[entry.path] = place
+        entries.append(entry)
+
+    def add_line(self, line: Candidate) -> None:
+        block = line.block
+        place = self._calls.get(block.call_line) if block.call_line else None
+        if place is not None and line.field in ("outputs", "errors"):
+            self._add_excerpt(place, line.text, block.sources)
+            return
+        name, entry = self._line_entry(line)
+        if name == "facts" and block.kind == "output" and is_error(line.text):
+            name = "errors"
+        self.by_field.setdefault(name, []).append(entry)
+
+    def _add_excerpt(self, place: tuple[str, int], text: str, sources: tuple[str, ...]) -> None:
+        name, index = place
+        entry = self.by_field[name][index]
+        self.by_field[name][index] = replace(
+            entry,
+            excerpts=(*entry.excerpts, text),
+            sources=tuple(dict.fromkeys(entry.sources + sources)),
+        )
+
+    def _line_entry(self, line: Candidate) -> tuple[str, Entry]:
+        text, block, field, order = line.text, line.block, line.field, line.order
+        if block.entry is not None and field != "outputs":
+            return field, replace(block.entry, order=order)
+        if field == "decisions":
+            decision = Decision.from_sentence(text, sources=block.sources, order=order)
+            if self._contexts is None:
+                return field, decision
+            return field, replace(decision, **self._contexts.at(block.position)._asdict())
+        if field == "open_items":
+            return field, OpenItem(text, sources=block.sources, order=order)
+        note = Note(text, block.sources, order, _ROLES.get(block.kind, ""))
+        return ("facts" if field in ("requests", "outputs") else field), note
+
+
+def _call_entry(line: Candidate) -> tuple[str, Any]:
+    text, sources, order = line.text, line.block.sources, line.order
+    if line.block.entry is not None:
+        entry: Any = line.block.entry
+        return line.field, replace(entry, excerpts=(), order=order)
+    if line.field == "commands":
         return "commands", Command(text, sources=sources, order=order)
-    if candidate.field in ("files", "changes"):
+    if line.field in ("files", "changes"):
         path, _, change = text.partition(": ")
         return "files", FileTouched(path, change, sources=sources, order=order)
     return "tool_outcomes", ToolOutcome(text.partition("(")[0], call=text, sources=sources, order=order)
-
-
-def _entry(candidate: Candidate, grounds: Grounds | None) -> tuple[str, Entry]:
-    text, block, field, order = candidate.text, candidate.block, candidate.field, candidate.order
-    if block.entry is not None and field != "outputs":
-        return field, replace(block.entry, order=order)
-    if field == "decisions":
-        decision = Decision.from_sentence(text, sources=block.sources, order=order)
-        return field, replace(decision, **grounds.at(block.position)._asdict()) if grounds else decision
-    if field == "open_items":
-        return field, OpenItem(text, sources=block.sources, order=order)
-    role = {"user": "user", "output": "tool", "code": "code"}.get(block.kind, "")
-    if field in ("requests", "outputs"):
-        field = "facts"
-    return field, Note(text, block.sources, order, role)

@@ -1,6 +1,6 @@
-"""Find the things a conversation may come back to: paths, ids, numbers, names, errors.
+"""Find the entities in a line that a conversation may refer to again: paths, ids, numbers, names, errors.
 
-Linear in the text and cheap: a line is cut into chunks once, and each distinct chunk is classified once per process.
+Runs in linear time. Each line is split into chunks once, and each distinct chunk is classified once per process.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from functools import lru_cache
 from itertools import chain
 from typing import Final
 
-# One recognised thing: its comparable form, and what sort of thing it is. Thousands are made for every compaction,
-# so it is a plain tuple.
+# An entity's comparable key and its type. A plain tuple, because each compaction creates thousands of them.
 Mention = tuple[str, str]
 
-# How much it hurts to lose one, by sort. What can only be copied (ids, paths) stands above what can be described.
+# The relative cost of losing an entity, by type. Types that can only be copied, such as ids and paths, rank highest.
 TYPE_WEIGHTS: Final[dict[str, float]] = {
     "branch": 1.0,
     "code": 1.0,
@@ -39,38 +38,42 @@ TYPE_WEIGHTS: Final[dict[str, float]] = {
     "num": 0.5,
     "dotted": 0.4,
     "acronym": 0.3,
-    "option": 0.3,  # of a call; found by `coverage`, for only there a line is known to be one
+    "option": 0.3,  # A tool call option. Only `span_index` finds these, because it knows which lines are calls.
 }
 
 _DRIVE: Final = re.compile(r"\b[A-Za-z]:\\[A-Za-z]")
 _ESCAPE: Final = re.compile(r"\\+[nrtbfv\"'/]?")
-# Spelled out: a category such as \s among the characters would be tested after all of them, at every place.
+# Listed explicitly because a category such as \s makes this character class slower at every position.
 _SPACE: Final = r"\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
-_APART: Final = rf"{_SPACE}\"'`,;()\[\]{{}}<>|=!?*…→│。，、；：！？（）「」『』《》【】“”"
-_CHUNK: Final = re.compile(rf"[^{_APART}]++")
-# The same for a line of ASCII, several times faster: what parts becomes a space, byte by byte.
-_PARTED: Final = bytes(32 if re.match(f"[{_APART}]", chr(byte)) else byte for byte in range(256))
-# The look-behinds stand after the first character, so that the engine can skip to a candidate before testing it.
+_SEPARATORS: Final = rf"{_SPACE}\"'`,;()\[\]{{}}<>|=!?*…→│。，、；：！？（）「」『』《》【】“”"
+_CHUNK: Final = re.compile(rf"[^{_SEPARATORS}]++")
+# For ASCII lines, translating separators to spaces is several times faster than the regular expression.
+_SEPARATORS_TO_SPACES: Final = bytes(32 if re.match(f"[{_SEPARATORS}]", chr(byte)) else byte for byte in range(256))
+# Look-behinds follow the first character, so that the engine can skip to the next candidate before it checks them.
 _QUOTED: Final = re.compile(r"`([^`\n]{2,60})`|\"([^\"\n]{2,48})\"|'(?<![A-Za-z0-9]')([^'\n]{2,48})'(?![A-Za-z])")
 _UNIT: Final = re.compile(
     r"\d(?<![\w.$-]\d)(?:[\d,]*\d)?(?:\.\d+)?\s?"
-    r"(?:[%€£]|[kKMG]?i?B\b|ms\b|(?!(?:a|i|wa|ha|it|thi|doe|u)s\b)[a-z]{1,12}s\b|min\b|hour\b|sec\b|px\b|[kKMG]\b"
+    r"(?:[%€£]|[kKMG]?i?B\b|ms\b|(?!(?:a|i|wa|ha|it|thi|doe|u)s\b)[a-z]{1,12}s\b"  # codespell:ignore thi
+    r"|min\b|hour\b|sec\b|px\b|[kKMG]\b"
     r"|°[CF]\b|km/h\b|mph\b|[kcm]?[gml]\b|[kMG]?Hz\b|k?Wh?\b)"
 )
-_NO_DIGITS: Final = string.ascii_letters + string.whitespace + "%€£°/"
+_UNIT_CHARS: Final = string.ascii_letters + string.whitespace + "%€£°/"
 _GROUPED: Final = re.compile(r"(?<![\w.,])([$€£¥₹]?)(\d{1,3}(?:,\d{3})+(?:\.\d+)?)(?!\d)")
 _NAME: Final = re.compile(r"[A-Z](?<![\w.][A-Z])[a-z]{1,20}(?: (?:[A-Z][a-z]{1,20}|[A-Z]\.))+(?!\w)")
 _MONTHS: Final = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Sept|Oct|Nov|Dec)[a-z]{0,6}\.?"
 _DATE: Final = re.compile(
-    rf"{_MONTHS} \d{{1,2}}(?:st|nd|rd|th)?(?:,? \d{{4}})?(?!\d)|(?<!\d)\d{{1,2}} {_MONTHS}(?: \d{{4}})?"
+    rf"{_MONTHS} \d{{1,2}}(?:st|nd|rd|th)?(?:,? \d{{4}})?(?!\d)"  # codespell:ignore nd
+    rf"|(?<!\d)\d{{1,2}} {_MONTHS}(?: \d{{4}})?"
 )
-_NUMBERED: Final = re.compile(r"\b(?:PR|pull request|[Ii]ssue|[Tt]icket|[Bb]ug|[Cc]ase|[Oo]rder|[Tt]ask) #?\d+\b")
-# Without these a line holds none of the above. They begin with what is rare, so that most lines are done at a glance.
+_NUMBERED_REFERENCE: Final = re.compile(
+    r"\b(?:PR|pull request|[Ii]ssue|[Tt]icket|[Bb]ug|[Cc]ase|[Oo]rder|[Tt]ask) #?\d+\b"
+)
+# Cheap necessary conditions for the patterns above. Each starts with a rare character to reject most lines quickly.
 _HAS_DIGIT: Final = re.compile(r"\d")
 _HAS_GROUPED: Final = re.compile(r",(?<=\d,)\d{3}")
 _HAS_NAME: Final = re.compile(r" (?<=[a-z] )[A-Z][a-z.]")
 _HAS_MONTH: Final = re.compile("Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec")
-_HAS_NUMBERED: Final = re.compile(r" (?<=[Rtegrk] )#?\d")
+_HAS_NUMBERED_REFERENCE: Final = re.compile(r" (?<=[Rtegrk] )#?\d")
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 _HEX: Final = re.compile(r"(?:0x)?(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}")
@@ -80,7 +83,6 @@ _TIMESTAMP: Final = re.compile(r"(\d{4}-\d{2}-\d{2})t\d{2}:\d{2}[\d:.]*(?:z|[+-]
 _SLASHED_DATE: Final = re.compile(r"\d{1,2}/\d{1,2}/\d{2}(?:\d{2})?|\d{4}/\d{1,2}/\d{1,2}")
 _ASCII: Final = re.compile(r"[!-~]{2,}")
 _RELEASE: Final = re.compile(r"[A-Za-z][\w-]*[-@]v?(\d+\.\d+\.\d+[\w.+-]*)")
-_DATED: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _VERSION: Final = re.compile(r"v?\d+\.\d+\.\d+[\w.+-]*|v\d+(?:\.\d+)*[\w.+-]*")
 _TICKET: Final = re.compile(r"#\d+|[A-Z][A-Z0-9]+-\d+")
 _MONEY: Final = re.compile(r"[$€£¥₹]\d[\d.]*")
@@ -95,9 +97,9 @@ _ACRONYM: Final = re.compile(r"[A-Z]{3,5}")
 _FILE: Final = re.compile(r"[\w@.+-]*\w\.([A-Za-z][A-Za-z0-9]{0,5})")
 
 
-def _first_of(**kinds: re.Pattern[str]) -> re.Pattern[str]:
-    """One pattern for all: of the alternatives that match a whole word, the first one named gives its kind."""
-    return re.compile("|".join(f"(?P<{kind}>{pattern.pattern})" for kind, pattern in kinds.items()))
+def _first_of(**types: re.Pattern[str]) -> re.Pattern[str]:
+    """Combine patterns into one whose `lastgroup` is the first type that matches the whole word."""
+    return re.compile("|".join(f"(?P<{name}>{pattern.pattern})" for name, pattern in types.items()))
 
 
 _NUMERIC: Final = _first_of(
@@ -110,9 +112,9 @@ _NUMERIC: Final = _first_of(
     error=_ERROR,
     code=_CODE,
 )
-# The same for words of letters, digits and underscores alone, which nothing else can be.
+# Types that a word of only letters, digits and underscores can have.
 _IDENTIFIER: Final = _first_of(version=_VERSION, hex=_HEX, error=_ERROR, code=_CODE, ident=_IDENT, acronym=_ACRONYM)
-_PART: Final = re.compile(r"[^\w.$#-]+")
+_PART_SEPARATOR: Final = re.compile(r"[^\w.$#-]+")
 _LINE_SUFFIX: Final = re.compile(r":\d+(?:[:-]\d+)*:?$")
 _PATH_OK: Final = re.compile(r"[\w.@~+%:#/-]+")
 _HAS_ALPHA: Final = re.compile(r"[A-Za-z]")
@@ -129,79 +131,92 @@ _ABBREVIATIONS: Final = frozenset({"e.g", "i.e", "etc.", "a.k.a", "vs.", "p.s"})
 _CACHE_LIMIT: Final = 200_000
 
 
-class _Classified(dict[str, tuple[Mention, ...]]):
-    """What each chunk names, found out when first asked for; a known one is looked up without any Python."""
+class _ChunkMentions(dict[str, tuple[Mention, ...]]):
+    """The mentions in each chunk, classified on first access. Later lookups run entirely in C."""
 
     def __missing__(self, chunk: str) -> tuple[Mention, ...]:
-        # Cleared whole when full: entries are cheap to make again, and an eviction order would cost more than it saves.
+        # Clearing the whole cache is cheaper than tracking an eviction order, and entries are cheap to rebuild.
         if len(self) >= _CACHE_LIMIT:
             self.clear()
-        found = self[chunk] = () if _is_plain(chunk) else tuple(_classify(chunk))
-        return found
+        mentions = self[chunk] = () if _is_plain(chunk) else tuple(_classify(chunk))
+        return mentions
 
 
 def _is_plain(word: str) -> bool:
-    """A plain word names nothing; most chunks are one."""
+    """True for ordinary words, which are never entities. Most chunks are ordinary words."""
     return word.isalpha() and (word.islower() or word.istitle())
 
 
-_classified: Final = _Classified()
+_chunk_mentions: Final = _ChunkMentions()
 
 
-@lru_cache(maxsize=32_768)  # a session is read again at its next compaction, and by the guard
+@lru_cache(maxsize=32_768)  # The retention check and the next compaction read the same lines again.
 def find_entities(line: str) -> tuple[Mention, ...]:
-    """The entities of one line, each once, in no particular order but always the same one."""
-    is_windows = False
-    if "\\" in line:
-        # Escaped text inside text: `\\n` ends a word. A drive letter makes it a path instead.
-        is_windows = _DRIVE.search(line) is not None
-        line = line.replace("\\", "/") if is_windows else _ESCAPE.sub(" ", line)
+    """Return the distinct entities of a line in a deterministic order."""
+    if "\\" not in line:
+        return _scan(line)
+    if _DRIVE.search(line):
+        mentions = _scan(line.replace("\\", "/"))
+        return tuple((key.replace("/", "\\") if kind == "path" else key, kind) for key, kind in mentions)
+    # Escape sequences such as `\\n` in quoted text separate words.
+    return _scan(_ESCAPE.sub(" ", line))
+
+
+def _scan(line: str) -> tuple[Mention, ...]:
     has_digit = _HAS_DIGIT.search(line) is not None
-    # A comma parts chunks; what it parts in 6,745 is one number, and no part of it means anything.
-    grouped = _GROUPED.findall(line) if has_digit and _HAS_GROUPED.search(line) else []
-    parted = _GROUPED.sub(" ", line) if grouped else line
-    found = list(chain.from_iterable(map(_classified.__getitem__, _chunks(parted))))
-    if grouped:
-        found += [(sign + number, "money" if sign else "num") for sign, number in grouped]
-    if is_windows:
-        found = [(key.replace("/", "\\") if kind == "path" else key, kind) for key, kind in found]
+    mentions = _scan_grouped_numbers(line) if has_digit and _HAS_GROUPED.search(line) else _scan_chunks(line)
     if "`" in line or '"' in line or "'" in line:
-        for groups in _QUOTED.findall(line):
-            text = (groups[0] or groups[1] or groups[2]).strip().lower()
-            # A quoted phrase counts; punctuation between two closing quotes does not.
-            if len(text) > 2 and text[0] not in ",:;)]}":
-                found.append((text, "quoted"))
+        mentions += _scan_quoted(line)
     if has_digit:
-        if units := _UNIT.findall(line):
-            # 45.3% is said once: whoever keeps it keeps 45.3.
-            amounts = {text.rstrip(_NO_DIGITS) for text in units}
-            found = [mention for mention in found if mention[1] != "num" or mention[0] not in amounts]
-            found += [(text.lower(), "unit") for text in units]
-        if _HAS_NUMBERED.search(line):
-            found += [(text.lower(), "ticket") for text in _NUMBERED.findall(line)]
-        if _HAS_MONTH.search(line):
-            found += [(text.lower(), "date") for text in _DATE.findall(line)]
+        mentions = _add_numeric_phrases(line, mentions)
     if _HAS_NAME.search(line):
-        found += [(text.lower(), "name") for text in _NAME.findall(line)]
-    return tuple(dict.fromkeys(found)) if len(found) > 1 else tuple(found)
+        mentions += [(text.lower(), "name") for text in _NAME.findall(line)]
+    return tuple(dict.fromkeys(mentions)) if len(mentions) > 1 else tuple(mentions)
 
 
-def _chunks(line: str) -> list[str]:
-    return line.encode().translate(_PARTED).decode().split() if line.isascii() else _CHUNK.findall(line)
+def _scan_chunks(line: str) -> list[Mention]:
+    chunks = line.encode().translate(_SEPARATORS_TO_SPACES).decode().split() if line.isascii() else _CHUNK.findall(line)
+    return list(chain.from_iterable(map(_chunk_mentions.__getitem__, chunks)))
 
 
-def surface(line: str, key: str) -> str:
-    """An entity as it is written in its line."""
+def _scan_grouped_numbers(line: str) -> list[Mention]:
+    """Scan chunks in a line with numbers such as 6,745. Commas separate chunks, but not within these numbers."""
+    numbers = [(sign + number, "money" if sign else "num") for sign, number in _GROUPED.findall(line)]
+    return _scan_chunks(_GROUPED.sub(" ", line)) + numbers
+
+
+def _scan_quoted(line: str) -> list[Mention]:
+    phrases = [(groups[0] or groups[1] or groups[2]).strip().lower() for groups in _QUOTED.findall(line)]
+    # Skip the punctuation between the end of one quotation and the start of the next.
+    return [(phrase, "quoted") for phrase in phrases if len(phrase) > 2 and phrase[0] not in ",:;)]}"]
+
+
+def _add_numeric_phrases(line: str, mentions: list[Mention]) -> list[Mention]:
+    """Add amounts with units, numbered references such as `issue 7`, and dates with a month name."""
+    if units := _UNIT.findall(line):
+        # "45.3%" already contains the number 45.3.
+        amounts = {text.rstrip(_UNIT_CHARS) for text in units}
+        mentions = [mention for mention in mentions if mention[1] != "num" or mention[0] not in amounts]
+        mentions += [(text.lower(), "unit") for text in units]
+    if _HAS_NUMBERED_REFERENCE.search(line):
+        mentions += [(text.lower(), "ticket") for text in _NUMBERED_REFERENCE.findall(line)]
+    if _HAS_MONTH.search(line):
+        mentions += [(text.lower(), "date") for text in _DATE.findall(line)]
+    return mentions
+
+
+def original_spelling(line: str, key: str) -> str:
+    """Return an entity as it is spelled in its line."""
     lowered = line.lower()
     at = lowered.find(key)
-    # A few letters change length in lower case; then the places do not match and the key itself must do.
+    # A few letters change length in lower case. The positions then differ, so return the key.
     return line[at : at + len(key)] if at >= 0 and len(line) == len(lowered) else key
 
 
 def _classify(chunk: str) -> list[Mention]:
     word = chunk.rstrip(".:…").lstrip(":…")
     if "/" not in word:
-        # A leading dot belongs to a path (.git/config); elsewhere it is punctuation.
+        # A leading dot is part of a path such as .git/config. Elsewhere it is punctuation.
         word = word.lstrip(".").rstrip("-")
     if len(word) < 2 or len(word) > 300:
         return []
@@ -213,89 +228,100 @@ def _classify(chunk: str) -> list[Mention]:
 def _classify_identifier(word: str) -> list[Mention]:
     match = _IDENTIFIER.fullmatch(word)
     kind = match.lastgroup if match else None
-    return [(word.lower(), _ident_kind(word) if kind == "ident" else kind)] if kind else []
+    return [(word.lower(), _identifier_type(word) if kind == "ident" else kind)] if kind else []
 
 
 def _classify_compound(word: str) -> list[Mention]:
-    lowered = word.lower()
+    """Classify a word with punctuation or non-ASCII characters."""
     if "://" in word:
-        return [(lowered.rstrip("/."), "url")]
-    if "@" in word and (match := _EMAIL.fullmatch(word)):
-        return [(match.group().lower(), "email")]
+        return [(word.lower().rstrip("/."), "url")]
+    if "@" in word and _EMAIL.fullmatch(word):
+        return [(word.lower(), "email")]
     if "::" in word:
-        return [mention for part in word.split("::") if part for mention in _classify(part)]
+        return _classify_each(word.split("::"))
     if "/" in word:
         return _classify_path(word)
-    if _HAS_DIGIT.search(word):
-        if kind := _numeric_kind(word):
-            return [(lowered, kind)]
-        if "-" in word and (found := _classify_dashed(lowered)):
-            return found
+    if _HAS_DIGIT.search(word) and (mentions := _classify_numeric(word)):
+        return mentions
     if word[0] == "-":
-        return [(lowered, "flag")] if _FLAG.fullmatch(word) else []
+        return [(word.lower(), "flag")] if _FLAG.fullmatch(word) else []
     if ":" in word:
         word = _LINE_SUFFIX.sub("", word)
         if ":" in word:
-            return [mention for part in word.split(":") if part for mention in _classify(part)]
-        lowered = word.lower()
-    return _classify_word(word, lowered) or _classify_parts(word)
+            return _classify_each(word.split(":"))
+    return _classify_word(word) or _classify_parts(word)
 
 
-def _classify_dashed(lowered: str) -> list[Mention]:
+def _classify_each(parts: list[str]) -> list[Mention]:
+    return [mention for part in parts if part for mention in _classify(part)]
+
+
+def _classify_numeric(word: str) -> list[Mention]:
+    lowered = word.lower()
+    if kind := _numeric_type(word):
+        return [(lowered, kind)]
+    if "-" not in word:
+        return []
     if match := _UUID.search(lowered):
         return [(match.group(), "uuid")]
     if match := _TIMESTAMP.fullmatch(lowered):
-        # The day is what is asked about; the second is one more number.
+        # Users refer to the day. The full timestamp is only a number.
         return [(match.group(1), "date"), (lowered, "num")]
     return []
 
 
-def _classify_parts(word: str) -> list[Mention]:
-    """What a word holds that is no entity as a whole: `&git.CommitOptions`, `a@b+c`, a number amid Chinese."""
-    parts = [part for part in _PART.split(word) if len(part) > 2] if word.isascii() else _ASCII.findall(word)
-    if not parts or parts == [word]:
-        return []
-    return [mention for part in parts for mention in _classify(part)]
-
-
-def _numeric_kind(word: str) -> str | None:
+def _numeric_type(word: str) -> str | None:
     if word.isdecimal():
         return "num" if len(word) > 2 else None
     match = _NUMERIC.fullmatch(word)
     return match.lastgroup if match else None
 
 
-def _classify_word(word: str, lowered: str) -> list[Mention]:
+def _classify_parts(word: str) -> list[Mention]:
+    """Classify the parts of a word that is not an entity itself: `&git.CommitOptions`, `a@b+c`, a number in Chinese."""
+    parts = [part for part in _PART_SEPARATOR.split(word) if len(part) > 2] if word.isascii() else _ASCII.findall(word)
+    return _classify_each(parts) if parts != [word] else []
+
+
+def _classify_word(word: str) -> list[Mention]:
+    lowered = word.lower()
     if _ERROR.fullmatch(word):
         return [(lowered, "error")]
     if "." in word:
-        if lowered in _ABBREVIATIONS:
-            return []
-        match = _FILE.fullmatch(word)
-        if match and match.group(1).lower() in _EXTENSIONS:
-            return _file(word)
-        if match := _RELEASE.fullmatch(word):
-            return [(lowered, "version"), (match.group(1).lower(), "version")]
-        if _DOTTED.fullmatch(word):
-            parts = word.split(".")
-            inner = [(part.lower(), "ident") for part in parts if _IDENT.fullmatch(part)]
-            return [(lowered, "dotted"), *inner]
-        return []
+        return _classify_dotted(word, lowered)
     if _IDENT.fullmatch(word):
-        return [(lowered, _ident_kind(word))]
+        return [(lowered, _identifier_type(word))]
     if _ACRONYM.fullmatch(word):
         return [(lowered, "acronym")]
     return []
 
 
-def _ident_kind(word: str) -> str:
+def _classify_dotted(word: str, lowered: str) -> list[Mention]:
+    if lowered in _ABBREVIATIONS:
+        return []
+    if _is_file_name(word):
+        return _classify_file(word)
+    if match := _RELEASE.fullmatch(word):
+        return [(lowered, "version"), (match.group(1).lower(), "version")]
+    if _DOTTED.fullmatch(word):
+        identifiers = [(part.lower(), "ident") for part in word.split(".") if _IDENT.fullmatch(part)]
+        return [(lowered, "dotted"), *identifiers]
+    return []
+
+
+def _identifier_type(word: str) -> str:
     return "id" if _SERIAL.search(word) else "ident"
 
 
-def _file(name: str) -> list[Mention]:
+def _is_file_name(word: str) -> bool:
+    match = _FILE.fullmatch(word)
+    return match is not None and match.group(1).lower() in _EXTENSIONS
+
+
+def _classify_file(name: str) -> list[Mention]:
     stem = name.rpartition(".")[0]
-    inner = [(stem.lower(), "ident")] if _IDENT.fullmatch(stem) else []
-    return [(name.lower(), "file"), *inner]
+    identifier = [(stem.lower(), "ident")] if _IDENT.fullmatch(stem) else []
+    return [(name.lower(), "file"), *identifier]
 
 
 def _classify_path(word: str) -> list[Mention]:
@@ -308,14 +334,13 @@ def _classify_path(word: str) -> list[Mention]:
     if not parts:
         return []
     last = parts[-1]
-    found = [("/".join(parts[-2:]).lower(), "path")] if len(parts) > 1 else []
-    if match := _DATED.match(last):
-        found.append((match.group(), "date"))
-    match = _FILE.fullmatch(last)
-    if match and match.group(1).lower() in _EXTENSIONS:
-        found += _file(last)
+    mentions = [("/".join(parts[-2:]).lower(), "path")] if len(parts) > 1 else []
+    if match := _ISO_DATE.match(last):
+        mentions.append((match.group(), "date"))
+    if _is_file_name(last):
+        mentions += _classify_file(last)
     elif len(parts) == 1:
-        found.append((path.lower(), "path"))
+        mentions.append((path.lower(), "path"))
     elif _IDENT.fullmatch(last):
-        found.append((last.lower(), "ident"))
-    return found
+        mentions.append((last.lower(), "ident"))
+    return mentions

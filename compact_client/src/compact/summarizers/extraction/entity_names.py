@@ -1,6 +1,7 @@
-"""The bare names of what no chosen line mentions: what must not be lost first, then what is likeliest to be needed.
+"""List the bare names of entities that no selected line mentions.
 
-A name alone says little, but it can be copied and searched for; and it takes a fifth of the room of its line.
+A name says little by itself, but it can be copied and searched for, and it needs a fifth of the space of its line.
+Required entities come first, then those with the highest reuse score.
 """
 
 from __future__ import annotations
@@ -9,15 +10,15 @@ from collections.abc import Callable, Collection, Iterable
 from itertools import accumulate, takewhile
 from typing import Final
 
-from compact.summarizers.extraction.coverage import CHARS_PER_TOKEN, COUNTED, Candidate, Reading
+from compact.summarizers.extraction.span_index import CHARS_PER_TOKEN, NUMBER_TYPES, Candidate, SpanIndex
 from compact.summary.entries import Entity
 from compact.summary.renderer import PHRASE_END, SAID, SHOWN
 
-NAMES_SHARE: Final = 0.18  # of the budget, for names that are likely to be needed
-_OWED_SHARE: Final = 0.15  # and for ids, numbers and paths that somebody said: not to be lost while they fit
-_HEADING_TOKENS: Final = 16  # of the list: its own, and one for words and one for phrases, said and shown
-_MOST_CHARS_PER_TOKEN: Final = 5  # of names
-SORTS: Final = {
+NAMES_SHARE: Final = 0.18  # of the budget, for entities that are likely to be needed
+_REQUIRED_SHARE: Final = 0.15  # of the budget, for required entities
+_HEADING_TOKENS: Final = 16  # the list heading, and one line each for said and shown words and phrases
+_MAX_CHARS_PER_TOKEN: Final = 5
+ROLE_LABELS: Final = {
     "id": "ids",
     "path": "paths",
     "number": "amounts",
@@ -37,71 +38,73 @@ SORTS: Final = {
 }
 
 
-class Names:
-    """What can be named of a reading beside the lines that are kept of it."""
+class EntityNames:
+    """Selects the entity names to list after the lines of a summary."""
 
-    def __init__(self, reading: Reading, chances: list[float]) -> None:
-        self._reading = reading
-        self._chances = chances
-        self._owed = reading.owed()
+    def __init__(self, index: SpanIndex, reuse_scores: list[float]) -> None:
+        self._index = index
+        self._reuse_scores = reuse_scores
+        self._required = index.required_entities()
 
-    def room(self, kept: Iterable[Candidate], budget_tokens: float) -> float:
-        """The tokens that the names of all that is missing would take, as far as they are granted any."""
-        covered, keys = self._covered(kept), self._reading.keys
-        room = min(sum(_tokens(keys[number]) for number in self._owed - covered), budget_tokens * _OWED_SHARE)
-        most = room + budget_tokens * NAMES_SHARE
-        for number, key in enumerate(keys):
-            if room >= most:
-                return most
-            if number not in covered and number not in self._owed:
-                room += _tokens(key)
-        return room
-
-    def said_elsewhere(self, kept: Collection[Candidate]) -> tuple[str, ...]:
-        """The owed names that only lines of a tool will show from here on."""
-        told = {number for item in kept if item.block.kind not in ("output", "code") for number in item.entities}
-        found = (self._owed - told) & self._covered(kept)
-        return tuple(self._reading.keys[number] for number in sorted(found))
-
-    def listed(self, kept: Iterable[Candidate], room: int, count_tokens: Callable[[str], int]) -> list[Entity]:
-        """As many names as there is room for, the most needed first."""
-        reading, covered = self._reading, self._covered(kept)
-        room -= _HEADING_TOKENS
-        # A bare number says nothing, but for one of which the user spoke.
-        rest = (
-            number
-            for number, usage in enumerate(reading.usages)
-            if number not in covered and number not in self._owed and usage.type not in COUNTED
+    def reserved_tokens(self, lines: Iterable[Candidate], budget_tokens: float) -> float:
+        """Return the tokens to reserve for the names of all missing entities, up to their share of the budget."""
+        covered, keys = self._covered_entities(lines), self._index.keys
+        tokens = min(
+            sum(_name_tokens(keys[entity]) for entity in self._required - covered), budget_tokens * _REQUIRED_SHARE
         )
-        likeliest = sorted(rest, key=self._rank)[: max(0, room // 2)]
+        limit = tokens + budget_tokens * NAMES_SHARE
+        for entity, key in enumerate(keys):
+            if tokens >= limit:
+                return limit
+            if entity not in covered and entity not in self._required:
+                tokens += _name_tokens(key)
+        return tokens
+
+    def said_but_only_shown(self, lines: Collection[Candidate]) -> tuple[str, ...]:
+        """Return the required keys that from now on only appear in lines of tool output or code."""
+        said = {entity for line in lines if line.block.kind not in ("output", "code") for entity in line.entities}
+        entities = (self._required - said) & self._covered_entities(lines)
+        return tuple(self._index.keys[entity] for entity in sorted(entities))
+
+    def select(self, lines: Iterable[Candidate], room: int, count_tokens: Callable[[str], int]) -> list[Entity]:
+        """Return as many names as fit into `room` tokens, the most important first."""
+        index, covered = self._index, self._covered_entities(lines)
+        room -= _HEADING_TOKENS
+        # A bare number is only useful if the user mentioned it, and those are required entities.
+        optional = (
+            entity
+            for entity, usage in enumerate(index.usages)
+            if entity not in covered and entity not in self._required and usage.type not in NUMBER_TYPES
+        )
+        likeliest = sorted(optional, key=self._rank)[: max(0, room // 2)]
         names: list[Entity] = []
-        chars, most = 0, room * _MOST_CHARS_PER_TOKEN
-        for number in (*sorted(self._owed - covered, key=self._rank), *likeliest):
-            if chars >= most:
+        chars, max_chars = 0, room * _MAX_CHARS_PER_TOKEN
+        for entity in (*sorted(self._required - covered, key=self._rank), *likeliest):
+            if chars >= max_chars:
                 break
-            usage = reading.usages[number]
-            name = reading.name(number)
+            name = index.name(entity)
             if PHRASE_END in name or "\n" in name:
                 continue
             chars += len(name) + 1
-            role = f"{SAID if usage.is_said else SHOWN} {SORTS.get(usage.type, '')}".rstrip()
-            names.append(Entity(name, role, reading.sources(number), number))
-        return _prefix(names, room, count_tokens)
+            usage = index.usages[entity]
+            role = f"{SAID if usage.is_said else SHOWN} {ROLE_LABELS.get(usage.type, '')}".rstrip()
+            names.append(Entity(name, role, index.sources(entity), entity))
+        return _fitting_names(names, room, count_tokens)
 
-    def _covered(self, kept: Iterable[Candidate]) -> set[int]:
-        return self._reading.visible.union(*(candidate.entities for candidate in kept))
+    def _covered_entities(self, lines: Iterable[Candidate]) -> set[int]:
+        return self._index.visible.union(*(line.entities for line in lines))
 
-    def _rank(self, number: int) -> tuple[float, int]:
-        return -self._chances[number] / _tokens(self._reading.keys[number]), number
+    def _rank(self, entity: int) -> tuple[float, int]:
+        return -self._reuse_scores[entity] / _name_tokens(self._index.keys[entity]), entity
 
 
-def _prefix(names: list[Entity], room: int, count_tokens: Callable[[str], int]) -> list[Entity]:
-    # Counted together and cut by length: to count each of a thousand names would take longer than to choose them.
+def _fitting_names(names: list[Entity], room: int, count_tokens: Callable[[str], int]) -> list[Entity]:
+    # Count all names at once and cut by length. Counting a thousand names one by one would dominate the run time.
     text = " ".join(name.name for name in names)
     chars = room * len(text) / max(1, count_tokens(text))
     ends = accumulate(len(name.name) + 1 for name in names)
     return names[: sum(1 for _ in takewhile(lambda end: end <= chars, ends))]
 
 
-def _tokens(key: str) -> float:
+def _name_tokens(key: str) -> float:
     return len(key) / CHARS_PER_TOKEN + 1.5

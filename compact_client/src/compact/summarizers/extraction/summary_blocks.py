@@ -1,4 +1,8 @@
-"""Blocks of messages and of earlier summaries."""
+"""Blocks of conversations that contain earlier summaries.
+
+An earlier summary contributes its typed entries instead of its rendered text, so that its lines can be selected again
+unchanged.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,12 @@ from functools import cached_property
 from typing import Any, Final
 
 from compact.messages import Message
-from compact.summarizers.extraction.blocks import Block, Kind, read_blocks
+from compact.summarizers.extraction.blocks import Block, LineKind, read_blocks
 from compact.summary.entries import Entity, Entry, Note
 from compact.summary.renderer import SHOWN, entry_lines
 from compact.summary.structured_summary import READING_ORDER, StructuredSummary
 
-_LINE_KINDS: Final[dict[str, Kind]] = {
+_FIELD_KINDS: Final[dict[str, LineKind]] = {
     "current_task": "user",
     "goals": "user",
     "constraints": "user",
@@ -21,11 +25,11 @@ _LINE_KINDS: Final[dict[str, Kind]] = {
     "commands": "command",
     "tool_outcomes": "call",
 }
-_ROLE_KINDS: Final[dict[str, Kind]] = {"user": "user", "tool": "output", "code": "code"}
+_ROLE_KINDS: Final[dict[str, LineKind]] = {"user": "user", "tool": "output", "code": "code"}
 
 
 class ParsedMessages(Sequence[Message]):
-    """Messages that are read once, however many ask for their lines."""
+    """Messages with cached blocks, so that several consumers parse them only once."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self._messages = tuple(messages)
@@ -33,65 +37,64 @@ class ParsedMessages(Sequence[Message]):
     def __len__(self) -> int:
         return len(self._messages)
 
-    def __getitem__(self, place: Any) -> Any:
-        return self._messages[place]
+    def __getitem__(self, index: Any) -> Any:
+        return self._messages[index]
 
     def __iter__(self) -> Iterator[Message]:
         return iter(self._messages)
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        return tuple(_message_blocks(self._messages))
+        return tuple(_read_messages(self._messages))
 
 
-def blocks_of(messages: Sequence[Message]) -> Sequence[Block]:
-    """The lines of messages, read now unless they were read before."""
-    return messages.blocks if isinstance(messages, ParsedMessages) else tuple(_message_blocks(messages))
+def message_blocks(messages: Sequence[Message]) -> Sequence[Block]:
+    """Return the blocks of messages, from the cache if they are `ParsedMessages`."""
+    return messages.blocks if isinstance(messages, ParsedMessages) else tuple(_read_messages(messages))
 
 
-def _message_blocks(messages: Sequence[Message]) -> Iterator[Block]:
-    """Lines of messages; an earlier summary among them gives its own entries, not a reading of its text."""
+def _read_messages(messages: Sequence[Message]) -> Iterator[Block]:
     for index, message in enumerate(messages):
         earlier = StructuredSummary.parse(message.text) if message.is_summary else None
         if earlier is None:
             continue
-        # Rare: at most one earlier summary stands in a history, so the slices are taken once or twice.
+        # A history contains at most one or two earlier summaries, so slicing and recursion are cheap.
         yield from read_blocks(messages[:index])
         for block in summary_blocks(earlier):
             yield block._replace(position=index, sources=block.sources or ((message.id,) if message.id else ()))
-        for block in _message_blocks(messages[index + 1 :]):
+        for block in _read_messages(messages[index + 1 :]):
             yield block._replace(position=block.position + index + 1)
         return
     yield from read_blocks(messages)
 
 
 def summary_blocks(summary: StructuredSummary) -> Iterator[Block]:
-    """The lines of a summary, each with its entry, so that they can compete with new ones as they stand."""
-    found: list[tuple[int, str, Entry]] = []
+    """Yield the lines of a summary, each with its entry, in chronological order."""
+    entries: list[tuple[int, str, Entry]] = []
     for name in READING_ORDER:
         value = getattr(summary, name)
-        entries = ([value] if value is not None else []) if name == "current_task" else value
-        found += [(entry.order, name, entry) for entry in entries]
-    found.sort(key=lambda item: item[0])
-    for order, name, entry in found:
+        values = ([value] if value is not None else []) if name == "current_task" else value
+        entries += [(entry.order, name, entry) for entry in values]
+    entries.sort(key=lambda item: item[0])
+    for order, name, entry in entries:
         yield from _entry_blocks(order, name, entry)
 
 
 def _entry_blocks(order: int, name: str, entry: Entry) -> Iterator[Block]:
-    head = _head_text(entry)
-    kind = _LINE_KINDS.get(name, "prose")
-    if isinstance(entry, Note) and name == "facts" and entry.role:
-        kind = _ROLE_KINDS.get(entry.role, "prose")
-    elif isinstance(entry, Entity) and entry.role.startswith(SHOWN):
-        kind = "output"
-    yield Block((head,), kind, entry.sources, order, entry=entry, field=name)
+    line = _first_line(entry)
+    yield Block((line,), _entry_kind(name, entry), entry.sources, order, entry=entry, field=name)
     if excerpts := getattr(entry, "excerpts", ()):
-        excerpt_kind: Kind = "code" if name == "files" else "output"
-        yield Block(excerpts, excerpt_kind, entry.sources, order, head, field="outputs")
+        excerpt_kind: LineKind = "code" if name == "files" else "output"
+        yield Block(excerpts, excerpt_kind, entry.sources, order, line, field="outputs")
 
 
-def _head_text(entry: Entry) -> str:
-    if isinstance(entry, Entity):
-        return entry.name
-    line = entry_lines(entry)[0]
-    return line.removeprefix("- ")
+def _entry_kind(name: str, entry: Entry) -> LineKind:
+    if isinstance(entry, Note) and name == "facts" and entry.role:
+        return _ROLE_KINDS.get(entry.role, "prose")
+    if isinstance(entry, Entity) and entry.role.startswith(SHOWN):
+        return "output"
+    return _FIELD_KINDS.get(name, "prose")
+
+
+def _first_line(entry: Entry) -> str:
+    return entry.name if isinstance(entry, Entity) else entry_lines(entry)[0].removeprefix("- ")

@@ -1,6 +1,7 @@
-"""The to-do list that an agent keeps by a tool: the last one it wrote, whole, because the next one repeats it.
+"""Read the to-do list that an agent maintains with a tool.
 
-Agents name the fields differently (`content`, `step`, `title`); what makes a list one is that each item has a status.
+Only the latest list is kept, because each version repeats the previous one. Agents name the fields differently
+(`content`, `step`, `title`), so a to-do list is any list in which every item has a text and a status.
 """
 
 from __future__ import annotations
@@ -11,16 +12,18 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from compact.messages import Message, ToolCall
-from compact.summarizers.extraction.blocks import Block, flat
+from compact.summarizers.extraction.blocks import Block, collapse_whitespace
 from compact.summary.entries import Note
 
 _TEXT_KEYS: Final = ("content", "step", "title", "task", "subject", "description", "text", "name")
-_DONE_STATES: Final = frozenset({"completed", "complete", "done", "finished", "cancelled", "canceled", "skipped"})
-_CHECKED: Final = re.compile(r"^\s*(?:[-*]\s*)?(?:\[[xX]\]|✓|✅|☑)\s*(.+)")
+_DONE_STATES: Final = frozenset(
+    {"completed", "complete", "done", "finished", "cancelled", "canceled", "skipped"}  # codespell:ignore cancelled
+)
+_CHECKED_ITEM: Final = re.compile(r"^\s*(?:[-*]\s*)?(?:\[[xX]\]|✓|✅|☑)\s*(.+)")
 
 
 class TodoList(NamedTuple):
-    """The lines of the last list, each with its state, and everything that was ever done."""
+    """The lines of the latest list with the state of each item, and every item that was ever completed."""
 
     plan: Block | None
     done: list[Note]
@@ -29,31 +32,32 @@ class TodoList(NamedTuple):
 class _Item(NamedTuple):
     text: str
     state: str
-    active: str  # how the agent calls it while it works on it
+    active_form: str  # the agent's description of the item while it works on it
+
+    def __str__(self) -> str:
+        text = f"[{self.state}] {self.text}"
+        return f"{text} ({self.active_form})" if self.active_form else text
 
 
 def read_todo_list(messages: Sequence[Message]) -> TodoList:
+    """Return the latest to-do list and all completed items, including checked boxes in prose."""
     done: dict[str, Note] = {}
     plan: Block | None = None
     for position, message in enumerate(messages):
         sources = (message.id,) if message.id else ()
         for line in message.text.split("\n") if message.role != "tool" and "x]" in message.text.lower() else ():
-            if match := _CHECKED.match(line):
+            if match := _CHECKED_ITEM.match(line):
                 done[match.group(1)] = Note(match.group(1), sources, position)
         for call in message.tool_calls:
-            items = _items(call)
+            items = _call_items(call)
             if not items:
                 continue
-            plan = Block([_shown(item) for item in items], "call", sources, position, field="current_plan")
+            plan = Block([str(item) for item in items], "call", sources, position, field="current_plan")
             done.update((item.text, Note(item.text, sources, position)) for item in items if item.state in _DONE_STATES)
     return TodoList(plan, list(done.values()))
 
 
-def _shown(item: _Item) -> str:
-    return f"[{item.state}] {item.text} ({item.active})" if item.active else f"[{item.state}] {item.text}"
-
-
-def _items(call: ToolCall) -> list[_Item]:
+def _call_items(call: ToolCall) -> list[_Item]:
     if '"status"' not in call.arguments:
         return []
     try:
@@ -61,17 +65,23 @@ def _items(call: ToolCall) -> list[_Item]:
     except (ValueError, RecursionError):
         return []
     values = arguments.values() if isinstance(arguments, dict) else ()
-    return next((items for value in values if (items := _listed(value))), [])
+    return next((items for value in values if (items := _parse_items(value))), [])
 
 
-def _listed(value: Any) -> list[_Item]:
-    """The items of a list of which each has a text and a status; of anything else none."""
+def _parse_items(value: Any) -> list[_Item]:
+    """Return the items of a to-do list, or an empty list for any other value."""
     items: list[_Item] = []
     for entry in value if isinstance(value, list) else ():
         state = entry.get("status") if isinstance(entry, dict) else None
         text = next((entry[key] for key in _TEXT_KEYS if isinstance(entry.get(key), str)), "") if state else ""
         if not text or not isinstance(state, str):
             return []
-        active = entry.get("activeForm")
-        items.append(_Item(flat(text), state, flat(active) if isinstance(active, str) else ""))
+        active_form = entry.get("activeForm")
+        items.append(
+            _Item(
+                collapse_whitespace(text),
+                state,
+                collapse_whitespace(active_form) if isinstance(active_form, str) else "",
+            )
+        )
     return items

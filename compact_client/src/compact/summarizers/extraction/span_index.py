@@ -1,0 +1,313 @@
+"""Index the lines of a span: which entities each line mentions, and how likely each entity is to be needed again.
+
+Terms: an entity is *said* if the user or the assistant wrote it, including tool arguments, and *shown* if it appears in
+tool output.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from compact.summarizers.extraction.blocks import Block, LineKind
+from compact.summarizers.extraction.entities import TYPE_WEIGHTS, Mention, find_entities, original_spelling
+from compact.summarizers.extraction.line_classifier import is_instruction, summary_field
+
+# Coefficients of a logistic regression on "was this entity used again", fitted on recorded sessions and rounded to
+# values that held up when each source of sessions was left out. The signs matter more than the digits. Distance weighs
+# less than in the regression: recent text stays in the prompt anyway, and a summary is for older text.
+_INTERCEPT: Final = -2.0
+_SAID: Final = 0.4  # per log mention in prose or as an argument
+_SHOWN: Final = 0.15  # per log mention in tool output
+_DISTANCE: Final = -0.2  # per log thousand tokens since the last mention
+_BY_USER: Final = 0.6
+_IN_LAST_REQUEST: Final = 0.5
+_AS_ARGUMENT: Final = 0.1
+_IN_SEVERAL_MESSAGES: Final = 0.7
+_SHOWN_ONLY: Final = -1.3  # between -0.7 (service agents) and -1.8 (coding agents)
+_OUTPUT_SIZE: Final = -0.2  # per log thousand characters: short outputs were asked for, long ones were searched
+_BY_TYPE: Final[dict[str, float]] = {
+    "acronym": -2.5,
+    "code": 0.8,
+    "date": 0.6,
+    "dotted": 0.5,
+    "email": 1.0,
+    "error": 0.5,
+    "file": -0.4,
+    "flag": 0.8,
+    "id": 1.5,
+    "ident": 0.6,
+    "name": -1.0,
+    "num": -1.0,
+    "quoted": -0.3,
+    "url": -0.6,
+    "uuid": 0.6,
+}
+
+CHARS_PER_TOKEN: Final = 3.6
+_LINE_TOKENS: Final = 2.0  # a newline and, for some lines, a marker
+
+# The value of a line for its summary field alone, where 1 is an id that will certainly be needed again. Tuned on every
+# second recorded session and validated on the others.
+FIELD_BONUS: Final[dict[str, float]] = {
+    "current_task": 4.0,
+    "artifacts": 2.0,
+    "constraints": 1.3,
+    "goals": 0.6,
+    "open_items": 1.3,
+    "changes": 1.3,  # a file and its change, only in the `code_delta` style
+    "decisions": 0.95,
+    "current_plan": 0.8,
+    "commands": 0.35,
+    "requests": 0.06,
+    "tool_outcomes": 0.05,
+    "files": 0.05,
+    "facts": 0.01,  # ordinary prose, which only fills leftover space
+}
+_REPEATED_CALL_BONUS: Final = 0.3
+_MAX_LINES_PER_TEMPLATE: Final = 3  # lines that differ only in their numbers and still get the bonus
+_WORD_WITH_DIGIT: Final = re.compile(r"(?<!\S)[^\s\d]*+\d\S*+")
+_CALL_KINDS: Final = frozenset({"call", "command", "edit"})
+_OPTION: Final = re.compile(r"[(,] ?[\w-]+=(?!true|false|null)([A-Za-z][\w-]{2,30})(?=[,)])")
+# Fields whose lines are tool calls and may carry excerpts of their output.
+CALL_FIELDS: Final = frozenset({"commands", "tool_outcomes", "files", "changes"})
+
+_VERBATIM_NAMES: Final = "branch code date email error file hex id money path ticket url uuid version"
+_VERBATIM_TYPES: Final = frozenset(_VERBATIM_NAMES.split())
+# Numbers mean nothing without the text around them.
+NUMBER_TYPES: Final = frozenset({"num", "unit"})
+
+
+@dataclass(slots=True)
+class EntityUsage:
+    """Counts of where and by whom an entity was mentioned."""
+
+    type: str
+    first_line: str
+    said: int = 0
+    written: int = 0
+    shown: int = 0
+    smallest_output_chars: int = 1 << 30
+    messages: int = 0
+    last_position: int = -1
+    last_chars: int = 0
+    by_user: bool = False
+    in_last_request: bool = False
+    as_argument: bool = False
+
+    @property
+    def is_said(self) -> bool:
+        """True if the user or the assistant wrote the entity, including in tool arguments."""
+        return self.said > 0 or self.written > 0
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A line that may be kept in the summary. Priority lines are selected before all others."""
+
+    text: str
+    block: Block
+    field: str
+    entities: tuple[int, ...]
+    bonus: float
+    tokens: float
+    order: int
+    is_priority: bool
+
+
+class _EntityIds(dict[Mention, int]):
+    """Maps mentions to entity ids and creates ids on first access. Later lookups run entirely in C."""
+
+    def __init__(self, usages: list[EntityUsage], keys: list[str], said: frozenset[str]) -> None:
+        self.line = ""  # the line being indexed
+        self._usages = usages
+        self._keys = keys
+        self._said = said  # keys that were said in lines that are no longer available
+        self._by_key: dict[str, int] = {}
+
+    def __missing__(self, mention: Mention) -> int:
+        key, kind = mention
+        usages = self._usages
+        entity = self._by_key.get(key)
+        if entity is None:
+            entity = self._by_key[key] = len(usages)
+            usages.append(EntityUsage(kind, self.line, said=int(key in self._said)))
+            self._keys.append(key)
+        elif TYPE_WEIGHTS[kind] > TYPE_WEIGHTS[usages[entity].type]:
+            usages[entity].type = kind
+        self[mention] = entity
+        return entity
+
+
+class SpanIndex:
+    """The distinct lines of a span, the entities they mention, and the usage of each entity.
+
+    An entity id is an index into `usages` and `keys`. `visible` holds the entities that stay in the prompt anyway.
+    """
+
+    def __init__(self, keep_keys: Sequence[str] = (), *, said: Iterable[str] = ()) -> None:
+        self.usages: list[EntityUsage] = []
+        self.keys: list[str] = []
+        self.candidates: list[Candidate] = []
+        self.visible: set[int] = set()
+        self._chars = 0
+        self._template_counts: Counter[str] = Counter()
+        self._entity_ids = _EntityIds(self.usages, self.keys, frozenset(said))
+        self._entities_by_line: dict[str, tuple[int, ...]] = {}
+        self._candidates_by_line: dict[str, Candidate | None] = {}  # None for lines that stay in the prompt
+        self._keep = re.compile("|".join(map(re.escape, sorted(keep_keys))), re.IGNORECASE) if keep_keys else None
+
+    def name(self, entity: int) -> str:
+        """Return an entity as it was first spelled."""
+        return original_spelling(self.usages[entity].first_line, self.keys[entity])
+
+    def sources(self, entity: int) -> tuple[str, ...]:
+        """Return the id of the message that first mentioned an entity, if its line is a candidate."""
+        candidate = self._candidates_by_line.get(self.usages[entity].first_line)
+        return candidate.block.sources if candidate else ()
+
+    def add(self, blocks: Iterable[Block], *, last_user: int = -1) -> None:
+        """Index lines that may be kept. `last_user` is the position of the last user message."""
+        candidates = self._candidates_by_line
+        is_opening = True
+        for block in blocks:
+            is_opening &= block.position == 0
+            is_tool_text = block.kind in ("output", "code")
+            for text, entities in zip(block.lines, self._record_usage(block, last_user), strict=True):
+                if text in candidates:
+                    if (candidate := candidates[text]) is not None:
+                        _record_repetition(candidate, text, block)
+                # Tool text without entities has no value.
+                elif entities or not is_tool_text or self._keep is not None:
+                    candidates[text] = self._add_candidate(text, block, entities, is_opening=is_opening)
+                is_opening = False
+
+    def add_visible(self, blocks: Iterable[Block], *, last_user: int = -1) -> None:
+        """Index lines that stay in the prompt, so that the summary does not repeat what they mention."""
+        for block in blocks:
+            self.visible.update(*self._record_usage(block, last_user))
+            for text in block.lines:
+                self._candidates_by_line.setdefault(text)
+
+    def required_entities(self) -> set[int]:
+        """Return the entities to keep as long as they fit: said, and of a type that can only be copied verbatim."""
+        return {
+            entity
+            for entity, usage in enumerate(self.usages)
+            if usage.is_said and (usage.type in _VERBATIM_TYPES or (usage.by_user and usage.type in NUMBER_TYPES))
+        }
+
+    def reuse_scores(self) -> list[float]:
+        """Return the weight of each entity times the probability that it is needed again."""
+        log1p, exp, chars = math.log1p, math.exp, self._chars
+        scores = []
+        for usage in self.usages:
+            distance = (chars - usage.last_chars) / (CHARS_PER_TOKEN * 1000)
+            logit = (
+                _INTERCEPT
+                + _SAID * log1p(usage.said)
+                + _SHOWN * log1p(usage.shown)
+                + _DISTANCE * log1p(distance)
+                + _BY_USER * usage.by_user
+                + _IN_LAST_REQUEST * usage.in_last_request
+                + _AS_ARGUMENT * usage.as_argument
+                + (0.0 if usage.is_said else _shown_only(usage.smallest_output_chars))
+                + _BY_TYPE.get(usage.type, 0.0)
+                + (_IN_SEVERAL_MESSAGES if usage.messages > 1 else 0.0)
+            )
+            scores.append(TYPE_WEIGHTS[usage.type] / (1.0 + exp(-logit)))
+        return scores
+
+    def _add_candidate(self, text: str, block: Block, entities: tuple[int, ...], *, is_opening: bool) -> Candidate:
+        field = block.field or summary_field(text, block.kind, is_opening=is_opening)
+        tokens = len(text) / CHARS_PER_TOKEN + (_LINE_TOKENS if field != "entities" else 0.0)
+        is_priority = self._is_priority(text, block, field)
+        bonus = FIELD_BONUS.get(field, 0.0)
+        # The steps of a plan may differ only in their numbers.
+        if bonus and not is_priority and field != "current_plan" and self._is_boilerplate(text):
+            bonus = 0.0
+        candidate = Candidate(text, block, field, entities, bonus, tokens, len(self.candidates), is_priority)
+        self.candidates.append(candidate)
+        return candidate
+
+    def _is_boilerplate(self, text: str) -> bool:
+        """True if several lines so far differ only in their numbers, as in program output."""
+        template = _WORD_WITH_DIGIT.sub("#", text)
+        if template == text:
+            return False
+        self._template_counts[template] += 1
+        return self._template_counts[template] > _MAX_LINES_PER_TEMPLATE
+
+    def _is_priority(self, text: str, block: Block, field: str) -> bool:
+        if field in ("current_task", "artifacts"):
+            return True
+        if field == "constraints" and (block.entry is not None or is_instruction(text)):
+            return True
+        return self._keep is not None and self._keep.search(text) is not None
+
+    def _record_usage(self, block: Block, last_user: int) -> list[tuple[int, ...]]:
+        """Update the usage of every entity in a block and return the entities of each line.
+
+        These are the innermost loops of a compaction, so they avoid function calls.
+        """
+        known, usages, chars = self._entities_by_line, self.usages, self._chars
+        entity_id = self._entity_ids.__getitem__
+        kind, position = block.kind, block.position
+        entities_by_line: list[tuple[int, ...]] = []
+        for text in block.lines:
+            chars += len(text) + 1
+            entities = known.get(text)
+            if entities is None:
+                self._entity_ids.line = text
+                entities = known[text] = tuple(dict.fromkeys(map(entity_id, _mentions(text, kind))))
+            for entity in entities:
+                usage = usages[entity]
+                usage.last_chars = chars
+                if kind == "output":
+                    usage.shown += 1
+                elif kind == "code":
+                    usage.written += 1
+                else:
+                    usage.said += 1
+            entities_by_line.append(entities)
+        self._chars = chars
+        for entity in entities_by_line[0] if len(entities_by_line) == 1 else set().union(*entities_by_line):
+            usage = usages[entity]
+            if usage.last_position != position:
+                usage.last_position = position
+                usage.messages += 1
+            if kind == "output":
+                usage.smallest_output_chars = min(usage.smallest_output_chars, block.size)
+            elif kind == "user":
+                usage.by_user = True
+                usage.in_last_request |= position == last_user
+            elif kind in _CALL_KINDS:
+                usage.as_argument = True
+        return entities_by_line
+
+
+def _mentions(text: str, kind: LineKind) -> tuple[Mention, ...]:
+    if kind not in _CALL_KINDS:
+        return find_entities(text)
+    # Option values are plain words, but the next call of the same tool is likely to use them again.
+    return find_entities(text) + tuple((word.lower(), "option") for word in _OPTION.findall(text))
+
+
+def _record_repetition(candidate: Candidate, text: str, block: Block) -> None:
+    if candidate.field in CALL_FIELDS:
+        # A call that was repeated is likely to be made again, even if it mentions no entity.
+        candidate.bonus += _REPEATED_CALL_BONUS
+    elif block.kind == "user" != candidate.block.kind and is_instruction(text):
+        # The user repeated a rule that first appeared in other text, so it is now the user's instruction.
+        candidate.block, candidate.field = block, "constraints"
+        candidate.bonus, candidate.is_priority = FIELD_BONUS["constraints"], True
+
+
+@lru_cache(maxsize=4096)  # Hundreds of entities often share one output and its size.
+def _shown_only(output_chars: int) -> float:
+    return _SHOWN_ONLY + _OUTPUT_SIZE * math.log(min(max(output_chars, 100), 100_000) / 1000)
