@@ -1,7 +1,7 @@
 """Check the project's prose and names against the Words section of the style guide: `python -m tools.words [PATH …]`.
 
 Reads every tracked text file, or only those under the given paths. Exits with 1 if there is a finding, and each
-finding names the file, the line and what to write instead.
+finding names the file, the line and what to write instead. Mark a line whose words are data with `words:ignore`.
 """
 
 from __future__ import annotations
@@ -133,6 +133,8 @@ def findings(path: Path) -> Iterator[tuple[int, str]]:
     """Every problem in one file as a line number and a message."""
     text = path.read_text()
     for number, line in enumerate(text.splitlines(), 1):
+        if "words:ignore" in line:
+            continue
         for pattern, instead in _COMPILED.items():
             if match := pattern.search(_CODE.sub("", line)):
                 yield number, f"'{match[0]}': write {instead}"
