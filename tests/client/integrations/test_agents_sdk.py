@@ -9,7 +9,7 @@ import pytest
 from agents import Agent, RunConfig, RunHooks, Runner, SQLiteSession, Usage, function_tool, set_trace_processors
 from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
 from agents.tracing import set_tracing_disabled
-from compact import CallbackExporter, CompactConfig, CompactManager, CompactPolicy, NoopEstimator
+from compact import CallbackExporter, CompactConfig, CompactManager
 from compact.integrations.agents_sdk import (
     AriadneTracingProcessor,
     CompactingModel,
@@ -18,26 +18,6 @@ from compact.integrations.agents_sdk import (
     compaction_tool,
 )
 from receiver import eventually
-
-SMALL = CompactPolicy(keep_recent_turns=1, keep_tool_io_pairs=1, hard_cap_buffer=50, min_gain_pct=0.0)
-
-
-@pytest.fixture
-def events() -> list[dict[str, Any]]:
-    return []
-
-
-@pytest.fixture
-def manager(events: list[dict[str, Any]]) -> CompactManager:
-    return CompactManager(
-        CompactConfig(
-            model="gpt-5",
-            max_context_tokens=2_000,
-            policy=SMALL,
-            token_estimator=NoopEstimator(),
-            exporter=CallbackExporter(events.append),
-        )
-    )
 
 
 @pytest.fixture(autouse=True)

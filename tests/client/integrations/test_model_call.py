@@ -29,7 +29,7 @@ class Provider:
             raise self.errors.pop(0)
         return {"input_tokens": 400}
 
-    async def asend(self, messages: list[Any]) -> dict[str, int]:
+    async def send_async(self, messages: list[Any]) -> dict[str, int]:
         return self.send(messages)
 
     async def stream(self, messages: list[Any]) -> AsyncIterator[str]:
@@ -67,7 +67,7 @@ async def test_a_call_is_retried_with_fewer_messages_after_each_overflow(
     if way == "run":
         call.run(provider.send)
     elif way == "arun":
-        await call.arun(provider.asend)
+        await call.arun(provider.send_async)
     else:
         assert [event async for event in call.astream(provider.stream)] == ["first", "second"]
     first, second, third = provider.sizes
@@ -79,7 +79,7 @@ async def test_an_overflow_that_cannot_be_recovered_raises_the_providers_error(m
     """The caller sees the error of its own client, with the reason as its cause."""
     provider = Provider(*[OVERFLOW] * 10)
     with pytest.raises(ValueError, match="maximum context length") as raised:
-        await model_call(manager).arun(provider.asend)
+        await model_call(manager).arun(provider.send_async)
     assert isinstance(raised.value.__cause__, CompactError)
     assert 1 < len(provider.requests) <= 1 + manager.cfg.policy.overflow_max_retries
 
