@@ -1,4 +1,4 @@
-"""Small doubles that satisfy the protocols."""
+"""Test doubles for the client's protocols, and builders for managers and messages."""
 
 from __future__ import annotations
 
@@ -7,26 +7,19 @@ import random
 from typing import Any
 
 from compact import CompactConfig, CompactManager, CompactPolicy, Message
+from compact.testing import RecordingExporter
 
 
-class Recorder:
-    """An exporter that keeps what it is given."""
-
-    def __init__(self) -> None:
-        self.events: list[dict[str, Any]] = []
-
-    def emit(self, event: dict[str, Any]) -> None:
-        self.events.append(event)
-
-    def named(self, name: str) -> list[dict[str, Any]]:
-        return [event for event in self.events if event["event"] == name]
+class Recorder(RecordingExporter):
+    """An exporter that records events."""
 
     def last(self, name: str) -> dict[str, Any]:
-        return self.named(name)[-1]["properties"]
+        """Return the properties of the last event with this name."""
+        return self.of(name)[-1]["properties"]
 
 
 class FixedEstimator:
-    """An estimator that always says the same."""
+    """An estimator that always returns the same count."""
 
     def __init__(self, tokens: int) -> None:
         self.tokens = tokens
@@ -36,7 +29,7 @@ class FixedEstimator:
 
 
 class SpySummarizer:
-    """A summariser that keeps what it was shown and answers with fixed texts or errors, one after the other."""
+    """A summarizer that records its input and returns or raises the given answers in order."""
 
     def __init__(self, *answers: str | Exception) -> None:
         self.answers = list(answers) or ["a short summary"]
@@ -55,13 +48,13 @@ class SpySummarizer:
 def small_manager(
     recorder: Any = None, window: int = 2000, buffer: int = 100, *, policy: dict[str, Any] | None = None, **options: Any
 ) -> CompactManager:
-    """A manager with a small window, so that few messages are many."""
-    decided = CompactPolicy(hard_cap_buffer=buffer, **(policy or {}))
-    return CompactManager(CompactConfig("gpt-5", window, policy=decided, exporter=recorder, **options))
+    """A manager whose window is small enough that a few messages fill it."""
+    compact_policy = CompactPolicy(hard_cap_buffer=buffer, **(policy or {}))
+    return CompactManager(CompactConfig("gpt-5", window, policy=compact_policy, exporter=recorder, **options))
 
 
 def chat_turns(turns: int, words: int = 30, *, start: int = 0) -> list[Message]:
-    """Pairs of a user's question and an assistant's answer."""
+    """Pairs of a user question and an assistant answer."""
     messages = []
     for turn in range(start, start + turns):
         messages.append(Message("user", f"question {turn} about module {turn} " + "word " * words))
@@ -70,7 +63,7 @@ def chat_turns(turns: int, words: int = 30, *, start: int = 0) -> list[Message]:
 
 
 def tool_pair(number: int, output: str = "ok") -> list[dict[str, Any]]:
-    """A chat call and its output."""
+    """A tool call and its output in chat format."""
     function = {"name": "run", "arguments": f'{{"n": {number}}}'}
     return [
         {
@@ -90,7 +83,7 @@ def random_text(random_: random.Random, words: int) -> str:
 
 
 def agent_step(random_: random.Random, number: int, words: int) -> list[dict[str, Any]]:
-    """What one call of an agent adds: sometimes a question, mostly tool calls of very uneven size."""
+    """Messages of one agent step: sometimes a question, mostly tool calls with outputs of very different sizes."""
     items: list[dict[str, Any]] = []
     if random_.random() < 0.4:
         items.append({"role": "user", "content": f"step {number}: {random_text(random_, words // 4)}"})
@@ -98,12 +91,12 @@ def agent_step(random_: random.Random, number: int, words: int) -> list[dict[str
     if calls:
         ids = [f"c{number}-{call}" for call in range(calls)]
         function = {"name": "run", "arguments": json.dumps({"n": number})}
-        asked = [{"id": call, "type": "function", "function": function} for call in ids]
-        items.append({"role": "assistant", "content": None, "tool_calls": asked})
+        tool_calls = [{"id": call_id, "type": "function", "function": function} for call_id in ids]
+        items.append({"role": "assistant", "content": None, "tool_calls": tool_calls})
         sizes = [random_.choice([3, words, 3 * words]) for _ in ids]
         items += [
-            {"role": "tool", "tool_call_id": call, "content": random_text(random_, size)}
-            for call, size in zip(ids, sizes, strict=True)
+            {"role": "tool", "tool_call_id": call_id, "content": random_text(random_, size)}
+            for call_id, size in zip(ids, sizes, strict=True)
         ]
     else:
         items.append({"role": "assistant", "content": random_text(random_, words // 2)})

@@ -1,4 +1,4 @@
-"""Conversations that agents have, made to order. The same arguments give the same messages."""
+"""Deterministic agent conversations in chat format."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def conversation(turns: int) -> list[dict[str, Any]]:
-    """A chat with a rule in it, long enough that a small window must be compacted."""
+    """A chat with a standing instruction and one long tool output per turn."""
     messages: list[dict[str, Any]] = [{"role": "system", "content": "You are a careful agent."}]
     messages.append({"role": "user", "content": "Never delete the table invoices_2026. Begin."})
     for number in range(turns):

@@ -1,7 +1,7 @@
-"""Hypothesis strategies: conversations as agents produce them, in every format, with their usual defects.
+"""Hypothesis strategies for agent conversations in every format, including common defects.
 
-A conversation is drawn once as neutral turns and then written in a format, so that a property holds in all three or
-the difference is the bug.
+A conversation is drawn as format-independent steps and then written in a format, so that a property can be tested on
+the same conversation in all formats.
 """
 
 from __future__ import annotations
@@ -55,18 +55,21 @@ long_texts = st.tuples(texts, st.integers(1, 12)).map(lambda pair: "\n".join([pa
 
 @dataclass
 class Step:
-    """One thing that happens: somebody speaks, or tools are called."""
+    """One step of a conversation: a message, or a response with tool calls."""
 
     kind: str  # user, assistant, tools, system, developer
     text: str = ""
-    calls: list[tuple[str, str]] = field(default_factory=list)  # (name, output)
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    """The name and the output of each call."""
     answered: int = 0
+    """The number of calls that have an output."""
     protected: bool = False
     reasoning: bool = False
 
 
 @st.composite
 def steps(draw, *, max_size=24, orphans=True):
+    """Draw a conversation. With `orphans`, some calls have no output."""
     kinds = draw(
         st.lists(
             st.sampled_from(["user", "assistant", "tools", "tools", "user", "user", "developer"]),
@@ -74,7 +77,7 @@ def steps(draw, *, max_size=24, orphans=True):
             max_size=max_size,
         )
     )
-    found = [Step("system", draw(texts))]
+    conversation = [Step("system", draw(texts))]
     for kind in kinds:
         step = Step(kind, draw(texts), protected=draw(st.integers(0, 9)) == 0, reasoning=draw(st.booleans()))
         if kind == "tools":
@@ -82,12 +85,12 @@ def steps(draw, *, max_size=24, orphans=True):
             step.calls = [(name, draw(long_texts)) for name in names]
             missing = draw(st.integers(0, 7)) == 0 and orphans
             step.answered = draw(st.integers(0, len(names) - 1)) if missing else len(names)
-        found.append(step)
-    return found
+        conversation.append(step)
+    return conversation
 
 
 def write(conversation: list[Step], fmt: str) -> list[dict[str, Any]]:
-    """The conversation in a provider's format."""
+    """Return the conversation's items in a provider's format."""
     items: list[dict[str, Any]] = []
     for number, step in enumerate(conversation):
         items.extend({"chat": _chat, "responses": _responses, "anthropic": _anthropic}[fmt](step, number))
@@ -118,7 +121,7 @@ def _responses(step: Step, number: int) -> list[dict[str, Any]]:
         if step.kind == "assistant":
             content = [{"type": "output_text", "text": step.text, "annotations": []}]
             item = {"type": "message", "id": f"msg_{number}", "role": "assistant", "content": content, **_meta(step)}
-        return [*_reasoning(step, number), item] if step.kind == "assistant" else [item]
+        return [*_reasoning_items(step, number), item] if step.kind == "assistant" else [item]
     calls = [
         {"type": "function_call", "call_id": f"c{number}-{n}", "name": name, "arguments": json.dumps({"n": n})}
         for n, (name, _) in enumerate(step.calls)
@@ -127,10 +130,10 @@ def _responses(step: Step, number: int) -> list[dict[str, Any]]:
         {"type": "function_call_output", "call_id": f"c{number}-{n}", "output": output}
         for n, (_, output) in enumerate(step.calls[: step.answered])
     ]
-    return [*_reasoning(step, number), *calls, *outputs]
+    return [*_reasoning_items(step, number), *calls, *outputs]
 
 
-def _reasoning(step: Step, number: int) -> list[dict[str, Any]]:
+def _reasoning_items(step: Step, number: int) -> list[dict[str, Any]]:
     return (
         [{"type": "reasoning", "id": f"rs_{number}", "summary": [], "encrypted_content": "x" * 60}]
         if step.reasoning
@@ -152,5 +155,5 @@ def _anthropic(step: Step, number: int) -> list[dict[str, Any]]:
         {"type": "tool_result", "tool_use_id": f"c{number}-{n}", "content": output}
         for n, (_, output) in enumerate(step.calls[: step.answered])
     ]
-    asked = {"role": "assistant", "content": blocks, **_meta(step)}
-    return [asked, {"role": "user", "content": results}] if results else [asked]
+    request = {"role": "assistant", "content": blocks, **_meta(step)}
+    return [request, {"role": "user", "content": results}] if results else [request]

@@ -1,4 +1,4 @@
-"""The helpers that users assert with: they pass what is right and name what is wrong."""
+"""`compact.testing`: checks pass valid results and describe the problem in invalid ones."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def chat(count: int) -> list[dict[str, Any]]:
     return items
 
 
-def test_a_compaction_passes_them_all() -> None:
-    """Record the events, check pairs and protected messages, and that no secret left."""
+def test_compaction_passes_all_checks() -> None:
+    """Events are recorded, pairs are whole, protected messages stay, and no secret is exported."""
     recorder = RecordingExporter()
     policy = CompactPolicy(keep_recent_turns=1, keep_tool_io_pairs=1, hard_cap_buffer=10)
     config = CompactConfig("gpt-5", 2_000, policy=policy, token_estimator=NoopEstimator(), exporter=recorder)
@@ -36,8 +36,8 @@ def test_a_compaction_passes_them_all() -> None:
     assert_no_secrets(recorder.events)
 
 
-def test_a_torn_pair_is_named() -> None:
-    """An output without its call, or a call in the middle without its output."""
+def test_incomplete_pair_is_reported() -> None:
+    """Reports an output without a call, and a call without an output unless it is the last."""
     items = chat(2)
     with pytest.raises(AssertionError, match="outputs without a call: c0"):
         assert_pairs_whole(
@@ -48,8 +48,8 @@ def test_a_torn_pair_is_named() -> None:
     assert_pairs_whole(items[:-1])
 
 
-def test_a_lost_message_and_a_leak_are_named() -> None:
-    """Which message is gone, and which rule would have hidden what leaked."""
+def test_missing_message_and_leaked_secret_are_reported() -> None:
+    """Reports the missing message, and the rule that detects the secret."""
     kept = Message("user", "the limit is 900", {"protected": True})
     with pytest.raises(AssertionError, match="the limit is 900"):
         assert_protected_kept([kept], [Message("user", "hello")])

@@ -111,7 +111,7 @@ def test_large_results_become_pointers_before_anything_is_summarized():
     assert f'read_artifact("{artifact}")' in pointers[0]["content"]
     assert plan.summarizations == ()
     assert "report-0.txt" in manager.read_artifact("s", artifact)
-    assert len(recorder.named("compact.externalized")) == 8
+    assert len(recorder.of("compact.externalized")) == 8
     assert {entry.into for entry in plan.ledger if entry.fate == "externalized"} == {
         record.artifact_id for record in plan.externalizations
     }
@@ -143,11 +143,11 @@ def test_rehydration_is_limited():
     ids = [record.artifact_id for record in manager.plan("s").externalizations]
     ask = [*messages, {"role": "user", "content": " ".join(ids)}]
     manager.preflight("s", ask)
-    assert len(recorder.named("compact.rehydrated")) <= 3
-    first = len(recorder.named("compact.rehydrated"))
+    assert len(recorder.of("compact.rehydrated")) <= 3
+    first = len(recorder.of("compact.rehydrated"))
     again = [*ask, {"role": "assistant", "content": "hm"}, {"role": "user", "content": f"again {ids[0]} and {ids[1]}x"}]
     manager.preflight("s", again)
-    assert len(recorder.named("compact.rehydrated")) == first
+    assert len(recorder.of("compact.rehydrated")) == first
 
 
 @pytest.mark.req("D-REH-1")
@@ -209,8 +209,8 @@ def test_pointers_never_fill_the_window(renderer):
     manager, recorder, sent = read_many_files(renderer, 80, artifact_store=MemoryArtifactStore())
     records = manager.plan("s").externalizations
     assert len(records) > 60
-    assert len(recorder.named("compact.pruned_messages")) < 40
-    assert not recorder.named("compact.error")
+    assert len(recorder.of("compact.pruned_messages")) < 40
+    assert not recorder.of("compact.error")
     assert "orders_2031" in str(sent)
     folded = [record.artifact_id for record in records if record.is_folded]
     assert folded[-1] in str(sent)

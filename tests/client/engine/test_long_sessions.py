@@ -39,9 +39,9 @@ def test_a_session_of_three_windows_completes():
         assert estimate <= 126_500
     assert tokens(history) <= 126_500
     assert_valid(history)
-    rounds = recorder.named("compact.pruned_messages")
+    rounds = recorder.of("compact.pruned_messages")
     assert len(rounds) >= 3
-    assert not recorder.named("compact.error")
+    assert not recorder.of("compact.error")
     assert sum(str(item["content"]).startswith("<COMPACT-SUMMARY v") for item in history) == 1
     assert history[0]["content"].startswith("You are careful")
 
@@ -62,9 +62,9 @@ def test_spans_in_place_never_fill_the_window(pruning):
     for number in range(calls):
         history = [*history, *agent_step(random_, number, 120)]
         sent = manager.preflight("s", history)
-    rounds = recorder.named("compact.pruned_messages")
+    rounds = recorder.of("compact.pruned_messages")
     assert len(rounds) < calls / 3
-    assert not recorder.named("compact.error")
+    assert not recorder.of("compact.error")
     assert "orders_2031" in str(sent)
     assert len(manager.plan("s").summarizations) < 8
     fates = {entry["fate"] for entry in rounds[-1]["payload"]["ledger"] if entry["id"].startswith("span-")}

@@ -72,7 +72,7 @@ def test_manual_compaction_ignores_the_usage():
     out = manager.manual_compact("s", [SYSTEM, *chat_turns(20)], note="user-requested")
     assert len(out) == 1 + 1 + 12
     assert recorder.last("compact.trigger_decision")["note"] == "user-requested"
-    assert recorder.named("compact.check")[-1]["properties"]["trigger"] == "manual"
+    assert recorder.of("compact.check")[-1]["properties"]["trigger"] == "manual"
 
 
 @pytest.mark.req("R-MAN-1")
@@ -121,10 +121,10 @@ def test_protected_messages_over_budget_are_an_error_with_advice():
         small_manager(recorder).preflight("s", [big, Message("user", "hi")])
     assert isinstance(caught.value, CompactError)
     assert caught.value.needed_tokens > caught.value.budget_tokens == 1900
-    error = recorder.named("compact.error")[0]
+    error = recorder.of("compact.error")[0]
     assert error["status"] == "error"
     assert error["properties"]["error_type"] == "InsufficientBudget"
-    assert not recorder.named("compact.summary_created")
+    assert not recorder.of("compact.summary_created")
 
 
 @pytest.mark.req("S-KEEP-1")
@@ -161,7 +161,7 @@ def test_turns_and_pairs_make_way_one_by_one():
         "over budget: keep_recent_turns 5 -> 4",
     ]
     assert out[-2:] == messages[-2:]
-    assert recorder.named("compact.check")[-1]["properties"]["tokens_after"] <= 1900
+    assert recorder.of("compact.check")[-1]["properties"]["tokens_after"] <= 1900
 
 
 @pytest.mark.req("S-LAY-1", "S-LAY-2")
@@ -198,7 +198,7 @@ def test_a_compaction_tells_its_story():
     """One check span, opened and closed, with estimate, decision, policy, summary, fates and completion below it."""
     recorder = Recorder()
     small_manager(recorder).preflight("s", [SYSTEM, *chat_turns(30)])
-    checks = recorder.named("compact.check")
+    checks = recorder.of("compact.check")
     assert len(checks) == 2
     assert checks[0]["span_id"] == checks[1]["span_id"]
     assert checks[0]["ended_at"] is None
@@ -216,11 +216,11 @@ def test_a_compaction_tells_its_story():
     children = [event for event in recorder.events if event["event"] != "compact.check"]
     assert {event["parent_id"] for event in children} == {checks[0]["span_id"]}
     assert len({event["trace_id"] for event in recorder.events}) == 1
-    summary = recorder.named("compact.summary_created")[0]
+    summary = recorder.of("compact.summary_created")[0]
     assert summary["payload"]["summary"].startswith("<COMPACT-SUMMARY v1>")
     assert summary["properties"]["strategy"] == "task_state"
     assert 0 < summary["properties"]["compression_ratio"] < 1
-    pruned = recorder.named("compact.pruned_messages")[0]
+    pruned = recorder.of("compact.pruned_messages")[0]
     assert {entry["fate"] for entry in pruned["payload"]["ledger"]} == {"pinned", "summarized", "kept"}
     assert len(pruned["payload"]["ledger"]) == 61
     after = pruned["properties"]["breakdown_after"]
@@ -247,10 +247,10 @@ def test_a_failing_summariser_leaves_pruning():
     messages = [SYSTEM, *chat_turns(30)]
     out = small_manager(recorder, summarizer=SpySummarizer(ConnectionError("no route"))).preflight("s", messages)
     assert out == [SYSTEM, *messages[-12:]]
-    error = recorder.named("compact.error")[0]
+    error = recorder.of("compact.error")[0]
     assert error["properties"]["fallback"] == "pruning-only"
     assert error["properties"]["error_type"] == "ConnectionError"
-    fates = {entry["fate"] for entry in recorder.named("compact.pruned_messages")[0]["payload"]["ledger"]}
+    fates = {entry["fate"] for entry in recorder.of("compact.pruned_messages")[0]["payload"]["ledger"]}
     assert fates == {"pinned", "dropped", "kept"}
 
 
@@ -261,7 +261,7 @@ def test_a_summary_that_is_too_long_is_asked_for_again():
     spy = SpySummarizer("word " * 5000)
     out = small_manager(recorder, summarizer=spy).preflight("s", [SYSTEM, *chat_turns(30)])
     assert len(spy.seen) == 3
-    assert [event["properties"]["fallback"].split()[0] for event in recorder.named("compact.error")] == [
+    assert [event["properties"]["fallback"].split()[0] for event in recorder.of("compact.error")] == [
         "retry",
         "retry",
         "pruning-only",
@@ -284,7 +284,7 @@ def test_a_refusal_is_retried_as_brief():
     recorder = Recorder()
     refused = SpySummarizer("I'm sorry, but I can't help with that.")
     small_manager(recorder, summarizer=refused).preflight("s", [SYSTEM, *chat_turns(30)])
-    assert [event["properties"]["style"] for event in recorder.named("compact.error")] == ["task_state", "brief"]
+    assert [event["properties"]["style"] for event in recorder.of("compact.error")] == ["task_state", "brief"]
     assert recorder.last("compact.error")["fallback"] == "pruning-only"
 
 
@@ -419,7 +419,7 @@ def test_a_redaction_of_ones_own_covers_what_a_summary_quotes():
 
     recorder = Recorder()
     out = small_manager(recorder, redact=hide).preflight("s", [SYSTEM, *chat_turns(30)])
-    assert recorder.named("compact.summary_created")
+    assert recorder.of("compact.summary_created")
     assert "module" not in json.dumps(recorder.events)
     assert any("module" in message.text for message in out)
 
@@ -435,4 +435,4 @@ def test_a_summariser_may_answer_as_chat_does_but_not_with_nothing(reply, is_sum
     recorder = Recorder()
     out = small_manager(recorder, summarizer=Odd()).preflight("s", [SYSTEM, *chat_turns(30)])
     assert any(message.is_summary and "words" in message.text for message in out) is is_summary
-    assert bool(recorder.named("compact.error")) is not is_summary
+    assert bool(recorder.of("compact.error")) is not is_summary

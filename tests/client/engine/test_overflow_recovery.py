@@ -113,7 +113,7 @@ def test_an_overflow_is_recovered_without_a_model():
     assert out[-1] == messages[-1]
     ids = [item["tool_call_id"] for item in out if item["role"] == "tool"]
     assert ids == [call["id"] for item in out for call in item.get("tool_calls", ())]
-    recovered = recorder.named("compact.overflow_recovered")
+    recovered = recorder.of("compact.overflow_recovered")
     assert [event["properties"]["attempt"] for event in recovered] == [1, 2]
     assert len(recovered[0]["payload"]["removed"]) == recovered[0]["properties"]["removed_count"]
     again = manager.preflight("s", messages)
@@ -160,7 +160,7 @@ def test_recovery_removes_what_cannot_be_had_again_last_and_says_so():
     for attempt in (1, 2):
         sent = manager.recover("s", messages, RuntimeError("context_length_exceeded"), attempt=attempt)
     assert [item for item in sent if item["role"] == "tool"] == outputs
-    assert not recorder.named("compact.warning")
+    assert not recorder.of("compact.warning")
     sent = manager.recover("s", messages, RuntimeError("context_length_exceeded"), attempt=3)
     kept = [item for item in sent if item["role"] == "tool"]
     assert kept == outputs[-len(kept) :]

@@ -22,11 +22,11 @@ def test_a_breaker_stops_compactions_that_do_not_help():
     for turn in range(12):
         history = [*history, Message("user", f"q{turn}"), Message("assistant", f"a{turn}")]
         history = manager.preflight("s", history)
-    assert recorder.named("compact.breaker_open")
-    assert len(recorder.named("compact.check_started")) == 2
+    assert recorder.of("compact.breaker_open")
+    assert len(recorder.of("compact.check_started")) == 2
     assert recorder.last("compact.check")["tokens_after"] <= 1900
     history = manager.preflight("s", [*history, *chat_turns(3)])
-    assert len(recorder.named("compact.check_started")) == 3
+    assert len(recorder.of("compact.check_started")) == 3
 
 
 @pytest.mark.req("D-QUAL-1")

@@ -102,7 +102,7 @@ def test_a_changed_system_prompt_keeps_the_plan():
         out = manager.preflight("s", [system, *body, *[{"role": "user", "content": "go on"}] * minute])
         assert out[0] == system
         assert sum(item["role"] == "system" for item in out) == 1
-    assert len(recorder.named("compact.summary_created")) == 1
+    assert len(recorder.of("compact.summary_created")) == 1
 
 
 def test_a_new_conversation_under_an_old_name_starts_clean():
@@ -150,7 +150,7 @@ def test_a_growing_session_compacts_at_a_steady_rhythm():
     assert len(gaps) >= 3
     assert min(gaps) >= 10
     trigger = recorder.last("compact.trigger_decision")["trigger_tokens"]
-    assert all(event["properties"]["tokens_after"] < trigger for event in recorder.named("compact.completed"))
+    assert all(event["properties"]["tokens_after"] < trigger for event in recorder.of("compact.completed"))
 
 
 @pytest.mark.req("D-CON-1")

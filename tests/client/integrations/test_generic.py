@@ -19,7 +19,7 @@ async def test_the_hooks_compact_messages_and_report_usage():
     )
     before_model_call(manager)(ctx)
     assert len(ctx.messages) == 13
-    breakdown = recorder.named("compact.token_estimate")[0]["properties"]["breakdown"]
+    breakdown = recorder.of("compact.token_estimate")[0]["properties"]["breakdown"]
     assert breakdown["tools_schema"] > 0
     assert breakdown["system"] > 0
     ctx.response = SimpleNamespace(usage={"input_tokens": 3000})

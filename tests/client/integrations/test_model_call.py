@@ -72,7 +72,7 @@ async def test_a_call_is_retried_with_fewer_messages_after_each_overflow(
         assert [event async for event in call.astream(provider.stream)] == ["first", "second"]
     first, second, third = provider.sizes
     assert third < second < first == len(MESSAGES)
-    assert len(recorder.named("compact.overflow_recovered")) == 2
+    assert len(recorder.of("compact.overflow_recovered")) == 2
 
 
 async def test_an_overflow_that_cannot_be_recovered_raises_the_providers_error(manager: CompactManager) -> None:

@@ -1,4 +1,4 @@
-"""Three formats and their corner cases."""
+"""Message formats: decoding, grouping, normalization and edge cases."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ CALLS = [
 
 @pytest.mark.req("R-PAIR-1")
 @pytest.mark.parametrize(("call", "fields", "output", "result"), CALLS)
-def test_every_kind_of_call_is_one_unit_with_its_output(call, fields, output, result):
-    """Reasoning, a call of any kind and its output are kept or removed together."""
+def test_call_and_output_are_one_unit(call, fields, output, result):
+    """Reasoning, a call of any type and its output form one unit, and a missing output is added in the right type."""
     codec = get_codec("responses")
     items = [
         {"role": "user", "content": "go"},
@@ -41,8 +41,8 @@ def test_every_kind_of_call_is_one_unit_with_its_output(call, fields, output, re
     assert [codec.encode(message) for message in messages] == items
 
 
-def test_sealed_and_unknown_items():
-    """A provider's compaction item is pinned; an item nobody knows stays with its neighbour."""
+def test_provider_compaction_items_are_pinned_and_unknown_items_stay_attached():
+    """An item of an unknown type belongs to the unit before it."""
     codec = get_codec("responses")
     items = [
         {"type": "compaction", "encrypted_content": "x" * 600},
@@ -63,8 +63,8 @@ def test_sealed_and_unknown_items():
     assert items[2] not in out
 
 
-def test_parallel_calls_and_late_outputs():
-    """Parallel calls are one unit; an output that comes late belongs to its call; one message may answer two."""
+def test_parallel_calls_with_a_shared_result_message_are_one_unit():
+    """A message that answers two calls joins them into one unit, and an orphaned result is removed from it."""
     codec = get_codec("anthropic")
     items = [
         {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]},
@@ -86,8 +86,8 @@ def test_parallel_calls_and_late_outputs():
     assert [block.get("tool_use_id") for block in orphaned[1].source["content"]] == ["b", None]
 
 
-def test_anthropic_conversations_open_with_the_user():
-    """A layered Anthropic prompt never opens with the assistant's summary."""
+def test_anthropic_prompt_starts_with_a_user_message():
+    """The API rejects a conversation that starts with the assistant, so a user message precedes the summary."""
     block = {"type": "text", "text": "word " * 40}
     items = [{"role": role, "content": [dict(block)]} for _ in range(30) for role in ("user", "assistant")]
     items[1]["content"].append({"type": "tool_use", "id": "a", "name": "f", "input": {}})
@@ -113,14 +113,14 @@ def test_anthropic_conversations_open_with_the_user():
         ("chat", "just a string"),
     ],
 )
-def test_malformed_items_are_named(fmt, item):
-    """What no provider would take is refused with its place in the list."""
+def test_malformed_item_is_reported_with_its_index(fmt, item):
+    """An item that no provider would accept raises `MalformedMessage`."""
     with pytest.raises(MalformedMessage, match=r"messages\[3\]"):
         get_codec(fmt).decode(item, 3)
 
 
-def test_formats_are_told_apart():
-    """Each format is recognised by its own marks; plain messages read the same in all."""
+def test_format_is_detected():
+    """Each format has its own fields. Plain text messages are valid in all of them."""
     assert detect_codec([{"role": "user", "content": "x"}]) is None
     assert detect_codec([{"role": "user", "content": "x"}, {"role": "tool", "tool_call_id": "a"}]).name == "chat"
     assert detect_codec([{"type": "function_call", "call_id": "c"}]).name == "responses"
@@ -130,8 +130,8 @@ def test_formats_are_told_apart():
     )
 
 
-def test_pictures_weigh_something():
-    """An image is counted though it has no text, in every format."""
+def test_images_are_counted():
+    """An image adds tokens in every format."""
     chat = {
         "role": "user",
         "content": [{"type": "text", "text": "x"}, {"type": "image_url", "image_url": {"url": "u"}}],
@@ -147,8 +147,8 @@ def test_pictures_weigh_something():
 
 
 @pytest.mark.req("R-NORM-1")
-def test_each_half_of_the_repair_can_be_had_alone():
-    """A call without output and an output without call: each function mends one of them."""
+def test_missing_and_orphaned_outputs_can_be_repaired_separately():
+    """One function adds missing outputs, the other removes orphaned ones."""
     call = Message("assistant", "", tool_calls=(ToolCall("a", "run"),))
     orphan = Message("tool", "late", tool_call_id="gone")
     assert [message.text for message in ensure_call_outputs_present([orphan, call])] == ["late", "", "aborted"]
@@ -156,8 +156,8 @@ def test_each_half_of_the_repair_can_be_had_alone():
 
 
 @pytest.mark.req("R-NORM-1", "R-PAIR-1")
-def test_an_anthropic_result_that_was_added_comes_before_the_users_words():
-    """Consecutive user messages are one to the provider, and in it results come first."""
+def test_added_anthropic_result_comes_before_the_user_text():
+    """The API merges consecutive user messages and requires tool results to come first."""
     items = [
         {"role": "user", "content": "Go."},
         {"role": "assistant", "content": [{"type": "tool_use", "id": i, "name": "f", "input": {}} for i in "ab"]},
@@ -175,17 +175,17 @@ def test_an_anthropic_result_that_was_added_comes_before_the_users_words():
 @pytest.mark.parametrize(
     "item",
     [
-        {"role": ["user"], "content": "a role that is no word"},
-        {"type": ["message"], "content": "a type that is no word"},
+        {"role": ["user"], "content": "a role that is not a string"},
+        {"type": ["message"], "content": "a type that is not a string"},
         {"role": "user", "content": [{"type": ["text"], "text": "x"}]},
-        {"role": "user", "name": 5, "content": "a name that is no text"},
+        {"role": "user", "name": 5, "content": "a name that is not a string"},
         {"type": "message", "role": {"is": "user"}, "content": "x"},
         {"type": "reasoning", "id": "rs", "encrypted_content": 5},
         {"type": "compaction", "encrypted_content": ["x"]},
     ],
 )
-def test_an_item_that_makes_no_sense_goes_through_as_it_is(item):
-    """Whatever a host made of an item, the call goes on and the item is sent as it came."""
+def test_invalid_item_is_passed_through_unchanged(item):
+    """An item with fields of the wrong type does not fail the call and is sent unchanged."""
     items = [{"role": "user", "content": "Look."}, item, {"role": "user", "content": "And now?"}]
     manager = CompactManager(CompactConfig("gpt-5", 128_000))
     assert manager.preflight("s", items) == items

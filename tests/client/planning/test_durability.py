@@ -1,4 +1,4 @@
-"""What may be cleared, and when."""
+"""Durability of tool results: when a result is cleared, kept or externalized."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from compact.planning.durability import (
 from compact.planning.non_replayable import non_replayable_ids
 
 
-def results(durability, output, *, ladder=("clear", "drop"), **options):
+def compact_tool_results(durability, output, *, ladder=("clear", "drop"), **options):
+    """Compact six results of one tool and return the manager, the events and the prompt."""
     policy = CompactPolicy(
         hard_cap_buffer=100, keep_tool_io_pairs=1, keep_recent_turns=1, ladder=ladder, tool_output_truncation="none"
     )
@@ -37,26 +38,28 @@ def results(durability, output, *, ladder=("clear", "drop"), **options):
 
 
 @pytest.mark.req("D-ENV-1", "D-LAD-1")
-def test_ephemeral_results_are_cleared_and_keep_their_call():
-    """Noise gives way to a placeholder in its own place; the call stays paired."""
-    manager, recorder, out = results(ToolDurabilityPolicy(ToolDurability.EPHEMERAL), lambda n: f"line {n} " * 250)
+def test_ephemeral_results_are_cleared_and_stay_paired():
+    """A placeholder replaces the result, and the call keeps its output."""
+    manager, recorder, out = compact_tool_results(
+        ToolDurabilityPolicy(ToolDurability.EPHEMERAL), lambda n: f"line {n} " * 250
+    )
     assert any(item["content"] == "[run: success]" for item in out)
     assert len(out) == 13
-    assert recorder.named("compact.cleared")
+    assert recorder.of("compact.cleared")
     assert not manager.plan("s").drops
 
 
 @pytest.mark.req("D-ENV-1")
-def test_an_anchoring_result_keeps_its_key_fields():
-    """Cleared, it still says what its policy preserves."""
+def test_cleared_anchoring_result_keeps_its_key_fields():
+    """The placeholder contains the fields that the policy preserves."""
     policy = ToolDurabilityPolicy(ToolDurability.ANCHORING, ("order_id", "status"))
     output = lambda n: json.dumps({"order_id": f"ORD-{n}", "status": "paid", "log": "x y " * 300})  # noqa: E731
-    _, _, out = results(policy, output)
+    _, _, out = compact_tool_results(policy, output)
     assert '[run: success]\nKey data: {"order_id": "ORD-0", "status": "paid"}' in [item["content"] for item in out]
 
 
-def quotes(words: int, *, tool_durability, window=6000, pairs=6, renderer="layered", **options):
-    """A conversation with price quotes, the oldest things in it, then talk until it must be compacted."""
+def compact_quotes(words: int, *, tool_durability, window=6000, pairs=6, renderer="layered", **options):
+    """Compact a conversation that starts with price quotes from a tool and continues with 20 long turns."""
     recorder = Recorder()
     policy = CompactPolicy(hard_cap_buffer=100, keep_tool_io_pairs=1, keep_recent_turns=1, renderer=renderer)
     config = CompactConfig(
@@ -83,58 +86,58 @@ NON_REPLAYABLE = ToolDurabilityPolicy(ToolDurability.NON_REPLAYABLE)
 
 @pytest.mark.req("D-ENV-1")
 @pytest.mark.parametrize("renderer", ["layered", "inplace", "bridge"])
-def test_a_result_that_cannot_be_had_again_stays_where_no_store_takes_it(renderer):
-    """Word for word, with its call, in order; the talk around it is summarised. Other results are not spared."""
-    manager, recorder, out, before = quotes(20, tool_durability=NON_REPLAYABLE, renderer=renderer)
+def test_non_replayable_result_stays_without_an_artifact_store(renderer):
+    """Non-replayable results stay verbatim and in order, while other results are summarized."""
+    manager, recorder, out, before = compact_quotes(20, tool_durability=NON_REPLAYABLE, renderer=renderer)
     assert manager.plan("s").summarizations
     assert outputs(out) == outputs(before)
     rules = {entry.rule for entry in manager.plan("s").ledger if entry.role == "tool"}
     assert rules <= {"non-replayable", "tool pair 1 of 1"}
-    assert not recorder.named("compact.warning")
-    _, _, others, _ = quotes(20, tool_durability=ToolDurabilityPolicy(), renderer=renderer)
+    assert not recorder.of("compact.warning")
+    _, _, others, _ = compact_quotes(20, tool_durability=ToolDurabilityPolicy(), renderer=renderer)
     assert len(outputs(others)) <= 1
 
 
 @pytest.mark.req("D-ENV-1")
-def test_results_that_cannot_be_had_again_give_way_oldest_first_and_with_a_warning():
-    """Only what the budget cannot hold; the warning names the messages."""
-    manager, recorder, out, before = quotes(400, tool_durability=NON_REPLAYABLE, pairs=9)
+def test_oldest_non_replayable_results_are_evicted_with_a_warning():
+    """If not all fit, the newest stay and the warning lists the others."""
+    manager, recorder, out, before = compact_quotes(400, tool_durability=NON_REPLAYABLE, pairs=9)
     kept = outputs(out)
     assert 1 < len(kept) < 9
     assert kept == outputs(before)[-len(kept) :]
     [warning] = [
         event["properties"]
-        for event in recorder.named("compact.warning")
+        for event in recorder.of("compact.warning")
         if event["properties"]["code"] == "irreplaceable_compacted"
     ]
     assert warning["severity"] == "high"
-    gone = [entry.id for entry in manager.plan("s").ledger if entry.role == "tool" and entry.fate != "kept"]
-    assert warning["details"]["message_ids"] == gone
-    assert len(gone) == 9 - len(kept)
+    evicted = [entry.id for entry in manager.plan("s").ledger if entry.role == "tool" and entry.fate != "kept"]
+    assert warning["details"]["message_ids"] == evicted
+    assert len(evicted) == 9 - len(kept)
 
 
 @pytest.mark.req("D-ENV-1")
-def test_a_result_that_cannot_be_had_again_goes_to_the_store_where_there_is_one():
-    """Written out with a pointer if it is worth one; a short one stays."""
+def test_non_replayable_result_is_externalized_with_an_artifact_store():
+    """A long result is externalized. A result shorter than a pointer stays."""
     store = MemoryArtifactStore()
-    manager, _, out, _ = quotes(200, tool_durability=NON_REPLAYABLE, artifact_store=store)
+    manager, _, out, _ = compact_quotes(200, tool_durability=NON_REPLAYABLE, artifact_store=store)
     assert len(manager.plan("s").externalizations) == 5
     assert len(outputs(out)) == 1
-    manager, _, out, before = quotes(5, tool_durability=NON_REPLAYABLE, artifact_store=store)
+    manager, _, out, before = compact_quotes(5, tool_durability=NON_REPLAYABLE, artifact_store=store)
     assert not manager.plan("s").externalizations
     assert outputs(out) == outputs(before)
 
 
 @pytest.mark.req("D-ENV-1")
-def test_a_result_that_cannot_be_had_again_is_never_cleared():
-    """Without room to keep it, it goes on to the next rung, not through the third."""
-    _, recorder, _ = results(NON_REPLAYABLE, lambda n: "price 17 " * 250)
-    assert not recorder.named("compact.cleared")
+def test_non_replayable_result_is_never_cleared():
+    """A result that does not fit skips the clear rung."""
+    _, recorder, _ = compact_tool_results(NON_REPLAYABLE, lambda n: "price 17 " * 250)
+    assert not recorder.of("compact.cleared")
 
 
 @pytest.mark.req("D-ENV-2")
-def test_a_replayable_result_is_cleared_only_while_its_source_is_unchanged(tmp_path):
-    """Same hash: may go. Changed, unknown or unreadable: counts as changed."""
+def test_replayable_result_is_cleared_only_if_its_source_is_unchanged(tmp_path):
+    """A changed, unknown or unreadable source prevents clearing."""
     path = tmp_path / "data.txt"
     path.write_text("one")
     policy = ToolDurabilityPolicy(ToolDurability.REPLAYABLE, capture_determinism=DeterminismMetadata.of_file)
@@ -154,8 +157,8 @@ def test_a_replayable_result_is_cleared_only_while_its_source_is_unchanged(tmp_p
 
 
 @pytest.mark.req("D-ENV-1")
-def test_a_tool_declares_what_its_results_are_worth():
-    """The decorator is found on the function, also through wrappers, and an envelope says it by itself."""
+def test_tool_declares_the_durability_of_its_results():
+    """The decorator sets a policy on the function, and an envelope renders its key fields."""
 
     @tool_durability(ToolDurability.ANCHORING, preserve_fields=["order_id"])
     def create_order(): ...
@@ -167,19 +170,21 @@ def test_a_tool_declares_what_its_results_are_worth():
 
 
 @pytest.mark.req("D-DROP-1", "D-LAD-1")
-def test_a_dropped_span_leaves_an_index():
-    """The last rung removes the oldest, whole, and keeps what they were about."""
-    manager, recorder, out = results(ToolDurabilityPolicy(), lambda n: f"warehouse report {n} " * 150, ladder=("drop",))
+def test_dropped_span_leaves_an_index():
+    """The drop rung removes the oldest units and keeps keywords, a summary and a timestamp."""
+    manager, recorder, out = compact_tool_results(
+        ToolDurabilityPolicy(), lambda n: f"warehouse report {n} " * 150, ladder=("drop",)
+    )
     drop = manager.plan("s").drops[0]
     assert "warehouse" in drop.index.keywords
     assert drop.index.summary
     assert drop.index.timestamp.endswith("Z")
-    assert recorder.named("compact.dropped")
+    assert recorder.of("compact.dropped")
     assert len(out) < 13
 
 
 def parallel_results(**durability):
-    """Anthropic messages that each answer two calls, of `first` and of `second`, compacted by clearing alone."""
+    """Clear Anthropic messages that each contain a result of `first` and of `second`, and return the results by id."""
     policy = CompactPolicy(hard_cap_buffer=100, keep_recent_turns=1, keep_tool_io_pairs=1, ladder=("clear",))
     manager = CompactManager(CompactConfig("gpt-5", 4500, policy=policy, tool_durability=durability))
     messages = []
@@ -206,8 +211,8 @@ def parallel_results(**durability):
 
 
 @pytest.mark.req("D-ENV-1")
-def test_results_that_share_a_message_are_cleared_each_by_its_own_tool():
-    """Two results in one Anthropic message: each placeholder names its tool and keeps its key fields."""
+def test_results_in_one_message_are_cleared_separately():
+    """Each placeholder has the name and the key fields of its own tool."""
     shown = parallel_results(
         first=ToolDurabilityPolicy(ToolDurability.EPHEMERAL),
         second=ToolDurabilityPolicy(ToolDurability.ANCHORING, ("order_id",)),
@@ -217,8 +222,8 @@ def test_results_that_share_a_message_are_cleared_each_by_its_own_tool():
 
 
 @pytest.mark.req("D-ENV-1", "D-ENV-2")
-def test_a_result_that_may_not_be_cleared_stays_beside_one_that_is():
-    """Its neighbour in the same message goes, and it is still there word for word."""
+def test_result_that_may_not_be_cleared_stays_next_to_a_cleared_one():
+    """Clearing one result of a message leaves the other verbatim."""
     shown = parallel_results(
         first=ToolDurabilityPolicy(ToolDurability.EPHEMERAL),
         second=ToolDurabilityPolicy(ToolDurability.REPLAYABLE),
@@ -228,8 +233,8 @@ def test_a_result_that_may_not_be_cleared_stays_beside_one_that_is():
 
 
 @pytest.mark.req("D-ENV-1")
-def test_a_message_holds_a_result_that_cannot_be_had_again_wherever_it_stands_in_it():
-    """The second of two results in a message is looked at too."""
+def test_every_result_of_a_message_is_checked_for_replayability():
+    """The second of two results in a message may be the non-replayable one."""
     messages = [
         Message("assistant", "", tool_calls=(ToolCall("a", "noise"), ToolCall("b", "quote"))),
         Message("tool", "both", tool_call_id="a", also_answers=("b",), id="m2"),

@@ -1,4 +1,4 @@
-"""Plans as data."""
+"""Plans: precedence, spans, JSON, the log, and concurrent stores."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ SUMMARY = StructuredSummary(facts=("x",))
 
 
 @pytest.mark.req("D-PLAN-1")
-def test_precedence_settles_overlaps_and_says_so():
-    """Drop over externalize over summarize over clear over include; every overlap is a warning."""
+def test_overlapping_records_are_resolved_by_precedence():
+    """Drop, externalize, summarize, clear, include: the first one wins, and each overlap is a warning."""
     plan = plan_with(
         clearings=(ClearRecord(span("a", "b", "c", "d")),),
         summarizations=(SummarizationRecord(span("b", "c", "d"), SUMMARY),),
@@ -51,19 +51,19 @@ def test_precedence_settles_overlaps_and_says_so():
 
 
 @pytest.mark.req("D-PLAN-1")
-def test_a_span_lists_its_messages():
-    """A span knows its ids, ends and size, and is never empty."""
-    found = span("a", "b", "c")
-    assert (found.start_message_id, found.end_message_id, found.message_count) == ("a", "c", 3)
-    assert found.contains("b")
-    assert not found.contains("z")
+def test_span_has_ids_ends_and_size():
+    """A span needs at least one message."""
+    reference = span("a", "b", "c")
+    assert (reference.start_message_id, reference.end_message_id, reference.message_count) == ("a", "c", 3)
+    assert reference.contains("b")
+    assert not reference.contains("z")
     with pytest.raises(ValueError, match="at least one"):
         SpanReference(())
 
 
 @pytest.mark.req("D-PLAN-1")
-def test_every_record_survives_json():
-    """All four kinds of records, read back, are equal; a plan from the future is refused."""
+def test_plan_round_trips_through_json():
+    """All four kinds of records are read back equal, and a newer format is rejected."""
     plan = plan_with(
         clearings=(ClearRecord(span("a"), {"order_id": 7}),),
         summarizations=(SummarizationRecord(span("b"), SUMMARY, 12),),
@@ -77,12 +77,12 @@ def test_every_record_survives_json():
 
 
 @pytest.mark.req("D-LOG-1")
-def test_the_log_only_grows():
+def test_log_is_append_only():
     """Messages get ids, are stored unchanged and cannot be removed."""
     thread = AgentThread("t")
-    mine = Message("user", "hi", meta={"k": 1})
-    first = thread.append(mine)
-    mine.meta["k"] = 2
+    message = Message("user", "hi", meta={"k": 1})
+    first = thread.append(message)
+    message.meta["k"] = 2
     second = thread.append(Message("user", "hi"))
     assert first.id != second.id
     assert first.meta == {"k": 1}
@@ -97,8 +97,8 @@ def store(request, tmp_path):
 
 
 @pytest.mark.req("D-CON-1")
-def test_a_conflicting_commit_changes_nothing(store):
-    """A commit against an old version returns False; the winner stays, and every version can be read."""
+def test_conflicting_commit_changes_nothing(store):
+    """A commit with an outdated version returns False, and all committed versions can be read."""
     assert store.get_current_plan("t/../x y") == (None, 0)
     assert store.commit_plan("t/../x y", plan_with(step=1), 0)
     assert not store.commit_plan("t/../x y", plan_with(step=9), 0)
@@ -110,23 +110,26 @@ def test_a_conflicting_commit_changes_nothing(store):
     assert store.get_current_plan("other") == (None, 0)
 
 
-def _race(root, name, results):
+def _commit_until_version_20(root, name, results):
     store = FileCompactionStore(root)
-    won = 0
+    wins = 0
     while True:
         _, version = store.get_current_plan("t")
         if version >= 20:
             break
-        won += store.commit_plan("t", plan_with(renderer=name), version)
-    results.put((name, won))
+        wins += store.commit_plan("t", plan_with(renderer=name), version)
+    results.put((name, wins))
 
 
 @pytest.mark.req("D-CON-1")
-def test_two_processes_never_overwrite_each_other(tmp_path):
-    """Two processes race to twenty versions: each version has one author, and the wins add up."""
+def test_concurrent_processes_never_overwrite_a_plan(tmp_path):
+    """Two processes race to version 20. Every version has one author, and the successful commits add up."""
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
-    workers = [context.Process(target=_race, args=(tmp_path, name, results)) for name in ("layered", "inplace")]
+    workers = [
+        context.Process(target=_commit_until_version_20, args=(tmp_path, name, results))
+        for name in ("layered", "inplace")
+    ]
     for worker in workers:
         worker.start()
     wins = dict(results.get(timeout=60) for _ in workers)
@@ -139,21 +142,21 @@ def test_two_processes_never_overwrite_each_other(tmp_path):
 
 
 @pytest.mark.req("D-PLAN-1", "D-CON-1")
-def test_a_plan_of_any_text_can_be_stored(store):
-    """Half a character of an emoji, cut off by somebody's truncation, does not end in an encoding error."""
+def test_plan_with_lone_surrogates_can_be_stored(store):
+    """An emoji that was cut in half by a truncation does not cause an encoding error."""
     plan = plan_with(summary_text="cut \ud83d", drops=(DropRecord(span("m1"), "\udfff"),))
     assert store.commit_plan("t\ud83d", plan, 0)
     assert store.get_current_plan("t\ud83d") == (plan, 1)
 
 
-class Away:
-    """A plan store whose database is away, from the start or when it is written to."""
+class UnreachableStore:
+    """A plan store whose writes fail, and whose reads fail unless `is_readable` is set."""
 
-    def __init__(self, *, reads):
-        self.reads = reads
+    def __init__(self, *, is_readable):
+        self.is_readable = is_readable
 
     def get_current_plan(self, thread_id):
-        if not self.reads:
+        if not self.is_readable:
             raise OSError("no route to host")
         return None, 0
 
@@ -161,17 +164,24 @@ class Away:
         raise OSError("no route to host")
 
 
-class Contested(Away):
-    """A plan store to which somebody else is always quicker."""
+class ContestedStore(UnreachableStore):
+    """A plan store in which another process always commits first."""
 
     def commit_plan(self, thread_id, plan, expected_version):
         return False
 
 
 @pytest.mark.req("D-CON-1")
-@pytest.mark.parametrize("plan_store", [Away(reads=False), Away(reads=True), Contested(reads=True)])
-def test_a_store_that_fails_costs_the_plan_but_not_the_run(plan_store):
-    """The request is compacted all the same, and an event says that only this process knows the plan."""
+@pytest.mark.parametrize(
+    "plan_store",
+    [
+        UnreachableStore(is_readable=False),
+        UnreachableStore(is_readable=True),
+        ContestedStore(is_readable=True),
+    ],
+)
+def test_run_continues_if_the_plan_store_fails(plan_store):
+    """The request is compacted, and an event reports that only this process has the plan."""
     recorder = Recorder()
     policy = CompactPolicy(hard_cap_buffer=100)
     config = CompactConfig("gpt-5", 2_000, policy=policy, plan_store=plan_store, exporter=recorder)

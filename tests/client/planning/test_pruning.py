@@ -1,4 +1,4 @@
-"""Which units make way first."""
+"""Pruning policies: which units are removed first."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from compact import CompactConfig, CompactManager, CompactPolicy, ConfigError
 
 
 def history():
+    """Twelve turns that alternate between billing and parsing, and a question about billing."""
     messages = []
     for number, topic in enumerate(["billing invoice ledger", "parser grammar token", "billing invoice refund"] * 4):
         messages += [
@@ -18,7 +19,8 @@ def history():
     return [*messages, {"role": "user", "content": "now the invoice billing ledger again, the invoice of billing"}]
 
 
-def kept(pruning, window=2200, **options):
+def compact_with(pruning, window=2200, **options):
+    """Compact the history with a pruning policy and return the manager and the kept user messages."""
     policy = CompactPolicy(
         hard_cap_buffer=100, pruning=pruning, keep_recent_turns=2, keep_tool_io_pairs=2, trigger_pct=0.5, **options
     )
@@ -29,15 +31,15 @@ def kept(pruning, window=2200, **options):
 
 @pytest.mark.req("P-KEEP-1")
 def test_recency_keeps_the_last_turns():
-    """The default: the last turns, whatever they are about."""
-    _, users = kept("recency")
+    """The default policy keeps the last turns, whatever their subject."""
+    _, users = compact_with("recency")
     assert [text.partition(":")[0] for text in users[:-1]] == ["10", "11"]
 
 
 @pytest.mark.req("P-KEEP-1")
-def test_fifo_removes_the_oldest_and_nothing_else():
-    """What is kept is a suffix of the conversation, as long as fits."""
-    manager, users = kept("fifo")
+def test_fifo_removes_only_the_oldest_messages():
+    """The kept messages are the longest suffix of the conversation that fits."""
+    manager, users = compact_with("fifo")
     numbers = [int(text.partition(":")[0]) for text in users[:-1]]
     assert numbers == list(range(12 - len(numbers), 12))
     fates = [entry.fate for entry in manager.plan("s").ledger]
@@ -46,8 +48,8 @@ def test_fifo_removes_the_oldest_and_nothing_else():
 
 
 @pytest.mark.req("P-KEEP-1")
-def test_stage_aware_keeps_the_question_of_a_kept_tool_pair():
-    """A kept tool pair keeps the user message that began its stage."""
+def test_stage_aware_keeps_the_request_of_a_kept_tool_pair():
+    """The user message that led to a kept tool call stays."""
     policy = CompactPolicy(keep_recent_turns=1, keep_tool_io_pairs=3, pruning="stage_aware")
     out = CompactManager(CompactConfig("gpt-5", 50_000, policy=policy)).manual_compact("s", history())
     users = [item["content"].partition(":")[0] for item in out if item["role"] == "user"]
@@ -57,8 +59,8 @@ def test_stage_aware_keeps_the_question_of_a_kept_tool_pair():
 
 
 @pytest.mark.req("P-KEEP-1")
-def test_semantic_keep_is_behind_a_flag_and_keeps_the_subject():
-    """With its flag, older units about the current subject stay and others go; without it, it is refused."""
+def test_semantic_pruning_requires_its_flag_and_keeps_related_messages():
+    """Older messages about the current subject stay. Without `semantic_keep`, the policy is rejected."""
     with pytest.raises(ConfigError, match="semantic_keep"):
         CompactPolicy(pruning="semantic")
     policy = CompactPolicy(keep_recent_turns=1, keep_tool_io_pairs=1, pruning="semantic", semantic_keep=True)

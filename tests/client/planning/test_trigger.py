@@ -1,4 +1,4 @@
-"""Every trigger, by the one function that decides."""
+"""Trigger rules: when a request is compacted."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ from hypothesis import strategies as st
         (6_500, 8_000, {}, True, "below"),
     ],
 )
-def test_each_rule_fires_where_it_says(used, window, options, at_turn_start, rule):
-    """Reaching a threshold counts, one token less does not, and the rule that decided is named."""
+def test_rule_fires_at_its_threshold(used, window, options, at_turn_start, rule):
+    """A rule fires at its threshold and not one token below it. The decision names the rule."""
     decision = decide(used, window_tokens=window, policy=CompactPolicy(**options), at_turn_start=at_turn_start)
     assert decision.rule == rule
     assert decision.triggered is (rule not in ("below", "unknown_window"))
 
 
 @pytest.mark.req("S-MAN-1")
-def test_by_hand_always():
-    """A manual call compacts whatever the usage."""
+def test_manual_compaction_always_triggers():
+    """A manual call compacts at any usage."""
     assert decide(1, window_tokens=128_000, policy=CompactPolicy(), is_manual=True).triggered
 
 
-def test_the_reason_is_a_sentence_with_the_numbers():
-    """A person reads why, and how far away it was."""
+def test_reason_contains_the_numbers():
+    """The reason has the usage, the threshold and the margin."""
     decision = decide(96_000, window_tokens=128_000, policy=CompactPolicy())
     assert decision.reason == "96,000 tokens are 75.0% of 128,000: 12,800 below 108,800 (trigger_pct 0.85)"
     assert decision.margin_tokens == 12_800
 
 
 @given(st.integers(0, 300_000), st.integers(1000, 200_000), st.floats(0, 1))
-def test_more_usage_never_turns_a_yes_into_a_no(used, window, pct):
-    """Monotonic: what compacts at some usage compacts at any higher one."""
+def test_higher_usage_never_prevents_a_compaction(used, window, pct):
+    """If a request is compacted, a larger one is compacted too."""
     policy = CompactPolicy(trigger_pct=pct)
     if decide(used, window_tokens=window, policy=policy).triggered:
         assert decide(used + 1, window_tokens=window, policy=policy).triggered

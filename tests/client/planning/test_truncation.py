@@ -1,4 +1,4 @@
-"""Long tool outputs are cut in the middle."""
+"""Truncation of long tool outputs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ LONG = "\n".join(f"line {number} of the log" for number in range(3000))
 
 
 @pytest.mark.req("R-TRUNC-1")
-def test_the_middle_goes_and_both_ends_stay():
-    """Half from the start, half from the end, and a marker with the number of tokens missing."""
+def test_truncation_keeps_the_start_and_the_end():
+    """Half of the limit is kept at each end, and the marker has the number of missing tokens."""
     cut = truncate_with_split(LONG, 1000, count)
     assert cut.startswith("line 0 of the log\n")
     assert cut.endswith("line 2999 of the log")
@@ -27,8 +27,8 @@ def test_the_middle_goes_and_both_ends_stay():
 
 
 @pytest.mark.req("R-TRUNC-1")
-def test_bytes_and_none_are_policies_too():
-    """Bytes are cut between characters; none cuts nothing; a header may count the lines."""
+def test_truncation_by_bytes_and_without_truncation():
+    """`bytes` cuts between characters, `none` cuts nothing, and a header may have the line count."""
     assert truncate_output(LONG, CompactPolicy(tool_output_truncation="none"), count) == LONG
     cut = truncate_output("é" * 100_000, CompactPolicy(tool_output_truncation="bytes"), count)
     assert len(cut.encode()) <= 5000 * 1.2 * 4 + 40
@@ -39,23 +39,23 @@ def test_bytes_and_none_are_policies_too():
 
 @pytest.mark.req("R-TRUNC-1")
 @pytest.mark.parametrize("text", ["word " * 5500, "\U0001f9ff" * 4000], ids=["inside the buffer", "four bytes each"])
-def test_every_output_over_the_limit_is_cut(text):
-    """Also one that the buffer would hold, and one of few characters with many tokens."""
+def test_every_output_over_the_limit_is_truncated(text):
+    """Includes outputs within the serialization buffer, and outputs with few characters but many tokens."""
     assert count(text) > 5000
     assert "tokens truncated…" in truncate_output(text, CompactPolicy(), count)
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.text(max_size=3000), st.integers(2, 200))
-def test_a_cut_text_is_never_much_longer_than_its_limit(text, limit):
-    """Any text, any limit: the result counts about the limit at most, and a short text is untouched."""
+def test_truncated_text_is_not_much_longer_than_the_limit(text, limit):
+    """For any text and limit, the result is at most slightly longer than the limit."""
     cut = truncate_with_split(text, limit, count)
     assert count(cut) <= limit + 16 or cut == text
 
 
 @pytest.mark.req("R-TRUNC-1")
-def test_outputs_are_cut_on_their_way_in():
-    """A tool output over 5,000 tokens is cut before the first model call sees it; the log keeps it whole."""
+def test_outputs_are_truncated_before_the_first_call():
+    """An output over 5,000 tokens is truncated in the prompt and whole in the log. Protected outputs stay whole."""
     manager = CompactManager(CompactConfig("gpt-5", 128_000, exporter=Recorder()))
     messages = [{"role": "user", "content": "go"}, *tool_pair(1, LONG), *tool_pair(2, "short")]
     out = manager.preflight("s", messages)
@@ -67,8 +67,8 @@ def test_outputs_are_cut_on_their_way_in():
     assert manager.preflight("t", protected) == protected
 
 
-def test_a_compaction_shows_the_newest_output_whole_if_it_can():
-    """What the model is about to answer stays as it is when a compaction makes room for it; older outputs stay cut."""
+def test_compaction_shows_the_newest_output_whole_if_it_fits():
+    """The newest output is whole after a compaction, and older outputs stay truncated."""
     policy = CompactPolicy(tool_output_max_tokens=200, hard_cap_buffer=100)
     manager = CompactManager(CompactConfig("gpt-5", 6000, policy=policy))
     output = "word " * 1000
@@ -82,17 +82,17 @@ def test_a_compaction_shows_the_newest_output_whole_if_it_can():
 
 
 @pytest.mark.req("R-TRUNC-1")
-def test_what_a_shell_wrote_is_cut_inside_its_item():
-    """A Responses shell output keeps its shape and its exit code; only the texts are cut."""
-    run = {"stdout": LONG, "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}
+def test_shell_output_is_truncated_inside_its_item():
+    """A Responses shell output keeps its structure and exit code. Only its texts are truncated."""
+    result = {"stdout": LONG, "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}
     items = [
         {"role": "user", "content": "Run it."},
         {"type": "shell_call", "call_id": "c", "action": {"commands": ["make"]}},
-        {"type": "shell_call_output", "call_id": "c", "output": [run]},
+        {"type": "shell_call_output", "call_id": "c", "output": [result]},
     ]
     out = CompactManager(CompactConfig("gpt-5", 128_000)).preflight("s", items)
     assert out[:2] == items[:2]
     shown = out[2]["output"][0]
-    assert shown == {**run, "stdout": shown["stdout"]}
+    assert shown == {**result, "stdout": shown["stdout"]}
     assert "tokens truncated" in shown["stdout"]
     assert count(shown["stdout"]) <= 6100

@@ -1,6 +1,6 @@
-"""Golden prompts: three shapes of one plan, byte for byte.
+"""Renderers: golden prompts and the properties of each layout.
 
-Delete a golden to have it written anew, and read its diff.
+To regenerate a golden file, delete it, run the test, and review the diff.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from compact.summary.structured_summary import StructuredSummary
 GOLDENS = Path(__file__).parents[2] / "goldens" / "prompts"
 
 
-class Told:
-    """A typed summariser whose words never change, so that a golden is about the shape."""
+class FixedSummarizer:
+    """A span summarizer with a fixed text, so that goldens depend only on the layout."""
 
     def summarize_span(self, messages, *, style, keep_keys=(), max_tokens, visible=(), count_tokens=None):
         return StructuredSummary(
             style=style,
             constraints=("Never refund more than 50 EUR without asking.",),
-            facts=(f"{len(messages)} messages about ORD-1042 and failing reports were summarised.",),
+            facts=(f"{len(messages)} messages about ORD-1042 and failing reports were summarized.",),
         )
 
 
 def conversation(output_lines=1):
-    """A short support case with a constraint, a decision, tools, a protected message and an aborted turn."""
+    """A short support case with a constraint, a decision, tool calls and a protected message."""
     messages = [
         {"role": "system", "content": "You are a support agent for an online shop."},
         {"role": "user", "content": "Order ORD-1042 never arrived. Never refund more than 50 EUR without asking me."},
@@ -60,56 +60,57 @@ def conversation(output_lines=1):
 
 
 def render(renderer, output_lines=1, **options):
+    """Compact the support case with a renderer and return the manager and the prompt."""
     policy = CompactPolicy(renderer=renderer, keep_recent_turns=1, keep_tool_io_pairs=1, **options.pop("policy", {}))
-    manager = CompactManager(CompactConfig("gpt-5", 128_000, policy=policy, summarizer=Told(), **options))
+    manager = CompactManager(CompactConfig("gpt-5", 128_000, policy=policy, summarizer=FixedSummarizer(), **options))
     return manager, manager.manual_compact("s", conversation(output_lines))
 
 
-def rendered_with_told_summary(manager):
-    """The plan rendered with a summary whose words are fixed, so that only the shape can change the golden."""
+def render_with_fixed_summary(manager):
+    """Render the session's plan with the summaries of `FixedSummarizer`."""
     session = manager._session("s")
-    shape = get_renderer(session.plan.renderer)
-    told = Told()
+    renderer = get_renderer(session.plan.renderer)
+    summarizer = FixedSummarizer()
     spans = tuple(
-        replace(record, summary=told.summarize_span(record.span.message_ids, style="task_state", max_tokens=0))
+        replace(record, summary=summarizer.summarize_span(record.span.message_ids, style="task_state", max_tokens=0))
         for record in session.plan.summarizations
     )
-    text = session.plan.summary_text and shape.summary_text(
-        told.summarize_span([], style="task_state", max_tokens=0), 1
+    text = session.plan.summary_text and renderer.summary_text(
+        summarizer.summarize_span([], style="task_state", max_tokens=0), 1
     )
     plan = replace(session.plan, summarizations=spans, summary_text=text)
-    return shape.render(session.view, plan, get_codec("chat"))
+    return renderer.render(session.view, plan, get_codec("chat"))
 
 
 @pytest.mark.req("D-REND-1", "S-LAY-1", "R-HIST-1")
 @pytest.mark.parametrize("renderer", ["layered", "inplace", "bridge", "externalized"])
-def test_golden_prompts(renderer):
-    """The rendered prompt is exactly the reviewed one."""
+def test_rendered_prompt_matches_the_golden_file(renderer):
+    """The rendered prompt equals the reviewed golden file."""
     if renderer == "externalized":
         policy = {"externalize_threshold_tokens": 200, "ladder": ("externalize",)}
         manager, _ = render("inplace", 12, artifact_store=MemoryArtifactStore(), policy=policy)
     else:
         manager, _ = render(renderer)
-    out = [message.source for message in rendered_with_told_summary(manager)]
+    out = [message.source for message in render_with_fixed_summary(manager)]
     golden = GOLDENS / f"{renderer}.json"
     text = json.dumps(out, indent=1, ensure_ascii=False) + "\n"
     if not golden.exists():
         golden.write_text(text)
-        pytest.fail(f"{golden.name} was missing and has been written: review it and run again")
+        pytest.fail(f"{golden.name} was missing and has been written. Review it and run the test again.")
     assert text == golden.read_text()
 
 
 @pytest.mark.req("D-REND-1")
-def test_in_place_summaries_stand_where_their_span_began():
-    """One assistant message per span at the place of its first message, with turns in its first line."""
+def test_inplace_summary_is_at_the_start_of_its_span():
+    """An assistant message with the turns in its first line replaces each span."""
     _, out = render("inplace")
     assert out[1]["role"] == "assistant"
     assert out[1]["content"].startswith("[Context Summary - Turns 1-6]\n[Summary v1.0")
     assert out[2] == conversation()[5]
 
 
-def compacted_twice(**options):
-    """A conversation compacted in place, gone on with and compacted again."""
+def compact_twice(**options):
+    """Compact a conversation in place, continue it, and compact it again."""
     manager, first = render("inplace", **options)
     more = [{**item, "content": f"{item['content']} Again."} for item in conversation() if item["role"] != "tool"]
     more = [item for item in more[1:] if "tool_calls" not in item]
@@ -117,22 +118,22 @@ def compacted_twice(**options):
 
 
 @pytest.mark.req("D-REND-1")
-def test_spans_in_place_tell_the_turns_of_the_whole_conversation():
-    """Turns are counted from the beginning of the conversation, not from the last compaction."""
-    _, out = compacted_twice()
+def test_inplace_spans_count_turns_from_the_start():
+    """Turn numbers continue after the first compaction."""
+    _, out = compact_twice()
     spans = [item["content"].partition("\n")[0] for item in out if str(item["content"]).startswith("[Context Summary")]
     assert spans == ["[Context Summary - Turns 1-6]", "[Context Summary - Turns 7-14]"]
 
 
 @pytest.mark.req("D-REND-1")
-def test_an_earlier_span_in_place_stays_as_it_was():
-    """A second span stands beside the first, which keeps its bytes and so the provider's cache."""
-    first, second = compacted_twice()
+def test_earlier_inplace_span_is_unchanged():
+    """A second span does not change the bytes of the first, which keeps the provider's cache valid."""
+    first, second = compact_twice()
     assert second[: len(first[:3])] == first[:3]
 
 
-class Forgetful:
-    """Document 000's summariser, one that keeps nothing."""
+class ForgetfulSummarizer:
+    """A `Summarizer` that keeps nothing of the messages."""
 
     def summarize(self, messages, style, keep_keys):
         return Message("assistant", f"There were {len(messages)} messages.")
@@ -140,17 +141,17 @@ class Forgetful:
 
 @pytest.mark.req("D-REND-1", "D-SUM-1")
 @pytest.mark.parametrize("renderer", ["layered", "inplace", "bridge"])
-def test_a_standing_instruction_that_the_summary_lost_is_in_the_prompt(renderer):
-    """What the guard puts back is shown, whatever the shape."""
+def test_standing_instruction_missing_from_the_summary_is_restored(renderer):
+    """The prompt of every renderer contains a standing instruction that the summarizer left out."""
     policy = CompactPolicy(renderer=renderer, keep_recent_turns=1, keep_tool_io_pairs=1, user_message_tokens=0)
-    manager = CompactManager(CompactConfig("gpt-5", 128_000, policy=policy, summarizer=Forgetful()))
+    manager = CompactManager(CompactConfig("gpt-5", 128_000, policy=policy, summarizer=ForgetfulSummarizer()))
     out = manager.manual_compact("s", conversation())
     assert any("Never refund more than 50 EUR" in str(item["content"]) for item in out if item["role"] == "assistant")
 
 
 @pytest.mark.req("R-USER-1", "C-SUM-2")
-def test_the_bridge_keeps_the_users_own_words():
-    """User messages are kept newest first within their limit, restated before the summary that hands over."""
+def test_bridge_keeps_user_messages():
+    """The newest user messages within the limit come before the handover summary."""
     _, out = render("bridge")
     users = [item["content"] for item in out if item["role"] == "user"]
     assert users == [item["content"] for item in conversation() if item["role"] == "user"]
@@ -163,8 +164,8 @@ def test_the_bridge_keeps_the_users_own_words():
 
 
 @pytest.mark.req("R-HIST-1", "R-USER-1")
-def test_the_compacted_history_has_four_parts():
-    """Initial context, user messages without old summaries, the summary, protected tools."""
+def test_compacted_history_has_four_parts():
+    """Initial context, user messages without earlier summaries, the summary, and protected tools."""
     messages = [Message("user", "one"), Message("user", "<COMPACT-SUMMARY v1> old"), Message("user", "two " * 50)]
     texts = collect_user_messages(messages)
     assert texts == ["one", "two " * 50]

@@ -40,6 +40,12 @@ COMPACTION_PRECEDENCE = {
     CompactionAction.CLEAR: 1,
     CompactionAction.INCLUDE: 0,
 }
+_RECORD_FIELDS = {
+    CompactionAction.EXTERNALIZE: "externalizations",
+    CompactionAction.SUMMARIZE: "summarizations",
+    CompactionAction.CLEAR: "clearings",
+    CompactionAction.DROP: "drops",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,13 +183,9 @@ class CompactionPlan:
 
     def __post_init__(self) -> None:
         seen: dict[str, str] = {}
-        for action, name, records in (
-            (CompactionAction.CLEAR, "clearings", self.clearings),
-            (CompactionAction.SUMMARIZE, "summarizations", self.summarizations),
-            (CompactionAction.EXTERNALIZE, "externalizations", self.externalizations),
-            (CompactionAction.DROP, "drops", self.drops),
-        ):
-            self._index_records(action, name, records, seen)
+        for action in sorted(_RECORD_FIELDS, key=COMPACTION_PRECEDENCE.__getitem__):
+            name = _RECORD_FIELDS[action]
+            self._index_records(action, name, getattr(self, name), seen)
 
     def _index_records(
         self, action: CompactionAction, name: str, records: Sequence[CompactionRecord], seen: dict[str, str]
