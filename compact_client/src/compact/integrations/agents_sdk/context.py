@@ -29,7 +29,7 @@ class RunContext:
     """Tools by agent name, as the model last received them, including hosted and MCP tools."""
     output_schemas: dict[str, Any] = field(default_factory=dict)
     call: ModelCall | None = None
-    """The model call that the input filter prepared last."""
+    """The model call that the input filter has prepared for the next request."""
     is_server_managed: bool = False
     warned_codes: set[str] = field(default_factory=set)
 

@@ -75,6 +75,7 @@ def agents_filter(manager: CompactManager, *, session_id: SessionId = None) -> F
 
 def _filter(context: RunContext, inner: Any) -> Filter:
     async def call_model_input_filter(data: CallModelData[Any]) -> ModelInputData:
+        context.call = None
         request = await _apply(inner, data) if inner is not None else data.model_data
         if context.is_server_managed:
             return request
