@@ -104,7 +104,9 @@ class Sender:
             return max(0.001, self._backoff.remaining_s)
         self._settle(record, response)
         if self.is_failing:
-            say("Ariadne", f"{self._endpoint.display_url} is reachable again. Sending {self._spool.pending} pending.")
+            pending = self._spool.pending
+            suffix = f" Sending {pending} pending {self._encoder.noun}s." if pending else ""
+            say("Ariadne", f"{self._endpoint.display_url} is reachable again.{suffix}")
         self._warned_at = None
         self._backoff.reset()
         return 0.0
