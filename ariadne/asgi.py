@@ -18,7 +18,7 @@ django_application = get_asgi_application()
 from ariadne.runtime import request_guard  # noqa: E402 - Django must be set up first
 from ariadne.runtime.db_middleware import connection_options  # noqa: E402
 from ingest.http import endpoints  # noqa: E402
-from ingest.service import service  # noqa: E402
+from ingest.http.service import get_service  # noqa: E402
 from viewer.accounts.api_tokens import SocketAuth  # noqa: E402
 from viewer.live.routing import websocket_urlpatterns  # noqa: E402
 
@@ -38,7 +38,7 @@ async def http(scope: dict[str, Any], receive: Any, send: Any) -> None:
         await endpoints.application(scope, receive, send)
     else:
         # The first request of any kind creates the service, which monitors the database for all requests.
-        service()
+        get_service()
         await django_application(scope, receive, send)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from ingest.decoding.span_facts import facts_of
+from ingest.decoding.span_stats import stats_of
 from viewer.numbers import format_count, format_percent, format_usage, to_count, to_fraction
 
 PREFIX = "compact."
@@ -63,7 +63,7 @@ def describe_any(data: Data) -> str:
 
 def describe_tokens(data: Data) -> str:
     """Return input and output tokens of a model call as the provider counted them."""
-    facts = facts_of(GENERATION, dict(data))
+    facts = stats_of(GENERATION, dict(data))
     sent, total = facts.context_tokens or 0, facts.tokens or 0
     return f"{sent:,} tokens in, {total - sent:,} out"
 
@@ -111,7 +111,7 @@ def _describe_retention(data: Data) -> str:
 
 
 def _describe_generation(data: Data) -> str:
-    facts = facts_of(GENERATION, dict(data))
+    facts = stats_of(GENERATION, dict(data))
     if not facts.tokens:
         return describe_any(data)
     return ": ".join(filter(None, (facts.model, describe_tokens(data))))

@@ -1,7 +1,7 @@
 """Fail page requests immediately while the database is down.
 
 `ingest.storage.db_probe` pings the database. While it is down, new requests get a 503 here, and queries that are
-already waiting are aborted by `ingest.storage.connections.GuardedConnection`.
+already waiting are aborted by `ingest.storage.connections.FailFastConnection`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from asgiref.sync import iscoroutinefunction
 from django.http import HttpRequest, HttpResponseBase
 from django.utils.decorators import sync_and_async_middleware
 
-from ingest.storage.connections import CONNECT_TIMEOUT_S, GuardedConnection, presence
+from ingest.storage.connections import CONNECT_TIMEOUT_S, FailFastConnection, database_status
 from viewer.middleware import database_away
 
 
@@ -23,10 +23,10 @@ def reject_while_database_is_down(get_response: Callable[[HttpRequest], Any]) ->
     if iscoroutinefunction(get_response):
 
         async def answer(request: HttpRequest) -> HttpResponseBase:
-            return database_away(request) if presence.is_away else await get_response(request)
+            return database_away(request) if not database_status.is_available else await get_response(request)
 
         return answer
-    return lambda request: database_away(request) if presence.is_away else get_response(request)
+    return lambda request: database_away(request) if not database_status.is_available else get_response(request)
 
 
 def connection_options(max_connections: int) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def connection_options(max_connections: int) -> dict[str, Any]:
     return {
         "connect_timeout": CONNECT_TIMEOUT_S,
         "pool": {
-            "connection_class": GuardedConnection,
+            "connection_class": FailFastConnection,
             "min_size": 1,
             "max_size": max_connections,
             # Seconds to wait for a free connection before the request fails.

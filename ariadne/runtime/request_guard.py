@@ -13,7 +13,7 @@ from typing import Any
 
 from django.conf import settings
 
-from ingest.http import metrics
+from ingest import metrics
 
 # A sender slower than this for the length of its body is not sending, it is holding a connection.
 MIN_BYTES_PER_S = 64 * 1024

@@ -1,6 +1,6 @@
-"""Canonical JSON, and the hash that ties one step of a session's archive to the step before it.
+"""Canonical JSON, and the hash chain that links the steps of a session's archive.
 
-Pure. Whoever knows the last hash of a chain can tell whether any earlier link was removed, changed or moved.
+Pure. The last hash of a chain is enough to detect that an earlier link was removed, changed or moved.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ VERSION = "ariadne-chain/1"
 
 
 def canonical(value: Any) -> bytes:
-    """The one spelling of a JSON value: sorted keys, no spaces, UTF-8; half a surrogate pair becomes U+FFFD."""
+    """Encode JSON with sorted keys and without spaces, in UTF-8. Lone surrogates become U+FFFD."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     try:
         return text.encode()
@@ -24,14 +24,14 @@ def canonical(value: Any) -> bytes:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
-def spell(moment: datetime) -> str:
-    """The one spelling of a time: UTC, microseconds, Z."""
+def format_time(moment: datetime) -> str:
+    """Format a time for hashing: UTC with microseconds, ending in Z."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One event of an archive: a transcript stored, or deleted. `manifest` counts redactions and never quotes them."""
+    """A transcript that was stored or deleted. `manifest` has the number of redactions, never the secrets."""
 
     project: int
     session: str
@@ -44,20 +44,22 @@ class Link:
     previous: str
 
     def hash(self) -> str:
+        """Return the SHA-256 of the link, which includes the hash of the previous one."""
         fields = {name: getattr(self, name) for name in self.__slots__}
         return hashlib.sha256(canonical({"version": VERSION, **fields})).hexdigest()
 
 
 def faults(links: Iterable[tuple[Link, str]]) -> list[str]:
-    """What is wrong with the links of one session, read in order of position; nothing when they are whole."""
-    found: list[str] = []
+    """Check the links of one session, in order of position, and return a description of each fault."""
+    descriptions: list[str] = []
     previous, expected = "", 0
     for link, stored_hash in links:
         if link.position != expected:
-            found.append(f"link {expected} is missing" if link.position > expected else f"link {link.position} moved")
+            is_gap = link.position > expected
+            descriptions.append(f"link {expected} is missing" if is_gap else f"link {link.position} is out of order")
         elif link.previous != previous:
-            found.append(f"link {link.position} (step {link.step}) does not follow the one before it")
+            descriptions.append(f"link {link.position} (step {link.step}) does not follow the previous link")
         if link.hash() != stored_hash:
-            found.append(f"link {link.position} (step {link.step}) was changed")
+            descriptions.append(f"link {link.position} (step {link.step}) was changed")
         previous, expected = stored_hash, link.position + 1
-    return found
+    return descriptions

@@ -1,7 +1,7 @@
-"""Tell what agents said from what is known about it.
+"""Separate conversation text from metadata.
 
-`data` is shown to everyone who may see a session; `payload` needs a right of its own. Clients of other makes put
-prompts and answers among their attributes, so those are moved.
+Everyone who can view a session can see `data`. `payload` needs its own permission. Other exporters put prompts and
+responses among the attributes, so these are moved to the payload.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from ingest.decoding.field_names import Special
+from ingest.decoding.key_matcher import KeyMatcher
 
-# Keys under which the Agents SDK, the public Ariadne exporters, OpenInference, and OpenTelemetry keep texts.
-_TEXT_KEYS = frozenset(
+# Keys of conversation text in the Agents SDK, the public Ariadne exporters, OpenInference and OpenTelemetry.
+_CONTENT_KEYS = frozenset(
     {
         "arguments",
         "completion",
@@ -38,7 +38,7 @@ _TEXT_KEYS = frozenset(
         "tool.parameters",
     }
 )
-_TEXT_PREFIXES = (
+_CONTENT_PREFIXES = (
     "gen_ai.prompt.",
     "gen_ai.completion.",
     "llm.input_messages.",
@@ -50,16 +50,17 @@ _TEXT_PREFIXES = (
 )
 
 
-def split_texts(kind: str, fields: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
-    """What was said in a span's data under `names`, its `text_names`, taken out of it."""
-    # Our own events keep texts in their payload already.
+def is_content_key(key: str) -> bool:
+    """True if the values of `key` are conversation text."""
+    return key in _CONTENT_KEYS or key.startswith(_CONTENT_PREFIXES)
+
+
+content_keys = KeyMatcher(is_content_key).select
+
+
+def pop_content(kind: str, data: dict[str, Any], keys: Collection[str]) -> dict[str, Any]:
+    """Remove conversation text from a span's data and return it. `keys` are the data's `content_keys`."""
+    # Compaction events already keep conversation text in their payload.
     if kind.startswith("compact."):
         return {}
-    return {key: fields.pop(key) for key in names if fields[key] is not None}
-
-
-def is_text(key: str) -> bool:
-    return key in _TEXT_KEYS or key.startswith(_TEXT_PREFIXES)
-
-
-text_names = Special(is_text).among
+    return {key: data.pop(key) for key in keys if data[key] is not None}

@@ -1,32 +1,19 @@
-"""What was received, once it is known to be sound: spans and traces, ready to be written.
+"""Decoded spans and traces, ready to be written.
 
-Data only. JSON stays the bytes it came as wherever nobody had to change it, and times are microseconds since 2000,
-which is how Postgres keeps them.
+Data only. JSON is encoded once, when an event is decoded, and times are microseconds since 2000 as in Postgres.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 
-from ingest.decoding.span_facts import Facts
-
-EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
-
-
-def microseconds(moment: datetime) -> int:
-    since = moment - EPOCH
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-
-
-def moment(microseconds: int | None) -> datetime | None:
-    return None if microseconds is None else EPOCH + timedelta(microseconds=microseconds)
+from ingest.decoding.span_stats import Stats
 
 
 class Span(msgspec.Struct, gc=False):
-    """One span, or the part of it that one event told."""
+    """A span, or the part of it that one event contains."""
 
     trace_id: str
     span_id: str
@@ -38,24 +25,23 @@ class Span(msgspec.Struct, gc=False):
     ended_us: int | None
     data: bytes
     payload: bytes | None
-    session_id: str | None  # the session that the event itself names
-    facts: Facts
-    fields: dict[str, Any] | None = None  # `data` and `payload` as objects, until they have been looked through
-    said: Any = None
-    texts: dict[bytes, bytes] | None = None  # messages of `payload` by hash, stored beside it
+    session_id: str | None  # only if the event itself names a session
+    stats: Stats
+    messages: dict[bytes, bytes] | None = None  # texts of messages in `payload` by hash, stored separately
 
     @property
     def is_running(self) -> bool:
+        """True if the span has started and not ended."""
         return self.ended_us is None and self.started_us is not None
 
     @property
     def at_us(self) -> int | None:
-        """When it was last known to be so, by the agent's clock."""
+        """The latest known time of the span, by the agent's clock."""
         return self.started_us if self.ended_us is None else self.ended_us
 
 
 class Trace(msgspec.Struct, gc=False):
-    """What an event told about a trace as a whole."""
+    """The part of a trace that one event contains."""
 
     trace_id: str
     name: str
@@ -66,9 +52,37 @@ class Trace(msgspec.Struct, gc=False):
     metadata: bytes
 
 
+Record = Span | Trace
+Content = tuple[Any, Any]
+"""Data (of a span) or metadata (of a trace), and payload, before encoding."""
+
+
 class Rejection(msgspec.Struct):
-    """Why one event of a body was not stored, and where in it the reason lies."""
+    """The reason why one event of a body was not stored."""
 
     index: int
     path: str
     message: str
+
+
+class Decoded(msgspec.Struct):
+    """Records of a body and the events that were rejected.
+
+    `indexes` and `contents` are parallel to `records`. An index is the position of the record's event in the body, or
+    -1 for a trace that OTLP spans imply.
+    """
+
+    records: list[Record] = []
+    indexes: list[int] = []
+    contents: list[Content] = []
+    rejections: list[Rejection] = []
+
+    @property
+    def count(self) -> int:
+        """Number of accepted events. One OTLP span can become several records."""
+        return len(set(self.indexes) - {-1})
+
+    def add(self, record: Record, index: int, content: Content) -> None:
+        self.records.append(record)
+        self.indexes.append(index)
+        self.contents.append(content)

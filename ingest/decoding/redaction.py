@@ -1,7 +1,7 @@
-"""Hide secrets again on arrival, whatever the client did: `compact`'s rules, applied to everything that is stored.
+"""Redact secrets on arrival with `compact`'s rules, in addition to the client's own redaction.
 
-Nearly all events hold nothing to hide, so the work is to know that quickly: texts that were looked at before are
-known, what is left of a whole request is looked at in one go, and only a request with a finding is walked event by
+Almost no event contains a secret, so the work is to establish that quickly. Texts that were seen before are known to be
+clean, the remaining texts of a request are scanned together, and only a request with a match is redacted event by
 event.
 """
 
@@ -16,56 +16,60 @@ from typing import Any
 import msgspec
 from compact.redaction import DEFAULT_RULES, Redactor, default_redactor
 
-from ingest.decoding.field_names import Special
-from ingest.decoding.records import Span, Trace
+from ingest.decoding.key_matcher import KeyMatcher
+from ingest.decoding.records import Content, Record, Span
 
-# Shorter than any secret worth the name, and than most words.
-_SHORT_CHARS = 6
-# Names, models and reasons come again and again; prose does not.
-_REMEMBERED_CHARS = 80
-_REMEMBERED_TEXTS = 50_000
+# Shorter than any secret.
+_MIN_SECRET_CHARS = 6
+# Names, models and reasons repeat. Prose does not.
+_MAX_CACHED_CHARS = 80
+_MAX_CACHED_TEXTS = 50_000
 
-_decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
-_everything = default_redactor()
-# What is known by its digits: looking for it costs as much as all other rules together.
-_NUMBERS = frozenset({"card", "us_ssn", "phone", "iban", "uk_nino"})
-_wordy = Redactor(rules=tuple(rule for rule in DEFAULT_RULES if rule.name not in _NUMBERS))
-_clean: set[str] = set()
+_redactor = default_redactor()
+# Rules that match digits cost as much as all other rules together, so they run only on text that may have a number.
+_NUMBER_RULES = frozenset({"card", "us_ssn", "phone", "iban", "uk_nino"})
+_word_redactor = Redactor(rules=tuple(rule for rule in DEFAULT_RULES if rule.name not in _NUMBER_RULES))
+_clean_texts: set[str] = set()
 
 
-def redact(records: Sequence[Span | Trace]) -> int:
-    """Hide secrets in `records`, in place; how many records held one."""
+def redact(records: Sequence[Record], contents: list[Content]) -> int:
+    """Redact secrets in `records` and `contents` in place. Return the number of records that had one."""
     trees: list[Any] = []
-    for record in records:
-        if type(record) is Span:
-            trees.append(record.fields)
-            if record.said is not None:
-                trees.append(record.said)
-        elif type(record) is Trace and record.metadata != b"{}":
-            trees.append(_decode(record.metadata))
+    for data, payload in contents:
+        trees.append(data)
+        if payload is not None:
+            trees.append(payload)
     texts = [record.name for record in records]
-    is_suspect = _gather(trees, texts)
-    return sum(map(_redacted, records)) if is_suspect or not _are_clean(texts) else 0
+    has_secret_key = _collect_texts(trees, texts)
+    if not has_secret_key and _are_clean(texts):
+        return 0
+    count = 0
+    for index, record in enumerate(records):
+        content, is_redacted = _redact_record(record, contents[index])
+        if is_redacted:
+            contents[index] = content
+            count += 1
+    return count
 
 
-def value(value: Any) -> tuple[Any, Counter[str]]:
-    """A copy of any JSON value with its secrets hidden, and how often each rule hid one."""
-    return _everything.tree(value)
+def redact_value(value: Any) -> tuple[Any, Counter[str]]:
+    """Return a redacted copy of a JSON value and the number of matches for each rule."""
+    return _redactor.tree(value)
 
 
-def _gather(trees: list[Any], texts: list[str]) -> bool:
-    """Collect the texts of JSON values; true if a key alone says that there is a secret."""
-    is_suspect = False
-    # The list grows while it is walked: no call for each object inside an object.
+def _collect_texts(trees: list[Any], texts: list[str]) -> bool:
+    """Append the strings in JSON values to `texts`. Return True if a key marks its value as a secret."""
+    has_secret_key = False
+    # `trees` grows during the loop, which saves a function call for each nested object.
     for tree in trees:
         items = tree
         if type(tree) is dict:
             items = tree.values()
-            for name in _secret_names.among(tree):
-                kind = type(tree[name])
-                if (kind is str and hides_text(name)) or ((kind is int or kind is float) and hides_number(name)):
-                    is_suspect = True
+            for key in _secret_keys(tree):
+                kind = type(tree[key])
+                if (kind is str and hides_text(key)) or ((kind is int or kind is float) and hides_number(key)):
+                    has_secret_key = True
         elif type(tree) is not list:
             items = (tree,)
         for item in items:
@@ -74,64 +78,64 @@ def _gather(trees: list[Any], texts: list[str]) -> bool:
                 texts.append(item)
             elif kind is dict or kind is list:
                 trees.append(item)
-    return is_suspect
+    return has_secret_key
 
 
 @lru_cache(maxsize=10_000)
 def hides_text(key: str) -> bool:
-    """Whether a text that looks random is hidden under `key`."""
-    return bool(_everything.tree({key: "q7Xz81kP"})[1])
+    """True if random-looking text is redacted under `key`."""
+    return bool(_redactor.tree({key: "q7Xz81kP"})[1])
 
 
 @lru_cache(maxsize=10_000)
 def hides_number(key: str) -> bool:
-    return bool(_everything.tree({key: 73})[1])
+    """True if numbers are redacted under `key`."""
+    return bool(_redactor.tree({key: 73})[1])
 
 
-# A long name hides nothing, and must not be remembered.
-_secret_names = Special(lambda key: len(key) <= _REMEMBERED_CHARS and (hides_text(key) or hides_number(key)))
+# Long keys never mark a secret, and caching them would waste memory.
+_secret_keys = KeyMatcher(lambda key: len(key) <= _MAX_CACHED_CHARS and (hides_text(key) or hides_number(key))).select
 
 
 def _are_clean(texts: list[str]) -> bool:
-    unknown = [text for text in set(texts) - _clean if len(text) >= _SHORT_CHARS]
-    # One text for all: no rule reaches across a line.
-    if _wordy.text(together := "\n".join(unknown))[1]:
+    """True if no rule matches any of the texts."""
+    unknown = [text for text in set(texts) - _clean_texts if len(text) >= _MIN_SECRET_CHARS]
+    # The texts can be joined because no rule matches across lines.
+    joined = "\n".join(unknown)
+    if _word_redactor.text(joined)[1]:
         return False
-    if _has_number(together) and _everything.text("\n".join(filter(_has_number, unknown)))[1]:
+    if _has_number(joined) and _redactor.text("\n".join(filter(_has_number, unknown)))[1]:
         return False
-    if len(_clean) > _REMEMBERED_TEXTS:
-        _clean.clear()
-    _clean.update([text for text in unknown if len(text) <= _REMEMBERED_CHARS])
+    if len(_clean_texts) > _MAX_CACHED_TEXTS:
+        _clean_texts.clear()
+    _clean_texts.update([text for text in unknown if len(text) <= _MAX_CACHED_CHARS])
     return True
 
 
-# Capital letters as A, digits as 0; what may stand between the digits of a number is left out.
+# Maps capital letters to A and digits to 0. Separators that may occur inside a number are deleted.
 _SHAPE = bytes.maketrans((ascii_uppercase + digits).encode(), b"A" * len(ascii_uppercase) + b"0" * len(digits))
-_INSIDE_NUMBERS = b" ().-"
+_SEPARATORS = b" ().-"
 
 
 def _has_number(text: str) -> bool:
-    """Whether one of `_NUMBERS` may be in it."""
-    shape = text.encode().translate(_SHAPE, _INSIDE_NUMBERS)
-    # Accounts and insurance numbers begin with two letters; in other scripts, digits of theirs may stand among ours.
+    """True if a rule of `_NUMBER_RULES` may match."""
+    shape = text.encode().translate(_SHAPE, _SEPARATORS)
+    # IBANs and insurance numbers start with two letters. In other scripts, their own digits may be mixed with ours.
     return b"0" * 9 in shape or b"AA00" in shape or (not text.isascii() and shape.count(b"0") >= 6)
 
 
-def _redacted(record: Span | Trace) -> bool:
-    name, found = _everything.text(record.name)
-    if isinstance(record, Trace):
-        metadata, more = _everything.tree(_decode(record.metadata))
-        if found or more:
-            record.name, record.metadata = name, _encode(metadata)
-        return bool(found or more)
-    data, in_data = _everything.tree(record.fields)
-    if in_data:
-        record.data = _encode(data)
-    if record.said is not None:
-        payload, in_payload = _everything.tree(record.said)
-        if in_payload:
-            record.said, record.payload = payload, _encode(payload)
-        found += in_payload
-    if found:
+def _redact_record(record: Record, content: Content) -> tuple[Content, bool]:
+    """Redact one record in place. Return its redacted content, and True if anything was redacted."""
+    name, in_name = _redactor.text(record.name)
+    data, in_data = _redactor.tree(content[0])
+    payload, in_payload = (None, None) if content[1] is None else _redactor.tree(content[1])
+    if in_name:
         record.name = name
-    return bool(found or in_data)
+    if in_data:
+        if isinstance(record, Span):
+            record.data = _encode(data)
+        else:
+            record.metadata = _encode(data)
+    if in_payload and isinstance(record, Span):
+        record.payload = _encode(payload)
+    return (data, payload), bool(in_name or in_data or in_payload)

@@ -1,32 +1,28 @@
-"""What an event must be, and the span or trace it becomes; a refusal names the path.
+"""Validate events and convert them to spans and traces.
 
-Three forms come in (trace, span, flat) and two things come out. What is odd but harmless is mended with a mark;
-what would make a span unfindable (no id, an impossible time) is refused.
+Events have three forms: trace, span and flat. Odd but harmless values are accepted and marked. Events that could not be
+found again, because an id is missing or a time is impossible, are rejected with the path of the problem.
 """
 
 from __future__ import annotations
 
 import hashlib
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 
-from ingest.decoding.content_split import split_texts, text_names
-from ingest.decoding.records import EPOCH, Span, Trace, microseconds
-from ingest.decoding.span_facts import FACTLESS_KINDS, NOTHING, facts_of, session_of
+from ingest.decoding import timestamps
+from ingest.decoding.content_split import content_keys, pop_content
+from ingest.decoding.lenient_json import MAX_DEPTH, STRICT_ERRORS, is_deep
+from ingest.decoding.records import Span, Trace
+from ingest.decoding.span_stats import KINDS_WITHOUT_STATS, NO_STATS, session_of, stats_of
+from ingest.decoding.timestamps import MAX_UNIX_S, MIN_US
 
-# Ids are part of an index entry, which holds 2,704 bytes; names and kinds are shown on one line.
+# Ids are part of an index entry, which can have 2,704 bytes. Names and kinds are displayed on one line.
 ID_MAX_BYTES = 512
 SESSION_MAX_BYTES = 1024
 NAME_MAX_CHARS = 500
 KIND_MAX_CHARS = 100
-# Deeper than this, readers' JSON parsers give up; so does Postgres, some thousands of levels later.
-MAX_DEPTH = 200
-# Agents' clocks are wrong by years, not by centuries.
-_FIRST_US = microseconds(datetime(1970, 1, 1, tzinfo=UTC))
-_END_US = microseconds(datetime(2200, 1, 1, tzinfo=UTC))
-_SURELY_TIME_S = (_END_US - _FIRST_US) / 1_000_000 - 1
 
 Number = int | float
 _KINDS = {
@@ -51,14 +47,14 @@ _STATUSES = {
     "failed": "error",
     "failure": "error",
 }
-# Characters of at most four bytes each.
-_SURELY_SHORT = ID_MAX_BYTES // 4
-# Brackets come in pairs.
-_SURELY_SHALLOW = 2 * MAX_DEPTH
+# Text of this length fits into an id in any script, since a character has at most four bytes.
+_SHORT_CHARS = ID_MAX_BYTES // 4
+# Shorter JSON cannot be too deep, since brackets come in pairs.
+_SHALLOW_BYTES = 2 * MAX_DEPTH
 
 
-class Invalid(Exception):
-    """This event cannot be stored; `path` says which part of it."""
+class InvalidEvent(Exception):
+    """An event that cannot be stored. `path` is the field with the problem."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(message)
@@ -66,8 +62,14 @@ class Invalid(Exception):
         self.message = message
 
 
+def invalid_event(error: msgspec.ValidationError) -> InvalidEvent:
+    """Convert an error of msgspec, which has the path at the end of its message."""
+    message, _, path = str(error).partition(" - at `$")
+    return InvalidEvent(path.strip("`."), message)
+
+
 class Event(msgspec.Struct, gc=False):
-    """Every form of event at once, as it came."""
+    """The fields of all forms of events, as received."""
 
     type: str | None = None
     event: str | None = None
@@ -93,264 +95,239 @@ _FIELDS = frozenset(Event.__struct_fields__)
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
+Converted = tuple[Span | Trace, dict[str, Any], Any]
+"""A record with its data and payload before encoding."""
 
-def to_record(event: Event, raw: bytes | None = None) -> Span | Trace:
-    """The span or trace that `event` tells of. `raw` is its JSON, needed by flat events without `properties`."""
+
+def to_record(event: Event, source: dict[str, Any] | None = None) -> Converted:
+    """Convert an event. `source` is its JSON object, needed for flat events without `properties`."""
     if event.type == "span" or (event.type is None and event.event is None and event.span_id is not None):
-        fields = event.data
-        return _span(event, fields if type(fields) is dict and event.properties is None else _told(event))
+        data = event.data
+        return _span(event, data if type(data) is dict and event.properties is None else _data(event))
     if event.type == "trace":
         return _trace(event)
     if event.event is not None:
-        return _flat(event, raw)
+        return _flat_event(event, source or {})
     if event.type is None:
-        raise Invalid("type", 'expected "trace" or "span", or an "event" name')
-    raise Invalid("type", f'"{cut(event.type, 40)}" is not known: expected "trace" or "span"')
+        raise InvalidEvent("type", 'expected "trace" or "span", or an "event" name')
+    raise InvalidEvent("type", f'"{truncate(event.type, 40)}" is unknown, expected "trace" or "span"')
 
 
-def _told(event: Event) -> dict[str, Any]:
-    """`data` or `properties`, two names for one thing; whoever uses both means both."""
+def _data(event: Event) -> dict[str, Any]:
+    """Return `data` or `properties`, which are synonyms, or both merged."""
     if event.data is None:
-        fields = event.properties
-        return fields if type(fields) is dict else _object(fields, "properties")
-    fields = event.data if type(event.data) is dict else _object(event.data, "data")
-    return fields if event.properties is None else {**_object(event.properties, "properties"), **fields}
+        return _object(event.properties, "properties")
+    data = _object(event.data, "data")
+    return data if event.properties is None else {**_object(event.properties, "properties"), **data}
 
 
-def _trace(event: Event) -> Trace:
+def _trace(event: Event) -> Converted:
     metadata = _object(event.metadata, "metadata")
-    trace_id = _required(event.trace_id, "trace_id")
-    started, ended = _times(event)
-    return Trace(
+    trace_id = _required_id(event.trace_id, "trace_id")
+    started_us, ended_us = _times(event)
+    trace = Trace(
         trace_id=trace_id,
-        name=cut(event.name or "", NAME_MAX_CHARS),
-        group_id=_identifier(event.group_id, "group_id", SESSION_MAX_BYTES),
-        session_id=_identifier(event.session_id, "session_id", SESSION_MAX_BYTES) or _session(metadata),
-        started_us=started,
-        ended_us=ended,
-        metadata=_encoded(metadata, "metadata"),
+        name=truncate(event.name or "", NAME_MAX_CHARS),
+        group_id=_id(event.group_id, "group_id", SESSION_MAX_BYTES),
+        session_id=_id(event.session_id, "session_id", SESSION_MAX_BYTES) or _session_in(metadata),
+        started_us=started_us,
+        ended_us=ended_us,
+        metadata=_encode_checked(metadata, "metadata"),
     )
+    return trace, metadata, None
 
 
-def _span(event: Event, fields: dict[str, Any]) -> Span:
-    """The span that an event tells of.
+def _span(event: Event, data: dict[str, Any]) -> Converted:
+    """Convert a span event.
 
-    The hottest code of the server, beside `rows.pack`: a call costs as much as what most of these functions do, so the
-    usual value is known without one.
+    This is the hottest code of the server besides `copy_rows.pack_rows`. A function call costs as much as the work most
+    of the steps do, so common values are handled inline.
     """
     name = event.event or event.name or ""
     kind = (event.event or event.kind or "").lower()
     if name[:8] == "compact." != kind[:8]:
         kind = name
-        fields = _unwrapped(fields)
+        data = _unwrap_custom_data(data)
     kind = _KINDS.get(kind, kind)
-    said = event.payload
-    if type(said) is str:
-        said = _inner_json(said)
-    if (names := text_names(fields)) and (texts := split_texts(kind, fields, names)):
-        said = {**texts, **said} if isinstance(said, dict) else texts if said is None else {**texts, "payload": said}
-    started, ended = event.started_at, event.ended_at
-    started_us: int | None
-    ended_us: int | None
-    if type(started) is float and type(ended) is float and 0.0 <= started <= ended < _SURELY_TIME_S:
-        started_us, ended_us = round(started * 1_000_000) + _FIRST_US, round(ended * 1_000_000) + _FIRST_US
-    else:
-        started_us, ended_us = _times(event)
-    trace_id, span_id, parent_id = event.trace_id, event.span_id, event.parent_id
-    if type(trace_id) is not str or not 0 < len(trace_id) <= _SURELY_SHORT:
-        trace_id = _required(trace_id, "trace_id")
-    if type(span_id) is not str or not 0 < len(span_id) <= _SURELY_SHORT:
-        span_id = _required(span_id, "span_id")
-    if parent_id is not None and (type(parent_id) is not str or not 0 < len(parent_id) <= _SURELY_SHORT):
-        parent_id = _identifier(parent_id, "parent_id", ID_MAX_BYTES)
-    session_id = event.session_id and _identifier(event.session_id, "session_id", SESSION_MAX_BYTES)
-    if not session_id:
-        session_id = fields.get("session_id")
-        if type(session_id) is not str or not 0 < len(session_id) <= _SURELY_SHORT:
-            session_id = _session(fields)
-    # By position: names for fourteen fields cost as much as making the span.
-    return Span(
+    payload = event.payload
+    keys = content_keys(data)
+    if keys or type(payload) is str:
+        payload = _payload(payload, pop_content(kind, data, keys))
+    trace_id, span_id, parent_id = _ids(event)
+    started_us, ended_us = _times(event)
+    # Positional arguments, because fourteen keywords would cost as much as creating the span.
+    span = Span(
         trace_id,
         span_id,
         parent_id,
-        kind if len(kind) <= KIND_MAX_CHARS else cut(kind, KIND_MAX_CHARS),
-        name if 0 < len(name) <= NAME_MAX_CHARS else cut(name or _name(kind, fields), NAME_MAX_CHARS),
+        kind if len(kind) <= KIND_MAX_CHARS else truncate(kind, KIND_MAX_CHARS),
+        name if 0 < len(name) <= NAME_MAX_CHARS else truncate(name or _default_name(kind, data), NAME_MAX_CHARS),
         "ok" if event.status == "ok" else _status(event.status),
         started_us,
         ended_us,
-        _encoded(fields, "data"),
-        None if said is None else _encoded(said, "payload"),
-        session_id,
-        NOTHING if kind in FACTLESS_KINDS else facts_of(kind, fields),
-        fields,
-        said,
+        _encode_checked(data, "data"),
+        None if payload is None else _encode_checked(payload, "payload"),
+        _session(event, data),
+        NO_STATS if kind in KINDS_WITHOUT_STATS else stats_of(kind, data),
     )
+    return span, data, payload
 
 
-def _name(kind: str, fields: dict[str, Any]) -> str:
-    """What a nameless span is best called."""
-    if isinstance(name := fields.get("name"), str) and name:
+def _payload(payload: Any, content: dict[str, Any]) -> Any:
+    """Return the payload, parsed if it is JSON in a string, with the content that was found in the data."""
+    if type(payload) is str:
+        payload = _parse_json_text(payload)
+    if not content:
+        return payload
+    if payload is None:
+        return content
+    return {**content, **payload} if isinstance(payload, dict) else {**content, "payload": payload}
+
+
+def _default_name(kind: str, data: dict[str, Any]) -> str:
+    """Return the best name for a span without one."""
+    if isinstance(name := data.get("name"), str) and name:
         return name
-    if kind == "generation" and isinstance(model := fields.get("model"), str) and model:
+    if kind == "generation" and isinstance(model := data.get("model"), str) and model:
         return model
-    if kind == "handoff" and isinstance(target := fields.get("to_agent"), str):
-        return f"{fields.get('from_agent') or ''} → {target}".strip()
+    if kind == "handoff" and isinstance(target := data.get("to_agent"), str):
+        return f"{data.get('from_agent') or ''} → {target}".strip()
     return kind
 
 
-def _flat(event: Event, raw: bytes | None) -> Span:
-    """Document 000's form: the event's own fields are its properties, and ids may be missing."""
+def _flat_event(event: Event, source: dict[str, Any]) -> Converted:
+    """Convert an event in the form of document 000: its own fields are its properties, and ids may be missing."""
     if event.data is not None or event.properties is not None:
-        fields = _told(event)
+        data = _data(event)
     else:
-        told = _decode(raw) if raw is not None else {}
-        fields = {key: value for key, value in told.items() if key not in _FIELDS}
+        data = {key: value for key, value in source.items() if key not in _FIELDS}
     if event.trace_id in {None, ""}:
-        session_id = _identifier(event.session_id, "session_id", ID_MAX_BYTES) or _session(fields)
+        session_id = _id(event.session_id, "session_id", ID_MAX_BYTES) or _session_in(data)
         if not session_id:
-            raise Invalid("session_id", "expected a session_id or a trace_id")
+            raise InvalidEvent("session_id", "expected a session_id or a trace_id")
         event.trace_id = session_id
     if event.span_id in {None, ""}:
-        # The same event sent again must be the same span.
-        told = (event.trace_id, event.event, event.ts, event.timestamp, event.started_at, fields, event.payload)
-        event.span_id = hashlib.blake2b(msgspec.json.encode(told, order="sorted"), digest_size=8).hexdigest()
-    return _span(event, fields)
+        # Derived from the content, so that a replay of the event gives the same span.
+        content = (event.trace_id, event.event, event.ts, event.timestamp, event.started_at, data, event.payload)
+        event.span_id = hashlib.blake2b(msgspec.json.encode(content, order="sorted"), digest_size=8).hexdigest()
+    return _span(event, data)
 
 
-def _unwrapped(fields: dict[str, Any]) -> dict[str, Any]:
-    """The properties inside an Agents SDK custom span, whose data is `{"name": …, "data": {…}}`."""
-    inner = fields.get("data")
-    return inner if isinstance(inner, dict) else fields
+def _unwrap_custom_data(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the properties inside an Agents SDK custom span, whose data is `{"name": …, "data": {…}}`."""
+    inner = data.get("data")
+    return inner if isinstance(inner, dict) else data
 
 
 def _object(value: Any, path: str) -> dict[str, Any]:
-    """The object that `value` is; a text that holds one as JSON is taken for it."""
+    """Return an object, which may be JSON in a string."""
     if value is None:
         return {}
     if isinstance(value, str):
-        value = _inner_json(value)
+        value = _parse_json_text(value)
     if not isinstance(value, dict):
-        raise Invalid(path, "expected an object")
+        raise InvalidEvent(path, "expected an object")
     return value
 
 
-def _inner_json(text: str) -> Any:
-    """The object or list that `text` is as JSON, or the text itself."""
+def _parse_json_text(text: str) -> Any:
+    """Parse a string that contains a JSON object or list. Return any other string unchanged."""
     if text.lstrip()[:1] not in {"{", "["} or "\\u0000" in text:
         return text
     try:
         return _decode(text)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+    except STRICT_ERRORS:
         return text
 
 
-def _encoded(value: Any, path: str) -> bytes:
+def _encode_checked(value: Any, path: str) -> bytes:
     encoded = _encode(value)
-    if len(encoded) > _SURELY_SHALLOW and is_deep(encoded):
-        raise Invalid(path, f"nested deeper than {MAX_DEPTH} levels")
+    if len(encoded) > _SHALLOW_BYTES and is_deep(encoded):
+        raise InvalidEvent(path, f"nested deeper than {MAX_DEPTH} levels")
     return encoded
 
 
-def is_deep(value: bytes) -> bool:
-    """Whether `value`, which is valid JSON, nests deeper than is taken."""
-    # Few brackets are quickly counted; following them is seldom needed.
-    return value.count(b"{") + value.count(b"[") > MAX_DEPTH and _depth(value) > MAX_DEPTH
+def _ids(event: Event) -> tuple[str, str, str | None]:
+    trace_id, span_id, parent_id = event.trace_id, event.span_id, event.parent_id
+    if type(trace_id) is not str or not 0 < len(trace_id) <= _SHORT_CHARS:
+        trace_id = _required_id(trace_id, "trace_id")
+    if type(span_id) is not str or not 0 < len(span_id) <= _SHORT_CHARS:
+        span_id = _required_id(span_id, "span_id")
+    if parent_id is not None and (type(parent_id) is not str or not 0 < len(parent_id) <= _SHORT_CHARS):
+        parent_id = _id(parent_id, "parent_id", ID_MAX_BYTES)
+    return trace_id, span_id, parent_id
 
 
-def _depth(value: bytes) -> int:
-    deepest = level = 0
-    inside = escaped = False
-    for byte in value:
-        if inside:
-            if escaped:
-                escaped = False
-            elif byte == 0x5C:
-                escaped = True
-            elif byte == 0x22:
-                inside = False
-        elif byte == 0x22:
-            inside = True
-        elif byte in b"{[":
-            level += 1
-            deepest = max(deepest, level)
-        elif byte in b"}]":
-            level -= 1
-    return deepest
+def _required_id(value: str | int | None, path: str) -> str:
+    text = _id(value, path, ID_MAX_BYTES)
+    if not text:
+        raise InvalidEvent(path, "required")
+    return text
 
 
-def _required(value: str | int | None, path: str) -> str:
-    found = _identifier(value, path, ID_MAX_BYTES)
-    if not found:
-        raise Invalid(path, "required")
-    return found
-
-
-def _identifier(value: str | int | None, path: str, max_bytes: int) -> str | None:
-    if type(value) is str and 0 < len(value) <= _SURELY_SHORT:
+def _id(value: str | int | None, path: str, max_bytes: int) -> str | None:
+    if type(value) is str and 0 < len(value) <= _SHORT_CHARS:
         return value
     if value is None or value == "":
         return None
     text = value if isinstance(value, str) else str(value)
-    if len(text) > _SURELY_SHORT and len(text.encode()) > max_bytes:
-        raise Invalid(path, f"longer than {max_bytes} bytes")
+    if len(text) > _SHORT_CHARS and len(text.encode()) > max_bytes:
+        raise InvalidEvent(path, f"longer than {max_bytes} bytes")
     return text
 
 
-def _session(fields: dict[str, Any]) -> str | None:
-    # Named inside the data, where it may be anything: too long to be an id, it is not one.
-    value = session_of(fields)
-    if value is None or len(value) <= _SURELY_SHORT or len(value.encode()) <= SESSION_MAX_BYTES:
-        return value
+def _session(event: Event, data: dict[str, Any]) -> str | None:
+    """Return the session that a span names, in its own field or in its data."""
+    if event.session_id and (session_id := _id(event.session_id, "session_id", SESSION_MAX_BYTES)):
+        return session_id
+    named = data.get("session_id")
+    return named if type(named) is str and 0 < len(named) <= _SHORT_CHARS else _session_in(data)
+
+
+def _session_in(data: dict[str, Any]) -> str | None:
+    # Data may contain anything under these keys. A value that is too long is not an id.
+    session_id = session_of(data)
+    if session_id is None or len(session_id) <= _SHORT_CHARS or len(session_id.encode()) <= SESSION_MAX_BYTES:
+        return session_id
     return None
 
 
 def _status(value: str | None) -> str:
-    if value is None or value == "ok":
-        return value or ""
-    found = _STATUSES.get(value.lower())
-    if found is None:
-        raise Invalid("status", 'expected "ok" or "error"')
-    return found
+    if value is None:
+        return ""
+    status = _STATUSES.get(value.lower())
+    if status is None:
+        raise InvalidEvent("status", 'expected "ok" or "error"')
+    return status
 
 
 def _times(event: Event) -> tuple[int | None, int | None]:
-    started = _time(event.started_at, "started_at")
-    ended = _time(event.ended_at, "ended_at")
-    if started is None and ended is None:
-        # An event with one time is an instant.
+    started_at, ended_at = event.started_at, event.ended_at
+    if type(started_at) is float and type(ended_at) is float and 0.0 <= started_at <= ended_at < MAX_UNIX_S:
+        return round(started_at * 1_000_000) + MIN_US, round(ended_at * 1_000_000) + MIN_US
+    started_us = _time(started_at, "started_at")
+    ended_us = _time(ended_at, "ended_at")
+    if started_us is None and ended_us is None:
+        # An event with a single time is an instant.
         path = "ts" if event.timestamp is None else "timestamp"
-        started = ended = _time(event.ts if event.timestamp is None else event.timestamp, path)
-    return started, ended
+        started_us = ended_us = _time(event.ts if event.timestamp is None else event.timestamp, path)
+    return started_us, ended_us
 
 
 def _time(value: str | Number | None, path: str) -> int | None:
-    if type(value) is float and 0.0 <= value < _SURELY_TIME_S:
-        return round(value * 1_000_000) + _FIRST_US
+    if type(value) is float and 0.0 <= value < MAX_UNIX_S:
+        return round(value * 1_000_000) + MIN_US
     if value is None or value == "":
         return None
     try:
-        found = microseconds(_parsed(value)) if isinstance(value, str) else _from_unix(value)
+        time_us = timestamps.from_text(value) if isinstance(value, str) else timestamps.from_unix(value)
     except (ValueError, OverflowError):
-        raise Invalid(path, "expected an ISO 8601 time or Unix seconds") from None
-    if _FIRST_US <= found < _END_US:
-        return found
-    raise Invalid(path, "the time does not lie between the years 1970 and 2200")
+        raise InvalidEvent(path, "expected an ISO 8601 time or Unix seconds") from None
+    if timestamps.is_in_range(time_us):
+        return time_us
+    raise InvalidEvent(path, "expected a time between the years 1970 and 2200")
 
 
-def _parsed(value: str) -> datetime:
-    try:
-        found = datetime.fromisoformat(value)
-    except ValueError:
-        return EPOCH + timedelta(microseconds=_from_unix(float(value)))
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-
-
-def _from_unix(value: Number) -> int:
-    if value > 1e11:
-        # Milli-, micro- and nanoseconds are told apart by their size: as seconds they would lie past the year 5000.
-        value /= 1e9 if value > 1e17 else 1e6 if value > 1e14 else 1e3
-    return round(value * 1_000_000) + _FIRST_US
-
-
-def cut(text: str, max_chars: int) -> str:
+def truncate(text: str, max_chars: int) -> str:
+    """Shorten text to `max_chars` characters and append the number of characters removed."""
     return text if len(text) <= max_chars else f"{text[:max_chars]}… (+{len(text) - max_chars:,} characters)"

@@ -1,6 +1,6 @@
-"""Read a request's body, inflated, within a size and a time.
+"""Read and decompress request bodies within limits of size and time.
 
-Limits hold while reading, on what arrives and on what it inflates to: a length in a header is a claim.
+The limits are enforced while reading, on the compressed and the decompressed bytes. Content-Length is only a claim.
 """
 
 from __future__ import annotations
@@ -12,114 +12,115 @@ from typing import Any
 
 import zstandard
 
-from ingest.http.errors import Malformed, TooLarge, TooSlow, WrongType
-from ingest.http.limits import aside
+from ingest.errors import Malformed, TooLarge, TooSlow, UnsupportedType
+from ingest.http.limits import run_in_thread
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
-# Each costs as much as a small request; whoever joins files that were packed apart has some dozens.
+# Each member costs as much as a small request. Concatenated files have some dozens.
 _MAX_MEMBERS = 1_000
-# From here on inflating, a thousandfold at most, could hold up every other request of the process.
-_LARGE_PACKED_BYTES = 16 * 1024
+# Data can expand a thousandfold, so decompressing larger bodies could block the event loop.
+_MAX_INLINE_BYTES = 16 * 1024
 
 
-class Disconnected(Exception):
-    """The sender went away."""
+class ClientDisconnected(Exception):
+    """The client closed the connection before the whole body arrived."""
 
 
-async def read(receive: Receive, *, declared: str, encoding: str, max_bytes: int, timeout_s: float) -> bytes:
-    """The body, inflated, of at most `max_bytes`."""
-    if declared.isdigit() and int(declared) > max_bytes:
-        raise TooLarge(f"the body has {int(declared):,} bytes; at most {max_bytes:,} are taken")
+async def read_body(receive: Receive, *, content_length: str, encoding: str, max_bytes: int, timeout_s: float) -> bytes:
+    """Return the decompressed body, which has at most `max_bytes` bytes."""
+    if content_length.isdigit() and int(content_length) > max_bytes:
+        raise TooLarge(f"The body has {int(content_length):,} bytes. The limit is {max_bytes:,} bytes.")
     try:
         async with asyncio.timeout(timeout_s):
-            body = await _read(receive, max_bytes)
+            body = await _receive_body(receive, max_bytes)
     except TimeoutError:
-        raise TooSlow(f"the body did not arrive within {timeout_s:.0f} seconds") from None
-    if len(body) > _LARGE_PACKED_BYTES and encoding:
-        return await aside(inflate, body, encoding, max_bytes)
-    return inflate(body, encoding, max_bytes)
+        raise TooSlow(f"The body did not arrive within {timeout_s:.0f} seconds.") from None
+    if len(body) > _MAX_INLINE_BYTES and encoding:
+        return await run_in_thread(decompress, body, encoding, max_bytes)
+    return decompress(body, encoding, max_bytes)
 
 
-async def _read(receive: Receive, max_bytes: int) -> bytes:
+async def _receive_body(receive: Receive, max_bytes: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise Disconnected
+            raise ClientDisconnected
         part = message.get("body", b"")
         size += len(part)
         if size > max_bytes:
-            raise TooLarge(f"the body has more than {max_bytes:,} bytes")
+            raise TooLarge(f"The body has more than {max_bytes:,} bytes, which is the limit.")
         parts.append(part)
         if not message.get("more_body", False):
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def inflate(body: bytes, encoding: str, max_bytes: int) -> bytes:
+def decompress(body: bytes, encoding: str, max_bytes: int) -> bytes:
+    """Decompress a body that has the given `Content-Encoding`."""
     encoding = encoding.strip().lower()
     if encoding in {"", "identity"}:
         return body
-    if encoding not in _MEMBERS:
-        raise WrongType(f"Content-Encoding {encoding[:40]!r} is not known: use gzip or zstd")
+    if encoding not in _DECOMPRESSORS:
+        raise UnsupportedType(f"Content-Encoding {encoding[:40]!r} is not supported. Use gzip or zstd.")
     try:
-        return _unpacked(body, encoding, max_bytes)
+        return _decompress_members(body, encoding, max_bytes)
     except (zlib.error, zstandard.ZstdError, EOFError):
-        raise Malformed(f"the body is not valid {encoding}") from None
+        raise Malformed(f"The body is not valid {encoding}.") from None
 
 
-def _unpacked(body: bytes, encoding: str, max_bytes: int) -> bytes:
+def _decompress_members(body: bytes, encoding: str, max_bytes: int) -> bytes:
+    """Decompress all members of a body. Compressed files can be concatenated, and each member must be complete."""
     parts: list[bytes] = []
-    left = max_bytes
-    at = members = 0
-    # A packed file may have several members, one after the other; the last must be whole, like all the others.
-    while at < len(body):
+    remaining = max_bytes
+    position = members = 0
+    while position < len(body):
         members += 1
         if members > _MAX_MEMBERS:
-            raise Malformed(f"the body has more than {_MAX_MEMBERS:,} {encoding} members")
-        member = _MEMBERS[encoding]()
-        # Step by step: what is left over after a member's end is copied, and must not be all that follows.
-        while not member.packed.eof and at < len(body):
-            step = body[at : at + member.step_bytes]
-            part = member.inflate(step, left + 1)
-            if len(part) > left:
-                raise TooLarge(f"the body inflates to more than {max_bytes:,} bytes")
+            raise Malformed(f"The body has more than {_MAX_MEMBERS:,} {encoding} members.")
+        member = _DECOMPRESSORS[encoding]()
+        # The decompressor copies the bytes after the end of a member, so it must not get the whole rest of the body.
+        while not member.stream.eof and position < len(body):
+            chunk = body[position : position + member.chunk_bytes]
+            part = member.decompress(chunk, remaining + 1)
+            if len(part) > remaining:
+                raise TooLarge(f"The body has more than {max_bytes:,} bytes after decompression, which is the limit.")
             parts.append(part)
-            left -= len(part)
-            at += len(step) - len(member.packed.unused_data)
-        if not member.packed.eof:
+            remaining -= len(part)
+            position += len(chunk) - len(member.stream.unused_data)
+        if not member.stream.eof:
             raise EOFError
     return b"".join(parts)
 
 
-class _Zlib:
-    """A gzip member, or a zlib stream."""
+class _ZlibMember:
+    """A gzip member or a zlib stream."""
 
-    step_bytes = 64 * 1024
+    chunk_bytes = 64 * 1024
 
     def __init__(self, wbits: int) -> None:
-        self.packed = zlib.decompressobj(wbits)
+        self.stream = zlib.decompressobj(wbits)
 
-    def inflate(self, step: bytes, max_bytes: int) -> bytes:
-        return self.packed.decompress(step, max_bytes)
+    def decompress(self, chunk: bytes, max_bytes: int) -> bytes:
+        return self.stream.decompress(chunk, max_bytes)
 
 
-class _Zstd:
+class _ZstdMember:
     """A zstd frame."""
 
-    # Its inflater knows no limit: four bytes may stand for 128 kB, so each step is as small as its worst result.
-    step_bytes = 1024
+    # The decompressor has no output limit and four bytes can expand to 128 kB, so the input must be limited.
+    chunk_bytes = 1024
 
     def __init__(self) -> None:
-        self.packed = zstandard.ZstdDecompressor(max_window_size=2**27).decompressobj()
+        self.stream = zstandard.ZstdDecompressor(max_window_size=2**27).decompressobj()
 
-    def inflate(self, step: bytes, max_bytes: int) -> bytes:
-        return self.packed.decompress(step)
+    def decompress(self, chunk: bytes, max_bytes: int) -> bytes:
+        return self.stream.decompress(chunk)
 
 
-_MEMBERS: dict[str, Callable[[], _Zlib | _Zstd]] = {
-    "gzip": lambda: _Zlib(31),
-    "x-gzip": lambda: _Zlib(31),
-    "deflate": lambda: _Zlib(15),
-    "zstd": _Zstd,
+_DECOMPRESSORS: dict[str, Callable[[], _ZlibMember | _ZstdMember]] = {
+    "gzip": lambda: _ZlibMember(31),
+    "x-gzip": lambda: _ZlibMember(31),
+    "deflate": lambda: _ZlibMember(15),
+    "zstd": _ZstdMember,
 }

@@ -1,7 +1,7 @@
-"""The addresses of the write path, as one plain ASGI application in front of Django.
+"""Endpoints of the write path, as an ASGI application in front of Django.
 
-Each is decode, validate, redact, write, answer. Django's handler costs more than all of these together, so none of it
-is here; and every refusal has one shape, so that a client needs one piece of code for it.
+Each request is decoded, validated, redacted, written and answered. Django's handler alone would cost more than all of
+these steps together. All errors have the same JSON shape.
 """
 
 from __future__ import annotations
@@ -12,58 +12,69 @@ import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import parse_qs
 
 import msgspec
 from django.conf import settings
 
+from ingest import metrics
 from ingest.archive import transcripts
-from ingest.decoding.json_body import Decoded, decode
+from ingest.archive.transcript_format import BadTranscript
+from ingest.decoding import json_body
 from ingest.decoding.otlp import mapping
-from ingest.decoding.records import Span
-from ingest.decoding.redaction import redact
-from ingest.decoding.redaction import value as redact_value
-from ingest.http import health, metrics
-from ingest.http.body import Disconnected, Receive, inflate, read
-from ingest.http.errors import Conflict, Malformed, Refusal, Unavailable, WrongMethod, WrongType, describe
+from ingest.decoding.records import Decoded, Rejection, Span
+from ingest.decoding.redaction import redact, redact_value
+from ingest.errors import (
+    Conflict,
+    Malformed,
+    MethodNotAllowed,
+    RequestError,
+    Unavailable,
+    UnsupportedType,
+    describe,
+)
+from ingest.http import health
+from ingest.http.body import ClientDisconnected, Receive, decompress
 from ingest.http.keys import Grant
-from ingest.http.limits import aside
-from ingest.service import Service, service
+from ingest.http.limits import run_in_thread
+from ingest.http.request import Request, Scope
+from ingest.http.service import Service, get_service
 from ingest.storage.messages import extract
 
 logger = logging.getLogger("ariadne.ingest")
 
-Scope = dict[str, Any]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
-Answer = tuple[int, bytes, list[tuple[bytes, bytes]]]
+Response = tuple[int, bytes, list[tuple[bytes, bytes]]]
+Decode = Callable[[bytes, int], Decoded]
+"""Decode a body with at most the given number of events."""
+
 _JSON = [(b"content-type", b"application/json")]
 _PROTOBUF = [(b"content-type", b"application/x-protobuf")]
 _JSON_TYPES = {"", "application/json", "text/json"}
-# What curl and most HTTP libraries claim of a body when nobody said what it is; taken where it begins like JSON.
-_UNSAID_TYPE = "application/x-www-form-urlencoded"
+# The default of curl and most HTTP libraries. Accepted if the body looks like JSON.
+_FORM_TYPE = "application/x-www-form-urlencoded"
 _LINE_TYPES = {f"application/{prefix}{name}" for prefix in ("", "x-") for name in ("ndjson", "jsonl", "jsonlines")}
-_GZIP = b"\x1f\x8b"
-# From here on decoding would hold up every other request of the process; a thread shares the processor fairly.
-_LARGE_BYTES = 512 * 1024
+_GZIP_MAGIC = b"\x1f\x8b"
+# Decoding larger bodies would block the event loop for too long, so a thread does it.
+_MAX_INLINE_BYTES = 512 * 1024
 _encode = msgspec.json.Encoder().encode
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer one request whose path is one of `PATHS`."""
+    """Handle a request whose path is in `PATHS`."""
     endpoint = scope["path"].rstrip("/")
-    began = time.perf_counter()
+    started_at = time.perf_counter()
     metrics.in_flight.inc()
     try:
-        status, body, headers = await _answered(endpoint, scope, receive)
-    except Disconnected:
+        status, body, headers = await _respond(endpoint, scope, receive)
+    except ClientDisconnected:
         return
     finally:
         metrics.in_flight.dec()
-    took_s = time.perf_counter() - began
+    duration_s = time.perf_counter() - started_at
     metrics.requests.labels(endpoint, status).inc()
-    metrics.request_seconds.labels(endpoint).observe(took_s)
+    metrics.request_seconds.labels(endpoint).observe(duration_s)
     if logger.isEnabledFor(logging.INFO):
-        logger.info("request endpoint=%s status=%d ms=%.1f", endpoint, status, took_s * 1000)
+        logger.info("request endpoint=%s status=%d ms=%.1f", endpoint, status, duration_s * 1000)
     await send(
         {
             "type": "http.response.start",
@@ -74,172 +85,145 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-async def _answered(endpoint: str, scope: Scope, receive: Receive) -> Answer:
+async def _respond(endpoint: str, scope: Scope, receive: Receive) -> Response:
     method, handle = PATHS[endpoint]
     request = Request(scope, receive)
     try:
         if scope["method"] != method and not (method == "GET" and scope["method"] == "HEAD"):
-            raise WrongMethod(f"use {method} here")
-        return await handle(service(), request)
-    except Refusal as refusal:
-        status, body, headers = _refused(refusal, request, endpoint)
-        if isinstance(refusal, WrongMethod):
+            raise MethodNotAllowed(f"Use {method} for {endpoint}.")
+        return await handle(get_service(), request)
+    except RequestError as error:
+        status, body, headers = _error_response(error, request, endpoint)
+        if isinstance(error, MethodNotAllowed):
             headers.append((b"allow", b"GET, HEAD" if method == "GET" else method.encode()))
         return status, body, headers
-    except Disconnected:
+    except ClientDisconnected:
         raise
     except Exception as error:
-        # The edge: nothing that an event holds may end as a 500. The sender keeps it and tries again.
+        # No event may cause a 500. With 503, the client keeps its events and retries.
         logger.error("request_failed endpoint=%s %s", endpoint, describe(error))
-        return _refused(Unavailable("this request could not be handled", retry_after_s=5), request, endpoint)
+        unavailable = Unavailable("The server could not handle this request. Try again later.", retry_after_s=5)
+        return _error_response(unavailable, request, endpoint)
 
 
-def _refused(refusal: Refusal, request: Request, endpoint: str) -> Answer:
+def _error_response(error: RequestError, request: Request, endpoint: str) -> Response:
     if endpoint == "/v1/traces":
         is_json = not request.is_protobuf
-        headers, body = list(_JSON if is_json else _PROTOBUF), mapping.status(refusal, is_json=is_json)
+        headers, body = list(_JSON if is_json else _PROTOBUF), mapping.error_status(error, is_json=is_json)
     else:
-        headers, body = list(_JSON), _encode(refusal.body())
-    if refusal.retry_after_s is not None:
-        headers.append((b"retry-after", str(refusal.retry_after_s).encode()))
-    if refusal.status == 401:
+        headers, body = list(_JSON), _encode(error.body())
+    if error.retry_after_s is not None:
+        headers.append((b"retry-after", str(error.retry_after_s).encode()))
+    if error.status == 401:
         headers.append((b"www-authenticate", b'Bearer realm="ariadne ingest"'))
-    return refusal.status, body, headers
+    return error.status, body, headers
 
 
-class Request:
-    """The few things the write path asks of a request."""
+async def ingest_events(service: Service, request: Request) -> Response:
+    """Handle `POST /ingest`."""
+    grant = await service.keys.authenticate(request.header(b"authorization"))
+    media_type = request.media_type
+    is_lines = media_type in _LINE_TYPES
+    if not is_lines and media_type not in {*_JSON_TYPES, _FORM_TYPE}:
+        raise _unsupported_type(media_type)
 
-    def __init__(self, scope: Scope, receive: Receive) -> None:
-        self._headers: dict[bytes, bytes] = dict(scope["headers"])
-        self._receive = receive
-        self._query: bytes = scope.get("query_string", b"")
+    def decode(body: bytes, max_events: int) -> Decoded:
+        if media_type == _FORM_TYPE and body.lstrip()[:1] not in {b"{", b"["}:
+            raise _unsupported_type(media_type)
+        return json_body.decode(body, max_events=max_events, is_lines=is_lines)
 
-    def header(self, name: bytes) -> str:
-        return self._headers.get(name, b"").decode("latin-1")
-
-    @property
-    def media_type(self) -> str:
-        return self.header(b"content-type").partition(";")[0].strip().lower()
-
-    @property
-    def is_protobuf(self) -> bool:
-        return self.media_type in {"application/x-protobuf", "application/protobuf", "application/octet-stream"}
-
-    def query(self) -> dict[str, str]:
-        found = parse_qs(self._query.decode("latin-1"), keep_blank_values=True)
-        return {key: values[-1] for key, values in found.items()}
-
-    async def body(self) -> bytes:
-        return await read(
-            self._receive,
-            declared=self.header(b"content-length"),
-            encoding=self.header(b"content-encoding"),
-            max_bytes=settings.INGEST_MAX_BODY_BYTES,
-            timeout_s=settings.INGEST_READ_TIMEOUT_S,
-        )
-
-
-async def ingest(parts: Service, request: Request) -> Answer:
-    """Events as JSON, in any of their forms."""
-    grant = await parts.keys.authenticate(request.header(b"authorization"))
-    is_lines = request.media_type in _LINE_TYPES
-    if not is_lines and request.media_type not in {*_JSON_TYPES, _UNSAID_TYPE}:
-        raise _unknown_type(request)
-
-    def convert(body: bytes, top: int) -> Decoded:
-        if request.media_type == _UNSAID_TYPE and body.lstrip()[:1] not in {b"{", b"["}:
-            raise _unknown_type(request)
-        return decode(body, max_events=top, is_lines=is_lines)
-
-    decoded = await _taken(parts, request, grant, "/ingest", convert)
+    decoded = await _store(service, request, grant, "/ingest", decode)
     if decoded.rejections and not decoded.records:
-        raise Malformed("not one event could be stored", rejected=[msgspec.to_builtins(r) for r in decoded.rejections])
-    return 200, _encode({"success": True, "count": decoded.count, "rejected": decoded.rejections}), _JSON
+        rejected = [msgspec.to_builtins(rejection) for rejection in decoded.rejections]
+        raise Malformed("All events are invalid. See `rejected` for the reasons.", rejected=rejected)
+    body = {"success": True, "count": decoded.count, "rejected": decoded.rejections}
+    return 200, _encode(body), _JSON
 
 
-def _unknown_type(request: Request) -> WrongType:
-    return WrongType(f"Content-Type {request.media_type[:60]!r} is not known: use application/json")
+def _unsupported_type(media_type: str) -> UnsupportedType:
+    return UnsupportedType(f"Content-Type {media_type[:60]!r} is not supported. Use application/json.")
 
 
-async def traces(parts: Service, request: Request) -> Answer:
-    """OTLP/HTTP, answered in the form that was asked."""
-    grant = await parts.keys.authenticate(request.header(b"authorization"))
-    if not request.is_protobuf and request.media_type not in _JSON_TYPES:
-        raise WrongType("use application/x-protobuf or application/json")
-    convert = mapping.from_protobuf if request.is_protobuf else mapping.from_json
-    decoded = await _taken(parts, request, grant, "/v1/traces", lambda body, top: convert(body, max_events=top))
-    answer = mapping.response(decoded.rejections, is_json=not request.is_protobuf)
-    return 200, answer, _PROTOBUF if request.is_protobuf else _JSON
+async def ingest_traces(service: Service, request: Request) -> Response:
+    """Handle `POST /v1/traces`, which is OTLP/HTTP. The response has the format of the request."""
+    grant = await service.keys.authenticate(request.header(b"authorization"))
+    is_protobuf = request.is_protobuf
+    if not is_protobuf and request.media_type not in _JSON_TYPES:
+        raise UnsupportedType("Use Content-Type application/x-protobuf or application/json.")
+
+    def decode(body: bytes, max_events: int) -> Decoded:
+        return (mapping.from_protobuf if is_protobuf else mapping.from_json)(body, max_events=max_events)
+
+    decoded = await _store(service, request, grant, "/v1/traces", decode)
+    return 200, mapping.response(decoded.rejections, is_json=not is_protobuf), _PROTOBUF if is_protobuf else _JSON
 
 
-async def _taken(
-    parts: Service, request: Request, grant: Grant, endpoint: str, convert: Callable[[bytes, int], Decoded]
-) -> Decoded:
-    """Read, decode, redact, write; what could be stored is, once this returns."""
+async def _store(service: Service, request: Request, grant: Grant, endpoint: str, decode: Decode) -> Decoded:
+    """Read, decode, redact and write the body of a request. Returns after the commit."""
     body = await request.body()
-    parts.byte_rate.take(grant.key_id, len(body))
-    with parts.room.hold(len(body)):
-        if len(body) > _LARGE_BYTES:
-            decoded = await aside(_prepared, body, convert)
+    service.byte_rate.consume(grant.key_id, len(body))
+    with service.memory.reserve(len(body)):
+        if len(body) > _MAX_INLINE_BYTES:
+            decoded = await run_in_thread(_decode_and_redact, body, decode)
         else:
-            # One at a time, and the loop goes round in between: bodies that come together would otherwise be decoded
-            # in one go, while Postgres waits for the writer and people wait for their pages.
-            async with parts.turn:
-                decoded = _prepared(body, convert)
+            # One body at a time, with a turn of the event loop in between. Otherwise bodies that arrive together would
+            # block the writer and all pages until the last one is decoded.
+            async with service.decode_lock:
+                decoded = _decode_and_redact(body, decode)
                 await asyncio.sleep(0)
-        parts.event_rate.take(grant.key_id, decoded.count)
+        service.event_rate.consume(grant.key_id, decoded.count)
         if decoded.records:
-            refused = await parts.writer.write(
+            rejections = await service.writer.write(
                 grant.project_id, decoded.records, size=len(body), indexes=decoded.indexes
             )
-            if refused:
-                decoded = _without(decoded, refused)
+            if rejections:
+                decoded = _without_rejected(decoded, rejections)
     metrics.accepted.labels(endpoint).inc(decoded.count)
     metrics.rejected.labels(endpoint).inc(len(decoded.rejections))
     metrics.received_bytes.labels(endpoint).inc(len(body))
-    parts.keys.mark_used(grant)
+    service.keys.mark_used(grant)
     return decoded
 
 
-def _prepared(body: bytes, convert: Callable[[bytes, int], Decoded]) -> Decoded:
-    decoded = convert(body, settings.INGEST_MAX_EVENTS)
-    if hidden := redact(decoded.records):
-        metrics.redacted.inc(hidden)
-    for record in decoded.records:
-        if type(record) is Span:
-            if record.payload is not None:
-                # Named after redaction: the name must be that of what is stored.
-                extract(record)
-                record.said = None
-            record.fields = None
+def _decode_and_redact(body: bytes, decode: Decode) -> Decoded:
+    decoded = decode(body, settings.INGEST_MAX_EVENTS)
+    if redacted_count := redact(decoded.records, decoded.contents):
+        metrics.redacted.inc(redacted_count)
+    # After redaction, because a message's hash must be that of the stored text.
+    for record, (_data, payload) in zip(decoded.records, decoded.contents, strict=True):
+        if payload is not None and type(record) is Span:
+            extract(record, payload)
+    decoded.contents.clear()
     return decoded
 
 
-def _without(decoded: Decoded, refused: list[Any]) -> Decoded:
-    gone = {rejection.index for rejection in refused}
-    kept = [pair for pair in zip(decoded.indexes, decoded.records, strict=True) if pair[0] not in gone]
+def _without_rejected(decoded: Decoded, rejections: list[Rejection]) -> Decoded:
+    """Return `decoded` without the records that the database rejected."""
+    rejected = {rejection.index for rejection in rejections}
+    kept = [pair for pair in zip(decoded.indexes, decoded.records, strict=True) if pair[0] not in rejected]
     return Decoded(
         records=[record for _, record in kept],
         indexes=[index for index, _ in kept],
-        rejections=sorted([*decoded.rejections, *refused], key=lambda rejection: rejection.index),
+        rejections=sorted([*decoded.rejections, *rejections], key=lambda rejection: rejection.index),
     )
 
 
-async def transcript(parts: Service, request: Request) -> Answer:
-    """One pre-compact transcript, as lines of JSON; sent again it changes nothing."""
-    grant = await parts.keys.authenticate(request.header(b"authorization"))
+async def ingest_transcript(service: Service, request: Request) -> Response:
+    """Handle `POST /ingest/transcripts`: archive one pre-compact transcript. Idempotent."""
+    grant = await service.keys.authenticate(request.header(b"authorization"))
     query = request.query()
     session_id = query.get("session") or query.get("session_id")
     step = query.get("step", "")
     if not session_id or not query.get("sha256") or not (step.isascii() and step.isdigit() and len(step) < 10):
-        raise Malformed("expected ?session=<id>&step=<number>&sha256=<of the body, inflated>")
+        raise Malformed(
+            "Required query parameters: session=<id>, step=<number>, sha256=<digest of the uncompressed body>."
+        )
     body = await request.body()
-    if body.startswith(_GZIP):
-        # A file that was packed beforehand and sent as it is; no line of JSON begins so.
-        body = await aside(inflate, body, "gzip", settings.INGEST_MAX_BODY_BYTES)
-    parts.byte_rate.take(grant.key_id, len(body))
-    with parts.room.hold(len(body)):
+    if body.startswith(_GZIP_MAGIC):
+        # A compressed file that was sent without Content-Encoding. JSON cannot start with these bytes.
+        body = await run_in_thread(decompress, body, "gzip", settings.INGEST_MAX_BODY_BYTES)
+    service.byte_rate.consume(grant.key_id, len(body))
+    with service.memory.reserve(len(body)):
         try:
             stored = await transcripts.astore(
                 project_id=grant.project_id,
@@ -247,20 +231,20 @@ async def transcript(parts: Service, request: Request) -> Answer:
                 step=int(step),
                 body=body,
                 sha256=query["sha256"],
-                created_at=_created_at(query.get("created_at", "")),
+                created_at=_parse_created_at(query.get("created_at", "")),
                 redact=redact_value,
             )
-        except transcripts.BadTranscript as error:
+        except BadTranscript as error:
             raise Malformed(
                 error.message, rejected=[{"index": 0, "path": error.path, "message": error.message}]
             ) from None
-        except transcripts.Conflict as error:
+        except transcripts.StepConflict as error:
             raise Conflict(str(error)) from None
         except OSError as error:
-            raise Unavailable("the database is away") from error
-    parts.keys.mark_used(grant)
+            raise Unavailable("The database is unavailable. Try again later.") from error
+    service.keys.mark_used(grant)
     metrics.received_bytes.labels("/ingest/transcripts").inc(len(body))
-    found = {
+    result = {
         "success": True,
         "session": session_id,
         "step": stored.step,
@@ -269,37 +253,40 @@ async def transcript(parts: Service, request: Request) -> Answer:
         "messages": stored.message_count,
         "redactions": dict(stored.redactions),
     }
-    return 200, _encode(found), _JSON
+    return 200, _encode(result), _JSON
 
 
-def _created_at(text: str) -> datetime | None:
+def _parse_created_at(text: str) -> datetime | None:
     if not text:
         return None
     try:
-        found = datetime.fromisoformat(text)
-        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+        moment = datetime.fromisoformat(text)
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
-        raise Malformed("created_at: expected an ISO 8601 time") from None
+        raise Malformed("created_at must be an ISO 8601 time.") from None
 
 
-async def healthz(parts: Service, request: Request) -> Answer:
+async def healthz(service: Service, request: Request) -> Response:
+    """Handle `GET /healthz`, which shows that the process responds."""
     return 200, b'{"ok":true}', _JSON
 
 
-async def readyz(parts: Service, request: Request) -> Answer:
-    status, body = await health.ready(parts)
+async def readyz(service: Service, request: Request) -> Response:
+    """Handle `GET /readyz`."""
+    status, body = await health.check_readiness(service)
     return status, _encode(body), _JSON
 
 
-async def metrics_page(parts: Service, request: Request) -> Answer:
-    body, media_type = health.metrics_page(parts)
-    return 200, body, [(b"content-type", media_type.encode())]
+async def metrics_page(service: Service, request: Request) -> Response:
+    """Handle `GET /metrics`."""
+    body, content_type = health.render_metrics(service)
+    return 200, body, [(b"content-type", content_type.encode())]
 
 
-PATHS: dict[str, tuple[str, Callable[[Service, Request], Awaitable[Answer]]]] = {
-    "/ingest": ("POST", ingest),
-    "/ingest/transcripts": ("POST", transcript),
-    "/v1/traces": ("POST", traces),
+PATHS: dict[str, tuple[str, Callable[[Service, Request], Awaitable[Response]]]] = {
+    "/ingest": ("POST", ingest_events),
+    "/ingest/transcripts": ("POST", ingest_transcript),
+    "/v1/traces": ("POST", ingest_traces),
     "/healthz": ("GET", healthz),
     "/readyz": ("GET", readyz),
     "/metrics": ("GET", metrics_page),

@@ -1,4 +1,4 @@
-"""`/healthz`: the process answers. `/readyz`: the database and the channel layer do. `/metrics`: what it measured."""
+"""Content of `/readyz` and `/metrics`."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from channels.layers import get_channel_layer
 from django.db import connections
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from ingest.http import metrics
-from ingest.http.errors import Refusal
-from ingest.service import Service
-from ingest.storage.connections import presence
+from ingest import metrics
+from ingest.errors import RequestError
+from ingest.http.service import Service
+from ingest.storage.connections import database_status
 
 _CHECK_TIMEOUT_S = 3.0
 
 
-async def ready(service: Service) -> tuple[int, dict[str, Any]]:
-    """503 as long as something that is needed does not answer, and which."""
-    database, layer = await asyncio.gather(_database(service), _channel_layer())
-    checks = {"database": database, "channel_layer": layer}
+async def check_readiness(service: Service) -> tuple[int, dict[str, Any]]:
+    """Return status and body of `/readyz`: 503 if the database or the channel layer does not respond."""
+    database, channel_layer = await asyncio.gather(_check_database(service), _check_channel_layer())
+    checks = {"database": database, "channel_layer": channel_layer}
     is_ready = all(state == "ok" for state in checks.values())
     return (200 if is_ready else 503), {"ready": is_ready, **checks}
 
 
-async def _database(service: Service) -> str:
+async def _check_database(service: Service) -> str:
     try:
-        await service.questions.ask("SELECT 1 FROM ingest_project LIMIT 1")
-    except Refusal:
-        return "away"
+        await service.probe.fetch_row("SELECT 1 FROM ingest_project LIMIT 1")
+    except RequestError:
+        return "unavailable"
     except Exception as error:
         return type(error).__name__
     return "ok"
 
 
-async def _channel_layer() -> str:
+async def _check_channel_layer() -> str:
     layer = get_channel_layer()
     if layer is None:
         return "missing"
@@ -49,16 +49,17 @@ async def _channel_layer() -> str:
     return "ok"
 
 
-def metrics_page(service: Service) -> tuple[bytes, str]:
-    records, size = service.writer.waiting
+def render_metrics(service: Service) -> tuple[bytes, str]:
+    """Update the gauges and return the Prometheus page with its content type."""
+    records, size = service.writer.pending
     metrics.queue_records.set(records)
     metrics.queue_bytes.set(size)
     metrics.lag_seconds.set(service.writer.lag_s)
-    metrics.database_connected.set(not presence.is_away)
-    # Only a web process has a pool; commands and tests have a connection each.
+    metrics.database_connected.set(database_status.is_available)
+    # Only a web process has a pool. Commands and tests use single connections.
     if pool := connections["default"].pool:  # type: ignore[attr-defined]
-        found = pool.get_stats()
-        size, idle = found.get("pool_size", 0), found.get("pool_available", 0)
+        stats = pool.get_stats()
+        size, idle = stats.get("pool_size", 0), stats.get("pool_available", 0)
         metrics.database_connections.labels("idle").set(idle)
         metrics.database_connections.labels("used").set(size - idle)
     return generate_latest(), CONTENT_TYPE_LATEST

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from django.db import transaction
 
 from ingest import credentials
-from ingest.http.errors import Unauthorized
+from ingest.errors import Unauthorized
 from ingest.models import IngestKey, Project
 
 if TYPE_CHECKING:

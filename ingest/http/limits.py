@@ -1,7 +1,6 @@
-"""How much one key may send, and how much one process may hold.
+"""Rate limits for each key, and a limit on the bytes one process holds.
 
-Limits are counted where they are enforced, in each process: a promise about this process's memory and processor, not
-an account of what a customer used.
+Limits are enforced in each process. They protect the process's memory and CPU. They do not measure a customer's usage.
 """
 
 from __future__ import annotations
@@ -14,60 +13,65 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from ingest.http.errors import TooMany, Unavailable
+from ingest.errors import RateLimited, Unavailable
 
 T = TypeVar("T")
 
-# More at once would only share one processor, each with a body in memory.
-_aside = ThreadPoolExecutor(max_workers=2, thread_name_prefix="ingest-aside")
-# Keys that were quiet for so long that their buckets are full again need no bucket.
-_REMEMBERED_KEYS = 10_000
+# More threads would only compete for the CPU, each with a body in memory.
+_executor = ThreadPoolExecutor(max_workers=2, thread_name_prefix="ingest-worker")
+_MAX_BUCKETS = 10_000
 _BURST_S = 2.0
 
 
-async def aside(function: Callable[..., T], *arguments: Any) -> T:
-    """Run what would hold the event loop up on a thread; two at a time, the others wait."""
-    return await asyncio.get_running_loop().run_in_executor(_aside, function, *arguments)
+async def run_in_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """Run a function that would block the event loop on one of two worker threads."""
+    return await asyncio.get_running_loop().run_in_executor(_executor, function, *arguments)
 
 
-class Allowance:
-    """A rate for each key: a bucket that fills steadily and holds two seconds' worth."""
+class RateLimit:
+    """A token bucket for each key that holds two seconds' worth of tokens."""
 
     def __init__(self, per_second: float, unit: str) -> None:
         self._rate = per_second
         self._unit = unit
         self._buckets: OrderedDict[int, tuple[float, float]] = OrderedDict()
 
-    def take(self, key_id: int, amount: float) -> None:
-        """Take from the key's bucket, or refuse with the time after which it is worth another try."""
+    def consume(self, key_id: int, amount: float) -> None:
+        """Take `amount` tokens from the key's bucket, or raise `RateLimited` with the time to wait."""
         if self._rate <= 0:
             return
         now = time.monotonic()
-        full = self._rate * _BURST_S
-        level, since = self._buckets.get(key_id, (full, now))
-        level = min(full, level + (now - since) * self._rate)
-        # A request larger than the bucket passes when the bucket is full, and leaves a debt.
-        if level < min(amount, full):
+        capacity = self._rate * _BURST_S
+        level, updated_at = self._buckets.get(key_id, (capacity, now))
+        level = min(capacity, level + (now - updated_at) * self._rate)
+        # A request larger than the bucket is accepted when the bucket is full. The level becomes negative.
+        required = min(amount, capacity)
+        if level < required:
             self._buckets[key_id] = (level, now)
-            wait_s = int((min(amount, full) - level) / self._rate) + 1
-            raise TooMany(f"this key may send {self._rate:,.0f} {self._unit} a second", retry_after_s=wait_s)
+            wait_s = int((required - level) / self._rate) + 1
+            raise RateLimited(
+                f"This key may send {self._rate:,.0f} {self._unit} per second. Retry after {wait_s} s.",
+                retry_after_s=wait_s,
+            )
         self._buckets[key_id] = (level - amount, now)
         self._buckets.move_to_end(key_id)
-        if len(self._buckets) > _REMEMBERED_KEYS:
+        # The least recently used bucket is full again by now, so dropping it changes nothing.
+        if len(self._buckets) > _MAX_BUCKETS:
             self._buckets.popitem(last=False)
 
 
-class Room:
-    """How many bytes of bodies a process holds at once."""
+class MemoryLimit:
+    """A limit on the bytes of request bodies that a process holds at once."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self.held_bytes = 0
 
     @contextmanager
-    def hold(self, size: int) -> Iterator[None]:
+    def reserve(self, size: int) -> Iterator[None]:
+        """Reserve `size` bytes, or raise `Unavailable`. A single request of any size is always accepted."""
         if self.held_bytes and self.held_bytes + size > self._max_bytes:
-            raise Unavailable("too many large requests at once")
+            raise Unavailable("The server is handling too many large requests. Try again later.")
         self.held_bytes += size
         try:
             yield

@@ -1,7 +1,7 @@
-"""Add up what spans say about their session.
+"""Update the aggregates of sessions from the spans of a commit.
 
-A session row is changed once for each commit, by what the commit's spans add. Sums are differences (a completed span is
-taken off before it is put on again), extremes only grow, so a replay adds nothing.
+Each commit updates a session row once. Counts are updated by differences: when a stored span is replaced, the old
+version is subtracted first. Minima only fall and maxima only rise. A replay therefore changes nothing.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import uuid
 from collections.abc import Iterable
 from typing import Any
 
-from ingest.decoding.records import Span, moment
-from ingest.decoding.span_facts import NOTHING, Facts
+from ingest.decoding.records import Span
+from ingest.decoding.span_stats import NO_STATS, Stats
+from ingest.decoding.timestamps import to_datetime
 
 
-class Totals:
-    """What one commit adds to one session."""
+class SessionDelta:
+    """Change that one commit makes to the aggregates of one session."""
 
     __slots__ = (
         "checks",
@@ -60,7 +61,7 @@ class Totals:
             begin = ended if started is None else started
             end = started if ended is None else ended
             if begin is not None and end is not None:
-                # A clock may run backwards: the end can come first.
+                # The agent's clock may have been set back between start and end.
                 if begin > end:
                     begin, end = end, begin
                 if first is None or begin < first:
@@ -68,35 +69,36 @@ class Totals:
                 if last is None or end > last:
                     last = end
             self._count(span, 1)
-            if span.facts is not NOTHING:
-                self._learn(span.facts, span.at_us or 0)
+            if span.stats is not NO_STATS:
+                self._add_stats(span.stats, span.at_us or 0)
         self.first_us, self.last_us = first, last
 
-    def take_off(self, spans: Iterable[Span]) -> None:
-        """Uncount stored spans that are about to be added in their completed form."""
+    def subtract(self, spans: Iterable[Span]) -> None:
+        """Remove the stored versions of spans that are replaced from the counts."""
         for span in spans:
             self._count(span, -1)
 
-    def stretch(self, started_us: int | None, ended_us: int | None) -> None:
+    def extend(self, started_us: int | None, ended_us: int | None) -> None:
+        """Extend the session's time range."""
         for at in (started_us, ended_us):
             if at is not None:
                 self.first_us = at if self.first_us is None else min(self.first_us, at)
                 self.last_us = at if self.last_us is None else max(self.last_us, at)
 
-    def _learn(self, facts: Facts, at: int) -> None:
-        self.max_turn = max(self.max_turn, facts.turn)
-        if (model := facts.model) and _is_newer(at, model, self.model_us, self.model):
+    def _add_stats(self, stats: Stats, at: int) -> None:
+        self.max_turn = max(self.max_turn, stats.turn)
+        if (model := stats.model) and _is_newer(at, model, self.model_us, self.model):
             self.model, self.model_us = model, at
-        if (tokens := facts.context_tokens) is not None:
+        if (tokens := stats.context_tokens) is not None:
             self.peak = max(self.peak, tokens)
             if _is_newer(at, tokens, self.tokens_us, self.tokens):
                 self.tokens, self.tokens_us = tokens, at
-        if (window := facts.window_tokens) and _is_newer(at, window, self.window_us, self.window):
+        if (window := stats.window_tokens) and _is_newer(at, window, self.window_us, self.window):
             self.window, self.window_us = window, at
-        if (trigger := facts.trigger_tokens) and _is_newer(at, trigger, self.trigger_us, self.trigger):
+        if (trigger := stats.trigger_tokens) and _is_newer(at, trigger, self.trigger_us, self.trigger):
             self.trigger, self.trigger_us = trigger, at
-        if facts.retention is not None:
-            self.retention = facts.retention if self.retention is None else min(self.retention, facts.retention)
+        if stats.retention is not None:
+            self.retention = stats.retention if self.retention is None else min(self.retention, stats.retention)
 
     def _count(self, span: Span, sign: int) -> None:
         self.spans += sign
@@ -104,20 +106,20 @@ class Totals:
             self.running += sign
         if span.status == "error":
             self.errors += sign
-        facts = span.facts
-        if facts is not NOTHING:
-            self.turns += sign * facts.is_turn
-            self.checks += sign * facts.is_check
-            self.compactions += sign * facts.is_compaction
-            self.fallbacks += sign * facts.is_fallback
+        stats = span.stats
+        if stats is not NO_STATS:
+            self.turns += sign * stats.is_turn
+            self.checks += sign * stats.is_check
+            self.compactions += sign * stats.is_compaction
+            self.fallbacks += sign * stats.is_fallback
 
     def row(self, session_key: uuid.UUID, seq: int) -> tuple[object, ...]:
-        """One session's part of what `added` takes; `seq` is its newest number. In the order of `ADD`."""
+        """Return the values for `update_parameters`, in the order of `_COLUMNS`. `seq` is the session's new number."""
         return (
             session_key,
             seq,
-            moment(self.first_us),
-            moment(self.last_us),
+            to_datetime(self.first_us),
+            to_datetime(self.last_us),
             self.spans,
             self.running,
             self.errors,
@@ -127,25 +129,28 @@ class Totals:
             self.compactions,
             self.fallbacks,
             self.model,
-            moment(self.model_us),
+            to_datetime(self.model_us),
             self.peak,
             self.window,
-            moment(self.window_us),
+            to_datetime(self.window_us),
             self.trigger,
-            moment(self.trigger_us),
+            to_datetime(self.trigger_us),
             self.tokens,
-            moment(self.tokens_us),
+            to_datetime(self.tokens_us),
             self.retention,
         )
 
 
 def _is_newer(at: int, value: Any, known_at: int | None, known: Any) -> bool:
-    """Whether `value` is what holds: see `_LAST`."""
+    """True if `value` replaces `known`: see `_LATEST`."""
     return known_at is None or (at, value) > (known_at, known)
 
 
-def added(sessions: Iterable[tuple[object, ...]]) -> dict[str, str]:
-    """The parameters of `ADD`: an array for each column, written out; psycopg takes three times as long for them."""
+def update_parameters(sessions: Iterable[tuple[object, ...]]) -> dict[str, str]:
+    """Return the parameters of `UPDATE_SESSIONS`: an array for each column, given a row for each session.
+
+    The arrays are encoded here because psycopg takes three times as long.
+    """
     columns = zip(*sessions, strict=True)
     return {name: f"{{{','.join(map(_element, column))}}}" for name, column in zip(_COLUMNS, columns, strict=True)}
 
@@ -183,16 +188,17 @@ _COLUMNS = {
     "last_tokens_at": "timestamptz",
     "retention": "double precision",
 }
-# The last word about each of these holds, in whatever order they come; of two of the same moment, always the same one.
-_LAST = {
+# Columns for which the latest value wins, in whatever order the events arrive. Of two values with the same time, the
+# greater one wins.
+_LATEST = {
     "model": "model_at",
     "window_tokens": "window_at",
     "trigger_tokens": "trigger_at",
     "last_tokens": "last_tokens_at",
 }
-# One statement however many sessions. The keys stand in it twice: by the second list Citus finds the shards to ask.
-# It takes only immutable functions here, which those that read JSON, or add to a time, are not.
-ADD = """
+# One statement for any number of sessions. The keys occur twice because Citus finds the shards by the second list.
+# Citus accepts only immutable functions here, so the statement cannot use JSON functions or time arithmetic.
+UPDATE_SESSIONS = """
 UPDATE ingest_session s SET
   last_seq = GREATEST(s.last_seq, t.seq),
   first_at = LEAST(s.first_at, t.first_at), last_at = GREATEST(s.last_at, t.last_at),
@@ -200,24 +206,24 @@ UPDATE ingest_session s SET
   error_count = s.error_count + t.errors, turn_span_count = s.turn_span_count + t.turns,
   turn_count = GREATEST(s.turn_count, s.turn_span_count + t.turns, t.max_turn),
   check_count = s.check_count + t.checks, compaction_count = s.compaction_count + t.compactions,
-  fallback_count = s.fallback_count + t.fallbacks, {last},
+  fallback_count = s.fallback_count + t.fallbacks, {latest},
   peak_tokens = GREATEST(s.peak_tokens, t.peak), worst_retention = LEAST(s.worst_retention, t.retention)
 FROM unnest({columns}) t ({names})
 WHERE s.session_key = t.key AND s.session_key = ANY(%(key)s)
 """.format(
-    # Row by row the way Python compares, so that it does not matter either what came together.
-    last=", ".join(
+    # Rows are compared as in Python (`_is_newer`), so that grouping into commits does not matter.
+    latest=", ".join(
         f"""{name} = CASE WHEN t.{at} IS NOT NULL AND COALESCE(
     (s.{at}, s.{name}{collation}) < (t.{at}, t.{name}{collation}), true) THEN t.{name} ELSE s.{name} END,
   {at} = GREATEST(s.{at}, t.{at})"""
-        for name, at in _LAST.items()
+        for name, at in _LATEST.items()
         for collation in [' COLLATE "C"' if _COLUMNS[name] == "text" else ""]
     ),
     columns=", ".join(f"%({name})s::{kind}[]" for name, kind in _COLUMNS.items()),
     names=", ".join(_COLUMNS),
 )
-# Before counting a session again from its spans.
-CLEAR = """
+# Run before a session is aggregated again from its spans.
+RESET_SESSION = """
 UPDATE ingest_session SET span_count = 0, running_count = 0, error_count = 0, turn_count = 0, turn_span_count = 0,
   check_count = 0, compaction_count = 0, fallback_count = 0, model = '', model_at = NULL, peak_tokens = 0,
   window_tokens = 0, window_at = NULL, trigger_tokens = 0, trigger_at = NULL, last_tokens = 0, last_tokens_at = NULL,

@@ -1,8 +1,8 @@
-"""One transaction: records of one project become traces, sessions, spans and sums.
+"""Write the records of one project in one transaction: traces, sessions, spans and aggregates.
 
-Everything of a project is written under that project's advisory lock, so sequence numbers rise in the order of commits
-and nothing read here can change before it is written. Spans go in by one COPY; stored ones that a record completes are
-read, merged, and put in again.
+All writes to a project hold its advisory lock, so sequence numbers increase in commit order and nothing that is read
+here can change before it is written. Spans are inserted with one COPY. A stored span for which new data arrived is
+read, merged, deleted and inserted again.
 """
 
 from __future__ import annotations
@@ -16,66 +16,69 @@ from typing import Any
 import msgspec
 import psycopg
 
-from ingest.decoding.records import Span, Trace, microseconds
-from ingest.decoding.span_facts import facts_of
+from ingest.decoding.records import Record, Span, Trace
+from ingest.decoding.span_stats import stats_of
+from ingest.decoding.timestamps import to_microseconds
 from ingest.storage import copy_rows, messages, session_assignment
-from ingest.storage.aggregates import ADD, CLEAR, Totals, added
+from ingest.storage.aggregates import RESET_SESSION, UPDATE_SESSIONS, SessionDelta, update_parameters
 from ingest.storage.merge import merge, merge_traces
-from ingest.storage.messages import Stored
+from ingest.storage.messages import KnownMessages
+from ingest.storage.session_assignment import SpanGroups
 
 Cursor = psycopg.AsyncCursor[Any]
 SpanKey = tuple[str, str]
-# The spans of each session.
-Placed = dict[uuid.UUID, list[Span]]
-# The first half of the advisory lock's name; the second is the project.
+SessionSpans = dict[uuid.UUID, list[Span]]
+Deltas = dict[uuid.UUID, SessionDelta]
+Days = dict[uuid.UUID, date]
+# First half of the advisory lock. The second half is the project id.
 LOCK_SPACE = 0x41524941
 
-# First the lock, then the numbers: whoever commits later has the higher ones.
-_LOCKED_BLOCK = "SELECT nextval('ingest_seq') FROM (SELECT pg_advisory_xact_lock(%s, %s)) AS locked"
-_BLOCK = "SELECT nextval('ingest_seq')"
-_DAYS = "SELECT session_key, day FROM ingest_session WHERE session_key = ANY(%s)"
-_PUT_SESSIONS = """
+# Takes the lock before the number, so that numbers increase in commit order.
+_LOCK_AND_NEXT_SEQ = "SELECT nextval('ingest_seq') FROM (SELECT pg_advisory_xact_lock(%s, %s)) AS locked"
+_NEXT_SEQ = "SELECT nextval('ingest_seq')"
+_FIND_DAYS = "SELECT session_key, day FROM ingest_session WHERE session_key = ANY(%s)"
+_INSERT_SESSIONS = """
 INSERT INTO ingest_session (session_key, project_id, session_id, day, created_at, last_seq, span_count, running_count,
   error_count, turn_count, turn_span_count, check_count, compaction_count, fallback_count, model, peak_tokens,
   window_tokens, trigger_tokens, last_tokens)
 SELECT k, %s, id, %s, now(), %s, 0, 0, 0, 0, 0, 0, 0, 0, '', 0, 0, 0, 0 FROM unnest(%s::uuid[], %s::text[]) t (k, id)
 """
-_STORED = """
+_FIND_SPANS = """
 SELECT s.trace_id, s.span_id, s.parent_id, s.kind, s.name, s.status, s.started_at, s.ended_at, s.data::text,
   s.payload::text
 FROM unnest(%s::uuid[], %s::date[], %s::text[], %s::text[]) k (a, b, c, d)
 JOIN ingest_span s ON (s.session_key, s.session_day, s.trace_id, s.span_id) = (k.a, k.b, k.c, k.d)
 """
-_DELETE = """
+_DELETE_SPANS = """
 DELETE FROM ingest_span s USING unnest(%s::uuid[], %s::date[], %s::text[], %s::text[]) k (a, b, c, d)
 WHERE (s.session_key, s.session_day, s.trace_id, s.span_id) = (k.a, k.b, k.c, k.d)
 """
-# The key that distributes a row cannot be updated (Citus), so a move is a delete and an insert.
-_MOVE = """
+# Citus cannot update the distribution column, so a move is a delete and an insert.
+_MOVE_SPANS = """
 WITH gone AS (DELETE FROM ingest_span WHERE session_key = %s AND session_day = %s AND trace_id = %s RETURNING *)
 INSERT INTO ingest_span (session_key, session_day, seq, project_id, trace_id, span_id, parent_id, kind, name, status,
   started_at, ended_at, tokens, data, payload)
 SELECT %s, %s, nextval('ingest_seq'), project_id, trace_id, span_id, parent_id, kind, name, status, started_at,
   ended_at, tokens, data, payload FROM gone ON CONFLICT DO NOTHING
 """
-# What sums are made of; payloads stay where they are.
-_OF_SESSION = """
+# Everything that aggregates need, which excludes payloads.
+_SESSION_SPANS = """
 SELECT trace_id, span_id, parent_id, kind, name, status, started_at, ended_at, data::text, NULL
 FROM ingest_span WHERE session_key = %s AND session_day = %s
 """
-_DROP_EMPTY = """
+_DELETE_EMPTY_SESSIONS = """
 DELETE FROM ingest_session WHERE session_key = ANY(%(keys)s) AND span_count = 0
   AND session_key NOT IN (SELECT session_key FROM ingest_trace WHERE session_key = ANY(%(keys)s))
   AND session_key NOT IN (SELECT session_key FROM ingest_transcript WHERE session_key = ANY(%(keys)s))
 """
 # About a hundred rows.
-_COPY_PIECES = 700
-_COPY = f"COPY ingest_span ({copy_rows.COLUMNS}) FROM STDIN (FORMAT BINARY)"
+_COPY_CHUNK_PIECES = 700
+_COPY_SPANS = f"COPY ingest_span ({copy_rows.COLUMNS}) FROM STDIN (FORMAT BINARY)"
 
 
 @dataclass(slots=True)
 class Committed:
-    """What one project's part of a commit changed."""
+    """Changes that a commit made in one project."""
 
     project_id: int
     seq: int = 0
@@ -90,71 +93,73 @@ class Committed:
 async def write(
     cursor: Cursor,
     project_id: int,
-    records: Sequence[Span | Trace],
+    records: Sequence[Record],
     *,
     maybe_stored: Container[SpanKey] | None,
-    known_messages: Stored,
+    known_messages: KnownMessages,
 ) -> Committed:
     """Write `records` in the caller's transaction.
 
-    `maybe_stored` names the spans that may be in the table already; None means any may. A span that is there and is
-    not named ends the transaction with UniqueViolation.
+    `maybe_stored` has the spans that may already be in the table. None means that any span may be. If another span is
+    there, the transaction fails with UniqueViolation.
     """
-    seq = await _block(cursor, _LOCKED_BLOCK, LOCK_SPACE, project_id)
-    done = Committed(project_id, seq)
-    done.messages = await _put_messages(cursor, project_id, records, known_messages)
-    told, traces = _gathered(records)
-    found, moves, days = await session_assignment.find(cursor, project_id, told, traces)
-    placed = await session_assignment.place(cursor, project_id, told, found, days)
-    moved = {key for move in moves for key in (move.old, move.new)}
-    keys = {*placed, *(home.session_key for home in found.values()), *moved}
-    if unknown := keys - days.keys():
-        days |= await _days(cursor, project_id, unknown, session_assignment.names(project_id, told, found), seq)
+    seq = await _next_seq(cursor, _LOCK_AND_NEXT_SEQ, LOCK_SPACE, project_id)
+    result = Committed(project_id, seq)
+    result.messages = await _store_messages(cursor, project_id, records, known_messages)
+    groups, traces = _group_records(records)
+    assignments, moves, days = await session_assignment.assign_traces(cursor, project_id, groups, traces)
+    spans = await session_assignment.assign_spans(cursor, project_id, groups, assignments, days)
+    moved_keys = {key for move in moves for key in (move.old_key, move.new_key)}
+    session_keys = {*spans, *(assignment.session_key for assignment in assignments.values()), *moved_keys}
+    if unknown_keys := session_keys - days.keys():
+        ids = session_assignment.session_ids(project_id, groups, assignments)
+        days |= await _find_or_create_sessions(cursor, project_id, unknown_keys, ids, seq)
     for move in moves:
-        await cursor.execute(_MOVE, (move.old, days[move.old], move.trace_id, move.new, days[move.new]))
-    totals: dict[uuid.UUID, Totals] = {}
-    to_copy = await _merged(cursor, placed, days, totals, maybe_stored, done)
-    last_seqs = await _copy(cursor, project_id, to_copy, days, seq) if to_copy else {}
-    for key, trace in await session_assignment.put(cursor, project_id, found, seq):
-        totals.setdefault(key, Totals()).stretch(trace.started_us, trace.ended_us)
-    done.stored = sum(map(len, to_copy.values()))
-    done.sessions = totals.keys() | moved
-    done.seq = await _add(cursor, totals, last_seqs, seq + done.stored)
-    if moved:
-        done.seq = await _count_again(cursor, moved, days)
-    return done
+        old_day, new_day = days[move.old_key], days[move.new_key]
+        await cursor.execute(_MOVE_SPANS, (move.old_key, old_day, move.trace_id, move.new_key, new_day))
+    deltas: Deltas = {}
+    changed_spans = await _merge_stored_spans(cursor, spans, days, deltas, maybe_stored, result)
+    last_seqs = await _copy_spans(cursor, project_id, changed_spans, days, seq) if changed_spans else {}
+    for key, trace in await session_assignment.store_traces(cursor, project_id, assignments, seq):
+        deltas.setdefault(key, SessionDelta()).extend(trace.started_us, trace.ended_us)
+    result.stored = sum(map(len, changed_spans.values()))
+    result.sessions = deltas.keys() | moved_keys
+    result.seq = await _update_sessions(cursor, deltas, last_seqs, seq + result.stored)
+    if moved_keys:
+        result.seq = await _rebuild_aggregates(cursor, moved_keys, days)
+    return result
 
 
-async def _put_messages(
-    cursor: Cursor, project_id: int, records: Sequence[Span | Trace], stored: Stored
+async def _store_messages(
+    cursor: Cursor, project_id: int, records: Sequence[Record], known: KnownMessages
 ) -> list[bytes]:
-    """Store the texts that are not there yet; the names of those that are now."""
+    """Store the message texts that are missing. Return the hashes of those that were not known to be stored."""
     texts: dict[bytes, bytes] = {}
     for record in records:
-        if isinstance(record, Span) and record.texts:
-            texts |= record.texts
+        if isinstance(record, Span) and record.messages:
+            texts |= record.messages
     today = datetime.now(UTC).date()
-    missing = stored.missing(project_id, texts, today) if texts else []
-    if not missing:
+    unknown = known.missing(project_id, texts, today) if texts else []
+    if not unknown:
         return []
-    await cursor.execute(messages.KNOWN, (project_id, missing))
-    known = {bytes(row[0]) for row in await cursor.fetchall()}
-    if known:
-        await cursor.execute(messages.USED, (today, project_id, list(known), today))
-    new = {digest: texts[digest] for digest in missing if digest not in known}
+    await cursor.execute(messages.FIND, (project_id, unknown))
+    stored = {bytes(row[0]) for row in await cursor.fetchall()}
+    if stored:
+        await cursor.execute(messages.SET_DAY, (today, project_id, list(stored), today))
+    new = {digest: texts[digest] for digest in unknown if digest not in stored}
     if new:
-        await cursor.execute(messages.PUT, messages.put_arguments(project_id, today, new))
-    return missing
+        await cursor.execute(messages.INSERT, messages.insert_parameters(project_id, today, new))
+    return unknown
 
 
-async def _block(cursor: Cursor, statement: str = _BLOCK, *arguments: int) -> int:
+async def _next_seq(cursor: Cursor, statement: str = _NEXT_SEQ, *arguments: int) -> int:
     await cursor.execute(statement, arguments)
     (value,) = await cursor.fetchone() or (0,)
     return int(value)
 
 
-def _gathered(records: Sequence[Span | Trace]) -> tuple[session_assignment.Told, dict[str, Trace]]:
-    """Each span and each trace once, in the order of their first telling; spans by their trace and session."""
+def _group_records(records: Sequence[Record]) -> tuple[SpanGroups, dict[str, Trace]]:
+    """Merge records of the same span or trace. Return spans by trace and named session, and traces by id."""
     spans: dict[SpanKey, Span] = {}
     traces: dict[str, Trace] = {}
     for record in records:
@@ -164,66 +169,66 @@ def _gathered(records: Sequence[Span | Trace]) -> tuple[session_assignment.Told,
             if known_span is not record:
                 spans[key] = merge(known_span, record)
         elif type(record) is Trace:
-            known = traces.get(record.trace_id)
-            traces[record.trace_id] = merge_traces(known, record) if known else record
-    told: session_assignment.Told = {}
+            known_trace = traces.get(record.trace_id)
+            traces[record.trace_id] = merge_traces(known_trace, record) if known_trace else record
+    groups: SpanGroups = {}
     trace_id = session_id = None
-    together: list[Span] = []
+    group: list[Span] = []
     for span in spans.values():
-        # Spans of one trace nearly always come one after the other.
+        # Spans of one trace usually follow each other.
         if span.trace_id != trace_id or span.session_id != session_id:
             trace_id, session_id = span.trace_id, span.session_id
-            together = told.setdefault((trace_id, session_id), [])
-        together.append(span)
-    return told, traces
+            group = groups.setdefault((trace_id, session_id), [])
+        group.append(span)
+    return groups, traces
 
 
-async def _days(
-    cursor: Cursor, project_id: int, keys: set[uuid.UUID], named: dict[uuid.UUID, str], seq: int
-) -> dict[uuid.UUID, date]:
-    """The day of each session; one that is new was first seen today."""
-    await cursor.execute(_DAYS, (list(keys),))
+async def _find_or_create_sessions(
+    cursor: Cursor, project_id: int, keys: set[uuid.UUID], session_ids: dict[uuid.UUID, str], seq: int
+) -> Days:
+    """Return the day of each session. New sessions are created with today's date."""
+    await cursor.execute(_FIND_DAYS, (list(keys),))
     days = dict(await cursor.fetchall())
     today = datetime.now(UTC).date()
-    new = [key for key in keys if key not in days and key in named]
+    new = [key for key in keys if key not in days and key in session_ids]
     if new:
-        await cursor.execute(_PUT_SESSIONS, (project_id, today, seq, new, [named[key] for key in new]))
+        await cursor.execute(_INSERT_SESSIONS, (project_id, today, seq, new, [session_ids[key] for key in new]))
     return days | {key: today for key in keys if key not in days}
 
 
-async def _merged(
+async def _merge_stored_spans(
     cursor: Cursor,
-    placed: Placed,
-    days: dict[uuid.UUID, date],
-    totals: dict[uuid.UUID, Totals],
+    session_spans: SessionSpans,
+    days: Days,
+    deltas: Deltas,
     maybe_stored: Container[SpanKey] | None,
-    done: Committed,
-) -> Placed:
-    """The spans to put in, completed by what is stored of them, which is taken out."""
-    stored = await _stored(cursor, placed, days, maybe_stored)
-    to_copy: Placed = {}
-    replaced: Placed = {}
-    for key, spans in placed.items():
-        total = Totals()
+    result: Committed,
+) -> SessionSpans:
+    """Merge spans with their stored versions, which are deleted. Return the spans to insert."""
+    stored = await _find_stored_spans(cursor, session_spans, days, maybe_stored)
+    to_insert: SessionSpans = {}
+    replaced: SessionSpans = {}
+    for key, spans in session_spans.items():
+        delta = SessionDelta()
         changed = spans
         if stored:
-            changed, old = _completed(spans, stored)
-            total.take_off(old)
+            changed, old = _merge_with_stored(spans, stored)
+            delta.subtract(old)
             if old:
                 replaced[key] = old
-        total.add(changed)
+        delta.add(changed)
         if changed:
-            to_copy[key], totals[key] = changed, total
-            if replaced or total.running:
-                done.opened += [(span.trace_id, span.span_id) for span in changed if span.is_running]
+            to_insert[key], deltas[key] = changed, delta
+            if replaced or delta.running:
+                result.opened += [(span.trace_id, span.span_id) for span in changed if span.is_running]
     if replaced:
-        done.closed = [(span.trace_id, span.span_id) for spans in replaced.values() for span in spans]
-        await cursor.execute(_DELETE, _key_arrays(replaced, days))
-    return to_copy
+        result.closed = [(span.trace_id, span.span_id) for spans in replaced.values() for span in spans]
+        await cursor.execute(_DELETE_SPANS, _key_arrays(replaced, days))
+    return to_insert
 
 
-def _completed(spans: list[Span], stored: dict[SpanKey, Span]) -> tuple[list[Span], list[Span]]:
-    """Those that add something to what is stored of them, completed by it; and what they replace."""
+def _merge_with_stored(spans: list[Span], stored: dict[SpanKey, Span]) -> tuple[list[Span], list[Span]]:
+    """Return the spans that are new or changed, and the stored versions they replace."""
     changed, replaced = [], []
     for span in spans:
         old = stored.get((span.trace_id, span.span_id))
@@ -236,28 +241,27 @@ def _completed(spans: list[Span], stored: dict[SpanKey, Span]) -> tuple[list[Spa
     return changed, replaced
 
 
-async def _stored(
-    cursor: Cursor, placed: Placed, days: dict[uuid.UUID, date], maybe_stored: Container[SpanKey] | None
+async def _find_stored_spans(
+    cursor: Cursor, session_spans: SessionSpans, days: Days, maybe_stored: Container[SpanKey] | None
 ) -> dict[SpanKey, Span]:
-    """What the table holds of spans that may be in it."""
-    asked = placed
+    """Return the stored versions of spans that may already be in the table."""
+    candidates = session_spans
     if maybe_stored is not None:
-        asked = {}
-        for key, spans in placed.items() if maybe_stored else ():
-            if found := [span for span in spans if (span.trace_id, span.span_id) in maybe_stored]:
-                asked[key] = found
-    if not asked:
+        candidates = {}
+        for key, spans in session_spans.items() if maybe_stored else ():
+            if matches := [span for span in spans if (span.trace_id, span.span_id) in maybe_stored]:
+                candidates[key] = matches
+    if not candidates:
         return {}
-    await cursor.execute(_STORED, _key_arrays(asked, days))
+    await cursor.execute(_FIND_SPANS, _key_arrays(candidates, days))
     return {(span.trace_id, span.span_id): span for span in map(_from_row, await cursor.fetchall())}
 
 
-def _key_arrays(
-    placed: Placed, days: dict[uuid.UUID, date]
-) -> tuple[list[uuid.UUID], list[date], list[str], list[str]]:
-    found = [(key, days[key], span.trace_id, span.span_id) for key, spans in placed.items() for span in spans]
-    keys, of_days, trace_ids, span_ids = map(list, zip(*found, strict=True))
-    return keys, of_days, trace_ids, span_ids
+def _key_arrays(session_spans: SessionSpans, days: Days) -> tuple[list[uuid.UUID], list[date], list[str], list[str]]:
+    """Return the primary keys of spans as one array for each column."""
+    rows = [(key, days[key], span.trace_id, span.span_id) for key, spans in session_spans.items() for span in spans]
+    session_keys, session_days, trace_ids, span_ids = map(list, zip(*rows, strict=True))
+    return session_keys, session_days, trace_ids, span_ids
 
 
 def _from_row(row: tuple[Any, ...]) -> Span:
@@ -270,57 +274,60 @@ def _from_row(row: tuple[Any, ...]) -> Span:
         kind=kind,
         name=name,
         status=status,
-        started_us=None if started_at is None else microseconds(started_at),
-        ended_us=None if ended_at is None else microseconds(ended_at),
+        started_us=None if started_at is None else to_microseconds(started_at),
+        ended_us=None if ended_at is None else to_microseconds(ended_at),
         data=encoded,
         payload=None if payload is None else payload.encode(),
         session_id=None,
-        facts=facts_of(kind, msgspec.json.decode(encoded)),
+        stats=stats_of(kind, msgspec.json.decode(encoded)),
     )
 
 
-async def _copy(
-    cursor: Cursor, project_id: int, placed: Placed, days: dict[uuid.UUID, date], seq: int
+async def _copy_spans(
+    cursor: Cursor, project_id: int, session_spans: SessionSpans, days: Days, seq: int
 ) -> dict[uuid.UUID, int]:
-    """Put the spans in, numbered from `seq` on; the last number of each session."""
-    packed = [copy_rows.HEADER]
+    """Insert spans, numbered from `seq` on. Return the last number of each session."""
+    pieces = [copy_rows.HEADER]
     last_seqs: dict[uuid.UUID, int] = {}
-    async with cursor.copy(_COPY) as copy:
-        for key, spans in placed.items():
-            packed += copy_rows.pack(spans, session_key=key, day=days[key], project_id=project_id, seq=seq)
+    async with cursor.copy(_COPY_SPANS) as copy:
+        for key, spans in session_spans.items():
+            pieces += copy_rows.pack_rows(spans, session_key=key, day=days[key], project_id=project_id, seq=seq)
             seq += len(spans)
             last_seqs[key] = seq - 1
-            # Postgres works on these while the next are packed.
-            if len(packed) > _COPY_PIECES:
-                await copy.write(b"".join(packed))
-                packed.clear()
-        await copy.write(b"".join((*packed, copy_rows.TRAILER)))
+            # Send rows in chunks, so that Postgres inserts while the next ones are packed.
+            if len(pieces) > _COPY_CHUNK_PIECES:
+                await copy.write(b"".join(pieces))
+                pieces.clear()
+        await copy.write(b"".join((*pieces, copy_rows.TRAILER)))
     return last_seqs
 
 
-async def _add(cursor: Cursor, totals: dict[uuid.UUID, Totals], last_seqs: dict[uuid.UUID, int], next_seq: int) -> int:
-    """Add the sums to their sessions; no two get the same number, so that a list can be read in pages."""
-    changed = []
-    for key, total in totals.items():
+async def _update_sessions(cursor: Cursor, deltas: Deltas, last_seqs: dict[uuid.UUID, int], next_seq: int) -> int:
+    """Update the aggregates of sessions and return the last sequence number used.
+
+    Each session gets its own number, which makes keyset pagination possible.
+    """
+    rows = []
+    for key, delta in deltas.items():
         if (seq := last_seqs.get(key)) is None:
             seq, next_seq = next_seq, next_seq + 1
-        changed.append(total.row(key, seq))
-    if changed:
-        await cursor.execute(ADD, added(changed))
+        rows.append(delta.row(key, seq))
+    if rows:
+        await cursor.execute(UPDATE_SESSIONS, update_parameters(rows))
     return next_seq - 1
 
 
-async def _count_again(cursor: Cursor, keys: set[uuid.UUID], days: dict[uuid.UUID, date]) -> int:
-    """Sum sessions up from their spans and traces; returns a sequence number later than all of theirs."""
-    first_seq = await _block(cursor)
+async def _rebuild_aggregates(cursor: Cursor, keys: set[uuid.UUID], days: Days) -> int:
+    """Aggregate sessions again from their spans and traces. Return a number higher than all of theirs."""
+    first_seq = await _next_seq(cursor)
     for position, key in enumerate(sorted(keys)):
-        total = Totals()
-        await cursor.execute(_OF_SESSION, (key, days[key]))
-        total.add(map(_from_row, await cursor.fetchall()))
+        delta = SessionDelta()
+        await cursor.execute(_SESSION_SPANS, (key, days[key]))
+        delta.add(map(_from_row, await cursor.fetchall()))
         await cursor.execute("SELECT started_at, ended_at FROM ingest_trace WHERE session_key = %s", (key,))
         for times in await cursor.fetchall():
-            total.stretch(*(None if at is None else microseconds(at) for at in times))
-        await cursor.execute(CLEAR, (key,))
-        await cursor.execute(ADD, added([total.row(key, first_seq + position)]))
-    await cursor.execute(_DROP_EMPTY, {"keys": sorted(keys)})
+            delta.extend(*(None if at is None else to_microseconds(at) for at in times))
+        await cursor.execute(RESET_SESSION, (key,))
+        await cursor.execute(UPDATE_SESSIONS, update_parameters([delta.row(key, first_seq + position)]))
+    await cursor.execute(_DELETE_EMPTY_SESSIONS, {"keys": sorted(keys)})
     return first_seq + len(keys)

@@ -1,8 +1,11 @@
-"""Connections to the database that Django is configured with, and whether it answers.
+"""Postgres connections outside Django's ORM, and the database's current availability.
 
-The write path runs on the web process's event loop and must never wait for a thread, so it has connections of its
-own. Parameters are read at the time of use: tests swap databases under a running process. A server that is frozen
-rather than gone breaks no connection, so nobody waits for it on the strength of one: see `presence`.
+The write path runs on the event loop of the web process and must not block it, so it uses psycopg's asynchronous
+connections with the parameters of Django's default database. They are read on each use because tests switch databases
+in a running process.
+
+A frozen server does not close its connections, so an open connection proves nothing. `db_probe` pings the database
+and records the result in `database_status`.
 """
 
 from __future__ import annotations
@@ -12,26 +15,27 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from django.db import connections
 
-from ingest.http.errors import Unavailable
+from ingest.errors import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
 CONNECT_TIMEOUT_S = 5
-# A commit that has not come back after this long never will; the server ends it, so that the lock it holds is freed.
+CONNECTION_ERRORS = (psycopg.OperationalError, psycopg.InterfaceError, OSError)
+# The server cancels a commit that takes longer, which releases the locks it holds.
 STATEMENT_TIMEOUT_MS = 15_000
-# Lookups by whole keys: planned once, by the index, whatever the number of keys. Planned for its own number each time,
-# a large group would read whole days instead. Citus must know the keys to plan at all.
-_PLAN_ONCE = """
+# All statements look rows up by complete keys, so one generic plan with index scans is right for any number of keys.
+# Custom plans for large groups would scan whole partitions. Citus needs custom plans to find the shards.
+_USE_GENERIC_PLANS = """
 SELECT set_config('plan_cache_mode', 'force_generic_plan', false)
 WHERE NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')
 """
 
 
 def parameters() -> dict[str, Any]:
-    """What `psycopg.connect` needs for Django's default database."""
+    """Return the `psycopg.connect` parameters of Django's default database."""
     settings = connections["default"].settings_dict
-    found = {
+    target = {
         "dbname": settings["NAME"],
         "user": settings["USER"],
         "password": settings["PASSWORD"],
@@ -39,18 +43,18 @@ def parameters() -> dict[str, Any]:
         "port": settings["PORT"],
     }
     options = {key: value for key, value in settings.get("OPTIONS", {}).items() if isinstance(value, str | int)}
-    return {key: value for key, value in {**options, **found}.items() if value not in {"", None}}
+    return {key: value for key, value in {**options, **target}.items() if value not in {"", None}}
 
 
 def address() -> tuple[str, str, str]:
-    """Which database that is: quick to ask with every request."""
-    # The same as those of `connections["default"]`, which costs ten times as much to ask for.
+    """Return the name, host and port of the default database. Cheap enough to call on each request."""
+    # Equal to `connections["default"].settings_dict`, which takes ten times as long to read.
     settings = connections.settings["default"]
     return settings["NAME"], settings["HOST"], str(settings["PORT"])
 
 
 async def connect(*, application: str) -> psycopg.AsyncConnection[Any]:
-    """A new connection in autocommit mode: transactions are opened where they are needed."""
+    """Open a connection in autocommit mode. Callers open transactions explicitly."""
     connection = await psycopg.AsyncConnection.connect(
         **{
             "connect_timeout": CONNECT_TIMEOUT_S,
@@ -59,56 +63,59 @@ async def connect(*, application: str) -> psycopg.AsyncConnection[Any]:
             "application_name": application,
         },
         autocommit=True,
-        # The same few statements are run for ever: prepare them at once.
+        # The write path repeats a few statements, so prepare each one on its first use.
         prepare_threshold=1,
     )
     try:
-        await connection.execute(_PLAN_ONCE)
+        await connection.execute(_USE_GENERIC_PLANS)
     except BaseException:
         await connection.close()
         raise
     return connection
 
 
-class Presence:
-    """Whether the database answers, as this process last found it. The event loop asks; every thread may look."""
+class DatabaseStatus:
+    """Availability of the database as last seen by this process.
+
+    The event loop updates it. Any thread may read it.
+    """
 
     def __init__(self) -> None:
-        self.is_away = False
+        self.is_available = True
 
-    def require(self) -> None:
-        """`Unavailable` while the database is away."""
-        if self.is_away:
-            raise Unavailable("the database is away")
-
-
-presence = Presence()
+    def require_available(self) -> None:
+        """Raise `Unavailable` if the database is down."""
+        if not self.is_available:
+            raise Unavailable("The database is unavailable. Try again later.")
 
 
-class Silent(psycopg.OperationalError):
-    """The database was asked, and does not answer anybody."""
+database_status = DatabaseStatus()
 
 
-class GuardedConnection(psycopg.Connection[Any]):
-    """A connection for threads: waits as long as a question takes, but not for a database that is away."""
+class DatabaseUnresponsive(psycopg.OperationalError):
+    """The database stopped responding while a query was running."""
+
+
+class FailFastConnection(psycopg.Connection[Any]):
+    """A connection for threads that stops waiting when the database becomes unavailable."""
 
     def wait(self, gen: Generator[Any, Any, Any], *arguments: Any, **options: Any) -> Any:
         try:
-            return super().wait(_while_present(gen), *arguments, **options)
-        except Silent:
-            # In the middle of an answer that nobody will read: of no use to the next one.
+            return super().wait(_stop_if_unavailable(gen), *arguments, **options)
+        except DatabaseUnresponsive:
+            # The protocol is in the middle of a response, so the connection cannot be reused.
             self.pgconn.finish()
             raise
 
 
-def _while_present(waiting: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-    """What `waiting` does, until it has waited in vain while the database went away."""
+def _stop_if_unavailable(steps: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    """Run psycopg's wait generator until a wait times out while the database is unavailable."""
     try:
-        wanted = next(waiting)
+        wanted = next(steps)
         while True:
             ready = yield wanted
-            if not ready and presence.is_away:
-                raise Silent("the database does not answer")
-            wanted = waiting.send(ready)
+            if not ready and not database_status.is_available:
+                raise DatabaseUnresponsive("The database does not respond.")
+            wanted = steps.send(ready)
     except StopIteration as done:
         return done.value

@@ -1,7 +1,7 @@
-"""Small questions to the database over one connection, and whether it answers at all.
+"""Ping the database and run small queries on one connection.
 
-Asked every second, and with every question of others, it is known to be away before anybody has to wait for it: then
-nobody does (`ingest.storage.connections.presence`).
+The ping every second lets requests fail fast while Postgres is down: the result is kept in
+`ingest.storage.connections.database_status`.
 """
 
 from __future__ import annotations
@@ -15,98 +15,102 @@ from typing import Any
 
 import psycopg
 
-from ingest.http.errors import Refusal, Unavailable
-from ingest.storage.connections import connect, presence
+from ingest.errors import RequestError, Unavailable
+from ingest.storage.connections import CONNECTION_ERRORS, connect, database_status
 
 logger = logging.getLogger("ariadne.ingest")
 
-# Looked at in parts: a loop that was held up itself is no sign that the database is away.
-_ANSWER_PARTS, _ANSWER_PART_S = 3, 1.0
-_LOOK_EVERY_S = 1.0
-_LOOK_AGAIN_S = 0.3
+# The timeout is split into parts so that a blocked event loop is not mistaken for a database that is down.
+_TIMEOUT_PARTS, _TIMEOUT_PART_S = 3, 1.0
+_PING_INTERVAL_S = 1.0
+_PING_INTERVAL_WHILE_DOWN_S = 0.3
 
 
-class Questions:
-    """One connection, one question at a time. `on_silence` is called when the database stops answering."""
+class DatabaseProbe:
+    """Run one query at a time on one connection. `on_unavailable` is called when the database stops responding."""
 
-    def __init__(self, *, on_silence: Callable[[], None]) -> None:
-        self._on_silence = on_silence
+    def __init__(self, *, on_unavailable: Callable[[], None]) -> None:
+        self._on_unavailable = on_unavailable
         self._connection: psycopg.AsyncConnection[Any] | None = None
         self._lock = asyncio.Lock()
-        self._away_since = 0.0
+        self._down_since = 0.0
         self._abandoned: set[asyncio.Task[Any]] = set()
-        self._watch = asyncio.create_task(self._watching(), name="ingest-watching")
+        self._ping_task = asyncio.create_task(self._ping_periodically(), name="ingest-db-probe")
 
-    async def ask(self, statement: str, arguments: tuple[Any, ...] = ()) -> tuple[Any, ...] | None:
-        """One row, over the one connection that is kept for small questions; none while the database is away."""
-        presence.require()
+    async def fetch_row(self, statement: str, arguments: tuple[Any, ...] = ()) -> tuple[Any, ...] | None:
+        """Return the first row of a query. Raise `Unavailable` while the database is down."""
+        database_status.require_available()
         async with self._lock:
-            # Whoever waited while the database did not answer is told at once.
-            presence.require()
-            return await self._answered(statement, arguments)
+            # The database may have failed while this call waited for the lock.
+            database_status.require_available()
+            return await self._query(statement, arguments)
 
-    async def _watching(self) -> None:
-        """Know whether the database answers before somebody has to wait for it."""
+    async def _ping_periodically(self) -> None:
         while True:
-            with contextlib.suppress(Refusal, psycopg.Error):
+            with contextlib.suppress(RequestError, psycopg.Error):
                 async with self._lock:
-                    await self._answered("SELECT 1", ())
-            await asyncio.sleep(_LOOK_AGAIN_S if presence.is_away else _LOOK_EVERY_S)
+                    await self._query("SELECT 1", ())
+            is_available = database_status.is_available
+            await asyncio.sleep(_PING_INTERVAL_S if is_available else _PING_INTERVAL_WHILE_DOWN_S)
 
-    async def _answered(self, statement: str, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        for attempt in (1, 2):
-            asked = asyncio.create_task(self._row(statement, arguments))
-            for _ in range(_ANSWER_PARTS):
-                # Not `timeout`: ending a question politely takes seconds where nobody listens, and need not be awaited.
-                if (await asyncio.wait({asked}, timeout=_ANSWER_PART_S))[0]:
-                    break
-            else:
-                self._abandon(asked)
+    async def _query(self, statement: str, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        # The second attempt covers a connection that was dropped while idle, which does not mean the server is down.
+        for _attempt in range(2):
+            task = asyncio.create_task(self._execute(statement, arguments))
+            if not await self._wait(task):
+                self._abandon(task)
                 break
             try:
-                found = asked.result()
-            except (psycopg.OperationalError, psycopg.InterfaceError, OSError):
+                row = task.result()
+            except CONNECTION_ERRORS:
                 await self._disconnect()
-                # A connection that died while idle is no sign that the server is away.
-                if attempt == 2:
-                    break
             except psycopg.Error:
-                # Refused, and that is an answer.
-                self._note(is_away=False)
+                # The server answered with an error, so it is available.
+                self._set_available(True)
                 raise
             else:
-                self._note(is_away=False)
-                return found
-        self._note(is_away=True)
-        raise Unavailable("the database is away")
+                self._set_available(True)
+                return row
+        self._set_available(False)
+        raise Unavailable("The database is unavailable. Try again later.")
 
-    def _note(self, *, is_away: bool) -> None:
-        if is_away == presence.is_away:
+    async def _wait(self, task: asyncio.Task[Any]) -> bool:
+        """Wait for a query. Return False if it timed out."""
+        for _part in range(_TIMEOUT_PARTS):
+            # `asyncio.timeout` would wait for psycopg to cancel the query, which takes seconds on a frozen server.
+            done, _pending = await asyncio.wait({task}, timeout=_TIMEOUT_PART_S)
+            if done:
+                return True
+        return False
+
+    def _set_available(self, is_available: bool) -> None:
+        if is_available == database_status.is_available:
             return
-        presence.is_away = is_away
-        if is_away:
-            self._away_since = time.monotonic()
-            logger.warning("database_silent: nobody waits for it until it answers again")
-            self._on_silence()
+        database_status.is_available = is_available
+        if is_available:
+            logger.warning("database_available after_s=%.1f", time.monotonic() - self._down_since)
         else:
-            logger.warning("database_back after_s=%.1f", time.monotonic() - self._away_since)
+            self._down_since = time.monotonic()
+            logger.warning("database_unavailable: requests fail immediately until it responds")
+            self._on_unavailable()
 
-    async def _row(self, statement: str, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    async def _execute(self, statement: str, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
         if self._connection is None or self._connection.closed:
             self._connection = await connect(application="ariadne-ingest")
         cursor = await self._connection.execute(statement, arguments)
         return await cursor.fetchone()
 
-    def _abandon(self, asked: asyncio.Task[Any]) -> None:
+    def _abandon(self, task: asyncio.Task[Any]) -> None:
+        """Cancel a query without waiting for the cancellation, and use a new connection for the next one."""
         self._connection = None
-        asked.cancel()
-        self._abandoned.add(asked)
-        asked.add_done_callback(self._forget)
+        task.cancel()
+        self._abandoned.add(task)
+        task.add_done_callback(self._discard)
 
-    def _forget(self, asked: asyncio.Task[Any]) -> None:
-        self._abandoned.discard(asked)
-        if not asked.cancelled():
-            asked.exception()
+    def _discard(self, task: asyncio.Task[Any]) -> None:
+        self._abandoned.discard(task)
+        if not task.cancelled():
+            task.exception()  # marks it as retrieved, otherwise asyncio logs it
 
     async def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
@@ -115,6 +119,6 @@ class Questions:
                 await connection.close()
 
     async def close(self) -> None:
-        self._watch.cancel()
-        presence.is_away = False
+        self._ping_task.cancel()
+        database_status.is_available = True
         await self._disconnect()

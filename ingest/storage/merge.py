@@ -1,7 +1,7 @@
-"""Two tellings of one span, or of one trace, become one.
+"""Merge two versions of a span or a trace.
 
-Pure and idempotent: `merge(merge(a, b), b)` is `merge(a, b)`. What is missing is filled in; where two tellings disagree
-the one that knows the end is right, and between equals the one that came first.
+Pure and idempotent: `merge(merge(a, b), b)` equals `merge(a, b)`. Missing fields are filled in. If both versions have a
+field, the version with the later end wins, otherwise the older version.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from __future__ import annotations
 import msgspec
 
 from ingest.decoding.records import Span, Trace
-from ingest.decoding.span_facts import facts_of
+from ingest.decoding.span_stats import stats_of
 
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
 _STATUS_RANK = {"": 0, "ok": 1, "error": 2}
-# Kinds and names that say nothing; any other is better.
-_VAGUE = frozenset({"", "span", "custom"})
+# Kinds and names without information. Any other value replaces them.
+_GENERIC = frozenset({"", "span", "custom"})
 
 
 def merge(old: Span, new: Span) -> Span:
-    """`old` completed by `new`; `old` itself if there was nothing to add."""
-    first, second = (new, old) if _knows_more(new, old) else (old, new)
-    kind = second.kind if first.kind in _VAGUE and second.kind not in _VAGUE else first.kind
-    name = second.name if _is_vague(first) and not _is_vague(second) else first.name
-    data = _filled(first.data, second.data)
+    """Merge `new` into `old`. Return `old` itself if `new` adds nothing."""
+    first, second = (new, old) if _ends_later(new, old) else (old, new)
+    kind = second.kind if first.kind in _GENERIC and second.kind not in _GENERIC else first.kind
+    name = second.name if _has_generic_name(first) and not _has_generic_name(second) else first.name
+    data = _merge_objects(first.data, second.data)
     merged = Span(
         trace_id=old.trace_id,
         span_id=old.span_id,
@@ -34,15 +34,15 @@ def merge(old: Span, new: Span) -> Span:
         started_us=_earliest(old.started_us, new.started_us),
         ended_us=first.ended_us if first.ended_us is not None else second.ended_us,
         data=data,
-        payload=_filled_payload(first.payload, second.payload),
+        payload=_merge_payloads(first.payload, second.payload),
         session_id=first.session_id or second.session_id,
-        facts=facts_of(kind, msgspec.json.decode(data)),
+        stats=stats_of(kind, msgspec.json.decode(data)),
     )
-    return old if _same(old, merged) else merged
+    return old if _is_unchanged(old, merged) else merged
 
 
 def merge_traces(old: Trace, new: Trace) -> Trace:
-    """`old` completed by `new`; `old` itself if there was nothing to add."""
+    """Merge `new` into `old`. Return `old` itself if `new` adds nothing."""
     merged = Trace(
         trace_id=old.trace_id,
         name=old.name or new.name,
@@ -50,23 +50,23 @@ def merge_traces(old: Trace, new: Trace) -> Trace:
         session_id=old.session_id or new.session_id,
         started_us=_earliest(old.started_us, new.started_us),
         ended_us=_latest(old.ended_us, new.ended_us),
-        metadata=_filled(old.metadata, new.metadata),
+        metadata=_merge_objects(old.metadata, new.metadata),
     )
-    same = all(
+    is_unchanged = all(
         getattr(old, field) == getattr(merged, field) for field in Trace.__struct_fields__ if field != "metadata"
     )
-    return old if same and _equal_json(old.metadata, merged.metadata) else merged
+    return old if is_unchanged and _equal_json(old.metadata, merged.metadata) else merged
 
 
-def _is_vague(span: Span) -> bool:
-    return span.name in _VAGUE or span.name == span.kind
+def _has_generic_name(span: Span) -> bool:
+    return span.name in _GENERIC or span.name == span.kind
 
 
-def _knows_more(new: Span, old: Span) -> bool:
+def _ends_later(new: Span, old: Span) -> bool:
     return new.ended_us is not None and (old.ended_us is None or new.ended_us > old.ended_us)
 
 
-def _same(old: Span, merged: Span) -> bool:
+def _is_unchanged(old: Span, merged: Span) -> bool:
     return (
         old.parent_id == merged.parent_id
         and old.kind == merged.kind
@@ -85,8 +85,8 @@ def _equal_json(one: bytes | None, other: bytes | None) -> bool:
     return one is not None and other is not None and msgspec.json.decode(one) == msgspec.json.decode(other)
 
 
-def _filled(first: bytes, second: bytes) -> bytes:
-    """The keys of both; those of `first` where both have one."""
+def _merge_objects(first: bytes, second: bytes) -> bytes:
+    """Merge two encoded objects. Values of `first` win."""
     if second in {b"{}", first}:
         return first
     if first == b"{}":
@@ -96,11 +96,11 @@ def _filled(first: bytes, second: bytes) -> bytes:
     return _encode({**kept, **missing}) if missing else first
 
 
-def _filled_payload(first: bytes | None, second: bytes | None) -> bytes | None:
+def _merge_payloads(first: bytes | None, second: bytes | None) -> bytes | None:
     if first is None or second is None:
         return second if first is None else first
     if first[:1] == second[:1] == b"{":
-        return _filled(first, second)
+        return _merge_objects(first, second)
     return first
 
 

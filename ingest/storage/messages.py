@@ -1,8 +1,8 @@
-"""Message texts, stored once: a prompt that comes again with every turn is a list of hashes.
+"""Store each message text once, and restore payloads that refer to it.
 
-On arrival the messages in a span's payload are replaced by `{"$message": "<sha256>"}`; on the way out `restore` puts
-them back. A message is named by the SHA-256 of its canonical JSON, redacted, without its id: the same name that the
-archive of transcripts and the client's ledgers use.
+Agents send the whole prompt with every turn. Before a span is stored, the messages in its payload are replaced by
+`{"$message": "<sha256>"}`. `restore` puts them back. The hash is the SHA-256 of the message's canonical JSON, redacted
+and without its id, as in the transcript archive and in the client's ledgers.
 """
 
 from __future__ import annotations
@@ -21,94 +21,98 @@ from ingest.archive.hash_chain import canonical
 from ingest.decoding.records import Span
 
 REFERENCE = "$message"
-# A reference takes about as much as a message of this size.
+# A reference is about as large as a message of this size.
 _MIN_BYTES = 200
-_KEYS = ("input", "output", "messages", "input_messages", "prompt", "response")
-_REMEMBERED = 100_000
+_MESSAGE_KEYS = ("input", "output", "messages", "input_messages", "prompt", "response")
+_MAX_KNOWN = 100_000
 
-PUT = """
+INSERT = """
 INSERT INTO ingest_message (hash, project_id, day, size, body)
 SELECT h, %(project_id)s, %(day)s, s, b
 FROM unnest(%(hashes)s::bytea[], %(sizes)s::int[], %(bodies)s::bytea[]) t (h, s, b)
 ON CONFLICT DO NOTHING
 """
-KNOWN = "SELECT hash FROM ingest_message WHERE project_id = %s AND hash = ANY(%s)"
-USED = "UPDATE ingest_message SET day = %s WHERE project_id = %s AND hash = ANY(%s) AND day < %s"
+FIND = "SELECT hash FROM ingest_message WHERE project_id = %s AND hash = ANY(%s)"
+SET_DAY = "UPDATE ingest_message SET day = %s WHERE project_id = %s AND hash = ANY(%s) AND day < %s"
 EXPIRE = "DELETE FROM ingest_message WHERE project_id = %s AND day < %s"
 _encode = msgspec.json.Encoder().encode
 
 
-def extract(span: Span) -> None:
-    """Replace the messages in a span's payload by their names, and keep them beside it."""
-    if span.payload is None or len(span.payload) < _MIN_BYTES or not isinstance(span.said, dict):
+def extract(span: Span, payload: Any) -> None:
+    """Replace the messages in a span's payload by references, and keep their texts in `span.messages`."""
+    if span.payload is None or len(span.payload) < _MIN_BYTES or not isinstance(payload, dict):
         return
     texts: dict[bytes, bytes] = {}
-    changed = {
-        key: [_named(item, texts) for item in span.said[key]] for key in _KEYS if isinstance(span.said.get(key), list)
+    lists = {
+        key: [_to_reference(item, texts) for item in payload[key]]
+        for key in _MESSAGE_KEYS
+        if isinstance(payload.get(key), list)
     }
     if texts:
-        span.said = {**span.said, **changed}
-        span.payload = _encode(span.said)
-        span.texts = texts
+        span.payload = _encode({**payload, **lists})
+        span.messages = texts
 
 
-def _named(item: Any, texts: dict[bytes, bytes]) -> Any:
+def _to_reference(item: Any, texts: dict[bytes, bytes]) -> Any:
+    """Return a reference to a message and add its text to `texts`. Return anything else unchanged."""
     if not isinstance(item, dict) or not ("role" in item or "type" in item) or REFERENCE in item:
         return item
-    bare = {key: value for key, value in item.items() if key not in {"id", "hash"}}
-    text = canonical(bare)
+    text = canonical({key: value for key, value in item.items() if key not in {"id", "hash"}})
     if len(text) < _MIN_BYTES:
         return item
     digest = hashlib.sha256(text).digest()
     texts[digest] = text
-    named = {REFERENCE: digest.hex()}
-    return {"id": item["id"], **named} if "id" in item else named
+    reference = {REFERENCE: digest.hex()}
+    return {"id": item["id"], **reference} if "id" in item else reference
 
 
-class Stored:
-    """The texts that this process knows to be in the table today: most of a prompt was there a turn ago."""
+class KnownMessages:
+    """A cache of the messages that are stored with today's date, which covers most of any prompt."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[int, bytes], date] = OrderedDict()
+        self._days: OrderedDict[tuple[int, bytes], date] = OrderedDict()
 
     def missing(self, project_id: int, texts: dict[bytes, bytes], day: date) -> list[bytes]:
-        return [digest for digest in texts if self._known.get((project_id, digest)) != day]
+        """Return the hashes that are not known to be stored with the date `day`."""
+        return [digest for digest in texts if self._days.get((project_id, digest)) != day]
 
-    def remember(self, project_id: int, digests: Iterable[bytes], day: date) -> None:
-        """Only after the commit: what was rolled back was not stored."""
+    def add(self, project_id: int, digests: Iterable[bytes], day: date) -> None:
+        """Add messages after their commit."""
         for digest in digests:
-            self._known[project_id, digest] = day
-        while len(self._known) > _REMEMBERED:
-            self._known.popitem(last=False)
+            self._days[project_id, digest] = day
+        while len(self._days) > _MAX_KNOWN:
+            self._days.popitem(last=False)
 
 
-def put_arguments(project_id: int, day: date, texts: dict[bytes, bytes]) -> dict[str, Any]:
-    pack = zstandard.ZstdCompressor(level=3)
+def insert_parameters(project_id: int, day: date, texts: dict[bytes, bytes]) -> dict[str, Any]:
+    """Return the parameters of `INSERT`."""
+    compressor = zstandard.ZstdCompressor(level=3)
     hashes = sorted(texts)
     return {
         "project_id": project_id,
         "day": day,
         "hashes": hashes,
         "sizes": [len(texts[digest]) for digest in hashes],
-        "bodies": [pack.compress(texts[digest]) for digest in hashes],
+        "bodies": [compressor.compress(texts[digest]) for digest in hashes],
     }
 
 
 def restore(project_id: int, payload: Any) -> Any:
-    """`payload` with its messages put back; one that is gone says so."""
-    wanted = set(_references(payload))
-    if not wanted:
+    """Return a payload with references replaced by messages. Deleted messages are marked `"missing": true`."""
+    hashes = set(_references(payload))
+    if not hashes:
         return payload
-    found: dict[str, Any] = {}
-    unpack = zstandard.ZstdDecompressor()
+    messages: dict[str, Any] = {}
+    decompressor = zstandard.ZstdDecompressor()
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT hash, body, size FROM ingest_message WHERE project_id = %s AND hash = ANY(%s)",
-            [project_id, [bytes.fromhex(digest) for digest in wanted]],
+            [project_id, [bytes.fromhex(digest) for digest in hashes]],
         )
         for digest, body, size in cursor.fetchall():
-            found[bytes(digest).hex()] = msgspec.json.decode(unpack.decompress(bytes(body), max_output_size=size))
-    return {key: _restored(value, found) for key, value in payload.items()}
+            text = decompressor.decompress(bytes(body), max_output_size=size)
+            messages[bytes(digest).hex()] = msgspec.json.decode(text)
+    return {key: _restore_list(value, messages) for key, value in payload.items()}
 
 
 def _references(payload: Any) -> Iterable[str]:
@@ -123,14 +127,15 @@ def _is_hash(value: Any) -> bool:
     return isinstance(value, str) and len(value) == 64 and all(digit in "0123456789abcdef" for digit in value)
 
 
-def _restored(value: Any, found: dict[str, Any]) -> Any:
+def _restore_list(value: Any, messages: dict[str, Any]) -> Any:
     if not isinstance(value, list):
         return value
-    return [_message(item, found) if isinstance(item, dict) and REFERENCE in item else item for item in value]
+    return [_restore_item(item, messages) if isinstance(item, dict) and REFERENCE in item else item for item in value]
 
 
-def _message(item: dict[str, Any], found: dict[str, Any]) -> Any:
-    message = found.get(item[REFERENCE])
+def _restore_item(item: dict[str, Any], messages: dict[str, Any]) -> Any:
+    digest = item[REFERENCE]
+    message = messages.get(digest) if isinstance(digest, str) else None
     if message is None:
         return {**item, "missing": True}
     return {"id": item["id"], **message} if "id" in item else message

@@ -1,12 +1,12 @@
-"""Tell the readers that something was committed: a pointer, never content.
+"""Notify readers of commits through the channel layer.
 
-One notice for each project of a commit, to one group of the channel layer:
+A notification has no content, only a pointer. Each commit sends one per project, to one group:
 
     {"type": "spans.committed", "project": 1, "seq": 4711, "sessions": ["<uuid>", …]}
 
-`seq` is the highest sequence number of the commit in that project; within a project, numbers rise in the order of
-commits. A notice may be lost or come twice: whoever reads takes everything after the last number it saw. `sessions` is
-cut at `MAX_SESSIONS`, then `"more": true` is set.
+`seq` is the highest sequence number of the commit. Within a project, numbers increase in commit order. Notifications
+may be lost or duplicated, so readers fetch everything after the last number they saw. `sessions` has at most
+`MAX_SESSIONS` entries, and `"more": true` is set if there are more.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ MAX_SESSIONS = 200
 
 
 async def publish(project_id: int, seq: int, session_keys: Iterable[uuid.UUID]) -> bool:
-    """Send one notice; a channel layer that is away costs readers a second, and the writer nothing."""
+    """Send one notification. Return False if the channel layer failed, in which case readers poll."""
     keys = [str(key) for key in session_keys]
-    notice = {"type": MESSAGE_TYPE, "project": project_id, "seq": seq, "sessions": keys[:MAX_SESSIONS]}
+    notification = {"type": MESSAGE_TYPE, "project": project_id, "seq": seq, "sessions": keys[:MAX_SESSIONS]}
     if len(keys) > MAX_SESSIONS:
-        notice["more"] = True
+        notification["more"] = True
     layer = get_channel_layer()
     if layer is None:
         return False
     try:
-        await layer.group_send(GROUP, notice)
+        await layer.group_send(GROUP, notification)
     except Exception as error:
-        logger.warning("notice_not_sent error=%s", type(error).__name__)
+        logger.warning("notification_failed error=%s", type(error).__name__)
         return False
     return True

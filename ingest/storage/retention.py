@@ -1,8 +1,8 @@
-"""Make the coming days' partitions and drop what is older than its project keeps.
+"""Create partitions ahead of time and delete sessions past their project's retention.
 
-A day's partition is dropped whole once every project with sessions in it lets it go; before that, the sessions of those
-that do are deleted. A project under legal hold, or without a number of days, keeps everything. Runs under each
-project's write lock, so no commit sees half of it.
+A day's partition is dropped once all projects with sessions in it have passed their retention. Until then, the sessions
+of the projects that have passed theirs are deleted row by row. Projects under legal hold, and projects without a
+retention period, keep everything. Deletion runs under each project's write lock, so no commit sees a partial state.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ingest.models import Project, Session
 from ingest.storage import messages, partitions
 from ingest.storage.commit import LOCK_SPACE
 
-# Dropping waits for readers of the table; rather than have writers queue up behind it, it tries again next time.
+# DROP TABLE waits for readers, and writers queue behind it. After this time it gives up and the next run tries again.
 _LOCK_TIMEOUT = "5s"
-_RUNNER = "SELECT pg_try_advisory_xact_lock(hashtext('ingest retention'))"
+_TRY_LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('ingest retention'))"
 
 _DELETE_TRACES = """
 DELETE FROM ingest_trace WHERE session_key IN
@@ -34,76 +34,80 @@ DELETE FROM ingest_stray WHERE session_key IN
 
 @dataclass(slots=True)
 class Report:
-    """What one run did, or would do."""
+    """Changes that a run made, or would make in a dry run."""
 
-    made: list[date] = field(default_factory=list)
-    dropped: list[date] = field(default_factory=list)
-    thinned: list[date] = field(default_factory=list)
-    sessions: int = 0
+    created_days: list[date] = field(default_factory=list)
+    dropped_days: list[date] = field(default_factory=list)
+    reduced_days: list[date] = field(default_factory=list)
+    session_count: int = 0
 
 
 def run(*, today: date | None = None, is_dry: bool = False) -> Report:
-    """Keep the partitions in order. Several processes may call it at once; one works, the others return."""
+    """Create missing partitions and delete expired sessions.
+
+    Several processes may call it at once. One of them deletes, the others return.
+    """
     today = today or datetime.now(UTC).date()
     report = Report()
-    existing = _existing()
-    for day in partitions.days_from(today):
-        if day not in existing:
-            report.made.append(day)
+    existing_days = _existing_days()
+    for day in partitions.upcoming_days(today):
+        if day not in existing_days:
+            report.created_days.append(day)
             if not is_dry:
                 with transaction.atomic(), connection.cursor() as cursor:
                     cursor.execute(partitions.create_statement(day))
-    for day in sorted(day for day in existing if day < today):
+    for day in sorted(day for day in existing_days if day < today):
         with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute(_RUNNER)
-            (is_ours,) = cursor.fetchone() or (False,)
-            if not is_ours:
+            cursor.execute(_TRY_LOCK)
+            (is_locked,) = cursor.fetchone() or (False,)
+            if not is_locked:
                 return report
             cursor.execute("SELECT set_config('lock_timeout', %s, true)", [_LOCK_TIMEOUT])
-            _expire(cursor, day, today, report, is_dry=is_dry)
+            _expire_day(cursor, day, today, report, is_dry=is_dry)
     if not is_dry:
-        _forget_messages(today)
+        _expire_messages(today)
         transcripts.expire()
     return report
 
 
-def _forget_messages(today: date) -> None:
-    """Texts that no session within retention came with."""
+def _expire_messages(today: date) -> None:
+    """Delete message texts that no session within retention refers to."""
     with connection.cursor() as cursor:
         for project in Project.objects.filter(legal_hold=False, retention_days__isnull=False):
             cursor.execute(messages.EXPIRE, [project.pk, today - timedelta(days=project.retention_days or 0)])
         cursor.execute("DELETE FROM ingest_message WHERE project_id NOT IN (SELECT id FROM ingest_project)")
 
 
-def _existing() -> set[date]:
+def _existing_days() -> set[date]:
     with connection.cursor() as cursor:
-        cursor.execute(partitions.EXISTING)
-        return {partitions.day_of(name) for (name,) in cursor.fetchall()}
+        cursor.execute(partitions.LIST_PARTITIONS)
+        return {partitions.partition_day(name) for (name,) in cursor.fetchall()}
 
 
-def _expire(cursor: CursorWrapper, day: date, today: date, report: Report, *, is_dry: bool) -> None:
-    held = set(Session.objects.filter(day=day).values_list("project_id", flat=True).distinct())
-    gone = {
-        project.pk
-        for project in Project.objects.filter(pk__in=held, legal_hold=False, retention_days__isnull=False)
-        if day < today - timedelta(days=project.retention_days or 0)
-    }
-    # Sessions whose project was deleted belong to nobody.
-    gone |= held - set(Project.objects.values_list("pk", flat=True))
-    is_whole = gone == held
-    if not gone and held:
+def _expired_projects(day: date, today: date, project_ids: set[int]) -> set[int]:
+    """Return the projects that no longer keep the sessions of `day`, including projects that were deleted."""
+    candidates = Project.objects.filter(pk__in=project_ids, legal_hold=False, retention_days__isnull=False)
+    expired = {project.pk for project in candidates if day < today - timedelta(days=project.retention_days or 0)}
+    return expired | (project_ids - set(Project.objects.values_list("pk", flat=True)))
+
+
+def _expire_day(cursor: CursorWrapper, day: date, today: date, report: Report, *, is_dry: bool) -> None:
+    project_ids = set(Session.objects.filter(day=day).values_list("project_id", flat=True).distinct())
+    expired_ids = _expired_projects(day, today, project_ids)
+    if project_ids and not expired_ids:
         return
-    report.sessions += Session.objects.filter(day=day, project_id__in=gone).count()
-    (report.dropped if is_whole else report.thinned).append(day)
+    drops_partition = expired_ids == project_ids
+    report.session_count += Session.objects.filter(day=day, project_id__in=expired_ids).count()
+    (report.dropped_days if drops_partition else report.reduced_days).append(day)
     if is_dry:
         return
-    for project_id in sorted(gone):
+    for project_id in sorted(expired_ids):
         cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [LOCK_SPACE, project_id])
-    arguments: tuple[date, list[int]] = (day, sorted(gone))
+    arguments: tuple[date, list[int]] = (day, sorted(expired_ids))
     cursor.execute(_DELETE_TRACES, arguments)
     cursor.execute(_DELETE_STRAYS, arguments)
-    if not is_whole:
+    if not drops_partition:
         cursor.execute("DELETE FROM ingest_span WHERE session_day = %s AND project_id = ANY(%s)", arguments)
     cursor.execute("DELETE FROM ingest_session WHERE day = %s AND project_id = ANY(%s)", arguments)
-    if is_whole:
-        cursor.execute(f"DROP TABLE {partitions.name_of(day)}")
+    if drops_partition:
+        cursor.execute(f"DROP TABLE {partitions.partition_name(day)}")

@@ -1,9 +1,10 @@
-"""Where the spans of a trace live: which session, and how well that is known.
+"""Assign traces and their spans to sessions.
 
-A trace's group outranks a session that one of its spans names, which outranks the trace's own id. When a better source
-arrives, the trace moves. In a trace without a group each span lives in the session that its first telling names, and
-stays there whatever a later telling says; those that live apart from their trace are listed as strays. Reads and
-writes under the project's lock, so nothing changes in between.
+A trace's group takes precedence over a session that one of its spans names, which takes precedence over the trace's own
+id. When a better source arrives, the spans of the trace move. In a trace without a group, each span belongs to the
+session that its first event names and stays there. Spans whose session differs from their trace's are listed as strays.
+
+Everything runs under the project's lock, so nothing changes between reading and writing.
 """
 
 from __future__ import annotations
@@ -15,23 +16,25 @@ from typing import Any
 
 import psycopg
 
-from ingest.decoding.records import Span, Trace, microseconds, moment
+from ingest.decoding.records import Span, Trace
+from ingest.decoding.timestamps import to_datetime, to_microseconds
 from ingest.models import Trace as TraceRow
 from ingest.models import session_key, trace_key
 from ingest.storage.merge import merge_traces
 
 Cursor = psycopg.AsyncCursor[Any]
-# The spans of a commit by their trace and the session that they name.
-Told = dict[tuple[str, str | None], list[Span]]
+SpanGroups = dict[tuple[str, str | None], list[Span]]
+"""Spans of a commit by their trace and the session they name."""
+SpanWithSession = tuple[Span, uuid.UUID]
 
-# Traces and sessions are distributed by different keys (Citus), so the traces are looked up first, then their sessions.
-_TRACES = """
+# Traces and sessions have different distribution columns (Citus), so this looks up traces first, then their sessions.
+_FIND_TRACES = """
 WITH t AS MATERIALIZED (SELECT * FROM ingest_trace WHERE trace_key = ANY(%s))
 SELECT t.trace_key, t.session_key, t.source, t.is_mixed, t.name, t.started_at, t.ended_at, t.metadata::text,
   s.day
 FROM t JOIN ingest_session s ON s.session_key = t.session_key
 """
-_PUT_TRACES = """
+_UPSERT_TRACES = """
 INSERT INTO ingest_trace (project_id, seq, trace_key, trace_id, session_key, source, is_mixed, name, started_at,
   ended_at, metadata)
 SELECT %s, %s, k, id, s, source, is_mixed, name, started_at, ended_at, metadata FROM unnest(%s::uuid[], %s::text[],
@@ -42,204 +45,249 @@ ON CONFLICT (trace_key) DO UPDATE SET session_key = EXCLUDED.session_key, source
   ended_at = EXCLUDED.ended_at, metadata = EXCLUDED.metadata
 """
 
-_STRAYS = "SELECT trace_key, span_id, session_key FROM ingest_stray WHERE trace_key = ANY(%s) AND span_id = ANY(%s)"
-_PUT_STRAYS = """
+_FIND_STRAYS = (
+    "SELECT trace_key, span_id, session_key FROM ingest_stray WHERE trace_key = ANY(%s) AND span_id = ANY(%s)"
+)
+_INSERT_STRAYS = """
 INSERT INTO ingest_stray (trace_key, span_id, session_key)
 SELECT * FROM unnest(%s::uuid[], %s::text[], %s::uuid[]) ON CONFLICT DO NOTHING
 """
-_TAKE_STRAYS = "DELETE FROM ingest_stray WHERE trace_key = ANY(%s) RETURNING trace_key, session_key"
-_AT_HOME = """
+_DELETE_STRAYS = "DELETE FROM ingest_stray WHERE trace_key = ANY(%s) RETURNING trace_key, session_key"
+_FIND_SPANS = """
 SELECT s.trace_id, s.span_id FROM unnest(%s::uuid[], %s::date[], %s::text[], %s::text[]) k (a, b, c, d)
 JOIN ingest_span s ON (s.session_key, s.session_day, s.trace_id, s.span_id) = (k.a, k.b, k.c, k.d)
 """
 
 
 @dataclass(slots=True)
-class Home:
-    """Where a trace's spans live, and how well that is known."""
+class Assignment:
+    """The session of a trace, and the source from which it is known."""
 
-    key: uuid.UUID
+    trace_key: uuid.UUID
     session_key: uuid.UUID
     session_id: str | None
     source: int
     is_mixed: bool = False
-    told: Trace | None = None
+    trace: Trace | None = None
     is_changed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A trace whose spans have to go from one session to another."""
+    """A trace whose spans move from one session to another."""
 
     trace_id: str
-    old: uuid.UUID
-    new: uuid.UUID
+    old_key: uuid.UUID
+    new_key: uuid.UUID
 
 
-async def find(
-    cursor: Cursor, project_id: int, told: Told, traces: dict[str, Trace]
-) -> tuple[dict[str, Home], list[Move], dict[uuid.UUID, date]]:
-    """Where each trace lives now, which traces have to move there, and the days of the sessions they lived in."""
-    named: dict[str, str] = {}
-    is_mixed: set[str] = set()
-    for trace_id, session_id in told:
-        if session_id and named.setdefault(trace_id, session_id) != session_id:
-            is_mixed.add(trace_id)
-    keys = {trace_id: trace_key(project_id, trace_id) for trace_id in {*traces, *(trace_id for trace_id, _ in told)}}
-    await cursor.execute(_TRACES, (list(keys.values()),))
-    known = {row[0]: row for row in await cursor.fetchall()}
-    homes: dict[str, Home] = {}
+async def assign_traces(
+    cursor: Cursor, project_id: int, groups: SpanGroups, traces: dict[str, Trace]
+) -> tuple[dict[str, Assignment], list[Move], dict[uuid.UUID, date]]:
+    """Assign each trace to a session.
+
+    Return the assignments by trace id, the moves they require, and the days of the sessions the traces were in.
+    """
+    named_sessions: dict[str, str] = {}
+    mixed_traces: set[str] = set()
+    for trace_id, session_id in groups:
+        if session_id and named_sessions.setdefault(trace_id, session_id) != session_id:
+            mixed_traces.add(trace_id)
+    trace_ids = {*traces, *(trace_id for trace_id, _ in groups)}
+    keys = {trace_id: trace_key(project_id, trace_id) for trace_id in trace_ids}
+    await cursor.execute(_FIND_TRACES, (list(keys.values()),))
+    stored_rows = {row[0]: row for row in await cursor.fetchall()}
+    assignments: dict[str, Assignment] = {}
     moves: list[Move] = []
     for trace_id, key in keys.items():
         trace = traces.get(trace_id)
-        new = _told(project_id, trace_id, key, trace, named.get(trace_id))
-        new.is_mixed = trace_id in is_mixed
-        if (row := known.get(key)) is None:
-            homes[trace_id] = new
+        new = _new_assignment(project_id, trace_id, key, trace, named_sessions.get(trace_id))
+        new.is_mixed = trace_id in mixed_traces
+        row = stored_rows.get(key)
+        if row is None:
+            assignments[trace_id] = new
             continue
-        homes[trace_id] = home = _settled(row, new, trace, trace_id)
-        if home.session_key != row[1]:
-            moves.append(Move(trace_id, row[1], home.session_key))
-    moves += await _gathered_in(cursor, homes, known)
-    return homes, moves, {row[1]: row[8] for row in known.values()}
+        assignments[trace_id] = assignment = _merge_assignment(row, new, trace, trace_id)
+        if assignment.session_key != row[1]:
+            moves.append(Move(trace_id, row[1], assignment.session_key))
+    moves += await _move_strays(cursor, assignments, stored_rows)
+    return assignments, moves, {row[1]: row[8] for row in stored_rows.values()}
 
 
-async def _gathered_in(cursor: Cursor, homes: dict[str, Home], known: dict[uuid.UUID, tuple[Any, ...]]) -> list[Move]:
-    """The moves of strays whose trace has a group now."""
-    grouped = {
-        home.key: trace_id
-        for trace_id, home in homes.items()
-        if home.source == TraceRow.Source.GROUP and home.key in known and known[home.key][2] != home.source
+async def _move_strays(
+    cursor: Cursor, assignments: dict[str, Assignment], stored_rows: dict[uuid.UUID, tuple[Any, ...]]
+) -> list[Move]:
+    """Return the moves of strays whose trace now has a group, and delete these strays."""
+    newly_grouped = {
+        assignment.trace_key: trace_id
+        for trace_id, assignment in assignments.items()
+        if assignment.source == TraceRow.Source.GROUP
+        and assignment.trace_key in stored_rows
+        and stored_rows[assignment.trace_key][2] != assignment.source
     }
-    if not grouped:
+    if not newly_grouped:
         return []
-    await cursor.execute(_TAKE_STRAYS, (list(grouped),))
-    left = {(grouped[key], session) for key, session in await cursor.fetchall()}
+    await cursor.execute(_DELETE_STRAYS, (list(newly_grouped),))
+    old_sessions = {(newly_grouped[key], session) for key, session in await cursor.fetchall()}
     return [
-        Move(trace_id, session, homes[trace_id].session_key)
-        for trace_id, session in sorted(left)
-        if session != homes[trace_id].session_key
+        Move(trace_id, session, assignments[trace_id].session_key)
+        for trace_id, session in sorted(old_sessions)
+        if session != assignments[trace_id].session_key
     ]
 
 
-def _told(project_id: int, trace_id: str, key: uuid.UUID, told: Trace | None, named: str | None) -> Home:
-    source = TraceRow.Source
-    if told is not None and told.group_id:
-        session_id, how = told.group_id, source.GROUP
-    elif told is not None and told.session_id:
-        session_id, how = told.session_id, source.SPAN
-    elif named:
-        session_id, how = named, source.SPAN
+def _new_assignment(
+    project_id: int, trace_id: str, key: uuid.UUID, trace: Trace | None, named_session: str | None
+) -> Assignment:
+    """Return the assignment that follows from the commit's own records."""
+    if trace is not None and trace.group_id:
+        session_id, source = trace.group_id, TraceRow.Source.GROUP
+    elif trace is not None and trace.session_id:
+        session_id, source = trace.session_id, TraceRow.Source.SPAN
+    elif named_session:
+        session_id, source = named_session, TraceRow.Source.SPAN
     else:
-        session_id, how = trace_id, source.TRACE_ID
-    return Home(key, session_key(project_id, session_id), session_id, int(how), told=told)
+        session_id, source = trace_id, TraceRow.Source.TRACE_ID
+    return Assignment(key, session_key(project_id, session_id), session_id, int(source), trace=trace)
 
 
-def _settled(row: tuple[Any, ...], new: Home, told: Trace | None, trace_id: str) -> Home:
-    _, old_key, old_source, old_mixed, name, started_at, ended_at, metadata, _ = row
+def _merge_assignment(row: tuple[Any, ...], new: Assignment, trace: Trace | None, trace_id: str) -> Assignment:
+    """Merge the stored assignment of a trace with a new one."""
+    _, old_key, old_source, was_mixed, name, started_at, ended_at, metadata, _ = row
     stored = Trace(
         trace_id,
         name,
         None,
         None,
-        None if started_at is None else microseconds(started_at),
-        None if ended_at is None else microseconds(ended_at),
+        None if started_at is None else to_microseconds(started_at),
+        None if ended_at is None else to_microseconds(ended_at),
         metadata.encode(),
     )
     merged = stored
-    if told is not None:
-        # Of the session only `source` is kept.
-        nameless = Trace(trace_id, told.name, None, None, told.started_us, told.ended_us, told.metadata)
-        merged = merge_traces(stored, nameless)
+    if trace is not None:
+        # The row has no group and session of its own, only `source`.
+        without_session = Trace(trace_id, trace.name, None, None, trace.started_us, trace.ended_us, trace.metadata)
+        merged = merge_traces(stored, without_session)
     if new.source > old_source:
-        return Home(new.key, new.session_key, new.session_id, new.source, new.is_mixed or old_mixed, merged)
-    differs = new.source == old_source == TraceRow.Source.SPAN and new.session_key != old_key
-    mixed = old_mixed or new.is_mixed or differs
-    return Home(
-        new.key, old_key, None, old_source, mixed, merged, is_changed=merged is not stored or mixed != old_mixed
-    )
+        is_mixed = new.is_mixed or was_mixed
+        return Assignment(new.trace_key, new.session_key, new.session_id, new.source, is_mixed, merged)
+    names_other_session = new.source == old_source == TraceRow.Source.SPAN and new.session_key != old_key
+    is_mixed = was_mixed or new.is_mixed or names_other_session
+    is_changed = merged is not stored or is_mixed != was_mixed
+    return Assignment(new.trace_key, old_key, None, old_source, is_mixed, merged, is_changed)
 
 
-async def place(
-    cursor: Cursor, project_id: int, told: Told, homes: dict[str, Home], days: dict[uuid.UUID, date]
+async def assign_spans(
+    cursor: Cursor,
+    project_id: int,
+    groups: SpanGroups,
+    assignments: dict[str, Assignment],
+    days: dict[uuid.UUID, date],
 ) -> dict[uuid.UUID, list[Span]]:
-    """The spans of each session: a span lives in its trace's group, else where it was, else in the session it names."""
-    placed: dict[uuid.UUID, list[Span]] = {}
-    unsettled: list[tuple[Span, uuid.UUID]] = []
-    for (trace_id, session_id), group in told.items():
-        home = homes[trace_id]
-        key = home.session_key
-        if session_id and home.source != TraceRow.Source.GROUP:
+    """Return the spans of each session.
+
+    A span belongs to its trace's group, otherwise to the session where it is stored, otherwise to the one it names.
+    """
+    by_session: dict[uuid.UUID, list[Span]] = {}
+    mixed: list[SpanWithSession] = []
+    for (trace_id, session_id), spans in groups.items():
+        assignment = assignments[trace_id]
+        key = assignment.session_key
+        if session_id and assignment.source != TraceRow.Source.GROUP:
             key = session_key(project_id, session_id)
-        if key != home.session_key and not home.is_mixed:
-            home.is_mixed = home.is_changed = True
-        if home.is_mixed and home.source != TraceRow.Source.GROUP:
-            unsettled += [(span, key) for span in group]
+        if key != assignment.session_key and not assignment.is_mixed:
+            assignment.is_mixed = assignment.is_changed = True
+        if assignment.is_mixed and assignment.source != TraceRow.Source.GROUP:
+            mixed += [(span, key) for span in spans]
         else:
-            placed.setdefault(key, []).extend(group)
-    if unsettled:
-        for span, key in await _settled_apart(cursor, unsettled, homes, days):
-            placed.setdefault(key, []).append(span)
-    return placed
+            by_session.setdefault(key, []).extend(spans)
+    if mixed:
+        for span, key in await _assign_mixed(cursor, mixed, assignments, days):
+            by_session.setdefault(key, []).append(span)
+    return by_session
 
 
-async def _settled_apart(
-    cursor: Cursor, unsettled: list[tuple[Span, uuid.UUID]], homes: dict[str, Home], days: dict[uuid.UUID, date]
-) -> list[tuple[Span, uuid.UUID]]:
-    """Spans of traces that serve several sessions, each with the session it was stored in, else the one given."""
-    trace_keys = [homes[span.trace_id].key for span, _ in unsettled]
-    await cursor.execute(_STRAYS, (list(set(trace_keys)), [span.span_id for span, _ in unsettled]))
-    strays = {(trace, span_id): session for trace, span_id, session in await cursor.fetchall()}
-    at_home = await _at_home(cursor, unsettled, homes, days)
-    settled = []
-    new = []
-    for trace, (span, named) in zip(trace_keys, unsettled, strict=True):
-        home = homes[span.trace_id].session_key
-        key = strays.get((trace, span.span_id))
-        if key is None:
-            key = home if (span.trace_id, span.span_id) in at_home else named
-            if key != home:
-                new.append((trace, span.span_id, key))
-        settled.append((span, key))
-    if new:
-        await cursor.execute(_PUT_STRAYS, tuple(map(list, zip(*new, strict=True))))
-    return settled
+async def _assign_mixed(
+    cursor: Cursor,
+    spans: list[SpanWithSession],
+    assignments: dict[str, Assignment],
+    days: dict[uuid.UUID, date],
+) -> list[SpanWithSession]:
+    """Assign spans of traces with several sessions: each to the session where it is stored, else to the one given."""
+    trace_keys = [assignments[span.trace_id].trace_key for span, _ in spans]
+    await cursor.execute(_FIND_STRAYS, (list(set(trace_keys)), [span.span_id for span, _ in spans]))
+    strays = {(key, span_id): session for key, span_id, session in await cursor.fetchall()}
+    stored_with_trace = await _find_stored_with_trace(cursor, spans, assignments, days)
+    assigned = []
+    new_strays = []
+    for key, (span, named_session) in zip(trace_keys, spans, strict=True):
+        trace_session = assignments[span.trace_id].session_key
+        session = strays.get((key, span.span_id))
+        if session is None:
+            is_stored = (span.trace_id, span.span_id) in stored_with_trace
+            session = trace_session if is_stored else named_session
+            if session != trace_session:
+                new_strays.append((key, span.span_id, session))
+        assigned.append((span, session))
+    if new_strays:
+        await cursor.execute(_INSERT_STRAYS, tuple(map(list, zip(*new_strays, strict=True))))
+    return assigned
 
 
-async def _at_home(
-    cursor: Cursor, unsettled: list[tuple[Span, uuid.UUID]], homes: dict[str, Home], days: dict[uuid.UUID, date]
+async def _find_stored_with_trace(
+    cursor: Cursor,
+    spans: list[SpanWithSession],
+    assignments: dict[str, Assignment],
+    days: dict[uuid.UUID, date],
 ) -> set[tuple[str, str]]:
-    """Those that are stored where their trace lives, though they name another session now."""
-    asked = [
-        (home.session_key, days[home.session_key], span.trace_id, span.span_id)
-        for span, key in unsettled
-        if (home := homes[span.trace_id]).session_key != key and home.session_key in days
+    """Return the spans that are stored in their trace's session although they name another one now."""
+    keys = [
+        (assignment.session_key, days[assignment.session_key], span.trace_id, span.span_id)
+        for span, session in spans
+        if (assignment := assignments[span.trace_id]).session_key != session and assignment.session_key in days
     ]
-    if not asked:
+    if not keys:
         return set()
-    await cursor.execute(_AT_HOME, tuple(map(list, zip(*asked, strict=True))))
+    await cursor.execute(_FIND_SPANS, tuple(map(list, zip(*keys, strict=True))))
     return set(await cursor.fetchall())
 
 
-def names(project_id: int, told: Told, homes: dict[str, Home]) -> dict[uuid.UUID, str]:
-    """The ids of the sessions that may have to be made."""
-    found = {home.session_key: home.session_id for home in homes.values() if home.session_id is not None}
-    for session_id in {session_id for _, session_id in told if session_id}:
-        found[session_key(project_id, session_id)] = session_id
-    return found
+def session_ids(project_id: int, groups: SpanGroups, assignments: dict[str, Assignment]) -> dict[uuid.UUID, str]:
+    """Return the ids, by key, of the sessions that may have to be created."""
+    ids = {
+        assignment.session_key: assignment.session_id
+        for assignment in assignments.values()
+        if assignment.session_id is not None
+    }
+    for session_id in {session_id for _, session_id in groups if session_id}:
+        ids[session_key(project_id, session_id)] = session_id
+    return ids
 
 
-async def put(cursor: Cursor, project_id: int, homes: dict[str, Home], seq: int) -> list[tuple[uuid.UUID, Trace]]:
-    """Write the traces that changed; each with the session it lives in."""
+async def store_traces(
+    cursor: Cursor, project_id: int, assignments: dict[str, Assignment], seq: int
+) -> list[tuple[uuid.UUID, Trace]]:
+    """Write the traces that changed, and return each with its session."""
     changed: list[tuple[uuid.UUID, Trace]] = []
-    traces = []
-    for trace_id, home in homes.items():
-        if not home.is_changed:
+    rows = []
+    for trace_id, assignment in assignments.items():
+        if not assignment.is_changed:
             continue
-        told = home.told or Trace(trace_id, "", None, None, None, None, b"{}")
-        changed.append((home.session_key, told))
-        about = (told.name, moment(told.started_us), moment(told.ended_us), told.metadata.decode())
-        traces.append((home.key, trace_id, home.session_key, home.source, home.is_mixed, *about))
-    if traces:
-        await cursor.execute(_PUT_TRACES, (project_id, seq, *map(list, zip(*traces, strict=True))))
+        trace = assignment.trace or Trace(trace_id, "", None, None, None, None, b"{}")
+        changed.append((assignment.session_key, trace))
+        rows.append(
+            (
+                assignment.trace_key,
+                trace_id,
+                assignment.session_key,
+                assignment.source,
+                assignment.is_mixed,
+                trace.name,
+                to_datetime(trace.started_us),
+                to_datetime(trace.ended_us),
+                trace.metadata.decode(),
+            )
+        )
+    if rows:
+        await cursor.execute(_UPSERT_TRACES, (project_id, seq, *map(list, zip(*rows, strict=True))))
     return changed

@@ -1,7 +1,7 @@
-"""The only task of a process that writes spans: group commit, and an answer after it.
+"""Group commit: queue batches, write them in groups, and acknowledge each batch after its commit.
 
-Whatever arrived while the last commit ran is the next one; no timer delays a lonely request. What is waiting is
-bounded in events and bytes, and whoever waits is told to come back when the database does not.
+Batches that arrive during a commit form the next group, so a single request never waits for a timer. The queue is
+bounded in records and bytes. Pending requests fail immediately when the database becomes unavailable.
 """
 
 from __future__ import annotations
@@ -10,50 +10,37 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 import psycopg
 from django.conf import settings
-from psycopg import errors as pg
 
-from ingest.decoding.json_body import mended
-from ingest.decoding.records import Rejection, Span, Trace
-from ingest.http import metrics
-from ingest.http.errors import Unavailable, describe
-from ingest.storage import partitions
-from ingest.storage.commit import Committed, SpanKey, write
-from ingest.storage.connections import connect, presence
-from ingest.storage.messages import Stored
-from ingest.storage.notifications import publish
+from ingest import metrics
+from ingest.decoding import lenient_json
+from ingest.decoding.records import Record, Rejection, Trace
+from ingest.errors import Unavailable, describe
+from ingest.storage.connections import CONNECTION_ERRORS, database_status
+from ingest.storage.transactions import Transactions
 
 logger = logging.getLogger("ariadne.ingest")
 
-Record = Span | Trace
-# A group is one COPY: large enough that its fixed costs vanish, small enough that packing it holds no page up.
+# A group is one COPY: large enough to spread its fixed costs, small enough that packing it does not block the loop.
 GROUP_MAX_RECORDS = 2_000
 GROUP_MAX_BYTES = 16 * 1024 * 1024
 QUEUE_MAX_BYTES = 128 * 1024 * 1024
 QUEUE_MAX_RECORDS = 100_000
 COMMIT_TIMEOUT_S = 20.0
-_RECONNECT_MIN_S, _RECONNECT_MAX_S = 0.05, 2.0
-_OPEN_REMEMBERED = 200_000
-_ATTEMPTS = 4
-# A plan made for a day's first rows would look through a whole session for each key when there are many.
-_FIRST_PLAN_ROWS = 1_000
-
-_Gone = (psycopg.OperationalError, psycopg.InterfaceError, OSError, TimeoutError)
-# Classes of SQLSTATE that blame the data: bad values, broken constraints, values beyond a limit. Anything else is the
-# server's trouble, and a client must keep its events and send them again.
-_OWN_FAULT = {"22", "23", "54"}
-_Again = (pg.SerializationFailure, pg.DeadlockDetected)
+_RETRY_MIN_S, _RETRY_MAX_S = 0.05, 2.0
+# SQLSTATE classes caused by the data: invalid values, violated constraints, exceeded limits. All others are problems of
+# the server, and clients must retry.
+_DATA_ERROR_CLASSES = {"22", "23", "54"}
 
 
 @dataclass(slots=True)
 class Batch:
-    """Records of one request, and who waits for them."""
+    """Records of one request and the future that acknowledges them."""
 
     project_id: int
     records: Sequence[Record]
@@ -64,113 +51,112 @@ class Batch:
 
 
 class Writer:
-    """Takes batches, writes them in groups. One per process and event loop."""
+    """Queue batches and write them in groups. Each event loop has one writer."""
 
     def __init__(self) -> None:
+        self._transactions = Transactions()
         self._queue: deque[Batch] = deque()
-        self._writing: list[Batch] = []
-        self._records = self._bytes = 0
+        self._group: list[Batch] = []
+        self._pending_records = self._pending_bytes = 0
         self._wake = asyncio.Event()
-        self._connection: psycopg.AsyncConnection[object] | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_closing = False
-        # Spans this process stored without an end: the next event about them completes a stored row.
-        self._open: OrderedDict[tuple[int, SpanKey], None] = OrderedDict()
-        self._messages = Stored()
-        self._days: set[object] = set()
-        self._rows = 0
-        self._plan_again_at = _FIRST_PLAN_ROWS
-        self._notices: set[asyncio.Task[bool]] = set()
 
     async def write(
         self, project_id: int, records: Sequence[Record], *, size: int, indexes: Sequence[int] | None = None
     ) -> list[Rejection]:
-        """Store `records`; returns once they are committed, with those that could not be stored."""
-        presence.require()
-        if self._bytes + size > QUEUE_MAX_BYTES or self._records + len(records) > QUEUE_MAX_RECORDS:
-            raise Unavailable("too much is waiting for the database")
+        """Store `records` and return after their commit, with a rejection for each record that cannot be stored."""
+        database_status.require_available()
+        is_full = (
+            self._pending_bytes + size > QUEUE_MAX_BYTES or self._pending_records + len(records) > QUEUE_MAX_RECORDS
+        )
+        if is_full:
+            raise Unavailable("The write queue is full. Try again later.")
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name="ingest-writer")
-        waiting = [
-            self._queued(project_id, part, len(part) * size // max(1, len(records)), of_part)
-            for part, of_part in _parts(records, indexes or range(len(records)))
+        futures = [
+            self._enqueue(project_id, chunk, len(chunk) * size // max(1, len(records)), chunk_indexes)
+            for chunk, chunk_indexes in _chunks(records, indexes or range(len(records)))
         ]
         self._wake.set()
         try:
             async with asyncio.timeout(settings.INGEST_ANSWER_TIMEOUT_S):
-                return [rejection for found in await asyncio.gather(*waiting) for rejection in found]
+                return [rejection for rejections in await asyncio.gather(*futures) for rejection in rejections]
         except TimeoutError:
-            raise Unavailable("the database does not answer") from None
+            raise Unavailable("The database did not respond in time. Try again later.") from None
 
-    def _queued(
+    def _enqueue(
         self, project_id: int, records: Sequence[Record], size: int, indexes: Sequence[int]
     ) -> asyncio.Future[list[Rejection]]:
         future: asyncio.Future[list[Rejection]] = asyncio.get_running_loop().create_future()
         self._queue.append(Batch(project_id, records, size, future, indexes))
-        self._records += len(records)
-        self._bytes += size
+        self._pending_records += len(records)
+        self._pending_bytes += size
         return future
 
     async def close(self) -> None:
-        """Commit what was accepted, then stop."""
+        """Commit the accepted batches, then stop."""
         self._is_closing = True
         self._wake.set()
         if self._task is not None:
             with contextlib.suppress(TimeoutError, asyncio.CancelledError):
                 await asyncio.wait_for(self._task, COMMIT_TIMEOUT_S)
-        await self._disconnect()
+        await self._transactions.disconnect()
 
-    def give_up(self) -> None:
-        """Tell all who wait to come back: the database does not answer. What is being written may yet be stored."""
-        self._fail([*self._writing, *self._drain()])
+    def fail_pending(self) -> None:
+        """Fail all pending requests because the database is unavailable.
+
+        The commit in progress may still succeed. Clients send the events again, which does not store them twice.
+        """
+        self._fail([*self._group, *self._drain_queue()])
 
     @property
-    def waiting(self) -> tuple[int, int]:
-        """How many records and bytes wait for a commit, those being written among them."""
-        return self._records, self._bytes
+    def pending(self) -> tuple[int, int]:
+        """Number of records and bytes that are queued or being committed."""
+        return self._pending_records, self._pending_bytes
 
     @property
     def lag_s(self) -> float:
-        """How long the oldest waiting batch has waited."""
-        oldest = next(iter(self._writing or self._queue), None)
+        """Age of the oldest pending batch in seconds."""
+        oldest = next(iter(self._group or self._queue), None)
         return 0.0 if oldest is None else time.monotonic() - oldest.queued_at
 
     async def _run(self) -> None:
-        pause_s = _RECONNECT_MIN_S
+        retry_s = _RETRY_MIN_S
         while True:
             while not self._queue:
                 if self._is_closing:
                     return
                 self._wake.clear()
                 await self._wake.wait()
-            self._writing = self._next_group()
-            has_answered = await self._tried(self._writing)
-            self._forget(self._writing)
-            self._writing = []
-            if has_answered:
-                pause_s = _RECONNECT_MIN_S
+            self._group = self._next_group()
+            is_connected = await self._try_commit(self._group)
+            self._release(self._group)
+            self._group = []
+            if is_connected:
+                retry_s = _RETRY_MIN_S
             else:
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, _RECONNECT_MAX_S)
+                await asyncio.sleep(retry_s)
+                retry_s = min(retry_s * 2, _RETRY_MAX_S)
 
-    async def _tried(self, group: list[Batch]) -> bool:
-        """Write a group, or tell its senders to come back; false if the database did not answer."""
+    async def _try_commit(self, group: list[Batch]) -> bool:
+        """Commit a group, or fail its requests. Return False if the database did not respond."""
         try:
             async with asyncio.timeout(COMMIT_TIMEOUT_S):
                 await self._commit(group)
             return True
-        except _Gone as error:
-            await self._disconnect()
-            logger.warning("database_away %s", describe(error))
+        except CONNECTION_ERRORS as error:
+            await self._transactions.disconnect()
+            logger.warning("database_unreachable %s", describe(error))
             metrics.database_failures.inc()
-            # What queued up meanwhile is told at once; nobody waits for a server that is not there.
-            self._fail([*group, *self._drain()])
+            # Batches that were queued during the commit would fail as well.
+            self._fail([*group, *self._drain_queue()])
             return False
-        except Exception as error:  # the edge of the task: whatever it is, the next group gets its chance
-            await self._disconnect()
+        except Exception as error:  # one failed group must not end the writer's task
+            await self._transactions.disconnect()
             logger.error("commit_failed %s", describe(error))
             metrics.database_failures.inc()
-            self._fail(group, "the database refuses to write")
+            self._fail(group, "The database rejected the write. Try again later.")
             return True
 
     def _next_group(self) -> list[Batch]:
@@ -181,196 +167,89 @@ class Writer:
             if group and (records + len(batch.records) > GROUP_MAX_RECORDS or size + batch.size > GROUP_MAX_BYTES):
                 break
             self._queue.popleft()
-            # Its sender has gone and will send it again.
+            # The request already failed, and its client will retry.
             if batch.future.done():
-                self._forget([batch])
+                self._release([batch])
                 continue
             group.append(batch)
             records += len(batch.records)
             size += batch.size
         return group
 
-    def _drain(self) -> list[Batch]:
+    def _drain_queue(self) -> list[Batch]:
         batches = list(self._queue)
         self._queue.clear()
-        self._forget(batches)
+        self._release(batches)
         return batches
 
-    def _forget(self, batches: list[Batch]) -> None:
+    def _release(self, batches: list[Batch]) -> None:
         for batch in batches:
-            self._records -= len(batch.records)
-            self._bytes -= batch.size
+            self._pending_records -= len(batch.records)
+            self._pending_bytes -= batch.size
 
-    def _fail(self, batches: list[Batch], reason: str = "the database is away") -> None:
+    def _fail(self, batches: list[Batch], message: str = "The database is unavailable. Try again later.") -> None:
         for batch in batches:
             if not batch.future.done():
-                batch.future.set_exception(Unavailable(reason))
+                batch.future.set_exception(Unavailable(message))
 
     async def _commit(self, group: list[Batch]) -> None:
         if not group:
             return
         try:
-            await self._transaction([(batch.project_id, batch.records) for batch in group])
-        except _Gone:
-            raise
+            await self._transactions.run([(batch.project_id, batch.records) for batch in group])
         except psycopg.Error as error:
-            if (error.sqlstate or "")[:2] not in _OWN_FAULT:
+            if not _is_data_error(error):
                 raise
-            logger.warning("group_refused sqlstate=%s requests=%d", error.sqlstate, len(group))
+            logger.warning("group_rejected sqlstate=%s requests=%d", error.sqlstate, len(group))
             for batch in group:
-                self._answer(batch, await self._salvage(batch))
+                self._acknowledge(batch, await self._commit_valid_records(batch))
             return
         for batch in group:
-            self._answer(batch, [])
+            self._acknowledge(batch, [])
 
-    def _answer(self, batch: Batch, rejections: list[Rejection]) -> None:
+    def _acknowledge(self, batch: Batch, rejections: list[Rejection]) -> None:
         metrics.ack_seconds.observe(time.monotonic() - batch.queued_at)
         if not batch.future.done():
             batch.future.set_result(rejections)
 
-    async def _salvage(self, batch: Batch) -> list[Rejection]:
-        """Store what can be stored of a batch that Postgres refused as a whole."""
+    async def _commit_valid_records(self, batch: Batch) -> list[Rejection]:
+        """Store the valid records of a batch that Postgres rejected as a whole, by bisection."""
         for record in batch.records:
-            _mend(record)
+            _sanitize(record)
         rejections: list[Rejection] = []
         parts = [list(zip(batch.indexes, batch.records, strict=True))]
         while parts:
             part = parts.pop()
             try:
-                await self._transaction([(batch.project_id, [record for _, record in part])])
-            except _Gone:
-                raise
+                await self._transactions.run([(batch.project_id, [record for _, record in part])])
             except psycopg.Error as error:
-                if (error.sqlstate or "")[:2] not in _OWN_FAULT:
+                if not _is_data_error(error):
                     raise
                 if len(part) == 1:
-                    rejections.append(Rejection(part[0][0], "", f"cannot be stored ({error.sqlstate})"))
+                    index = part[0][0]
+                    rejections.append(Rejection(index, "", f"rejected by the database (SQLSTATE {error.sqlstate})"))
                 else:
                     middle = len(part) // 2
                     parts += [part[middle:], part[:middle]]
         return sorted(rejections, key=lambda rejection: rejection.index)
 
-    async def _transaction(self, parts: list[tuple[int, Sequence[Record]]]) -> None:
-        """Write and commit, then tell the readers."""
-        by_project: dict[int, list[Record]] = {}
-        for project_id, records in parts:
-            by_project.setdefault(project_id, []).extend(records)
-        is_sure = True
-        for attempt in range(_ATTEMPTS):
-            is_new = self._connection is None or self._connection.closed
-            connection = await self._connected()
-            await self._partition_for_today(connection)
-            began = time.monotonic()
-            try:
-                async with connection.transaction():
-                    cursor = connection.cursor()
-                    done = [
-                        await write(
-                            cursor,
-                            project_id,
-                            records,
-                            maybe_stored=_Open(self._open, project_id) if is_sure else None,
-                            known_messages=self._messages,
-                        )
-                        for project_id, records in sorted(by_project.items())
-                    ]
-            except (pg.UniqueViolation, pg.InternalError_):
-                # A span that was stored before came again: look every one of them up. (Citus calls a duplicate in a
-                # COPY an internal error.)
-                if not is_sure:
-                    raise
-                is_sure = False
-            except pg.CheckViolation:
-                if attempt:
-                    raise
-                self._days.clear()
-            except _Gone:
-                # A connection that died while nobody used it is no sign that the server is away.
-                if is_new or not connection.closed:
-                    raise
-                await self._disconnect()
-            except _Again:
-                if attempt == _ATTEMPTS - 1:
-                    raise
-            else:
-                metrics.commit_seconds.observe(time.monotonic() - began)
-                for committed in done:
-                    self._after(committed)
-                await self._plan_again(connection)
-                return
-        raise Unavailable("the database refuses to commit")
 
-    def _after(self, done: Committed) -> None:
-        for key in done.closed:
-            self._open.pop((done.project_id, key), None)
-        for key in done.opened:
-            self._open[done.project_id, key] = None
-        while len(self._open) > _OPEN_REMEMBERED:
-            self._open.popitem(last=False)
-        self._messages.remember(done.project_id, done.messages, done.day)
-        metrics.stored.inc(done.stored)
-        self._rows += done.stored
-        if done.sessions:
-            task = asyncio.create_task(publish(done.project_id, done.seq, done.sessions))
-            self._notices.add(task)
-            task.add_done_callback(self._notices.discard)
-
-    async def _plan_again(self, connection: psycopg.AsyncConnection[object]) -> None:
-        """Forget the plans each time that the day's rows have doubled; statistics come a minute too late."""
-        if self._rows >= self._plan_again_at:
-            self._plan_again_at = 2 * self._rows
-            await connection.execute("DISCARD PLANS")
-
-    async def _connected(self) -> psycopg.AsyncConnection[object]:
-        if self._connection is None or self._connection.closed:
-            self._days.clear()
-            # Another server, or the same one restored from a backup.
-            self._messages = Stored()
-            self._connection = await connect(application="ariadne-writer")
-        return self._connection
-
-    async def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with contextlib.suppress(Exception):
-                await connection.close()
-
-    async def _partition_for_today(self, connection: psycopg.AsyncConnection[object]) -> None:
-        today = datetime.now(UTC).date()
-        if today in self._days:
-            return
-        for day in partitions.days_from(today, ahead=1):
-            await connection.execute(partitions.create_statement(day))
-        self._days = {today}
-        self._rows, self._plan_again_at = 0, _FIRST_PLAN_ROWS
+def _is_data_error(error: psycopg.Error) -> bool:
+    return (error.sqlstate or "")[:2] in _DATA_ERROR_CLASSES
 
 
-def _parts(records: Sequence[Record], indexes: Sequence[int]) -> Iterator[tuple[Sequence[Record], Sequence[int]]]:
-    """A large request as several commits: one that takes too long is sent again, and what was stored is not lost."""
+def _chunks(records: Sequence[Record], indexes: Sequence[int]) -> Iterator[tuple[Sequence[Record], Sequence[int]]]:
+    """Split a large request into several commits, so that a retry after a timeout does not start from zero."""
     for first in range(0, len(records), GROUP_MAX_RECORDS):
-        part = slice(first, first + GROUP_MAX_RECORDS)
-        yield records[part], indexes[part]
+        chunk = slice(first, first + GROUP_MAX_RECORDS)
+        yield records[chunk], indexes[chunk]
 
 
-class _Open:
-    """The open spans of one project."""
-
-    def __init__(self, known: OrderedDict[tuple[int, SpanKey], None], project_id: int) -> None:
-        self._known = known
-        self._project_id = project_id
-
-    def __bool__(self) -> bool:
-        return bool(self._known)
-
-    def __contains__(self, key: object) -> bool:
-        return (self._project_id, key) in self._known
-
-
-def _mend(record: Record) -> None:
-    """Take out of a record's JSON what only Postgres objects to, such as 1e999999."""
+def _sanitize(record: Record) -> None:
+    """Replace values in a record's JSON that only Postgres rejects."""
     if isinstance(record, Trace):
-        record.metadata = mended(record.metadata)
+        record.metadata = lenient_json.sanitize_encoded(record.metadata)
         return
-    record.data = mended(record.data)
+    record.data = lenient_json.sanitize_encoded(record.data)
     if record.payload is not None:
-        record.payload = mended(record.payload)
+        record.payload = lenient_json.sanitize_encoded(record.payload)

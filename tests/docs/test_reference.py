@@ -132,7 +132,7 @@ def test_every_metric_is_documented() -> None:
     """The documented metrics match those of `/metrics`."""
     from prometheus_client import Counter, Gauge, Histogram
 
-    from ingest.http import metrics
+    from ingest import metrics
 
     metric_names = set()
     for metric in vars(metrics).values():

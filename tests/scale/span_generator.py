@@ -97,7 +97,7 @@ def fill(
             }
             connection.execute(_SESSIONS, values)
             connection.execute(_TRACES, values)
-            table = partitions.name_of(day)
+            table = partitions.partition_name(day)
             connection.execute(f"CREATE TABLE {table} (LIKE ingest_span INCLUDING DEFAULTS)")  # type: ignore[arg-type]
             connection.execute(_SPANS.format(table=table), values)  # type: ignore[arg-type]
             # Attaching builds the indexes once instead of row by row.

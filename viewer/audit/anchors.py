@@ -17,7 +17,7 @@ from django.conf import settings
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
-from ingest.archive.hash_chain import canonical, spell
+from ingest.archive.hash_chain import canonical, format_time
 from ingest.models import ChainLink
 from viewer.audit import signing
 from viewer.models import AuditEntry
@@ -37,7 +37,7 @@ def write() -> dict[str, Any]:
     count, root = _root(until)
     known = read()
     anchor = {
-        "time": spell(until),
+        "time": format_time(until),
         "links": count,
         "root": root,
         "audit_position": last.position if last else -1,

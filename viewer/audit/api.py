@@ -64,7 +64,7 @@ class TranscriptSerializer(serializers.ModelSerializer[Transcript]):
         return str(reverse("api-transcript-download", args=[name_of(transcript)], request=self.context.get("request")))
 
 
-class FindingSerializer(serializers.Serializer[verification.Finding]):
+class FindingSerializer(serializers.Serializer[verification.Verification]):
     """What a check of one session's archive found."""
 
     ok = serializers.SerializerMethodField()
@@ -73,7 +73,7 @@ class FindingSerializer(serializers.Serializer[verification.Finding]):
     head = serializers.CharField()
     faults = serializers.ListField(child=serializers.CharField())
 
-    def get_ok(self, finding: verification.Finding) -> bool:
+    def get_ok(self, finding: verification.Verification) -> bool:
         return not finding.faults
 
 
@@ -185,7 +185,7 @@ class TranscriptVerify(ArchiveView):
     @extend_schema(operation_id="transcript_verify", parameters=[_ID], request=None, responses=FindingSerializer)
     def post(self, request: Request, name: str) -> Response:
         transcript = self.transcript(request, name)
-        finding = verification.check_session(transcript.session_key)
+        finding = verification.verify_session(transcript.session_key)
         log.record(
             request,
             Action.ARCHIVE_VERIFY,

@@ -10,7 +10,7 @@ from compact.redaction import default_redactor
 from django.utils import timezone
 
 from ingest.archive import verification
-from ingest.archive.hash_chain import canonical, spell
+from ingest.archive.hash_chain import canonical, format_time
 from ingest.models import Session, Span, Transcript
 from ingest.storage import messages
 from viewer.audit import signing
@@ -26,7 +26,7 @@ def build(transcript: Transcript, *, by: str, reason: str) -> tuple[bytes, Expor
         file.seek(0)
         text = file.read()
     summary, plan, ledger, found = _compaction(transcript)
-    rows = verification.links_of(transcript.session_key)
+    rows = verification.chain_rows(transcript.session_key)
     links = [{**_link(row), "chain": row.chain} for row in rows]
     parts = {
         "transcript.jsonl": text,
@@ -40,11 +40,11 @@ def build(transcript: Transcript, *, by: str, reason: str) -> tuple[bytes, Expor
         "project": transcript.project_id,
         "session": transcript.session_id,
         "step": transcript.step,
-        "created_at": spell(transcript.created_at),
+        "created_at": format_time(transcript.created_at),
         "archived_sha256": transcript.sha256,
         "redacted_on_arrival": transcript.redactions,
         "redacted_on_export": dict(sorted(again.items())),
-        "exported_at": spell(timezone.now()),
+        "exported_at": format_time(timezone.now()),
         "exported_by": by,
         "reason": reason,
         "public_key": signing.public_key(),
@@ -53,7 +53,7 @@ def build(transcript: Transcript, *, by: str, reason: str) -> tuple[bytes, Expor
 
 
 def _link(row: Any) -> dict[str, Any]:
-    link = verification.as_link(row)
+    link = verification.to_link(row)
     return {name: getattr(link, name) for name in link.__slots__}
 
 

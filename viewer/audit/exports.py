@@ -22,7 +22,7 @@ from compact.redaction import default_redactor
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 
-from ingest.archive import transcripts
+from ingest.archive import transcript_format, transcripts
 from ingest.archive.hash_chain import canonical
 from ingest.models import Transcript
 
@@ -64,7 +64,7 @@ def spool(pieces: Iterable[bytes]) -> Export:
 
 
 def _spelled(message: dict[str, Any]) -> bytes:
-    return transcripts.line_of(message.pop("id", None), canonical(message))
+    return transcript_format.archived_line(message.pop("id", None), canonical(message))
 
 
 def file_name(transcript: Transcript, ending: str) -> str:

@@ -23,7 +23,7 @@ from django.utils import timezone
 from django.utils.decorators import sync_and_async_middleware
 from rest_framework.request import Request
 
-from ingest.archive.hash_chain import canonical, spell
+from ingest.archive.hash_chain import canonical, format_time
 from ingest.models import Project
 from viewer.accounts.access import Grant, Right
 from viewer.models import AuditEntry, Membership
@@ -153,7 +153,7 @@ def entry_hash(entry: AuditEntry) -> str:
             *("reason", "detail", "previous"),
         )
     }
-    whole = {"version": VERSION, "at": spell(entry.at), "outcome": str(entry.outcome), **fields}
+    whole = {"version": VERSION, "at": format_time(entry.at), "outcome": str(entry.outcome), **fields}
     return hashlib.sha256(canonical(whole)).hexdigest()
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from django.db.models import Q, QuerySet
 from django.utils.dateparse import parse_date, parse_datetime
 
-from ingest.archive.hash_chain import spell
+from ingest.archive.hash_chain import format_time
 from ingest.models import Transcript
 from viewer.accounts.access import Grant
 from viewer.audit import log
@@ -80,7 +80,7 @@ def transcripts_page(
     if len(page) <= limit:
         return page, None
     last = page[limit - 1]
-    return page[:limit], f"{spell(last.received_at)}~{last.session_key}~{last.step}"
+    return page[:limit], f"{format_time(last.received_at)}~{last.session_key}~{last.step}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ def transcript_list(request: HttpRequest) -> HttpResponse:
 def transcript_detail(request: HttpRequest, key: uuid.UUID, step: int) -> HttpResponse:
     held = access.grant(request)
     transcript = access.transcript(held, key, step)
-    links = verification.links_of(key)
+    links = verification.chain_rows(key)
     kept = set(Transcript.objects.filter(session_key=key).values_list("step", flat=True))
     start = _start(request, transcript)
     may_read = held.may(Right.PAYLOAD, transcript.project_id)
@@ -105,7 +105,7 @@ def transcript_download(request: HttpRequest, key: uuid.UUID, step: int) -> Http
 def transcript_verify(request: HttpRequest, key: uuid.UUID, step: int) -> HttpResponse:
     """Check the whole chain of the session, texts included, and come back with the answer."""
     transcript = access.transcript(access.grant(request), key, step)
-    finding = verification.check_session(key)
+    finding = verification.verify_session(key)
     log.record(
         request,
         Action.ARCHIVE_VERIFY,
@@ -130,7 +130,7 @@ def transcript_delete(request: HttpRequest, key: uuid.UUID, step: int) -> HttpRe
         return redirect("transcript-detail", key, step)
     try:
         transcripts.delete([transcript], reason=reason, by=request.user.get_username())
-    except transcripts.Held as held:
+    except transcripts.LegalHold as held:
         messages.error(request, str(held))
         return redirect("transcript-detail", key, step)
     target = f"{transcript.session_id} step {step}"

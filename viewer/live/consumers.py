@@ -16,7 +16,7 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.core.exceptions import PermissionDenied
 from django.http import Http404
 
-from ingest.http import metrics
+from ingest import metrics
 from ingest.models import Session
 from viewer.accounts import access
 from viewer.accounts.access import Grant, Right

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from ingest.decoding.span_facts import facts_of
+from ingest.decoding.span_stats import stats_of
 from viewer.kinds import (
     ARCHIVAL,
     CHECK,
@@ -128,7 +128,7 @@ class Check:
     @property
     def before(self) -> int:
         if call := self.span(GENERATION):
-            return facts_of(GENERATION, dict(call.data)).context_tokens or 0
+            return stats_of(GENERATION, dict(call.data)).context_tokens or 0
         return to_count(self.value("t_est", ESTIMATE, DECISION) or self.value("tokens_before", CHECK, PRUNED))
 
     @property

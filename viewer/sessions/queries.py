@@ -17,7 +17,7 @@ from django.db import connection
 from django.db.models import Count, F, Min, Q, QuerySet, Sum
 
 from ingest.archive.transcripts import read_texts
-from ingest.decoding.span_facts import USAGE_KEYS
+from ingest.decoding.span_stats import USAGE_KEYS
 from ingest.models import Project, Session, Trace, Transcript, trace_key
 from ingest.storage.messages import restore
 from viewer.compactions.ledger import Ledger, ledger

@@ -1,7 +1,7 @@
-"""What the attributes of an OpenTelemetry span mean here.
+"""Interpret the attributes of OpenTelemetry spans: kind, session and messages.
 
-Three vocabularies are spoken: `gen_ai.*` (OpenTelemetry), OpenInference (`openinference.span.kind`, `llm.*`,
-`input.value`) and `traceloop.*`. They give a span its kind, its session, and messages in one form. Pure.
+Supports three vocabularies: `gen_ai.*` (OpenTelemetry), OpenInference (`openinference.span.kind`, `llm.*`,
+`input.value`) and `traceloop.*`. Pure.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from ingest.decoding.content_split import is_text
-from ingest.decoding.field_names import Special
-from ingest.decoding.schema import is_deep
+from ingest.decoding.content_split import is_content_key
+from ingest.decoding.key_matcher import KeyMatcher
+from ingest.decoding.lenient_json import STRICT_ERRORS, is_deep
 
 _KIND_KEYS = (
     "openinference.span.kind",
@@ -58,23 +58,25 @@ _SESSION_KEYS = (
     "langfuse.session.id",
     "thread_id",
 )
-# From a vocabulary's name for a text to ours.
+# Keys of a span's whole input and output, the preferred one first.
 _INPUTS = ("gen_ai.input.messages", "input.value", "gen_ai.tool.call.arguments", "traceloop.entity.input")
 _OUTPUTS = ("gen_ai.output.messages", "output.value", "gen_ai.tool.call.result", "traceloop.entity.output")
-_INDEXED = {
+# Prefixes of messages flattened into one attribute per field, such as `gen_ai.prompt.0.content`.
+_MESSAGE_PREFIXES = {
     "llm.input_messages.": "input",
     "gen_ai.prompt.": "input",
     "llm.output_messages.": "output",
     "gen_ai.completion.": "output",
 }
-_PREFIXES = tuple(_INDEXED)
-# OpenInference wraps every message, and every call in it, in a level of their own.
+_PREFIXES = tuple(_MESSAGE_PREFIXES)
+# OpenInference adds a level around each message and each tool call.
 _WRAPPERS = {"message", "tool_call"}
-_MAX_PARTS = 12
+_MAX_PATH_PARTS = 12
 _decode = msgspec.json.Decoder().decode
 
 
 def kind_of(attributes: dict[str, Any]) -> str:
+    """Return the kind of a span."""
     for key in _KIND_KEYS:
         value = attributes.get(key)
         if isinstance(value, str) and (kind := _KINDS.get(value.lower())):
@@ -87,6 +89,7 @@ def kind_of(attributes: dict[str, Any]) -> str:
 
 
 def session_of(attributes: dict[str, Any]) -> str | None:
+    """Return the session that a span names, if any."""
     for key in _SESSION_KEYS:
         value = attributes.get(key)
         if isinstance(value, str | int) and value != "":
@@ -94,73 +97,74 @@ def session_of(attributes: dict[str, Any]) -> str | None:
     return None
 
 
-def split(attributes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is known about a span, and what was said in it: `input` and `output`, as messages where they are some."""
+def split_content(attributes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return metadata and conversation text. `input` and `output` are lists of messages where possible."""
     data = dict(attributes)
-    said: dict[str, Any] = {}
-    indexed: dict[str, dict[str, Any]] = {}
-    for key in _texts.among(attributes):
+    content: dict[str, Any] = {}
+    messages: dict[str, dict[str, Any]] = {}
+    for key in _content_keys(attributes):
         value = data.pop(key)
         if key in _INPUTS or key in _OUTPUTS:
             continue
         if key.startswith(_PREFIXES):
             prefix = next(prefix for prefix in _PREFIXES if key.startswith(prefix))
-            if _place(indexed.setdefault(_INDEXED[prefix], {}), key[len(prefix) :], value):
+            if _set_path(messages.setdefault(_MESSAGE_PREFIXES[prefix], {}), key[len(prefix) :], value):
                 continue
-        said[key] = value
+        content[key] = value
     if len(data) == len(attributes):
-        return data, said
+        return data, content
     for name, keys in (("input", _INPUTS), ("output", _OUTPUTS)):
-        if indexed.get(name):
-            said[name] = _with_lists(indexed[name])
+        if messages.get(name):
+            content[name] = _with_lists(messages[name])
         else:
-            _take_first(name, keys, attributes, said)
-    return data, said
+            _copy_first(name, keys, attributes, content)
+    return data, content
 
 
-def _take_first(name: str, keys: tuple[str, ...], attributes: dict[str, Any], said: dict[str, Any]) -> None:
+def _copy_first(name: str, keys: tuple[str, ...], attributes: dict[str, Any], content: dict[str, Any]) -> None:
+    """Copy the first of `keys` that is present to `content[name]`."""
     for key in keys:
         if key in attributes:
-            if (found := attributes[key]) is not None:
-                said[name] = parsed(found)
+            if (value := attributes[key]) is not None:
+                content[name] = parse_json_text(value)
             return
 
 
-_texts = Special(lambda key: key in _INPUTS or key in _OUTPUTS or is_text(key))
+_content_keys = KeyMatcher(lambda key: key in _INPUTS or key in _OUTPUTS or is_content_key(key)).select
 
 
-def _place(messages: dict[str, Any], path: str, value: Any) -> bool:
-    """Put `0.message.content`, `0.tool_calls.0.name` and the like where they belong; false if it is no such path."""
-    number, _, inside = path.partition(".")
-    rest = [part for part in inside.split(".", _MAX_PARTS) if part and part not in _WRAPPERS]
-    if not _is_position(number) or not rest:
+def _set_path(messages: dict[str, Any], path: str, value: Any) -> bool:
+    """Set a value by its path, such as `0.message.content`. Return False if the path is invalid or already taken."""
+    number, _, rest = path.partition(".")
+    parts = [part for part in rest.split(".", _MAX_PATH_PARTS) if part and part not in _WRAPPERS]
+    if not _is_index(number) or not parts:
         return False
-    place = messages.setdefault(number, {})
-    for part in rest[:-1]:
-        place = place.setdefault(part, {})
-        if not isinstance(place, dict):
+    target = messages.setdefault(number, {})
+    for part in parts[:-1]:
+        target = target.setdefault(part, {})
+        if not isinstance(target, dict):
             return False
-    return place.setdefault(rest[-1], value) is value
+    return target.setdefault(parts[-1], value) is value
 
 
 def _with_lists(tree: Any) -> Any:
-    """`tree` with a list wherever all keys are positions."""
+    """Convert each object whose keys are all indexes to a list."""
     if not isinstance(tree, dict):
         return tree
-    if tree and all(map(_is_position, tree)):
+    if tree and all(map(_is_index, tree)):
         return [_with_lists(tree[key]) for key in sorted(tree, key=int)]
     return {key: _with_lists(value) for key, value in tree.items()}
 
 
-def _is_position(part: str) -> bool:
+def _is_index(part: str) -> bool:
     return part.isascii() and part.isdigit() and len(part) <= 5
 
 
-def parsed(value: Any) -> Any:
-    """The JSON that a text is, or the text itself: attributes cannot nest, so clients send JSON in strings."""
-    if isinstance(value, str) and value[:1] in {"{", "["} and "\\u0000" not in value and not is_deep(value.encode()):
-        try:
-            return _decode(value)
-        except (msgspec.MsgspecError, RecursionError, UnicodeError):
-            return value
-    return value
+def parse_json_text(value: Any) -> Any:
+    """Parse a string that contains a JSON object or list. Return any other value unchanged."""
+    if not isinstance(value, str) or value[:1] not in {"{", "["} or "\\u0000" in value or is_deep(value.encode()):
+        return value
+    try:
+        return _decode(value)
+    except STRICT_ERRORS:
+        return value

@@ -1,193 +1,204 @@
-"""OpenTelemetry's spans become ours.
+"""Map OTLP requests to records, and results to OTLP responses.
 
-A span that cannot be stored is counted and named in the partial success that the protocol has for it; its neighbours
-are stored. `compact.*` events on a span become its children, with ids that a replay makes again.
+An invalid span is reported in the response's partial success, and the other spans are stored. `compact.*` events on a
+span become its child spans.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from ingest.decoding.json_body import Decoded, sound
-from ingest.decoding.otlp.attributes import kind_of, parsed, session_of, split
+from ingest.decoding import timestamps
+from ingest.decoding.lenient_json import sanitize
+from ingest.decoding.otlp.attributes import kind_of, parse_json_text, session_of, split_content
 from ingest.decoding.otlp.json_format import read_json
 from ingest.decoding.otlp.protobuf_format import read_protobuf
-from ingest.decoding.otlp.span_data import Moment, Told
-from ingest.decoding.records import Rejection, Span, Trace
-from ingest.decoding.schema import NAME_MAX_CHARS, SESSION_MAX_BYTES, Invalid, cut
-from ingest.decoding.span_facts import facts_of
-from ingest.http.errors import Refusal, TooLarge
+from ingest.decoding.otlp.span_data import OtlpEvent, OtlpSpan
+from ingest.decoding.otlp.wire_messages import Status
+from ingest.decoding.records import Content, Decoded, Rejection, Span, Trace
+from ingest.decoding.schema import KIND_MAX_CHARS, NAME_MAX_CHARS, SESSION_MAX_BYTES, InvalidEvent, truncate
+from ingest.decoding.span_stats import stats_of
+from ingest.errors import RequestError, TooLarge
 
-# From the Unix epoch in nanoseconds to Postgres' in microseconds.
-_EPOCH_US = 946_684_800_000_000
-_LAST_US = 7_258_118_400_000_000  # the year 2200
-# gRPC's codes: unimplemented, resource exhausted, unavailable, unauthenticated; all else is an invalid argument.
-_CODES = {405: 12, 429: 8, 503: 14, 401: 16}
+# HTTP status to gRPC code: unimplemented, resource exhausted, unavailable, unauthenticated. The default is invalid
+# argument.
+_GRPC_CODES = {405: 12, 429: 8, 503: 14, 401: 16}
+_GRPC_INVALID_ARGUMENT = 3
+_MAX_LISTED_REJECTIONS = 5
+_MAX_STATUS_CHARS = 2000
+_ENCODED_NUL = b"\\u0000"
 _encode = msgspec.json.Encoder().encode
-# As it stands in encoded JSON.
-_NUL = b"\\u0000"
+
+SpanWithContent = tuple[Span, Content]
 
 
 def from_protobuf(body: bytes, *, max_events: int) -> Decoded:
-    return _records(read_protobuf(body), max_events)
+    return _decode(read_protobuf(body), max_events)
 
 
 def from_json(body: bytes, *, max_events: int) -> Decoded:
-    return _records(read_json(body), max_events)
+    return _decode(read_json(body), max_events)
 
 
 def response(rejections: list[Rejection], *, is_json: bool) -> bytes:
-    """The answer to what was stored, with the number of spans that were not and the first reason."""
+    """Return the ExportTraceServiceResponse, with the number of rejected spans and the first reasons."""
     if not rejections:
         return b"{}" if is_json else b""
-    reason = "; ".join(f"span {bad.index}: {bad.path} {bad.message}".replace("  ", " ") for bad in rejections[:5])
+    reasons = "; ".join(
+        f"span {rejection.index}: {rejection.path} {rejection.message}".replace("  ", " ")
+        for rejection in rejections[:_MAX_LISTED_REJECTIONS]
+    )
     if is_json:
-        return _encode({"partialSuccess": {"rejectedSpans": str(len(rejections)), "errorMessage": reason}})
-    answer = ExportTraceServiceResponse()
-    answer.partial_success.rejected_spans = len(rejections)
-    answer.partial_success.error_message = reason
-    return bytes(answer.SerializeToString())
+        return _encode({"partialSuccess": {"rejectedSpans": str(len(rejections)), "errorMessage": reasons}})
+    message = ExportTraceServiceResponse()
+    message.partial_success.rejected_spans = len(rejections)
+    message.partial_success.error_message = reasons
+    return bytes(message.SerializeToString())
 
 
-def status(refusal: Refusal, *, is_json: bool) -> bytes:
-    """A refusal as the protocol wants it: a google.rpc.Status with a code and a message."""
-    code = _CODES.get(refusal.status, 3)
+def error_status(error: RequestError, *, is_json: bool) -> bytes:
+    """Return an error as google.rpc.Status, which OTLP requires."""
+    code = _GRPC_CODES.get(error.status, _GRPC_INVALID_ARGUMENT)
     if is_json:
-        return _encode({"code": code, "message": refusal.message})
-    text = refusal.message.encode()[:2000]
-    size, length = len(text), bytearray()
-    while size > 0x7F:
-        length.append(size & 0x7F | 0x80)
-        size >>= 7
-    length.append(size)
-    return bytes((8, code, 0x12)) + bytes(length) + text
+        return _encode({"code": code, "message": error.message})
+    return bytes(Status(code=code, message=error.message[:_MAX_STATUS_CHARS]).SerializeToString())
 
 
-def _records(told: Iterable[Told | Rejection], max_events: int) -> Decoded:
+def _decode(otlp_spans: Iterable[OtlpSpan | InvalidEvent], max_events: int) -> Decoded:
     decoded = Decoded()
-    traces: dict[str, Trace] = {}
-    for index, span in enumerate(told):
+    traces: dict[str, tuple[str, dict[str, Any]]] = {}
+    for index, otlp_span in enumerate(otlp_spans):
         if index >= max_events:
-            raise TooLarge(f"more than {max_events:,} spans in one request")
+            raise TooLarge(f"The request has more than {max_events:,} spans. Send them in several requests.")
         try:
-            if isinstance(span, Rejection):
-                raise Invalid(span.path, span.message)
-            found = _spans(span)
-        except Invalid as invalid:
-            decoded.rejections.append(Rejection(index, invalid.path, invalid.message))
+            if isinstance(otlp_span, InvalidEvent):
+                raise otlp_span
+            spans = _to_storable_spans(otlp_span)
+        except InvalidEvent as error:
+            decoded.rejections.append(Rejection(index, error.path, error.message))
             continue
-        decoded.records += found
-        decoded.indexes += [index] * len(found)
-        if span.parent_id is None or span.trace_id not in traces:
-            traces[span.trace_id] = _trace(span, traces.get(span.trace_id))
-    for trace in traces.values():
-        decoded.records.append(trace)
-        decoded.indexes.append(-1)
+        for span, content in spans:
+            decoded.add(span, index, content)
+        trace_id, is_root = otlp_span.trace_id, otlp_span.parent_id is None
+        if is_root or trace_id not in traces:
+            name = truncate(otlp_span.name, NAME_MAX_CHARS) if is_root else ""
+            known_name = traces[trace_id][0] if trace_id in traces else ""
+            traces[trace_id] = (name or known_name, otlp_span.resource)
+    for trace_id, (name, resource) in traces.items():
+        trace = Trace(trace_id, name, None, None, None, None, _encode(resource))
+        decoded.add(trace, -1, (resource, None))
     return decoded
 
 
-def _trace(span: Told, known: Trace | None) -> Trace:
-    """What the root tells of the whole, and who sent it. Its times are its spans' times."""
-    name = cut(span.name, NAME_MAX_CHARS) if span.parent_id is None else ""
-    return Trace(span.trace_id, name or (known.name if known else ""), None, None, None, None, span.sender)
+def _to_storable_spans(otlp_span: OtlpSpan) -> list[SpanWithContent]:
+    """Convert a span, sanitizing it first if it contains NUL characters."""
+    spans = _to_spans(otlp_span)
+    for span, _content in spans:
+        if _ENCODED_NUL in span.data or (span.payload is not None and _ENCODED_NUL in span.payload):
+            otlp_span.attributes, otlp_span.message = sanitize(otlp_span.attributes), sanitize(otlp_span.message)
+            for event in otlp_span.events:
+                event.attributes = sanitize(event.attributes)
+            return _to_spans(otlp_span)
+    return spans
 
 
-def _spans(told: Told) -> list[Span]:
-    found = list(_converted(told))
-    for span in found:
-        if _NUL in span.data or (span.payload is not None and _NUL in span.payload):
-            told.attributes, told.message = sound(told.attributes), sound(told.message)
-            for moment in told.moments:
-                moment.attributes = sound(moment.attributes)
-            return list(_converted(told))
-    return found
-
-
-def _converted(told: Told) -> Iterator[Span]:
-    attributes = told.attributes
+def _to_spans(otlp_span: OtlpSpan) -> list[SpanWithContent]:
+    """Return the span and the child spans that its `compact.*` events become."""
+    attributes = otlp_span.attributes
     session_id = session_of(attributes)
     if session_id is not None and len(session_id.encode()) > SESSION_MAX_BYTES:
-        raise Invalid("attributes.session.id", f"longer than {SESSION_MAX_BYTES} bytes")
-    name = cut(told.name, NAME_MAX_CHARS)
-    is_ours = told.name.startswith("compact.")
-    kind = cut(told.name, 100) if is_ours else kind_of(attributes)
-    if kind == "span" and told.name == "turn":
-        # OpenInference has no kind for the Agents SDK's turns; they keep their name.
-        kind = "turn"
-    data, said = _ours(attributes) if is_ours else split(attributes)
-    if told.message:
-        data["status_message"] = told.message
-    has_exception = False
-    others = []
-    for number, moment in enumerate(told.moments):
-        if moment.name.startswith("compact."):
-            yield _child(told, moment, number, session_id)
-        elif moment.name == "exception":
-            has_exception = True
-            data["error"] = {key.removeprefix("exception."): value for key, value in moment.attributes.items()}
+        raise InvalidEvent("attributes.session.id", f"longer than {SESSION_MAX_BYTES} bytes")
+    kind = _kind(otlp_span)
+    data, payload = _compact_content(attributes) if kind.startswith("compact.") else split_content(attributes)
+    if otlp_span.message:
+        data["status_message"] = otlp_span.message
+    children: list[SpanWithContent] = []
+    other_events: list[dict[str, Any]] = []
+    for number, event in enumerate(otlp_span.events):
+        if event.name.startswith("compact."):
+            children.append(_child_span(otlp_span, event, number, session_id))
+        elif event.name == "exception":
+            data["error"] = {key.removeprefix("exception."): value for key, value in event.attributes.items()}
         else:
-            others.append({"name": moment.name, **moment.attributes})
-    if others:
-        said["events"] = others
-    yield Span(
-        told.trace_id,
-        told.span_id,
-        told.parent_id,
+            other_events.append({"name": event.name, **event.attributes})
+    if other_events:
+        payload["events"] = other_events
+    span = Span(
+        otlp_span.trace_id,
+        otlp_span.span_id,
+        otlp_span.parent_id,
         kind,
-        name or kind,
-        "error" if told.is_error or has_exception else "ok" if told.is_ok or told.ended_ns else "",
-        _time(told.started_ns, "startTimeUnixNano"),
-        _time(told.ended_ns, "endTimeUnixNano"),
+        truncate(otlp_span.name, NAME_MAX_CHARS) or kind,
+        _status(otlp_span),
+        _time(otlp_span.started_ns, "startTimeUnixNano"),
+        _time(otlp_span.ended_ns, "endTimeUnixNano"),
         _encode(data),
-        _encode(said) if said else None,
+        _encode(payload) if payload else None,
         session_id,
-        facts_of(kind, data),
-        data,
-        said or None,
+        stats_of(kind, data),
     )
+    return [*children, (span, (data, payload or None))]
 
 
-def _child(told: Told, moment: Moment, number: int, session_id: str | None) -> Span:
-    """A `compact.*` event on a span: an instant inside it, with an id that a replay makes again."""
-    data, said = _ours(moment.attributes)
-    at = _time(moment.time_ns, f"events[{number}].timeUnixNano")
-    name = f"{told.trace_id}{told.span_id}{moment.name}{moment.time_ns}{number}".encode()
-    kind = cut(moment.name, 100)
-    encoded = _encode(data)
-    return Span(
-        trace_id=told.trace_id,
-        span_id=hashlib.blake2b(name, digest_size=8).hexdigest(),
-        parent_id=told.span_id,
+def _kind(otlp_span: OtlpSpan) -> str:
+    name = otlp_span.name
+    if name.startswith("compact."):
+        return truncate(name, KIND_MAX_CHARS)
+    kind = kind_of(otlp_span.attributes)
+    # OpenInference has no kind for the turns of the Agents SDK.
+    return "turn" if kind == "span" and name == "turn" else kind
+
+
+def _status(otlp_span: OtlpSpan) -> str:
+    if otlp_span.is_error or any(event.name == "exception" for event in otlp_span.events):
+        return "error"
+    return "ok" if otlp_span.is_ok or otlp_span.ended_ns else ""
+
+
+def _child_span(otlp_span: OtlpSpan, event: OtlpEvent, number: int, session_id: str | None) -> SpanWithContent:
+    """Convert a `compact.*` event on a span. Its id is derived from the content, so that a replay gives the same id."""
+    data, payload = _compact_content(event.attributes)
+    at_us = _time(event.time_ns, f"events[{number}].timeUnixNano")
+    identity = f"{otlp_span.trace_id}{otlp_span.span_id}{event.name}{event.time_ns}{number}".encode()
+    kind = truncate(event.name, KIND_MAX_CHARS)
+    span = Span(
+        trace_id=otlp_span.trace_id,
+        span_id=hashlib.blake2b(identity, digest_size=8).hexdigest(),
+        parent_id=otlp_span.span_id,
         kind=kind,
         name=kind,
         status="error" if kind == "compact.error" else "ok",
-        started_us=at,
-        ended_us=at,
-        data=encoded,
-        payload=_encode(said) if said else None,
-        session_id=session_of(moment.attributes) or session_id,
-        facts=facts_of(kind, data),
-        fields=data,
-        said=said or None,
+        started_us=at_us,
+        ended_us=at_us,
+        data=_encode(data),
+        payload=_encode(payload) if payload else None,
+        session_id=session_of(event.attributes) or session_id,
+        stats=stats_of(kind, data),
     )
+    return span, (data, payload or None)
 
 
-def _ours(attributes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Our own properties, which OTLP can only carry flat: JSON in strings, and perhaps a prefix."""
-    data = {key.removeprefix("compact."): parsed(value) for key, value in attributes.items()}
+def _compact_content(attributes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return data and payload of a compaction event.
+
+    OTLP attributes cannot nest, so the exporter sends nested values as JSON strings. Keys may have a prefix.
+    """
+    data = {key.removeprefix("compact."): parse_json_text(value) for key, value in attributes.items()}
     payload = data.pop("payload", None)
-    return data, payload if isinstance(payload, dict) else {} if payload is None else {"payload": payload}
+    if payload is None:
+        return data, {}
+    return data, payload if isinstance(payload, dict) else {"payload": payload}
 
 
 def _time(nanoseconds: int, path: str) -> int | None:
     if nanoseconds == 0:
         return None
-    found = nanoseconds // 1000
-    if not 0 < found < _LAST_US:
-        raise Invalid(path, "is not a time in nanoseconds since 1970")
-    return found - _EPOCH_US
+    time_us = timestamps.from_nanoseconds(nanoseconds)
+    if not timestamps.is_in_range(time_us):
+        raise InvalidEvent(path, "expected nanoseconds since 1970")
+    return time_us

@@ -1,4 +1,4 @@
-"""OTLP in protobuf: spans as `otlp_wire.Told`, one by one where the whole cannot be parsed."""
+"""Read OTLP spans from protobuf."""
 
 from __future__ import annotations
 
@@ -11,122 +11,95 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
 
-from ingest.decoding.json_body import sound
+from ingest.decoding.lenient_json import sanitize
 from ingest.decoding.otlp.span_data import (
     MAX_DEPTH,
-    NO_SPAN,
     TOO_DEEP,
-    UNREADABLE,
-    Moment,
-    Told,
-    describe_sender,
-    read_one,
+    UNREADABLE_RESOURCE,
+    ZERO_SPAN_ID,
+    OtlpEvent,
+    OtlpSpan,
+    clean_resource,
+    read_span,
 )
-from ingest.decoding.records import Rejection
-from ingest.decoding.schema import Invalid
-from ingest.http.errors import Malformed
+from ingest.decoding.otlp.wire_messages import Parts
+from ingest.decoding.schema import InvalidEvent
+from ingest.errors import Malformed
 
-# Sizes of protobuf's wire types for numbers of fixed length.
-_FIXED_BYTES = {1: 8, 5: 4}
-_NO_TRACE = bytes(16)
+_ZERO_TRACE_ID = bytes(16)
+_PARSE_ERRORS = (DecodeError, RecursionError)
 
 
-def read_protobuf(body: bytes) -> Iterator[Told | Rejection]:
+def read_protobuf(body: bytes) -> Iterator[OtlpSpan | InvalidEvent]:
+    """Yield the spans of an ExportTraceServiceRequest."""
     try:
         request = ExportTraceServiceRequest.FromString(body)
-    except (DecodeError, RecursionError):
-        # One span too deep, or with half a character, and the parser refuses them all.
-        return iter(list(_taken_apart(body)))
-    return _walk_protobuf(request)
+    except _PARSE_ERRORS:
+        # The parser rejects the whole request for one span that is too deep or has invalid UTF-8.
+        return iter(list(_read_parts(body)))
+    return _read_request(request)
 
 
-def _walk_protobuf(request: Any) -> Iterator[Told | Rejection]:
-    for of_resource in request.resource_spans:
-        sender = describe_sender(_attributes(of_resource.resource.attributes))
-        for of_scope in of_resource.scope_spans:
-            for span in of_scope.spans:
-                yield read_one(_from_message, span, sender)
+def _read_request(request: Any) -> Iterator[OtlpSpan | InvalidEvent]:
+    for resource_spans in request.resource_spans:
+        resource = clean_resource(_attributes(resource_spans.resource.attributes))
+        for scope_spans in resource_spans.scope_spans:
+            for span in scope_spans.spans:
+                yield read_span(_from_message, span, resource)
 
 
-def _taken_apart(body: bytes) -> Iterator[Told | Rejection]:
-    """The spans of a body that cannot be parsed as a whole, each by itself."""
+def _read_parts(body: bytes) -> Iterator[OtlpSpan | InvalidEvent]:
+    """Yield the spans of a request that cannot be parsed as a whole, parsing each span by itself."""
     try:
-        for of_resource in _parts(body, 1):
-            resource: dict[str, Any] = {}
-            try:
-                for part in _parts(of_resource, 1):
-                    resource |= _attributes(Resource.FromString(part).attributes)
-                sender = describe_sender(resource)
-            except (DecodeError, RecursionError):
-                sender = UNREADABLE
-            for of_scope in _parts(of_resource, 2):
-                for part in _parts(of_scope, 2):
-                    yield read_one(_from_part, part, sender)
-    except (DecodeError, RecursionError, IndexError):
-        raise Malformed("the body is not an OTLP ExportTraceServiceRequest in protobuf") from None
+        for resource_spans in map(Parts.FromString, Parts.FromString(body).first):
+            resource = _read_resource(resource_spans.first)
+            for scope_spans in map(Parts.FromString, resource_spans.second):
+                for span in scope_spans.second:
+                    yield read_span(_from_bytes, span, resource)
+    except _PARSE_ERRORS:
+        raise Malformed("The body is not an OTLP ExportTraceServiceRequest in protobuf.") from None
 
 
-def _from_part(part: bytes, sender: bytes) -> Told:
+def _read_resource(parts: list[bytes]) -> dict[str, Any]:
+    attributes: dict[str, Any] = {}
     try:
-        span = SpanMessage.FromString(part)
-    except (DecodeError, RecursionError):
-        raise Invalid("", "not a span in protobuf: nested too deeply, or a text that is not UTF-8") from None
-    return _from_message(span, sender)
+        for part in parts:
+            attributes |= _attributes(Resource.FromString(part).attributes)
+    except _PARSE_ERRORS:
+        return UNREADABLE_RESOURCE
+    return clean_resource(attributes)
 
 
-def _parts(message: bytes, wanted: int) -> Iterator[bytes]:
-    """The fields numbered `wanted` of a message, each of which is a message too."""
-    at = 0
-    while at < len(message):
-        tag, at = _varint(message, at)
-        kind = tag & 7
-        if kind == 2:
-            size, at = _varint(message, at)
-            end = at + size
-        elif kind == 0:
-            _, end = _varint(message, at)
-        elif kind in _FIXED_BYTES:
-            end = at + _FIXED_BYTES[kind]
-        else:
-            raise DecodeError
-        if end > len(message):
-            raise DecodeError
-        if kind == 2 and tag >> 3 == wanted:
-            yield message[at:end]
-        at = end
+def _from_bytes(raw: bytes, resource: dict[str, Any]) -> OtlpSpan:
+    try:
+        span = SpanMessage.FromString(raw)
+    except _PARSE_ERRORS:
+        raise InvalidEvent("", "not a valid protobuf span: nested too deeply, or text that is not UTF-8") from None
+    return _from_message(span, resource)
 
 
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = message[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value, at
-        if shift > 63:
-            raise DecodeError
-
-
-def _from_message(span: Any, sender: bytes) -> Told:
+def _from_message(span: Any, resource: dict[str, Any]) -> OtlpSpan:
     trace_id, span_id, parent_id, status = span.trace_id, span.span_id, span.parent_span_id, span.status
-    if len(trace_id) != 16 or trace_id == _NO_TRACE:
-        raise Invalid("traceId", "expected 16 bytes that are not all zero")
-    if len(span_id) != 8 or span_id == NO_SPAN:
-        raise Invalid("spanId", "expected 8 bytes that are not all zero")
-    return Told(
+    if len(trace_id) != 16 or trace_id == _ZERO_TRACE_ID:
+        raise InvalidEvent("traceId", "expected 16 bytes that are not all zero")
+    if len(span_id) != 8 or span_id == ZERO_SPAN_ID:
+        raise InvalidEvent("spanId", "expected 8 bytes that are not all zero")
+    return OtlpSpan(
         trace_id=trace_id.hex(),
         span_id=span_id.hex(),
         parent_id=parent_id.hex() if parent_id.strip(b"\0") else None,
-        name=sound(span.name),
+        name=sanitize(span.name),
         started_ns=span.start_time_unix_nano,
         ended_ns=span.end_time_unix_nano,
         attributes=_attributes(span.attributes),
-        moments=[Moment(sound(one.name), one.time_unix_nano, _attributes(one.attributes)) for one in span.events],
+        events=[
+            OtlpEvent(sanitize(event.name), event.time_unix_nano, _attributes(event.attributes))
+            for event in span.events
+        ],
         is_error=status.code == 2,
         is_ok=status.code == 1,
         message=status.message,
-        sender=sender,
+        resource=resource,
     )
 
 
@@ -135,14 +108,14 @@ def _attributes(pairs: Any) -> dict[str, Any]:
 
 
 def _value(value: Any, depth: int) -> Any:
-    # Of the fields only one is set, and texts and numbers are most of them; asking which it is costs more.
+    # Most values are texts or integers. Reading both fields is faster than asking which one is set.
     if simple := value.string_value or value.int_value:
         return simple
     kind = value.WhichOneof("value")
     if kind in {"string_value", "int_value", "bool_value"}:
         return getattr(value, kind)
     if kind == "double_value":
-        return sound(value.double_value)
+        return sanitize(value.double_value)
     if kind is None:
         return None
     if depth == 0:

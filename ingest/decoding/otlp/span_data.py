@@ -1,7 +1,7 @@
-"""OTLP as it is written, in protobuf or in JSON, read into one form.
+"""OTLP spans in one form, read from protobuf or JSON.
 
-Each form has a module of its own, which walks its messages by hand: many times quicker than turning one into the other.
-A span that cannot be read becomes a rejection in its place, whatever is wrong with it.
+`protobuf_format` and `json_format` each walk their own messages, which is many times faster than converting one format
+to the other. A span that cannot be read becomes an error in its place.
 """
 
 from __future__ import annotations
@@ -11,29 +11,27 @@ from typing import Any
 
 import msgspec
 
-from ingest.decoding.json_body import sound
-from ingest.decoding.records import Rejection
-from ingest.decoding.schema import Invalid
+from ingest.decoding.lenient_json import sanitize
+from ingest.decoding.schema import InvalidEvent
 
 MAX_DEPTH = 64
-# Stands where something nested deeper was.
+# Replaces values that are nested deeper.
 TOO_DEEP = f"… (nested deeper than {MAX_DEPTH} levels)"
-NO_SPAN = bytes(8)
-# Who sent them is worth less than the spans themselves.
-UNREADABLE = b'{"resource":"could not be read"}'
-_encode = msgspec.json.Encoder().encode
+ZERO_SPAN_ID = bytes(8)
+# A resource that cannot be read does not affect its spans.
+UNREADABLE_RESOURCE = {"resource": "could not be read"}
 
 
-class Moment(msgspec.Struct):
-    """One event on a span."""
+class OtlpEvent(msgspec.Struct):
+    """An event on a span."""
 
     name: str
     time_ns: int
     attributes: dict[str, Any]
 
 
-class Told(msgspec.Struct):
-    """A span as OTLP tells it, whichever way it was written. Its texts may hold NUL, which Postgres does not take."""
+class OtlpSpan(msgspec.Struct):
+    """A span as sent. Its texts may contain NUL characters, which Postgres rejects."""
 
     trace_id: str
     span_id: str
@@ -42,20 +40,23 @@ class Told(msgspec.Struct):
     started_ns: int
     ended_ns: int
     attributes: dict[str, Any]
-    moments: list[Moment]
+    events: list[OtlpEvent]
     is_error: bool
     is_ok: bool
     message: str
-    sender: bytes  # what the resource says of it, as JSON
+    resource: dict[str, Any]
 
 
-def describe_sender(resource: dict[str, Any]) -> bytes:
-    """What a resource says of itself, as JSON; of the library that wrote it nobody wants to know."""
-    return _encode({key: value for key, value in sound(resource).items() if not key.startswith("telemetry.")})
+def clean_resource(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes of a resource without those that describe the OpenTelemetry library."""
+    return {key: value for key, value in sanitize(attributes).items() if not key.startswith("telemetry.")}
 
 
-def read_one(read: Callable[[Any, bytes], Told], span: Any, sender: bytes) -> Told | Rejection:
+def read_span(
+    read: Callable[[Any, dict[str, Any]], OtlpSpan], span: Any, resource: dict[str, Any]
+) -> OtlpSpan | InvalidEvent:
+    """Read one span, or return the error that describes why it is invalid."""
     try:
-        return read(span, sender)
-    except Invalid as invalid:
-        return Rejection(0, invalid.path, invalid.message)
+        return read(span, resource)
+    except InvalidEvent as error:
+        return error

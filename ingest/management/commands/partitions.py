@@ -1,6 +1,6 @@
-"""`manage.py partitions`: make the coming days' partitions, drop what is past its project's retention.
+"""`manage.py partitions`: create upcoming partitions and delete sessions past their project's retention.
 
-The web processes do the same on a timer; this is for looking first (`--dry-run`) and for cron where there is none.
+Web processes do this on a timer. Use the command for a preview (`--dry-run`), or from cron if no web process runs.
 """
 
 from __future__ import annotations
@@ -13,14 +13,20 @@ from ingest.storage import retention
 
 
 class Command(BaseCommand):
-    help = "Make partitions ahead and drop sessions past their project's retention; legal holds are honoured."
+    help = "Create upcoming partitions and delete sessions past their project's retention. Honors legal holds."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
+        parser.add_argument("--dry-run", action="store_true", help="print the changes without making them")
 
     def handle(self, *_args: Any, dry_run: bool, **_options: Any) -> None:
         report = retention.run(is_dry=dry_run)
-        for word, days in (("made", report.made), ("dropped", report.dropped), ("thinned", report.thinned)):
+        changes = {
+            "created": report.created_days,
+            "dropped": report.dropped_days,
+            "reduced": report.reduced_days,
+        }
+        for change, days in changes.items():
             for day in days:
-                self.stdout.write(f"{word} {day}")
-        self.stdout.write(f"{report.sessions} sessions {'would go' if dry_run else 'went'}")
+                self.stdout.write(f"{change} {day}")
+        count = report.session_count
+        self.stdout.write(f"{count} sessions {'would be deleted' if dry_run else 'deleted'}")

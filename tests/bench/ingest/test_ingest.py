@@ -96,7 +96,7 @@ def packed(count: int) -> list[bytes]:
         body = json.dumps([event(uuid.uuid4().hex, number, session_id) for number in range(GROUP)]).encode()
         spans = decode(body, max_events=GROUP).records
         where = {"session_key": session_key(1, session_id), "day": COPY_DAY, "project_id": 1, "seq": group * GROUP}
-        groups.append(b"".join((copy_rows.HEADER, *copy_rows.pack(spans, **where), copy_rows.TRAILER)))  # type: ignore[arg-type]
+        groups.append(b"".join((copy_rows.HEADER, *copy_rows.pack_rows(spans, **where), copy_rows.TRAILER)))  # type: ignore[arg-type]
     return groups
 
 
@@ -115,7 +115,7 @@ def raw_copy(server: Any, groups: list[bytes]) -> tuple[float, float]:
             with connection.cursor().copy(f"COPY ingest_span ({COLUMNS}) FROM STDIN (FORMAT BINARY)") as copy:
                 copy.write(group)
         took, used = time.perf_counter() - began, postgres_cpu_s(server) - used
-        connection.execute(f"DROP TABLE {partitions.name_of(COPY_DAY)}".encode())
+        connection.execute(f"DROP TABLE {partitions.partition_name(COPY_DAY)}".encode())
     count = len(groups) * GROUP
     return count / took, used / count * 1e6
 

@@ -156,6 +156,8 @@ def _note_retention(size: int, table: Table) -> None:
     began = time.monotonic()
     report = retention.run()
     table.note(
-        "retention: one day dropped", size, f"{(time.monotonic() - began) * 1000:.0f} ms, {report.sessions:,} sessions"
+        "retention: one day dropped",
+        size,
+        f"{(time.monotonic() - began) * 1000:.0f} ms, {report.session_count:,} sessions",
     )
-    assert len(report.dropped) == 1
+    assert len(report.dropped_days) == 1

@@ -32,7 +32,7 @@ def no_redaction(value: Any) -> tuple[Any, dict[str, int]]:
     return dict(value), {}
 
 
-def store(messages: list[dict[str, Any]] = MESSAGES, *, step: int = 1, **changes: Any) -> transcripts.Stored:
+def store(messages: list[dict[str, Any]] = MESSAGES, *, step: int = 1, **changes: Any) -> transcripts.StoredTranscript:
     body = changes.pop("body", jsonl(messages))
     arguments = {"project_id": 1, "session_id": "s", "redact": no_redaction, "sha256": hashlib.sha256(body).hexdigest()}
     return transcripts.store(**{**arguments, **changes, "step": step, "body": body})
@@ -71,7 +71,7 @@ def test_the_same_step_again_changes_nothing():
 def test_another_text_for_an_archived_step_is_a_conflict():
     """What is archived is never replaced."""
     store()
-    with pytest.raises(transcripts.Conflict):
+    with pytest.raises(transcripts.StepConflict):
         store([{"role": "user", "content": "rewritten"}])
 
 
@@ -119,7 +119,7 @@ def test_deleting_leaves_a_tombstone_and_the_texts_others_use():
     assert [(link.kind, link.step) for link in links] == [("stored", 1), ("stored", 2), ("deleted", 2)]
     assert links[2].manifest == {"by": "ann", "reason": "asked to"}
     assert Content.objects.count() == 2 and len(text_of(1)) > 0
-    with pytest.raises(transcripts.Conflict):
+    with pytest.raises(transcripts.StepConflict):
         store(step=2)
 
 
@@ -146,7 +146,7 @@ def test_nothing_is_deleted_under_legal_hold(project: Project):
     """Whoever asks."""
     Project.objects.update(legal_hold=True)
     store()
-    with pytest.raises(transcripts.Held):
+    with pytest.raises(transcripts.LegalHold):
         transcripts.delete(list(Transcript.objects.all()), reason="asked to", by="ann")
     assert Transcript.objects.exists()
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from ingest.decoding.schema import Event, Invalid, to_record
+from ingest.decoding.schema import Event, InvalidEvent, to_record
 
 
 class _Text(str):
@@ -62,8 +62,8 @@ def _as(kind: type, value: object) -> object:
 
 def _outcome(event: Event) -> tuple[object, ...]:
     try:
-        record = to_record(event)
-    except Invalid as invalid:
+        record, _data, _payload = to_record(event)
+    except InvalidEvent as invalid:
         return invalid.path, invalid.message
     # All but `data`, which names the session by another field.
-    return structs.astuple(structs.replace(record, data=b"", fields=None))
+    return structs.astuple(structs.replace(record, data=b""))

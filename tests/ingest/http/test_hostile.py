@@ -71,7 +71,7 @@ def nested(levels: int) -> bytes:
 
 
 REFUSED = {
-    "10,000 levels": (lambda trace: raw(trace, b"[" * 10_000 + b"]" * 10_000), ""),
+    "10,000 levels": (lambda trace: raw(trace, b"[" * 10_000 + b"]" * 10_000), "data"),
     "500 levels": (lambda trace: raw(trace, nested(500)), "data"),
     "year 0": (lambda trace: json.dumps(span(trace, "bad", started_at="0000-01-01T00:00:00Z")).encode(), "started_at"),
     "year 9999": (
@@ -87,7 +87,6 @@ REFUSED = {
     "data is a list": (lambda trace: json.dumps(span(trace, "bad", data=[1])).encode(), "data"),
     "status": (lambda trace: json.dumps(span(trace, "bad", status="purple")).encode(), "status"),
     "not an object": (lambda trace: b'"text"', ""),
-    "not json": (lambda trace: b"{nope}", ""),
 }
 
 
@@ -135,6 +134,7 @@ def test_a_gigantic_tool_output_is_stored_whole(wire: Wire, name: str) -> None:
         b'"',
         b"[[[[",
         b"{}}",
+        b"[{}, {nope}]",
         b'{"batch": 7}',
         b"[{}]",
         b"{}",
@@ -161,7 +161,7 @@ def test_a_packed_file_of_too_many_parts_is_refused(wire: Wire, name: str) -> No
     parts = gzip.compress(b"[") + gzip.compress(json.dumps(span(name, "a")).encode()) + gzip.compress(b"]")
     assert wire.post(parts, content_encoding="gzip").json()["count"] == 1
     answer = wire.post(gzip.compress(b" ") * 100_000, content_encoding="gzip")
-    assert (answer.status_code, answer.json()["error"]) == (400, "the body has more than 1,000 gzip members")
+    assert (answer.status_code, answer.json()["error"]) == (400, "The body has more than 1,000 gzip members.")
 
 
 def test_a_body_may_begin_with_a_mark_of_its_encoding(wire: Wire, name: str) -> None:

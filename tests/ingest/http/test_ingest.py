@@ -113,7 +113,7 @@ def test_a_packed_body_must_be_whole(wire: Wire, name: str, encoding: str, pack:
     packed = pack(body)
     packed = packed[: len(packed) // 2] if is_cut else packed + b"more"
     answer = wire.post(packed, content_encoding=encoding, content_type="application/x-ndjson")
-    assert (answer.status_code, answer.json()["error"]) == (400, f"the body is not valid {encoding}")
+    assert (answer.status_code, answer.json()["error"]) == (400, f"The body is not valid {encoding}.")
     assert wire.rows("SELECT 1 FROM ingest_session WHERE session_id = %s", name) == []
 
 

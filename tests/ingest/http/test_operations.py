@@ -16,10 +16,9 @@ from typing import Any
 import pytest
 from channels.layers import get_channel_layer
 
-from ingest import service
-from ingest.http import endpoints, keys
-from ingest.http.errors import TooMany
-from ingest.http.limits import Allowance, Room
+from ingest.errors import RateLimited
+from ingest.http import endpoints, keys, service
+from ingest.http.limits import MemoryLimit, RateLimit
 from ingest.models import Project, Session
 from ingest.storage import notifications
 
@@ -99,18 +98,18 @@ def test_a_key_that_sends_too_much_is_slowed(start_server: Any) -> None:
 
 def test_an_allowance_holds_two_seconds() -> None:
     """One key's debt is not another's, and a request larger than the bucket passes when it is full."""
-    allowance = Allowance(100, "events")
-    allowance.take(1, 1_000)
-    with pytest.raises(TooMany, match="100 events a second"):
-        allowance.take(1, 1)
-    allowance.take(2, 200)
+    allowance = RateLimit(100, "events")
+    allowance.consume(1, 1_000)
+    with pytest.raises(RateLimited, match="100 events per second"):
+        allowance.consume(1, 1)
+    allowance.consume(2, 200)
 
 
 def test_room_is_given_back() -> None:
     """What is held counts only while it is held."""
-    room = Room(100)
+    room = MemoryLimit(100)
     for _ in range(5):
-        with room.hold(80):
+        with room.reserve(80):
             assert room.held_bytes == 80
     assert room.held_bytes == 0
 

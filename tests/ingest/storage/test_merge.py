@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.decoding.records import Span
-from ingest.decoding.span_facts import facts_of
-from ingest.storage.aggregates import Totals
+from ingest.decoding.span_stats import stats_of
+from ingest.storage.aggregates import SessionDelta
 from ingest.storage.merge import merge
 
 
@@ -25,7 +25,7 @@ def telling(**more: Any) -> Span:
         session_id=None,
         payload=None,
         data=json.dumps(fields).encode(),
-        facts=facts_of(kind, fields),
+        stats=stats_of(kind, fields),
         **{**given, **more},
     )
 
@@ -65,22 +65,22 @@ def test_start_progress_and_end_come_in_any_order(start: int, end: int, status: 
     results = {json.dumps(shown(merge(merge(a, b), c)), sort_keys=True) for a, b, c in permutations(parts)}
     assert len(results) == 1
     merged = merge(merge(parts[2], parts[1]), parts[0])
-    assert (merged.name, merged.facts.context_tokens, merged.facts.model) == ("gpt-5", 7, "gpt-5")
+    assert (merged.name, merged.stats.context_tokens, merged.stats.model) == ("gpt-5", 7, "gpt-5")
 
 
 @given(st.lists(tellings, min_size=1, max_size=6))
 def test_sums_follow_a_span_through_its_tellings(parts: list[Span]) -> None:
     """Taking the old form off and putting the new one on leaves the sums of the last form alone."""
-    running = Totals()
+    running = SessionDelta()
     current = parts[0]
     running.add([current])
     for part in parts[1:]:
         new = merge(current, part)
         if new is not current:
-            running.take_off([current])
+            running.subtract([current])
             running.add([new])
             current = new
-    alone = Totals()
+    alone = SessionDelta()
     alone.add([current])
     for count in ("spans", "running", "errors", "turns", "checks", "compactions", "fallbacks"):
         assert getattr(running, count) == getattr(alone, count)

@@ -13,7 +13,7 @@ import zstandard
 from django.db import connection
 
 from ingest.decoding.records import Span
-from ingest.decoding.span_facts import NOTHING
+from ingest.decoding.span_stats import NO_STATS
 from ingest.models import Message, Project, Session
 from ingest.storage import messages, partitions, retention
 from viewer.sessions import queries
@@ -70,9 +70,7 @@ def test_messages_are_named_after_redaction(wire: Wire, name: str) -> None:
 
 
 def span(said: dict[str, Any]) -> Span:
-    return Span(
-        "t", "s", None, "generation", "", "", 0, None, b"{}", json.dumps(said).encode(), None, NOTHING, {}, said
-    )
+    return Span("t", "s", None, "generation", "", "", 0, None, b"{}", json.dumps(said).encode(), None, NO_STATS)
 
 
 @pytest.mark.django_db
@@ -84,9 +82,9 @@ def test_restore_gives_back_what_was_sent() -> None:
         "other": [1, "two"],
     }
     told = span(said)
-    messages.extract(told)
-    assert told.texts is not None
-    for digest, text in told.texts.items():
+    messages.extract(told, said)
+    assert told.messages is not None
+    for digest, text in told.messages.items():
         body = zstandard.compress(text)
         Message.objects.create(hash=digest, project_id=1, day="2026-11-16", size=len(text), body=body)
     stored = json.loads(told.payload or b"")
@@ -111,9 +109,10 @@ def test_texts_that_no_session_came_with_are_forgotten() -> None:
 @pytest.mark.django_db
 def test_a_reader_sees_messages_and_not_their_names() -> None:
     """What the inspector asks for comes with its messages put back."""
-    told = span({"input": prompt(1, "seen")})
-    messages.extract(told)
-    ((digest, text),) = (told.texts or {}).items()
+    said = {"input": prompt(1, "seen")}
+    told = span(said)
+    messages.extract(told, said)
+    ((digest, text),) = (told.messages or {}).items()
     Message.objects.create(hash=digest, project_id=1, day="2026-11-16", size=len(text), body=zstandard.compress(text))
     day = datetime.now(UTC).date()
     session = Session(session_key=uuid.uuid4(), project_id=1, session_id="x", day=day, last_seq=1)

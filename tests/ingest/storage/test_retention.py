@@ -20,8 +20,8 @@ pytestmark = pytest.mark.django_db
 
 def days() -> list[date]:
     with connection.cursor() as cursor:
-        cursor.execute(partitions.EXISTING)
-        return [partitions.day_of(name) for (name,) in cursor.fetchall()]
+        cursor.execute(partitions.LIST_PARTITIONS)
+        return [partitions.partition_day(name) for (name,) in cursor.fetchall()]
 
 
 def project(slug: str, **more: object) -> Project:
@@ -58,9 +58,9 @@ def spans(key: uuid.UUID) -> int:
 def test_the_coming_days_have_partitions() -> None:
     """A week ahead, so that a night without the timer costs nothing."""
     report = retention.run()
-    assert set(partitions.days_from(TODAY)) <= set(days())
-    assert retention.run().made == []
-    assert TODAY in report.made or TODAY in days()
+    assert set(partitions.upcoming_days(TODAY)) <= set(days())
+    assert retention.run().created_days == []
+    assert TODAY in report.created_days or TODAY in days()
 
 
 @pytest.mark.req("P-STO-1")
@@ -69,7 +69,7 @@ def test_a_day_that_nobody_keeps_is_dropped() -> None:
     owner = project("short", retention_days=30)
     old, new = session(owner, 31), session(owner, 30)
     report = retention.run()
-    assert report.dropped == [TODAY - timedelta(days=31)]
+    assert report.dropped_days == [TODAY - timedelta(days=31)]
     assert (spans(old), spans(new)) == (0, 1)
     assert list(Session.objects.filter(project_id=owner.pk).values_list("session_key", flat=True)) == [new]
     assert Trace.objects.filter(session_key=old).count() == 0
@@ -82,7 +82,7 @@ def test_others_keep_their_sessions_of_the_same_day() -> None:
     keeps, held = project("keeps"), project("held", retention_days=1, legal_hold=True)
     gone, kept, on_hold = session(short, 10), session(keeps, 10), session(held, 10)
     report = retention.run()
-    assert (report.dropped, report.thinned) == ([], [TODAY - timedelta(days=10)])
+    assert (report.dropped_days, report.reduced_days) == ([], [TODAY - timedelta(days=10)])
     assert [spans(key) for key in (gone, kept, on_hold)] == [0, 1, 1]
 
 
@@ -92,7 +92,7 @@ def test_a_dry_run_only_tells() -> None:
     out = StringIO()
     call_command("partitions", dry_run=True, stdout=out)
     assert f"dropped {TODAY - timedelta(days=5)}" in out.getvalue()
-    assert "1 sessions would go" in out.getvalue()
+    assert "1 sessions would be deleted" in out.getvalue()
     assert spans(key) == 1
 
 
@@ -101,4 +101,4 @@ def test_a_partition_of_somebody_else_is_left_alone() -> None:
     with connection.cursor() as cursor:
         cursor.execute("CREATE TABLE ingest_span_default PARTITION OF ingest_span DEFAULT")
     session(project("brief", retention_days=1), 5)
-    assert retention.run().dropped == [TODAY - timedelta(days=5)]
+    assert retention.run().dropped_days == [TODAY - timedelta(days=5)]

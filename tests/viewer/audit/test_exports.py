@@ -153,7 +153,7 @@ def test_verify_archive_passes_then_finds_a_change(transcript: Transcript):
         cursor.execute("DELETE FROM ingest_content")
     with pytest.raises(CommandError, match="not what it was"):
         call_command("verify_archive", stdout=out)
-    assert "'s': step 1 has lost the text" in out.getvalue()
+    assert "'s': step 1 has a message that is missing" in out.getvalue()
 
 
 @pytest.mark.req("K-UI-3")

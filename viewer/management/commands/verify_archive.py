@@ -25,7 +25,7 @@ class Command(BaseCommand):
             if not projects:
                 raise CommandError(f"there is no project {slug}")
         wrong, stored, deleted, sessions = 0, 0, 0, 0
-        for finding in verification.check_all(projects):
+        for finding in verification.verify_all(projects):
             sessions, stored, deleted = sessions + 1, stored + finding.stored, deleted + finding.deleted
             for fault in finding.faults:
                 wrong += 1

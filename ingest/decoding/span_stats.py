@@ -1,0 +1,138 @@
+"""Statistics of a span for session lists: model, tokens, turns, compactions.
+
+Pure. They depend only on a span's kind and data, so that a session's aggregates can be recomputed from stored rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+_INT_MAX = 2**31 - 1
+_SESSION_KEYS = ("session_id", "session.id", "gen_ai.conversation.id")
+_INPUT_TOKENS = ("gen_ai.usage.input_tokens", "llm.token_count.prompt", "gen_ai.usage.prompt_tokens")
+_OUTPUT_TOKENS = ("gen_ai.usage.output_tokens", "llm.token_count.completion", "gen_ai.usage.completion_tokens")
+USAGE_KEYS = ("usage", *_INPUT_TOKENS, *_OUTPUT_TOKENS)
+"""Keys under which a model call reports its token usage."""
+
+
+class Stats(msgspec.Struct, frozen=True, gc=False):
+    """Contribution of one span to its session's aggregates."""
+
+    model: str = ""
+    tokens: int | None = None  # shown in the token bar of the span's row
+    context_tokens: int | None = None  # size of the prompt
+    window_tokens: int | None = None
+    trigger_tokens: int | None = None
+    turn: int = 0
+    is_turn: bool = False
+    is_check: bool = False
+    is_compaction: bool = False
+    is_fallback: bool = False
+    retention: float | None = None
+
+
+NO_STATS = Stats()
+# The most common kinds that contribute nothing.
+KINDS_WITHOUT_STATS = frozenset(
+    {"agent", "tool", "span", "custom", "handoff", "guardrail", "retrieval", "embedding", "task"}
+)
+
+
+def session_of(data: dict[str, Any]) -> str | None:
+    """Return the session that a span's data names, if any."""
+    for key in _SESSION_KEYS:
+        value = data.get(key)
+        if value is None:
+            continue
+        if isinstance(value, str) and value:
+            return value
+        if type(value) is int:
+            return str(value)
+    return None
+
+
+def stats_of(kind: str, data: dict[str, Any]) -> Stats:
+    """Return the statistics of a span."""
+    if kind == "generation":
+        return _generation_stats(data)
+    if kind.startswith("compact."):
+        return _compaction_stats(kind, data.get)
+    if kind == "turn":
+        return Stats(is_turn=True, turn=_count(data.get("turn")) or 0)
+    return NO_STATS
+
+
+def _compaction_stats(kind: str, get: Callable[[str], Any]) -> Stats:
+    estimate = _first_count(get("t_est"), get("tokens_estimated"))
+    before, after = _count(get("tokens_before")), _count(get("tokens_after"))
+    is_estimate = kind == "compact.token_estimate"
+    is_decision = kind == "compact.trigger_decision"
+    has_count = is_estimate or is_decision
+    return Stats(
+        model=_text(get("model")) if has_count else "",
+        tokens=_row_tokens(kind, estimate, before, after, _count(get("summary_tokens"))),
+        context_tokens=estimate if has_count else None,
+        window_tokens=_first_count(get("max_tokens"), get("max")) if has_count else None,
+        trigger_tokens=_count(get("trigger_tokens")) if is_decision else None,
+        turn=_count(get("turn")) or 0,
+        is_check=is_decision,
+        is_compaction=kind == "compact.pruned_messages",
+        is_fallback=kind == "compact.error" and bool(get("fallback")),
+        retention=_fraction(get("retention_pct")) if kind == "compact.retention" else None,
+    )
+
+
+def _row_tokens(
+    kind: str, estimate: int | None, before: int | None, after: int | None, summary: int | None
+) -> int | None:
+    if kind == "compact.summary_created":
+        return summary
+    if estimate is not None:
+        return estimate
+    return before if after is None else after
+
+
+def _generation_stats(data: dict[str, Any]) -> Stats:
+    get = data.get
+    usage = get("usage")
+    if type(usage) is dict:
+        input_tokens, output_tokens = usage.get("input_tokens"), usage.get("output_tokens")
+        if type(input_tokens) is not int or not 0 <= input_tokens <= _INT_MAX:
+            input_tokens = _first_count(input_tokens, usage.get("prompt_tokens"))
+        if type(output_tokens) is not int or not 0 <= output_tokens <= _INT_MAX:
+            output_tokens = _first_count(output_tokens, usage.get("completion_tokens"))
+    else:
+        input_tokens = _first_count(*map(get, _INPUT_TOKENS))
+        output_tokens = _first_count(*map(get, _OUTPUT_TOKENS))
+    model = get("gen_ai.request.model") or get("model") or get("llm.model_name") or get("gen_ai.response.model")
+    total = None
+    if input_tokens is not None or output_tokens is not None:
+        total = min((input_tokens or 0) + (output_tokens or 0), _INT_MAX)
+    return Stats(_text(model), total, input_tokens)
+
+
+def _first_count(*values: Any) -> int | None:
+    for value in values:
+        if value is not None and (count := _count(value)) is not None:
+            return count
+    return None
+
+
+def _count(value: Any) -> int | None:
+    """Return a number of tokens or turns if it fits into its column."""
+    if type(value) is int and 0 <= value <= _INT_MAX:
+        return value
+    if isinstance(value, float) and 0 <= value <= _INT_MAX:
+        return int(value)
+    return None
+
+
+def _fraction(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and 0 <= value <= 1 else None
+
+
+def _text(value: Any) -> str:
+    return value[:200] if isinstance(value, str) else ""

@@ -1,0 +1,172 @@
+"""Write transactions on one connection: retries, today's partition, caches and notifications."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime
+
+import psycopg
+from psycopg import errors as pg
+
+from ingest import metrics
+from ingest.decoding.records import Record
+from ingest.errors import Unavailable
+from ingest.storage import partitions
+from ingest.storage.commit import Committed, SpanKey, write
+from ingest.storage.connections import CONNECTION_ERRORS, connect
+from ingest.storage.messages import KnownMessages
+from ingest.storage.notifications import publish
+
+_MAX_ATTEMPTS = 4
+_MAX_OPEN_SPANS = 200_000
+# Plans for the first rows of a day's partition are bad ones for many rows.
+_FIRST_REPLAN_ROWS = 1_000
+
+Connection = psycopg.AsyncConnection[object]
+
+
+class Transactions:
+    """Run write transactions on one connection, which is opened when needed."""
+
+    def __init__(self) -> None:
+        self._connection: Connection | None = None
+        self._open_spans = OpenSpans()
+        self._messages = KnownMessages()
+        self._partition_days: set[date] = set()
+        self._written_rows = 0
+        self._replan_at_rows = _FIRST_REPLAN_ROWS
+        self._notifications: set[asyncio.Task[bool]] = set()
+
+    async def run(self, parts: Iterable[tuple[int, Sequence[Record]]]) -> None:
+        """Write records, given with their project, in one transaction. Then notify readers."""
+        by_project: dict[int, list[Record]] = {}
+        for project_id, records in parts:
+            by_project.setdefault(project_id, []).extend(records)
+        looks_up_all = False
+        for attempt in range(_MAX_ATTEMPTS):
+            is_new = self._connection is None or self._connection.closed
+            connection = await self._connect()
+            await self._create_partitions(connection)
+            try:
+                results = await self._write(connection, by_project, looks_up_all=looks_up_all)
+            except (pg.UniqueViolation, pg.InternalError_):
+                # A span is already stored that this process does not know of, so look all of them up. Citus reports a
+                # duplicate in a COPY as an internal error.
+                if looks_up_all:
+                    raise
+                looks_up_all = True
+            except pg.CheckViolation:
+                # No partition matches: midnight passed, or another process dropped it.
+                if attempt:
+                    raise
+                self._partition_days.clear()
+            except (pg.SerializationFailure, pg.DeadlockDetected):
+                if attempt == _MAX_ATTEMPTS - 1:
+                    raise
+            except CONNECTION_ERRORS:
+                # A connection that was dropped while idle does not mean that the server is down.
+                if is_new or not connection.closed:
+                    raise
+                await self.disconnect()
+            else:
+                for result in results:
+                    self._finish(result)
+                await self._discard_plans_if_due(connection)
+                return
+        raise Unavailable("The database could not commit. Try again later.")
+
+    async def _write(
+        self, connection: Connection, by_project: dict[int, list[Record]], *, looks_up_all: bool
+    ) -> list[Committed]:
+        started_at = time.monotonic()
+        async with connection.transaction():
+            cursor = connection.cursor()
+            results = [
+                await write(
+                    cursor,
+                    project_id,
+                    records,
+                    maybe_stored=None if looks_up_all else self._open_spans.of_project(project_id),
+                    known_messages=self._messages,
+                )
+                for project_id, records in sorted(by_project.items())
+            ]
+        metrics.commit_seconds.observe(time.monotonic() - started_at)
+        return results
+
+    def _finish(self, result: Committed) -> None:
+        """Update caches and metrics after a commit, and notify readers."""
+        self._open_spans.update(result)
+        self._messages.add(result.project_id, result.messages, result.day)
+        metrics.stored.inc(result.stored)
+        self._written_rows += result.stored
+        if result.sessions:
+            task = asyncio.create_task(publish(result.project_id, result.seq, result.sessions))
+            self._notifications.add(task)
+            task.add_done_callback(self._notifications.discard)
+
+    async def _discard_plans_if_due(self, connection: Connection) -> None:
+        """Discard prepared plans each time the day's rows double. Autovacuum's statistics come a minute too late."""
+        if self._written_rows >= self._replan_at_rows:
+            self._replan_at_rows = 2 * self._written_rows
+            await connection.execute("DISCARD PLANS")
+
+    async def _connect(self) -> Connection:
+        if self._connection is None or self._connection.closed:
+            self._partition_days.clear()
+            # It may be another server, or one that was restored from a backup.
+            self._messages = KnownMessages()
+            self._connection = await connect(application="ariadne-writer")
+        return self._connection
+
+    async def disconnect(self) -> None:
+        """Close the connection. The next transaction opens a new one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(Exception):
+                await connection.close()
+
+    async def _create_partitions(self, connection: Connection) -> None:
+        today = datetime.now(UTC).date()
+        if today in self._partition_days:
+            return
+        for day in partitions.upcoming_days(today, ahead=1):
+            await connection.execute(partitions.create_statement(day))
+        self._partition_days = {today}
+        self._written_rows, self._replan_at_rows = 0, _FIRST_REPLAN_ROWS
+
+
+class OpenSpans:
+    """Spans that this process stored without an end. The next event for one of them updates a stored row."""
+
+    def __init__(self) -> None:
+        self._keys: OrderedDict[tuple[int, SpanKey], None] = OrderedDict()
+
+    def update(self, result: Committed) -> None:
+        for key in result.closed:
+            self._keys.pop((result.project_id, key), None)
+        for key in result.opened:
+            self._keys[result.project_id, key] = None
+        while len(self._keys) > _MAX_OPEN_SPANS:
+            self._keys.popitem(last=False)
+
+    def of_project(self, project_id: int) -> ProjectOpenSpans:
+        return ProjectOpenSpans(self._keys, project_id)
+
+
+class ProjectOpenSpans:
+    """Open spans of one project, as a container of span keys."""
+
+    def __init__(self, keys: OrderedDict[tuple[int, SpanKey], None], project_id: int) -> None:
+        self._keys = keys
+        self._project_id = project_id
+
+    def __bool__(self) -> bool:
+        return bool(self._keys)
+
+    def __contains__(self, key: object) -> bool:
+        return (self._project_id, key) in self._keys
