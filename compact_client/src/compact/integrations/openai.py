@@ -1,7 +1,7 @@
 """OpenAI chat completions with compaction. Works with any client that has `chat.completions.create`.
 
-    chat = ChatCompletions(openai.OpenAI(), manager, session_id="s1")
-    response = chat.create(model="gpt-5", messages=history, tools=tools)
+chat = ChatCompletions(openai.OpenAI(), manager, session_id="s1")
+response = chat.create(model="gpt-5", messages=history, tools=tools)
 """
 
 from __future__ import annotations

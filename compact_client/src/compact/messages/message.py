@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 
 Role = Literal["system", "developer", "assistant", "user", "tool"]
 Kind = Literal["message", "reasoning", "opaque", "sealed"]
+"""`opaque` is an item of an unknown type. `sealed` is a provider's own compaction item, which is never removed."""
 
 SUMMARY_TAG = "<COMPACT-SUMMARY v"
 SPAN_TAG = "[Context Summary - Turns "

@@ -48,7 +48,7 @@ class Breakdown:
 
 
 def breakdown_part(message: Message, *, protected_flag: str) -> str:
-    """Return the part that a message counts toward. The newest user input counts as history here."""
+    """Return the part that a message counts toward, except that the newest user input is still part of the history."""
     if message.role == "system":
         return "system"
     if message.role == "developer":

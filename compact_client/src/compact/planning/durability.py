@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from compact.messages import Message, ToolCall
+from compact.planning.artifacts import Sensitivity
 
 F = TypeVar("F", bound=Callable[..., Any])
 Outcome = Literal["success", "failure", "partial"]
@@ -80,7 +81,7 @@ class ToolDurabilityPolicy:
     externalize_threshold_tokens: int = 1000
     replay_cost: Literal["free", "cheap", "expensive"] = "cheap"
     capture_determinism: Callable[..., DeterminismMetadata] | None = None
-    sensitivity: Literal["public", "internal", "confidential", "restricted"] = "internal"
+    sensitivity: Sensitivity = "internal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,7 @@ def tool_durability(
     *,
     preserve_fields: Sequence[str] = (),
     capture_determinism: Callable[..., DeterminismMetadata] | None = None,
-    sensitivity: Literal["public", "internal", "confidential", "restricted"] = "internal",
+    sensitivity: Sensitivity = "internal",
 ) -> Callable[[F], F]:
     """Declare the durability of a tool's results on its function."""
     policy = ToolDurabilityPolicy(

@@ -14,7 +14,7 @@ from compact.messages import Message, canonical_json
 
 
 class AgentThread:
-    """An append-only sequence of messages with ids, as defined in document 003."""
+    """The log of a session. Document 003 calls it `AgentThread`."""
 
     def __init__(self, thread_id: str) -> None:
         self.thread_id = thread_id

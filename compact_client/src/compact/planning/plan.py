@@ -210,10 +210,12 @@ class CompactionPlan:
 
     @property
     def has_overlaps(self) -> bool:
+        """True if several records name the same message."""
         return bool(self._warnings)
 
     @property
     def normalization_warnings(self) -> tuple[str, ...]:
+        """One warning for each overlap, with the record that takes precedence."""
         return tuple(self._warnings)
 
     @property
@@ -222,6 +224,7 @@ class CompactionPlan:
 
     @property
     def summary_id(self) -> str:
+        """Id of the message that shows the session summary."""
         return f"summary-v{self.step}"
 
     def to_dict(self) -> dict[str, Any]:
