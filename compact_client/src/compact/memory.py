@@ -1,21 +1,24 @@
-"""What a session remembers now: the answer to "what do you still know?".
-
-A plain picture of the last request, for people and for the `remember` command.
-"""
+"""A snapshot of what a session remembers, for people and for the `remember` command."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from compact.messages import Message
+from compact.messages.units import group_units
+from compact.planning.partition import pin_rule
 from compact.planning.plan import CompactionPlan
+from compact.policy import CompactPolicy
 from compact.summary.structured_summary import StructuredSummary
+
+_MAX_LINE_CHARS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Pinned messages, the current summary, and the recent window."""
+    """The current summary, the pinned messages and the recent window of a session."""
 
     session_id: str
     summary: str | None
@@ -25,7 +28,35 @@ class Memory:
     tokens: int
     plan: CompactionPlan | None
 
+    @classmethod
+    def from_request(
+        cls,
+        session_id: str,
+        messages: Sequence[Message],
+        *,
+        plan: CompactionPlan | None,
+        tokens: int,
+        policy: CompactPolicy,
+        protected_ids: Collection[str],
+    ) -> Memory:
+        """Sort the messages of a request into pinned and recent ones."""
+        pinned: list[Message] = []
+        recent: list[Message] = []
+        for unit in group_units(messages):
+            rule = pin_rule(unit, messages, policy, protected_ids)
+            (pinned if rule else recent).extend(messages[index] for index in unit.indices)
+        return cls(
+            session_id,
+            plan.summary_text if plan else None,
+            plan.session_summary if plan else None,
+            tuple(pinned),
+            tuple(message for message in recent if not message.is_summary),
+            tokens,
+            plan,
+        )
+
     def to_dict(self) -> dict[str, Any]:
+        """Return the snapshot as JSON."""
         return {
             "session_id": self.session_id,
             "summary": self.summary,
@@ -38,13 +69,13 @@ class Memory:
 
     def __str__(self) -> str:
         lines = [f"What I remember now ({self.tokens:,} tokens)", "", f"Pinned ({len(self.pinned)}):"]
-        lines += [f"  [{message.role}] {_brief(message)}" for message in self.pinned]
+        lines += [f"  [{message.role}] {_one_line(message)}" for message in self.pinned]
         lines += ["", "Summary:", *(f"  {line}" for line in (self.summary or "none yet").splitlines())]
         lines += ["", f"Recent ({len(self.recent)}):"]
-        lines += [f"  [{message.role}] {_brief(message)}" for message in self.recent]
+        lines += [f"  [{message.role}] {_one_line(message)}" for message in self.recent]
         return "\n".join(lines)
 
 
-def _brief(message: Message) -> str:
+def _one_line(message: Message) -> str:
     text = " ".join(message.text.split()) or ", ".join(f"{call.name}(…)" for call in message.tool_calls)
-    return text if len(text) <= 100 else text[:99] + "…"
+    return text if len(text) <= _MAX_LINE_CHARS else text[: _MAX_LINE_CHARS - 1] + "…"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from compact.engine.request import plain
+from compact.engine.session.request import to_plain
 from compact.messages import Message
 from compact.messages.codecs import CHAT, detect_codec
 from compact.messages.units import group_units
@@ -67,6 +67,6 @@ def assert_no_secrets(values: Iterable[Any], *, redactor: Redactor | None = None
 
 
 def _messages(items: Sequence[Any]) -> list[Message]:
-    plain_items = [plain(item) for item in items]
+    plain_items = [to_plain(item) for item in items]
     codec = detect_codec(plain_items) or CHAT
     return [codec.decode(item, index) for index, item in enumerate(plain_items)]

@@ -222,7 +222,7 @@ def test_pointers_never_fill_the_window(renderer):
 def test_summary_names_the_artifacts_of_folded_pointers(renderer):
     """A folded pointer has a line in the summary and in the next one."""
     manager, _, _ = read_many_files(renderer, 8, artifact_store=MemoryArtifactStore())
-    history = [*manager._session("s").shown.items]
+    history = [*manager._session("s").host_list.items]
     first = manager.plan("s").externalizations[-1].artifact_id
     for round_ in range(2):
         for number in range(4):

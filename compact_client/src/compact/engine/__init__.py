@@ -1,5 +1,5 @@
-"""What happens in one call, and what is known of a session between calls. Internal: `compact.manager` is the front.
+"""The engine: what happens in one call. Internal, `compact.manager` is the public front.
 
-Read in this order: `call` and `session` (what comes in, what is known), `steps` (the order of one call), `rounds` and
-`compaction` (one compaction), `overflow` and `returning` (after a refusal; what comes back). The rest serves these.
+Start with `preflight` (one call), `compaction` (one compaction of one session) and `session` (the state between calls).
+`overflow` handles a request that the provider rejected. The other modules are parts of these.
 """

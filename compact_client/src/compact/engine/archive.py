@@ -1,7 +1,7 @@
-"""Archive the transcript before anything is pruned, and the summary after.
+"""Archive the transcript before a compaction, and the summary after it.
 
-What is archived is a redacted copy. If the transcript cannot be archived and the caller requires it, nothing is
-pruned that turn.
+Only redacted copies are archived. If the archive fails and the configuration requires it, nothing is compacted in
+this turn.
 """
 
 from __future__ import annotations
@@ -14,68 +14,70 @@ from typing import TYPE_CHECKING, Any
 from compact import events
 from compact.delivery.stderr import say
 from compact.engine.effects import Steps
-from compact.engine.ledger import redact_ahead, redacted
+from compact.engine.ledger import redact_all, redacted_copy
 from compact.exceptions import CompactError
 from compact.messages import Message
 
 if TYPE_CHECKING:
-    from compact.engine.job import Job
+    from compact.engine.compaction import Compaction
 
 
 class ArchiveFailed(CompactError):
-    """The transcript could not be archived, so nothing may be pruned."""
+    """The transcript could not be archived, so nothing may be compacted."""
 
 
-def archive_transcript(job: Job, step: int) -> Steps[None]:
-    """Save the session's whole history, redacted; raises `ArchiveFailed` if that is required and fails."""
-    if job.storage is None:
+def archive_transcript(compaction: Compaction) -> Steps[None]:
+    """Save the session's whole history. Raise `ArchiveFailed` if that fails and is required."""
+    engine, session, storage = compaction.engine, compaction.session, compaction.engine.cfg.storage
+    if storage is None:
         return
     counts: Counter[str] = Counter()
     transcript: list[Message] = []
-    redact_ahead(job.session, job.outbound, job.session.view)
-    for message in job.session.view:
-        clean, found = redacted(job.session, job.outbound, message)
-        counts.update(found)
-        transcript.append(clean)
-    save = job.storage.save_transcript
-    extra = {"step": step} if _takes_step(save) else {}
+    redact_all(session, engine.redactor, session.view)
+    for message in session.view:
+        copy, redactions = redacted_copy(session, engine.redactor, message)
+        counts.update(redactions)
+        transcript.append(copy)
+    options = {"step": compaction.step} if _accepts_step(storage.save_transcript) else {}
     try:
-        where = yield lambda: save(job.session.session_id, transcript, **extra)
+        location = yield lambda: storage.save_transcript(session.session_id, transcript, **options)
     except Exception as error:
-        if job.is_archive_required:
+        if engine.cfg.archive_required:
             raise ArchiveFailed(f"the transcript could not be archived: {error}") from error
-        _warn(job, error)
+        _warn(compaction, error)
         return
-    job.check.emit(
+    compaction.check.emit(
         events.ArchivalEvent(
-            session_id=job.session.session_id,
-            step=step,
-            storage_adapter=getattr(job.storage, "name", None) or type(job.storage).__name__,
+            session_id=session.session_id,
+            step=compaction.step,
+            storage_adapter=getattr(storage, "name", None) or type(storage).__name__,
             message_count=len(transcript),
             redactions=dict(counts),
-            **_place(where),
+            **_location_properties(location),
         )
     )
 
 
-def archive_summary(job: Job, step: int) -> Steps[None]:
-    """Save the new summary; a failure is reported and nothing more, for the history is already safe."""
-    plan = job.session.plan
-    if job.storage is None or plan is None or not plan.summary_text:
+def archive_summary(compaction: Compaction) -> Steps[None]:
+    """Save the new summary. A failure is only reported, because the history is already archived."""
+    engine, session, storage = compaction.engine, compaction.session, compaction.engine.cfg.storage
+    plan = session.plan
+    if storage is None or plan is None or not plan.summary_text:
         return
-    summary = job.outbound.redact_message(Message("assistant", plan.summary_text, id=plan.summary_id))
+    summary = engine.redactor.redact_message(Message("assistant", plan.summary_text, id=plan.summary_id))
     try:
-        yield lambda: job.storage.save_summary(job.session.session_id, summary, step)
+        yield lambda: storage.save_summary(session.session_id, summary, compaction.step)
     except Exception as error:
-        _warn(job, error)
+        _warn(compaction, error)
 
 
-def _warn(job: Job, error: Exception) -> None:
-    say("Ariadne", f"archive failed: {error}")
-    job.check.emit(events.WarningEvent(severity="high", code="archive_failed", message=f"archive failed: {error}"))
+def _warn(compaction: Compaction, error: Exception) -> None:
+    message = f"archive failed: {error}"
+    say("Ariadne", message)
+    compaction.check.emit(events.WarningEvent(severity="high", code="archive_failed", message=message))
 
 
-def _takes_step(save: Any) -> bool:
+def _accepts_step(save: Any) -> bool:
     try:
         parameters = inspect.signature(save).parameters
     except (TypeError, ValueError):
@@ -83,13 +85,13 @@ def _takes_step(save: Any) -> bool:
     return "step" in parameters or any(item.kind is item.VAR_KEYWORD for item in parameters.values())
 
 
-def _place(where: Any) -> dict[str, Any]:
-    """Where it lies, also by the names of document 002."""
-    if not isinstance(where, Mapping):
-        where = {"path": str(where)} if where is not None else {}
-    place = {key: where[key] for key in ("path", "key", "id", "sha256") if key in where}
-    if "path" in place:
-        place["file_path"] = place["path"]
-    if "key" in place:
-        place["S3_key"] = place["key"]
-    return place
+def _location_properties(location: Any) -> dict[str, Any]:
+    """Return where the transcript is stored. A path and a key also get the names that document 002 uses."""
+    if not isinstance(location, Mapping):
+        location = {"path": str(location)} if location is not None else {}
+    properties = {key: location[key] for key in ("path", "key", "id", "sha256") if key in location}
+    if "path" in properties:
+        properties["file_path"] = properties["path"]
+    if "key" in properties:
+        properties["S3_key"] = properties["key"]
+    return properties

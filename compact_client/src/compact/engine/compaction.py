@@ -1,189 +1,331 @@
-"""One compaction, in the order of its effects.
+"""One compaction of one session, from the decision to the committed plan.
 
-Draft, archive, climb the ladder, summarise, guard, commit, render. Nothing is changed until the plan is committed:
-a failure before that leaves the session as it was.
+`Compaction.run` tells the order: draft, archive, apply the ladder (which summarizes and checks retention), build the
+plan, commit, report. The session's plan changes only with the commit, so a failure before it leaves the old plan.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from compact import events
 from compact.engine.archive import archive_summary, archive_transcript
-from compact.engine.check_events import emit_error
-from compact.engine.compaction_events import announce, warn_of_irreplaceable
-from compact.engine.drafts import draft_again
-from compact.engine.effects import Steps, of_store
-from compact.engine.job import Climb, Job, render
-from compact.engine.ladder import climb_ladder, has_long_memory
-from compact.engine.ledger import absorbed_by, build_ledger, cache_effect
-from compact.exceptions import InsufficientBudget, PlanConflict, StoreFailed
-from compact.messages import Message
-from compact.messages.span import SpanReference
+from compact.engine.call import FixedTokens
+from compact.engine.drafts import host_messages, make_draft, show_newest_in_full, truncate_newest
+from compact.engine.effects import Steps
+from compact.engine.ladder import Ladder
+from compact.engine.ledger import absorbed_entries, build_ledger, cache_effect, fate_counts, prompt_entries
+from compact.engine.plan_builder import build_plan
+from compact.engine.session import Request, Session
+from compact.engine.session.stored_plan import commit_plan
+from compact.exceptions import InsufficientBudget, PlanConflict
+from compact.messages import SUMMARY_TAG, Message
 from compact.planning.draft import Draft
-from compact.planning.limits import TokenLimits
-from compact.planning.log import AgentThread
-from compact.planning.plan import ClearRecord, CompactionPlan, DropRecord, ExternalizationRecord, SummarizationRecord
+from compact.planning.limits import TokenLimits, limits_for
+from compact.planning.plan import (
+    ClearRecord,
+    CompactionPlan,
+    CompactionRecord,
+    DropRecord,
+    ExternalizationRecord,
+    SummarizationRecord,
+)
+from compact.planning.trigger import Decision
+
+if TYPE_CHECKING:
+    from compact.engine.engine import Engine
 
 _FIT_ATTEMPTS = 4
-ONLY_HERE = "the plan is known in this process only"
+_FIT_MARGIN = 0.97  # aim this far below the budget when a request came out too large
+
+_RECORD_EVENTS: dict[type[CompactionRecord], tuple[type[events.RecordEvent], str]] = {
+    ExternalizationRecord: (events.ExternalizedEvent, "externalize"),
+    SummarizationRecord: (events.SummarizedEvent, "summarize"),
+    ClearRecord: (events.ClearedEvent, "clear"),
+    DropRecord: (events.DroppedEvent, "drop"),
+}
 
 
-def compact(job: Job, first: Draft, messages: Sequence[Message], counts: Sequence[int]) -> Steps[bool]:
-    """Compact the session's request; True if its plan changed. Raises `InsufficientBudget`."""
-    session = job.session
-    current, room = first, job.room
-    while not current.partition.remainder and not has_long_memory(job, current):
-        if (used := job.estimate()) <= job.budget_tokens:
+class Compaction:
+    """One compaction of one session: what it works on, and what it has done so far.
+
+    `run` can be called again after a failure, for example with `artifact_store` or `plan_store` set to None.
+    """
+
+    draft: Draft
+    ladder: Ladder
+    request_before: Request
+    plan_before: CompactionPlan | None
+
+    def __init__(
+        self,
+        engine: Engine,
+        session: Session,
+        check: events.CheckSpan,
+        *,
+        decision: Decision,
+        tokens_before: int,
+        fixed: FixedTokens,
+        note: str | None,
+        is_after_rehydration: bool,
+    ) -> None:
+        self.engine = engine
+        self.session = session
+        self.check = check
+        self.decision = decision
+        self.tokens_before = tokens_before
+        self.note = note
+        self.is_manual = note is not None
+        self.is_after_rehydration = is_after_rehydration
+        self.artifact_store = engine.cfg.artifact_store
+        self.plan_store = engine.cfg.plan_store
+        self.growth_tokens = 0.0 if self.is_manual else session.average_growth
+        limits = limits_for(engine.policy, engine.cfg.max_context_tokens, decision.trigger_tokens, self.growth_tokens)
+        self.budget_tokens = limits.budget_tokens
+        """The budget in the caller's tokens."""
+        self.limits = limits.scale(1 / session.correction) if session.correction != 1.0 else limits
+        """The limits in our own tokens."""
+        self._fixed = fixed
+        self.fixed_tokens = fixed.total + engine.counter.reply_overhead(session.request.messages)
+        self.messages: list[Message] = []
+        self.counts: list[int] = []
+        self.step = 0
+        self.tokens_after = tokens_before
+
+    def run(self) -> Steps[bool]:
+        """Compact the session's request. Return True if its plan changed, False if it already fits.
+
+        Raises `InsufficientBudget`, `ArchiveFailed`, `StoreFailed` or `PlanConflict`.
+        """
+        self._make_first_draft()
+        self._report_start()
+        limits = self._find_useful_limits()
+        if limits is None:
             return False
-        # It fits as we count and not as the caller does.
-        room = _lower(job, room, used)
-        current = draft_again(job, messages, counts, room)
-    step = (session.plan.step if session.plan else _named_step(session.view)) + 1
-    yield from archive_transcript(job, step)
-    plan_before, request_before = session.plan, session.request
-    for attempt in range(1, _FIT_ATTEMPTS + 1):
-        climb = yield from climb_ladder(job, current, messages, counts, step)
-        if climb.missing_constraints and current.partition.keep_turns > 0:
-            current, climb = yield from _with_more_room(job, current, climb, messages, counts, step)
-        plan = _plan(job, current, climb, messages, counts, step)
-        session.plan = plan
-        render(job)
-        after = job.estimate()
-        if after <= job.budget_tokens:
-            break
-        # Our counts and the caller's differ, or the summary came out long: aim lower and draft again.
-        session.plan, session.request = plan_before, request_before
-        room = _lower(job, room, after)
-        if attempt == _FIT_ATTEMPTS:
-            raise InsufficientBudget(needed_tokens=after, budget_tokens=job.budget_tokens, detail="what must stay")
-        current = draft_again(job, messages, counts, room)
-    ledger = build_ledger(job, current, plan, request_before)
-    plan = replace(
-        plan,
-        ledger=ledger,
-        absorbed=(*(plan_before.absorbed if plan_before else ()), *absorbed_by(ledger)),
-        compacted_token_count=after,
-        cache=cache_effect(request_before.messages, request_before.counts, session.request, job.tokens_before, after),
-    )
-    session.plan = plan
-    yield from _commit(job, plan_before)
-    released = [messages[index] for unit in current.evicted for index in unit.indices]
-    warn_of_irreplaceable(job.check, [message.id or "" for message in released if message.answers])
-    announce(job, current, climb, after)
-    yield from archive_summary(job, step)
-    return True
+        self.step = self._last_step() + 1
+        yield from archive_transcript(self)
+        yield from self._fit_budget(limits)
+        self._complete_plan()
+        yield from self._commit()
+        self._report()
+        yield from archive_summary(self)
+        return True
 
+    def preview(self) -> Draft:
+        """Return the draft that a compaction would start from. Raise `InsufficientBudget` if there is none."""
+        self.messages, self.counts = host_messages(self.session)
+        return make_draft(self, self.limits)
 
-def _lower(job: Job, room: TokenLimits, used_tokens: int) -> TokenLimits:
-    """The limits to draft by when a request of so many tokens, as the caller counts, came out too large."""
-    return room.scale(min(0.97, job.budget_tokens / used_tokens * 0.97))
+    def render(self) -> None:
+        """Render the session's request under its current plan."""
+        self.session.render(self.engine.render_options)
 
+    def keeps_span_summaries(self, draft: Draft) -> bool:
+        """True if earlier spans keep their own summaries beside the new one."""
+        plan = self.session.plan
+        has_spans = plan is not None and bool(plan.summarizations)
+        return has_spans and self.engine.policy.renderer == "inplace" and not draft.folds_replacements
 
-def _with_more_room(
-    job: Job, current: Draft, climb: Climb, messages: Sequence[Message], counts: Sequence[int], step: int
-) -> Steps[tuple[Draft, Climb]]:
-    """A standing instruction did not fit: give the summary the room of all but the newest unit."""
-    try:
-        lower = draft_again(job, messages, counts, job.room, keep_only_newest=True)
-    except InsufficientBudget:
-        return current, climb
-    again = yield from climb_ladder(job, lower, messages, counts, step)
-    return (lower, again) if again.missing_constraints < climb.missing_constraints else (current, climb)
+    def has_oversized_summary(self, draft: Draft) -> bool:
+        """True if the summary of earlier compactions does not fit into the room that the draft leaves for it."""
+        plan = self.session.plan
+        if draft.folds_replacements:
+            return True
+        if plan is None or not plan.summary_text or self.keeps_span_summaries(draft):
+            return False
+        # Count it as a message, because its framing matters when the budget is met exactly.
+        return self.engine.counter.count_assistant_text(plan.summary_text) > max(draft.summary_tokens, 1)
 
+    # Draft.
 
-def _named_step(view: Sequence[Message]) -> int:
-    """The number of a summary that an earlier process left in the history."""
-    numbers = [0]
-    for message in view:
-        if message.is_summary:
-            digits = message.text[len("<COMPACT-SUMMARY v") :].partition(">")[0]
-            numbers.append(int(digits) if digits.isdigit() else 0)
-    return max(numbers)
-
-
-def _plan(
-    job: Job, current: Draft, climb: Climb, messages: Sequence[Message], counts: Sequence[int], step: int
-) -> CompactionPlan:
-    before = job.session.plan
-    bridge = job.policy.renderer == "bridge"
-    lead = [unit for unit in current.partition.pinned if not (bridge and unit.kind == "tool")]
-    if bridge:
-        lead += [unit for unit in current.partition.recent if unit.kind == "user"]
-    lead_ids = [messages[index].id or "" for unit in lead for index in unit.indices]
-    summarizations = _of(before, "summarizations") + _new(climb, SummarizationRecord)
-    drops = _of(before, "drops") + _new(climb, DropRecord)
-    if current.folds_replacements and summarizations:
-        united = _united(summarizations, climb, job.session.thread)
-        summarizations = (united,) if isinstance(united, SummarizationRecord) else ()
-        drops += (united,) if isinstance(united, DropRecord) else ()
-    return CompactionPlan(
-        thread_id=job.session.session_id,
-        thread_version=job.session.thread.version,
-        created_at=events.iso(job.clock()),
-        version=max(job.session.plans, default=0) + 1,
-        step=step,
-        renderer=job.policy.renderer,
-        externalizations=_externalizations(before, climb, fold=climb.is_new_summary or current.folds_replacements),
-        summarizations=summarizations,
-        clearings=_of(before, "clearings") + _new(climb, ClearRecord),
-        drops=drops,
-        session_summary=climb.summary,
-        summary_text=climb.summary_text,
-        lead_ids=tuple(lead_ids),
-        original_token_count=job.tokens_before,
-    )
-
-
-def _of(plan: CompactionPlan | None, name: str) -> tuple[Any, ...]:
-    return getattr(plan, name) if plan else ()
-
-
-def _new(climb: Climb, kind: type) -> tuple[Any, ...]:
-    return tuple(record for record in climb.records if isinstance(record, kind))
-
-
-def _united(
-    records: Sequence[SummarizationRecord], climb: Climb, thread: AgentThread
-) -> SummarizationRecord | DropRecord:
-    """All summarised spans as one, with the summary of them all; without room for any summary they are left out."""
-    order = {message.id: place for place, message in enumerate(thread)}
-    ids = (message_id for record in records for message_id in record.span.message_ids)
-    span = SpanReference(
-        tuple(sorted(ids, key=lambda message_id: order.get(message_id, len(order)))),
-        min(record.span.first_turn for record in records),
-        max(record.span.last_turn for record in records),
-    )
-    if climb.summary is None:
-        return DropRecord(span, "no room for a summary")
-    return SummarizationRecord(span, climb.summary, climb.summary_tokens)
-
-
-def _externalizations(before: CompactionPlan | None, climb: Climb, *, fold: bool) -> tuple[ExternalizationRecord, ...]:
-    """Earlier pointers move into the summary that is made now; new ones stand on their own."""
-    earlier = tuple(replace(record, is_folded=True) if fold else record for record in _of(before, "externalizations"))
-    return earlier + _new(climb, ExternalizationRecord)
-
-
-def _commit(job: Job, plan_before: CompactionPlan | None) -> Steps[None]:
-    session = job.session
-    plan = session.plan
-    assert plan is not None
-    if job.plan_store is not None:
-        expected = session.store_version
+    def _make_first_draft(self) -> None:
+        """Draft what to keep. If only the newest tool output is too large, truncate it and try again."""
+        show_newest_in_full(self)
         try:
-            committed = yield from of_store(
-                "plan", lambda: job.plan_store.commit_plan(session.session_id, plan, expected)
-            )
-        except StoreFailed as error:
-            emit_error(job.check, error, ONLY_HERE)
-        else:
-            if not committed:
-                session.plan = plan_before
-                render(job)
+            try:
+                self.draft = self.preview()
+            except InsufficientBudget:
+                if not truncate_newest(self):
+                    raise
+                self.draft = self.preview()
+        except InsufficientBudget:
+            self.engine.report_decision(self.session, self.check, self.decision, note=self.note)
+            raise
+
+    def _find_useful_limits(self) -> TokenLimits | None:
+        """Lower the limits until the draft has something to compact. Return None if the request fits already."""
+        limits = self.limits
+        while not self.draft.partition.remainder and not self.has_oversized_summary(self.draft):
+            used_tokens = self._estimate()
+            if used_tokens <= self.budget_tokens:
+                return None
+            # The request fits by our count, but not by the caller's.
+            limits = self._lower(limits, used_tokens)
+            self.draft = make_draft(self, limits)
+        return limits
+
+    def _lower(self, limits: TokenLimits, used_tokens: int) -> TokenLimits:
+        """Scale the limits down after a request came out at this many of the caller's tokens."""
+        return limits.scale(min(_FIT_MARGIN, self.budget_tokens / used_tokens * _FIT_MARGIN))
+
+    def _estimate(self) -> int:
+        return self.engine.estimate(self.session, self._fixed)
+
+    def _last_step(self) -> int:
+        """Return the number of the last compaction, also if an earlier process left its summary in the history."""
+        if self.session.plan is not None:
+            return self.session.plan.step
+        return max((_summary_version(message) for message in self.session.view if message.is_summary), default=0)
+
+    # Apply the ladder and build the plan.
+
+    def _fit_budget(self, limits: TokenLimits) -> Steps[None]:
+        """Apply the ladder and build a plan until the rendered request fits the budget."""
+        session = self.session
+        self.plan_before, self.request_before = session.plan, session.request
+        for attempt in range(1, _FIT_ATTEMPTS + 1):
+            self.ladder = yield from self._apply_ladder(self.draft)
+            session.plan = build_plan(self, self.ladder)
+            self.render()
+            self.tokens_after = self._estimate()
+            if self.tokens_after <= self.budget_tokens:
+                return
+            # Our counts and the caller's differ, or the summary is too long. Draft again with lower limits.
+            session.plan, session.request = self.plan_before, self.request_before
+            limits = self._lower(limits, self.tokens_after)
+            if attempt < _FIT_ATTEMPTS:
+                self.draft = make_draft(self, limits)
+        raise InsufficientBudget(
+            needed_tokens=self.tokens_after, budget_tokens=self.budget_tokens, detail="what must stay"
+        )
+
+    def _apply_ladder(self, draft: Draft) -> Steps[Ladder]:
+        """Apply the ladder. If a standing instruction did not fit, keep only the newest unit and try again."""
+        ladder = Ladder(self, draft)
+        yield from ladder.apply()
+        if not ladder.summary.missing_constraints or draft.partition.keep_turns <= 0:
+            return ladder
+        try:
+            smaller_draft = make_draft(self, self.limits, keep_only_newest=True)
+        except InsufficientBudget:
+            return ladder
+        retry = Ladder(self, smaller_draft)
+        yield from retry.apply()
+        is_better = retry.summary.missing_constraints < ladder.summary.missing_constraints
+        return retry if is_better else ladder
+
+    def _complete_plan(self) -> None:
+        """Add the ledger and the effect on the prompt cache to the plan."""
+        session, plan = self.session, self._plan
+        ledger = build_ledger(session, self.engine.redactor, self.ladder.draft, plan, self.request_before)
+        absorbed_before = self.plan_before.absorbed if self.plan_before else ()
+        session.plan = replace(
+            plan,
+            ledger=ledger,
+            absorbed=(*absorbed_before, *absorbed_entries(ledger)),
+            compacted_token_count=self.tokens_after,
+            cache=cache_effect(
+                self.request_before,
+                session.request,
+                tokens_before=self.tokens_before,
+                tokens_after=self.tokens_after,
+            ),
+        )
+
+    @property
+    def _plan(self) -> CompactionPlan:
+        plan = self.session.plan
+        assert plan is not None
+        return plan
+
+    # Commit and report.
+
+    def _commit(self) -> Steps[None]:
+        """Commit the plan. Raise `PlanConflict` and restore the old plan if another process was faster."""
+        session, plan = self.session, self._plan
+        if self.plan_store is not None:
+            expected = session.stored_plan_version
+            is_committed = yield from commit_plan(session, self.plan_store, plan, self.check)
+            if not is_committed:
+                session.plan = self.plan_before
+                self.render()
                 text = f"another process committed a plan for {session.session_id!r} after version {expected}"
                 raise PlanConflict(text)
-            session.store_version = expected + 1
-    session.plans[plan.version] = plan
+        session.plans[plan.version] = plan
+
+    def _report_start(self) -> None:
+        policy = self.engine.policy
+        self.engine.report_decision(self.session, self.check, self.decision, draft=self.draft, note=self.note)
+        self.check.emit(
+            events.PolicyAppliedEvent(
+                policy=policy.to_dict(),
+                reductions=list(self.draft.reductions),
+                summary_tokens=self.draft.summary_tokens,
+                target_tokens=self.limits.summary_ceiling_tokens,
+                headroom_calls=policy.headroom_calls,
+                growth_tokens=round(self.growth_tokens, 1),
+            )
+        )
+
+    def _report(self) -> None:
+        """Emit what the compaction did. Runs after the commit, so that no event describes a failed one."""
+        session, plan, records = self.session, self._plan, self.ladder.records
+        evicted = [self.messages[index] for unit in self.ladder.draft.evicted for index in unit.indices]
+        warn_of_evicted_results(self.check, [message.id or "" for message in evicted if message.answers])
+        if not self.check.has_listeners:
+            return
+        tokens_by_id = {entry.id: entry.tokens for entry in plan.ledger}
+        for record in records:
+            self.check.emit(_record_event(record, tokens_by_id))
+        removals = [record for record in records if not isinstance(record, ClearRecord)]
+        self.check.emit(
+            events.PrunedMessagesEvent(
+                step=plan.step,
+                layers=self._layer_counts(),
+                pruned_count=sum(record.span.message_count for record in removals),
+                tokens_before=self.tokens_before,
+                tokens_after=self.tokens_after,
+                breakdown_after=self.engine.breakdown(session, self._fixed, self.tokens_after),
+                plan_version=plan.version,
+                cache=plan.cache.to_dict() if plan.cache else None,
+                fates=fate_counts(plan.ledger),
+                ledger=[entry.to_dict() for entry in plan.ledger],
+                after=prompt_entries(session, self.engine.redactor),
+            )
+        )
+
+    def _layer_counts(self) -> events.LayerCounts:
+        messages = self.session.request.messages
+        pinned = sum(len(unit.indices) for unit in self.ladder.draft.partition.pinned)
+        summaries = sum((message.id or "").startswith(("summary-v", "span-")) for message in messages)
+        return events.LayerCounts(pinned=pinned, summary=summaries, recent=len(messages) - pinned - summaries)
+
+
+def warn_of_evicted_results(check: events.CheckSpan, message_ids: Sequence[str]) -> None:
+    """Warn that non-replayable tool results left the prompt."""
+    if not message_ids:
+        return
+    text = f"{len(message_ids)} tool results that cannot be had again were compacted: the budget could not hold them"
+    details = events.MessageDetails(message_ids=list(message_ids))
+    check.emit(events.WarningEvent(severity="high", code="irreplaceable_compacted", message=text, details=details))
+
+
+def _record_event(record: CompactionRecord, tokens_by_id: dict[str, int]) -> events.RecordEvent:
+    event, strategy = _RECORD_EVENTS[type(record)]
+    details = events.ArtifactDetails()
+    if isinstance(record, ExternalizationRecord):
+        details = events.ArtifactDetails(artifact_id=record.artifact_id)
+    return event(
+        strategy=strategy,
+        span=events.span_properties(record.span),
+        tokens_freed=sum(tokens_by_id.get(message_id, 0) for message_id in record.span.message_ids),
+        details=details,
+    )
+
+
+def _summary_version(message: Message) -> int:
+    """Return the N of `<COMPACT-SUMMARY vN>`."""
+    digits = message.text[len(SUMMARY_TAG) :].partition(">")[0]
+    return int(digits) if digits.isdigit() else 0

@@ -1,7 +1,7 @@
 """Run the same steps for sync and async callers.
 
-The engine is written once, as generators that yield the calls which may block: a summariser, a store, an archive.
-The sync driver makes them here; the async driver makes them off the event loop and awaits what is awaitable.
+The engine is written once, as generators that yield each call which may block: a summarizer, a store, an archive.
+`run` makes these calls on the current thread. `arun` makes them outside the event loop and awaits awaitable results.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Steps = Generator[Effect, Any, T]
 
 
 def run(steps: Steps[T]) -> T:
-    """Drive the steps to their end on this thread."""
+    """Run the steps to the end on this thread."""
     try:
         effect = next(steps)
         while True:
             try:
-                result = _settled(effect())
+                result = _resolve(effect())
             except Exception as error:
                 effect = steps.throw(error)
             else:
@@ -36,7 +36,7 @@ def run(steps: Steps[T]) -> T:
 
 
 async def arun(steps: Steps[T]) -> T:
-    """Drive the steps to their end without blocking the event loop."""
+    """Run the steps to the end without blocking the event loop."""
     try:
         effect = next(steps)
         while True:
@@ -53,8 +53,13 @@ async def arun(steps: Steps[T]) -> T:
         return value
 
 
-def of_store(name: str, effect: Effect) -> Steps[Any]:
-    """What somebody else's store answers. It may fail in any way; the engine knows only that it did."""
+def single_step(effect: Effect) -> Steps[Any]:
+    """Return steps that consist of one call."""
+    return (yield effect)
+
+
+def call_store(name: str, effect: Effect) -> Steps[Any]:
+    """Call a user-supplied store. Any failure of its own becomes a `StoreFailed`."""
     try:
         return (yield effect)
     except CompactError:
@@ -63,17 +68,21 @@ def of_store(name: str, effect: Effect) -> Steps[Any]:
         raise StoreFailed(f"the {name} store failed: {error}") from error
 
 
-def _settled(result: Any) -> Any:
+def _resolve(result: Any) -> Any:
+    """Wait for an awaitable result, which is only possible outside an event loop."""
     if not inspect.isawaitable(result):
         return result
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(_awaited(result))
+        return asyncio.run(_wait_for(result))
     if inspect.iscoroutine(result):
         result.close()
-    raise CompactError("an async summariser or store needs apreflight or amanual_compact inside an event loop")
+    raise CompactError(
+        "An async summarizer or store cannot be used by a sync call inside an event loop. "
+        "Call apreflight or amanual_compact instead."
+    )
 
 
-async def _awaited(result: Any) -> Any:
+async def _wait_for(result: Any) -> Any:
     return await result

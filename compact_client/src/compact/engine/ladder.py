@@ -1,154 +1,162 @@
-"""Climb the ladder: one rung after the other until the request is small enough.
+"""Apply the strategies of the policy in order until the request is small enough.
 
-The budget is not negotiable: what no rung could free is dropped, oldest first.
+This module performs the side effects that strategies propose: storing artifacts and calling the summarizer. If every
+strategy together leaves the request over budget, the oldest units are dropped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import TYPE_CHECKING, cast
 
 from compact import events
-from compact.engine.effects import Steps
-from compact.engine.job import Climb, Job
-from compact.engine.summary_update import refit, remember
-from compact.messages import Message
-from compact.messages.span import SpanReference
+from compact.engine.effects import Steps, call_store
+from compact.engine.summary_update import SummaryUpdate
 from compact.messages.units import Unit
+from compact.planning.artifacts import ArtifactMetadata
 from compact.planning.draft import Draft
-from compact.planning.plan import ClearRecord, ExternalizationRecord, SummarizationRecord
-from compact.planning.strategies import Workbench, strategy_named
+from compact.planning.plan import ClearRecord, CompactionRecord, ExternalizationRecord
+from compact.planning.strategies import (
+    CompactionProposal,
+    CompactionStrategy,
+    ExternalizeStrategy,
+    SpanSummary,
+    StrategyContext,
+    SummarizeStrategy,
+    get_strategy,
+    propose_drop,
+)
 from compact.rendering.base import pointer_text
-from compact.summary.structured_summary import StructuredSummary
+
+if TYPE_CHECKING:
+    from compact.engine.compaction import Compaction
+
+_DROP = "drop"
 
 
-def climb_ladder(
-    job: Job, current: Draft, messages: Sequence[Message], counts: Sequence[int], step: int
-) -> Steps[Climb]:
-    climb = Climb()
-    _carry_summary(job, current, climb)
-    target = 0 if job.is_manual else current.limits.target_tokens
-    bench = _bench(job, current, messages, counts, step, climb)
-    for name in job.policy.ladder:
-        remaining = _remaining(current, climb)
-        used = _used(current, climb, bench, remaining)
-        if not remaining or (climb.records and used <= target):
-            break
-        bench.tokens_to_free = max(1, used - target)
-        yield from _rung(job, name, bench, remaining, climb)
-    remaining = _remaining(current, climb)
-    used = _used(current, climb, bench, remaining)
-    if remaining and used > current.limits.budget_tokens:
-        # The loop breaker or the ladder itself left too much: the budget is not negotiable.
-        bench.tokens_to_free, bench.is_after_rehydration = used - current.limits.budget_tokens, False
-        yield from _rung(job, "drop", bench, remaining, climb)
-    if not climb.is_new_summary and has_long_memory(job, current):
-        refit(job, current, climb, step)
-    return climb
+class Ladder:
+    """The strategies applied to one draft, and what they have done so far."""
 
+    def __init__(self, compaction: Compaction, draft: Draft) -> None:
+        self.draft = draft
+        self.records: list[CompactionRecord] = []
+        self._compaction = compaction
+        self._counter = compaction.engine.counter
+        self._summary_update = SummaryUpdate(compaction, draft)
+        self.summary = self._summary_update.carry_over()
+        self._context = _strategy_context(compaction, draft)
+        self._removed_units: set[int] = set()
+        self._cleared_tokens = 0
+        self._pointer_tokens = 0
 
-def _used(current: Draft, climb: Climb, bench: Workbench, remaining: Sequence[Unit]) -> int:
-    """What the request would take now."""
-    kept = current.pinned_tokens + current.recent_tokens + climb.summary_tokens + climb.pointer_tokens
-    return kept + bench.tokens_of(remaining) - climb.cleared_tokens
+    def apply(self) -> Steps[None]:
+        """Apply one strategy after the other until the target is met, then enforce the budget."""
+        target_tokens = 0 if self._compaction.is_manual else self.draft.limits.target_tokens
+        for name in self._compaction.engine.policy.ladder:
+            candidates = self._remaining_units()
+            used_tokens = self._used_tokens(candidates)
+            if not candidates or (self.records and used_tokens <= target_tokens):
+                break
+            strategy = get_strategy(name)
+            tokens_to_free = max(1, used_tokens - target_tokens)
+            proposals = strategy.analyze(self._context, candidates, tokens_to_free=tokens_to_free)
+            yield from self._execute_all(strategy, proposals)
+        yield from self._enforce_budget()
+        if not self.summary.is_new and self._compaction.has_oversized_summary(self.draft):
+            self.summary = self._summary_update.shorten(self.summary)
 
+    def _enforce_budget(self) -> Steps[None]:
+        """Drop the oldest units if the strategies left too much, even right after a rehydration."""
+        candidates = self._remaining_units()
+        tokens_to_free = self._used_tokens(candidates) - self.draft.limits.budget_tokens
+        if candidates and tokens_to_free > 0:
+            proposals = propose_drop(self._context, candidates, tokens_to_free=tokens_to_free)
+            yield from self._execute_all(get_strategy(_DROP), proposals)
 
-def _remaining(current: Draft, climb: Climb) -> list[Unit]:
-    """What no rung has taken yet."""
-    return [unit for unit in current.partition.remainder if unit.first not in climb.gone]
+    def _remaining_units(self) -> list[Unit]:
+        return [unit for unit in self.draft.partition.remainder if unit.first not in self._removed_units]
 
+    def _used_tokens(self, remaining: Sequence[Unit]) -> int:
+        """Return the tokens of the request as it is now."""
+        kept = self.draft.pinned_tokens + self.draft.recent_tokens + self.summary.tokens + self._pointer_tokens
+        return kept + self._context.tokens_of(remaining) - self._cleared_tokens
 
-def _carry_summary(job: Job, current: Draft, climb: Climb) -> None:
-    """Start from the summary there is; a new one will replace it, but for spans that keep their own."""
-    plan = job.session.plan
-    if plan is not None and plan.session_summary is not None:
-        climb.summary, climb.summary_text = plan.session_summary, plan.summary_text
-        if not job.keeps_spans(current):
-            climb.summary_tokens = job.counting.message(Message("assistant", plan.summary_text or ""))
-
-
-def has_long_memory(job: Job, current: Draft) -> bool:
-    """Whether what stands for earlier compactions is longer than the room there is for it now."""
-    plan = job.session.plan
-    if current.folds_replacements:
-        return True
-    if plan is None or not plan.summary_text or job.keeps_spans(current):
-        return False
-    # As a message: its framing counts too where the budget is met to the token.
-    return job.counting.message(Message("assistant", plan.summary_text)) > max(current.summary_tokens, 1)
-
-
-def _rung(job: Job, name: str, bench: Workbench, remaining: Sequence[Unit], climb: Climb) -> Steps[None]:
-    strategy = strategy_named(name)
-    for proposal in strategy.analyze(bench, remaining):
-        job.check.emit(
-            events.ProposalGeneratedEvent(
-                strategy=name,
-                span=events.span_properties(proposal.span),
-                tokens_freed=proposal.estimated_tokens_freed,
-                details=events.ReasonDetails(reason=proposal.reason),
+    def _execute_all(self, strategy: CompactionStrategy, proposals: Sequence[CompactionProposal]) -> Steps[None]:
+        for proposal in proposals:
+            self._compaction.check.emit(
+                events.ProposalGeneratedEvent(
+                    strategy=strategy.name,
+                    span=events.span_properties(proposal.span),
+                    tokens_freed=proposal.estimated_tokens_freed,
+                    details=events.ReasonDetails(reason=proposal.reason),
+                )
             )
-        )
-        record = yield from strategy.execute(proposal, bench)
-        if isinstance(record, SummarizationRecord) and not climb.is_new_summary:
-            # No summary could be made: the same span is pruned instead.
-            dropping = strategy_named("drop")
-            bench.tokens_to_free, bench.is_after_rehydration = 1 << 60, False
-            for drop in dropping.analyze(bench, proposal.units):
-                dropped = yield from dropping.execute(replace(drop, reason="summarizer failed: pruning only"), bench)
-                climb.records.append(dropped)
-            climb.gone.update(unit.first for unit in proposal.units)
-            return
-        climb.records.append(record)
+            result: str | SpanSummary | None = None
+            if isinstance(strategy, ExternalizeStrategy):
+                result = yield from self._store_artifact(strategy, proposal)
+            elif isinstance(strategy, SummarizeStrategy):
+                result = yield from self._summarize(strategy, proposal)
+                if result is None:
+                    self._drop_unsummarized(proposal)
+                    return
+            self._add_record(proposal, strategy.execute(proposal, self._context, result))
+
+    def _add_record(self, proposal: CompactionProposal, record: CompactionRecord) -> None:
+        self.records.append(record)
         if isinstance(record, ClearRecord):
-            climb.cleared_tokens += proposal.estimated_tokens_freed
-        else:
-            climb.gone.update(unit.first for unit in proposal.units)
+            self._cleared_tokens += proposal.estimated_tokens_freed
+            return
+        self._removed_units.update(unit.first for unit in proposal.units)
         if isinstance(record, ExternalizationRecord):
-            climb.pointer_tokens += job.counting.message(Message("assistant", pointer_text(record)))
+            self._pointer_tokens += self._counter.count_assistant_text(pointer_text(record))
+
+    def _store_artifact(self, strategy: ExternalizeStrategy, proposal: CompactionProposal) -> Steps[str]:
+        compaction = self._compaction
+        content, sensitivity = strategy.artifact(proposal, self._context)
+        metadata = ArtifactMetadata(
+            thread_id=compaction.session.session_id,
+            tenant_id=getattr(compaction.engine.cfg.security_context, "tenant_id", None),
+            created_at=self._context.now,
+            sensitivity=sensitivity,
+        )
+        artifact_id = yield from call_store("artifact", lambda: compaction.artifact_store.store(content, metadata))
+        return cast(str, artifact_id)
+
+    def _summarize(self, strategy: SummarizeStrategy, proposal: CompactionProposal) -> Steps[SpanSummary | None]:
+        messages = strategy.messages(proposal, self._context)
+        kept = (*self.draft.partition.pinned, *self.draft.partition.recent)
+        kept_indices = {index for unit in kept for index in unit.indices}
+        visible = [message for index, message in enumerate(self._context.messages) if index in kept_indices]
+        summaries = yield from self._summary_update.write(messages, proposal.span, visible)
+        if summaries is None:
+            return None
+        self.summary, span_summary = summaries
+        return span_summary
+
+    def _drop_unsummarized(self, proposal: CompactionProposal) -> None:
+        """Drop a span that no summarizer could summarize."""
+        reason = "summarizer failed: pruning only"
+        for drop in propose_drop(self._context, proposal.units, tokens_to_free=None, reason=reason):
+            self._add_record(drop, get_strategy(_DROP).execute(drop, self._context, None))
 
 
-def _bench(
-    job: Job, current: Draft, messages: Sequence[Message], counts: Sequence[int], step: int, climb: Climb
-) -> Workbench:
-    session = job.session
+def _strategy_context(compaction: Compaction, draft: Draft) -> StrategyContext:
+    engine, session = compaction.engine, compaction.session
     assert session.codec is not None
-    kept = {index for unit in (*current.partition.pinned, *current.partition.recent) for index in unit.indices}
-    visible = [message for index, message in enumerate(messages) if index in kept]
-    originals = {message.id or "": found for message in messages if (found := session.thread.get(message.id or ""))}
-
-    def summarize(span_messages: Sequence[Message], span: SpanReference) -> Steps[tuple[StructuredSummary, int]]:
-        return (yield from remember(job, current, climb, span_messages, span, visible, step))
-
-    return Workbench(
-        session_id=session.session_id,
+    messages = compaction.messages
+    logged = ((message.id or "", session.thread.get(message.id or "")) for message in messages)
+    return StrategyContext(
         messages=messages,
-        counts=counts,
-        sizes=current.sizes,
-        originals=originals,
+        counts=compaction.counts,
+        sizes=draft.sizes,
+        originals={message_id: original for message_id, original in logged if original},
         outputs=session.codec.outputs,
-        policy=job.policy,
-        turns=turns_of(messages, session.view),
-        count_text=job.counting.text,
-        now=events.iso(job.clock()),
-        tokens_to_free=0,
-        durability=job.durability,
-        artifact_store=job.artifact_store,
-        security_context=job.security_context,
-        is_after_rehydration=job.is_after_rehydration,
-        summarize=summarize if current.summary_tokens else None,
+        policy=engine.policy,
+        turns=session.turn_numbers(messages),
+        count_text=engine.counter.count_text,
+        now=events.iso(engine.clock()),
+        durability=session.durability,
+        can_externalize=compaction.artifact_store is not None,
+        can_summarize=bool(draft.summary_tokens),
+        is_after_rehydration=compaction.is_after_rehydration,
     )
-
-
-def turns_of(messages: Sequence[Message], view: Sequence[Message]) -> list[int]:
-    """The user turn of the whole conversation that each message belongs to, from 1."""
-    turn_by_id: dict[str | None, int] = {}
-    turn = 0
-    for message in view:
-        turn += message.role == "user"
-        turn_by_id[message.id] = max(1, turn)
-    numbers: list[int] = []
-    for message in messages:
-        # An output that normalising added is in no log: it belongs to the call before it.
-        numbers.append(turn_by_id.get(message.id, numbers[-1] if numbers else 1))
-    return numbers

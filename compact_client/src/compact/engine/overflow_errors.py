@@ -1,7 +1,6 @@
-"""Recognise a context overflow from any provider, and choose what to remove.
+"""Recognize context overflow errors of any provider, and choose what to remove.
 
-Needs no model: the oldest units go, whole, until the provider's own numbers fit. Pinned units and the newest one
-are never touched.
+The oldest units are removed as a whole until the provider's numbers fit. Pinned units and the newest one are kept.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from compact.messages.units import Unit, group_units
 from compact.planning.partition import pin_rules
 from compact.policy import CompactPolicy
 
-# Each is a provider's own wording, lower case.
+# Error texts of providers, in lower case.
 _PHRASES = (
     "context_length_exceeded",
     "context length exceeded",
@@ -51,7 +50,7 @@ _PHRASES = (
     "the input is longer than",
     "kv cache is full",
 )
-# Wordings that are about the prompt only where they count its tokens: a temperature must be <= 2, too.
+# Texts that also occur in other errors, such as "temperature must be <= 2", unless they count tokens.
 _COUNTED = re.compile(
     r"token count\D{0,20}\d+ exceeds the limit of|tokens? \+ .{0,40}must be <=|must have less than [\d,]+ tokens"
 )
@@ -63,7 +62,7 @@ _CLASS_NAMES = (
     "contextoverflowerror",
 )
 _NUMBER = r"(\d[\d,._]*)"
-# (limit, requested), in either order, as the providers print them.
+# The two numbers of an error, by the order in which providers print them.
 _LIMIT_FIRST = (
     re.compile(
         rf"(?:context (?:length|window|size)|prompt length|token limit|cannot exceed)\D{{0,40}}{_NUMBER}"
@@ -78,22 +77,22 @@ _REQUESTED_FIRST = (
     re.compile(rf"contains {_NUMBER} tokens.{{0,60}}too large for model with {_NUMBER}", re.I),
     re.compile(rf"(?:length is|too long:) {_NUMBER}\D{{1,40}}(?:limit is|length:) {_NUMBER}", re.I),
 )
-# What was sent and what the reply may take are more than the window (Anthropic).
+# Anthropic adds the reply's max_tokens to the prompt: "sent + reply > window".
 _SUM_FIRST = re.compile(rf"{_NUMBER} \+ {_NUMBER} > {_NUMBER}")
 _MAX_CHAIN = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Overflow:
-    """What a provider said about the request it refused; None where it did not say."""
+    """The numbers of a context overflow error, None where the provider gave none."""
 
     limit_tokens: int | None
     requested_tokens: int | None
 
 
 def is_context_length_error(error: BaseException | str) -> bool:
-    """Whether a provider refused a request for being longer than its window."""
-    for link in _chain(error):
+    """True if a provider rejected a request because it exceeds the context window."""
+    for link in _error_chain(error):
         if type(link).__name__.lower() in _CLASS_NAMES:
             return True
         text = _text(link)
@@ -107,17 +106,17 @@ def is_context_length_error(error: BaseException | str) -> bool:
 
 
 def read_overflow(error: BaseException | str) -> Overflow:
-    """The numbers in a refusal."""
-    for link in _chain(error):
+    """Return the numbers in a context overflow error."""
+    for link in _error_chain(error):
         text = _text(link)
-        if found := _SUM_FIRST.search(text):
-            return _ordered(_number(found[3]) - _number(found[2]), _number(found[1]))
+        if match := _SUM_FIRST.search(text):
+            return _overflow(_number(match[3]) - _number(match[2]), _number(match[1]))
         for pattern in _REQUESTED_FIRST:
-            if found := pattern.search(text):
-                return _ordered(_number(found[2]), _number(found[1]))
+            if match := pattern.search(text):
+                return _overflow(_number(match[2]), _number(match[1]))
         for pattern in _LIMIT_FIRST:
-            if found := pattern.search(text):
-                return _ordered(_number(found[1]), _number(found[2]))
+            if match := pattern.search(text):
+                return _overflow(_number(match[1]), _number(match[2]))
     return Overflow(None, None)
 
 
@@ -130,7 +129,7 @@ def oldest_units(
     protected_ids: Collection[str] = (),
     non_replayable_ids: Collection[str] = (),
 ) -> list[Unit]:
-    """The oldest units that may go, as many as it takes; fewer if no more may. What cannot be had again goes last."""
+    """Return the oldest removable units that free enough tokens, or all of them. Non-replayable results come last."""
     units = group_units(messages)
     pins = pin_rules(units, messages, policy, protected_ids)
     free = [unit for unit in units if unit.first not in pins]
@@ -138,19 +137,19 @@ def oldest_units(
         return []
     newest = max(free, key=lambda unit: unit.last)
     old = [unit for unit in free if unit is not newest]
-    # Sorting is stable: among equals the oldest stays first.
+    # The sort is stable, so the oldest of each group stays first.
     old.sort(key=lambda unit: any(messages[index].id in non_replayable_ids for index in unit.indices))
-    chosen: list[Unit] = []
-    freed = 0
+    selected: list[Unit] = []
+    freed_tokens = 0
     for unit in old:
-        if freed >= tokens_to_free:
+        if freed_tokens >= tokens_to_free:
             break
-        chosen.append(unit)
-        freed += sum(counts[index] for index in unit.indices)
-    return chosen
+        selected.append(unit)
+        freed_tokens += sum(counts[index] for index in unit.indices)
+    return selected
 
 
-def _chain(error: BaseException | str) -> Iterator[BaseException | str]:
+def _error_chain(error: BaseException | str) -> Iterator[BaseException | str]:
     if isinstance(error, str):
         yield error
         return
@@ -173,8 +172,8 @@ def _number(text: str) -> int:
     return int(re.sub(r"\D", "", text) or 0)
 
 
-def _ordered(limit: int, requested: int) -> Overflow:
-    # Two numbers about one overflow: the larger was asked for, whatever the sentence put first.
+def _overflow(limit: int, requested: int) -> Overflow:
+    # The larger number is the requested size, regardless of the order in the text.
     if limit > requested:
         limit, requested = requested, limit
     return Overflow(limit or None, requested or None)

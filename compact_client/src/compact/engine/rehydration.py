@@ -1,15 +1,15 @@
-"""Carry out rehydration: fetch what is wanted, hold it against the gates, and show it for one turn.
+"""Rehydrate externalized content: fetch what the conversation asks for and show it for one turn.
 
-What comes back is never appended to the log, so it can never be compacted and asked for again in a circle.
+Rehydrated content is never appended to the log, so it cannot be compacted and requested again in a loop.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from compact import events
-from compact.engine.effects import Steps, of_store
+from compact.engine.effects import Steps, call_store
+from compact.engine.engine import Engine
 from compact.engine.session import Session
 from compact.exceptions import StoreFailed
 from compact.messages import Message
@@ -18,20 +18,19 @@ from compact.planning.artifacts import ArtifactMetadata
 from compact.planning.rehydration import RehydrationResult, TurnContext, rehydration_text, select_artifacts
 from compact.planning.truncation import truncate_with_split
 
-if TYPE_CHECKING:
-    from compact.engine.engine import Engine
-
 _FRAME_TOKENS = 40  # the header line and the message around the content
+_MARKER_TOKENS = 16  # the line that says how much was cut
+_STRATEGY = "automatic"
 
 
-def bring_back(
+def rehydrate(
     engine: Engine, session: Session, new: Sequence[Message], turn: TurnContext, check: events.CheckSpan
 ) -> Steps[list[RehydrationResult]]:
-    """The content this turn's messages ask for, within every gate; each refusal is an event."""
-    store, config, plan = engine.cfg.artifact_store, engine.rehydration, session.plan
-    if store is None or plan is None or not plan.externalizations:
+    """Fetch the content that the new messages ask for, within the configured limits. Each refusal is an event."""
+    config, plan = engine.rehydration, session.plan
+    if engine.cfg.artifact_store is None or plan is None or not plan.externalizations:
         return []
-    ids = select_artifacts(
+    artifact_ids = select_artifacts(
         plan.externalizations,
         new,
         turn=session.turn,
@@ -39,98 +38,98 @@ def bring_back(
         config=config,
     )
     results: list[RehydrationResult] = []
-    left = config.total_budget_tokens
-    for artifact_id in ids:
-        try:
-            metadata, content = yield from _fetch(engine, artifact_id)
-        except StoreFailed as error:
-            _block(check, artifact_id, str(error), None)
+    budget_tokens = config.total_budget_tokens
+    for artifact_id in artifact_ids:
+        fetched = yield from _fetch(engine, artifact_id, check)
+        if fetched is None:
             continue
-        if metadata is None:
-            _block(check, artifact_id, "not found or expired", None)
-        elif metadata.sensitivity not in config.auto_rehydrate_sensitivities:
-            _block(check, artifact_id, "sensitive: use read_artifact explicitly", metadata.sensitivity)
-        elif content is None:
-            _block(check, artifact_id, "access denied", metadata.sensitivity)
-        else:
-            result = _cut(engine, artifact_id, content, config.max_tokens_per_artifact)
-            if result.token_count > left:
-                _block(check, artifact_id, "the turn's rehydration budget is used up", metadata.sensitivity)
-                break
-            left -= result.token_count
-            results.append(result)
-            turn.record(result)
-            session.recent_injections[artifact_id] = session.turn
-            check.emit(
-                events.RehydratedEvent(
-                    strategy="automatic",
-                    details=events.RehydratedDetails(artifact_id=artifact_id, truncated=result.truncated),
-                    tokens=result.token_count,
-                )
+        metadata, content = fetched
+        result = _truncate(engine, artifact_id, content)
+        if result.token_count > budget_tokens:
+            _report_block(check, artifact_id, "the turn's rehydration budget is used up", metadata.sensitivity)
+            break
+        budget_tokens -= result.token_count
+        results.append(result)
+        turn.record(result)
+        session.recent_injections[artifact_id] = session.turn
+        check.emit(
+            events.RehydratedEvent(
+                strategy=_STRATEGY,
+                details=events.RehydratedDetails(artifact_id=artifact_id, truncated=result.truncated),
+                tokens=result.token_count,
             )
+        )
     return results
 
 
-def _fetch(engine: Engine, artifact_id: str) -> Steps[tuple[ArtifactMetadata | None, str | None]]:
+def _fetch(engine: Engine, artifact_id: str, check: events.CheckSpan) -> Steps[tuple[ArtifactMetadata, str] | None]:
+    """Return an artifact, or None if it may not or cannot be shown."""
     store = engine.cfg.artifact_store
-    metadata: ArtifactMetadata | None = yield from of_store("artifact", lambda: store.get_metadata(artifact_id))
-    if metadata is None or metadata.sensitivity not in engine.rehydration.auto_rehydrate_sensitivities:
-        return metadata, None
-    content: str | None = yield from of_store(
-        "artifact", lambda: store.retrieve(artifact_id, engine.cfg.security_context)
-    )
+    try:
+        metadata: ArtifactMetadata | None = yield from call_store("artifact", lambda: store.get_metadata(artifact_id))
+        if metadata is None:
+            _report_block(check, artifact_id, "not found or expired", None)
+            return None
+        if metadata.sensitivity not in engine.rehydration.auto_rehydrate_sensitivities:
+            _report_block(check, artifact_id, "sensitive: use read_artifact explicitly", metadata.sensitivity)
+            return None
+        content: str | None = yield from call_store(
+            "artifact", lambda: store.retrieve(artifact_id, engine.cfg.security_context)
+        )
+    except StoreFailed as error:
+        _report_block(check, artifact_id, str(error), None)
+        return None
+    if content is None:
+        _report_block(check, artifact_id, "access denied", metadata.sensitivity)
+        return None
     return metadata, content
 
 
-def _cut(engine: Engine, artifact_id: str, content: str, max_tokens: int) -> RehydrationResult:
-    room = max_tokens - _FRAME_TOKENS
-    tokens = engine.counting.text(content)
-    if tokens <= room:
+def _truncate(engine: Engine, artifact_id: str, content: str) -> RehydrationResult:
+    """Cut the content to the limit per artifact."""
+    count_text = engine.counter.count_text
+    max_tokens = engine.rehydration.max_tokens_per_artifact - _FRAME_TOKENS
+    tokens = count_text(content)
+    if tokens <= max_tokens:
         return RehydrationResult(artifact_id, content, tokens + _FRAME_TOKENS, truncated=False)
-    short = truncate_with_split(content, room - 16, engine.counting.text)
-    return RehydrationResult(artifact_id, short, engine.counting.text(short) + _FRAME_TOKENS, truncated=True)
+    short = truncate_with_split(content, max_tokens - _MARKER_TOKENS, count_text)
+    return RehydrationResult(artifact_id, short, count_text(short) + _FRAME_TOKENS, truncated=True)
 
 
-def _block(check: events.CheckSpan, artifact_id: str, reason: str, sensitivity: str | None) -> None:
+def _report_block(check: events.CheckSpan, artifact_id: str, reason: str, sensitivity: str | None) -> None:
     check.emit(
         events.RehydrationBlockedEvent(
-            strategy="automatic",
+            strategy=_STRATEGY,
             details=events.BlockedDetails(artifact_id=artifact_id, reason=reason, sensitivity=sensitivity),
         )
     )
 
 
-def inject(
-    engine: Engine, session: Session, results: Sequence[RehydrationResult], room_tokens: int
+def inject_results(
+    engine: Engine, session: Session, results: Sequence[RehydrationResult], free_tokens: int
 ) -> tuple[Message, ...]:
-    """Put the content before the newest unit of the request, as far as the window has room; returns what was put in."""
+    """Put rehydrated content before the newest unit of the request, as far as it fits. Return what was put in."""
     codec = session.codec
     if not results or codec is None:
         return ()
     messages: list[Message] = []
     for result in results:
-        if result.token_count > room_tokens:
+        if result.token_count > free_tokens:
             continue
-        room_tokens -= result.token_count
-        messages.append(
-            codec.assistant_message(rehydration_text(result), f"returned-{session.turn}-{result.artifact_id}")
-        )
+        free_tokens -= result.token_count
+        message_id = f"returned-{session.turn}-{result.artifact_id}"
+        messages.append(codec.assistant_message(rehydration_text(result), message_id))
     if not messages:
         return ()
-    current = session.request.messages
-    session.set_request(
-        with_injected(current, messages),
-        count=engine.counting.message,
-        protected_flag=engine.policy.protected_flag,
-    )
+    session.set_request(insert_before_newest(session.request.messages, messages), engine.render_options)
     session.request.has_ephemeral = True
     return tuple(messages)
 
 
-def with_injected(messages: Sequence[Message], injected: Sequence[Message]) -> list[Message]:
-    """The messages with others put before their newest unit, so that no call parts from its output."""
+def insert_before_newest(messages: Sequence[Message], injected: Sequence[Message]) -> list[Message]:
+    """Return the messages with others before their newest unit, so that no tool call is separated from its output."""
     if not injected:
         return list(messages)
     units = group_units(messages)
-    place = max(units, key=lambda unit: unit.last).first if units else len(messages)
-    return [*messages[:place], *injected, *messages[place:]]
+    index = max(units, key=lambda unit: unit.last).first if units else len(messages)
+    return [*messages[:index], *injected, *messages[index:]]

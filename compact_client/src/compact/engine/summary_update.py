@@ -1,22 +1,23 @@
-"""Make the summary of a span, merge it with what is remembered, and guard the result.
+"""Summarize a span, merge the result with the session's summary, and check what it retains.
 
-A summary leaves here only after the guard has looked for what it must hold.
+Every new summary passes the retention check, which restores standing instructions that the summarizer lost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from compact import events
 from compact.engine.effects import Steps
-from compact.engine.job import Climb, Job
-from compact.engine.summary_attempts import SummaryMaker
+from compact.engine.summarizer_call import SummarizerCall, SummaryRequest
 from compact.messages import Message
 from compact.messages.span import SpanReference
 from compact.planning.draft import Draft
 from compact.planning.plan import SummarizationRecord
+from compact.planning.strategies import SpanSummary
 from compact.rendering import get_renderer
 from compact.rendering.base import pointer_text
 from compact.rendering.inplace import span_text
@@ -26,182 +27,230 @@ from compact.summarizers.extraction.summary_builder import fit
 from compact.summary.entries import ArtifactReference
 from compact.summary.structured_summary import StructuredSummary
 
-_ARTIFACTS_PCT = 0.15  # of a summary: what was said is worth more than where outputs lie
+if TYPE_CHECKING:
+    from compact.engine.compaction import Compaction
+
+# The largest part of a summary that may list artifacts. The conversation itself matters more.
+_ARTIFACTS_PCT = 0.15
 
 
-def remember(
-    job: Job,
-    current: Draft,
-    climb: Climb,
-    span_messages: Sequence[Message],
-    span: SpanReference,
-    visible: Sequence[Message],
-    step: int,
-) -> Steps[tuple[StructuredSummary, int]]:
-    """Summarise a span, merge it with what is remembered, and guard the result.
+@dataclass(frozen=True, slots=True)
+class PromptSummary:
+    """The session's summary as the prompt shows it."""
 
-    Where earlier spans keep summaries of their own, this one stands beside them: they are visible, and nothing is
-    merged into what is shown.
+    content: StructuredSummary | None = None
+    text: str | None = None
+    tokens: int = 0
+    is_new: bool = False
+    """True if this compaction wrote it."""
+    missing_constraints: int = 0
+    """Number of standing instructions of the user that did not fit."""
+
+
+class SummaryUpdate:
+    """Updates the session's summary for one draft.
+
+    With the in-place renderer, earlier spans can keep their own summaries. They stay visible then, and only the new
+    span's summary is written.
     """
-    plan = job.session.plan
-    keeps_spans = job.keeps_spans(current)
-    remembered = plan.session_summary if plan else None
-    previous = None if keeps_spans else remembered
-    if plan is not None and keeps_spans:
-        visible = [*visible, *(Message("assistant", span_text(record)) for record in plan.summarizations)]
-    maker = SummaryMaker(job.summarizer, policy=job.policy, count_text=job.counting.draft, check=job.check)
-    started = job.clock()
-    freed = _freed_by_folding(job, current)
-    limit = max(current.summary_tokens, min(job.policy.summary_max_tokens, current.summary_tokens + freed))
-    real = ParsedMessages([message for message in span_messages if not (message.id or "").startswith("aborted-")])
-    # Left free for their names: a summary that has to be cut again loses more than they take.
-    named = _naming_artifacts(job, StructuredSummary(), previous, limit)
-    names_tokens = job.counting.draft(named.render_as_message()) if named.artifacts else 0
-    summary = yield from maker.make(
-        real,
-        span,
-        max_tokens=limit - names_tokens,
-        visible=visible,
-        previous=plan.summary_text if plan and not keeps_spans else None,
-    )
-    if summary is None:
-        return StructuredSummary(span=span), 0
-    merged = _naming_artifacts(job, summary, previous, limit)
-    if previous is not None and not maker.is_custom:
-        merged = replace(previous, artifacts=()).merge(merged)
-    renderer = get_renderer(job.policy.renderer)
-    if not maker.is_custom:
-        merged = fit(merged, max_tokens=limit, visible=visible, count_tokens=job.counting.draft)
-    most = current.limits.budget_tokens - current.pinned_tokens - current.recent_tokens + freed
-    merged = _guarded(job, climb, merged, real, visible, limit, most, step)
-    climb.summary = remembered.merge(merged) if keeps_spans and remembered is not None else merged
-    climb.is_new_summary = True
-    climb.summary_text = renderer.summary_text(climb.summary, step)
-    shown = SummarizationRecord(span, merged) if job.policy.renderer == "inplace" else None
-    shown_text = span_text(shown) if shown else climb.summary_text
-    job.counting.draft(shown_text)  # by its lines, which are known; the message below holds the same text
-    climb.summary_tokens = job.counting.message(Message("assistant", shown_text))
-    own = merged if shown else summary
-    own_tokens = job.counting.draft(own.render_as_message())
-    if job.check.has_listeners:
-        _announce(job, climb, maker, merged, real, step, started)
-    return own, own_tokens
 
+    def __init__(self, compaction: Compaction, draft: Draft) -> None:
+        self._compaction = compaction
+        self._engine = compaction.engine
+        self._draft = draft
+        self._plan = compaction.session.plan
+        self._keeps_spans = compaction.keeps_span_summaries(draft)
+        self._current = self._plan.session_summary if self._plan else None
+        self._previous = None if self._keeps_spans else self._current
 
-def _announce(
-    job: Job,
-    climb: Climb,
-    maker: SummaryMaker,
-    summary: StructuredSummary,
-    messages: Sequence[Message],
-    step: int,
-    started: datetime,
-) -> None:
-    input_tokens = sum(job.counting.message(message) for message in messages)
-    job.check.emit(
-        events.SummaryCreatedEvent(
-            strategy=maker.style,
-            version=step,
-            step=step,
-            input_messages=len(messages),
-            input_tokens=input_tokens,
-            summary_tokens=climb.summary_tokens,
-            compression_ratio=round(climb.summary_tokens / input_tokens, 4) if input_tokens else 0.0,
-            latency_ms=round((job.clock() - started).total_seconds() * 1000, 3),
-            summarizer=maker.name,
-            model=maker.model,
-            summary=job.outbound.apply_hook(climb.summary_text),
-            structured=job.outbound.apply_hook(summary.to_dict()),
-        ),
-        started=started,
-    )
+    def carry_over(self) -> PromptSummary:
+        """Return the summary the session has now. It takes no room if a new one is shown beside it."""
+        plan = self._plan
+        if plan is None or plan.session_summary is None:
+            return PromptSummary()
+        tokens = 0 if self._keeps_spans else self._engine.counter.count_assistant_text(plan.summary_text or "")
+        return PromptSummary(plan.session_summary, plan.summary_text, tokens)
 
+    def shorten(self, summary: PromptSummary) -> PromptSummary:
+        """Fit an old summary into the room there is now, and list the artifacts of folded pointers in it."""
+        limit = self._draft.summary_tokens
+        content = self._with_artifacts(summary.content or StructuredSummary(), summary.content, limit)
+        if not limit or content.is_empty:
+            return replace(summary, content=None, text=None, tokens=0)
+        content = fit(content, max_tokens=limit, count_tokens=self._engine.counter.count_text)
+        text = self._render(content)
+        return replace(summary, content=content, text=text, tokens=self._engine.counter.count_assistant_text(text))
 
-def refit(job: Job, current: Draft, climb: Climb, step: int) -> None:
-    """Where no new summary was made, cut what is remembered to the room there is now; folded pointers go into it."""
-    limit = current.summary_tokens
-    summary = _naming_artifacts(job, climb.summary or StructuredSummary(), climb.summary, limit)
-    if not limit or summary.is_empty:
-        climb.summary, climb.summary_text, climb.summary_tokens = None, None, 0
-        return
-    climb.summary = fit(summary, max_tokens=limit, count_tokens=job.counting.text)
-    climb.summary_text = get_renderer(job.policy.renderer).summary_text(climb.summary, step)
-    climb.summary_tokens = job.counting.message(Message("assistant", climb.summary_text))
-
-
-def _freed_by_folding(job: Job, current: Draft) -> int:
-    """Tokens of pointers that were planned to stay and go, because a new summary takes them in."""
-    plan = job.session.plan
-    if plan is None or current.folds_replacements:
-        return 0
-    pointers = [pointer_text(record) for record in plan.externalizations if not record.is_folded]
-    return sum(job.counting.message(Message("assistant", text)) for text in pointers)
-
-
-def _naming_artifacts(
-    job: Job, summary: StructuredSummary, previous: StructuredSummary | None, limit: int
-) -> StructuredSummary:
-    """The summary with the artifacts that the one before it named and those whose pointers fold into it now.
-
-    The newest that fit their share of it: of older ones the plan still knows, and they come back when asked for.
-    """
-    plan = job.session.plan
-    pointers = [record for record in plan.externalizations if not record.is_folded] if plan else []
-    known = {artifact.artifact_id: artifact for artifact in previous.artifacts} if previous else {}
-    known |= {artifact.artifact_id: artifact for record in pointers for artifact in record.summary.artifacts}
-    if not known:
-        return summary
-    named: list[ArtifactReference] = []
-    left = int(limit * _ARTIFACTS_PCT)
-    for artifact in reversed(known.values()):
-        left -= job.counting.draft(StructuredSummary(artifacts=(artifact,)).render_as_message())
-        if left < 0:
-            break
-        named.append(artifact)
-    rest = (artifact for artifact in summary.artifacts if artifact.artifact_id not in known)
-    return replace(summary, artifacts=(*reversed(named), *rest))
-
-
-def _guarded(
-    job: Job,
-    climb: Climb,
-    summary: StructuredSummary,
-    removed: Sequence[Message],
-    visible: Sequence[Message],
-    limit: int,
-    most: int,
-    step: int,
-) -> StructuredSummary:
-    """Check what the summary kept of the messages it replaces, and put back what must not be lost."""
-    report = _report(job, summary, removed, visible, limit)
-    if report.is_blocking and most > limit:
-        report = _report(job, summary, removed, visible, most)
-    climb.missing_constraints = len(report.missing_constraints)
-    if report.is_blocking:
-        first = job.outbound.apply_hook(report.missing_constraints[0])
-        text = f"{len(report.missing_constraints)} standing instructions did not fit: {first}"
-        job.check.emit(events.WarningEvent(severity="high", code="constraint_lost", message=text))
-    job.check.emit(
-        events.RetentionEvent(
-            step=step,
-            retention_pct=report.retention_pct,
-            by_kind=report.by_kind,
-            lost=job.outbound.apply_hook([finding.to_dict() for finding in report.lost]),
-            restored=job.outbound.apply_hook([finding.to_dict() for finding in report.restored]),
+    def write(
+        self, messages: Sequence[Message], span: SpanReference, visible: Sequence[Message]
+    ) -> Steps[tuple[PromptSummary, SpanSummary] | None]:
+        """Summarize a span. Return the session's new summary and the span's own, or None if there is none."""
+        counter, started = self._engine.counter, self._engine.clock()
+        freed_tokens = self._pointer_tokens()
+        limit = self._max_tokens(freed_tokens)
+        # Aborted calls were added by normalization and say nothing.
+        source = ParsedMessages([message for message in messages if not (message.id or "").startswith("aborted-")])
+        request = SummaryRequest(
+            source,
+            span,
+            self._with_span_summaries(visible),
+            self._plan.summary_text if self._plan and not self._keeps_spans else None,
         )
-    )
-    return report.summary
+        call = SummarizerCall(
+            self._engine.summarizer,
+            policy=self._engine.policy,
+            count_text=counter.count_text_by_line,
+            check=self._compaction.check,
+        )
+        written = yield from call.summarize(request, max_tokens=limit - self._artifact_tokens(limit))
+        if written is None:
+            return None
+        merged = self._merge(written, request, limit, is_custom=call.is_custom)
+        max_tokens = self._draft.limits.budget_tokens - self._draft.pinned_tokens - self._draft.recent_tokens
+        merged, missing = self._check_retention(merged, request, limit, max_tokens + freed_tokens)
+        summary, shown = self._show(merged, span, missing)
+        own = merged if shown is not None else written
+        span_summary = SpanSummary(own, counter.count_text_by_line(own.render_as_message()))
+        if self._compaction.check.has_listeners:
+            self._report(call, summary, merged, source, started)
+        return summary, span_summary
 
+    def _max_tokens(self, freed_tokens: int) -> int:
+        """Return the summary's limit. Pointers that fold into the summary give it their room."""
+        limit = self._draft.summary_tokens
+        return max(limit, min(self._engine.policy.summary_max_tokens, limit + freed_tokens))
 
-def _report(
-    job: Job, summary: StructuredSummary, removed: Sequence[Message], visible: Sequence[Message], limit: int
-) -> retention.RetentionReport:
-    plan = job.session.plan
-    return retention.check(
-        removed,
-        [*visible, Message("assistant", summary.render(version=1))],
-        summary,
-        max_tokens=limit,
-        count_tokens=job.counting.draft,
-        previous=plan.session_summary if plan else None,
-    )
+    def _pointer_tokens(self) -> int:
+        """Return the tokens of pointers that the draft keeps but a new summary replaces."""
+        if self._plan is None or self._draft.folds_replacements:
+            return 0
+        pointers = [pointer_text(record) for record in self._plan.externalizations if not record.is_folded]
+        return sum(self._engine.counter.count_assistant_text(text) for text in pointers)
+
+    def _artifact_tokens(self, limit: int) -> int:
+        """Return the room to reserve for the artifact list. Fitting the summary again later would lose more."""
+        summary = self._with_artifacts(StructuredSummary(), self._previous, limit)
+        if not summary.artifacts:
+            return 0
+        return self._engine.counter.count_text_by_line(summary.render_as_message())
+
+    def _with_span_summaries(self, visible: Sequence[Message]) -> Sequence[Message]:
+        if self._plan is None or not self._keeps_spans:
+            return visible
+        return [*visible, *(Message("assistant", span_text(record)) for record in self._plan.summarizations)]
+
+    def _merge(
+        self, written: StructuredSummary, request: SummaryRequest, limit: int, *, is_custom: bool
+    ) -> StructuredSummary:
+        """Merge a new summary with the previous one. The text of a custom summarizer replaces it instead."""
+        merged = self._with_artifacts(written, self._previous, limit)
+        if is_custom:
+            return merged
+        if self._previous is not None:
+            merged = replace(self._previous, artifacts=()).merge(merged)
+        count = self._engine.counter.count_text_by_line
+        return fit(merged, max_tokens=limit, visible=request.visible, count_tokens=count)
+
+    def _with_artifacts(
+        self, summary: StructuredSummary, previous: StructuredSummary | None, limit: int
+    ) -> StructuredSummary:
+        """Add the artifacts of the previous summary and of pointers that fold into this one, newest first.
+
+        Artifacts beyond their share of the summary are left out. The plan still knows them, and they are rehydrated
+        when the agent asks for them.
+        """
+        pointers = [record for record in self._plan.externalizations if not record.is_folded] if self._plan else []
+        known = {artifact.artifact_id: artifact for artifact in previous.artifacts} if previous else {}
+        known |= {artifact.artifact_id: artifact for record in pointers for artifact in record.summary.artifacts}
+        if not known:
+            return summary
+        listed: list[ArtifactReference] = []
+        room_tokens = int(limit * _ARTIFACTS_PCT)
+        for artifact in reversed(known.values()):
+            line = StructuredSummary(artifacts=(artifact,)).render_as_message()
+            room_tokens -= self._engine.counter.count_text_by_line(line)
+            if room_tokens < 0:
+                break
+            listed.append(artifact)
+        others = (artifact for artifact in summary.artifacts if artifact.artifact_id not in known)
+        return replace(summary, artifacts=(*reversed(listed), *others))
+
+    def _check_retention(
+        self, summary: StructuredSummary, request: SummaryRequest, limit: int, max_tokens: int
+    ) -> tuple[StructuredSummary, int]:
+        """Restore what the summary must not lose. Return it and the number of instructions that did not fit."""
+        redactor, check = self._engine.redactor, self._compaction.check
+        report = self._retention_report(summary, request, limit)
+        if report.is_blocking and max_tokens > limit:
+            report = self._retention_report(summary, request, max_tokens)
+        missing = report.missing_constraints
+        if report.is_blocking:
+            text = f"{len(missing)} standing instructions did not fit: {redactor.apply_hook(missing[0])}"
+            check.emit(events.WarningEvent(severity="high", code="constraint_lost", message=text))
+        check.emit(
+            events.RetentionEvent(
+                step=self._compaction.step,
+                retention_pct=report.retention_pct,
+                by_kind=report.by_kind,
+                lost=[finding.to_dict() for finding in report.lost],
+                restored=[finding.to_dict() for finding in report.restored],
+            )
+        )
+        return report.summary, len(missing)
+
+    def _retention_report(
+        self, summary: StructuredSummary, request: SummaryRequest, max_tokens: int
+    ) -> retention.RetentionReport:
+        return retention.check(
+            request.messages,
+            [*request.visible, Message("assistant", summary.render(version=1))],
+            summary,
+            max_tokens=max_tokens,
+            count_tokens=self._engine.counter.count_text_by_line,
+            previous=self._current,
+        )
+
+    def _show(
+        self, merged: StructuredSummary, span: SpanReference, missing_constraints: int
+    ) -> tuple[PromptSummary, SummarizationRecord | None]:
+        """Return the session's summary, and the record that the in-place renderer shows for the span."""
+        counter = self._engine.counter
+        content = self._current.merge(merged) if self._keeps_spans and self._current is not None else merged
+        text = self._render(content)
+        shown = SummarizationRecord(span, merged) if self._engine.policy.renderer == "inplace" else None
+        shown_text = span_text(shown) if shown else text
+        # Counting by line uses cached lines, and it caches the text for the message that follows.
+        counter.count_text_by_line(shown_text)
+        tokens = counter.count_assistant_text(shown_text)
+        return PromptSummary(content, text, tokens, True, missing_constraints), shown
+
+    def _render(self, content: StructuredSummary) -> str:
+        return get_renderer(self._engine.policy.renderer).summary_text(content, self._compaction.step)
+
+    def _report(
+        self,
+        call: SummarizerCall,
+        summary: PromptSummary,
+        merged: StructuredSummary,
+        source: Sequence[Message],
+        started: datetime,
+    ) -> None:
+        step = self._compaction.step
+        input_tokens = sum(self._engine.counter.count_message(message) for message in source)
+        self._compaction.check.emit(
+            events.SummaryCreatedEvent(
+                strategy=call.style,
+                version=step,
+                step=step,
+                input_messages=len(source),
+                input_tokens=input_tokens,
+                summary_tokens=summary.tokens,
+                compression_ratio=round(summary.tokens / input_tokens, 4) if input_tokens else 0.0,
+                latency_ms=round((self._engine.clock() - started).total_seconds() * 1000, 3),
+                summarizer=call.name,
+                model=call.model,
+                summary=summary.text,
+                structured=merged.to_dict(),
+            ),
+            started=started,
+        )

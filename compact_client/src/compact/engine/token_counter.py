@@ -1,7 +1,7 @@
-"""Counts a request with whatever estimator the caller gave.
+"""Count the tokens of a request with the caller's estimator.
 
-An estimator that can count one message is asked once for each; one that only knows whole conversations gives the
-total, and our own counts give the shares.
+An estimator that can count single messages is called once per message. One that can only estimate whole
+conversations gives the total, and the built-in estimator gives the shares.
 """
 
 from __future__ import annotations
@@ -14,55 +14,65 @@ from compact.estimators.request_counter import REPLY_TOKENS, RequestCounter, sch
 from compact.estimators.tiktoken import preload_encoding
 from compact.messages import Message
 
+_MAX_CACHED_TOOL_LISTS = 64
 
-class Counting:
-    """One model's counts."""
+
+class TokenCounter:
+    """Counts tokens for one model."""
 
     def __init__(self, estimator: Any, model: str) -> None:
         self.model = model
-        self._custom = estimator if estimator is not None and not hasattr(estimator, "count_message") else None
-        self._counter: Any = TiktokenEstimator() if estimator is None or self._custom is not None else estimator
+        is_custom = estimator is not None and not hasattr(estimator, "count_message")
+        self._conversation_estimator = estimator if is_custom else None
+        self._counter: Any = TiktokenEstimator() if estimator is None or is_custom else estimator
         self.name: str = getattr(estimator, "name", None) or (
             type(estimator).__name__ if estimator is not None else "tiktoken"
         )
         if isinstance(self._counter, TiktokenEstimator):
             preload_encoding(model)
-        self._tools: dict[int, tuple[Any, int]] = {}
+        self._tool_tokens: dict[int, tuple[list[str], int]] = {}
 
-    def message(self, message: Message) -> int:
+    def count_message(self, message: Message) -> int:
+        """Return the tokens of one message, with its framing."""
         return int(self._counter.count_message(message, self.model))
 
-    def text(self, text: str) -> int:
+    def count_text(self, text: str) -> int:
+        """Return the tokens of a text."""
         return int(self._counter.count_tokens(text, self.model))
 
-    def draft(self, text: str) -> int:
-        """The same as `text`, for one that is written step by step and counted at every step."""
+    def count_text_by_line(self, text: str) -> int:
+        """Return the tokens of a text that is written and counted line by line. Its known lines are cached."""
         if type(self._counter) is TiktokenEstimator:
             return self._counter.count_by_line(text, self.model)
-        return self.text(text)
+        return self.count_text(text)
 
-    def tools(self, tools: Sequence[Any] | None) -> int:
-        """The schemas' tokens; the same list object is counted once while its schemas are the same."""
+    def count_assistant_text(self, text: str) -> int:
+        """Return the tokens of an assistant message with this text."""
+        return self.count_message(Message("assistant", text))
+
+    def count_tools(self, tools: Sequence[Any] | None) -> int:
+        """Return the tokens of tool schemas. A list is counted again only if its schemas change."""
         if not tools:
             return 0
         texts = [schema_text(tool) for tool in tools]
-        known = self._tools.get(id(tools))
-        if known is not None and known[0] == texts:
-            return known[1]
+        cached = self._tool_tokens.get(id(tools))
+        if cached is not None and cached[0] == texts:
+            return cached[1]
         if isinstance(self._counter, RequestCounter) or hasattr(self._counter, "count_tool_schemas"):
             tokens = int(self._counter.count_tool_schemas(tools, self.model))
         else:
-            tokens = sum(self.text(text) for text in texts)
-        if len(self._tools) > 64:
-            self._tools.clear()
-        self._tools[id(tools)] = (texts, tokens)
+            tokens = sum(self.count_text(text) for text in texts)
+        if len(self._tool_tokens) > _MAX_CACHED_TOOL_LISTS:
+            self._tool_tokens.clear()
+        self._tool_tokens[id(tools)] = (texts, tokens)
         return tokens
 
-    def overhead(self, messages: Sequence[Message]) -> int:
+    def reply_overhead(self, messages: Sequence[Message]) -> int:
+        """Return the tokens that prime the reply."""
         return REPLY_TOKENS if messages else 0
 
-    def conversation(self, messages: Sequence[Message], own_tokens: int) -> int:
-        """The tokens of all messages: ours, or what the caller's estimator says."""
-        if self._custom is None:
+    def count_conversation(self, messages: Sequence[Message], own_tokens: int) -> int:
+        """Return the tokens of all messages: the caller's estimate, or `own_tokens` if there is none."""
+        if self._conversation_estimator is None:
             return own_tokens
-        return int(self._custom.estimate(list(messages), self.model))
+        return int(self._conversation_estimator.estimate(list(messages), self.model))

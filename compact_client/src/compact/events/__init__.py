@@ -57,6 +57,8 @@ from compact.events.compaction_events import (
 )
 from compact.events.problem_events import (
     ErrorEvent,
+    MessageDetails,
+    NormalizationDetails,
     Severity,
     WarningCode,
     WarningEvent,
@@ -92,6 +94,8 @@ __all__ = [
     "ExternalizedEvent",
     "KeptCounts",
     "LayerCounts",
+    "MessageDetails",
+    "NormalizationDetails",
     "OverflowRecoveredEvent",
     "PolicyAppliedEvent",
     "PolicyExcerpt",

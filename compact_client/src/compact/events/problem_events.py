@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal, TypedDict
 
 from compact.events.base import OPTIONAL, Event
 
@@ -20,6 +20,19 @@ WarningCode = Literal[
     "server_managed",
     "two_compactions",
 ]
+
+
+class MessageDetails(TypedDict):
+    """The messages that a warning is about."""
+
+    message_ids: Sequence[str]
+
+
+class NormalizationDetails(TypedDict):
+    """Ids of the tool calls whose output was added or removed."""
+
+    added: Sequence[str]
+    removed: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +79,7 @@ class WarningEvent(Event):
     severity: Severity
     code: WarningCode
     message: str
-    details: Mapping[str, Any] | None = field(default=None, metadata=OPTIONAL)
+    details: MessageDetails | NormalizationDetails | None = field(default=None, metadata=OPTIONAL)
     count: int | None = field(default=None, metadata=OPTIONAL)
 
 

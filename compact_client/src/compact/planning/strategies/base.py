@@ -1,7 +1,8 @@
-"""What a rung of the ladder is.
+"""Protocol of a compaction strategy, and the data it works on.
 
-`analyze` looks and proposes, without effects; `execute` carries one proposal out and returns the record for the
-plan. Neither sees what is pinned or recent.
+Strategies are pure. `analyze` proposes spans to compact. The engine performs the side effect of a proposal, such as
+storing an artifact or calling a summarizer, and `execute` turns its result into a record for the plan. Pinned and
+recent messages are never among the candidates.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from compact.engine.effects import Steps
 from compact.messages import Message, ToolCall
 from compact.messages.span import SpanReference
 from compact.messages.units import Unit
@@ -21,7 +21,7 @@ from compact.policy import CompactPolicy
 
 @dataclass(frozen=True, slots=True)
 class CompactionProposal:
-    """What a strategy would do, and what it would free."""
+    """A span that a strategy would compact, and the tokens this would free."""
 
     strategy: str
     span: SpanReference
@@ -30,66 +30,77 @@ class CompactionProposal:
     units: tuple[Unit, ...] = ()
 
 
-@dataclass(slots=True)
-class Workbench:
-    """Everything a strategy may look at."""
+@dataclass(frozen=True, slots=True)
+class StrategyContext:
+    """The data a strategy may look at."""
 
-    session_id: str
     messages: Sequence[Message]
-    """The request before this compaction; units are places in it."""
+    """The request before this compaction. The indices of units refer to it."""
     counts: Sequence[int]
+    """The tokens of each message."""
     sizes: Mapping[int, int]
-    """The tokens of each unit, by its first place."""
+    """The tokens of each unit, by the index of its first message."""
     originals: Mapping[str, Message]
-    """The log's own form of each message, before any cut."""
+    """The logged form of each message by id, before any truncation."""
     outputs: Callable[[Message], Sequence[tuple[str, str]]]
-    """The call id and text of each tool output in a message."""
+    """Returns the call id and text of each tool output in a message."""
     policy: CompactPolicy
     turns: Sequence[int]
     """The user turn of each message."""
     count_text: Callable[[str], int]
     now: str
-    tokens_to_free: int
     durability: Mapping[str, ToolDurabilityPolicy] = field(default_factory=dict)
-    artifact_store: Any = None
-    security_context: Any = None
+    can_externalize: bool = False
+    """True if there is an artifact store."""
+    can_summarize: bool = False
+    """True if the draft has room for a summary."""
     is_after_rehydration: bool = False
-    summarize: Callable[[Sequence[Message], SpanReference], Steps[Any]] | None = None
+    """True if content was rehydrated in this turn, so nothing may be moved out of the prompt to make room for it."""
 
     def tokens_of(self, units: Sequence[Unit]) -> int:
+        """Return the tokens of some units."""
         return sum([self.sizes[unit.first] for unit in units])
 
     def span(self, units: Sequence[Unit]) -> SpanReference:
+        """Return the span that covers some units."""
         indices = sorted(index for unit in units for index in unit.indices)
         ids = tuple(self.messages[index].id or "" for index in indices)
         return SpanReference(ids, self.turns[indices[0]], self.turns[indices[-1]])
 
     def original(self, index: int) -> Message:
+        """Return the logged form of a message."""
         message = self.messages[index]
         return self.originals.get(message.id or "", message)
 
     def envelopes(self, unit: Unit) -> list[tuple[int, ToolCall, ToolResultEnvelope]]:
-        """Each output of a unit with its call and envelope; a message may hold several."""
+        """Return each tool output of a unit with its message index and its call. A message may hold several."""
         calls = {call.id: call for index in unit.indices for call in self.messages[index].tool_calls}
-        found = []
+        envelopes = []
         for index in unit.indices:
             message, original = self.messages[index], self.original(index)
             name = message.name or str(message.meta.get("tool_name", ""))
             for call_id, text in self.outputs(original):
                 call = calls.get(call_id) or ToolCall(call_id, name)
-                found.append((index, call, envelope_for(call, original, self.durability, text=text)))
-        return found
+                envelopes.append((index, call, envelope_for(call, original, self.durability, text=text)))
+        return envelopes
 
     def durability_of(self, call: ToolCall) -> ToolDurabilityPolicy:
+        """Return the durability policy of a call's tool."""
         return self.durability.get(call.name, DEFAULT_POLICY)
 
 
 class CompactionStrategy(Protocol):
-    """One rung."""
+    """One step of the ladder."""
 
     name: str
     aggressiveness: int
 
-    def analyze(self, bench: Workbench, candidates: Sequence[Unit]) -> list[CompactionProposal]: ...
+    def analyze(
+        self, context: StrategyContext, candidates: Sequence[Unit], *, tokens_to_free: int
+    ) -> list[CompactionProposal]:
+        """Propose what to compact among the candidates, which are ordered from oldest to newest."""
+        ...
 
-    def execute(self, proposal: CompactionProposal, bench: Workbench) -> Steps[CompactionRecord]: ...
+    def execute(self, proposal: CompactionProposal, context: StrategyContext, result: Any) -> CompactionRecord:
+        """Return the record of a proposal. `result` is what its side effect returned, None if it has none."""
+        ...

@@ -1,65 +1,71 @@
-"""Rung three: replace tool outputs by what must survive of them, where their durability allows it."""
+"""Third step of the ladder: clear tool outputs whose durability allows it, and keep their key fields."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compact.engine.effects import Steps
 from compact.messages import ToolCall
 from compact.messages.span import SpanReference
 from compact.messages.units import Unit
 from compact.planning.durability import ToolResultEnvelope, may_clear
-from compact.planning.plan import ClearRecord, CompactionRecord
-from compact.planning.strategies.base import CompactionProposal, Workbench
+from compact.planning.plan import ClearRecord
+from compact.planning.strategies.base import CompactionProposal, StrategyContext
 
 _PLACEHOLDER_TOKENS = 30
 
+Results = list[tuple[ToolCall, ToolResultEnvelope]]
+
 
 class ClearStrategy:
+    """Replaces tool outputs with a short placeholder."""
+
     name = "clear"
     aggressiveness = 3
 
-    def analyze(self, bench: Workbench, candidates: Sequence[Unit]) -> list[CompactionProposal]:
-        """Oldest first, and no more than are needed."""
+    def analyze(
+        self, context: StrategyContext, candidates: Sequence[Unit], *, tokens_to_free: int
+    ) -> list[CompactionProposal]:
+        """Propose the oldest clearable outputs, one proposal per message, until enough tokens are freed."""
         proposals: list[CompactionProposal] = []
-        freed = 0
+        freed_tokens = 0
         for unit in candidates:
-            for index, clearable in _clearable(bench, unit).items():
-                if freed >= bench.tokens_to_free:
+            for index, results in _clearable_results(context, unit).items():
+                if freed_tokens >= tokens_to_free:
                     return proposals
-                span = SpanReference((bench.messages[index].id or "",), bench.turns[index], bench.turns[index])
-                gain = _tokens(bench, index, clearable) - _PLACEHOLDER_TOKENS * len(clearable)
+                span = SpanReference((context.messages[index].id or "",), context.turns[index], context.turns[index])
+                gain = _count_results(context, index, results) - _PLACEHOLDER_TOKENS * len(results)
                 if gain <= 0:
                     continue
-                reason = ", ".join(f"{item.durability.value} result of {item.tool_name}" for _, item in clearable)
+                reason = ", ".join(f"{item.durability.value} result of {item.tool_name}" for _, item in results)
                 proposals.append(CompactionProposal(self.name, span, gain, reason, (unit,)))
-                freed += gain
+                freed_tokens += gain
         return proposals
 
-    def execute(self, proposal: CompactionProposal, bench: Workbench) -> Steps[CompactionRecord]:
+    def execute(self, proposal: CompactionProposal, context: StrategyContext, result: None = None) -> ClearRecord:
+        """Return the record with the fields that survive, keyed by call id if the message holds several outputs."""
         message_id = proposal.span.start_message_id
-        for index, clearable in _clearable(bench, proposal.units[0]).items():
-            if bench.messages[index].id == message_id:
-                fields = {call.id: envelope.preserved_fields for call, envelope in clearable}
-                is_one = not bench.messages[index].also_answers
-                return ClearRecord(proposal.span, clearable[0][1].preserved_fields if is_one else fields)
-        raise AssertionError(f"{message_id} is no tool output")
-        yield  # pragma: no cover - makes this a generator like its siblings
+        for index, results in _clearable_results(context, proposal.units[0]).items():
+            message = context.messages[index]
+            if message.id == message_id:
+                if not message.also_answers:
+                    return ClearRecord(proposal.span, results[0][1].preserved_fields)
+                return ClearRecord(proposal.span, {call.id: item.preserved_fields for call, item in results})
+        raise AssertionError(f"Message {message_id} has no clearable tool output.")
 
 
-def _clearable(bench: Workbench, unit: Unit) -> dict[int, list[tuple[ToolCall, ToolResultEnvelope]]]:
-    """By the place of each message, its results that may give way."""
-    found: dict[int, list[tuple[ToolCall, ToolResultEnvelope]]] = {}
-    for index, call, envelope in bench.envelopes(unit):
-        if may_clear(envelope, call, bench.durability_of(call)):
-            found.setdefault(index, []).append((call, envelope))
-    return found
+def _clearable_results(context: StrategyContext, unit: Unit) -> dict[int, Results]:
+    """Return the clearable results of a unit by message index."""
+    results: dict[int, Results] = {}
+    for index, call, envelope in context.envelopes(unit):
+        if may_clear(envelope, call, context.durability_of(call)):
+            results.setdefault(index, []).append((call, envelope))
+    return results
 
 
-def _tokens(bench: Workbench, index: int, clearable: Sequence[tuple[ToolCall, ToolResultEnvelope]]) -> int:
-    """The tokens of some results of a message, as far as it shows them."""
-    message = bench.messages[index]
+def _count_results(context: StrategyContext, index: int, results: Results) -> int:
+    """Return the tokens that some results of a message take in the prompt."""
+    message = context.messages[index]
     if not message.also_answers:
-        return bench.counts[index]
-    ids = {call.id for call, _ in clearable}
-    return sum(bench.count_text(text) for call_id, text in bench.outputs(message) if call_id in ids)
+        return context.counts[index]
+    call_ids = {call.id for call, _ in results}
+    return sum(context.count_text(text) for call_id, text in context.outputs(message) if call_id in call_ids)

@@ -1,4 +1,4 @@
-"""Rung four, the last resort: leave units out, and keep an index of what they were about."""
+"""Last step of the ladder: remove units from the prompt and keep an index of their content."""
 
 from __future__ import annotations
 
@@ -6,39 +6,55 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from compact.engine.effects import Steps
 from compact.messages.units import Unit
-from compact.planning.plan import CompactionRecord, DroppedSpanIndex, DropRecord
-from compact.planning.strategies.base import CompactionProposal, Workbench
+from compact.planning.plan import DroppedSpanIndex, DropRecord
+from compact.planning.strategies.base import CompactionProposal, StrategyContext
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]{3,60}")
-_KEYWORDS = 24
+_MAX_KEYWORDS = 24
+_MAX_INDEXED_CHARS = 20_000
+_BRIEF_CHARS = 160
 
 
 class DropStrategy:
+    """Removes the oldest units."""
+
     name = "drop"
     aggressiveness = 4
 
-    def analyze(self, bench: Workbench, candidates: Sequence[Unit]) -> list[CompactionProposal]:
-        """The oldest units, no more than are needed, as one span."""
-        if bench.is_after_rehydration:
+    def analyze(
+        self, context: StrategyContext, candidates: Sequence[Unit], *, tokens_to_free: int
+    ) -> list[CompactionProposal]:
+        """Propose the oldest units as one span, unless content was just rehydrated."""
+        if context.is_after_rehydration:
             return []
-        chosen: list[Unit] = []
-        freed = 0
-        for unit in candidates:
-            if freed >= bench.tokens_to_free:
-                break
-            chosen.append(unit)
-            freed += bench.sizes[unit.first]
-        if not chosen:
-            return []
-        return [CompactionProposal(self.name, bench.span(chosen), freed, "no milder rung was enough", tuple(chosen))]
+        return propose_drop(context, candidates, tokens_to_free=tokens_to_free)
 
-    def execute(self, proposal: CompactionProposal, bench: Workbench) -> Steps[CompactionRecord]:
-        texts = [bench.original(index).text for unit in proposal.units for index in unit.indices]
-        words = Counter(word for text in texts for word in _WORD.findall(text[:20_000]))
-        keywords = tuple(word for word, _ in sorted(words.items(), key=lambda item: (-item[1], item[0]))[:_KEYWORDS])
-        first = next((" ".join(text.split())[:160] for text in texts if text.strip()), "")
-        index = DroppedSpanIndex(keywords, first, bench.now)
-        return DropRecord(proposal.span, proposal.reason, index)
-        yield  # pragma: no cover - makes this a generator like its siblings
+    def execute(self, proposal: CompactionProposal, context: StrategyContext, result: None = None) -> DropRecord:
+        """Return the record with the span's most frequent words and its first line."""
+        texts = [context.original(index).text for unit in proposal.units for index in unit.indices]
+        counts = Counter(word for text in texts for word in _WORD.findall(text[:_MAX_INDEXED_CHARS]))
+        by_frequency = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        keywords = tuple(word for word, _ in by_frequency[:_MAX_KEYWORDS])
+        brief = next((" ".join(text.split())[:_BRIEF_CHARS] for text in texts if text.strip()), "")
+        return DropRecord(proposal.span, proposal.reason, DroppedSpanIndex(keywords, brief, context.now))
+
+
+def propose_drop(
+    context: StrategyContext,
+    candidates: Sequence[Unit],
+    *,
+    tokens_to_free: int | None,
+    reason: str = "no milder rung was enough",
+) -> list[CompactionProposal]:
+    """Propose the oldest units as one span. Without `tokens_to_free`, propose all of them."""
+    units: list[Unit] = []
+    freed_tokens = 0
+    for unit in candidates:
+        if tokens_to_free is not None and freed_tokens >= tokens_to_free:
+            break
+        units.append(unit)
+        freed_tokens += context.sizes[unit.first]
+    if not units:
+        return []
+    return [CompactionProposal(DropStrategy.name, context.span(units), freed_tokens, reason, tuple(units))]

@@ -1,80 +1,88 @@
-"""Rung one: write large tool results to the artifact store and leave a pointer."""
+"""First step of the ladder: move large tool results to the artifact store and leave pointers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compact.engine.effects import Steps, of_store
 from compact.messages import Message
 from compact.messages.units import Unit
-from compact.planning.artifacts import ArtifactMetadata
+from compact.planning.artifacts import Sensitivity
 from compact.planning.durability import ToolDurability
-from compact.planning.plan import CompactionRecord, ExternalizationRecord
-from compact.planning.strategies.base import CompactionProposal, Workbench
+from compact.planning.plan import ExternalizationRecord
+from compact.planning.strategies.base import CompactionProposal, StrategyContext
 from compact.summary.entries import ArtifactReference, Note
 from compact.summary.structured_summary import StructuredSummary
 
-POINTER_TOKENS = 90  # what a pointer and its two lines of description cost
-_RANK = {"public": 0, "internal": 1, "confidential": 2, "restricted": 3}
+POINTER_TOKENS = 90  # the cost of a pointer with its two lines of description
+_SENSITIVITY_RANK = {"public": 0, "internal": 1, "confidential": 2, "restricted": 3}
 
 
 class ExternalizeStrategy:
+    """Replaces tool groups with pointers to stored artifacts."""
+
     name = "externalize"
     aggressiveness = 1
 
-    def analyze(self, bench: Workbench, candidates: Sequence[Unit]) -> list[CompactionProposal]:
-        # A loop breaker: what was just brought back must not push other content out in the same turn.
-        if bench.artifact_store is None or bench.is_after_rehydration:
+    def analyze(
+        self, context: StrategyContext, candidates: Sequence[Unit], *, tokens_to_free: int
+    ) -> list[CompactionProposal]:
+        """Propose every tool group that is large or cannot be replayed."""
+        # Rehydrated content must not push other content out in the same turn, or the two would alternate forever.
+        if not context.can_externalize or context.is_after_rehydration:
             return []
         proposals = []
         for unit in candidates:
-            envelopes = bench.envelopes(unit)
-            tokens = bench.sizes[unit.first]
-            if not envelopes or tokens <= POINTER_TOKENS:
-                continue
-            cannot_return = any(item.durability is ToolDurability.NON_REPLAYABLE for _, _, item in envelopes)
-            threshold = min(
-                bench.policy.externalize_threshold_tokens,
-                *(bench.durability_of(call).externalize_threshold_tokens for _, call, _ in envelopes),
-            )
-            if tokens < threshold and not cannot_return:
-                continue
-            reason = "cannot be had again" if cannot_return else f"{tokens:,} tokens, threshold {threshold:,}"
-            proposals.append(
-                CompactionProposal(self.name, bench.span((unit,)), tokens - POINTER_TOKENS, reason, (unit,))
-            )
+            tokens = context.sizes[unit.first]
+            reason = _reason(context, unit, tokens)
+            if reason is not None:
+                span = context.span((unit,))
+                proposals.append(CompactionProposal(self.name, span, tokens - POINTER_TOKENS, reason, (unit,)))
         return proposals
 
-    def execute(self, proposal: CompactionProposal, bench: Workbench) -> Steps[CompactionRecord]:
+    def artifact(self, proposal: CompactionProposal, context: StrategyContext) -> tuple[str, Sensitivity]:
+        """Return the content to store, and the highest sensitivity of the tools it came from."""
         unit = proposal.units[0]
-        content = "\n\n".join(_text(bench.original(index)) for index in unit.indices)
-        calls = [call for _, call, _ in bench.envelopes(unit)]
+        content = "\n\n".join(_full_text(context.original(index)) for index in unit.indices)
+        levels = [context.durability_of(call).sensitivity for _, call, _ in context.envelopes(unit)]
+        return content, max(levels, key=_SENSITIVITY_RANK.__getitem__)
+
+    def execute(self, proposal: CompactionProposal, context: StrategyContext, result: str) -> ExternalizationRecord:
+        """Return the record that points to the artifact id in `result`."""
+        unit = proposal.units[0]
+        calls = [call for _, call, _ in context.envelopes(unit)]
         tools = ", ".join(dict.fromkeys(call.name for call in calls if call.name)) or "tool"
-        sensitivity = max((bench.durability_of(call).sensitivity for call in calls), key=_RANK.__getitem__)
-        context = bench.security_context
-        metadata = ArtifactMetadata(
-            thread_id=bench.session_id,
-            tenant_id=getattr(context, "tenant_id", None),
-            created_at=bench.now,
-            sensitivity=sensitivity,
-        )
-        artifact_id: str = yield from of_store("artifact", lambda: bench.artifact_store.store(content, metadata))
-        hint = f"read if you need the full output of {tools}({_brief(calls[0].arguments if calls else '')})"
+        hint = f"read if you need the full output of {tools}({_one_line(calls[0].arguments if calls else '')})"
         ids = proposal.span.message_ids
         summary = StructuredSummary(
             span=proposal.span,
             style="brief",
-            facts=(Note(f"{tools}: {_brief(bench.original(unit.last).text, 160)}", ids),),
-            artifacts=(ArtifactReference(artifact_id, tools, hint, ids),),
+            facts=(Note(f"{tools}: {_one_line(context.original(unit.last).text, 160)}", ids),),
+            artifacts=(ArtifactReference(result, tools, hint, ids),),
         )
-        return ExternalizationRecord(proposal.span, artifact_id, summary, hint)
+        return ExternalizationRecord(proposal.span, result, summary, hint)
 
 
-def _text(message: Message) -> str:
+def _reason(context: StrategyContext, unit: Unit, tokens: int) -> str | None:
+    """Return the reason to externalize a unit, or None to leave it."""
+    if tokens <= POINTER_TOKENS:
+        return None
+    envelopes = context.envelopes(unit)
+    if not envelopes:
+        return None
+    if any(item.durability is ToolDurability.NON_REPLAYABLE for _, _, item in envelopes):
+        return "non-replayable"
+    threshold = min(
+        context.policy.externalize_threshold_tokens,
+        *(context.durability_of(call).externalize_threshold_tokens for _, call, _ in envelopes),
+    )
+    return f"{tokens:,} tokens, threshold {threshold:,}" if tokens >= threshold else None
+
+
+def _full_text(message: Message) -> str:
     calls = "\n".join(f"{call.name}({call.arguments})" for call in message.tool_calls)
     return "\n".join(part for part in (calls, message.text) if part)
 
 
-def _brief(text: str, limit: int = 80) -> str:
+def _one_line(text: str, limit: int = 80) -> str:
     line = " ".join(text.split())
     return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -1,33 +1,48 @@
-"""Rung two: everything older than the recent window becomes one summarised span."""
+"""Second step of the ladder: replace everything older than the recent window with one summary."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from compact.engine.effects import Steps
+from compact.messages import Message
 from compact.messages.units import Unit
-from compact.planning.plan import CompactionRecord, SummarizationRecord
-from compact.planning.strategies.base import CompactionProposal, Workbench
+from compact.planning.plan import SummarizationRecord
+from compact.planning.strategies.base import CompactionProposal, StrategyContext
+from compact.summary.structured_summary import StructuredSummary
+
+
+@dataclass(frozen=True, slots=True)
+class SpanSummary:
+    """The summary of one span, and its tokens."""
+
+    content: StructuredSummary
+    tokens: int
 
 
 class SummarizeStrategy:
+    """Summarizes all candidates together."""
+
     name = "summarize"
     aggressiveness = 2
 
-    def analyze(self, bench: Workbench, candidates: Sequence[Unit]) -> list[CompactionProposal]:
-        """One span of all candidates: every edit inside a history costs the prompt cache, so they go together."""
-        if not candidates or bench.summarize is None:
+    def analyze(
+        self, context: StrategyContext, candidates: Sequence[Unit], *, tokens_to_free: int
+    ) -> list[CompactionProposal]:
+        """Propose one span of all candidates. Every edit inside a history costs the prompt cache, so one is enough."""
+        if not candidates or not context.can_summarize:
             return []
-        tokens = bench.tokens_of(candidates)
-        return [
-            CompactionProposal(
-                self.name, bench.span(candidates), tokens, "older than the recent window", tuple(candidates)
-            )
-        ]
+        tokens = context.tokens_of(candidates)
+        span = context.span(candidates)
+        return [CompactionProposal(self.name, span, tokens, "older than the recent window", tuple(candidates))]
 
-    def execute(self, proposal: CompactionProposal, bench: Workbench) -> Steps[CompactionRecord]:
-        assert bench.summarize is not None
+    def messages(self, proposal: CompactionProposal, context: StrategyContext) -> list[Message]:
+        """Return the logged messages of the span, in order."""
         indices = sorted(index for unit in proposal.units for index in unit.indices)
-        messages = [bench.original(index) for index in indices]
-        summary, tokens = yield from bench.summarize(messages, proposal.span)
-        return SummarizationRecord(proposal.span, summary, tokens)
+        return [context.original(index) for index in indices]
+
+    def execute(
+        self, proposal: CompactionProposal, context: StrategyContext, result: SpanSummary
+    ) -> SummarizationRecord:
+        """Return the record with the span's own summary."""
+        return SummarizationRecord(proposal.span, result.content, result.tokens)

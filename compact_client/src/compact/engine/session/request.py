@@ -1,7 +1,4 @@
-"""Lists of messages as they were shown and sent.
-
-`Shown` is what a host has, for recognising it; `Request` is what goes out, with sums that grow with it.
-"""
+"""Message lists at the boundary to the host: the snapshot of a list, and the request that is sent."""
 
 from __future__ import annotations
 
@@ -14,20 +11,23 @@ from compact.planning.budget import PARTS, Breakdown, breakdown_part
 
 
 @dataclass(slots=True)
-class Shown:
-    """A list of messages as it was shown to or by the host: copies, for comparing, and the id of each."""
+class ListSnapshot:
+    """A message list as the host has it: copies of the items for comparison, and the id of each."""
 
     items: list[Any] = field(default_factory=list)
-    metas: list[dict[str, Any] | None] | None = None  # of Message objects, whose meta a caller may change in place
+    metas: list[dict[str, Any] | None] | None = None
+    """The meta of each `Message` object, because a caller may change it in place. None without such objects."""
     ids: list[str] = field(default_factory=list)
 
     def is_prefix_of(self, items: Sequence[Any]) -> bool:
+        """True if the list starts with exactly these items."""
         size = len(self.items)
         if len(items) < size or list(items[:size]) != self.items:
             return False
         return self.metas is None or [getattr(item, "meta", None) for item in items[:size]] == self.metas
 
     def add(self, item: Any, message_id: str) -> None:
+        """Append an item."""
         if isinstance(item, Message) and self.metas is None:
             self.metas = [None] * len(self.items)
         if self.metas is not None:
@@ -38,27 +38,31 @@ class Shown:
 
 @dataclass(slots=True)
 class Request:
-    """What is sent: messages, where each comes from in the host's list, and running sums of their tokens."""
+    """The messages to send, the origin of each in the host's list, and running token sums."""
 
     messages: list[Message] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
-    layout: list[int | None] = field(default_factory=list)
-    """For each message its place in the host's list, or None if it is ours."""
+    origins: list[int | None] = field(default_factory=list)
+    """The index of each message in the host's list, or None if this library wrote it."""
     sums: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PARTS, 0))
     open_calls: dict[str, int] = field(default_factory=dict)
     is_normal: bool = True
-    is_same_as_shown: bool = True
+    """False if a tool output has no call."""
+    is_host_list: bool = True
+    """True if the request is the host's own list, unchanged."""
     has_ephemeral: bool = False
-    """Holds content for this turn only, so the next request starts from the view again."""
+    """True if it contains rehydrated content, so the next request must be rendered from the view again."""
 
     @property
     def message_tokens(self) -> int:
+        """Tokens of all messages."""
         return sum(self.sums.values())
 
-    def add(self, message: Message, tokens: int, place: int | None, *, protected_flag: str) -> None:
+    def add(self, message: Message, tokens: int, origin: int | None, *, protected_flag: str) -> None:
+        """Append a message."""
         self.messages.append(message)
         self.counts.append(tokens)
-        self.layout.append(place)
+        self.origins.append(origin)
         self.sums[breakdown_part(message, protected_flag=protected_flag)] += tokens
         for call_id in message.answers:
             waiting = self.open_calls.get(call_id, 0)
@@ -73,6 +77,7 @@ class Request:
                 self.open_calls[call.id] = self.open_calls.get(call.id, 0) + 1
 
     def breakdown(self, *, tools: int, instructions: int, overhead: int, protected_flag: str) -> Breakdown:
+        """Return the tokens of each part of the prompt. The trailing user messages are the user input."""
         sums = dict(self.sums)
         sums["tools_schema"] += tools
         sums["system"] += instructions
@@ -85,10 +90,19 @@ class Request:
                 sums["user_input"] += tokens
         return Breakdown(**sums)
 
+    def to_items(self, host_items: Sequence[Any]) -> list[Any]:
+        """Return the list to send: the host's own objects where they are unchanged, copies of ours elsewhere."""
+        if self.is_host_list:
+            return list(host_items)
+        return [
+            host_items[origin] if origin is not None else to_item(message)
+            for message, origin in zip(self.messages, self.origins, strict=True)
+        ]
+
 
 @dataclass(frozen=True, slots=True)
-class Sent:
-    """All it takes to render a past request again."""
+class SentRequest:
+    """The data needed to render a past request again."""
 
     view_version: int
     view_length: int
@@ -97,7 +111,7 @@ class Sent:
 
 
 def frozen_copy(item: Any) -> Any:
-    """A copy of a provider's item that the host cannot change; texts are shared."""
+    """Copy a provider's item so that the host cannot change it. Strings are shared."""
     if isinstance(item, dict):
         return {key: frozen_copy(value) for key, value in item.items()}
     if isinstance(item, list):
@@ -105,29 +119,20 @@ def frozen_copy(item: Any) -> Any:
     return item.model_copy(deep=True) if hasattr(item, "model_copy") else item
 
 
-def plain(item: Any) -> Any:
-    """An item as a codec reads it: objects of a provider's SDK, alone or inside it, as dicts."""
+def to_plain(item: Any) -> Any:
+    """Convert a provider's SDK objects, at any depth, to the dicts that codecs read."""
     if isinstance(item, dict):
-        return {key: plain(value) for key, value in item.items()}
+        return {key: to_plain(value) for key, value in item.items()}
     if isinstance(item, list):
-        return [plain(value) for value in item]
+        return [to_plain(value) for value in item]
     return item.model_dump(mode="json", exclude_none=True) if hasattr(item, "model_dump") else item
 
 
-def item_of(message: Message) -> Any:
+def source_item(message: Message) -> Any:
+    """Return the provider's item that a message was read from, or the message itself."""
     return message.source if message.source is not None else message
 
 
-def written(request: Request, items: Sequence[Any]) -> list[Any]:
-    """The host's own objects where they are sent as they are, ours where they are not."""
-    if request.is_same_as_shown:
-        return list(items)
-    return [
-        items[place] if place is not None else as_item(message)
-        for message, place in zip(request.messages, request.layout, strict=True)
-    ]
-
-
-def as_item(message: Message) -> Any:
-    """A message as a host may have it: a copy that it may change."""
+def to_item(message: Message) -> Any:
+    """Return a message in the host's format, as a copy that the host may change."""
     return frozen_copy(message.source) if message.source is not None else message

@@ -1,13 +1,14 @@
-"""Get a summary of a span, whatever happens.
+"""Call the summarizer for one span and handle its failures.
 
-Every failure ends in one of three ways, each in the trace: a retry that is milder, a canned summary, or none at
-all, and then the span is pruned. A summary is merged with the one before it by code, never by a model.
+A failure has one of three outcomes, and each is an event: a milder retry, a canned summary, or no summary, in which
+case the span is dropped.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from compact import events
@@ -21,11 +22,25 @@ from compact.summary.entries import Note
 from compact.summary.structured_summary import StructuredSummary
 
 MAX_HALVINGS = 2
-CANNED = "Older turns were truncated to fit the context window; their details are not available here."
+CANNED_SUMMARY = "Older turns were truncated to fit the context window; their details are not available here."
+# The tag and the version line are added by this library, so they do not make a summary too long.
+_FRAME_TOKENS = 24
 
 
-class SummaryMaker:
-    """Calls the summariser and carries its failures."""
+@dataclass(frozen=True, slots=True)
+class SummaryRequest:
+    """A span to summarize, and the prompt around it."""
+
+    messages: Sequence[Message]
+    span: SpanReference
+    visible: Sequence[Message]
+    """Messages that stay in the prompt, so the summary need not repeat them."""
+    previous: str | None
+    """The text of the current summary, for summarizers that rewrite it."""
+
+
+class SummarizerCall:
+    """Asks the configured summarizer for the summary of one span."""
 
     def __init__(
         self,
@@ -42,85 +57,61 @@ class SummaryMaker:
         self.name: str = getattr(summarizer, "name", None) or type(summarizer).__name__
         self.model: str | None = getattr(summarizer, "model", None) or None
         self.style = policy.strategy
-        """The style that gave the summary in the end."""
+        """The style of the last attempt."""
+        self.is_custom = not hasattr(summarizer, "summarize_span")
+        """True if it only implements the public `summarize`, whose text replaces the previous summary."""
 
-    @property
-    def is_custom(self) -> bool:
-        """Whether it offers only document 000's `summarize`, whose text replaces the summary before it."""
-        return not hasattr(self._summarizer, "summarize_span")
-
-    def make(
-        self,
-        messages: Sequence[Message],
-        span: SpanReference,
-        *,
-        max_tokens: int,
-        visible: Sequence[Message],
-        previous: str | None,
-    ) -> Steps[StructuredSummary | None]:
-        """A summary of at most `max_tokens`, or None when the span must be pruned without one."""
+    def summarize(self, request: SummaryRequest, *, max_tokens: int) -> Steps[StructuredSummary | None]:
+        """Return a summary of at most `max_tokens`, or None if the span must be dropped without one."""
         limit, halvings, attempt = max_tokens, 0, 0
-        self.style = self._policy.strategy
+        ask = self._ask_custom if self.is_custom else self._ask_typed
         while True:
             attempt += 1
             try:
-                ask = self._custom if self.is_custom else self._typed
-                summary = yield from ask(messages, span, limit, visible, previous)
+                summary = yield from ask(request, limit)
                 self._require_length(summary, limit)
+                return summary
             except SummaryTooLong as error:
                 halvings += 1
                 if halvings > MAX_HALVINGS:
-                    self._give_up(error, attempt)
+                    self._report_failure(error, attempt)
                     return None
                 limit = max(1, limit // 2)
                 self._report(error, attempt, f"retry with max_tokens {limit}")
             except SummaryRefused as error:
                 if self.style == "brief":
-                    self._give_up(error, attempt)
+                    self._report_failure(error, attempt)
                     return None
                 self._report(error, attempt, "retry as brief")
                 self.style = "brief"
             except SummarizerOverflow as error:
                 self._report(error, attempt, "canned summary")
-                return StructuredSummary(span=span, style="brief", facts=(Note(CANNED, span.message_ids),))
+                note = Note(CANNED_SUMMARY, request.span.message_ids)
+                return StructuredSummary(span=request.span, style="brief", facts=(note,))
             except Exception as error:
-                self._give_up(error, attempt)
+                self._report_failure(error, attempt)
                 return None
-            else:
-                return summary
 
-    def _typed(
-        self,
-        messages: Sequence[Message],
-        span: SpanReference,
-        max_tokens: int,
-        visible: Sequence[Message],
-        previous: str | None,
-    ) -> Steps[StructuredSummary]:
+    def _ask_typed(self, request: SummaryRequest, max_tokens: int) -> Steps[StructuredSummary]:
         summary = yield lambda: self._summarizer.summarize_span(
-            messages,
+            request.messages,
             style=self.style,
             keep_keys=self._policy.keep_keys,
             max_tokens=max_tokens,
-            visible=visible,
+            visible=request.visible,
             count_tokens=self._count_text,
         )
         if not isinstance(summary, StructuredSummary):
             raise SummarizationError(f"{self.name} returned a {type(summary).__name__}, not a StructuredSummary")
         return summary
 
-    def _custom(
-        self,
-        messages: Sequence[Message],
-        span: SpanReference,
-        max_tokens: int,
-        visible: Sequence[Message],
-        previous: str | None,
-    ) -> Steps[StructuredSummary]:
-        told = [Message("assistant", previous, id="previous-summary"), *messages] if previous else list(messages)
+    def _ask_custom(self, request: SummaryRequest, max_tokens: int) -> Steps[StructuredSummary]:
+        messages = list(request.messages)
+        if request.previous:
+            messages.insert(0, Message("assistant", request.previous, id="previous-summary"))
         summarize = self._summarizer.summarize
-        extra = {"max_tokens": max_tokens} if "max_tokens" in _parameters(summarize) else {}
-        reply = yield lambda: summarize(told, self.style, self._policy.keep_keys, **extra)
+        options = {"max_tokens": max_tokens} if "max_tokens" in _parameter_names(summarize) else {}
+        reply = yield lambda: summarize(messages, self.style, self._policy.keep_keys, **options)
         text = reply.text if isinstance(reply, Message) else text_of(reply)
         if text.startswith(SUMMARY_TAG):
             text = text.partition("\n")[2] if "\n" in text else text.partition(">")[2]
@@ -128,15 +119,14 @@ class SummaryMaker:
             raise SummarizationError(f"{self.name} returned an empty summary")
         if is_refusal(text):
             raise SummaryRefused(f"{self.name} declined: {text.strip()[:120]}")
-        return StructuredSummary.from_text(text.strip(), span.message_ids)
+        return StructuredSummary.from_text(text.strip(), request.span.message_ids)
 
     def _require_length(self, summary: StructuredSummary, max_tokens: int) -> None:
         tokens = self._count_text(summary.render(version=1))
-        # The tag and the version line are ours; a summary is not too long for their sake.
-        if tokens > max_tokens + 24:
+        if tokens > max_tokens + _FRAME_TOKENS:
             raise SummaryTooLong(summary_tokens=tokens, max_tokens=max_tokens)
 
-    def _give_up(self, error: Exception, attempt: int) -> None:
+    def _report_failure(self, error: Exception, attempt: int) -> None:
         self._report(error, attempt, "pruning-only")
 
     def _report(self, error: Exception, attempt: int, fallback: str) -> None:
@@ -145,7 +135,7 @@ class SummaryMaker:
         )
 
 
-def _parameters(function: Any) -> Sequence[str]:
+def _parameter_names(function: Any) -> Sequence[str]:
     try:
         return tuple(inspect.signature(function).parameters)
     except (TypeError, ValueError):

@@ -1,0 +1,270 @@
+"""One call of a session: read the host's list, rehydrate, count, decide, compact, and return what to send.
+
+Written as generator steps, so that sync and async callers run the same code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from compact import events
+from compact.engine.archive import ArchiveFailed
+from compact.engine.call import Call
+from compact.engine.compaction import Compaction
+from compact.engine.effects import Steps
+from compact.engine.engine import Engine
+from compact.engine.quality import asks_for_context, report_quality
+from compact.engine.rehydration import inject_results, rehydrate
+from compact.engine.session import Observation, Session
+from compact.engine.session.stored_plan import LOCAL_PLAN_FALLBACK
+from compact.exceptions import CompactError, InsufficientBudget, MalformedMessage, PlanConflict, StoreFailed
+from compact.planning.rehydration import TurnContext
+from compact.planning.trigger import Decision
+
+_COMMIT_ATTEMPTS = 3
+_BREAKER_THRESHOLD = 2  # ineffective compactions in a row
+# New tokens needed before the breaker closes, as a multiple of the smallest gain that makes a compaction effective.
+_BREAKER_GROWTH = 4
+# Share of the trigger at which a summarizer may start to prepare. That is a few calls before the compaction.
+_PREPARE_PCT = 0.9
+
+
+class Preflight:
+    """One `preflight` or `manual_compact` of one session."""
+
+    def __init__(self, engine: Engine, session: Session, call: Call) -> None:
+        if call.note is None and session.requested_note is not None:
+            call = replace(call, note=session.requested_note)
+        session.requested_note = None
+        session.turn += 1
+        self._engine = engine
+        self._session = session
+        self._call = call
+        self._check = engine.open_check(session, "manual" if self._is_manual else "preflight")
+        self._fixed = engine.fixed_tokens(call)
+        self._turn = TurnContext(session.turn)
+
+    @property
+    def _is_manual(self) -> bool:
+        return self._call.note is not None
+
+    def run(self) -> Steps[list[Any]]:
+        """Return the messages to send."""
+        engine, session, check = self._engine, self._session, self._check
+        try:
+            observation = yield from engine.observe(session, self._call, check)
+        except MalformedMessage as error:
+            return self._skip(error)
+        session.protected_ids.update(session.host_list.ids[index] for index in self._call.protected)
+        session.durability.update(engine.tool_durability(self._call.tools))
+        rehydrated = yield from rehydrate(engine, session, observation.new, self._turn, check)
+        tokens_before = self._estimate_and_report()
+        decision = engine.decide(session, tokens_before, is_manual=self._is_manual)
+        is_error = False
+        try:
+            yield from self._follow(decision)
+        except CompactError as error:
+            is_error = True
+            check.emit(events.ErrorEvent.from_exception(error, "none: raised to the caller"))
+            raise
+        finally:
+            session.last_estimate = self._estimate()
+            check.update(
+                triggered=decision.triggered,
+                tokens_before=tokens_before,
+                tokens_after=session.last_estimate,
+                step=session.plan.step if session.plan else 0,
+            )
+            check.close(is_error=is_error)
+        injected = inject_results(engine, session, rehydrated, self._free_tokens())
+        session.record_sent(injected)
+        self._watch_quality(observation)
+        return session.request.to_items(self._call.items)
+
+    def _skip(self, error: MalformedMessage) -> list[Any]:
+        """Return the host's list unchanged, because a malformed tool message must not stop the agent."""
+        self._check.emit(events.ErrorEvent.from_exception(error, "not compacted this turn"))
+        self._check.update(triggered=False)
+        self._check.close(is_error=True)
+        return list(self._call.items)
+
+    def _estimate(self) -> int:
+        return self._engine.estimate(self._session, self._fixed)
+
+    def _estimate_and_report(self) -> int:
+        engine, session, check = self._engine, self._session, self._check
+        tokens = self._estimate()
+        if check.has_listeners:
+            window = engine.cfg.max_context_tokens
+            check.emit(
+                events.TokenEstimateEvent(
+                    model=engine.cfg.model,
+                    t_est=tokens,
+                    max_tokens=window,
+                    usage_pct=round(tokens / window, 6) if window else None,
+                    turn=session.turn,
+                    estimator=engine.counter.name,
+                    source="provider" if session.is_corrected else "estimate",
+                    breakdown=engine.breakdown(session, self._fixed, tokens),
+                )
+            )
+        if session.last_estimate and tokens >= session.last_estimate:
+            session.growth.append(tokens - session.last_estimate)
+        return tokens
+
+    def _free_tokens(self) -> int:
+        """Return the room for rehydrated content."""
+        budget = self._engine.budget_tokens
+        if budget is None:
+            return self._engine.rehydration.total_budget_tokens
+        return max(0, budget - self._session.last_estimate)
+
+    def _watch_quality(self, observation: Observation) -> None:
+        session = self._session
+        if session.plan is None:
+            return
+        session.turns_since_compaction += 1
+        if self._check.has_listeners and asks_for_context(observation.new):
+            session.asked_for_context = True
+            report_quality(session, self._check)
+
+    # Follow the decision.
+
+    def _follow(self, decision: Decision) -> Steps[None]:
+        """Compact if the decision says so, unless the last compactions did not help."""
+        engine, session, check = self._engine, self._session, self._check
+        if decision.triggered and not self._is_breaker_open(decision.used_tokens):
+            yield from self._compact(decision)
+            return
+        engine.report_decision(session, check, decision, note=self._call.note)
+        if not decision.triggered:
+            self._prepare_summary(decision)
+            return
+        reason = "the last compactions freed almost nothing: waiting for more to compact, or the budget itself"
+        check.emit(
+            events.BreakerOpenEvent(
+                tokens_before=decision.used_tokens,
+                budget_limit=engine.budget_tokens,
+                details=events.ReasonDetails(reason=reason),
+            )
+        )
+
+    def _is_breaker_open(self, used_tokens: int) -> bool:
+        """True if compacting again would only invalidate the prompt cache.
+
+        That is the case while the last compactions freed almost nothing, little is new, and the budget is met.
+        """
+        engine, session = self._engine, self._session
+        budget, window = engine.budget_tokens, engine.cfg.max_context_tokens
+        if self._is_manual or budget is None or window is None or used_tokens > budget:
+            return False
+        if session.ineffective_compactions < _BREAKER_THRESHOLD:
+            return False
+        return used_tokens - session.tokens_after_compaction < _BREAKER_GROWTH * engine.policy.min_gain_pct * window
+
+    def _compaction(self, decision: Decision) -> Compaction:
+        return Compaction(
+            self._engine,
+            self._session,
+            self._check,
+            decision=decision,
+            tokens_before=decision.used_tokens,
+            fixed=self._fixed,
+            note=self._call.note,
+            is_after_rehydration=self._turn.should_skip_aggressive_compaction(),
+        )
+
+    def _compact(self, decision: Decision) -> Steps[None]:
+        """Compact, and try again without a store that fails or with the plan of a process that was faster."""
+        engine, check = self._engine, self._check
+        check.update(triggered=True, tokens_before=decision.used_tokens)
+        check.open()
+        check.emit(events.CheckStartedEvent(tokens_before=decision.used_tokens, budget_limit=engine.budget_tokens))
+        compaction = self._compaction(decision)
+        conflicts = 0
+        while True:
+            try:
+                is_changed = yield from compaction.run()
+                break
+            except ArchiveFailed as error:
+                check.emit(events.ErrorEvent.from_exception(error, "not compacted: archive failed"))
+                return
+            except StoreFailed as error:
+                check.emit(events.ErrorEvent.from_exception(error, "compacted without externalising"))
+                compaction.artifact_store = None
+            except PlanConflict as error:
+                conflicts += 1
+                if conflicts == _COMMIT_ATTEMPTS:
+                    check.emit(events.ErrorEvent.from_exception(error, LOCAL_PLAN_FALLBACK))
+                    compaction.plan_store = None
+                    continue
+                new_decision = yield from self._resolve_conflict(error)
+                if not new_decision.triggered:
+                    return
+                compaction = self._compaction(new_decision)
+        self._complete(compaction, is_changed=is_changed)
+
+    def _resolve_conflict(self, error: PlanConflict) -> Steps[Decision]:
+        """Adopt the plan of the other process and decide again."""
+        engine, session = self._engine, self._session
+        fallback = "the other plan is taken over and the request checked again"
+        self._check.emit(events.ErrorEvent.from_exception(error, fallback))
+        yield from engine.adopt_stored_plan(session, self._call.items, self._check)
+        return engine.decide(session, self._estimate(), is_manual=False)
+
+    def _complete(self, compaction: Compaction, *, is_changed: bool) -> None:
+        engine, session, check = self._engine, self._session, self._check
+        before, after = compaction.tokens_before, self._estimate()
+        window = engine.cfg.max_context_tokens or before
+        is_effective = is_changed and before - after >= engine.policy.min_gain_pct * window
+        session.ineffective_compactions = 0 if is_effective else session.ineffective_compactions + 1
+        session.tokens_after_compaction = after
+        if is_changed:
+            report_quality(session, check)
+            session.turns_since_compaction, session.rehydration_requests = 0, 0
+        check.emit(
+            events.CompletedEvent(
+                tokens_before=before,
+                tokens_after=after,
+                budget_limit=engine.budget_tokens,
+                tokens_freed=before - after,
+                strategy=engine.policy.strategy,
+                details=events.CompletedDetails(changed=is_changed),
+            )
+        )
+
+    def _prepare_summary(self, decision: Decision) -> None:
+        """Shortly before the trigger, let a summarizer that can work ahead start on what will be summarized."""
+        engine, session = self._engine, self._session
+        prepare = getattr(engine.summarizer, "prepare", None)
+        if prepare is None or decision.trigger_tokens is None:
+            return
+        if decision.used_tokens < decision.trigger_tokens * _PREPARE_PCT:
+            return
+        compaction = self._compaction(decision)
+        try:
+            draft = compaction.preview()
+        except InsufficientBudget:
+            return
+        indices = sorted(index for unit in draft.partition.remainder for index in unit.indices)
+        messages = [compaction.messages[index] for index in indices]
+        if messages:
+            prepare(
+                [session.thread.get(message.id or "") or message for message in messages],
+                style=engine.policy.strategy,
+                keep_keys=engine.policy.keep_keys,
+                max_tokens=draft.summary_tokens,
+                count_tokens=engine.counter.count_text,
+            )
+
+
+def preflight(engine: Engine, session: Session, call: Call) -> Steps[list[Any]]:
+    """Run one call and return the messages to send."""
+    return (yield from Preflight(engine, session, call).run())
+
+
+def report_outcome(engine: Engine, session: Session, *, success: bool) -> None:
+    """Record whether the session's task succeeded, and emit it with the quality figures."""
+    session.task_success = success
+    report_quality(session, engine.open_check(session, "outcome"))
