@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import sqlite3
 import stat
 import subprocess
@@ -276,6 +277,19 @@ def test_failed_upload_without_a_spool_raises(capsys: pytest.CaptureFixture[str]
             storage.save_transcript("s", MESSAGES)
         storage.close()
     assert "HTTP 409" in capsys.readouterr().err
+
+
+def test_dropped_transcripts_are_logged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """If the spool exceeds its limit during an outage, the oldest transcripts are dropped and logged."""
+    storage = AriadneStorage("http://127.0.0.1:1", "key", spool_dir=tmp_path, spool_bytes=1_000, max_backoff_s=0.01)
+    for _ in range(20):
+        storage.save_transcript("s", [Message("user", os.urandom(200).hex())])
+    eventually(lambda: storage.stats()["failures"] > 1)
+    waiting = storage.stats()["waiting"]
+    storage.close(0.1)
+    drops = re.findall(r"\[Ariadne\] (\d+) transcripts were dropped", capsys.readouterr().err)
+    assert waiting
+    assert sum(map(int, drops)) == 20 - waiting
 
 
 @pytest.mark.req("P-STO-1")

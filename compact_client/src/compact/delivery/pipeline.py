@@ -40,6 +40,7 @@ class Pipeline:
         self._endpoint = endpoint
         self._noun = encoder.noun
         self._exit_timeout_s = exit_timeout_s
+        self._is_closed = False
         self._spool = Spool(spool_directory(spool_dir, endpoint.url), max_bytes=spool_bytes, counts=counts)
         self._sender = Sender(endpoint, encoder, self._spool, counts, timeout_s=timeout_s, max_backoff_s=max_backoff_s)
         self._worker = _Worker(encoder, self._spool, self._sender, counts)
@@ -53,6 +54,8 @@ class Pipeline:
     def store(self, record: Record) -> None:
         """Spool an encoded record on the caller's thread and have it sent soon."""
         self._spool.append(record)
+        if self.counts.unreported_drops:
+            self._worker.accept([])
         self.queue.wake()
 
     @property
@@ -71,9 +74,12 @@ class Pipeline:
 
     def close(self, timeout_s: float | None = None) -> None:
         """Send as much as possible within the timeout. The rest stays on disk for the next process."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         atexit.unregister(self.close)
         unsent = self.queue.close(self._exit_timeout_s if timeout_s is None else timeout_s)
-        if unsent:
+        if unsent or self.counts.unreported_drops:
             self._worker.accept(unsent)
         pending = self._spool.close()
         if not pending:

@@ -124,7 +124,8 @@ class Sender:
         # If the spool was closed during the request, the next process sends the record again.
         if not self._spool.remove(record) or parts:
             return
-        rejected = response.body.get("rejected") or []
+        rejected = response.body.get("rejected")
+        rejected = rejected if isinstance(rejected, list) else []
         subject = self._encoder.describe(record)
         if response.status < 300:
             self._counts.sent += record.count - len(rejected)
