@@ -53,12 +53,13 @@ class Spool:
         self._directory = directory
         self._max_bytes = max_bytes
         self._counts = counts
-        self._store = MemoryStore()
         self.reset()
 
     def reset(self) -> None:
         """Open the store again, as a forked child must. The parent keeps sending its own records."""
         self._lock = threading.Lock()
+        # Drop the parent's store without closing it, because closing deletes its empty files.
+        self._store = MemoryStore()
         self._store = self._open()
 
     @property
@@ -93,7 +94,11 @@ class Spool:
     def remove(self, record: Record) -> bool:
         """Remove the record that `peek` returned. Return False if it was dropped or the spool closed since."""
         with self._lock:
-            return self._store.remove(record)
+            try:
+                return self._store.remove(record)
+            except OSError as error:
+                self._fall_back(f"Cannot write to the spool {self._directory} ({error.strerror})")
+                return True
 
     def close(self) -> int:
         """Close the files and return the number of events that were not sent."""
