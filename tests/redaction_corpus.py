@@ -1,7 +1,7 @@
-"""A labelled corpus for redaction: secrets in the places where agents meet them, and text that only looks like one.
+"""A labeled corpus for redaction: secrets in typical agent contexts, and text that only resembles secrets.
 
-Made by a seeded generator, so that the repository holds no key-shaped text. The formats are written from the vendors'
-documentation, not from our rules, so that a rule that is too narrow shows as a miss.
+A seeded generator builds the corpus, so that the repository contains no text that looks like a key. The formats follow
+the vendors' documentation instead of the redaction rules, so that a rule that is too narrow causes a miss.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ _UPPER = string.ascii_uppercase + string.digits
 
 @dataclass(frozen=True)
 class Case:
+    """A text, and the secret that must be masked in it."""
+
     kind: str
     text: str
-    secret: str | None  # None: nothing here may be hidden
+    secret: str | None  # None if the text must stay unchanged
 
 
 def _pick(rng: random.Random, alphabet: str, count: int) -> str:
@@ -73,14 +75,14 @@ PASSWORDS: dict[str, Callable[[random.Random], str]] = {
     "aws secret": lambda r: _pick(r, _ALNUM + "/+", 40),
     "hex": lambda r: _pick(r, _HEX, 32),
 }
-# Where a token whose shape says what it is may stand.
-TOKEN_PLACES = (
+# Contexts for tokens that are recognizable by their format.
+TOKEN_CONTEXTS = (
     "export API={}", "I pasted it by mistake: {} sorry", '{{"result": "{}"}}', "curl -H 'X-Thing: {}' https://x.example",
     "client = Client('{}')", "2026-11-16 04:00:01 INFO got {} from env", "https://x.example/cb?code={}&state=1", "{}",
     "```\n{}\n```", "key was {}.",
 )  # fmt: skip
-# Where only the name beside it tells that it is secret.
-NAMED_PLACES = (
+# Contexts in which only a name shows that the value is a secret.
+NAMED_CONTEXTS = (
     "DB_PASSWORD={}", "password: {}", '{{"password": "{}", "user": "bob"}}', "api_key = '{}'", "API_KEY: \"{}\"",
     '{{"arguments": "{{\\"client_secret\\": \\"{}\\"}}"}}', "mysql --password {} -h db", "secret_access_key={}",
     "<password>{}</password>", "postgres://app:{}@db.internal:5432/app", "passwd={};host=db", "x-api-key: {}",
@@ -93,7 +95,7 @@ PERSONAL: dict[str, Callable[[random.Random], str]] = {
     "us phone": lambda r: f"({_pick(r, '23456789', 3)}) 555-0{_pick(r, string.digits, 3)}",
     "ssn": lambda r: f"5{_pick(r, string.digits, 2)}-{_pick(r, '123456789', 2)}-{_pick(r, '123456789', 4)}",
 }
-PERSONAL_PLACES = ("My number is {}, thanks.", '{{"contact": "{}"}}', "customer={} order=7", "Please use {}")
+PERSONAL_CONTEXTS = ("My number is {}, thanks.", '{{"contact": "{}"}}', "customer={} order=7", "Please use {}")
 
 CLEAN = """\
 max_tokens=4096, temperature=0
@@ -123,7 +125,7 @@ SELECT password FROM users
 @app.route('/login', methods=['POST'])
 http://127.0.0.1:8000/sessions/42/
 version 10.15.7.2041 build 20261116
-the secret: patience and a good plan
+the secret: time and a good plan
 Key: value pairs are allowed here
 order 4111-2222 shipped
 pi = 3.14159265358979
@@ -166,20 +168,21 @@ file.secret.yaml not found
 
 
 def corpus(seed: int = 7) -> Iterator[Case]:
+    """Yield all cases. The same seed gives the same corpus."""
     rng = random.Random(seed)
-    for name, make in TOKENS.items():
-        for place in TOKEN_PLACES:
-            secret = make(rng)
-            yield Case(f"token: {name}", place.format(secret), secret)
-    for place in NAMED_PLACES:
-        for name, make in PASSWORDS.items():
-            secret = make(rng)
-            if "postgres://" in place:
+    for name, generate in TOKENS.items():
+        for context in TOKEN_CONTEXTS:
+            secret = generate(rng)
+            yield Case(f"token: {name}", context.format(secret), secret)
+    for context in NAMED_CONTEXTS:
+        for name, generate in PASSWORDS.items():
+            secret = generate(rng)
+            if "postgres://" in context:
                 secret = secret.replace("/", "x").replace("@", "x").replace("#", "x")
-            yield Case(f"named: {name}", place.format(secret), secret)
-    for name, make in PERSONAL.items():
-        for place in PERSONAL_PLACES:
-            secret = make(rng)
-            yield Case(f"personal: {name}", place.format(secret), secret)
+            yield Case(f"named: {name}", context.format(secret), secret)
+    for name, generate in PERSONAL.items():
+        for context in PERSONAL_CONTEXTS:
+            secret = generate(rng)
+            yield Case(f"personal: {name}", context.format(secret), secret)
     for text in CLEAN:
         yield Case("clean", text, None)

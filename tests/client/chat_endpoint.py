@@ -1,4 +1,4 @@
-"""A small endpoint that speaks chat completions on the loopback, and answers as a test tells it to."""
+"""A scripted chat completions endpoint on the loopback interface."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BufferedIOBase
 from typing import Any
 
-Answer = tuple[int, dict[str, str], bytes]
-HEADERS_OPEN = b"HTTP/1.0 200 OK\r\nx-slow: "
-BODY_OPEN = b"HTTP/1.0 200 OK\r\n\r\n"
-Step = Answer | bytes | Callable[[dict[str, Any]], Answer]
+Response = tuple[int, dict[str, str], bytes]
+HEADERS_START = b"HTTP/1.0 200 OK\r\nx-slow: "
+BODY_START = b"HTTP/1.0 200 OK\r\n\r\n"
+Step = Response | bytes | Callable[[dict[str, Any]], Response]
 
 
-def completion(content: Any, *, finish_reason: str = "stop", **message: Any) -> Answer:
-    """A 200 whose message holds this content (a dict becomes JSON)."""
+def completion(content: Any, *, finish_reason: str = "stop", **message: Any) -> Response:
+    """Return a 200 response whose message has this content. A dict is serialized as JSON."""
     text = content if isinstance(content, str) or content is None else json.dumps(content)
     body = {
         "choices": [{"message": {"role": "assistant", "content": text, **message}, "finish_reason": finish_reason}],
@@ -26,14 +26,14 @@ def completion(content: Any, *, finish_reason: str = "stop", **message: Any) -> 
     return 200, {}, json.dumps(body).encode()
 
 
-def failure(status: int, message: str, *, code: str = "", **headers: str) -> Answer:
-    """An error in the provider's shape."""
+def failure(status: int, message: str, *, code: str = "", **headers: str) -> Response:
+    """Return an error response in the provider's format."""
     names = {name.replace("_", "-"): value for name, value in headers.items()}
     return status, names, json.dumps({"error": {"message": message, "code": code}}).encode()
 
 
 class ChatEndpoint:
-    """Answers requests in turn from a script; the last answer is repeated."""
+    """Answers requests from a script. The last response is repeated."""
 
     def __init__(self) -> None:
         self.requests: list[dict[str, Any]] = []
@@ -50,7 +50,7 @@ class ChatEndpoint:
                 script = endpoint._script
                 step = script.pop(0) if len(script) > 1 else script[0]
                 if isinstance(step, bytes):
-                    endpoint._drip(step, self.wfile)
+                    endpoint._trickle(step, self.wfile)
                     return
                 status, headers, payload = step(body) if callable(step) else step
                 self.send_response(status)
@@ -58,7 +58,7 @@ class ChatEndpoint:
                     self.send_header(name, value)
                 self.send_header("content-length", str(len(payload)))
                 self.end_headers()
-                # A client whose time is up has hung up.
+                # A client that timed out has closed the connection.
                 with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                     self.wfile.write(payload)
 
@@ -73,20 +73,20 @@ class ChatEndpoint:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._server.server_port}/v1"
 
-    def answer(self, *script: Step) -> None:
-        """What to say to each request; bare bytes are the beginning of an answer that then drips for ever."""
+    def respond(self, *script: Step) -> None:
+        """Set the responses. Plain bytes start a response that then sends one byte at a time until the test ends."""
         self._script = list(script)
 
-    def hang(self, body: dict[str, Any]) -> Answer:
-        """Say nothing until the test is over."""
+    def hang(self, body: dict[str, Any]) -> Response:
+        """Send no response until the test ends."""
         self.released.wait(20)
         return completion("{}")
 
-    def _drip(self, beginning: bytes, to: BufferedIOBase) -> None:
-        with contextlib.suppress(OSError):  # the other side has gone
-            to.write(beginning)
+    def _trickle(self, start: bytes, stream: BufferedIOBase) -> None:
+        with contextlib.suppress(OSError):  # the client has closed the connection
+            stream.write(start)
             while not self.released.wait(0.02):
-                to.write(b" ")
+                stream.write(b" ")
 
     def __enter__(self) -> ChatEndpoint:
         self._thread.start()

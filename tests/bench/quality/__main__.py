@@ -1,4 +1,4 @@
-"""Print the table: `python -m tests.bench.quality [--every 5] [--systems ours,luhn] [--drift]`."""
+"""Print the comparison: `python -m tests.bench.quality [--every 5] [--systems ours,luhn] [--drift]`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MEASURES = ("FUR", "FUR-LR", "GFUR", "KEY", "constraints", "decisions", "open it
 
 @dataclass
 class Outcome:
-    """One case by one system: the measures it has something to say about, and what it cost."""
+    """The result of one system for one case: the applicable measures and the CPU time."""
 
     is_held_out: bool
     ratios: dict[str, float] = field(default_factory=lambda: dict.fromkeys(MEASURES, 0.0))
@@ -28,7 +28,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Row:
-    """One system: means over the cases, the share of valid prompts, and the line to print."""
+    """The result of one system: the means over all cases, the share of valid prompts, and the line to print."""
 
     means: dict[str, float]
     valid: float
@@ -40,7 +40,7 @@ def header() -> str:
 
 
 def outcomes(name: str, system: System, *, every: int) -> list[Outcome]:
-    """What the system made of every n-th case; what raises keeps nothing and is not valid."""
+    """Run the system on every n-th case. An error counts as an invalid prompt that keeps nothing."""
     return [_outcome(name, system, case) for case in list(load_cases())[::every]]
 
 
@@ -54,33 +54,33 @@ def _outcome(name: str, system: System, case: Case) -> Outcome:
         print(f"{label}: {type(error).__name__}: {error}"[:160])
         return outcome
     outcome.cpu_s = time.process_time() - started
-    found = problems(case, messages, count)
-    outcome.is_valid = not found
-    if found and name.startswith("ours"):
-        print(f"{label}: {', '.join(found)}")
+    reasons = problems(case, messages, count)
+    outcome.is_valid = not reasons
+    if reasons and name.startswith("ours"):
+        print(f"{label}: {', '.join(reasons)}")
     outcome.fill = sum(count(str(message.get("content"))) for message in messages) / case.budget
     result = score(case, messages)
     outcome.ratios = {column: result.ratio(column) for column in MEASURES if result.wanted[column]}
     return outcome
 
 
-def row(name: str, found: Sequence[Outcome]) -> Row:
-    """Means in percent, validity, share of the budget used, milliseconds of CPU."""
-    means = {column: _mean([item.ratios[column] for item in found if column in item.ratios]) for column in MEASURES}
-    valid = _mean([item.is_valid for item in found])
+def row(name: str, results: Sequence[Outcome]) -> Row:
+    """Summarize outcomes: means in percent, validity, share of the budget used, and CPU milliseconds."""
+    means = {column: _mean([item.ratios[column] for item in results if column in item.ratios]) for column in MEASURES}
+    valid = _mean([item.is_valid for item in results])
     cells = " ".join(f"{100 * mean:6.1f}" for mean in means.values())
-    fill, cpu_s = _mean([item.fill for item in found]), _mean([item.cpu_s for item in found])
+    fill, cpu_s = _mean([item.fill for item in results]), _mean([item.cpu_s for item in results])
     return Row(means, valid, f"{name:32}{cells} {100 * valid:6.1f} {fill:5.2f} {1000 * cpu_s:7.1f}")
 
 
 def rows(name: str, *, every: int) -> dict[str, Row]:
-    """One system over all cases and, for ours, over each half: what was tuned on and what was not."""
-    found = outcomes(name, SYSTEMS[name], every=every)
-    table = {name: row(name, found)}
+    """Return the rows of one system: all cases and, for this library, also the tuned and held-out halves."""
+    results = outcomes(name, SYSTEMS[name], every=every)
+    table = {name: row(name, results)}
     if name.startswith("ours"):
         for half, is_held_out in (("tuned", False), ("held out", True)):
             label = f"{name}, {half}"
-            table[label] = row(label, [item for item in found if item.is_held_out is is_held_out])
+            table[label] = row(label, [item for item in results if item.is_held_out is is_held_out])
     return table
 
 
@@ -100,8 +100,8 @@ def main() -> None:
     print(header(), flush=True)
     for name in SYSTEMS:
         if not options.systems or any(part in name for part in options.systems.split(",")):
-            for found in rows(name, every=options.every).values():
-                print(found.line, flush=True)
+            for result in rows(name, every=options.every).values():
+                print(result.line, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The recorded sessions and, for each cut through one, what its real continuation used again.
+"""Recorded sessions and, for each cut through a session, the facts that its real continuation used again.
 
-Reads the shared data set where it is (QUALITY_DATA); it is test data and not part of the product.
+Reads the shared data set from `QUALITY_DATA`. It is test data and not part of the product.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 
 
 def _data_folder() -> Path:
-    """QUALITY_DATA, or `shared/data` beside a folder above this one."""
+    """Return `QUALITY_DATA`, or else `shared/data` next to one of the parent folders."""
     if named := os.environ.get("QUALITY_DATA"):
         return Path(named)
-    above = [parent / "shared" / "data" for parent in Path(__file__).resolve().parents]
-    return next((folder for folder in above if folder.is_dir()), Path("shared/data"))
+    candidates = [parent / "shared" / "data" for parent in Path(__file__).resolve().parents]
+    return next((folder for folder in candidates if folder.is_dir()), Path("shared/data"))
 
 
 DATA = _data_folder()
@@ -40,7 +40,7 @@ _WORD = re.compile(r"[a-z0-9_]{3,}")
 
 
 def load_sessions(*names: str) -> dict[str, dict[str, Any]]:
-    """Sessions by id."""
+    """Return the sessions of the named files, or of all files, by id."""
     sessions = {}
     for name in names or FILES:
         with lzma.open(DATA / "transcripts" / f"{name}.jsonl.xz", "rt") as lines:
@@ -52,16 +52,18 @@ def load_sessions(*names: str) -> dict[str, dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Fact:
+    """An entity of the history that the continuation used again."""
+
     key: str
     type: str
     weight: float
     long_range: bool
-    near: frozenset[str]  # words it stood near in the source
+    near: frozenset[str]  # words near its mentions in the history
 
 
 @dataclass
 class Case:
-    """A history, the budget it must be cut to, and what the future needs of it."""
+    """A history, the token budget for it, and the facts that the continuation needs."""
 
     session: dict[str, Any]
     budget: int
@@ -95,7 +97,7 @@ class Case:
 
     @cached_property
     def later_calls(self) -> dict[str, list[str]]:
-        """The real tool calls after the cut, each with those of its argument values that stood in the history."""
+        """The real tool calls after the cut, each with its argument values that appear in the history."""
         before = "\n".join(message_text(message) for message in self.history).lower()
         calls = {}
         for message in self.session["messages"][self.cut : self.end]:
@@ -106,18 +108,18 @@ class Case:
         return calls
 
     def _sentences(self, pattern: re.Pattern[str]) -> list[str]:
-        found = {}
+        sentences: dict[str, None] = {}
         for message in self.history:
             if message["role"] != "assistant":
                 continue
             for sentence in _SENTENCE.split(message.get("content") or ""):
                 if 25 <= len(sentence) <= 300 and pattern.search(sentence):
-                    found[sentence.strip()] = None
-        return list(found)
+                    sentences[sentence.strip()] = None
+        return list(sentences)
 
 
 def message_text(message: dict[str, Any]) -> str:
-    """All the text a reader of this message sees."""
+    """Return the content of a message and the names and arguments of its calls."""
     parts = [message.get("content") or ""]
     for call in message.get("tool_calls") or ():
         parts += [call["function"]["name"], call["function"]["arguments"]]
@@ -125,7 +127,7 @@ def message_text(message: dict[str, Any]) -> str:
 
 
 def spoken_text(message: dict[str, Any]) -> str:
-    """The same with arguments unescaped, as the one who wrote them meant them."""
+    """Return the content of a message and the unescaped values of its call arguments."""
     parts = [message.get("content") or ""]
     for call in message.get("tool_calls") or ():
         try:
@@ -138,7 +140,7 @@ def spoken_text(message: dict[str, Any]) -> str:
 
 
 def argument_values(arguments: str) -> list[str]:
-    """The short values of a call's arguments, lower case; a path by its last two parts, as facts are named."""
+    """Return the short argument values of a call in lower case. Paths are reduced to their last two parts."""
     try:
         data = json.loads(arguments)
     except ValueError:
@@ -159,7 +161,7 @@ def argument_values(arguments: str) -> list[str]:
 
 
 def near_words(key: str, texts: list[str], *, radius: int = 80, limit: int = 6) -> frozenset[str]:
-    """Content words within a few words of the key, wherever it stands in the texts (the first few places)."""
+    """Return the words close to the first few mentions of a key."""
     words: set[str] = set()
     seen = 0
     for text in texts:
@@ -173,7 +175,7 @@ def near_words(key: str, texts: list[str], *, radius: int = 80, limit: int = 6) 
 
 
 def load_cases(sessions: dict[str, dict[str, Any]] | None = None) -> Iterator[Case]:
-    """All cuts of the shared set, in file order; every second session that is cut, by its id, is held out of tuning."""
+    """Yield all cuts of the shared data set. Every second session, sorted by id, is held out of tuning."""
     sessions = sessions or load_sessions()
     with lzma.open(DATA / "probes" / "future_use.jsonl.xz", "rt") as lines:
         rows = [json.loads(line) for line in lines]

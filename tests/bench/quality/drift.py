@@ -1,7 +1,7 @@
-"""Ten compactions in a row: what of all that came in is still there after each.
+"""Measure the facts that survive ten compactions in a row.
 
-A session is fed in slices; after each slice the prompt is compacted and the next slice is appended to what came out,
-as an agent would that keeps only what it was given.
+A session is processed in slices. After each slice the prompt is compacted, and the next slice is appended to the
+result, as in an agent that only keeps the compacted prompt.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from compact.summarizers.extraction.blocks import read_blocks
 from compact.summarizers.extraction.line_classifier import is_instruction
 
 from tests.bench.quality.cases import Case, load_sessions, message_text
-from tests.bench.quality.score import Words, key_facts
-from tests.bench.quality.systems import MODEL, Chat, clipped, first_and_last, newest, tokens
+from tests.bench.quality.score import WordIndex, key_facts
+from tests.bench.quality.systems import MODEL, Chat, clip_results, first_and_last, newest, tokens
 
 ROUNDS = 10
 BUDGET = 8_000
 
 
 def drift_table(*, every: int = 1) -> str:
-    """Mean share of all key facts and constraints so far that are still in the prompt after each round, per system."""
-    long = [session for session in load_sessions().values() if session.get("n_tokens", 0) > ROUNDS * 6_000]
-    # A slice that ends in one message larger than the budget cannot be compacted by anyone who keeps the newest whole.
-    sessions = [session for session in long if _can_end(session)][::every]
+    """Return a table with the mean share of key facts and constraints that each system has kept after each round."""
+    long_sessions = [session for session in load_sessions().values() if session.get("n_tokens", 0) > ROUNDS * 6_000]
+    # A slice whose last message exceeds the budget cannot be compacted by a system that keeps the newest message.
+    sessions = [session for session in long_sessions if _has_short_ends(session)][::every]
     rows = [f"{len(sessions)} sessions, {ROUNDS} rounds, budget {BUDGET}"]
     systems: dict[str, Callable[[], Callable[[dict[str, Any], Chat], Chat]]] = {
         "ours": _ours,
-        "newest (FIFO)": lambda: _plain(newest),
-        "first and last": lambda: _plain(first_and_last),
-        "clip tool results": lambda: _plain(clipped),
+        "newest (FIFO)": lambda: _stateless(newest),
+        "first and last": lambda: _stateless(first_and_last),
+        "clip tool results": lambda: _stateless(clip_results),
     }
-    for name, make in systems.items():
+    for name, create in systems.items():
         facts = [0.0] * ROUNDS
         rules = [0.0] * ROUNDS
         with_rules = 0
         for session in sessions:
-            kept_facts, kept_rules = _rounds(session, make())
+            kept_facts, kept_rules = _run_rounds(session, create())
             facts = [total + value for total, value in zip(facts, kept_facts, strict=True)]
             if kept_rules is not None:
                 with_rules += 1
@@ -49,7 +49,7 @@ def drift_table(*, every: int = 1) -> str:
     return "\n".join(rows)
 
 
-def _can_end(session: dict[str, Any]) -> bool:
+def _has_short_ends(session: dict[str, Any]) -> bool:
     return all(tokens(part[-1]) < BUDGET // 2 for part in _slices(session["messages"]) if part)
 
 
@@ -59,14 +59,14 @@ def _ours() -> Callable[[dict[str, Any], Chat], Chat]:
     return lambda session, messages: list(manager.manual_compact(session["id"], messages, note="round"))
 
 
-def _plain(system: Callable[[Case], Chat]) -> Callable[[dict[str, Any], Chat], Chat]:
+def _stateless(system: Callable[[Case], Chat]) -> Callable[[dict[str, Any], Chat], Chat]:
     def compact(session: dict[str, Any], messages: Chat) -> Chat:
         return system(Case({**session, "messages": messages}, BUDGET, 1, len(messages), len(messages), [], []))
 
     return compact
 
 
-def _rounds(
+def _run_rounds(
     session: dict[str, Any], compact: Callable[[dict[str, Any], Chat], Chat]
 ) -> tuple[list[float], list[float] | None]:
     facts: dict[str, float] = {}
@@ -79,19 +79,19 @@ def _rounds(
         rules |= dict.fromkeys(_instructions(part))
         current = compact(session, current + part)
         text = "\n".join(message_text(message) for message in current).lower()
-        words = Words(text)
+        words = WordIndex(text)
         kept_facts.append(sum(weight for key, weight in facts.items() if key in text) / max(1e-9, sum(facts.values())))
-        kept_rules.append(sum(words.holds(rule) for rule in rules) / len(rules) if rules else 1.0)
+        kept_rules.append(sum(words.contains(rule) for rule in rules) / len(rules) if rules else 1.0)
     return kept_facts, kept_rules if rules else None
 
 
 def _instructions(part: Chat) -> list[str]:
-    said = [Message("user", message["content"]) for message in part if message["role"] == "user"]
-    return [text for block in read_blocks(said) for text in block.lines if is_instruction(text)]
+    messages = [Message("user", message["content"]) for message in part if message["role"] == "user"]
+    return [text for block in read_blocks(messages) for text in block.lines if is_instruction(text)]
 
 
 def _slices(messages: Chat) -> list[Chat]:
-    """The session in as many slices as rounds, each about equally long, cut only between whole groups."""
+    """Split a session into one slice per round, of about equal length, without separating calls from results."""
     total = sum(tokens(message) for message in messages)
     slices: list[Chat] = [[]]
     used = 0

@@ -1,6 +1,6 @@
-"""The systems that are compared, each a function from a case to a prompt within its budget.
+"""The systems to compare, each a function from a case to a prompt within its budget.
 
-All are given the same room and the same token counts; none may see the future.
+All systems have the same budget and the same token counter, and none sees the continuation.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ def tokens(message: dict[str, Any]) -> int:
 
 
 def ours(case: Case) -> Chat:
-    """The library as a user calls it: one line of configuration, the whole history in, the prompt out."""
-    return _compacted(case, CompactPolicy(hard_cap_buffer=0))
+    """Call the library with its default settings."""
+    return _compact(case, CompactPolicy(hard_cap_buffer=0))
 
 
 def ours_filled(case: Case) -> Chat:
-    """The library with its trigger at the end of the window, so that it may use as many tokens as the others."""
-    return _compacted(case, CompactPolicy(hard_cap_buffer=0, trigger_pct=1.0, min_left_pct=0.0))
+    """Call the library with its trigger at 100% of the window, so that it can use as many tokens as the others."""
+    return _compact(case, CompactPolicy(hard_cap_buffer=0, trigger_pct=1.0, min_left_pct=0.0))
 
 
-def _compacted(case: Case, policy: CompactPolicy) -> Chat:
+def _compact(case: Case, policy: CompactPolicy) -> Chat:
     manager = CompactManager(CompactConfig(model=MODEL, max_context_tokens=case.budget, policy=policy))
     return list(manager.preflight(case.session["id"], case.history))
 
 
 def newest(case: Case) -> Chat:
-    """Keep the newest whole groups (FIFO)."""
+    """Keep the newest groups of messages (FIFO)."""
     head, body = _head(case)
     return head + _newest(body, case.budget - _size(head))
 
 
 def first_and_last(case: Case) -> Chat:
-    """Keep a third of the room from the beginning and the rest from the end."""
+    """Fill a third of the budget from the start and the rest from the end."""
     head, body = _head(case)
     room = case.budget - _size(head)
     groups = _groups(body)
@@ -68,27 +68,27 @@ def first_and_last(case: Case) -> Chat:
     return head + [message for group in first for message in group] + _newest(rest, room - used)
 
 
-def clipped(case: Case) -> Chat:
-    """Cut every old tool result to its first and last characters, then keep the newest."""
+def clip_results(case: Case) -> Chat:
+    """Keep only both ends of every old tool result, then keep the newest messages."""
     return _with_results(case, lambda text: text if len(text) <= 400 else f"{text[:200]} … {text[-200:]}")
 
 
-def cleared(case: Case) -> Chat:
-    """Replace every old tool result by a placeholder, then keep the newest."""
+def clear_results(case: Case) -> Chat:
+    """Replace every old tool result with a placeholder, then keep the newest messages."""
     return _with_results(case, lambda text: "[cleared]")
 
 
 def langchain(case: Case) -> Chat:
-    """LangChain's trimmer: the last messages that fit, system kept, starting on a human message."""
+    """Use LangChain's `trim_messages`: the last messages that fit after the system prompt, from a human message on."""
     from langchain_core.messages import convert_to_messages, convert_to_openai_messages, trim_messages
 
-    def counted(messages: Sequence[Any]) -> int:
+    def count_all(messages: Sequence[Any]) -> int:
         return sum(tokens(dict(message)) for message in convert_to_openai_messages(list(messages)))
 
     kept = trim_messages(
         convert_to_messages(case.history),
         max_tokens=case.budget,
-        token_counter=counted,
+        token_counter=count_all,
         strategy="last",
         include_system=True,
         start_on="human",
@@ -113,8 +113,8 @@ SYSTEMS: dict[str, System] = {
     "ours, trigger at 100 %": ours_filled,
     "newest (FIFO)": newest,
     "first and last": first_and_last,
-    "clear tool results": cleared,
-    "clip tool results": clipped,
+    "clear tool results": clear_results,
+    "clip tool results": clip_results,
     "LangChain trim_messages": langchain,
     "Luhn (sumy) + recent": luhn,
     "LexRank (sumy) + recent": lexrank,
@@ -127,7 +127,7 @@ def _head(case: Case) -> tuple[Chat, Chat]:
 
 
 def _groups(messages: Chat) -> list[Chat]:
-    """Messages in groups that must stay together: a call with its results."""
+    """Group messages that must stay together: a call with its results."""
     groups: list[Chat] = []
     for message in messages:
         if message["role"] == "tool" and groups:
@@ -164,8 +164,8 @@ def _with_results(case: Case, change: Callable[[str], str]) -> Chat:
     return head + _newest(changed, room - _size(recent)) + recent
 
 
-class _Words:
-    """What sumy asks of a tokenizer, without NLTK's downloads."""
+class _Tokenizer:
+    """The tokenizer interface of sumy, without NLTK's downloads."""
 
     language = "english"
 
@@ -183,10 +183,10 @@ def _sumy(case: Case, summarizer: Any) -> Chat:
     room = case.budget - _size(head)
     recent = _newest(body, room * _RECENT_SHARE) or _groups(body)[-1]
     old = body[: len(body) - len(recent)]
-    # LexRank compares every sentence with every other: it gets the newest 300, or the table takes an hour.
+    # LexRank compares all pairs of sentences. Without this limit the table takes an hour.
     text = "\n".join(message_text(message) for message in old)
-    sentences = _Words().to_sentences(text)[-300:]
-    parser = PlaintextParser.from_string("\n".join(sentences), _Words())
+    sentences = _Tokenizer().to_sentences(text)[-300:]
+    parser = PlaintextParser.from_string("\n".join(sentences), _Tokenizer())
     left = room - _size(recent) - 20
     lines: list[str] = []
     for sentence in _by_rating(summarizer, parser.document):
@@ -194,13 +194,13 @@ def _sumy(case: Case, summarizer: Any) -> Chat:
         if cost <= left:
             left -= cost
             lines.append(sentence)
-    order = {sentence: place for place, sentence in reversed(list(enumerate(sentences)))}
+    order = {sentence: index for index, sentence in reversed(list(enumerate(sentences)))}
     lines.sort(key=lambda sentence: order.get(sentence, 0))
     return [*head, {"role": "assistant", "content": "\n".join(f"- {line}" for line in lines)}, *recent]
 
 
 def _by_rating(summarizer: Any, document: Any) -> list[str]:
-    """Sentences best first: asked for ever more of them, a sumy summariser adds the next best."""
+    """Return all sentences, best first. A sumy summarizer has no ranking, so request more and more sentences."""
     best: dict[str, None] = {}
     total, size = len(document.sentences), 16
     while True:

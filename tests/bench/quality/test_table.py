@@ -1,4 +1,4 @@
-"""`make bench`: ours is the best of the table on every column at the same budget, on recorded sessions."""
+"""`make bench`: on recorded sessions, compaction beats the other systems in every measure at the same budget."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tests.bench.quality.systems import SYSTEMS
 EVERY = 10
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason=f"NOT MEASURED: no recorded sessions at {DATA}; set QUALITY_DATA")
-def test_ours_is_the_best_on_every_column():
-    """Recall of what the future used, constraints, decisions, open items, replayed calls; all prompts valid."""
+@pytest.mark.skipif(not DATA.is_dir(), reason=f"NOT MEASURED: {DATA} has no recorded sessions. Set QUALITY_DATA.")
+def test_compaction_is_best_in_every_measure():
+    """Facts, constraints, decisions, open items and replayed calls are kept best, and all prompts are valid."""
     print(f"\n{header()}")
     table = {}
     for name in SYSTEMS:

@@ -1,4 +1,4 @@
-"""What leaves is redacted; what stays in memory is not touched."""
+"""Outbound redaction: exported copies are redacted, and the originals are unchanged."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from compact.redaction.outbound import OutboundRedactor, RedactionSettings
 
 
 @pytest.mark.req("S-RED-1")
-def test_every_part_of_a_message_is_redacted_on_a_copy() -> None:
-    """Content, parts, arguments, meta and the provider's own item: all of it, and none of the original."""
+def test_every_part_of_a_message_is_redacted_in_a_copy() -> None:
+    """Content, arguments, meta and the provider's item are redacted, and the original keeps its secrets."""
     message = Message(
         "assistant",
         [{"type": "text", "text": "api_key=sk-abc123"}],
@@ -32,23 +32,23 @@ def test_every_part_of_a_message_is_redacted_on_a_copy() -> None:
     assert message.tool_calls[0].arguments == '{"password": "hunter2"}'
 
 
-def test_a_clean_message_is_the_same_object() -> None:
-    """Nothing to hide, nothing copied."""
+def test_a_message_without_secrets_is_returned_as_is() -> None:
+    """No copy is made if there is nothing to redact."""
     message = Message("user", "hello")
     assert OutboundRedactor().redact_message(message) is message
 
 
 @pytest.mark.req("S-RED-1")
-def test_a_hook_comes_before_the_patterns() -> None:
-    """A function of the user's own sees the whole message, and patterns still apply to what it returns."""
+def test_the_hook_runs_before_the_rules() -> None:
+    """The user's hook receives the whole message, and the rules apply to its result."""
     outbound = OutboundRedactor(hook=lambda m: replace(m, content=m.text.replace("Ada", "A.")))
     counts: Counter[str] = Counter()
     assert outbound.redact_message(Message("user", "Ada: password=x1"), counts).text == f"A.: password={MASK}"
     assert counts == {"hook": 1, "password": 1}
 
 
-def test_redaction_can_be_switched_off_and_tuned() -> None:
-    """Off means off; allow-lists and own patterns come from the settings."""
+def test_redaction_can_be_disabled_and_customized() -> None:
+    """Settings can disable redaction, add patterns and allow rules."""
     assert OutboundRedactor(RedactionSettings(enabled=False)).redact_value("password=x1") == "password=x1"
-    tuned = OutboundRedactor(RedactionSettings(patterns=(r"EMP-\d+",), allow=("email",)))
-    assert tuned.redact_value("EMP-7 ada@lovelace.org") == f"{MASK} ada@lovelace.org"
+    custom = OutboundRedactor(RedactionSettings(patterns=(r"EMP-\d+",), allow=("email",)))
+    assert custom.redact_value("EMP-7 ada@lovelace.org") == f"{MASK} ada@lovelace.org"

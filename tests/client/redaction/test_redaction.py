@@ -1,4 +1,4 @@
-"""Redaction hides what it must, keeps what it may, and is quick about it whatever it is given."""
+"""The redactor: secrets are masked, ordinary text is unchanged, and hostile input takes linear time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ redactor = default_redactor()
 
 @pytest.mark.req("S-RED-1")
 @pytest.mark.parametrize(
-    ("given_text", "expected"),
+    ("text", "expected"),
     [
         ("api_key=sk-abc123", "api_key=<REDACTED>"),
         ("API-KEY : abc", "API-KEY : <REDACTED>"),
@@ -52,9 +52,9 @@ redactor = default_redactor()
         ("IBAN DE89 3704 0044 0532 0130 00", "IBAN <REDACTED>"),
     ],
 )
-def test_secrets_go_and_keys_stay(given_text: str, expected: str) -> None:
-    """The value is hidden, what names it is left."""
-    assert redactor.text(given_text)[0] == expected
+def test_secrets_are_masked_and_keys_stay(text: str, expected: str) -> None:
+    """The value is masked, and its key stays readable."""
+    assert redactor.text(text)[0] == expected
 
 
 @pytest.mark.parametrize(
@@ -78,14 +78,14 @@ def test_secrets_go_and_keys_stay(given_text: str, expected: str) -> None:
         "the secretary: a novel",
     ],
 )
-def test_ordinary_text_is_left_alone(text: str) -> None:
-    """Words that only look like secrets pass unchanged."""
+def test_ordinary_text_is_unchanged(text: str) -> None:
+    """Text that only resembles a secret is not masked."""
     assert redactor.text(text) == (text, {})
 
 
 @pytest.mark.req("S-RED-1")
-def test_json_inside_json_stays_json() -> None:
-    """A value is found through two levels of escaping, and every level still parses."""
+def test_nested_json_stays_valid() -> None:
+    """A secret is masked through two levels of escaping, and both levels can still be parsed."""
     inner = json.dumps({"password": 'hun"ter2', "pin": 1234, "path": "a/b"})
     outer = json.dumps({"arguments": inner})
     text, counts = redactor.text(outer)
@@ -94,8 +94,8 @@ def test_json_inside_json_stays_json() -> None:
 
 
 @pytest.mark.req("S-RED-1")
-def test_tree_hides_by_key_and_leaves_the_original_alone() -> None:
-    """Redaction works on a copy: what the agent holds in memory keeps its secrets."""
+def test_values_of_secret_keys_are_masked_in_a_copy() -> None:
+    """The agent's own data keeps its secrets."""
     original = {
         "headers": [{"Authorization": "Bearer abc"}],
         "password": "hunter2",
@@ -118,23 +118,23 @@ def test_tree_hides_by_key_and_leaves_the_original_alone() -> None:
 
 
 @pytest.mark.req("S-RED-1")
-def test_counts_never_hold_the_secret() -> None:
-    """What is counted is the rule."""
+def test_counts_never_contain_the_secret() -> None:
+    """Counts are per rule."""
     _, counts = redactor.text("api_key=topsecret99 password=topsecret99")
     assert counts == {"api_key": 1, "password": 1}
     assert "topsecret99" not in str(counts)
 
 
-def test_counts_by_rule_are_not_taken_for_secrets() -> None:
-    """An event tells how often each rule was used; anything but a number there is still hidden."""
-    tally = {"redactions": {"password": 20, "email": 1}}
-    assert redactor.tree(tally) == (tally, {})
+def test_counts_per_rule_are_not_masked() -> None:
+    """An event may report counts under rule names, but anything else than a number is still masked."""
+    counts = {"redactions": {"password": 20, "email": 1}}
+    assert redactor.tree(counts) == (counts, {})
     assert redactor.tree({"redactions": {"password": "hunter2"}})[0] == {"redactions": {"password": MASK}}
 
 
 @pytest.mark.req("S-RED-1")
-def test_personal_data_is_denied_until_allowed() -> None:
-    """By default e-mail is hidden; an allow-list lets a rule, or a text, through."""
+def test_personal_data_is_masked_unless_allowed() -> None:
+    """Email addresses are masked by default. The allow list can name a rule or a text."""
     text = "ada@lovelace.org and bob@example.com"
     assert redactor.text(text)[0] == f"{MASK} and {MASK}"
     assert Redactor(allow=["email"]).text(text)[0] == text
@@ -142,24 +142,24 @@ def test_personal_data_is_denied_until_allowed() -> None:
     assert Redactor(pii=False).text(text)[0] == text
 
 
-def test_own_patterns_and_functions() -> None:
-    """Patterns written as in document 000 keep their key; functions come first and are counted by name."""
+def test_custom_patterns_and_functions_are_applied() -> None:
+    """Patterns in the style of document 000 keep the key. Functions run first and are counted by name."""
 
     def hide_project(text: str) -> str:
         return text.replace("Project Thread", MASK)
 
-    own = Redactor(patterns=[r"(?i)badge\s*[:=]\s*\S+", r"EMP-\d+"], functions=[hide_project])
-    text, counts = own.text("badge: 7 of EMP-42 in Project Thread")
+    custom = Redactor(patterns=[r"(?i)badge\s*[:=]\s*\S+", r"EMP-\d+"], functions=[hide_project])
+    text, counts = custom.text("badge: 7 of EMP-42 in Project Thread")
     assert text == f"badge: {MASK} of {MASK} in {MASK}"
     assert counts == {"pattern_1": 1, "pattern_2": 1, "hide_project": 1}
 
 
 @pytest.mark.req("S-RED-1")
-def test_a_labelled_corpus_is_redacted() -> None:
-    """Tokens, named secrets and personal data where agents meet them: all hidden; clean text untouched."""
+def test_the_labeled_corpus_is_redacted() -> None:
+    """All tokens, named secrets and personal data are masked, and clean text is unchanged."""
     missed = [case.text for case in corpus() if case.secret is not None and case.secret in redactor.text(case.text)[0]]
-    touched = [case.text for case in corpus() if case.secret is None and redactor.text(case.text)[0] != case.text]
-    assert (missed, touched) == ([], [])
+    changed = [case.text for case in corpus() if case.secret is None and redactor.text(case.text)[0] != case.text]
+    assert (missed, changed) == ([], [])
 
 
 _SNIPPETS = st.sampled_from(
@@ -188,18 +188,18 @@ _SNIPPETS = st.sampled_from(
 @example('token="api_key=api_key=')
 @example("api_key=Bearer api_key=0")
 @settings(max_examples=300, deadline=None)
-def test_redacting_twice_changes_nothing_more(text: str) -> None:
-    """What was redacted is stable: the server may redact again what the client did."""
+def test_redaction_is_idempotent(text: str) -> None:
+    """The server can safely redact again what the client already redacted."""
     once, _ = redactor.text(text)
     assert redactor.text(once) == (once, {})
 
 
 @given(st.lists(_SNIPPETS, max_size=30).map("".join))
 @settings(max_examples=150, deadline=None)
-def test_both_finders_agree(text: str) -> None:
-    """With the fast package or without it, the same literals are found in the same places."""
+def test_both_literal_searches_agree(text: str) -> None:
+    """Aho-Corasick and `str.find` return the same positions."""
     literals = sorted({literal for rule in DEFAULT_RULES for literal in rule.literals})
-    fast = {literal: sorted(places) for literal, places in literal_search(literals)(text.lower()).items()}
+    fast = {literal: sorted(positions) for literal, positions in literal_search(literals)(text.lower()).items()}
     assert fast == find_each(literals, text.lower())
 
 
@@ -208,8 +208,8 @@ HOSTILE = {
     "key without value": "password=",
     "open quotes": 'password="',
     "escapes": 'password=\\\\\\"',
-    "half a jwt": "eyJ",
-    "half a pem": "-----BEGIN PRIVATE KEY-----",
+    "truncated jwt": "eyJ",
+    "truncated pem": "-----BEGIN PRIVATE KEY-----",
     "url heads": "http://a:",
     "at signs": "a@a.",
     "digits": "1 ",
@@ -228,7 +228,7 @@ HOSTILE = {
 @pytest.mark.req("S-RED-1")
 @pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_text_takes_linear_time(unit: str) -> None:
-    """Eight times the text takes about eight times the time, not sixty-four."""
+    """Eight times the text takes about eight times as long, not 64 times."""
 
     def seconds(size: int) -> float:
         text = unit * (size // len(unit))
@@ -244,6 +244,6 @@ def test_hostile_text_takes_linear_time(unit: str) -> None:
 
 
 @pytest.mark.req("S-RED-1")
-def test_half_a_character_hides_nothing_from_us():
-    """Tools print half a surrogate pair now and then; the secret beside it is hidden all the same."""
+def test_a_lone_surrogate_does_not_prevent_redaction():
+    """Tool output can contain half a surrogate pair. The secret next to it is still masked."""
     assert redactor.text("\ud800 password: hunter2")[0] == f"\ud800 password: {MASK}"

@@ -1,4 +1,4 @@
-"""The extractive summariser: verbatim lines within a budget, the same bytes every time."""
+"""The extractive summarizer: verbatim lines within a budget, deterministic to the byte."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ def summarize(messages: list[Message], **options: object) -> StructuredSummary:
 
 @pytest.mark.req("P-SUM-1", "S-SUM-4")
 @pytest.mark.parametrize("style", STYLES)
-def test_the_same_messages_give_the_same_bytes(style):
-    """No seed, no clock, no network: two runs are identical."""
+def test_summaries_are_deterministic(style):
+    """Repeated runs give identical text."""
     texts = {summarize(coding_session(), style=style).render() for _ in range(3)}
     assert len(texts) == 1
 
 
 @pytest.mark.req("P-SUM-1", "P-KR-4")
 @pytest.mark.parametrize("style", STYLES)
-def test_every_template_keeps_constraints_ids_paths_and_errors(style):
-    """Whatever the shape, what can only be copied is there."""
+def test_every_style_keeps_constraints_ids_paths_and_errors(style):
+    """Facts that can only be copied are in every style."""
     text = summarize(coding_session(), style=style).render()
     for fact in (
         "Never touch the production database",
@@ -73,8 +73,8 @@ def test_every_template_keeps_constraints_ids_paths_and_errors(style):
 
 
 @pytest.mark.req("S-SUM-1")
-def test_task_state_sorts_lines_into_fields():
-    """Goals, constraints, decisions with their reason, open actions, files and commands each hold their line."""
+def test_task_state_assigns_lines_to_fields():
+    """Constraints, decisions with their rationale, open items, files and commands contain the right lines."""
     summary = summarize(coding_session())
     assert "Never touch the production database." in [note.text for note in summary.constraints]
     assert any(
@@ -92,7 +92,7 @@ def ledger(messages: list[Message]) -> list[str]:
 
 @pytest.mark.req("S-SUM-2")
 def test_decision_log_has_the_ledger_format():
-    """The message that decided, what it decided and why, the call it was made on, the result that followed."""
+    """Each line has the source message, the decision, its rationale, the call before it and the result after it."""
     assert ledger(coding_session()) == [
         "[a2] The root cause is the sleep(30) :: because the gateway closes after 20 seconds."
         " :: Read(file_path=/srv/app/src/auth/login.py) :: Edit → ok"
@@ -100,15 +100,15 @@ def test_decision_log_has_the_ledger_format():
 
 
 @pytest.mark.req("S-SUM-2")
-def test_a_decision_after_the_last_call_names_what_that_call_returned():
-    """Fields of a JSON result, and none of the next turn's; without any call, the user's ask and a dash."""
+def test_a_decision_after_the_last_call_of_a_turn_shows_its_result():
+    """Results of the next turn do not count. Without a call, the input is the user's request and the output a dash."""
     service = [
         Message("user", "The kettle of order W-118 broke, I want my money back.", id="u1"),
         call(1, "refund", '{"order_id": "W-118"}'),
         result(1, '{"refund_id": "RF-90", "amount": 75.5, "lines": [{"sku": 1}], "note": ""}'),
         Message("assistant", "Decided to refund in full because the warranty holds.", id="a2"),
         Message("user", "Ship the next one by air or by sea?", id="u3"),
-        Message("assistant", "We go with sea because nobody waits for it.", id="a4"),
+        Message("assistant", "We go with sea because it is not urgent.", id="a4"),
         Message("user", "Book it.", id="u5"),
         call(6, "book", '{"way": "sea"}'),
         result(6, "booked as S-4"),
@@ -116,13 +116,13 @@ def test_a_decision_after_the_last_call_names_what_that_call_returned():
     assert ledger(service) == [
         "[a2] Decided to refund in full :: because the warranty holds."
         " :: refund(order_id=W-118) :: refund → refund_id=RF-90, amount=75.5",
-        "[a4] We go with sea :: because nobody waits for it. :: Ship the next one by air or by sea? :: -",
+        "[a4] We go with sea :: because it is not urgent. :: Ship the next one by air or by sea? :: -",
     ]
 
 
 @pytest.mark.req("S-SUM-2")
-def test_of_a_long_result_the_ledger_shows_the_line_that_tells():
-    """An error wherever it stands; else the end of what a command printed. Clipped, and read back as it was."""
+def test_the_ledger_shows_the_key_line_of_a_long_result():
+    """The key line is the first error, or else the last line of a command's output. It is clipped and can be parsed."""
     passed = "\n".join(f"collecting part {n}" for n in range(3_000)) + "\n41 passed in 3.02s"
     failed = "collecting\nE   TimeoutError: gateway gw-7781 " + "closed " * 40 + "\ndone"
     messages = [
@@ -148,31 +148,31 @@ def test_of_a_long_result_the_ledger_shows_the_line_that_tells():
 
 @pytest.mark.req("S-SUM-3")
 def test_code_delta_has_a_bullet_per_file():
-    """The changed file is named with its change."""
+    """The bullet has the path and the change."""
     text = summarize(coding_session(), style="code_delta").render()
     assert "- /srv/app/src/auth/login.py: Edit(old_string=sleep(30), new_string=sleep(3))" in text
 
 
 @pytest.mark.req("S-SUM-3")
-def test_code_delta_has_a_bullet_per_file_where_the_change_is_only_told():
-    """An agent whose tools are not in the log, or whose names say nothing: its own words, under the file."""
-    told = "I modified src/auth/login.py: added validate_token() because tokens were never checked."
+def test_code_delta_has_a_bullet_for_a_change_described_in_prose():
+    """Without a recognizable edit call, the agent's own sentence is listed under the file."""
+    sentence = "I modified src/auth/login.py: added validate_token() because tokens were never checked."
     messages = [
         Message("user", "Please make the login safe.", id="m1"),
-        Message("assistant", told, id="m2"),
+        Message("assistant", sentence, id="m2"),
         Message("assistant", "TODO: update docs/api.md.", id="m3"),
         Message("assistant", "Did you change src/other.py?", id="m4"),
     ]
     text = summarize(messages, style="code_delta").render()
-    assert f"- src/auth/login.py: {told}" in text
+    assert f"- src/auth/login.py: {sentence}" in text
     assert "- TODO: update docs/api.md." in text
     assert "src/other.py: " not in text
 
 
 @pytest.mark.req("S-SUM-2")
 @pytest.mark.parametrize("style", STYLES)
-def test_nothing_is_invented(style):
-    """Every line of the summary is a stretch of the input, apart from headings and our own marks."""
+def test_every_line_is_copied_from_the_messages(style):
+    """Apart from headings and markers, the summary contains only input text."""
     messages = coding_session()
     summary = summarize(messages, style=style)
     source = "\n".join(message.text + " ".join(call.arguments for call in message.tool_calls) for message in messages)
@@ -183,8 +183,8 @@ def test_nothing_is_invented(style):
         assert decision.rationale in source
 
 
-def test_every_line_names_its_source():
-    """Each entry but a bare name links back to messages that exist."""
+def test_every_line_has_a_source():
+    """Every entry except for bare names refers to existing messages."""
     messages = coding_session()
     summary = summarize(messages)
     ids = {message.id for message in messages}
@@ -194,9 +194,9 @@ def test_every_line_names_its_source():
 
 
 @pytest.mark.parametrize("max_tokens", [60, 120, 400, 4000])
-def test_the_rendered_text_stays_within_its_budget(max_tokens):
-    """By the counter that was given, whatever the budget."""
-    messages = [message for number in range(20) for message in _renumbered(coding_session(), number)]
+def test_the_rendered_text_fits_the_budget(max_tokens):
+    """The given counter decides, for small and large budgets."""
+    messages = [message for number in range(20) for message in _renumber(coding_session(), number)]
 
     def count(text: str) -> int:
         return len(text) // 4 + 1
@@ -205,8 +205,8 @@ def test_the_rendered_text_stays_within_its_budget(max_tokens):
     assert count(summary.render(version=12)) <= max_tokens
 
 
-def test_what_stays_in_the_prompt_is_not_repeated():
-    """A fact visible in the recent messages leaves its room to others."""
+def test_visible_facts_are_not_repeated():
+    """A fact in the recent messages makes room for other facts."""
     old = [
         Message("user", "Look at service gamma_ray_17 and at beta_test_99", id="u1"),
         Message("assistant", "ok", id="a1"),
@@ -220,8 +220,8 @@ def test_what_stays_in_the_prompt_is_not_repeated():
 
 
 @pytest.mark.req("D-SUM-1", "S-LAY-2")
-def test_ten_rounds_lose_no_constraint_id_number_or_path():
-    """The old summary is taken over line by line, so nothing fades while it fits."""
+def test_ten_summaries_in_a_row_lose_no_constraint_id_number_or_path():
+    """Each summary keeps the lines of the previous one as long as they fit."""
     history: list[Message] = []
     facts: list[str] = []
     text = ""
@@ -241,71 +241,71 @@ def test_ten_rounds_lose_no_constraint_id_number_or_path():
 
 
 @pytest.mark.parametrize(
-    ("tool", "points", "text"),
+    ("tool", "list_key", "text_key"),
     [("TodoWrite", "todos", "content"), ("update_plan", "plan", "step"), ("manage_todo_list", "todoList", "title")],
 )
-def test_a_to_do_list_is_kept_whole_with_the_state_of_each_point(tool, points, text):
-    """The next list repeats what is done, so all of it stays; what is done is also known as such."""
-    listed = [{"status": "completed", text: "Write parser"}, {"status": "pending", text: "Write docs"}]
-    arguments = json.dumps({"explanation": "", points: listed})
+def test_a_to_do_list_is_kept_with_the_status_of_each_item(tool, list_key, text_key):
+    """The whole list is the plan, and finished items are also recorded as completed."""
+    items = [{"status": "completed", text_key: "Write parser"}, {"status": "pending", text_key: "Write docs"}]
+    arguments = json.dumps({"explanation": "", list_key: items})
     summary = summarize([call(1, tool, arguments), result(1, "ok")])
     assert [note.text for note in summary.current_plan] == ["[completed] Write parser", "[pending] Write docs"]
     assert [note.text for note in summary.completed] == ["Write parser"]
 
 
-def test_only_the_last_to_do_list_is_the_plan():
-    """An older list would contradict the newer one, also where that one is still in the prompt."""
+def test_only_the_latest_to_do_list_is_the_plan():
+    """An older list is dropped, even if the newer one is still in the prompt."""
     older = call(1, "TodoWrite", '{"todos": [{"content": "Write parser", "status": "pending"}]}')
     newer = call(2, "TodoWrite", '{"todos": [{"content": "Write docs", "status": "pending"}]}')
     assert [note.text for note in summarize([older, newer]).current_plan] == ["[pending] Write docs"]
     assert summarize([older], visible=[newer]).current_plan == ()
 
 
-def test_what_a_program_says_over_and_over_does_not_crowd_out_what_a_person_said():
-    """Lines that differ in a number alone are a form; only the first few count as wishes."""
-    forms = [f"You can use /undo to discard commit {number}f2c7ba." for number in range(40)]
+def test_repetitive_program_output_does_not_displace_user_wishes():
+    """Of lines that differ only in a number, only the first few count as wishes."""
+    boilerplate = [f"You can use /undo to discard commit {number}f2c7ba." for number in range(40)]
     wishes = ["please write the tests with pytest and no mocks", "we want the report in German, thanks a lot"]
-    said = [Message("user", text, id=f"u{place}") for place, text in enumerate([*forms, *wishes])]
-    text = summarize(said, max_tokens=220).render()
+    messages = [Message("user", text, id=f"u{index}") for index, text in enumerate([*boilerplate, *wishes])]
+    text = summarize(messages, max_tokens=220).render()
     assert all(wish in text for wish in wishes)
     assert text.count("You can use /undo") < 10
 
 
-def test_an_id_that_somebody_said_is_not_forgotten_for_being_shown_since():
-    """Two summaries later only a tool's line shows it; when that line makes way, the name itself stays."""
-    shown = [
-        Note(f"row {number}: part_{number}_of_many lies at /store/{number}.bin", order=number, role="tool")
+def test_a_mentioned_id_is_kept_even_if_only_tool_output_still_shows_it():
+    """When the line of tool output is dropped, the id itself stays in the summary."""
+    tool_lines = [
+        Note(f"row {number}: part_{number}_of_many is at /store/{number}.bin", order=number, role="tool")
         for number in range(60)
     ]
-    summary = StructuredSummary(facts=shown, said=("store/7.bin",))
+    summary = StructuredSummary(facts=tool_lines, said=("store/7.bin",))
     text = fit(summary, max_tokens=160).render()
     assert "store/7.bin" in text
     assert "store/7.bin" not in fit(replace(summary, said=()), max_tokens=160).render()
 
 
-def test_the_options_of_a_call_are_kept_as_names():
-    """What a tool was asked with once it will be asked with again, though the word names nothing elsewhere."""
+def test_option_values_of_calls_are_kept_as_names():
+    """The next call is likely to use the same value, even if it is a plain word."""
     calls = [
         call(n, "Task", json.dumps({"kind": "Explore", "prompt": f"look at part_{n}_of_it " * 6})) for n in range(30)
     ]
     assert "Explore" in summarize(calls, max_tokens=80).render()
 
 
-def test_the_public_seam_gives_one_assistant_message():
-    """`summarize(messages, style, keep_keys)` is document 000's protocol."""
+def test_summarize_returns_one_assistant_message():
+    """`summarize(messages, style, keep_keys)` implements the `Summarizer` protocol of document 000."""
     message = ExtractiveSummarizer().summarize(coding_session(), "brief", ())
     assert message.role == "assistant"
     assert message.is_summary
 
 
-def test_lines_with_a_key_to_keep_come_first():
-    """With room for little, the line that carries the key stays."""
+def test_lines_with_a_key_to_keep_are_selected_first():
+    """With a small budget, the line that contains the key stays."""
     messages = [Message("tool", f"row {n}: value_{n}_x", tool_call_id="c", id=f"t{n}") for n in range(50)]
     messages.insert(25, Message("tool", "customer_ref is zz", tool_call_id="c", id="k"))
     assert "customer_ref is zz" in summarize(messages, max_tokens=60, keep_keys=("customer_ref",)).render()
 
 
-def _renumbered(messages: list[Message], number: int) -> list[Message]:
+def _renumber(messages: list[Message], number: int) -> list[Message]:
     return [
         replace(message, id=f"{number}-{message.id}", content=message.text.replace("7", str(number)))
         for message in messages

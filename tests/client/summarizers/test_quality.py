@@ -1,6 +1,6 @@
-"""Regression: on recorded sessions, compaction loses neither what the agent needs next nor what the user said.
+"""Regression tests on recorded sessions: compaction keeps the facts that the agent needs next.
 
-The large comparison is `python -m tests.bench.quality`; this is its floor, small enough for every run.
+`python -m tests.bench.quality` is the full comparison. These tests check a small part of it on every run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ GOLDENS = {
     **dict.fromkeys(
         ("task_state", "brief", "step_ledger", "requirements_ledger", "code_delta", "decision_log"), "tau-t3-k0"
     ),
-    # A service agent gives no reasons: the ledger's inputs and outputs show on an agent that repairs its own edits.
+    # A service agent gives no reasons. This session has decisions with inputs and outputs.
     "decision_log-of-edits": "swea-13c795",
 }
 
@@ -34,7 +34,7 @@ def sessions() -> list[dict]:
 
 
 def cases() -> list[Case]:
-    """Every cut that the study made through these sessions, at its budget."""
+    """All cuts of the study through these sessions, each with its budget."""
     return [
         Case(session, budget, ratio, cut, end, [], [])
         for session in sessions()
@@ -47,21 +47,21 @@ def text_of(messages: list[dict]) -> str:
 
 
 @pytest.mark.req("P-KR-3")
-def test_the_later_calls_of_real_agents_can_still_be_made():
-    """Replayed against the compacted prompt, fewer than 3 % of the real next calls lack an argument they had before."""
-    made = wanted = made_by_truncation = 0
+def test_later_calls_of_real_agents_are_still_possible():
+    """In the compacted prompt, fewer than 3% of the real next calls lack a known argument."""
+    possible = total = possible_after_truncation = 0
     for case in cases():
-        could, total = replayed_calls(case, text_of(ours(case)))
-        made, wanted = made + could, wanted + total
-        made_by_truncation += replayed_calls(case, text_of(newest(case)))[0]
-    assert wanted >= 80
-    assert made >= 0.97 * wanted
-    assert made_by_truncation < made, "the cases must be hard enough to tell a good summary from none"
+        case_possible, case_total = replayed_calls(case, text_of(ours(case)))
+        possible, total = possible + case_possible, total + case_total
+        possible_after_truncation += replayed_calls(case, text_of(newest(case)))[0]
+    assert total >= 80
+    assert possible >= 0.97 * total
+    assert possible_after_truncation < possible, "the cases are too easy: truncation does as well as a summary"
 
 
 @pytest.mark.req("P-KR-4")
-def test_more_than_nine_tenths_of_the_key_entities_stay():
-    """Ids, paths, amounts, dates and errors that somebody said or passed on are still in the prompt."""
+def test_more_than_90_percent_of_the_key_facts_are_kept():
+    """Ids, paths, amounts, dates and errors of the user and the assistant are still in the prompt."""
     for case in cases():
         facts = key_facts(case.history)
         text = text_of(ours(case))
@@ -71,27 +71,27 @@ def test_more_than_nine_tenths_of_the_key_entities_stay():
 
 @pytest.mark.req("P-KR-4", "D-SUM-1", "S-LAY-2")
 def test_ten_compactions_in_a_row_lose_no_constraint():
-    """Planted rules, ids, numbers and paths survive ten rounds through the manager, word for word."""
+    """Rules, ids, numbers and paths survive ten compactions through the manager, verbatim."""
     manager = CompactManager(
         CompactConfig(model=MODEL, max_context_tokens=6_000, policy=CompactPolicy(hard_cap_buffer=0))
     )
     filler = "The weather service answered as expected and nothing else was noted. " * 12
-    planted: list[str] = []
+    facts: list[str] = []
     messages: list[dict] = [{"role": "system", "content": "You are an agent."}]
     for step in range(10):
         rule = f"Never restart node-{step}71 without asking Dr. Vance first."
-        facts = f"Ticket OPS-{step}44 concerns /var/lib/store{step}/index.db and costs ${step}12.50."
-        planted += [rule, f"OPS-{step}44", f"store{step}/index.db", f"${step}12.50"]
+        note = f"Ticket OPS-{step}44 concerns /var/lib/store{step}/index.db and costs ${step}12.50."
+        facts += [rule, f"OPS-{step}44", f"store{step}/index.db", f"${step}12.50"]
         messages += [
             {"role": "user", "content": f"{rule} {filler}"},
-            {"role": "assistant", "content": f"{facts} {filler}"},
+            {"role": "assistant", "content": f"{note} {filler}"},
         ]
         for turn in range(8):
             messages.append({"role": "user", "content": f"Go on with part {step}.{turn}. {filler}"})
             messages.append({"role": "assistant", "content": f"Part {step}.{turn} is done. {filler}"})
         messages = list(manager.manual_compact("s", messages, note=f"round {step}"))
     text = "\n".join(message["content"] for message in messages)
-    assert [fact for fact in planted if fact not in text] == []
+    assert [fact for fact in facts if fact not in text] == []
     assert text.count("<COMPACT-SUMMARY") == 1
     assert sum(count(message["content"]) for message in messages) <= 6_000
 
@@ -99,16 +99,16 @@ def test_ten_compactions_in_a_row_lose_no_constraint():
 @pytest.mark.req("S-SUM-4", "P-SUM-1")
 @pytest.mark.parametrize("golden", GOLDENS)
 def test_summaries_of_a_real_session_match_their_goldens(golden):
-    """The same bytes as when the golden was reviewed."""
+    """The summary is byte-equal to the reviewed golden file."""
     session = next(session for session in sessions() if session["id"] == GOLDENS[golden])
-    messages = [as_message(message, place) for place, message in enumerate(session["messages"][1:30])]
+    messages = [as_message(message, index) for index, message in enumerate(session["messages"][1:30])]
     summary = ExtractiveSummarizer().summarize_span(
         messages, style=golden.partition("-")[0], max_tokens=900, count_tokens=count
     )
     assert summary.render() + "\n" == (FIXTURES / "summaries" / f"{golden}.txt").read_text("utf-8")
 
 
-def as_message(item: dict, place: int) -> Message:
+def as_message(item: dict, index: int) -> Message:
     calls = item.get("tool_calls") or ()
     return Message(
         item["role"],
@@ -117,5 +117,5 @@ def as_message(item: dict, place: int) -> Message:
             ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"]) for call in calls
         ),
         tool_call_id=item.get("tool_call_id"),
-        id=f"m{place}",
+        id=f"m{index}",
     )

@@ -1,4 +1,4 @@
-"""StructuredSummary: union and supersession, JSON and text round trips, six shapes."""
+"""StructuredSummary: merging, JSON and text round trips, and the six styles."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ def full_summary(style: str = "task_state") -> StructuredSummary:
 
 
 @pytest.mark.req("D-SUM-1")
-def test_a_summary_survives_json_unchanged():
-    """What is stored is what was made."""
+def test_json_round_trip_preserves_the_summary():
+    """`from_dict` restores what `to_dict` returned."""
     summary = full_summary()
     assert StructuredSummary.from_dict(json.loads(json.dumps(summary.to_dict()))) == summary
 
 
 @pytest.mark.req("D-SUM-1", "S-SUM-4")
 @pytest.mark.parametrize("style", STYLES)
-def test_rendering_is_the_same_bytes_every_time_and_names_its_version(style):
-    """Two renderings are identical and begin with the tag and the version of the format."""
+def test_rendering_is_deterministic_and_starts_with_the_version(style):
+    """Two renderings are identical and start with the tag and the format version."""
     first, second = full_summary(style).render(version=3), full_summary(style).render(version=3)
     assert first == second
     assert first.startswith(f"<COMPACT-SUMMARY v3>\n[Summary v1.0 {style}]\n")
@@ -66,12 +66,12 @@ def test_rendering_is_the_same_bytes_every_time_and_names_its_version(style):
 
 @pytest.mark.req("D-SUM-1")
 @pytest.mark.parametrize("style", STYLES)
-def test_a_rendered_summary_can_be_read_back_and_keeps_every_line(style):
-    """A summary that only survives as text loses no constraint, path, number or id when it is read back."""
+def test_parsing_a_rendered_summary_keeps_every_fact(style):
+    """A summary that only survives as text loses no constraint, path, number or id when it is parsed."""
     text = full_summary(style).render(version=1)
-    again = StructuredSummary.parse(text)
-    assert again is not None
-    rendered = again.render(version=1)
+    parsed = StructuredSummary.parse(text)
+    assert parsed is not None
+    rendered = parsed.render(version=1)
     for fact in (
         "Never touch the production database",
         "At most $500",
@@ -81,41 +81,41 @@ def test_a_rendered_summary_can_be_read_back_and_keeps_every_line(style):
         "10.0.0.7",
     ):
         assert fact in rendered
-    assert [note.text for note in again.constraints] == ["Never touch the production database", "At most $500"]
+    assert [note.text for note in parsed.constraints] == ["Never touch the production database", "At most $500"]
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_lines_of_tool_output_can_be_read_back_whatever_they_begin_with(style):
-    """A line that looks like a mark, a heading or an excerpt is still the line it was."""
-    shown = ["plain text", "- removed", "$ make", "? why", "3. * point", "## Goals", "a b", "#!/bin/sh", "-1"]
+def test_parsing_keeps_tool_output_that_looks_like_markup(style):
+    """Lines that look like a marker, a heading or an excerpt are parsed as tool output."""
+    lines = ["plain text", "- removed", "$ make", "? why", "3. * point", "## Goals", "a b", "#!/bin/sh", "-1"]
     summary = StructuredSummary(
         style=style,
-        facts=[Note(text, order=order, role="tool") for order, text in enumerate(shown)],
+        facts=[Note(text, order=order, role="tool") for order, text in enumerate(lines)],
         commands=[Command("make", excerpts=("- gone", "## not a heading"), order=99)],
     )
-    again = StructuredSummary.parse(summary.render())
-    assert again is not None
-    assert [note.text for note in again.facts] == shown
-    assert again.commands[0].excerpts == ("- gone", "## not a heading")
+    parsed = StructuredSummary.parse(summary.render())
+    assert parsed is not None
+    assert [note.text for note in parsed.facts] == lines
+    assert parsed.commands[0].excerpts == ("- gone", "## not a heading")
 
 
-def test_names_can_be_read_back_words_and_phrases_alike():
-    """Each name keeps its role, whether it stands alone, among others or has spaces and commas."""
+def test_parsing_keeps_the_names_and_roles_of_entities():
+    """Single words, lists of words, and phrases with spaces or commas all keep their role."""
     names = [("src/a.py", "paths"), ("src/b.py", "paths"), ("task 7", "ids"), ("ENT-1", "ids"), ("1,024", "amounts")]
     summary = StructuredSummary(entities=[Entity(name, role) for name, role in names])
-    again = StructuredSummary.parse(summary.render())
-    assert again is not None
-    assert {(entity.name, entity.role) for entity in again.entities} == set(names)
+    parsed = StructuredSummary.parse(summary.render())
+    assert parsed is not None
+    assert {(entity.name, entity.role) for entity in parsed.entities} == set(names)
 
 
-def test_text_that_is_not_ours_is_not_parsed():
-    """Only a summary with the version line is read as one."""
-    assert StructuredSummary.parse("Once upon a time") is None
+def test_other_text_is_not_parsed():
+    """Only text with the format line is a rendered summary."""
+    assert StructuredSummary.parse("A short story") is None
 
 
 @pytest.mark.req("S-SUM-1")
-def test_task_state_has_a_section_for_each_part():
-    """Goals, entities, constraints, decisions with rationale, open actions and sources each stand under a heading."""
+def test_task_state_has_a_section_for_each_field():
+    """Goals, entities, constraints, decisions with rationale, open actions and sources have their own heading."""
     text = full_summary().render()
     for heading in ("Goals", "Entities", "Constraints", "Decisions", "Open actions", "Sources"):
         assert f"## {heading}\n" in text
@@ -123,7 +123,7 @@ def test_task_state_has_a_section_for_each_part():
 
 
 @pytest.mark.req("S-SUM-2")
-def test_decision_log_lines_have_the_four_parts_in_order_of_time():
+def test_decision_log_lines_have_four_parts_and_are_chronological():
     """Every ledger line is `[step_id] decision :: rationale :: inputs :: outputs`."""
     summary = StructuredSummary(
         style="decision_log",
@@ -137,13 +137,13 @@ def test_decision_log_lines_have_the_four_parts_in_order_of_time():
 
 
 @pytest.mark.req("S-SUM-3")
-def test_code_delta_lists_file_and_change():
+def test_code_delta_lists_each_file_with_its_change():
     """Each changed file is a bullet `file_path: change`."""
     assert "- src/login.py: added retry()\n" in full_summary("code_delta").render()
 
 
-def test_merging_keeps_both_and_names_no_entry_twice():
-    """Union by key: a repeated constraint is one constraint, with the sources of both."""
+def test_merging_deduplicates_entries_and_unites_their_sources():
+    """A constraint that both summaries contain is kept once, with the sources of both."""
     older = StructuredSummary(constraints=(Note("Never deploy on Friday", ("m1",)),))
     newer = StructuredSummary(constraints=(Note("never deploy on  friday.", ("m7",)), Note("Use Go", ("m8",))))
     merged = older.merge(newer)
@@ -151,28 +151,28 @@ def test_merging_keeps_both_and_names_no_entry_twice():
 
 
 def test_a_later_decision_on_the_same_topic_replaces_the_earlier_one():
-    """The earlier database is gone, the unrelated decision stays."""
+    """The earlier database is replaced, and the unrelated decision stays."""
     older = StructuredSummary(decisions=(Decision("Use MySQL", topic="database"), Decision("Use Go", topic="language")))
     merged = older.merge(StructuredSummary(decisions=(Decision("Use Postgres", topic="database"),)))
     assert [decision.decision for decision in merged.decisions] == ["Use Go", "Use Postgres"]
 
 
-def test_done_items_leave_the_open_list():
-    """An open item that a later span reports as finished is no longer open; others are."""
+def test_completed_items_are_removed_from_the_open_items():
+    """Only the open item that a later span reports as finished is removed."""
     older = StructuredSummary(open_items=(OpenItem("- [ ] Write the retry test"), OpenItem("Deploy to staging")))
     merged = older.merge(StructuredSummary(completed=("Write the retry test: done",)))
     assert [item.description for item in merged.open_items] == ["Deploy to staging"]
 
 
-def test_an_item_reopened_later_is_open():
-    """What the later span itself lists as open stays, even if it also says that something was done."""
+def test_an_item_that_the_later_summary_lists_as_open_stays_open():
+    """An open item of the later summary wins over a completed item with the same text."""
     older = StructuredSummary(open_items=(OpenItem("Write the retry test"),))
     newer = StructuredSummary(open_items=(OpenItem("Write the retry test"),), completed=("Write the retry test",))
     assert len(older.merge(newer).open_items) == 1
 
 
-def test_merging_ten_summaries_in_a_row_loses_no_line():
-    """Ten rounds of merging keep every constraint, id, number and path, and keep them in order of time."""
+def test_merging_ten_summaries_loses_no_line():
+    """Every constraint, id, number and path survives, in chronological order."""
     merged = StructuredSummary()
     for step in range(10):
         merged = merged.merge(
@@ -182,13 +182,13 @@ def test_merging_ten_summaries_in_a_row_loses_no_line():
             )
         )
     text = merged.render()
-    places = [text.index(f"Never exceed {step}00 requests") for step in range(10)]
-    assert places == sorted(places)
+    positions = [text.index(f"Never exceed {step}00 requests") for step in range(10)]
+    assert positions == sorted(positions)
     assert all(f"ORD-{step}77 lives in data/{step}/orders.csv" in text for step in range(10))
 
 
-def test_a_foreign_text_is_kept_word_for_word():
-    """A summary written by a custom summariser becomes facts of the typed one."""
+def test_text_of_a_custom_summarizer_is_kept_verbatim():
+    """Its lines become the facts of a typed summary."""
     summary = StructuredSummary.from_text("first line\n\nsecond: 42", ["a", "b"])
     assert [note.text for note in summary.facts] == ["first line", "second: 42"]
     assert summary.message_ids == ("a", "b")
