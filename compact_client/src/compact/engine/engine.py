@@ -17,7 +17,7 @@ from compact.engine.session.stored_plan import load_plan
 from compact.engine.token_counter import TokenCounter
 from compact.exceptions import CompactError
 from compact.exporters.multi import MultiExporter
-from compact.exporters.redacting import RedactingExporter
+from compact.exporters.redaction import RedactingExporter
 from compact.messages import Message
 from compact.messages.codecs.base import Codec
 from compact.planning.draft import Draft
