@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
-import io
 import re
-from typing import Any
 
 import pytest
 from compact import events
-from compact.exporters import ConsoleExporter
+from compact.exporters.console_lines import LINES
 from docs.pages import ROOT
+
+from viewer.kinds import KINDS, PREFIX
 
 OBSERVABILITY = (ROOT / "docs" / "OBSERVABILITY.md").read_text()
 SOURCE = ROOT / "compact_client" / "src" / "compact"
 EVERY_EVENT = pytest.mark.parametrize("event", events.CATALOG, ids=lambda event: event.name)
-
-
-SAMPLES = {"bool": True, "int": 42, "float": 0.5, "str": "text", "Sequence": [], "Literal": "text"}
-
-
-def sample_record(event: type[events.Event]) -> dict[str, Any]:
-    """Return a wire dict of the event with a plausible value for each property."""
-    fields = {field.name: re.match(r"\w+", str(field.type)) for field in dataclasses.fields(event)}
-    properties = {name: SAMPLES.get(match[0] if match else "", {}) for name, match in fields.items()}
-    return {"event": event.name, "session_id": "s", "status": "ok", "properties": properties}
 
 
 def test_catalog_names_are_unique_and_resolve_to_their_class() -> None:
@@ -47,20 +36,27 @@ def test_every_event_is_documented(event: type[events.Event]) -> None:
     assert 10 < len(event.description()) < 140
 
 
+def test_console_exporter_has_a_line_for_every_event() -> None:
+    """An event without a line would be printed as a list of its properties."""
+    assert set(LINES) == set(events.CATALOG)
+
+
+def test_server_has_a_kind_for_every_event_and_no_other() -> None:
+    """An event without a row in `viewer.kinds` would get a default label and icon."""
+    names = {name for name in KINDS if name.startswith(PREFIX)}
+    assert names == {event.name for event in events.CATALOG}
+
+
 @EVERY_EVENT
-def test_console_exporter_prints_every_event(event: type[events.Event]) -> None:
-    """Each event becomes one line with its short name and some of its properties."""
-    stream = io.StringIO()
-    ConsoleExporter(stream, color=False).emit(sample_record(event))
-    (line,) = stream.getvalue().splitlines()
-    _, short_name, text = line.partition(event.name.removeprefix("compact."))
-    assert short_name
-    assert text.strip()
+def test_server_publishes_only_payload_fields_that_exist(event: type[events.Event]) -> None:
+    """A payload field that is public on the server is a private field of the event's class."""
+    assert set(KINDS[event.name].public_payload) <= set(event.private_fields())
 
 
 def test_event_names_are_defined_in_the_catalog_only() -> None:
-    """No module of the engine, and none below it, repeats a wire name."""
+    """No other module of the library repeats a wire name."""
     names = "|".join(re.escape(event.name) for event in events.CATALOG)
     repeated = re.compile(rf"[\"']({names})[\"']")
-    modules = [path for folder in ("engine", "planning", "summarizers") for path in (SOURCE / folder).rglob("*.py")]
+    # The docstrings of `compact.testing` show how to look up an event by its name.
+    modules = [path for path in SOURCE.rglob("*.py") if path.parent.name != "events" and path.name != "testing.py"]
     assert [path.name for path in modules if repeated.search(path.read_text())] == []

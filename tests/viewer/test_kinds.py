@@ -15,11 +15,7 @@ ROOT = Path(__file__).parents[2]
 OBSERVABILITY = (ROOT / "docs/OBSERVABILITY.md").read_text()
 SPRITE = render_to_string("frame/_icons.html")
 TREE_CSS = (ROOT / "static/css/sessions/tree.css").read_text()
-LIBRARY_EVENTS = {
-    value
-    for name in compact.events.__all__
-    if isinstance(value := getattr(compact.events, name), str) and value.startswith("compact.")
-}
+LIBRARY_EVENTS = {event.name for event in compact.events.CATALOG}
 DOCUMENTED_EVENTS = set(re.findall(r"^### (compact\.\w+)$", OBSERVABILITY, re.M))
 
 

@@ -55,6 +55,10 @@ class CompactManager:
         """Send events to one more exporter, starting with the next check."""
         self._engine.add_exporter(exporter)
 
+    def emit_event(self, session_id: str, event: events.Event) -> None:
+        """Send an event that belongs to no check. It is redacted like all others."""
+        self._engine.emit_event(session_id, event)
+
     # Before a model call.
 
     def preflight(self, session_id: str, messages: Sequence[T], **options: Unpack[CallOptions]) -> list[T]:
@@ -94,7 +98,7 @@ class CompactManager:
         call = Call(messages, note=note, **options)
         return await self._arun(session_id, lambda session: preflight(self._engine, session, call))
 
-    def request_compaction(self, session_id: str, note: str = "the agent asked for it") -> None:
+    def request_compaction(self, session_id: str, note: str = "the agent requested it") -> None:
         """Make the session's next preflight compact regardless of usage. An agent's own tool can call this."""
         self._session(session_id).requested_note = note
 
@@ -195,10 +199,14 @@ class CompactManager:
         session = self._session(session_id)
         with session.read_access():
             if not 1 <= number <= len(session.sent):
-                raise CompactError(f"session {session_id!r} has sent {len(session.sent)} requests, not {number}")
+                raise CompactError(
+                    f"Session {session_id!r} has {len(session.sent)} requests, so there is no request {number}."
+                )
             sent = session.sent[number - 1]
             if sent.view_version != session.view_version and sent.view_version not in session.old_views:
-                raise CompactError(f"request {number} was sent before the history was edited many times over")
+                raise CompactError(
+                    f"Request {number} of session {session_id!r} is too old. The history was edited too often since."
+                )
             view = session.old_views.get(sent.view_version, session.view)[: sent.view_length]
             options, forms = self._engine.render_options, session.forms_at(number)
             rendered = session.render_view(

@@ -282,7 +282,7 @@ def test_failing_store_leaves_the_other_strategies():
     for number in range(1, 9):
         messages += tool_pair(number, f"report-{number}.txt says {number} " + "detail " * 600)
     out = manager.preflight("s", messages)
-    assert recorder.last("compact.error")["fallback"] == "compacted without externalising"
+    assert recorder.last("compact.error")["fallback"] == "compacted without externalizing"
     assert manager.plan("s").externalizations == ()
     assert manager.plan("s").summarizations
     assert search[1] in out

@@ -133,7 +133,7 @@ def test_recovery_gives_up_after_three_tries():
     with pytest.raises(RuntimeError, match="context_length_exceeded"):
         manager.call_with_recovery("s", long_history(), always)
     assert len(calls) == 4
-    with pytest.raises(CompactError, match="after 3 attempts"):
+    with pytest.raises(CompactError, match="after 3 recovery attempts"):
         manager.recover("s", long_history(), RuntimeError("context_length_exceeded"), attempt=4)
     with pytest.raises(KeyError):
         manager.call_with_recovery("s", long_history(), lambda sending: {}["x"])
@@ -212,6 +212,6 @@ def test_a_recovered_request_can_be_rendered_again():
 def test_a_recovery_that_can_do_nothing_says_so():
     """An error in the trace before it is raised."""
     recorder = Recorder()
-    with pytest.raises(CompactError, match="nothing that is not pinned"):
+    with pytest.raises(CompactError, match="only pinned messages"):
         manager_with(recorder).recover("s", [{"role": "user", "content": "hi"}], RuntimeError("prompt is too long"))
     assert recorder.last("compact.error")["error_type"] == "CompactError"

@@ -189,5 +189,5 @@ def test_run_continues_if_the_plan_store_fails(plan_store):
     history = [message.to_dict() for message in chat_turns(60)]
     sent = manager.preflight("s", history)
     assert len(sent) < len(history)
-    assert recorder.last("compact.error")["fallback"] == "the plan is known in this process only"
+    assert recorder.last("compact.error")["fallback"] == "the plan stays in this process only"
     assert manager.preflight("s", history) == sent

@@ -9,6 +9,7 @@ from typing import Any
 
 from compact.cli import exit_codes, output
 from compact.exporters import AriadneExporter
+from compact.exporters.redaction import RedactingExporter
 from compact.importers import UnreadableLog, ingest_events, read_conversation
 from compact.redaction.outbound import OutboundRedactor
 
@@ -27,7 +28,7 @@ def import_logs(options: argparse.Namespace) -> int:
         is_complete, stats = True, {}
     else:
         exporter = AriadneExporter(options.url, options.key, spool_dir=None)
-        rows = _import_files(files, options, exporter.emit)
+        rows = _import_files(files, options, RedactingExporter(exporter, OutboundRedactor()).emit)
         is_complete = exporter.flush(_FLUSH_TIMEOUT_S)
         stats = exporter.stats()
         exporter.close(0.5)
@@ -50,14 +51,8 @@ def _log_files(paths: list[str]) -> Iterator[Path]:
 def _import_files(
     files: list[Path], options: argparse.Namespace, emit: Callable[[dict[str, Any]], None]
 ) -> list[dict[str, Any]]:
-    redactor = OutboundRedactor()
-
-    def emit_redacted(event: dict[str, Any]) -> None:
-        content: dict[str, Any] = {key: event[key] for key in ("data", "payload") if key in event}
-        emit({**event, **redactor.redact_value(content)})
-
     tracked = output.progress(files, "importing", is_json=options.json)
-    return [_import_file(file, options, emit_redacted) for file in tracked]
+    return [_import_file(file, options, emit) for file in tracked]
 
 
 def _import_file(file: Path, options: argparse.Namespace, emit: Callable[[dict[str, Any]], None]) -> dict[str, Any]:

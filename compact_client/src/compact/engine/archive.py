@@ -43,7 +43,7 @@ def archive_transcript(compaction: Compaction) -> Steps[None]:
         location = yield lambda: storage.save_transcript(session.session_id, transcript, **options)
     except Exception as error:
         if engine.cfg.archive_required:
-            raise ArchiveFailed(f"the transcript could not be archived: {error}") from error
+            raise ArchiveFailed(f"The transcript could not be archived: {error}") from error
         _warn(compaction, error)
         return
     compaction.check.emit(

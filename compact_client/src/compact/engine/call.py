@@ -34,7 +34,7 @@ class Call:
 
     def __post_init__(self) -> None:
         if isinstance(self.items, str | bytes | Mapping):
-            raise CompactError(f"messages must be a list of messages, not a {type(self.items).__name__}")
+            raise CompactError(f"messages must be a list of messages, not a {type(self.items).__name__}.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,7 +198,7 @@ class Compaction:
             if attempt < _FIT_ATTEMPTS:
                 self.draft = make_draft(self, limits)
         raise InsufficientBudget(
-            needed_tokens=self.tokens_after, budget_tokens=self.budget_tokens, detail="what must stay"
+            needed_tokens=self.tokens_after, budget_tokens=self.budget_tokens, detail="messages that must stay"
         )
 
     def _apply_ladder(self, draft: Draft) -> Steps[Ladder]:
@@ -251,7 +251,7 @@ class Compaction:
             if not is_committed:
                 session.plan = self.plan_before
                 self.render()
-                text = f"another process committed a plan for {session.session_id!r} after version {expected}"
+                text = f"Another process committed a plan for session {session.session_id!r} after version {expected}."
                 raise PlanConflict(text)
         session.plans[plan.version] = plan
 
@@ -307,9 +307,13 @@ def warn_of_evicted_results(check: events.CheckSpan, message_ids: Sequence[str])
     """Warn that non-replayable tool results left the prompt."""
     if not message_ids:
         return
-    text = f"{len(message_ids)} tool results that cannot be had again were compacted: the budget could not hold them"
+    text = f"{_plural(len(message_ids), 'non-replayable tool result')} did not fit the budget and left the prompt"
     details = events.MessageDetails(message_ids=list(message_ids))
     check.emit(events.WarningEvent(severity="high", code="irreplaceable_compacted", message=text, details=details))
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _record_event(record: CompactionRecord, tokens_by_id: dict[str, int]) -> events.RecordEvent:

@@ -65,7 +65,7 @@ def call_store(name: str, effect: Effect) -> Steps[Any]:
     except CompactError:
         raise
     except Exception as error:
-        raise StoreFailed(f"the {name} store failed: {error}") from error
+        raise StoreFailed(f"The {name} store failed: {error}") from error
 
 
 def _resolve(result: Any) -> Any:

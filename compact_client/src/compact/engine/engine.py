@@ -57,6 +57,11 @@ class Engine:
         self.cfg = replace(self.cfg, exporter=combined)
         self._delivery.exporter = combined
 
+    def emit_event(self, session_id: str, event: events.Event) -> None:
+        """Send an event that belongs to no check."""
+        if self._delivery.has_targets:
+            self._exporter.emit(events.flat_record(session_id, event, ts=events.iso(self.clock())))
+
     def open_check(self, session: Session, trigger: events.CheckTrigger) -> events.CheckSpan:
         """Return the span for the events of one check."""
         event = events.CheckEvent(
@@ -66,7 +71,7 @@ class Engine:
         check = events.CheckSpan(session.session_id, session.trace_id, event, sink=sink, clock=self.clock)
         if not self.redactor.enabled and session.session_id not in self._warned_sessions:
             self._warned_sessions.add(session.session_id)
-            text = "redaction is off: messages are exported and archived as they are"
+            text = "Redaction is disabled. Messages are exported and archived unredacted."
             check.emit(events.WarningEvent(severity="high", code="redaction_disabled", message=text))
         return check
 
@@ -120,10 +125,10 @@ class Engine:
             return
         added, removed = session.render(self.render_options)
         if observation.change == "reset":
-            text = "the earlier conversation was left, or taken back to before its summary: that is not carried over"
+            text = "The host started another conversation or rewound this one past its summary. The plan was discarded."
             check.emit(events.WarningEvent(severity="low", code="session_reset", message=text))
         if added or removed:
-            text = f"{len(added)} calls without output, {len(removed)} outputs without call"
+            text = f"Tool calls without an output: {len(added)}. Tool outputs without a call: {len(removed)}."
             details = events.NormalizationDetails(added=list(added), removed=list(removed))
             check.emit(events.WarningEvent(severity="low", code="normalized", message=text, details=details))
 

@@ -135,7 +135,7 @@ class Ladder:
 
     def _drop_unsummarized(self, proposal: CompactionProposal) -> None:
         """Drop a span that no summarizer could summarize."""
-        reason = "summarizer failed: pruning only"
+        reason = "summarizer failed"
         for drop in propose_drop(self._context, proposal.units, tokens_to_free=None, reason=reason):
             self._add_record(drop, get_strategy(_DROP).execute(drop, self._context, None))
 

@@ -118,7 +118,7 @@ def _fate_by_plan(message_id: str, plan: CompactionPlan) -> Verdict | None:
     if isinstance(record, DropRecord):
         return "dropped", record.reason, None
     if isinstance(record, ClearRecord):
-        return "cleared", "tool result that can be had again or is noise", None
+        return "cleared", "replayable or ephemeral tool result", None
     return None
 
 
@@ -146,7 +146,7 @@ def _fate_of_span_summary(message: Message, plan: CompactionPlan) -> Verdict:
 
 def _fate_of_pointer(artifact_id: str, plan: CompactionPlan) -> Verdict:
     if any(record.artifact_id == artifact_id and not record.is_folded for record in plan.externalizations):
-        return _fate_of_kept("pointer to externalised content")
+        return _fate_of_kept("pointer to externalized content")
     if not plan.summary_text:
         return "dropped", "no room for a summary", None
     spans = plan.summarizations if plan.renderer == "inplace" else ()
@@ -156,8 +156,8 @@ def _fate_of_pointer(artifact_id: str, plan: CompactionPlan) -> Verdict:
 
 def _fate_of_kept(rule: str, *, is_truncated: bool = False) -> Verdict:
     if is_truncated:
-        return "truncated", f"{rule}; middle cut out", None
-    return "kept", rule or "the budget held without it", None
+        return "truncated", f"{rule}, middle truncated" if rule else "middle truncated", None
+    return "kept", rule or "within the budget", None
 
 
 def absorbed_entries(ledger: Sequence[LedgerEntry]) -> tuple[LedgerEntry, ...]:

@@ -65,7 +65,9 @@ class OverflowRecovery:
         """Return the smaller request."""
         engine, session, check, attempt = self._engine, self._session, self._check, self._attempt
         if attempt > engine.policy.overflow_max_retries:
-            raise CompactError(f"still over the context window after {attempt - 1} attempts to recover") from error
+            raise CompactError(
+                f"The request still exceeds the context window after {attempt - 1} recovery attempts."
+            ) from error
         # The host may show what was sent or its own list, and it may never have called preflight.
         yield from engine.observe(session, Call(items), check)
         tokens_before = session.last_estimate or engine.estimate(session, FixedTokens())
@@ -73,7 +75,10 @@ class OverflowRecovery:
         self._learn(overflow, tokens_before)
         removal = self._select_removal(overflow)
         if removal is None:
-            raise CompactError("over the context window, and nothing that is not pinned is left to remove") from error
+            raise CompactError(
+                "The request exceeds the context window, and only pinned messages and the newest one are left. "
+                "Pin fewer messages or use a model with a larger window."
+            ) from error
         plan = self._plan_with(removal)
         if engine.cfg.plan_store is not None:
             # This request must be sent now, so a conflict is left to the next preflight.

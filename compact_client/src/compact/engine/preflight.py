@@ -141,7 +141,7 @@ class Preflight:
         if not decision.triggered:
             self._prepare_summary(decision)
             return
-        reason = "the last compactions freed almost nothing: waiting for more to compact, or the budget itself"
+        reason = "the last compactions freed almost nothing, so the next one waits for new messages or the budget limit"
         check.emit(
             events.BreakerOpenEvent(
                 tokens_before=decision.used_tokens,
@@ -191,7 +191,7 @@ class Preflight:
                 check.emit(events.ErrorEvent.from_exception(error, "not compacted: archive failed"))
                 return
             except StoreFailed as error:
-                check.emit(events.ErrorEvent.from_exception(error, "compacted without externalising"))
+                check.emit(events.ErrorEvent.from_exception(error, "compacted without externalizing"))
                 compaction.artifact_store = None
             except PlanConflict as error:
                 conflicts += 1
@@ -208,7 +208,7 @@ class Preflight:
     def _resolve_conflict(self, error: PlanConflict) -> Steps[Decision]:
         """Adopt the plan of the other process and decide again."""
         engine, session = self._engine, self._session
-        fallback = "the other plan is taken over and the request checked again"
+        fallback = "adopted the other plan and checked the request again"
         self._check.emit(events.ErrorEvent.from_exception(error, fallback))
         yield from engine.adopt_stored_plan(session, self._call.items, self._check)
         return engine.decide(session, self._estimate(), is_manual=False)

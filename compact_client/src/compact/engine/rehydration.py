@@ -46,7 +46,7 @@ def rehydrate(
         metadata, content = fetched
         result = _truncate(engine, artifact_id, content)
         if result.token_count > budget_tokens:
-            _report_block(check, artifact_id, "the turn's rehydration budget is used up", metadata.sensitivity)
+            _report_block(check, artifact_id, "the rehydration budget of this turn is used up", metadata.sensitivity)
             break
         budget_tokens -= result.token_count
         results.append(result)
@@ -71,7 +71,7 @@ def _fetch(engine: Engine, artifact_id: str, check: events.CheckSpan) -> Steps[t
             _report_block(check, artifact_id, "not found or expired", None)
             return None
         if metadata.sensitivity not in engine.rehydration.auto_rehydrate_sensitivities:
-            _report_block(check, artifact_id, "sensitive: use read_artifact explicitly", metadata.sensitivity)
+            _report_block(check, artifact_id, "sensitive: call read_artifact to read it", metadata.sensitivity)
             return None
         content: str | None = yield from call_store(
             "artifact", lambda: store.retrieve(artifact_id, engine.cfg.security_context)

@@ -185,7 +185,8 @@ class SummaryUpdate:
             report = self._retention_report(summary, request, max_tokens)
         missing = report.missing_constraints
         if report.is_blocking:
-            text = f"{len(missing)} standing instructions did not fit: {redactor.apply_hook(missing[0])}"
+            first = redactor.apply_hook(missing[0])
+            text = f"Standing instructions that did not fit into the summary: {len(missing)}. First: {first}"
             check.emit(events.WarningEvent(severity="high", code="constraint_lost", message=text))
         check.emit(
             events.RetentionEvent(

@@ -57,7 +57,7 @@ def _unique_indices(keys: Sequence[Hashable], start: int) -> dict[Hashable, int]
 
 
 def _longest_increasing_run(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the longest subsequence of pairs whose second members increase, by patience sorting."""
+    """Return the longest subsequence of pairs whose second members increase, in O(n log n)."""
     tails: list[int] = []
     tail_indices: list[int] = []
     previous: list[int] = []

@@ -20,7 +20,7 @@ from compact.messages.codecs.base import Codec
 from compact.planning.plan import CompactionPlan, LedgerEntry
 from compact.rendering import get_renderer
 
-LOCAL_PLAN_FALLBACK = "the plan is known in this process only"
+LOCAL_PLAN_FALLBACK = "the plan stays in this process only"
 _ROLES: dict[str, Role] = {"system": "system", "developer": "developer", "user": "user", "tool": "tool"}
 
 Hasher = Callable[[Message], str]
@@ -33,7 +33,7 @@ def load_plan(
     try:
         plan, version = yield from call_store("plan", lambda: store.get_current_plan(session.session_id))
     except StoreFailed as error:
-        check.emit(events.ErrorEvent.from_exception(error, "no stored plan is taken over"))
+        check.emit(events.ErrorEvent.from_exception(error, "continued without the stored plan"))
         return
     if plan is not None and version != session.stored_plan_version:
         assert session.codec is not None
@@ -104,17 +104,23 @@ def _reference_lists(plan: CompactionPlan, codec: Codec, hash_message: Hasher) -
     absorbed = sorted(plan.absorbed, key=lambda entry: sequence_number(entry.id))
     absorbed_ids = {entry.id for entry in absorbed}
     kept = [entry for entry in plan.ledger if entry.id not in absorbed_ids and entry.id.startswith("m")]
-    log = _merge_by_sequence([_placeholder(entry) for entry in kept], [_placeholder(entry) for entry in absorbed])
     hashes = {entry.id: entry.hash for entry in (*absorbed, *kept)}
+    log = _merge_by_sequence(_placeholders(kept), _placeholders(absorbed))
     rendered = get_renderer(plan.renderer).render(log, plan, codec)
-    yield [hashes.get(item.id or "") or hash_message(item) for item in rendered], [item.id or "" for item in rendered]
+    yield [hashes.get(item.id or "") or hash_message(item) for item in rendered], _ids(rendered)
     # The process that compacted may have ended before the host received the new request.
     yield [entry.hash for entry in plan.ledger], [entry.id for entry in plan.ledger]
-    yield [hashes[item.id or ""] for item in log], [item.id or "" for item in log]
+    log_ids = _ids(log)
+    yield [hashes[message_id] for message_id in log_ids], log_ids
 
 
-def _placeholder(entry: LedgerEntry) -> Message:
-    return Message(_ROLES.get(entry.role, "assistant"), "", id=entry.id)
+def _ids(messages: Sequence[Message]) -> list[str]:
+    return [message.id or "" for message in messages]
+
+
+def _placeholders(entries: Sequence[LedgerEntry]) -> list[Message]:
+    """Return empty messages with the ids and roles of ledger entries."""
+    return [Message(_ROLES.get(entry.role, "assistant"), "", id=entry.id) for entry in entries]
 
 
 def _rebuild_log(
@@ -125,7 +131,7 @@ def _rebuild_log(
     hidden: Sequence[LedgerEntry],
 ) -> None:
     session.restart_log()
-    placeholders = [session.thread.restore(_placeholder(entry)) for entry in hidden]
+    placeholders = [session.thread.restore(message) for message in _placeholders(hidden)]
     for item, message, message_id in zip(items, decoded, known_ids, strict=True):
         if message_id is not None and not message_id.startswith("m"):
             session.host_list.add(item, message_id)

@@ -70,11 +70,7 @@ class RunContext:
             return
         self.warned_codes.add(code)
         say("compact", message)
-        exporter = self.manager.cfg.exporter
-        if exporter is None:
-            return
-        warning = events.WarningEvent(severity=severity, code=code, message=message)
-        exporter.emit(events.flat_record(self.session(), warning, ts=events.iso(events.utc_now())))
+        self.manager.emit_event(self.session(), events.WarningEvent(severity=severity, code=code, message=message))
 
 
 @contextmanager

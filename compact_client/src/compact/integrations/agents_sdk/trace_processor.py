@@ -14,12 +14,12 @@ from compact.delivery.batcher import Batcher, Sink
 from compact.delivery.stderr import say
 from compact.events import iso, utc_now
 from compact.exporters import AriadneExporter
+from compact.exporters.redaction import RedactingExporter
 from compact.redaction.outbound import OutboundRedactor, RedactionSettings
 
 # SDK span types with a different name in Ariadne.
 _KINDS = {"response": "generation", "function": "tool", "mcp_tools": "tool"}
 _KNOWN_KINDS = {"agent", "turn", "generation", "tool", "handoff", "guardrail", "task"}
-_CONTENT_FIELDS = ("name", "data", "payload", "metadata")
 # Each request repeats the whole prompt, so only its last items are sent.
 _INPUT_TAIL = 8
 
@@ -36,7 +36,7 @@ class AriadneTracingProcessor(TracingProcessor, Sink):
 
     def __init__(self, exporter: Any = None, *, redaction: RedactionSettings | None = None) -> None:
         self._exporter = exporter if exporter is not None else AriadneExporter()
-        self._redactor = OutboundRedactor(redaction)
+        self._redacting_exporter = RedactingExporter(self._exporter, OutboundRedactor(redaction))
         self._batcher = Batcher(self, max_queue=16_384, max_batch=256, interval_s=0.02, name="compact-agents-sdk")
 
     def on_trace_start(self, trace: Any) -> None:
@@ -65,8 +65,7 @@ class AriadneTracingProcessor(TracingProcessor, Sink):
         """Redact and emit events. Runs on the worker thread."""
         for event in events:
             try:
-                content = {key: event[key] for key in _CONTENT_FIELDS if key in event}
-                self._exporter.emit({**event, **self._redactor.redact_value(content)})
+                self._redacting_exporter.emit(event)
             except Exception as error:
                 say("Ariadne", f"Could not send a span of the Agents SDK: {type(error).__name__}: {error}")
 

@@ -63,7 +63,7 @@ def _clearable_results(context: StrategyContext, unit: Unit) -> dict[int, Result
 
 
 def _count_results(context: StrategyContext, index: int, results: Results) -> int:
-    """Return the tokens that some results of a message take in the prompt."""
+    """Return the tokens of some results of a message, as the prompt shows them."""
     message = context.messages[index]
     if not message.also_answers:
         return context.counts[index]

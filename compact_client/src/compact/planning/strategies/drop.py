@@ -45,7 +45,7 @@ def propose_drop(
     candidates: Sequence[Unit],
     *,
     tokens_to_free: int | None,
-    reason: str = "no milder rung was enough",
+    reason: str = "no less aggressive strategy freed enough",
 ) -> list[CompactionProposal]:
     """Propose the oldest units as one span. Without `tokens_to_free`, propose all of them."""
     units: list[Unit] = []
