@@ -1,7 +1,9 @@
 """Anthropic messages with compaction.
 
-messages = AnthropicMessages(anthropic.Anthropic(), manager, session_id="s1")
-response = messages.create(model="claude-opus-4-6", max_tokens=1_000, system=system, messages=history)
+    messages = AnthropicMessages(anthropic.Anthropic(), manager, session_id="s1")
+    response = messages.create(model="claude-opus-4-6", max_tokens=1_000, system=system, messages=history)
+
+The client is passed in, so this module does not import the package `anthropic`.
 """
 
 from __future__ import annotations

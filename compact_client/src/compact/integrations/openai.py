@@ -1,7 +1,9 @@
-"""OpenAI chat completions with compaction. Works with any client that has `chat.completions.create`.
+"""OpenAI chat completions with compaction.
 
-chat = ChatCompletions(openai.OpenAI(), manager, session_id="s1")
-response = chat.create(model="gpt-5", messages=history, tools=tools)
+    chat = ChatCompletions(openai.OpenAI(), manager, session_id="s1")
+    response = chat.create(model="gpt-5", messages=history, tools=tools)
+
+Works with any client that has `chat.completions.create`. This module does not import the package `openai`.
 """
 
 from __future__ import annotations
