@@ -19,7 +19,7 @@ from ariadne.runtime import request_guard  # noqa: E402 - Django must be set up 
 from ariadne.runtime.db_middleware import connection_options  # noqa: E402
 from ingest.http import endpoints  # noqa: E402
 from ingest.http.service import get_service  # noqa: E402
-from viewer.accounts.api_tokens import SocketAuth  # noqa: E402
+from viewer.accounts.authentication import SocketAuth  # noqa: E402
 from viewer.live.routing import websocket_urlpatterns  # noqa: E402
 
 database = connections.settings["default"]

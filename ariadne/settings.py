@@ -179,7 +179,8 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
-    "viewer.middleware.privacy_headers",
+    "django_permissions_policy.PermissionsPolicyMiddleware",
+    "viewer.middleware.page_defaults",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "ariadne.runtime.db_middleware.reject_while_database_is_down",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -188,7 +189,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "viewer.audit.log.refusals",
+    "viewer.audit.receivers.log_denied_requests",
     "axes.middleware.AxesMiddleware",
 ]
 ROOT_URLCONF = "ariadne.urls"
@@ -255,6 +256,10 @@ SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 X_FRAME_OPTIONS = "DENY"
 SECURE_REFERRER_POLICY = "same-origin"
+# Pages need no device. An empty list disables a feature.
+PERMISSIONS_POLICY: dict[str, list[str]] = {
+    name: [] for name in ("camera", "microphone", "geolocation", "payment", "usb", "browsing-topics")
+}
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": [NONE],
@@ -310,8 +315,8 @@ if SSO:
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "viewer.accounts.api_tokens.TokenAuthentication",
-        "viewer.accounts.api_tokens.PasswordAuthentication",
+        "viewer.accounts.authentication.TokenAuthentication",
+        "viewer.accounts.authentication.PasswordAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],

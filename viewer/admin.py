@@ -1,7 +1,7 @@
-"""The administration site: people, projects, memberships; keys and tokens to look at and to revoke.
+"""The admin site: users, groups, projects and memberships. Keys and tokens can be viewed and revoked.
 
-Every change made here is a line of the audit log. Nothing here shows a secret, and a project is never deleted here:
-its archive answers to retention and legal hold.
+Every change is recorded in the audit log. Secrets are never shown. Projects cannot be deleted here, because their
+archive is subject to retention and legal hold.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from viewer.models import ApiToken, Membership
 
 admin.site.site_header = admin.site.site_title = "Ariadne"
 admin.site.index_title = "Administration"
-# Our own pages and log take the place of these.
+# Replaced by the audit log and by the classes below.
 admin.site.unregister([User, Group, AccessLog, AccessFailureLog])
 
 if TYPE_CHECKING:
     ModelAdmin = admin.ModelAdmin[Any]
-    PeopleAdmin = UserAdmin[User]
+    BaseUserAdmin = UserAdmin[User]
     MembershipTable = admin.TabularInline[Membership, Any]
 else:
-    ModelAdmin, PeopleAdmin, MembershipTable = admin.ModelAdmin, UserAdmin, admin.TabularInline
+    ModelAdmin, BaseUserAdmin, MembershipTable = admin.ModelAdmin, UserAdmin, admin.TabularInline
 
 
-class Logged(ModelAdmin):
-    """Adds each change to the audit log, beside Django's own history."""
+class AuditedAdmin(ModelAdmin):
+    """Records each change in the audit log, in addition to Django's own history."""
 
     action = Action.PROJECT_CHANGE
 
@@ -55,13 +55,13 @@ class Logged(ModelAdmin):
 
     def _record(self, request: HttpRequest, obj: Model, verb: str, message: Any) -> None:
         project_id = obj.pk if isinstance(obj, Project) else getattr(obj, "project_id", None)
-        # Names of fields, never their values: a password form passes here too.
+        # Only the names of fields are recorded. The values may include a password.
         changes = message if isinstance(message, list) else []
         target = f"{obj._meta.verbose_name} {obj}"
         log.record(request, self.action, project_id=project_id, target=target, verb=verb, changes=changes)
 
 
-class ReadOnly(Logged):
+class ReadOnlyAdmin(AuditedAdmin):
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 
@@ -79,7 +79,7 @@ class MembershipInline(MembershipTable):
 
 
 @admin.register(User)
-class PersonAdmin(Logged, PeopleAdmin):
+class AuditedUserAdmin(AuditedAdmin, BaseUserAdmin):
     action = Action.USER_CHANGE
     inlines = (MembershipInline,)
     list_display = ("username", "first_name", "email", "is_active", "is_superuser", "last_login")
@@ -87,12 +87,12 @@ class PersonAdmin(Logged, PeopleAdmin):
 
 
 @admin.register(Group)
-class RoleAdmin(Logged, GroupAdmin):
+class AuditedGroupAdmin(AuditedAdmin, GroupAdmin):
     action = Action.USER_CHANGE
 
 
 @admin.register(Project)
-class ProjectAdmin(Logged):
+class ProjectAdmin(AuditedAdmin):
     list_display = ("name", "slug", "retention_days", "legal_hold", "created_at")
     search_fields = ("name", "slug")
     readonly_fields = ("created_at",)
@@ -103,29 +103,29 @@ class ProjectAdmin(Logged):
 
 
 @admin.register(IngestKey)
-class IngestKeyAdmin(ReadOnly):
+class IngestKeyAdmin(ReadOnlyAdmin):
     action = Action.KEY_REVOKE
     list_display = ("label", "hint", "project", "created_by", "created_at", "last_used_at", "revoked_at")
     list_filter = ("project",)
     exclude = ("digest",)
     actions = ("revoke",)
 
-    @admin.action(description="Revoke the chosen keys", permissions=["view"])
-    def revoke(self, request: HttpRequest, chosen: QuerySet[IngestKey]) -> None:
-        for key in chosen:
+    @admin.action(description="Revoke selected keys", permissions=["view"])
+    def revoke(self, request: HttpRequest, selected: QuerySet[IngestKey]) -> None:
+        for key in selected:
             keys.revoke(key)
             self._record(request, key, "revoked", [])
 
 
 @admin.register(ApiToken)
-class ApiTokenAdmin(ReadOnly):
+class ApiTokenAdmin(ReadOnlyAdmin):
     action = Action.TOKEN_REVOKE
     list_display = ("label", "hint", "user", "project", "created_at", "expires_at", "last_used_at", "revoked_at")
     exclude = ("digest",)
     actions = ("revoke",)
 
-    @admin.action(description="Revoke the chosen tokens", permissions=["view"])
-    def revoke(self, request: HttpRequest, chosen: QuerySet[ApiToken]) -> None:
-        for token in chosen:
+    @admin.action(description="Revoke selected tokens", permissions=["view"])
+    def revoke(self, request: HttpRequest, selected: QuerySet[ApiToken]) -> None:
+        for token in selected:
             api_tokens.revoke(token)
             self._record(request, token, "revoked", [])

@@ -1,4 +1,4 @@
-"""The reading half of the server."""
+"""The app that reads and displays what `ingest` stores."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class ViewerConfig(AppConfig):
 
         from ingest.archive.transcripts import expired  # noqa: PLC0415
         from viewer.accounts import roles  # noqa: PLC0415
-        from viewer.audit import log  # noqa: PLC0415
+        from viewer.audit import receivers  # noqa: PLC0415
 
-        post_migrate.connect(roles.make_missing_groups, sender=self, dispatch_uid="viewer.accounts.roles")
-        signals.user_logged_in.connect(log.note_login, dispatch_uid="viewer.audit.log")
-        signals.user_logged_out.connect(log.note_logout, dispatch_uid="viewer.audit.log")
-        signals.user_login_failed.connect(log.note_login_failure, dispatch_uid="viewer.audit.log")
-        user_locked_out.connect(log.note_lockout, dispatch_uid="viewer.audit.log")
-        expired.connect(log.note_expiry, dispatch_uid="viewer.audit.log")
+        post_migrate.connect(roles.create_missing_groups, sender=self, dispatch_uid="viewer.accounts.roles")
+        signals.user_logged_in.connect(receivers.record_login, dispatch_uid="viewer.audit")
+        signals.user_logged_out.connect(receivers.record_logout, dispatch_uid="viewer.audit")
+        signals.user_login_failed.connect(receivers.record_login_failure, dispatch_uid="viewer.audit")
+        user_locked_out.connect(receivers.record_lockout, dispatch_uid="viewer.audit")
+        expired.connect(receivers.record_expiry, dispatch_uid="viewer.audit")

@@ -1,6 +1,4 @@
-"""What no page should have to remember: nothing private in shared caches, no access to devices, no NUL in addresses,
-and how to say that the server could not answer.
-"""
+"""Middleware for all pages, and the responses for server errors."""
 
 from __future__ import annotations
 
@@ -15,49 +13,49 @@ from django.template import loader
 from django.utils.decorators import sync_and_async_middleware
 from psycopg_pool import PoolTimeout
 
-PERMISSIONS_POLICY = "camera=(), microphone=(), geolocation=(), payment=(), usb=(), browsing-topics=()"
+_RETRY_AFTER_S = 5
 
 
 @sync_and_async_middleware
-def privacy_headers(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
+def page_defaults(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
+    """Reject NUL in addresses, and keep responses out of shared caches."""
     if iscoroutinefunction(get_response):
 
-        async def answer(request: HttpRequest) -> HttpResponseBase:
-            return _with_headers(request, _refusal(request) or await get_response(request))
+        async def respond(request: HttpRequest) -> HttpResponseBase:
+            return _set_cache_control(request, _reject_nul(request) or await get_response(request))
 
-        return answer
-    return lambda request: _with_headers(request, _refusal(request) or get_response(request))
+        return respond
+    return lambda request: _set_cache_control(request, _reject_nul(request) or get_response(request))
 
 
-def _refusal(request: HttpRequest) -> HttpResponseBase | None:
-    # Postgres takes no NUL in a text, and would say so with a 500.
+def _reject_nul(request: HttpRequest) -> HttpResponseBase | None:
+    # Postgres does not accept NUL in text. Without this check, the request would fail with status 500.
     if "\x00" in request.path or "%00" in request.META.get("QUERY_STRING", ""):
-        return HttpResponse("An address holds no NUL.", status=400, content_type="text/plain")
+        return HttpResponse("The URL must not contain NUL characters.", status=400, content_type="text/plain")
     return None
 
 
-def server_error(request: HttpRequest) -> HttpResponseBase:
-    """What went wrong unforeseen; a database that is away is foreseen, and worth another try."""
-    if isinstance(sys.exc_info()[1], OperationalError | InterfaceError | PoolTimeout):
-        return database_away(request)
-    return _failure(request, 500, "This request could not be answered.")
-
-
-def database_away(request: HttpRequest) -> HttpResponseBase:
-    response = _failure(request, 503, "The database is away for a moment.")
-    response.headers["Retry-After"] = "5"
+def _set_cache_control(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+    if not request.path.startswith("/static/"):
+        # The browser may show a page again, but only after checking that the user is still logged in.
+        response.headers.setdefault("Cache-Control", "private, no-cache")
     return response
 
 
-def _failure(request: HttpRequest, status: int, detail: str) -> HttpResponseBase:
+def server_error(request: HttpRequest) -> HttpResponseBase:
+    """Handle an uncaught exception. An unavailable database gives 503, anything else 500."""
+    if isinstance(sys.exc_info()[1], OperationalError | InterfaceError | PoolTimeout):
+        return database_unavailable(request)
+    return _error_response(request, 500, "Internal server error.")
+
+
+def database_unavailable(request: HttpRequest) -> HttpResponseBase:
+    response = _error_response(request, 503, "The database is temporarily unavailable.")
+    response.headers["Retry-After"] = str(_RETRY_AFTER_S)
+    return response
+
+
+def _error_response(request: HttpRequest, status: int, detail: str) -> HttpResponseBase:
     if request.path.startswith("/api/"):
         return JsonResponse({"detail": detail}, status=status)
     return HttpResponse(loader.get_template("500.html").render(), status=status)
-
-
-def _with_headers(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-    response.headers.setdefault("Permissions-Policy", PERMISSIONS_POLICY)
-    if not request.path.startswith("/static/"):
-        # The back button may show a page again, but only after asking whether its reader is still logged in.
-        response.headers.setdefault("Cache-Control", "private, no-cache")
-    return response

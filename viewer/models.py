@@ -1,4 +1,4 @@
-"""People in projects, the tokens they made, and the log of what they did."""
+"""Project memberships, API tokens and the audit log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ingest.models import Project
 
 
 class Membership(models.Model):
-    """A person in a project. What they may do there is their groups' doing, and `role`'s here alone: see `access`."""
+    """A user in a project. Their groups and `role` determine their rights. See `viewer.accounts.access`."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="memberships")
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memberships")
@@ -34,13 +34,13 @@ class Membership(models.Model):
 
 
 class ApiToken(models.Model):
-    """A person's right to read from a program: never more than the person's own, and only what `scopes` name."""
+    """A token that lets a program read with the rights of its user, limited to `scopes`."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens")
     project = models.ForeignKey(Project, null=True, blank=True, on_delete=models.CASCADE, related_name="+")
     label = models.CharField(max_length=100)
     scopes = models.JSONField(default=list)
-    # 256 random bits need no slow digest.
+    # A fast digest is enough for 256 random bits.
     digest = models.CharField(max_length=64, unique=True)
     hint = models.CharField(max_length=16)
     created_at = models.DateTimeField(default=timezone.now)
@@ -53,9 +53,9 @@ class ApiToken(models.Model):
 
 
 class AuditEntry(models.Model):
-    """One line of the audit log. Append-only, by a trigger; each line carries the hash of the one before it.
+    """One entry of the append-only audit log. Each entry contains the hash of the previous one.
 
-    No foreign keys: what was done stays written when the person or the project is gone.
+    A trigger rejects changes. There are no foreign keys, so that entries outlive the users and projects they name.
     """
 
     class Outcome(models.TextChoices):
@@ -78,7 +78,7 @@ class AuditEntry(models.Model):
     hash = models.TextField()
 
     class Meta:
-        managed = False  # flushing must not empty it
+        managed = False  # a flush must not truncate it
         db_table = "viewer_auditentry"
 
     def __str__(self) -> str:

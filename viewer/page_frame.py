@@ -1,4 +1,4 @@
-"""What every page shows around its content: where one may go, and in which project one is."""
+"""The frame around every page: navigation and the current project."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from viewer.accounts.access import Right
 
 
 @dataclass(frozen=True, slots=True)
-class Chrome:
+class PageFrame:
     projects: list[Project]
     project: Project | None
     may_tail: bool
@@ -25,18 +25,18 @@ class Chrome:
 
 
 def current_project(request: HttpRequest, right: Right = Right.SESSIONS) -> Project | None:
-    """The project in the address, else the one looked at last, else the first."""
-    allowed = access.grant(request).projects(right)
+    """Return the project in the address, else the last one the user viewed, else the first."""
+    allowed = access.request_grant(request).projects(right)
     projects = list(Project.objects.filter(pk__in=allowed).order_by("name"))
-    named = request.GET.get("project") or request.session.get("project")
-    chosen = next((project for project in projects if project.slug == named), None) or next(iter(projects), None)
-    if chosen is not None and request.GET.get("project") == chosen.slug:
-        request.session["project"] = chosen.slug
-    return chosen
+    slug = request.GET.get("project") or request.session.get("project")
+    current = next((project for project in projects if project.slug == slug), None) or next(iter(projects), None)
+    if current is not None and request.GET.get("project") == current.slug:
+        request.session["project"] = current.slug
+    return current
 
 
-def first_event(request: HttpRequest, project_id: int) -> dict[str, str]:
-    """What a person needs to send a first event: the address of this server and which key to use."""
+def setup_help(request: HttpRequest, project_id: int) -> dict[str, str]:
+    """Return the server address and the key that a user needs to send the first event."""
     key = IngestKey.objects.filter(project_id=project_id, revoked_at=None).order_by("-created_at").first()
     return {
         "server": request.build_absolute_uri("/").rstrip("/"),
@@ -46,11 +46,11 @@ def first_event(request: HttpRequest, project_id: int) -> dict[str, str]:
 
 
 def context(request: HttpRequest) -> dict[str, Any]:
-    """A template context processor; costs nothing on pages that do not extend the base."""
+    """Template context processor. The queries run only if a template uses the frame."""
 
-    def load() -> Chrome:
-        grant = access.grant(request)
-        return Chrome(
+    def load() -> PageFrame:
+        grant = access.request_grant(request)
+        return PageFrame(
             projects=list(Project.objects.filter(pk__in=grant.projects(Right.SESSIONS)).order_by("name")),
             project=current_project(request),
             may_tail=bool(grant.projects(Right.TAIL)),
@@ -60,4 +60,4 @@ def context(request: HttpRequest) -> dict[str, Any]:
             may_manage=bool(grant.projects(Right.MANAGE)),
         )
 
-    return {"chrome": SimpleLazyObject(load)}
+    return {"frame": SimpleLazyObject(load)}

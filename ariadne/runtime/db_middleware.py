@@ -14,7 +14,7 @@ from django.http import HttpRequest, HttpResponseBase
 from django.utils.decorators import sync_and_async_middleware
 
 from ingest.storage.connections import CONNECT_TIMEOUT_S, FailFastConnection, database_status
-from viewer.middleware import database_away
+from viewer.middleware import database_unavailable
 
 
 @sync_and_async_middleware
@@ -23,10 +23,10 @@ def reject_while_database_is_down(get_response: Callable[[HttpRequest], Any]) ->
     if iscoroutinefunction(get_response):
 
         async def answer(request: HttpRequest) -> HttpResponseBase:
-            return database_away(request) if not database_status.is_available else await get_response(request)
+            return database_unavailable(request) if not database_status.is_available else await get_response(request)
 
         return answer
-    return lambda request: database_away(request) if not database_status.is_available else get_response(request)
+    return lambda request: database_unavailable(request) if not database_status.is_available else get_response(request)
 
 
 def connection_options(max_connections: int) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def test_writes_and_page_queries_on_a_cluster(start_server: ServerFactory, djang
         from ariadne.settings import database
         from ingest.models import Project, Session
         from ingest.storage import retention
-        from viewer.sessions import queries
+        from viewer.sessions import queries, session_list
 
         before = dict(django.settings_dict)
         django.close()
@@ -97,9 +97,9 @@ def test_writes_and_page_queries_on_a_cluster(start_server: ServerFactory, djang
                 lambda: queries.spans_page(session, after=0, limit=100),
             ):
                 assert set(shards(query)) == {1}
-            page, _ = queries.sessions_page([session.project_id], queries.SessionFilter())
-            assert len(page) == queries.PAGE_SIZE
-            assert queries.titles(page) == {}
+            page, _ = session_list.sessions_page([session.project_id], session_list.SessionFilter())
+            assert len(page) == session_list.PAGE_SIZE
+            assert session_list.titles(page) == {}
             Project.objects.update(retention_days=0)
             assert retention.run(today=session.day.replace(year=session.day.year + 1)).sessions == 202
         finally:

@@ -28,7 +28,7 @@ class FailingConsumer(LiveConsumer):
 async def test_failed_connection_is_closed_with_a_retry_code() -> None:
     """Clients reconnect after every close code except those for missing permission."""
     page = FailingConsumer()
-    await page.follow_or_close()
+    await page.run()
     assert page.closed == [TRY_AGAIN]
     assert TRY_AGAIN not in {4401, 4403, 4404}
 

@@ -50,7 +50,7 @@ DOORS = {
     "payload": Door("/sessions/{session}/payload/?span={span}", Right.PAYLOAD, has_object=True),
     "compaction-detail": Door("/sessions/{session}/compactions/1/", Right.SESSIONS, has_object=True),
     "what-if": Door("/sessions/{session}/compactions/1/what-if/", Right.SESSIONS, has_object=True),
-    "regrets": Door("/sessions/{session}/compactions/1/regrets/", Right.SESSIONS, has_object=True),
+    "rework": Door("/sessions/{session}/compactions/1/regrets/", Right.SESSIONS, has_object=True),
     "ledger-file": Door("/sessions/{session}/compactions/1/ledger.csv", Right.SESSIONS, has_object=True),
     "message": Door("/sessions/{session}/messages/00/", Right.PAYLOAD, has_object=True),
     "tail": Door("/tail/", Right.TAIL),
@@ -153,7 +153,7 @@ def test_each_person_passes_their_own_doors_and_no_other(kind: str, ours: Projec
         for method in METHODS:
             response = knock(client, method, path_of(door, ours))
             expected = expectation(door, kind, method, is_api=door.path.startswith("/api/"))
-            if name in {"compaction-detail", "what-if", "regrets", "ledger-file"} and expected == {200}:
+            if name in {"compaction-detail", "what-if", "rework", "ledger-file"} and expected == {200}:
                 expected = {404}  # the session has none
             if name == "project-list" and expected == {200}:
                 expected = {302}  # there is one alone

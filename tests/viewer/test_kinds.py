@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import compact.events
 import pytest
+from compact.events import CATALOG
 from django.template.loader import render_to_string
 
 from viewer.kinds import KINDS, Family, Panel, browser_table, kind_of
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 OBSERVABILITY = (ROOT / "docs/OBSERVABILITY.md").read_text()
 SPRITE = render_to_string("frame/_icons.html")
 TREE_CSS = (ROOT / "static/css/sessions/tree.css").read_text()
-LIBRARY_EVENTS = {event.name for event in compact.events.CATALOG}
+LIBRARY_EVENTS = {event.name for event in CATALOG}
 DOCUMENTED_EVENTS = set(re.findall(r"^### (compact\.\w+)$", OBSERVABILITY, re.M))
 
 

@@ -1,1 +1,1 @@
-"""People, roles, projects, keys and tokens."""
+"""Users, roles, projects, ingest keys and API tokens."""

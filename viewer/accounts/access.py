@@ -1,7 +1,8 @@
-"""Who may see what. The one module that decides, for pages, REST, websockets and downloads alike.
+"""Access control for pages, REST, websockets and downloads.
 
-A person's groups say what they may do, their memberships where; a membership may add a role for that project alone.
-An object of a project that is not yours does not exist (404); an object of yours that you may not see is refused (403).
+A user's groups determine what they may do, and their memberships where. A membership may add a role for its project
+only. Objects of a project that the user is not a member of do not exist (404). Objects of the user's own projects
+that they may not see are forbidden (403).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ AnyUser = AbstractBaseUser | AnonymousUser
 
 
 class Right(StrEnum):
-    """The permissions of `Membership`, by the names they have in the database."""
+    """The permissions of `Membership`. The values are their code names in the database."""
 
     SESSIONS = "view_session"
     PAYLOAD = "view_payload"
@@ -45,78 +46,92 @@ class Right(StrEnum):
     MANAGE = "manage_project"
 
 
-EVERY_RIGHT = frozenset(Right)
-_NAMES = {right.value for right in Right}
+ALL_RIGHTS = frozenset(Right)
+_CODENAMES = {right.value for right in Right}
+_ACTIONS = {
+    Right.SESSIONS: "view sessions",
+    Right.PAYLOAD: "view payloads",
+    Right.TAIL: "view live events",
+    Right.KEYS: "manage ingest keys",
+    Right.TRANSCRIPTS: "view transcripts",
+    Right.AUDIT: "view the audit log",
+    Right.MANAGE: "manage this project",
+}
+
+
+def permission_denied(right: Right) -> PermissionDenied:
+    return PermissionDenied(f"You don't have permission to {_ACTIONS[right]}.")
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What one person, or one token of theirs, may do: rights by project. Nobody's grant is empty."""
+    """The rights of a user or an API token, by project. Anonymous users have an empty grant."""
 
     user_id: int | None = None
     username: str = ""
     rights: Mapping[int, frozenset[Right]] = field(default_factory=dict)
-    is_everyones: bool = False  # a superuser's: sees also what belongs to no project
+    is_superuser: bool = False  # also sees objects that belong to no project
 
     def may(self, right: Right, project_id: int) -> bool:
         return right in self.rights.get(project_id, ())
 
     def projects(self, right: Right) -> frozenset[int]:
-        """The projects in which this is allowed: what every query is filtered by."""
+        """Return the projects in which the right is granted. Every query is filtered by these."""
         return frozenset(project_id for project_id, rights in self.rights.items() if right in rights)
 
     def require(self, right: Right, project_id: int) -> None:
         if project_id not in self.rights:
             raise Http404
         if not self.may(right, project_id):
-            raise PermissionDenied(f"this needs the right {right.value}")
+            raise permission_denied(right)
 
-    def narrowed(self, *, scopes: Iterable[str], project_id: int | None) -> Grant:
-        """This grant as seen through an API token: never more than its owner, never more than its scopes."""
-        kept = frozenset(Right(scope) for scope in scopes if scope in _NAMES)
-        rights = {p: held & kept for p, held in self.rights.items() if project_id in {None, p}}
+    def restrict(self, *, scopes: Iterable[str], project_id: int | None) -> Grant:
+        """Return the grant of an API token: the owner's rights limited to its scopes and its project."""
+        allowed = _rights(scopes)
+        rights = {p: rights & allowed for p, rights in self.rights.items() if project_id in {None, p}}
         return Grant(self.user_id, self.username, rights)
 
 
-NOBODY = Grant()
+EMPTY_GRANT = Grant()
 
 
-def grant_of(user: AnyUser) -> Grant:
-    """The rights of `user` now, in two queries. Superusers may do everything everywhere."""
+def user_grant(user: AnyUser) -> Grant:
+    """Return the current rights of a user, in two queries. Superusers have all rights in all projects."""
     if not isinstance(user, User) or not user.is_active:
-        return NOBODY
+        return EMPTY_GRANT
     if user.is_superuser:
-        everything = dict.fromkeys(Project.objects.values_list("pk", flat=True), EVERY_RIGHT)
-        return Grant(user.pk, user.get_username(), everything, is_everyones=True)
-    held = _rights(Permission.objects.filter(Q(user=user) | Q(group__user=user)))
+        rights = dict.fromkeys(Project.objects.values_list("pk", flat=True), ALL_RIGHTS)
+        return Grant(user.pk, user.get_username(), rights, is_superuser=True)
+    permissions = Permission.objects.filter(
+        Q(user=user) | Q(group__user=user), content_type__app_label="viewer", content_type__model="membership"
+    )
+    from_groups = _rights(permissions.values_list("codename", flat=True))
     memberships = Membership.objects.filter(user=user).select_related("role").prefetch_related("role__permissions")
-    rights = {
-        m.project_id: held | (_named(p.codename for p in m.role.permissions.all()) if m.role else frozenset())
-        for m in memberships
-    }
-    return Grant(user.pk, user.get_username(), rights)
+    return Grant(user.pk, user.get_username(), {m.project_id: from_groups | _role_rights(m) for m in memberships})
 
 
-def may(user: AnyUser, project: Project | int, right: Right) -> bool:
-    return grant_of(user).may(right, project if isinstance(project, int) else project.pk)
+def _role_rights(membership: Membership) -> frozenset[Right]:
+    if membership.role is None:
+        return frozenset()
+    return _rights(permission.codename for permission in membership.role.permissions.all())
 
 
-def grant(request: HttpRequest | Request) -> Grant:
-    """The grant behind a request, computed once; a request that came with an API token has the token's."""
-    bare = request._request if isinstance(request, Request) else request
+def request_grant(request: HttpRequest | Request) -> Grant:
+    """Return the grant of a request, computed once. A request with an API token has the token's grant."""
+    django_request = request._request if isinstance(request, Request) else request
     user, token = request.user, getattr(request, "auth", None)
-    cached: tuple[object, object, Grant] | None = getattr(bare, "_grant", None)
+    cached: tuple[object, object, Grant] | None = getattr(django_request, "_grant", None)
     if cached is None or cached[0] is not token or cached[1] != user.pk:
-        found = grant_of(user)
+        grant = user_grant(user)
         if token is not None:
-            found = found.narrowed(scopes=token.scopes, project_id=token.project_id)
-        cached = (token, user.pk, found)
-        bare._grant = cached  # type: ignore[attr-defined]
+            grant = grant.restrict(scopes=token.scopes, project_id=token.project_id)
+        cached = (token, user.pk, grant)
+        django_request._grant = cached  # type: ignore[attr-defined]
     return cached[2]
 
 
 async def socket_grant(scope: Mapping[str, Any]) -> Grant:
-    """The grant behind a websocket, computed anew at each call: long-lived sockets ask again, so that rights end."""
+    """Return the grant of a websocket, computed at each call so that a long-lived socket notices revoked rights."""
     return await sync_to_async(_socket_grant)(scope)
 
 
@@ -126,28 +141,28 @@ def _socket_grant(scope: Mapping[str, Any]) -> Grant:
         user = User.objects.filter(pk=user.pk).first() or AnonymousUser()
     token: ApiToken | None = scope.get("token")
     if token is None:
-        return grant_of(user) if _is_still_signed_in(scope, user) else NOBODY
+        return user_grant(user) if _is_logged_in(scope, user) else EMPTY_GRANT
     token = ApiToken.objects.filter(pk=token.pk, revoked_at=None).first()
     if token is None or (token.expires_at is not None and token.expires_at <= timezone.now()):
-        return NOBODY
-    return grant_of(user).narrowed(scopes=token.scopes, project_id=token.project_id)
+        return EMPTY_GRANT
+    return user_grant(user).restrict(scopes=token.scopes, project_id=token.project_id)
 
 
-View = Callable[..., HttpResponseBase]
-
-
-def _is_still_signed_in(scope: Mapping[str, Any], user: AnyUser) -> bool:
-    """Whether the login behind a socket has not ended meanwhile; its own copy of the session would not know."""
+def _is_logged_in(scope: Mapping[str, Any], user: AnyUser) -> bool:
+    # The scope's copy of the login session does not notice a logout, so read it again.
     session: SessionBase | None = scope.get("session")
     if session is None or user.pk is None:
         return True
     return SessionStore(session.session_key).get(SESSION_KEY) == str(user.pk)
 
 
-def needs(right: Right, *methods: str) -> Callable[[View], View]:
-    """A page for people who have `right` in some project; others are sent to the login, or refused.
+View = Callable[..., HttpResponseBase]
 
-    Pages answer GET and HEAD, unless `methods` says otherwise.
+
+def requires(right: Right, *methods: str) -> Callable[[View], View]:
+    """Restrict a page to users who have `right` in at least one project.
+
+    Anonymous users are redirected to the login page. Pages accept GET and HEAD unless `methods` are given.
     """
     allowed = methods or ("GET", "HEAD")
 
@@ -156,8 +171,8 @@ def needs(right: Right, *methods: str) -> Callable[[View], View]:
         def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
             if not request.user.is_authenticated:
                 return redirect_to_login(request.get_full_path())
-            if not grant(request).projects(right):
-                raise PermissionDenied(f"this needs the right {right.value}")
+            if not request_grant(request).projects(right):
+                raise permission_denied(right)
             if request.method not in allowed:
                 return HttpResponseNotAllowed(allowed)
             return view(request, *args, **kwargs)
@@ -167,43 +182,44 @@ def needs(right: Right, *methods: str) -> Callable[[View], View]:
     return decorate
 
 
-class Needs(BasePermission):
-    """DRF's question, asked here: the view names its `right`."""
+class HasRight(BasePermission):
+    """DRF permission: the caller has the `right` of the view in at least one project."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
         right: Right = view.right
-        return bool(grant(request).projects(right))
+        return bool(request_grant(request).projects(right))
 
 
-def session(
-    held: Grant, name: str | uuid.UUID, right: Right = Right.SESSIONS, *, project_id: int | None = None
+def get_session(
+    grant: Grant, name: str | uuid.UUID, right: Right = Right.SESSIONS, *, project_id: int | None = None
 ) -> Session:
-    """The session called `name` (its key, or the id its agent gave it) where the holder of the grant may see it.
+    """Return the session with this key or id, or raise Http404 or PermissionDenied.
 
-    Two projects may use one id for two sessions: then the one that changed last, unless `project_id` chooses.
+    If several projects have a session with the same id, return the one that changed last, unless `project_id` is
+    given.
     """
     text = str(name)
-    mine = [p for p in held.rights if project_id in {None, p}]
-    keys = {session_key(p, text) for p in mine}
-    if (key := _uuid(text)) is not None:
+    projects = [p for p in grant.rights if project_id in {None, p}]
+    keys = {session_key(p, text) for p in projects}
+    if (key := _parse_uuid(text)) is not None:
         keys.add(key)
-    found = Session.objects.filter(session_key__in=keys, project_id__in=mine).order_by("-last_seq").first()
-    if found is None:
-        raise Http404("no such session")
-    held.require(right, found.project_id)
-    return found
+    session = Session.objects.filter(session_key__in=keys, project_id__in=projects).order_by("-last_seq").first()
+    if session is None:
+        raise Http404("No such session.")
+    grant.require(right, session.project_id)
+    return session
 
 
-asession = sync_to_async(session)
+aget_session = sync_to_async(get_session)
 
 
-def transcript(held: Grant, key: uuid.UUID, step: int, right: Right = Right.TRANSCRIPTS) -> Transcript:
-    """One archived step, where the holder of the grant may see it."""
-    found = Transcript.objects.filter(session_key=key, step=step, project_id__in=list(held.rights)).first()
-    if found is None:
-        raise Http404("no such transcript")
-    held.require(right, found.project_id)
-    return found
+def get_transcript(grant: Grant, key: uuid.UUID, step: int, right: Right = Right.TRANSCRIPTS) -> Transcript:
+    """Return the transcript of one step of a session, or raise Http404 or PermissionDenied."""
+    transcript = Transcript.objects.filter(session_key=key, step=step, project_id__in=list(grant.rights)).first()
+    if transcript is None:
+        raise Http404("No such transcript.")
+    grant.require(right, transcript.project_id)
+    return transcript
 
 
 def visible_payload(grant: Grant, project_id: int, kind: str, payload: Any) -> Any:
@@ -223,17 +239,13 @@ def _public_part(value: Any, keys: frozenset[str] | None) -> Any:
     return [{key: row[key] for key in keys if key in row} for row in rows if isinstance(row, dict)]
 
 
-def _uuid(text: str) -> uuid.UUID | None:
+def _parse_uuid(text: str) -> uuid.UUID | None:
     try:
         return uuid.UUID(text)
     except ValueError:
         return None
 
 
-def _rights(permissions: Any) -> frozenset[Right]:
-    own = permissions.filter(content_type__app_label="viewer", content_type__model="membership")
-    return _named(own.values_list("codename", flat=True))
-
-
-def _named(codenames: Iterable[str]) -> frozenset[Right]:
-    return frozenset(Right(name) for name in codenames if name in _NAMES)
+def _rights(codenames: Iterable[str]) -> frozenset[Right]:
+    """Return the rights with these code names. Unknown names are ignored."""
+    return frozenset(Right(name) for name in codenames if name in _CODENAMES)

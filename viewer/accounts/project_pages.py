@@ -1,6 +1,6 @@
-"""What the administrators of a project decide: how long it keeps transcripts and sessions, and who is in it.
+"""Project settings: retention, legal hold and members.
 
-Roles given here count in this project alone. Every change is a line of the audit log, with its reason.
+A role that is given here applies to this project only. Every change is written to the audit log with its reason.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ from viewer.models import Membership
 _MAX_DAYS = 36_500
 
 
-@access.needs(Right.MANAGE, "GET", "HEAD")
+@access.requires(Right.MANAGE, "GET", "HEAD")
 def project_list(request: HttpRequest) -> HttpResponse:
-    """The projects one manages; with one alone, that one."""
-    projects = list(Project.objects.filter(pk__in=access.grant(request).projects(Right.MANAGE)).order_by("name"))
+    """List the projects that the user manages, or redirect to the only one."""
+    managed = access.request_grant(request).projects(Right.MANAGE)
+    projects = list(Project.objects.filter(pk__in=managed).order_by("name"))
     if len(projects) == 1:
         return redirect("project-detail", projects[0].slug)
     return render(request, "accounts/project_list.html", {"projects": projects})
 
 
-@access.needs(Right.MANAGE, "GET", "HEAD")
+@access.requires(Right.MANAGE, "GET", "HEAD")
 def project_detail(request: HttpRequest, slug: str) -> HttpResponse:
-    project = _project(request, slug)
+    project = _get_project(request, slug)
     context = {
         "project": project,
         "memberships": project.memberships.select_related("user", "role").order_by("user__username"),
@@ -42,67 +43,81 @@ def project_detail(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "accounts/project_detail.html", context)
 
 
-@access.needs(Right.MANAGE, "POST")
+@access.requires(Right.MANAGE, "POST")
 def project_keep(request: HttpRequest, slug: str) -> HttpResponse:
     """Set retention and legal hold."""
-    project = _project(request, slug)
+    project = _get_project(request, slug)
     reason = log.clean(request.POST.get("reason", "").strip())
-    text = request.POST.get("retention_days", "").strip()
+    days = request.POST.get("retention_days", "").strip()
     if not reason:
-        messages.error(request, "Say why: the audit log keeps the reason.")
+        messages.error(request, "Enter a reason. It is recorded in the audit log.")
         return redirect("project-detail", slug)
-    if text and not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= _MAX_DAYS):
-        messages.error(request, f"Days are a whole number from 1 to {_MAX_DAYS:,}, or nothing to keep for ever.")
+    if days and not _is_valid_retention(days):
+        messages.error(request, f"Enter a number of days from 1 to {_MAX_DAYS:,}, or leave it empty to keep forever.")
         return redirect("project-detail", slug)
-    before = {"retention_days": project.retention_days, "legal_hold": project.legal_hold}
-    project.retention_days = int(text) if text else None
+    before = _retention(project)
+    project.retention_days = int(days) if days else None
     project.legal_hold = request.POST.get("legal_hold") == "on"
     project.save(update_fields=["retention_days", "legal_hold"])
-    after = {"retention_days": project.retention_days, "legal_hold": project.legal_hold}
-    target = f"project {project.slug}"
     log.record(
-        request, Action.PROJECT_CHANGE, project_id=project.pk, target=target, reason=reason, before=before, after=after
+        request,
+        Action.PROJECT_CHANGE,
+        project_id=project.pk,
+        target=f"project {project.slug}",
+        reason=reason,
+        before=before,
+        after=_retention(project),
     )
-    messages.success(request, "Saved.")
+    messages.success(request, "Changes saved.")
     return redirect("project-detail", slug)
 
 
-@access.needs(Right.MANAGE, "POST")
+@access.requires(Right.MANAGE, "POST")
 def member_add(request: HttpRequest, slug: str) -> HttpResponse:
-    """Bring somebody in, or change the role they have here."""
-    project = _project(request, slug)
+    """Add a member, or change the role of one."""
+    project = _get_project(request, slug)
     user = User.objects.filter(username=request.POST.get("username", "").strip(), is_active=True).first()
-    name = request.POST.get("role", "")
-    if user is None or (name and name not in ROLES):
-        messages.error(request, "There is no such person.")
+    role_name = request.POST.get("role", "")
+    if user is None or (role_name and role_name not in ROLES):
+        messages.error(request, "No active user has this username.")
         return redirect("project-detail", slug)
-    role = Group.objects.filter(name=name).first() if name else None
+    role = Group.objects.filter(name=role_name).first() if role_name else None
     Membership.objects.update_or_create(user=user, project=project, defaults={"role": role})
     target = f"{user.get_username()} in {project.slug}"
-    log.record(request, Action.USER_CHANGE, project_id=project.pk, target=target, verb="member", role=name)
-    messages.success(request, f"{user.get_username()} is in {project.name}.")
+    log.record(request, Action.USER_CHANGE, project_id=project.pk, target=target, verb="member", role=role_name)
+    messages.success(request, f"{user.get_username()} is a member of {project.name}.")
     return redirect("project-detail", slug)
 
 
-@access.needs(Right.MANAGE, "POST")
+@access.requires(Right.MANAGE, "POST")
 def member_remove(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
-    project = _project(request, slug)
+    project = _get_project(request, slug)
     membership = project.memberships.select_related("user").filter(pk=pk).first()
     if membership is None:
         raise Http404
     membership.delete()
-    target = f"{membership.user.get_username()} in {project.slug}"
-    log.record(request, Action.USER_CHANGE, project_id=project.pk, target=target, verb="removed")
-    messages.success(request, f"{membership.user.get_username()} is no longer in {project.name}.")
+    username = membership.user.get_username()
+    log.record(
+        request, Action.USER_CHANGE, project_id=project.pk, target=f"{username} in {project.slug}", verb="removed"
+    )
+    messages.success(request, f"Removed {username} from {project.name}.")
     if membership.user_id == request.user.pk:
         return redirect("session-list")
     return redirect("project-detail", slug)
 
 
-def _project(request: HttpRequest, slug: str) -> Project:
-    held = access.grant(request)
-    project = Project.objects.filter(slug=slug, pk__in=list(held.rights)).first()
+def _get_project(request: HttpRequest, slug: str) -> Project:
+    grant = access.request_grant(request)
+    project = Project.objects.filter(slug=slug, pk__in=list(grant.rights)).first()
     if project is None:
         raise Http404
-    held.require(Right.MANAGE, project.pk)
+    grant.require(Right.MANAGE, project.pk)
     return project
+
+
+def _retention(project: Project) -> dict[str, int | bool | None]:
+    return {"retention_days": project.retention_days, "legal_hold": project.legal_hold}
+
+
+def _is_valid_retention(days: str) -> bool:
+    return days.isascii() and days.isdigit() and len(days) < 6 and 1 <= int(days) <= _MAX_DAYS

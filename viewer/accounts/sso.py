@@ -1,7 +1,7 @@
-"""Single sign-on: an OpenID Connect login becomes a person here, named by the provider's own id for them.
+"""Single sign-on with OpenID Connect. The provider's subject id becomes the username.
 
-A name or an address chosen at the provider never matches a local account, and a new person is a member of nothing:
-an administrator adds them to projects. Groups may come from a claim.
+A name or email address that is chosen at the provider never matches a local account. A new user is a member of no
+project until an administrator adds them. Groups may come from a claim.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Backend(OIDCAuthenticationBackend):  # type: ignore[misc]
         user.email = str(claims.get("email") or "")[:254]
         user.save()
         if settings.OIDC_GROUPS_CLAIM:
-            named = claims.get(settings.OIDC_GROUPS_CLAIM)
-            names = set(named) & set(ROLES) if isinstance(named, list) else set()
+            claimed = claims.get(settings.OIDC_GROUPS_CLAIM)
+            names = set(claimed) & set(ROLES) if isinstance(claimed, list) else set()
             user.groups.set([*user.groups.exclude(name__in=ROLES), *Group.objects.filter(name__in=names)])
         return user
 

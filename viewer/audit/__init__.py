@@ -1,1 +1,1 @@
-"""Transcripts, the audit log, and the proofs behind them."""
+"""Transcripts, the audit log, and their signatures."""

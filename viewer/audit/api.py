@@ -1,9 +1,8 @@
-"""Transcripts and the audit log over REST. Each view asks `access`, then `archive_queries`, then answers."""
+"""Transcripts and the audit log over REST."""
 
 from __future__ import annotations
 
 import uuid
-from typing import Any
 
 from django.http import Http404, HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
@@ -13,7 +12,6 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
-from rest_framework.views import APIView
 
 from ingest.archive import verification
 from ingest.models import Transcript
@@ -23,26 +21,26 @@ from viewer.audit import downloads, log, queries
 from viewer.audit.log import Action
 from viewer.audit.queries import AuditFilter, BadFilter, TranscriptFilter
 from viewer.models import AuditEntry
-from viewer.sessions.api import next_address
-
-
-def _query(name: str, description: str, kind: Any = OpenApiTypes.STR) -> OpenApiParameter:
-    return OpenApiParameter(name, kind, OpenApiParameter.QUERY, description=description)
-
+from viewer.rest import ReadView, is_number, next_url, query_parameter
 
 _ID = OpenApiParameter(
     "name",
     OpenApiTypes.STR,
     OpenApiParameter.PATH,
-    description="`{session key}.{step}`, the `id` of the list",
+    description="`{session key}.{step}`, the `id` in the list.",
 )
-_PERIOD = [_query("since", "first day", OpenApiTypes.DATE), _query("until", "last day", OpenApiTypes.DATE)]
-_LIMIT = _query("limit", f"at most {queries.MAX_PAGE}", OpenApiTypes.INT)
-_REASON = _query("reason", "why; kept in the audit log")
+_PERIOD = [
+    query_parameter("since", "First day.", OpenApiTypes.DATE),
+    query_parameter("until", "Last day.", OpenApiTypes.DATE),
+]
+_LIMIT = query_parameter("limit", f"Page size, at most {queries.MAX_PAGE}.", OpenApiTypes.INT)
+_REASON = query_parameter("reason", "Reason of the download. It is recorded in the audit log.")
+
+_MAX_STEP_DIGITS = 9
 
 
 class TranscriptSerializer(serializers.ModelSerializer[Transcript]):
-    """What is known of a transcript, without its text."""
+    """A transcript without its text."""
 
     id = serializers.SerializerMethodField()
     session = serializers.CharField(source="session_id", read_only=True)
@@ -58,14 +56,16 @@ class TranscriptSerializer(serializers.ModelSerializer[Transcript]):
         )
 
     def get_id(self, transcript: Transcript) -> str:
-        return name_of(transcript)
+        return transcript_id(transcript)
 
     def get_download(self, transcript: Transcript) -> str:
-        return str(reverse("api-transcript-download", args=[name_of(transcript)], request=self.context.get("request")))
+        return str(
+            reverse("api-transcript-download", args=[transcript_id(transcript)], request=self.context.get("request"))
+        )
 
 
 class FindingSerializer(serializers.Serializer[verification.Verification]):
-    """What a check of one session's archive found."""
+    """The result of verifying one session's archive."""
 
     ok = serializers.SerializerMethodField()
     stored = serializers.IntegerField()
@@ -88,12 +88,11 @@ class AuditSerializer(serializers.ModelSerializer[AuditEntry]):
         )
 
 
-def name_of(transcript: Transcript) -> str:
+def transcript_id(transcript: Transcript) -> str:
     return f"{transcript.session_key}.{transcript.step}"
 
 
-class ArchiveView(APIView):
-    permission_classes = (access.Needs,)
+class ArchiveView(ReadView):
     right = Right.TRANSCRIPTS
 
     def handle_exception(self, exc: Exception) -> Response:
@@ -101,22 +100,22 @@ class ArchiveView(APIView):
             exc = ValidationError({exc.name: exc.message})
         return super().handle_exception(exc)
 
-    def transcript(self, request: Request, name: str) -> Transcript:
+    def get_transcript(self, request: Request, name: str) -> Transcript:
         key, _, step = name.partition(".")
-        if not step.isascii() or not step.isdigit() or len(step) > 9:
+        if not is_number(step) or len(step) > _MAX_STEP_DIGITS:
             raise Http404
         try:
-            return access.transcript(access.grant(request), uuid.UUID(key), int(step))
+            return access.get_transcript(access.request_grant(request), uuid.UUID(key), int(step))
         except ValueError:
             raise Http404 from None
 
     def limit(self, request: Request) -> int:
         text = request.query_params.get("limit", "")
         if not text:
-            return queries.PAGE
-        limit = int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0
+            return queries.PAGE_SIZE
+        limit = int(text) if is_number(text) else 0
         if not 1 <= limit <= queries.MAX_PAGE:
-            raise BadFilter("limit", f"is 1 to {queries.MAX_PAGE}")
+            raise BadFilter("limit", f"Enter a number from 1 to {queries.MAX_PAGE}.")
         return limit
 
 
@@ -126,10 +125,10 @@ class TranscriptList(ArchiveView):
     @extend_schema(
         operation_id="transcripts",
         parameters=[
-            _query("q", "text in the session id"),
+            query_parameter("q", "Text in the session id."),
             *_PERIOD,
             _LIMIT,
-            _query("before", "where the page begins; `next` has it"),
+            query_parameter("before", "Page cursor, taken from `next`."),
         ],
         responses=inline_serializer(
             "TranscriptPage",
@@ -137,11 +136,11 @@ class TranscriptList(ArchiveView):
         ),
     )
     def get(self, request: Request) -> Response:
-        wanted = TranscriptFilter.from_query(request.query_params)
-        projects = access.grant(request).projects(self.right)
-        page, more = queries.transcripts_page(projects, wanted, limit=self.limit(request))
+        filters = TranscriptFilter.from_query(request.query_params)
+        projects = access.request_grant(request).projects(self.right)
+        page, cursor = queries.transcripts_page(projects, filters, limit=self.limit(request))
         results = TranscriptSerializer(page, many=True, context={"request": request}).data
-        return Response({"results": results, "next": next_address(request, "before", more)})
+        return Response({"results": results, "next": next_url(request, "before", cursor)})
 
 
 class TranscriptDetail(ArchiveView):
@@ -149,11 +148,11 @@ class TranscriptDetail(ArchiveView):
 
     @extend_schema(operation_id="transcript", parameters=[_ID], responses=TranscriptSerializer)
     def get(self, request: Request, name: str) -> Response:
-        return Response(TranscriptSerializer(self.transcript(request, name), context={"request": request}).data)
+        return Response(TranscriptSerializer(self.get_transcript(request, name), context={"request": request}).data)
 
 
 class TranscriptDownload(ArchiveView):
-    """The transcript as JSONL, redacted again with today's rules. `Range` is honoured; the download is logged."""
+    """The transcript as JSONL, redacted with the current rules. Supports `Range`. Downloads are logged."""
 
     @extend_schema(
         operation_id="transcript_download",
@@ -164,11 +163,11 @@ class TranscriptDownload(ArchiveView):
         },
     )
     def get(self, request: Request, name: str) -> HttpResponseBase:
-        return downloads.send_transcript(request, self.transcript(request, name))
+        return downloads.send_transcript(request, self.get_transcript(request, name))
 
 
 class TranscriptBundle(ArchiveView):
-    """A signed bundle: transcript, summary, plan, ledger, chain, manifest, signature. The download is logged."""
+    """A signed bundle of transcript, summary, plan, ledger and hash chain. Downloads are logged."""
 
     @extend_schema(
         operation_id="transcript_bundle",
@@ -176,15 +175,15 @@ class TranscriptBundle(ArchiveView):
         responses={(200, "application/zip"): OpenApiTypes.BINARY, (206, "application/zip"): OpenApiTypes.BINARY},
     )
     def get(self, request: Request, name: str) -> HttpResponseBase:
-        return downloads.send_bundle(request, self.transcript(request, name))
+        return downloads.send_bundle(request, self.get_transcript(request, name))
 
 
 class TranscriptVerify(ArchiveView):
-    """Recompute the whole archive of the transcript's session and say what does not fit."""
+    """Recompute the archive of the transcript's session and list all problems."""
 
     @extend_schema(operation_id="transcript_verify", parameters=[_ID], request=None, responses=FindingSerializer)
     def post(self, request: Request, name: str) -> Response:
-        transcript = self.transcript(request, name)
+        transcript = self.get_transcript(request, name)
         finding = verification.verify_session(transcript.session_key)
         log.record(
             request,
@@ -197,27 +196,27 @@ class TranscriptVerify(ArchiveView):
 
 
 class AuditList(ArchiveView):
-    """The audit log of the projects one audits, newest first."""
+    """Audit entries of the projects that you may audit, newest first."""
 
     right = Right.AUDIT
 
     @extend_schema(
         operation_id="audit",
         parameters=[
-            _query("q", "text in target, reason, address or actor"),
-            _query("actor", "beginning of the actor's name"),
+            query_parameter("q", "Text in target, reason, address or actor."),
+            query_parameter("actor", "Start of the actor's name."),
             OpenApiParameter("action", OpenApiTypes.STR, OpenApiParameter.QUERY, enum=[*Action]),
             OpenApiParameter("outcome", OpenApiTypes.STR, OpenApiParameter.QUERY, enum=AuditEntry.Outcome.values),
             *_PERIOD,
             _LIMIT,
-            _query("before", "where the page begins; `next` has it", OpenApiTypes.INT64),
+            query_parameter("before", "Page cursor, taken from `next`.", OpenApiTypes.INT64),
         ],
         responses=inline_serializer(
             "AuditPage", {"results": AuditSerializer(many=True), "next": serializers.URLField(allow_null=True)}
         ),
     )
     def get(self, request: Request) -> Response:
-        wanted = AuditFilter.from_query(request.query_params)
-        page, more = queries.audit_page(access.grant(request), wanted, limit=self.limit(request))
+        filters = AuditFilter.from_query(request.query_params)
+        page, cursor = queries.audit_page(access.request_grant(request), filters, limit=self.limit(request))
         results = AuditSerializer(page, many=True).data
-        return Response({"results": results, "next": next_address(request, "before", more)})
+        return Response({"results": results, "next": next_url(request, "before", cursor)})

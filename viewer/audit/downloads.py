@@ -1,4 +1,7 @@
-"""Downloads: check the right, log the access with its reason, then send. The page and the API come through here."""
+"""Downloads of transcripts, bundles and the audit log, for pages and the API.
+
+Each download checks the permission and is recorded in the audit log with its reason before anything is sent.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,10 @@ from django.utils.timezone import now
 from rest_framework.request import Request
 
 from ingest.models import Transcript
+from viewer import csv_file
 from viewer.accounts import access
 from viewer.accounts.access import Right
-from viewer.audit import bundles, csv_file, exports, log, queries
+from viewer.audit import bundles, exports, log, queries
 from viewer.audit.log import Action
 from viewer.audit.queries import AuditFilter, BadFilter
 from viewer.models import AuditEntry
@@ -23,44 +27,44 @@ AUDIT_COLUMNS = (
 
 
 def reason_of(request: HttpRequest | Request) -> str:
-    """Why, in the reader's words; a server may insist on it."""
-    given = [request.GET.get(name, "").strip() for name in ("reason", "note")]
-    reason = log.clean(": ".join(part for part in given if part))
+    """Return the reason of a download, or raise BadFilter if the server requires one."""
+    parts = [request.GET.get(name, "").strip() for name in ("reason", "note")]
+    reason = log.clean(": ".join(part for part in parts if part))
     if not reason and settings.REQUIRE_REASON:
-        raise BadFilter("reason", "is needed to download: say why")
+        raise BadFilter("reason", "Enter a reason for this download.")
     return reason
 
 
 def send_transcript(request: HttpRequest | Request, transcript: Transcript) -> HttpResponseBase:
-    # Knowing of a transcript is one right, its text another: texts never leave without the second.
-    access.grant(request).require(Right.PAYLOAD, transcript.project_id)
+    # Viewing transcripts does not include their text.
+    access.request_grant(request).require(Right.PAYLOAD, transcript.project_id)
     reason = reason_of(request)
-    exported = exports.export(transcript)
-    _log(request, Action.TRANSCRIPT_DOWNLOAD, transcript, reason, exported)
+    export = exports.export(transcript)
+    _record(request, Action.TRANSCRIPT_DOWNLOAD, transcript, reason, export)
     name = exports.file_name(transcript, ".jsonl")
-    return exports.respond(_bare(request), exported, name=name, content_type="application/x-ndjson")
+    return exports.respond(_django_request(request), export, name=name, content_type="application/x-ndjson")
 
 
 def send_bundle(request: HttpRequest | Request, transcript: Transcript) -> HttpResponseBase:
-    access.grant(request).require(Right.PAYLOAD, transcript.project_id)
+    access.request_grant(request).require(Right.PAYLOAD, transcript.project_id)
     reason = reason_of(request)
-    data, exported = bundles.build(transcript, by=request.user.get_username(), reason=reason)
-    _log(request, Action.BUNDLE_DOWNLOAD, transcript, reason, exported)
+    data, export = bundles.build(transcript, by=request.user.get_username(), reason=reason)
+    _record(request, Action.BUNDLE_DOWNLOAD, transcript, reason, export)
     name = exports.file_name(transcript, ".zip")
-    return exports.respond(_bare(request), exports.spool([data]), name=name, content_type="application/zip")
+    bundle = exports.spool([data])
+    return exports.respond(_django_request(request), bundle, name=name, content_type="application/zip")
 
 
 def send_audit_csv(request: HttpRequest) -> HttpResponseBase:
-    held = access.grant(request)
-    wanted = AuditFilter.from_query(request.GET)
-    rows = queries.audit_entries(held, wanted).iterator(chunk_size=2000)
+    grant = access.request_grant(request)
+    filters = AuditFilter.from_query(request.GET)
+    rows = queries.audit_entries(grant, filters).iterator(chunk_size=2000)
     cells = ([_cell(row, name) for name in AUDIT_COLUMNS] for row in rows)
-    exported = exports.spool(csv_file.encode(AUDIT_COLUMNS, cells))
-    for project_id in sorted(held.projects(Right.AUDIT)):
-        filters = wanted.described()
-        log.record(request, Action.AUDIT_EXPORT, project_id=project_id, sha256=exported.sha256, filters=filters)
+    export = exports.spool(csv_file.encode(AUDIT_COLUMNS, cells))
+    for project_id in sorted(grant.projects(Right.AUDIT)):
+        log.record(request, Action.AUDIT_EXPORT, project_id=project_id, sha256=export.sha256, filters=filters.as_dict())
     name = f"audit-{now():%Y%m%dT%H%M%SZ}.csv"
-    return exports.respond(request, exported, name=name, content_type="text/csv; charset=utf-8")
+    return exports.respond(request, export, name=name, content_type="text/csv; charset=utf-8")
 
 
 def _cell(entry: AuditEntry, name: str) -> object:
@@ -68,8 +72,8 @@ def _cell(entry: AuditEntry, name: str) -> object:
     return value.isoformat() if name == "at" else value
 
 
-def _log(
-    request: HttpRequest | Request, action: Action, transcript: Transcript, reason: str, exported: exports.Export
+def _record(
+    request: HttpRequest | Request, action: Action, transcript: Transcript, reason: str, export: exports.Export
 ) -> None:
     log.record(
         request,
@@ -77,12 +81,12 @@ def _log(
         project_id=transcript.project_id,
         target=f"{transcript.session_id} step {transcript.step}",
         reason=reason,
-        sha256=exported.sha256,
-        bytes=exported.size,
-        redactions=exported.redactions,
+        sha256=export.sha256,
+        bytes=export.size,
+        redactions=export.redactions,
         range=log.clean(request.headers.get("Range", "")),
     )
 
 
-def _bare(request: HttpRequest | Request) -> HttpRequest:
+def _django_request(request: HttpRequest | Request) -> HttpRequest:
     return request._request if isinstance(request, Request) else request

@@ -1,7 +1,7 @@
-"""A transcript on its way out: redacted once more with today's rules, measured, and sent in pieces.
+"""Export a transcript: redact it with the current rules, measure it, and stream it.
 
-It is written to an unnamed temporary file first, so that its length and digest are known before the first byte
-leaves, part of it can be asked for again, and memory stays flat however long it is.
+The export is first written to an unnamed temporary file. This way its length and digest are known before the first
+byte is sent, ranges can be served, and memory use does not depend on the length of the transcript.
 """
 
 from __future__ import annotations
@@ -26,105 +26,111 @@ from ingest.archive import transcript_format, transcripts
 from ingest.archive.hash_chain import canonical
 from ingest.models import Transcript
 
-_PIECE = 64 * 1024
+_CHUNK_BYTES = 64 * 1024
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """What will leave: the file, and what is true of it."""
+    """A file to send, with its size and digest."""
 
     file: IO[bytes]
     size: int
     sha256: str
-    redactions: dict[str, int]  # on top of those made on arrival
+    redactions: dict[str, int]  # in addition to those made on arrival
 
 
 def export(transcript: Transcript) -> Export:
+    """Write the redacted transcript to a temporary file."""
     redact, counts = default_redactor().tree, Counter[str]()
 
     def lines() -> Iterator[bytes]:
         for archived in transcripts.lines(transcript):
-            message, found = redact(json.loads(archived))
-            counts.update(found)
-            yield (_spelled(message) if found else archived) + b"\n"
+            message, redactions = redact(json.loads(archived))
+            counts.update(redactions)
+            yield (_encode(message) if redactions else archived) + b"\n"
 
     return replace(spool(lines()), redactions=dict(sorted(counts.items())))
 
 
-def spool(pieces: Iterable[bytes]) -> Export:
-    """Anything else that leaves as a file, measured the same way."""
+def spool(chunks: Iterable[bytes]) -> Export:
+    """Write chunks to a temporary file and measure them."""
     digest, size = hashlib.sha256(), 0
-    file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by whoever sends it
-    for piece in pieces:
-        digest.update(piece)
-        size += len(piece)
-        file.write(piece)
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the response
+    for chunk in chunks:
+        digest.update(chunk)
+        size += len(chunk)
+        file.write(chunk)
     return Export(file, size, digest.hexdigest(), {})
 
 
-def _spelled(message: dict[str, Any]) -> bytes:
+def _encode(message: dict[str, Any]) -> bytes:
     return transcript_format.archived_line(message.pop("id", None), canonical(message))
 
 
-def file_name(transcript: Transcript, ending: str) -> str:
-    """Readable, and harmless whatever an agent called its session: no path, no header, no hidden file."""
+def file_name(transcript: Transcript, extension: str) -> str:
+    """Return a readable file name that is safe for any session id: no path, no header, no hidden file."""
     session = re.sub(r"[^\w.-]+", "_", transcript.session_id).strip("._")[:80] or "session"
-    return f"{session}-transcript-pre-compact-{transcript.step:03d}{ending}"
+    return f"{session}-transcript-pre-compact-{transcript.step:03d}{extension}"
 
 
-def _plain(name: str) -> str:
-    """For clients that read only ASCII."""
+def _ascii_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "_", name).lstrip("._-")
 
 
 def respond(request: HttpRequest, export: Export, *, name: str, content_type: str) -> HttpResponseBase:
-    """The whole, or the one range asked for. Several ranges at once are answered with the whole, as HTTP allows."""
+    """Send the file or the requested range. A request for several ranges gets the whole file, as HTTP allows."""
     etag = f'"{export.sha256}"'
     headers = {
         "Accept-Ranges": "bytes",
         "Cache-Control": "private, no-store",
-        "Content-Disposition": f"attachment; filename=\"{_plain(name)}\"; filename*=UTF-8''{quote(name)}",
+        "Content-Disposition": f"attachment; filename=\"{_ascii_name(name)}\"; filename*=UTF-8''{quote(name)}",
         "Content-Type": content_type,
         "ETag": etag,
         "Repr-Digest": f"sha-256=:{b64encode(bytes.fromhex(export.sha256)).decode()}:",
         "X-Redactions": ", ".join(f"{rule}={count}" for rule, count in export.redactions.items()) or "none",
     }
     start, end, status = 0, export.size, 200
-    asked = request.headers.get("Range", "")
-    if asked and request.headers.get("If-Range", etag) == etag and (match := _RANGE.fullmatch(asked.strip())):
-        first, last = match.groups()
-        if first:
-            start, end = int(first), min(int(last) + 1, export.size) if last else export.size
-        elif last:
-            start = max(0, export.size - int(last))
+    byte_range = _parse_range(request, etag, export.size)
+    if byte_range is not None:
+        start, end = byte_range
         if start >= end:
             export.file.close()
             return HttpResponse(status=416, headers={**headers, "Content-Range": f"bytes */{export.size}"})
-        if first or last:
-            status = 206
-            headers["Content-Range"] = f"bytes {start}-{end - 1}/{export.size}"
+        status = 206
+        headers["Content-Range"] = f"bytes {start}-{end - 1}/{export.size}"
     headers["Content-Length"] = str(end - start)
     if request.method == "HEAD":
         export.file.close()
         return HttpResponse(status=status, headers=headers)
-    pieces = _pieces(export.file, start, end)
-    body = _awaited(pieces) if isinstance(request, ASGIRequest) else pieces
+    chunks = _read_chunks(export.file, start, end)
+    body = _read_async(chunks) if isinstance(request, ASGIRequest) else chunks
     response = StreamingHttpResponse(body, status=status, headers=headers)
-    # A reader who left before the first piece never starts the generator, whose end would close the file.
+    # If the client disconnects before the first chunk, the generator that would close the file never starts.
     response._resource_closers.append(export.file.close)  # type: ignore[attr-defined]
     return response
 
 
-def _pieces(file: IO[bytes], start: int, end: int) -> Iterator[bytes]:
+def _parse_range(request: HttpRequest, etag: str, size: int) -> tuple[int, int] | None:
+    """Return the start and end of the requested range, or None for the whole file."""
+    match = _RANGE.fullmatch(request.headers.get("Range", "").strip())
+    if match is None or request.headers.get("If-Range", etag) != etag:
+        return None
+    first, last = match.groups()
+    if first:
+        return int(first), min(int(last) + 1, size) if last else size
+    return (max(0, size - int(last)), size) if last else None
+
+
+def _read_chunks(file: IO[bytes], start: int, end: int) -> Iterator[bytes]:
     with file:
         file.seek(start)
         while start < end:
-            piece = file.read(min(_PIECE, end - start))
-            start += len(piece)
-            yield piece
+            chunk = file.read(min(_CHUNK_BYTES, end - start))
+            start += len(chunk)
+            yield chunk
 
 
-async def _awaited(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    while (piece := await asyncio.to_thread(next, pieces, b"")) != b"":
-        yield piece
+async def _read_async(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+    while (chunk := await asyncio.to_thread(next, chunks, b"")) != b"":
+        yield chunk

@@ -1,39 +1,37 @@
 """The audit log: who did what, when, from where and why.
 
-Lines are only ever added; the database refuses the rest, and each line carries the hash of the one before it, so that
-a change made around the database's back is found too.
+Entries are only appended. A database trigger rejects changes, and each entry contains the hash of the previous one,
+which reveals changes that bypass the database.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.conf import settings
-from django.contrib.auth.models import User
 from django.db import connection, transaction
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpRequest
 from django.utils import timezone
-from django.utils.decorators import sync_and_async_middleware
 from rest_framework.request import Request
 
 from ingest.archive.hash_chain import canonical, format_time
-from ingest.models import Project
 from viewer.accounts.access import Grant, Right
 from viewer.models import AuditEntry, Membership
 
 VERSION = "ariadne-audit/1"
 _LOCK = 0x7E88
-_TEXT_MAX_CHARS = 1000
-# Where a guess at somebody else's object would be made.
-_GUARDED = ("/sessions/", "/transcripts/", "/audit/", "/api/", "/tail/", "/keys/", "/tokens/", "/projects/", "/admin/")
-# Line breaks forge lines in logs, other control characters forge terminals; Postgres refuses NUL.
+_MAX_TEXT_CHARS = 1000
+_HASHED_FIELDS = (
+    *("position", "actor_id", "actor", "address", "agent", "action", "project_id", "target"),
+    *("reason", "detail", "previous"),
+)
+# Line breaks forge log lines, other control characters affect terminals, and Postgres rejects NUL.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
@@ -53,7 +51,7 @@ class Action(StrEnum):
     KEY_CREATE = "key.create"
     KEY_ROTATE = "key.rotate"
     KEY_REVOKE = "key.revoke"
-    TOKEN_CREATE = "token.create"  # noqa: S105 - a name of an act
+    TOKEN_CREATE = "token.create"  # noqa: S105 - the name of an action
     TOKEN_REVOKE = "token.revoke"  # noqa: S105
     PROJECT_CHANGE = "project.change"
     USER_CHANGE = "user.change"
@@ -61,7 +59,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Who acts, and from where."""
+    """The actor of an entry, with address and user agent."""
 
     actor_id: int | None
     actor: str
@@ -81,20 +79,11 @@ def origin_of(request: HttpRequest | Request) -> Origin:
     )
 
 
-def origin_of_scope(scope: Mapping[str, Any]) -> Origin:
-    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope.get("headers", ())}
-    user = scope.get("user")
-    meta = {"HTTP_X_FORWARDED_FOR": headers.get("x-forwarded-for", ""), "REMOTE_ADDR": (scope.get("client") or [""])[0]}
-    return Origin(
-        actor_id=getattr(user, "pk", None),
-        actor=user.get_username() if user is not None else "",
-        address=client_address(meta),
-        agent=headers.get("user-agent", ""),
-    )
-
-
 def client_address(meta: Mapping[str, Any]) -> str:
-    """The caller's address. `X-Forwarded-For` counts only as far as our own proxies wrote it: a caller can send one."""
+    """Return the client's IP address.
+
+    Clients can send `X-Forwarded-For` themselves, so only the part that trusted proxies added counts.
+    """
     proxies: int = settings.TRUSTED_PROXIES
     hops = [part.strip() for part in str(meta.get("HTTP_X_FORWARDED_FOR", "")).split(",") if part.strip()]
     if proxies and len(hops) >= proxies:
@@ -116,7 +105,7 @@ def record(
     denied: bool = False,
     **detail: Any,
 ) -> AuditEntry:
-    """Write one line. Values in `detail` are JSON and hold no secret."""
+    """Append an entry. Values in `detail` must be JSON and contain no secrets."""
     if not isinstance(origin, Origin):
         origin = origin_of(origin)
     with transaction.atomic(), connection.cursor() as cursor:
@@ -142,112 +131,39 @@ def record(
     return entry
 
 
-arecord = sync_to_async(record)
-
-
 def entry_hash(entry: AuditEntry) -> str:
-    fields = {
-        name: getattr(entry, name)
-        for name in (
-            *("position", "actor_id", "actor", "address", "agent", "action", "project_id", "target"),
-            *("reason", "detail", "previous"),
-        )
-    }
-    whole = {"version": VERSION, "at": format_time(entry.at), "outcome": str(entry.outcome), **fields}
-    return hashlib.sha256(canonical(whole)).hexdigest()
+    fields = {name: getattr(entry, name) for name in _HASHED_FIELDS}
+    content = {"version": VERSION, "at": format_time(entry.at), "outcome": str(entry.outcome), **fields}
+    return hashlib.sha256(canonical(content)).hexdigest()
 
 
-def faults(entries: Iterable[AuditEntry] | None = None) -> list[str]:
-    """What is wrong with the log; nothing when no line was removed, changed or moved."""
+def find_problems(entries: Iterable[AuditEntry] | None = None) -> list[str]:
+    """Recompute the hash chain and return what is wrong. The list is empty if the log is intact."""
     if entries is None:
         entries = AuditEntry.objects.order_by("position").iterator(chunk_size=2000)
-    found: list[str] = []
+    problems: list[str] = []
     previous, expected = "", 0
     for entry in entries:
         if entry.position != expected:
-            found.append(f"audit lines {expected} to {entry.position - 1} are missing")
+            problems.append(f"Audit entries {expected} to {entry.position - 1} are missing.")
         elif entry.previous != previous:
-            found.append(f"audit line {entry.position} does not follow the one before it")
+            problems.append(f"Audit entry {entry.position} does not link to the previous entry.")
         if entry_hash(entry) != entry.hash:
-            found.append(f"audit line {entry.position} was changed")
+            problems.append(f"Audit entry {entry.position} was modified.")
         previous, expected = entry.hash, entry.position + 1
-    return found
+    return problems
 
 
-def visible_entries(held: Grant) -> QuerySet[AuditEntry]:
-    """The lines of the projects one audits, and what their people did outside any project (logins, refusals)."""
-    projects = held.projects(Right.AUDIT)
-    people = Membership.objects.filter(project_id__in=projects).values("user_id")
-    mine = Q(project_id__in=projects) | Q(project_id__isnull=True, actor_id__in=people)
-    if held.is_everyones:
-        mine = Q()
-    return AuditEntry.objects.filter(mine).order_by("-position")
+def visible_entries(grant: Grant) -> QuerySet[AuditEntry]:
+    """Return the entries of audited projects, and what their members did outside any project, such as logins."""
+    if grant.is_superuser:
+        return AuditEntry.objects.order_by("-position")
+    projects = grant.projects(Right.AUDIT)
+    members = Membership.objects.filter(project_id__in=projects).values("user_id")
+    visible = Q(project_id__in=projects) | Q(project_id__isnull=True, actor_id__in=members)
+    return AuditEntry.objects.filter(visible).order_by("-position")
 
 
 def clean(text: str) -> str:
-    return _CONTROL.sub("\ufffd", text)[:_TEXT_MAX_CHARS]
-
-
-@sync_and_async_middleware
-def refusals(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
-    """Write down every refusal of a person who is logged in: the right they lack, or the object they guessed at."""
-    if iscoroutinefunction(get_response):
-
-        async def answer(request: HttpRequest) -> HttpResponseBase:
-            response: HttpResponseBase = await get_response(request)
-            if _is_refusal(request, response):
-                await sync_to_async(_note_refusal)(request, response)
-            return response
-
-        return answer
-
-    def answer_now(request: HttpRequest) -> HttpResponseBase:
-        response: HttpResponseBase = get_response(request)
-        if _is_refusal(request, response):
-            _note_refusal(request, response)
-        return response
-
-    return answer_now
-
-
-def _is_refusal(request: HttpRequest, response: HttpResponseBase) -> bool:
-    return response.status_code == 403 or (response.status_code == 404 and request.path.startswith(_GUARDED))
-
-
-def _note_refusal(request: HttpRequest, response: HttpResponseBase) -> None:
-    # DRF leaves a token's owner on the request it wraps, not on ours.
-    if request.user.is_authenticated:
-        target = f"{request.method} {request.path}"
-        record(request, Action.DENIED, target=target, denied=True, status=response.status_code)
-
-
-def note_login(sender: Any, request: HttpRequest, user: User, **_: Any) -> None:
-    record(Origin(user.pk, user.get_username(), *_where(request)), Action.LOGIN)
-
-
-def note_logout(sender: Any, request: HttpRequest, user: User | None, **_: Any) -> None:
-    if user is not None:
-        record(Origin(user.pk, user.get_username(), *_where(request)), Action.LOGOUT)
-
-
-def note_login_failure(
-    sender: Any, credentials: Mapping[str, Any], request: HttpRequest | None = None, **_: Any
-) -> None:
-    name = str(credentials.get("username") or "")
-    known = User.objects.filter(username=name).first()
-    record(Origin(known.pk if known else None, name, *_where(request)), Action.LOGIN_FAILED, denied=True)
-
-
-def note_lockout(sender: Any, request: HttpRequest, username: str | None = None, **_: Any) -> None:
-    known = User.objects.filter(username=username or "").first()
-    record(Origin(known.pk if known else None, username or "", *_where(request)), Action.LOCKED_OUT, denied=True)
-
-
-def note_expiry(sender: Any, project: Project, count: int, reason: str, **_: Any) -> None:
-    record(Origin(None, "retention"), Action.TRANSCRIPT_DELETE, project_id=project.pk, reason=reason, count=count)
-
-
-def _where(request: HttpRequest | None) -> tuple[str, str]:
-    if request is None:
-        return "", ""
-    return client_address(request.META), request.META.get("HTTP_USER_AGENT", "")
+    """Replace control characters and truncate."""
+    return _CONTROL.sub("\ufffd", text)[:_MAX_TEXT_CHARS]

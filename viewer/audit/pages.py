@@ -1,59 +1,68 @@
-"""The audit log as a page and as CSV."""
+"""The audit log as a page and as CSV, and the public signing key."""
 
 from __future__ import annotations
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import redirect, render
+from django.views.decorators.http import require_safe
 
 from ingest.models import Project
 from viewer.accounts import access
 from viewer.accounts.access import Right
-from viewer.audit import anchors, downloads, log, queries
+from viewer.audit import anchors, downloads, log, queries, signing
 from viewer.audit.log import Action
 from viewer.audit.queries import AuditFilter, BadFilter
 
+_MAX_PROBLEMS = 5
 
-@access.needs(Right.AUDIT)
+
+@access.requires(Right.AUDIT)
 def audit_log(request: HttpRequest) -> HttpResponse:
-    held = access.grant(request)
-    fault = None
+    grant = access.request_grant(request)
+    error = None
     try:
-        wanted = AuditFilter.from_query(request.GET)
+        filters = AuditFilter.from_query(request.GET)
     except BadFilter as bad:
-        wanted, fault = AuditFilter(), str(bad)
-    page, more = queries.audit_page(held, wanted)
-    projects = dict(Project.objects.filter(pk__in=list(held.rights)).values_list("pk", "name"))
+        filters, error = AuditFilter(), str(bad)
+    page, cursor = queries.audit_page(grant, filters)
+    projects = dict(Project.objects.filter(pk__in=list(grant.rights)).values_list("pk", "name"))
     query = request.GET.copy()
     query.pop("before", None)
     context = {
         "entries": [(entry, projects.get(entry.project_id or 0, "")) for entry in page],
-        "wanted": wanted,
-        "fault": fault,
+        "filters": filters,
+        "error": error,
         "actions": list(Action),
-        "is_filtered": bool(wanted.described()),
+        "is_filtered": bool(filters.as_dict()),
         "query": query.urlencode(),
-        "next": more,
+        "next": cursor,
     }
-    return render(request, "audit/audit_log.html", context, status=400 if fault else 200)
+    return render(request, "audit/audit_log.html", context, status=400 if error else 200)
 
 
-@access.needs(Right.AUDIT)
+@access.requires(Right.AUDIT)
 def audit_csv(request: HttpRequest) -> HttpResponseBase:
     try:
         return downloads.send_audit_csv(request)
-    except BadFilter as bad:
-        messages.error(request, str(bad))
+    except BadFilter as error:
+        messages.error(request, str(error))
         return redirect("audit-log")
 
 
-@access.needs(Right.AUDIT, "POST")
+@access.requires(Right.AUDIT, "POST")
 def audit_verify(request: HttpRequest) -> HttpResponse:
     """Recompute the whole log and compare it with the anchors."""
-    faults = [*log.faults(), *anchors.faults()]
-    log.record(request, Action.ARCHIVE_VERIFY, target="audit log", faults=len(faults))
-    if faults:
-        messages.error(request, "Not whole: " + "; ".join(faults[:5]))
+    problems = [*log.find_problems(), *anchors.find_problems()]
+    log.record(request, Action.ARCHIVE_VERIFY, target="audit log", faults=len(problems))
+    if problems:
+        messages.error(request, "Verification failed. " + " ".join(problems[:_MAX_PROBLEMS]))
     else:
-        messages.success(request, "Whole: every line recomputed, each follows the one before it.")
+        messages.success(request, "Audit log verified. All entries are intact and in order.")
     return redirect("audit-log")
+
+
+@require_safe
+def signing_key(request: HttpRequest) -> JsonResponse:
+    """The public signing keys. No login is needed: external auditors verify bundles with them."""
+    return JsonResponse(signing.describe_keys())

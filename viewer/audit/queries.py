@@ -1,6 +1,6 @@
-"""What the transcript and audit pages ask of the database, by project and in pages that never shift.
+"""Filters and keyset pages of transcripts and audit entries.
 
-A page begins where the one before ended, not at a number of rows: what arrives meanwhile moves nothing.
+A page starts after the last row of the previous page, so that new rows do not shift the pages.
 """
 
 from __future__ import annotations
@@ -20,17 +20,19 @@ from viewer.accounts.access import Grant
 from viewer.audit import log
 from viewer.audit.log import Action
 from viewer.models import AuditEntry
+from viewer.rest import is_number
 
-PAGE = 50
+PAGE_SIZE = 50
 MAX_PAGE = 500
-_MAX_DIGITS = 18  # of a number that Postgres still takes
+_INT_MAX = 2**31 - 1
+_BAD_CURSOR = "Invalid cursor. Use the value from `next`."
 
 
 class BadFilter(ValueError):
-    """A filter that cannot be read; `name` says which."""
+    """An invalid query parameter. `name` is the parameter, the message is shown to the user."""
 
     def __init__(self, name: str, message: str) -> None:
-        super().__init__(f"{name} {message}")
+        super().__init__(message)
         self.name = name
         self.message = message
 
@@ -42,15 +44,15 @@ class Period:
 
     @classmethod
     def from_query(cls, query: Mapping[str, Any]) -> Period:
-        return cls(_day(query, "since"), _day(query, "until"))
+        return cls(_parse_day(query, "since"), _parse_day(query, "until"))
 
-    def limit(self, field: str) -> Q:
-        found = Q()
+    def condition(self, field: str) -> Q:
+        condition = Q()
         if self.since:
-            found &= Q(**{f"{field}__gte": _midnight(self.since)})
+            condition &= Q(**{f"{field}__gte": _midnight(self.since)})
         if self.until:
-            found &= Q(**{f"{field}__lt": _midnight(self.until + timedelta(days=1))})
-        return found
+            condition &= Q(**{f"{field}__lt": _midnight(self.until + timedelta(days=1))})
+        return condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,21 +63,26 @@ class TranscriptFilter:
 
     @classmethod
     def from_query(cls, query: Mapping[str, Any]) -> TranscriptFilter:
-        return cls(str(query.get("q", "")).strip(), Period.from_query(query), _cursor(str(query.get("before", ""))))
+        before = _parse_cursor(str(query.get("before", "")))
+        return cls(str(query.get("q", "")).strip(), Period.from_query(query), before)
+
+    @property
+    def is_active(self) -> bool:
+        return bool(self.q or self.period.since or self.period.until)
 
 
 def transcripts_page(
-    projects: Iterable[int], wanted: TranscriptFilter, *, limit: int = PAGE
+    projects: Iterable[int], filters: TranscriptFilter, *, limit: int = PAGE_SIZE
 ) -> tuple[list[Transcript], str | None]:
-    """Newest first, and where the next page begins."""
-    rows = Transcript.objects.filter(wanted.period.limit("received_at"), project_id__in=list(projects))
-    if wanted.q:
-        rows = rows.filter(Q(session_id__icontains=wanted.q) | Q(sha256__startswith=wanted.q.lower()))
-    if wanted.before:
-        at, key, step = wanted.before
+    """Return a page of transcripts, newest first, and the cursor of the next page."""
+    rows = Transcript.objects.filter(filters.period.condition("received_at"), project_id__in=list(projects))
+    if filters.q:
+        rows = rows.filter(Q(session_id__icontains=filters.q) | Q(sha256__startswith=filters.q.lower()))
+    if filters.before:
+        at, key, step = filters.before
         older = Q(received_at__lt=at)
-        same = Q(received_at=at, session_key__lt=key) | Q(received_at=at, session_key=key, step__lt=step)
-        rows = rows.filter(older | same)
+        same_time = Q(received_at=at, session_key__lt=key) | Q(received_at=at, session_key=key, step__lt=step)
+        rows = rows.filter(older | same_time)
     page = list(rows.defer("hashes", "ids").order_by("-received_at", "-session_key", "-step")[: limit + 1])
     if len(page) <= limit:
         return page, None
@@ -96,44 +103,45 @@ class AuditFilter:
     def from_query(cls, query: Mapping[str, Any]) -> AuditFilter:
         texts = {name: str(query.get(name, "")).strip() for name in ("q", "actor", "action", "outcome")}
         if texts["action"] and texts["action"] not in set(Action):
-            raise BadFilter("action", "is not one of " + ", ".join(Action))
+            raise BadFilter("action", f"Unknown action. Use one of {', '.join(Action)}.")
         if texts["outcome"] and texts["outcome"] not in AuditEntry.Outcome.values:
-            raise BadFilter("outcome", "is ok or denied")
+            raise BadFilter("outcome", "Unknown outcome. Use ok or denied.")
         before = str(query.get("before", ""))
-        if before and not (before.isascii() and before.isdigit() and len(before) <= _MAX_DIGITS):
-            raise BadFilter("before", "is the `next` of the page before")
+        if before and not is_number(before):
+            raise BadFilter("before", _BAD_CURSOR)
         return cls(**texts, period=Period.from_query(query), before=int(before) if before else None)
 
-    def described(self) -> dict[str, str]:
-        """What was asked for, as an export's audit line keeps it."""
+    def as_dict(self) -> dict[str, str]:
+        """Return the active filters, as the audit entry of an export records them."""
         days = {"since": self.period.since, "until": self.period.until}
         texts = {"q": self.q, "actor": self.actor, "action": self.action, "outcome": self.outcome}
         return {name: str(value) for name, value in (texts | days).items() if value}
 
 
-def audit_entries(held: Grant, wanted: AuditFilter) -> QuerySet[AuditEntry]:
-    rows = log.visible_entries(held).filter(wanted.period.limit("at"))
-    if wanted.q:
-        words = Q(target__icontains=wanted.q) | Q(reason__icontains=wanted.q) | Q(address__startswith=wanted.q)
-        rows = rows.filter(words | Q(actor__icontains=wanted.q))
-    if wanted.actor:
-        rows = rows.filter(actor__istartswith=wanted.actor)
-    if wanted.action:
-        rows = rows.filter(action=wanted.action)
-    if wanted.outcome:
-        rows = rows.filter(outcome=wanted.outcome)
+def audit_entries(grant: Grant, filters: AuditFilter) -> QuerySet[AuditEntry]:
+    rows = log.visible_entries(grant).filter(filters.period.condition("at"))
+    if filters.q:
+        texts = Q(target__icontains=filters.q) | Q(reason__icontains=filters.q) | Q(actor__icontains=filters.q)
+        rows = rows.filter(texts | Q(address__startswith=filters.q))
+    if filters.actor:
+        rows = rows.filter(actor__istartswith=filters.actor)
+    if filters.action:
+        rows = rows.filter(action=filters.action)
+    if filters.outcome:
+        rows = rows.filter(outcome=filters.outcome)
     return rows
 
 
-def audit_page(held: Grant, wanted: AuditFilter, *, limit: int = PAGE) -> tuple[list[AuditEntry], int | None]:
-    rows = audit_entries(held, wanted)
-    if wanted.before is not None:
-        rows = rows.filter(position__lt=wanted.before)
+def audit_page(grant: Grant, filters: AuditFilter, *, limit: int = PAGE_SIZE) -> tuple[list[AuditEntry], int | None]:
+    """Return a page of audit entries, newest first, and the cursor of the next page."""
+    rows = audit_entries(grant, filters)
+    if filters.before is not None:
+        rows = rows.filter(position__lt=filters.before)
     page = list(rows[: limit + 1])
     return page[:limit], page[limit - 1].position if len(page) > limit else None
 
 
-def _day(query: Mapping[str, Any], name: str) -> date | None:
+def _parse_day(query: Mapping[str, Any], name: str) -> date | None:
     text = str(query.get(name, "")).strip()
     if not text:
         return None
@@ -141,9 +149,9 @@ def _day(query: Mapping[str, Any], name: str) -> date | None:
         day = parse_date(text)
     except ValueError:
         day = None
-    # Postgres and Python disagree about the ends of time; nobody audits them.
+    # Stay within the range of years that both Python and Postgres support.
     if day is None or not 1900 <= day.year < 9000:
-        raise BadFilter(name, "is a day such as 2026-01-31")
+        raise BadFilter(name, "Enter a date such as 2026-01-31.")
     return day
 
 
@@ -151,15 +159,16 @@ def _midnight(day: date) -> datetime:
     return datetime.combine(day, time(), tzinfo=UTC)
 
 
-def _cursor(text: str) -> tuple[datetime, uuid.UUID, int] | None:
+def _parse_cursor(text: str) -> tuple[datetime, uuid.UUID, int] | None:
+    """Parse `time~session key~step` of the last row on the previous page."""
     if not text:
         return None
     at, _, rest = text.partition("~")
     key, _, step = rest.partition("~")
     try:
-        moment = parse_datetime(at)
-        if moment is None or moment.tzinfo is None or not step.isascii() or not step.isdigit() or len(step) > 10:
+        received_at = parse_datetime(at)
+        if received_at is None or received_at.tzinfo is None or not is_number(step):
             raise ValueError
-        return moment, uuid.UUID(key), min(int(step), 2**31 - 1)
+        return received_at, uuid.UUID(key), min(int(step), _INT_MAX)
     except ValueError:
-        raise BadFilter("before", "is the `next` of the page before") from None
+        raise BadFilter("before", _BAD_CURSOR) from None

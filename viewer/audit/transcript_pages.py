@@ -1,4 +1,4 @@
-"""The auditor's pages: transcripts, one transcript, its proof and its download."""
+"""The pages of archived transcripts: list, detail, verification, download and deletion."""
 
 from __future__ import annotations
 
@@ -19,56 +19,58 @@ from viewer.accounts.access import Right
 from viewer.audit import downloads, log, queries
 from viewer.audit.log import Action
 from viewer.audit.queries import BadFilter, TranscriptFilter
-from viewer.page_frame import first_event
+from viewer.page_frame import setup_help
 
-MESSAGES_A_PAGE = 50
-# A tool output of megabytes is for the download, not for a page.
-_SHOWN_CHARS = 20_000
+MESSAGES_PER_PAGE = 50
+_MAX_PROBLEMS = 5
+# A tool output of several megabytes belongs in the download.
+_MAX_SHOWN_CHARS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A message as the page shows it: who, and the text."""
+    """A message as the page shows it."""
 
     number: int
     id: str
     role: str
     text: str
     hash: str
-    is_cut: bool
+    is_truncated: bool
 
 
-@access.needs(Right.TRANSCRIPTS)
+@access.requires(Right.TRANSCRIPTS)
 def transcript_list(request: HttpRequest) -> HttpResponse:
-    held = access.grant(request)
-    projects = {p.pk: p for p in Project.objects.filter(pk__in=held.projects(Right.TRANSCRIPTS)).order_by("name")}
-    fault = None
+    allowed = access.request_grant(request).projects(Right.TRANSCRIPTS)
+    projects = {project.pk: project for project in Project.objects.filter(pk__in=allowed).order_by("name")}
+    error = None
     try:
-        wanted = TranscriptFilter.from_query(request.GET)
+        filters = TranscriptFilter.from_query(request.GET)
     except BadFilter as bad:
-        wanted, fault = TranscriptFilter(), str(bad)
-    page, more = queries.transcripts_page(projects, wanted)
+        filters, error = TranscriptFilter(), str(bad)
+    page, cursor = queries.transcripts_page(projects, filters)
     context = {
-        "transcripts": [(row, projects[row.project_id]) for row in page],
+        "transcripts": [(transcript, projects[transcript.project_id]) for transcript in page],
         "projects": list(projects.values()),
-        "wanted": wanted,
-        "fault": fault,
+        "filters": filters,
+        "error": error,
         "reasons": downloads.REASONS,
-        "is_filtered": bool(wanted.q or wanted.period.since or wanted.period.until),
-        "next": more,
-        "first": first_event(request, next(iter(projects), 0)),
+        "is_filtered": filters.is_active,
+        "next": cursor,
+        "setup": setup_help(request, next(iter(projects), 0)),
     }
-    return render(request, "audit/transcript_list.html", context, status=400 if fault else 200)
+    return render(request, "audit/transcript_list.html", context, status=400 if error else 200)
 
 
-@access.needs(Right.TRANSCRIPTS)
+@access.requires(Right.TRANSCRIPTS)
 def transcript_detail(request: HttpRequest, key: uuid.UUID, step: int) -> HttpResponse:
-    held = access.grant(request)
-    transcript = access.transcript(held, key, step)
+    grant = access.request_grant(request)
+    transcript = access.get_transcript(grant, key, step)
     links = verification.chain_rows(key)
-    kept = set(Transcript.objects.filter(session_key=key).values_list("step", flat=True))
-    start = _start(request, transcript)
-    may_read = held.may(Right.PAYLOAD, transcript.project_id)
+    stored_steps = set(Transcript.objects.filter(session_key=key).values_list("step", flat=True))
+    start = _first_message(request, transcript)
+    end = start + MESSAGES_PER_PAGE
+    may_read = grant.may(Right.PAYLOAD, transcript.project_id)
     wants_text = may_read and request.GET.get("show") == "text"
     if wants_text:
         target = f"{transcript.session_id} step {step} messages from {start + 1}"
@@ -77,34 +79,34 @@ def transcript_detail(request: HttpRequest, key: uuid.UUID, step: int) -> HttpRe
         "transcript": transcript,
         "project": Project.objects.get(pk=transcript.project_id),
         "session": Session.objects.filter(session_key=key).first(),
-        "links": [(link, link.kind == ChainLink.Kind.STORED and link.step in kept) for link in links],
+        "links": [(link, link.kind == ChainLink.Kind.STORED and link.step in stored_steps) for link in links],
         "link": next((link for link in links if link.chain == transcript.chain), None),
         "reasons": downloads.REASONS,
         "may_read": may_read,
-        "may_delete": held.may(Right.MANAGE, transcript.project_id),
+        "may_delete": grant.may(Right.MANAGE, transcript.project_id),
         "wants_text": wants_text,
-        "lines": _lines(transcript, start) if wants_text else [],
-        "later": start + MESSAGES_A_PAGE if start + MESSAGES_A_PAGE < transcript.message_count else None,
-        "earlier": max(0, start - MESSAGES_A_PAGE) if start else None,
+        "lines": _read_lines(transcript, start, end) if wants_text else [],
+        "later": end if end < transcript.message_count else None,
+        "earlier": max(0, start - MESSAGES_PER_PAGE) if start else None,
     }
     return render(request, "audit/transcript_detail.html", context)
 
 
-@access.needs(Right.TRANSCRIPTS)
+@access.requires(Right.TRANSCRIPTS)
 def transcript_download(request: HttpRequest, key: uuid.UUID, step: int) -> HttpResponseBase:
-    transcript = access.transcript(access.grant(request), key, step)
+    transcript = access.get_transcript(access.request_grant(request), key, step)
     send = downloads.send_bundle if request.GET.get("as") == "bundle" else downloads.send_transcript
     try:
         return send(request, transcript)
-    except BadFilter as bad:
-        messages.error(request, str(bad))
+    except BadFilter as error:
+        messages.error(request, str(error))
         return redirect("transcript-detail", key, step)
 
 
-@access.needs(Right.TRANSCRIPTS, "POST")
+@access.requires(Right.TRANSCRIPTS, "POST")
 def transcript_verify(request: HttpRequest, key: uuid.UUID, step: int) -> HttpResponse:
-    """Check the whole chain of the session, texts included, and come back with the answer."""
-    transcript = access.transcript(access.grant(request), key, step)
+    """Recompute the hash chain and all texts of the session."""
+    transcript = access.get_transcript(access.request_grant(request), key, step)
     finding = verification.verify_session(key)
     log.record(
         request,
@@ -114,59 +116,63 @@ def transcript_verify(request: HttpRequest, key: uuid.UUID, step: int) -> HttpRe
         faults=len(finding.faults),
     )
     if finding.faults:
-        messages.error(request, "Not whole: " + "; ".join(finding.faults[:5]))
+        messages.error(request, "Verification failed: " + "; ".join(finding.faults[:_MAX_PROBLEMS]))
     else:
-        whole = f"Whole: {finding.stored} transcripts and {finding.deleted} tombstones, every text and link recomputed."
-        messages.success(request, whole)
+        messages.success(
+            request,
+            f"Verified {finding.stored} transcripts and {finding.deleted} tombstones. All texts and links are intact.",
+        )
     return redirect("transcript-detail", key, step)
 
 
-@access.needs(Right.MANAGE, "POST")
+@access.requires(Right.MANAGE, "POST")
 def transcript_delete(request: HttpRequest, key: uuid.UUID, step: int) -> HttpResponse:
-    transcript = access.transcript(access.grant(request), key, step, Right.MANAGE)
+    transcript = access.get_transcript(access.request_grant(request), key, step, Right.MANAGE)
     reason = log.clean(request.POST.get("reason", "").strip())
     if not reason:
-        messages.error(request, "Say why it is deleted: the tombstone keeps the reason.")
+        messages.error(request, "Enter a reason. The tombstone keeps it.")
         return redirect("transcript-detail", key, step)
     try:
         transcripts.delete([transcript], reason=reason, by=request.user.get_username())
-    except transcripts.LegalHold as held:
-        messages.error(request, str(held))
+    except transcripts.LegalHold as error:
+        messages.error(request, str(error))
         return redirect("transcript-detail", key, step)
     target = f"{transcript.session_id} step {step}"
     log.record(request, Action.TRANSCRIPT_DELETE, project_id=transcript.project_id, target=target, reason=reason)
-    messages.success(request, f"Deleted step {step} of {transcript.session_id}; its tombstone stays in the chain.")
+    messages.success(
+        request, f"Deleted step {step} of {transcript.session_id}. Its tombstone remains in the hash chain."
+    )
     return redirect("transcript-list")
 
 
-def _start(request: HttpRequest, transcript: Transcript) -> int:
+def _first_message(request: HttpRequest, transcript: Transcript) -> int:
     text = request.GET.get("from", "")
     start = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
     return start if start < transcript.message_count else 0
 
 
-def _lines(transcript: Transcript, start: int) -> list[Line]:
+def _read_lines(transcript: Transcript, start: int, end: int) -> list[Line]:
     hashes = transcripts.message_hashes(transcript)
-    archived = transcripts.lines(transcript, start, start + MESSAGES_A_PAGE)
-    return [_line(number, hashes[number], raw) for number, raw in enumerate(archived, start)]
+    archived = transcripts.lines(transcript, start, end)
+    return [_parse_line(number, hashes[number], raw) for number, raw in enumerate(archived, start)]
 
 
-def _line(number: int, digest: bytes, raw: bytes) -> Line:
+def _parse_line(number: int, digest: bytes, raw: bytes) -> Line:
     message, _ = default_redactor().tree(json.loads(raw))
     content = message.get("content")
-    text = content if isinstance(content, str) else _pretty(content)
+    text = content if isinstance(content, str) else _indent(content)
     rest = {name: value for name, value in message.items() if name not in ("id", "role", "content") and value}
     if rest:
-        text = f"{text}\n{_pretty(rest)}".strip()
+        text = f"{text}\n{_indent(rest)}".strip()
     return Line(
         number=number + 1,
         id=str(message.get("id") or ""),
         role=str(message.get("role") or ""),
-        text=text[:_SHOWN_CHARS],
+        text=text[:_MAX_SHOWN_CHARS],
         hash=digest.hex(),
-        is_cut=len(text) > _SHOWN_CHARS,
+        is_truncated=len(text) > _MAX_SHOWN_CHARS,
     )
 
 
-def _pretty(value: Any) -> str:
+def _indent(value: Any) -> str:
     return "" if value is None else json.dumps(value, indent=2, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Two sessions, or two compactions, figure by figure. Pure."""
+"""The comparison of two sessions or two compactions. Pure."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from ingest.models import Session
-from viewer.compactions.ledger import Entry, Ledger, paired
+from viewer.compactions.ledger import Entry, Ledger, match_entries
 from viewer.sessions.checks import Check
 
-BAR_WIDTH, CHART_HEIGHT = 100.0, 120.0
+_MAX_COLUMNS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
+    """One side of the comparison: a session, or one of its compactions."""
+
     session: Session
     checks: list[Check]
-    number: int | None  # a compaction, or the whole session
+    number: int | None  # of the compaction
 
     @property
     def compactions(self) -> list[Check]:
@@ -24,17 +26,30 @@ class Side:
 
     @property
     def chosen(self) -> Check | None:
-        found = self.compactions
-        return found[self.number - 1] if self.number is not None and 1 <= self.number <= len(found) else None
+        if self.number is None or not 1 <= self.number <= len(self.compactions):
+            return None
+        return self.compactions[self.number - 1]
 
     @property
     def window(self) -> int:
         return max((check.window for check in self.checks), default=0)
 
+    @property
+    def freed_tokens(self) -> int:
+        return sum(check.freed_tokens for check in self.compactions)
+
+    @property
+    def pruned_count(self) -> int:
+        return sum(check.pruned_count for check in self.compactions)
+
+    @property
+    def compaction_ms(self) -> float:
+        return sum(check.duration_ms or 0.0 for check in self.compactions)
+
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One row of the table; `better` says which side stands better, where one can say so."""
+    """One row of the table. `better` is the better side, if that can be said."""
 
     label: str
     a: float | None
@@ -61,24 +76,24 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Messages:
-    """The messages of two compactions: those that only one of them saw, and those that fared otherwise."""
+class MessageComparison:
+    """The messages of two compactions: those in only one of them, and those with different fates."""
 
     only_a: list[Entry]
     only_b: list[Entry]
-    otherwise: list[tuple[Entry, Entry]]
-    alike: int
+    different: list[tuple[Entry, Entry]]
+    same_count: int
 
 
-def compare_messages(a: Ledger, b: Ledger) -> Messages:
-    both = paired(a, b)
-    shared = [(one, other) for one, other in both if one and other]
-    otherwise = [(one, other) for one, other in shared if one.fate != other.fate]
-    return Messages(
-        only_a=[one for one, other in both if one and not other],
-        only_b=[other for one, other in both if other and not one],
-        otherwise=otherwise,
-        alike=len(shared) - len(otherwise),
+def compare_messages(a: Ledger, b: Ledger) -> MessageComparison:
+    pairs = match_entries(a, b)
+    shared = [(entry_a, entry_b) for entry_a, entry_b in pairs if entry_a and entry_b]
+    different = [(entry_a, entry_b) for entry_a, entry_b in shared if entry_a.fate != entry_b.fate]
+    return MessageComparison(
+        only_a=[entry_a for entry_a, entry_b in pairs if entry_a and not entry_b],
+        only_b=[entry_b for entry_a, entry_b in pairs if entry_b and not entry_a],
+        different=different,
+        same_count=len(shared) - len(different),
     )
 
 
@@ -91,26 +106,36 @@ class Comparison:
     chart_a: list[Column]
     chart_b: list[Column]
     policy: list[tuple[str, object, object]]
-    top: int  # the tokens at the upper edge of both charts
+    top: int  # tokens at the upper edge of both charts
 
 
 def compare_sides(a: Side, b: Side) -> Comparison:
     top = max(a.window, b.window, 1)
     one, other = a.chosen, b.chosen
-    figures = compaction_figures(one, other) if one and other else session_figures(a, b)
-    policies = [(one or _last(a)), (other or _last(b))]
-    first, second = (dict(check.policy) if check else {} for check in policies)
-    names = [name for name in {**first, **second} if first.get(name) != second.get(name)]
     return Comparison(
         a=a,
         b=b,
-        figures=figures,
+        figures=compaction_figures(one, other) if one and other else session_figures(a, b),
         steps=list(zip_longest(a.compactions, b.compactions)),
         chart_a=chart(a, top),
         chart_b=chart(b, top),
         top=top,
-        policy=[(name, first.get(name), second.get(name)) for name in names],
+        policy=_policy_differences(a, b),
     )
+
+
+def _policy_differences(a: Side, b: Side) -> list[tuple[str, object, object]]:
+    policy_a, policy_b = _policy(a), _policy(b)
+    return [
+        (name, policy_a.get(name), policy_b.get(name))
+        for name in {**policy_a, **policy_b}
+        if policy_a.get(name) != policy_b.get(name)
+    ]
+
+
+def _policy(side: Side) -> dict[str, object]:
+    check = side.chosen or (side.checks[-1] if side.checks else None)
+    return dict(check.policy) if check else {}
 
 
 def session_figures(a: Side, b: Side) -> list[Figure]:
@@ -118,75 +143,60 @@ def session_figures(a: Side, b: Side) -> list[Figure]:
     return [
         _figure("Turns", one.turn_count, other.turn_count, "count"),
         _figure("Compactions", one.compaction_count, other.compaction_count, "count", "less"),
-        _figure("Needed a fallback", one.fallback_count, other.fallback_count, "count", "less"),
+        _figure("Fallbacks", one.fallback_count, other.fallback_count, "count", "less"),
         _figure("Peak tokens", one.peak_tokens, other.peak_tokens, "tokens", "less"),
-        _figure("Tokens now", one.last_tokens, other.last_tokens, "tokens"),
-        _figure("Tokens freed", _freed(a), _freed(b), "tokens", "more"),
-        _figure("Messages out of the prompt", _pruned(a), _pruned(b), "count"),
-        _figure("Key facts kept at worst", one.worst_retention, other.worst_retention, "percent", "more"),
+        _figure("Current tokens", one.last_tokens, other.last_tokens, "tokens"),
+        _figure("Tokens freed", a.freed_tokens, b.freed_tokens, "tokens", "more"),
+        _figure("Messages removed", a.pruned_count, b.pruned_count, "count"),
+        _figure("Lowest key fact retention", one.worst_retention, other.worst_retention, "percent", "more"),
         _figure("Errors", one.error_count, other.error_count, "count", "less"),
-        _figure("Time compacting", _spent(a), _spent(b), "ms", "less"),
+        _figure("Time spent compacting", a.compaction_ms, b.compaction_ms, "ms", "less"),
     ]
 
 
 def compaction_figures(one: Check, other: Check) -> list[Figure]:
     return [
-        _figure("Before", one.before, other.before, "tokens"),
-        _figure("After", one.after, other.after, "tokens", "less"),
-        _figure("Messages out of the prompt", one.pruned_count, other.pruned_count, "count"),
-        _figure("Key facts kept", one.retention, other.retention, "percent", "more"),
+        _figure("Tokens before", one.before, other.before, "tokens"),
+        _figure("Tokens after", one.after, other.after, "tokens", "less"),
+        _figure("Messages removed", one.pruned_count, other.pruned_count, "count"),
+        _figure("Key fact retention", one.retention, other.retention, "percent", "more"),
         _figure("Errors", len(one.errors), len(other.errors), "count", "less"),
-        _figure("Took", _duration(one), _duration(other), "ms", "less"),
+        _figure("Duration", one.duration_ms, other.duration_ms, "ms", "less"),
     ]
 
 
 def chart(side: Side, top: int) -> list[Column]:
-    """At most 200 bars: of more, the largest of each neighbourhood, and every compaction."""
-    checks = side.checks
-    every = max(1, -(-len(checks) // 200))
-    groups = [checks[at : at + every] for at in range(0, len(checks), every)]
+    """Return at most 200 bars. If there are more checks, each bar shows a compaction or the largest of its group."""
+    size = max(1, -(-len(side.checks) // _MAX_COLUMNS))
+    groups = [side.checks[at : at + size] for at in range(0, len(side.checks), size)]
     width = 100 / max(1, len(groups))
+    chosen = side.chosen
     columns = []
-    for place, group in enumerate(groups):
-        fired = [one for one in group if one.is_compaction]
-        check = side.chosen if side.chosen in fired else fired[0] if fired else max(group, key=lambda one: one.before)
-        assert check is not None
+    for index, group in enumerate(groups):
+        check = _representative(group, chosen)
         columns.append(
             Column(
-                x=place * width,
+                x=index * width,
                 width=width * 0.8,
                 height=min(100.0, check.before / top * 100),
                 after=min(100.0, check.after / top * 100) if check.after is not None else None,
                 is_compaction=check.is_compaction,
-                is_chosen=check is side.chosen,
-                title=f"turn {check.turn}: {check.before:,} tokens",
+                is_chosen=check is chosen,
+                title=f"Turn {check.turn}: {check.before:,} tokens",
             )
         )
     return columns
 
 
-def _figure(label: str, a: float | None, b: float | None, unit: str, wish: str = "") -> Figure:
+def _representative(group: list[Check], chosen: Check | None) -> Check:
+    compactions = [check for check in group if check.is_compaction]
+    if chosen is not None and chosen in compactions:
+        return chosen
+    return compactions[0] if compactions else max(group, key=lambda check: check.before)
+
+
+def _figure(label: str, a: float | None, b: float | None, unit: str, preference: str = "") -> Figure:
     better = ""
-    if wish and a is not None and b is not None and a != b:
-        better = "a" if (a < b) == (wish == "less") else "b"
+    if preference and a is not None and b is not None and a != b:
+        better = "a" if (a < b) == (preference == "less") else "b"
     return Figure(label, a, b, unit, better)
-
-
-def _last(side: Side) -> Check | None:
-    return side.checks[-1] if side.checks else None
-
-
-def _freed(side: Side) -> int:
-    return sum(check.before - check.after for check in side.compactions if check.after is not None)
-
-
-def _pruned(side: Side) -> int:
-    return sum(check.pruned_count for check in side.compactions)
-
-
-def _spent(side: Side) -> float:
-    return sum(_duration(check) or 0.0 for check in side.compactions)
-
-
-def _duration(check: Check) -> float | None:
-    return (check.ended_at - check.started_at).total_seconds() * 1000 if check.started_at and check.ended_at else None

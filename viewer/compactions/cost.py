@@ -1,4 +1,4 @@
-"""What a compaction cost and what it saved since. Pure."""
+"""The cost of a compaction and its savings so far. Pure."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from viewer.kinds import PRUNED, SUMMARY
-from viewer.numbers import to_count
+from viewer.numbers import format_count, to_count
 from viewer.sessions.checks import Check
 
 
 @dataclass(frozen=True, slots=True)
 class CacheEffect:
-    """What a compaction cost and what it saved since."""
+    """Tokens that a compaction freed, and cached tokens that it invalidated."""
 
     freed: int
     invalidated: int
@@ -23,23 +23,28 @@ class CacheEffect:
 
 
 def cache_effect(check: Check, calls: int) -> CacheEffect:
-    freed = max(0, check.before - (check.after if check.after is not None else check.before))
+    """Return the effect of a compaction after `calls` later calls."""
+    freed = max(0, check.freed_tokens)
     cache = check.value("cache", PRUNED)
     invalidated = to_count(cache.get("invalidated_tokens")) if isinstance(cache, Mapping) else 0
-    break_even = cache.get("break_even_calls") if isinstance(cache, Mapping) else None
+    calls_needed = cache.get("break_even_calls") if isinstance(cache, Mapping) else None
+    break_even = int(calls_needed) if isinstance(calls_needed, int | float) else None
     latency = check.value("latency_ms", SUMMARY)
-    told = f"Each later prompt is {freed:,} tokens smaller."
-    if invalidated:
-        told += f" {invalidated:,} tokens fell out of the provider's prompt cache and were sent anew."
-    if isinstance(break_even, int | float):
-        needed = int(break_even)
-        done = f"{calls} so far: it has." if calls >= needed else f"{calls} so far: not yet."
-        told += f" It pays for itself after {needed} {'call' if needed == 1 else 'calls'}; {done}"
     return CacheEffect(
         freed=freed,
         invalidated=invalidated,
-        break_even=int(break_even) if isinstance(break_even, int | float) else None,
+        break_even=break_even,
         calls=calls,
         latency_ms=float(latency) if isinstance(latency, int | float) else None,
-        sentence=told,
+        sentence=" ".join(_sentences(freed, invalidated, break_even, calls)),
     )
+
+
+def _sentences(freed: int, invalidated: int, break_even: int | None, calls: int) -> list[str]:
+    sentences = [f"Each later prompt is {freed:,} tokens smaller."]
+    if invalidated:
+        sentences.append(f"{invalidated:,} tokens were dropped from the provider's prompt cache and sent again.")
+    if break_even is not None:
+        state = "has broken even" if calls >= break_even else "has not broken even yet"
+        sentences.append(f"It breaks even after {format_count(break_even, 'call')}. After {calls} so far, it {state}.")
+    return sentences

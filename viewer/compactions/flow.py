@@ -1,18 +1,24 @@
-"""The picture of a compaction: the prompt before and after as two columns, and what went where. Pure."""
+"""The diagram of a compaction: the prompt before and after as two columns, connected by ribbons.
+
+Pure. Heights are proportional to tokens.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from viewer.compactions.ledger import After, Entry, Ledger
+from viewer.compactions.ledger import Entry, Ledger, MessageAfter
+from viewer.numbers import format_count
 
 FLOW_WIDTH, FLOW_HEIGHT, COLUMN = 560.0, 460.0, 150.0
+
+Extent = tuple[float, float]  # top and bottom
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A run of neighbours with one fate, as a box of the picture."""
+    """Adjacent messages with the same fate, drawn as one box."""
 
     fate: str
     label: str
@@ -30,7 +36,7 @@ class Ribbon:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The picture of a compaction: the prompt before at the left, after at the right, and what went where."""
+    """The diagram: the prompt before on the left, the prompt after on the right."""
 
     before: list[Block]
     after: list[Block]
@@ -44,57 +50,66 @@ class Flow:
         return self.width - self.column
 
 
-def flow(found: Ledger) -> Flow:
-    """Heights are tokens; a message that stays runs straight across, a summarised one into the summary."""
-    scale = (FLOW_HEIGHT - 2) / max(1, found.tokens_before, found.tokens_after)
-    left = _stack([entry.tokens for entry in found.entries], scale)
-    right = _stack([message.tokens for message in found.after], scale)
-    place = {message.was: right[message.position] for message in found.after if message.was is not None}
-    summary = next((right[m.position] for m in found.after if m.state == "new"), None)
+def build_flow(ledger: Ledger) -> Flow:
+    """Draw remaining messages straight across and summarized ones into the summary."""
+    scale = (FLOW_HEIGHT - 2) / max(1, ledger.tokens_before, ledger.tokens_after)
+    left = _stack([entry.tokens for entry in ledger.entries], scale)
+    right = _stack([message.tokens for message in ledger.after], scale)
+    targets = {message.was: right[message.position] for message in ledger.after if message.was is not None}
+    summary = next((right[message.position] for message in ledger.after if message.state == "new"), None)
     before, ribbons = [], []
-    for run in _runs(found.entries, place):
-        top, bottom = left[run[0].position][0], left[run[-1].position][1]
-        fate = run[0].fate
-        size = sum(entry.tokens for entry in run)
-        noun = "message" if len(run) == 1 else "messages"
-        title = f"{len(run)} {noun} {fate}, {size:,} tokens: {run[0].rule}"
-        before.append(Block(fate, f"{len(run)} {fate}", title, top, max(1.0, bottom - top)))
-        if run[0].position in place:
-            ribbons.append(
-                Ribbon(fate, _ribbon(top, bottom, place[run[0].position][0], place[run[-1].position][1]), title)
-            )
-        elif fate == "summarized" and summary:
-            ribbons.append(Ribbon(fate, _ribbon(top, bottom, *summary), title))
-    after = []
-    for group in _grouped(found.after):
-        top, bottom = right[group[0].position][0], right[group[-1].position][1]
-        is_new = group[0].state == "new"
-        fate = "summarized" if is_new else found.entries[group[0].was or 0].fate
-        words = "summary" if is_new else f"{len(group)} {group[0].state}"
-        title = f"{words}, {sum(message.tokens for message in group):,} tokens"
-        after.append(Block(fate, words, title, top, max(1.0, bottom - top)))
+    for run in _runs(ledger.entries, targets):
+        source = left[run[0].position][0], left[run[-1].position][1]
+        block = _block_before(run, source)
+        before.append(block)
+        target = _target(run, targets, summary)
+        if target is not None:
+            ribbons.append(Ribbon(block.fate, _path(source, target), block.title))
+    after = [
+        _block_after(group, ledger.entries, (right[group[0].position][0], right[group[-1].position][1]))
+        for group in _groups(ledger.after)
+    ]
     return Flow(before, after, ribbons)
 
 
-def _stack(sizes: Sequence[int], scale: float) -> list[tuple[float, float]]:
-    edges, at = [], 1.0
+def _block_before(run: list[Entry], extent: Extent) -> Block:
+    fate, tokens = run[0].fate, sum(entry.tokens for entry in run)
+    title = f"{format_count(len(run), 'message')} {fate}, {tokens:,} tokens: {run[0].rule}"
+    return _block(fate, f"{len(run)} {fate}", title, extent)
+
+
+def _block_after(group: list[MessageAfter], entries: Sequence[Entry], extent: Extent) -> Block:
+    is_new = group[0].state == "new"
+    fate = "summarized" if is_new else entries[group[0].was or 0].fate
+    label = "summary" if is_new else f"{len(group)} {group[0].state}"
+    return _block(fate, label, f"{label}, {sum(message.tokens for message in group):,} tokens", extent)
+
+
+def _block(fate: str, label: str, title: str, extent: Extent) -> Block:
+    top, bottom = extent
+    return Block(fate, label, title, top, max(1.0, bottom - top))
+
+
+def _target(run: list[Entry], targets: Mapping[int, Extent], summary: Extent | None) -> Extent | None:
+    """Return where a run of messages went: its own place, the summary, or nowhere."""
+    if run[0].position in targets:
+        return targets[run[0].position][0], targets[run[-1].position][1]
+    return summary if run[0].fate == "summarized" else None
+
+
+def _stack(sizes: Sequence[int], scale: float) -> list[Extent]:
+    extents, top = [], 1.0
     for size in sizes:
-        edges.append((at, at + size * scale))
-        at += size * scale
-    return edges
+        extents.append((top, top + size * scale))
+        top += size * scale
+    return extents
 
 
-def _runs(entries: Sequence[Entry], place: Mapping[int, tuple[float, float]]) -> Iterable[list[Entry]]:
-    """Neighbours that share a fate and stay neighbours."""
+def _runs(entries: Sequence[Entry], targets: Mapping[int, Extent]) -> Iterable[list[Entry]]:
+    """Split entries into runs that share a fate and stay adjacent."""
     run: list[Entry] = []
     for entry in entries:
-        together = (
-            bool(run)
-            and run[-1].fate == entry.fate
-            and (entry.position in place) == (run[-1].position in place)
-            and (entry.position not in place or abs(place[entry.position][0] - place[run[-1].position][1]) < 0.01)
-        )
-        if run and not together:
+        if run and not _is_adjacent(run[-1], entry, targets):
             yield run
             run = []
         run.append(entry)
@@ -102,8 +117,16 @@ def _runs(entries: Sequence[Entry], place: Mapping[int, tuple[float, float]]) ->
         yield run
 
 
-def _grouped(after: Sequence[After]) -> Iterable[list[After]]:
-    group: list[After] = []
+def _is_adjacent(previous: Entry, entry: Entry, targets: Mapping[int, Extent]) -> bool:
+    before, after = targets.get(previous.position), targets.get(entry.position)
+    if previous.fate != entry.fate or (before is None) != (after is None):
+        return False
+    return before is None or after is None or abs(after[0] - before[1]) < 0.01
+
+
+def _groups(after: Sequence[MessageAfter]) -> Iterable[list[MessageAfter]]:
+    """Split the prompt after the compaction into groups with the same state. New messages stand alone."""
+    group: list[MessageAfter] = []
     for message in after:
         if group and (group[-1].state != message.state or message.state == "new"):
             yield group
@@ -113,7 +136,8 @@ def _grouped(after: Sequence[After]) -> Iterable[list[After]]:
         yield group
 
 
-def _ribbon(top: float, bottom: float, to_top: float, to_bottom: float) -> str:
+def _path(source: Extent, target: Extent) -> str:
+    (top, bottom), (to_top, to_bottom) = source, target
     x1, x2 = COLUMN, FLOW_WIDTH - COLUMN
     middle = (x1 + x2) / 2
     return (

@@ -1,10 +1,11 @@
-"""The fate ledger of a compaction: what became of each message, and the prompt as it was sent afterwards.
+"""The fate ledger of a compaction: the fate of each message, and the prompt after the compaction.
 
-Pure: everything comes from the payload of `compact.pruned_messages`, so the same payload gives the same ledger.
+Pure: the ledger is computed from the payload of `compact.pruned_messages` alone.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,13 +14,13 @@ from typing import Any
 from viewer.numbers import to_count
 
 FATES = ("pinned", "kept", "summarized", "truncated", "cleared", "externalized", "dropped")
-STAYS = frozenset({"pinned", "kept", "truncated"})
+REMAINING_FATES = frozenset({"pinned", "kept", "truncated"})
 _MAX_ROWS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One message of the prompt and what became of it."""
+    """One message of the prompt and its fate."""
 
     position: int
     id: str
@@ -32,12 +33,12 @@ class Entry:
 
     @property
     def stays(self) -> bool:
-        return self.fate in STAYS
+        return self.fate in REMAINING_FATES
 
 
 @dataclass(frozen=True, slots=True)
-class After:
-    """One message of the prompt as it was sent afterwards."""
+class MessageAfter:
+    """One message of the prompt after the compaction."""
 
     position: int
     id: str
@@ -45,28 +46,28 @@ class After:
     role: str
     tokens: int
     state: str  # unchanged, moved, changed, new
-    was: int | None
+    was: int | None  # its position before
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
     entries: list[Entry]
-    after: list[After]
-    is_cut: bool = False
+    after: list[MessageAfter]
+    is_truncated: bool = False
 
     @property
     def counts(self) -> list[tuple[str, int, int]]:
-        """Each fate that occurs: its messages and their tokens."""
-        rows = [(fate, [e for e in self.entries if e.fate == fate]) for fate in self.fates]
-        return [(fate, len(found), sum(e.tokens for e in found)) for fate, found in rows if found]
+        """Each fate in the ledger with its number of messages and tokens."""
+        groups = [(fate, [entry for entry in self.entries if entry.fate == fate]) for fate in self.fates]
+        return [(fate, len(entries), sum(entry.tokens for entry in entries)) for fate, entries in groups]
 
     @property
     def fates(self) -> list[str]:
-        known = [fate for fate in FATES if any(e.fate == fate for e in self.entries)]
-        return known + sorted({e.fate for e in self.entries} - set(FATES))
+        fates = {entry.fate for entry in self.entries}
+        return [fate for fate in FATES if fate in fates] + sorted(fates - set(FATES))
 
     @property
-    def moved(self) -> list[After]:
+    def moved(self) -> list[MessageAfter]:
         return [message for message in self.after if message.state == "moved"]
 
     @property
@@ -78,8 +79,8 @@ class Ledger:
         return sum(message.tokens for message in self.after)
 
 
-def ledger(payload: Any) -> Ledger:
-    """The ledger of a `compact.pruned_messages` payload; what is not one gives an empty ledger."""
+def parse_ledger(payload: Any) -> Ledger:
+    """Parse the payload of `compact.pruned_messages`. Anything else gives an empty ledger."""
     content = payload if isinstance(payload, Mapping) else {}
     rows = [row for row in _list(content.get("ledger")) if isinstance(row, Mapping)]
     entries = [
@@ -95,70 +96,67 @@ def ledger(payload: Any) -> Ledger:
         )
         for position, row in enumerate(rows[:_MAX_ROWS])
     ]
-    return Ledger(entries, _after(entries, _list(content.get("after"))[:_MAX_ROWS]), len(rows) > _MAX_ROWS)
+    return Ledger(entries, _parse_after(entries, _list(content.get("after"))[:_MAX_ROWS]), len(rows) > _MAX_ROWS)
 
 
-def _after(entries: Sequence[Entry], rows: Sequence[Any]) -> list[After]:
+def _parse_after(entries: Sequence[Entry], rows: Sequence[Any]) -> list[MessageAfter]:
     by_id = {entry.id: entry for entry in entries if entry.id}
     by_hash = {entry.hash: entry for entry in entries if entry.hash}
-    found = [
+    pairs = [
         (row, by_id.get(str(row.get("id", ""))) or by_hash.get(str(row.get("hash", ""))))
         for row in rows
         if isinstance(row, Mapping)
     ]
-    in_order = rising([entry.position for _, entry in found if entry is not None])
-    after = []
-    for position, (row, entry) in enumerate(found):
-        if entry is None:
-            state = "new"
-        elif entry.position not in in_order:
-            state = "moved"
-        else:
-            state = "unchanged" if entry.hash == str(row.get("hash", "")) else "changed"
-        after.append(
-            After(
-                position=position,
-                id=str(row.get("id", "")),
-                hash=str(row.get("hash", "")),
-                role=str(row.get("role", "")),
-                tokens=to_count(row.get("tokens")),
-                state=state,
-                was=entry.position if entry else None,
-            )
+    in_order = longest_increasing([entry.position for _, entry in pairs if entry is not None])
+    return [
+        MessageAfter(
+            position=position,
+            id=str(row.get("id", "")),
+            hash=str(row.get("hash", "")),
+            role=str(row.get("role", "")),
+            tokens=to_count(row.get("tokens")),
+            state=_state(row, entry, in_order),
+            was=entry.position if entry else None,
         )
-    return after
+        for position, (row, entry) in enumerate(pairs)
+    ]
 
 
-def rising(positions: Sequence[int]) -> set[int]:
-    """The longest rising run of positions: what is in it kept its order, the rest was moved."""
+def _state(row: Mapping[str, Any], entry: Entry | None, in_order: set[int]) -> str:
+    if entry is None:
+        return "new"
+    if entry.position not in in_order:
+        return "moved"
+    return "unchanged" if entry.hash == str(row.get("hash", "")) else "changed"
+
+
+def longest_increasing(positions: Sequence[int]) -> set[int]:
+    """Return the longest increasing subsequence: the positions that kept their order. The others moved."""
     tails: list[int] = []
-    before: dict[int, int | None] = {}
+    predecessor: dict[int, int | None] = {}
     for position in positions:
-        low, high = 0, len(tails)
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (middle + 1, high) if tails[middle] < position else (low, middle)
-        before[position] = tails[low - 1] if low else None
-        tails[low : low + 1] = [position]
-    kept: set[int] = set()
-    at = tails[-1] if tails else None
-    while at is not None:
-        kept.add(at)
-        at = before[at]
-    return kept
+        index = bisect_left(tails, position)
+        predecessor[position] = tails[index - 1] if index else None
+        tails[index : index + 1] = [position]
+    subsequence: set[int] = set()
+    current = tails[-1] if tails else None
+    while current is not None:
+        subsequence.add(current)
+        current = predecessor[current]
+    return subsequence
 
 
-def paired(one: Ledger, other: Ledger) -> list[tuple[Entry | None, Entry | None]]:
-    """The messages of two ledgers side by side: by hash, in order, since the same text may be in a prompt twice."""
-    again: dict[str, deque[Entry]] = {}
-    for entry in other.entries:
-        again.setdefault(entry.hash or entry.id, deque()).append(entry)
-    found: list[tuple[Entry | None, Entry | None]] = []
-    for entry in one.entries:
-        same = again.get(entry.hash or entry.id)
-        found.append((entry, same.popleft() if same else None))
-    left = sorted((entry for rest in again.values() for entry in rest), key=lambda entry: entry.position)
-    return [*found, *((None, entry) for entry in left)]
+def match_entries(a: Ledger, b: Ledger) -> list[tuple[Entry | None, Entry | None]]:
+    """Pair the messages of two ledgers by hash, in order. The same text may be in a prompt twice."""
+    unmatched: dict[str, deque[Entry]] = {}
+    for entry in b.entries:
+        unmatched.setdefault(entry.hash or entry.id, deque()).append(entry)
+    pairs: list[tuple[Entry | None, Entry | None]] = []
+    for entry in a.entries:
+        same = unmatched.get(entry.hash or entry.id)
+        pairs.append((entry, same.popleft() if same else None))
+    only_b = sorted((entry for entries in unmatched.values() for entry in entries), key=lambda entry: entry.position)
+    return [*pairs, *((None, entry) for entry in only_b)]
 
 
 def _list(value: Any) -> list[Any]:

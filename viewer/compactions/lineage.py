@@ -1,4 +1,4 @@
-"""The line of summaries v1 to vN: what each version added, changed and lost. Pure."""
+"""The versions of a session's summary, each compared with the one before it. Pure."""
 
 from __future__ import annotations
 
@@ -8,21 +8,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from viewer.compactions.ledger import rising
+from viewer.compactions.ledger import longest_increasing
 from viewer.kinds import SUMMARY
 from viewer.numbers import to_count
 from viewer.sessions.checks import Check
 
-# How many summaries are shown before and after the one in question: each is compared with the one before it.
-NEAR = 10
-_MAX_HOLDERS = 32
-_LIKE = 0.5
-_SOURCE = re.compile(r"\[([A-Za-z0-9_.:-]+(?:,\s*[A-Za-z0-9_.:-]+)*)\]\s*$")
+# Versions that are shown before and after the current one.
+MAX_NEIGHBORS = 10
+# A word that is in many lines says little about which line changed.
+_MAX_LINES_PER_WORD = 32
+_MAX_CANDIDATES = 8
+_MIN_SIMILARITY = 0.5
+_MAX_SOURCES = 6
+_SOURCES = re.compile(r"\[([A-Za-z0-9_.:-]+(?:,\s*[A-Za-z0-9_.:-]+)*)\]\s*$")
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a summary against the version before it."""
+    """A line of a summary compared with the previous version."""
 
     state: str  # same, added, changed, lost
     text: str
@@ -35,72 +38,75 @@ class Line:
 
     @property
     def is_tag(self) -> bool:
-        """What marks the message as a summary; the model reads it, a person need not."""
+        """True for the line that marks the message as a summary for the model."""
         return self.text.startswith(("<COMPACT-SUMMARY", "[Summary v"))
 
     @property
     def words(self) -> str:
-        """The line as it reads beside links to its sources."""
-        return _SOURCE.sub("", self.text).lstrip("# ").rstrip()
+        """The text without its heading marks and sources, which the page shows as links."""
+        return _SOURCES.sub("", self.text).lstrip("# ").rstrip()
 
 
-def changes(old: str, new: str) -> list[Line]:
-    """What the newer summary added, changed and lost, in its own order; lost lines stand where they stood.
+def diff_summaries(old: str, new: str) -> list[Line]:
+    """Return the lines of the new summary and, at their old places, the lines that were lost.
 
-    A line that only moved is the same line. Close to linear in the lines: summaries of hundreds are compared on a page.
+    A line that only moved is the same line. The run time is close to linear, so that summaries of hundreds of lines
+    can be compared on a page.
     """
-    before, after = _lines(old), _lines(new)
-    was = _same_lines([_bare(line) for line in before], [_bare(line) for line in after])
-    still_here = {at for at in was if at is not None}
-    in_order = rising([at for at in was if at is not None])
-    out: list[Line] = []
-    i = j = 0
-    # What stands between two lines that kept their order is compared; the end counts as such a line.
-    for stop, at in [*((k, at) for k, at in enumerate(was) if at in in_order), (len(after), len(before))]:
-        assert at is not None
-        gone = [line for k, line in enumerate(before[i:at], i) if k not in still_here]
-        out.extend(_compared(gone, after[j:stop], was[j:stop]))
-        out.extend(_line("same", line) for line in after[stop : stop + 1])
-        i, j = at + 1, stop + 1
-    return out
+    before, after = _split_lines(old), _split_lines(new)
+    origins = _match_lines([_normalize(line) for line in before], [_normalize(line) for line in after])
+    remaining = {origin for origin in origins if origin is not None}
+    in_order = longest_increasing([origin for origin in origins if origin is not None])
+    # Lines that kept their order are anchors. Compare the lines between two anchors. The end counts as an anchor.
+    anchors = [(at, origin) for at, origin in enumerate(origins) if origin is not None and origin in in_order]
+    lines: list[Line] = []
+    old_at = new_at = 0
+    for at, origin in [*anchors, (len(after), len(before))]:
+        removed = [line for i, line in enumerate(before[old_at:origin], old_at) if i not in remaining]
+        lines.extend(_diff_block(removed, after[new_at:at], origins[new_at:at]))
+        lines.extend(_line("same", line) for line in after[at : at + 1])
+        old_at, new_at = origin + 1, at + 1
+    return lines
 
 
-def _same_lines(before: Sequence[str], after: Sequence[str]) -> list[int | None]:
-    """For each line of `after` the place of its equal in `before`; each place is used once."""
-    places: dict[str, deque[int]] = {}
+def _match_lines(before: Sequence[str], after: Sequence[str]) -> list[int | None]:
+    """Return for each line of `after` the index of an equal line of `before`. Each index is used once."""
+    indexes: dict[str, deque[int]] = {}
     for at, line in enumerate(before):
-        places.setdefault(line, deque()).append(at)
-    return [found.popleft() if (found := places.get(line)) else None for line in after]
+        indexes.setdefault(line, deque()).append(at)
+    return [equal.popleft() if (equal := indexes.get(line)) else None for line in after]
 
 
-def _compared(gone: list[str], came: Sequence[str], was: Sequence[int | None]) -> list[Line]:
-    """Each new line is a changed old one if enough of its words are, else added; old ones left over are lost."""
-    words = [_words(line) for line in gone]
-    holders: dict[str, list[int]] = {}
-    for k, found in enumerate(words):
-        for word in found:
-            holders.setdefault(word, []).append(k)
-    left = dict.fromkeys(range(len(gone)))
-    out: list[Line] = []
-    for line, place in zip(came, was, strict=True):
-        if place is not None:
-            out.append(_line("same", line))
+def _diff_block(removed: list[str], new: Sequence[str], origins: Sequence[int | None]) -> list[Line]:
+    """Match each new line with the most similar removed one. Unmatched new lines were added, removed ones lost."""
+    words = [_words(line) for line in removed]
+    lines_of_word: dict[str, list[int]] = {}
+    for index, line_words in enumerate(words):
+        for word in line_words:
+            lines_of_word.setdefault(word, []).append(index)
+    unmatched = dict.fromkeys(range(len(removed)))
+    lines: list[Line] = []
+    for line, origin in zip(new, origins, strict=True):
+        if origin is not None:
+            lines.append(_line("same", line))
             continue
-        mine = _words(line)
-        # Of a word that stands in many lines the first few are enough: it says little about which line this was.
-        near = Counter(k for word in mine for k in holders.get(word, ())[:_MAX_HOLDERS] if k in left)
-        best = max((k for k, _ in near.most_common(8)), key=lambda k: _likeness(words[k], mine), default=None)
-        if best is not None and _likeness(words[best], mine) >= _LIKE:
-            del left[best]
-            out.append(_line("changed", line, was=gone[best]))
+        own = _words(line)
+        candidates = Counter(
+            index for word in own for index in lines_of_word.get(word, ())[:_MAX_LINES_PER_WORD] if index in unmatched
+        )
+        similarity = {index: _similarity(words[index], own) for index, _ in candidates.most_common(_MAX_CANDIDATES)}
+        best = max(similarity, key=similarity.__getitem__, default=None)
+        if best is not None and similarity[best] >= _MIN_SIMILARITY:
+            del unmatched[best]
+            lines.append(_line("changed", line, was=removed[best]))
         else:
-            out.append(_line("added", line))
-    return out + [_line("lost", gone[k]) for k in left]
+            lines.append(_line("added", line))
+    return lines + [_line("lost", removed[index]) for index in unmatched]
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One summary in the line of summaries, against the one before it."""
+    """One version of the summary compared with the previous one."""
 
     number: int  # of its compaction
     version: int
@@ -127,76 +133,82 @@ class Version:
 
     @property
     def drift(self) -> float:
-        """The share of lines that are not as they were."""
+        """The fraction of lines that are not the same as in the previous version."""
         return 1 - self.count("same") / len(self.lines) if self.lines else 0.0
 
 
-def near(compactions: Sequence[Check], number: int) -> list[tuple[int, Check]]:
-    """Those around a compaction that made a summary, with their numbers, and one more to compare the first with."""
-    made = [(n, check) for n, check in enumerate(compactions, 1) if check.span(SUMMARY)]
-    at = sum(n < number for n, _ in made)
-    return made[max(0, at - NEAR - 1) : at + NEAR + 1]
+def neighbors(compactions: Sequence[Check], number: int) -> list[tuple[int, Check]]:
+    """Return the compactions with a summary around `number`, with their numbers.
+
+    There is one more at the start, which the first is compared with.
+    """
+    summarized = [(n, check) for n, check in enumerate(compactions, 1) if check.span(SUMMARY)]
+    at = sum(n < number for n, _ in summarized)
+    return summarized[max(0, at - MAX_NEIGHBORS - 1) : at + MAX_NEIGHBORS + 1]
 
 
-def versions(summarized: Sequence[tuple[int, Check]], payloads: Mapping[str, Any]) -> list[Version]:
-    """The summaries of compactions with these numbers, each with what it added, changed and lost."""
-    found: list[Version] = []
+def summary_versions(summarized: Sequence[tuple[int, Check]], payloads: Mapping[str, Any]) -> list[Version]:
+    """Return the summaries of numbered compactions, each compared with the previous one."""
+    versions: list[Version] = []
     for number, check in summarized:
         span = check.span(SUMMARY)
         payload = payloads.get(span.key) if span else None
         if span is None or not isinstance(payload, Mapping):
             continue
         text = str(payload.get("summary") or "")
-        sources = _sources(payload.get("structured"))
-        lines = changes(found[-1].text, text) if found else [_line("same", line) for line in _lines(text)]
-        found.append(
+        sources = _parse_sources(payload.get("structured"))
+        previous = versions[-1].text if versions else None
+        lines = [_line("same", line) for line in _split_lines(text)]
+        if previous is not None:
+            lines = diff_summaries(previous, text)
+        versions.append(
             Version(
                 number=number,
                 version=to_count(span.data.get("version")) or number,
                 tokens=to_count(span.data.get("summary_tokens")),
                 input_tokens=to_count(span.data.get("input_tokens")),
                 text=text,
-                is_compared=bool(found),
-                lines=[replace(line, sources=line.sources or sources.get(_bare(line.text), ())) for line in lines],
+                is_compared=previous is not None,
+                lines=[replace(line, sources=line.sources or sources.get(_normalize(line.text), ())) for line in lines],
             )
         )
-    return found
+    return versions
 
 
-def _sources(structured: Any) -> dict[str, tuple[str, ...]]:
-    """Which messages each entry of a structured summary came from, by the entry's own words."""
-    found: dict[str, tuple[str, ...]] = {}
+def _parse_sources(structured: Any) -> dict[str, tuple[str, ...]]:
+    """Return the source messages of each entry in a structured summary, by the normalized text of the entry."""
+    sources: dict[str, tuple[str, ...]] = {}
     for entries in structured.values() if isinstance(structured, Mapping) else ():
         for entry in entries if isinstance(entries, list) else [entries]:
             ids = entry.get("sources") if isinstance(entry, Mapping) else None
             if not isinstance(ids, list) or not ids:
                 continue
-            named = tuple(str(source) for source in ids[:6])
+            names = tuple(str(source) for source in ids[:_MAX_SOURCES])
             for value in entry.values():
                 if isinstance(value, str) and len(value) > 3:
-                    found.setdefault(_bare(value), named)
-    return found
+                    sources.setdefault(_normalize(value), names)
+    return sources
 
 
 def _line(state: str, text: str, *, was: str = "") -> Line:
-    found = _SOURCE.search(text)
-    sources = tuple(part.strip() for part in found.group(1).split(",")) if found else ()
+    match = _SOURCES.search(text)
+    sources = tuple(part.strip() for part in match.group(1).split(",")) if match else ()
     return Line(state, text, was, sources)
 
 
-def _lines(text: str) -> list[str]:
+def _split_lines(text: str) -> list[str]:
     return [line.rstrip() for line in text.splitlines() if line.strip()]
 
 
-def _bare(line: str) -> str:
-    """Without its sources and its version, which change though nothing was said."""
-    return re.sub(r"\bv\d+\b", "v", _SOURCE.sub("", line)).strip().lstrip("-*>| ").lower()
+def _normalize(line: str) -> str:
+    """Remove sources and version numbers, which change even if the text does not."""
+    return re.sub(r"\bv\d+\b", "v", _SOURCES.sub("", line)).strip().lstrip("-*>| ").lower()
 
 
 def _words(line: str) -> frozenset[str]:
-    return frozenset(re.findall(r"\w+", _bare(line)))
+    return frozenset(re.findall(r"\w+", _normalize(line)))
 
 
-def _likeness(one: frozenset[str], other: frozenset[str]) -> float:
-    """The share of words that two lines have in common."""
-    return 2 * len(one & other) / (len(one) + len(other)) if one or other else 0.0
+def _similarity(a: frozenset[str], b: frozenset[str]) -> float:
+    """Return the fraction of words that two lines have in common."""
+    return 2 * len(a & b) / (len(a) + len(b)) if a or b else 0.0

@@ -1,6 +1,7 @@
-"""What a compaction took away and somebody needed again: calls made twice, and questions about what is gone.
+"""Work that had to be repeated because a compaction removed content: repeated tool calls and questions.
 
-Pure, and by rule: a question counts only if it names something that left the prompt and is nowhere in what stayed.
+Pure and rule-based. A question counts only if it names something that left the prompt and is nowhere in what
+remained.
 """
 
 from __future__ import annotations
@@ -11,36 +12,40 @@ from dataclasses import dataclass
 from typing import Any
 
 from viewer.compactions.ledger import Entry
+from viewer.kinds import REHYDRATED, REHYDRATION_BLOCKED
 from viewer.sessions.checks import Check
 from viewer.sessions.spans import SpanRow
 
-_MOST = 20
-# Longer ones are reports, in which a question mark asks nobody.
-_SENTENCE_CHARS = 600
+_MAX_QUESTIONS = 20
+_MAX_REHYDRATIONS = 50
+_MAX_TEXT_CHARS = 20_000
+# Longer sentences are usually reports that only contain a question mark.
+_MAX_SENTENCE_CHARS = 600
 _SENTENCES = re.compile(r"[^.!?\n]*(?:[.!?](?=\w)[^.!?\n]*)*[?.!\n]?")
-_AGAIN = re.compile(
-    r"\b(?:remind|repeat|re-?send|re-?share|once more|tell me again|say (?:that|it) again|again\s*\?)"
+_REMINDER = re.compile(
+    r"\b(?:remind|repeat|re-?send|re-?share|once more|tell me again|say (?:that|it) again|again\s*\?)"  # words:ignore
     r"|\b(?:what|which|where|who|when)\b[^?]{0,60}\bagain\b"
-    r"|\b(?:already|just) (?:told|said|gave|sent|shared)\b|\bas I said\b|\bI (?:said|told you)\b"
+    r"|\b(?:already|just) (?:told|said|gave|sent|shared)\b|\bas I said\b|\bI (?:said|told you)\b"  # words:ignore
     r"|\b(?:no longer|don['’]t|do not|can(?:no|['’])t) (?:have|see|recall|remember|find)\b",
     re.I,
 )
 _WORD = re.compile(r"[^\W_](?:[\w./:@#-]*[^\W_])?")
-# Enough to keep a question's own words from being taken for what it is about.
-_COMMON = """
-about above after again already another because before being below between could doing during earlier every first
-found from going great have having hello here into just know last later like look made make many maybe message more
-much need next once only other over please previous question quite really remember remind repeat right said same
-send sent share should show since some still such sure take tell than thank thanks that their them then there these
-they thing things think this those through told under until used using very want wanted well were what when where
-which while will with without work would yes your yours
-"""
+# Common words say nothing about the subject of a question.
+_COMMON = (
+    "about above after again already another because before being below between could doing during "
+    "earlier every first found from going great have having hello here into just know last later "
+    "like look made make many maybe message more much need next once only other over please previous "
+    "question quite really remember remind repeat right said same send sent share should show since "
+    "some still such sure take tell than thank thanks that their them then there these they thing "
+    "things think this those through told under until used using very want wanted well were what "  # words:ignore
+    "when where which while will with without work would yes your yours "
+)
 _COMMON_WORDS = frozenset(_COMMON.split())
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """Words of a user or an agent, and the span that carried them."""
+class Utterance:
+    """A text of a user or an agent, and the span that contains it."""
 
     span: SpanRow
     speaker: str  # user, agent
@@ -48,8 +53,8 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Repeat:
-    """A tool call from before a compaction that was made again after it."""
+class RepeatedCall:
+    """A tool call before a compaction that was repeated after it."""
 
     before: SpanRow
     again: SpanRow
@@ -59,53 +64,57 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A later sentence that asks for what a message said which had left the prompt."""
+    """A sentence that asks for content that had left the prompt."""
 
-    said: Said
+    utterance: Utterance
     sentence: str
-    about: str  # the id of the message
+    about: str  # the id of the message that had the content
     terms: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
-    """A text that left the prompt, and the message it stood in."""
+class RemovedText:
+    """A text that left the prompt, and the id of its message."""
 
     id: str
     text: str
 
 
-def questions(later: Iterable[Said], gone: Iterable[Gone], still: Iterable[str]) -> list[Question]:
-    """Who asked for what is gone: per sentence the message that shares most of what nothing else still says."""
-    known = {term for text in still for term in terms(text)}
-    lost = [(one.id, terms(one.text) - known) for one in gone]
-    found = []
-    for said in later:
-        # What somebody has said meanwhile is no longer gone: only the first to ask for it is told.
-        before, known = known, known | terms(said.text)
-        for sentence in asking(said.text):
-            mine = terms(sentence) - before
-            best = max(lost, key=lambda one: _weight(mine & one[1]), default=None)
+def find_questions(
+    utterances: Iterable[Utterance], removed: Iterable[RemovedText], remaining: Iterable[str]
+) -> list[Question]:
+    """Return the questions about removed texts, each with the message that shares most of its terms."""
+    known = {term for text in remaining for term in terms(text)}
+    removed_terms = [(text.id, terms(text.text) - known) for text in removed]
+    questions = []
+    for utterance in utterances:
+        # The answer puts the content back into the prompt, so only the first question counts.
+        before, known = known, known | terms(utterance.text)
+        for sentence in requests(utterance.text):
+            asked = terms(sentence) - before
+            best = max(removed_terms, key=lambda item: _weight(asked & item[1]), default=None)
             if best is None:
                 continue
-            shared = mine & best[1]
-            if _weight(shared) >= (1 if _AGAIN.search(sentence) else 2):
-                found.append(Question(said, sentence, best[0], tuple(sorted(shared))))
-                if len(found) == _MOST:
-                    return found
-    return found
+            shared = asked & best[1]
+            if _weight(shared) >= (1 if _REMINDER.search(sentence) else 2):
+                questions.append(Question(utterance, sentence, best[0], tuple(sorted(shared))))
+                if len(questions) == _MAX_QUESTIONS:
+                    return questions
+    return questions
 
 
-def asking(text: str) -> list[str]:
-    """The sentences of a text that ask for something, or complain that it was said before."""
-    sentences = (" ".join(part.split()) for part in _SENTENCES.findall(text[:20_000]))
+def requests(text: str) -> list[str]:
+    """Return the sentences that ask for something, or say that it was said before."""
+    sentences = (" ".join(part.split()) for part in _SENTENCES.findall(text[:_MAX_TEXT_CHARS]))
     return [
-        one for one in sentences if one and len(one) <= _SENTENCE_CHARS and (one.endswith("?") or _AGAIN.search(one))
+        sentence
+        for sentence in sentences
+        if sentence and len(sentence) <= _MAX_SENTENCE_CHARS and (sentence.endswith("?") or _REMINDER.search(sentence))
     ]
 
 
 def terms(text: str) -> set[str]:
-    """What a text is about: names, numbers and paths, and the longer words that are not everybody's."""
+    """Return the names, numbers, paths and longer uncommon words of a text."""
     words = {word.lower() for word in _WORD.findall(text)}
     return {word for word in words if _is_name(word) or (len(word) > 3 and word not in _COMMON_WORDS)}
 
@@ -114,50 +123,50 @@ def _is_name(word: str) -> bool:
     return len(word) > 1 and not word.isalpha()
 
 
-def _weight(shared: set[str]) -> int:
-    """A name says as much as two words."""
-    return sum(2 if _is_name(word) else 1 for word in shared)
+def _weight(terms: set[str]) -> int:
+    """Count names twice."""
+    return sum(2 if _is_name(word) else 1 for word in terms)
 
 
-def gone_texts(entries: Iterable[Entry], texts: Mapping[str, str], lost: Iterable[Mapping[str, Any]]) -> list[Gone]:
-    """Messages that left, by their archived texts; and facts that a check found lost, which need no archive."""
-    left = [Gone(entry.id, texts[entry.hash]) for entry in entries if not entry.stays and entry.hash in texts]
-    for item in lost:
-        sources = item.get("source_ids")
+def removed_texts(
+    entries: Iterable[Entry], texts: Mapping[str, str], lost_facts: Iterable[Mapping[str, Any]]
+) -> list[RemovedText]:
+    """Return the archived texts of removed messages, and lost facts, whose text needs no archive."""
+    removed = [RemovedText(entry.id, texts[entry.hash]) for entry in entries if not entry.stays and entry.hash in texts]
+    for fact in lost_facts:
+        sources = fact.get("source_ids")
         if isinstance(sources, list) and sources:
-            left.append(Gone(str(sources[0]), str(item.get("text", ""))))
-    return left
+            removed.append(RemovedText(str(sources[0]), str(fact.get("text", ""))))
+    return removed
 
 
-def words_of(message: Any) -> str:
-    """Everything a stored message says, calls and their arguments included, without the names of its fields."""
+def message_text(message: Any) -> str:
+    """Return all text of a stored message, including tool calls and their arguments, without field names."""
     if isinstance(message, str):
         return message
-    values = (
-        message.items() if isinstance(message, Mapping) else enumerate(message if isinstance(message, list) else ())
-    )
-    return "\n".join(words_of(value) for key, value in values if key not in {"role", "type", "id"})
+    if isinstance(message, Mapping):
+        return "\n".join(message_text(value) for key, value in message.items() if key not in {"role", "type", "id"})
+    return "\n".join(message_text(item) for item in message) if isinstance(message, list) else ""
 
 
-def text_of(part: Any, role: str) -> str:
-    """The words of one message in whatever shape it was sent; nothing if somebody else said it."""
-    if isinstance(part, str):
-        return part
-    if not isinstance(part, Mapping) or part.get("role", role) != role:
+def text_of_role(message: Any, role: str) -> str:
+    """Return the text of a message in any format, or nothing if another role sent it."""
+    if isinstance(message, str):
+        return message
+    if not isinstance(message, Mapping) or message.get("role", role) != role:
         return ""
-    content = part.get("content", part.get("text", ""))
+    content = message.get("content", message.get("text", ""))
     if isinstance(content, list):
-        content = "\n".join(str(piece.get("text", "")) for piece in content if isinstance(piece, Mapping))
+        content = "\n".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping))
     return content if isinstance(content, str) else ""
 
 
-def brought_back(spans: Iterable[SpanRow], check: Check, until: Check | None) -> list[SpanRow]:
-    """Content that was put away and fetched again, or asked for in vain, between this compaction and the next."""
-    kinds = {"compact.rehydrated", "compact.rehydration_blocked"}
-    since, end = check.ended_at or check.started_at, until.started_at if until else None
+def rehydrations(spans: Iterable[SpanRow], check: Check, next_compaction: Check | None) -> list[SpanRow]:
+    """Return requests for stored content between this compaction and the next, successful or not."""
+    start, end = check.ended_at or check.started_at, next_compaction.started_at if next_compaction else None
     return [
         span
         for span in spans
-        if span.kind in kinds and since and span.started_at and span.started_at >= since
+        if span.kind in {REHYDRATED, REHYDRATION_BLOCKED} and start and span.started_at and span.started_at >= start
         if end is None or span.started_at < end
-    ][:50]
+    ][:_MAX_REHYDRATIONS]

@@ -1,1 +1,1 @@
-"""Live updates over websockets."""
+"""Live updates: websockets and the tail page."""

@@ -1,6 +1,7 @@
-"""Websockets: the list, one session, the tail. Join, replay from the client's last seq, follow.
+"""Websockets of the session list, one session and the tail.
 
-Each frame carries a seq, and a client that comes back with the last one it saw misses nothing.
+A socket subscribes, replays everything after the client's last seq, and then follows. Each frame has a seq, and a
+client that reconnects with the last one it saw misses nothing.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import logging
 import time
 from typing import Any
 from urllib.parse import parse_qs
+from uuid import UUID
 
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.core.exceptions import PermissionDenied
@@ -20,36 +22,36 @@ from ingest import metrics
 from ingest.models import Session
 from viewer.accounts import access
 from viewer.accounts.access import Grant, Right
-from viewer.live import hub
-from viewer.sessions import queries
+from viewer.live import hub, queries
 from viewer.sessions.descriptions import describe_span
+from viewer.sessions.queries import last_seq, session_of_trace
 from viewer.sessions.serializers import columns, event_json, session_json
 from viewer.sessions.session_checks import SessionChecks
 from viewer.sessions.spans import SpanRow
 
-# How long a page may show what its reader lost the right to, or a session whose spans have moved away.
+# The longest time that a page shows a session after its reader lost access, or after its spans moved away.
 RECHECK_S = 10.0
-# A browser acknowledges frames, so that what is under way to a slow one is bounded here and not in the kernel.
+# Browsers acknowledge frames. This limits the frames in flight to a slow one, instead of the kernel's buffer.
 WINDOW_FRAMES = 32
-# What clients call the last seq they saw; ours says `after`.
+# Names under which clients send the last seq they saw. Our own client sends `after`.
 _LAST_SEEN = ("after", "last_seq", "seq", "since")
 UNAUTHENTICATED, FORBIDDEN, MISSING, TRY_AGAIN = 4401, 4403, 4404, 4503
 _log = logging.getLogger(__name__)
 
 
 class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
-    """What the three have in common: rights, the subscription, acknowledgement."""
+    """Base of all live sockets: access control, subscription and acknowledgment."""
 
     right = Right.SESSIONS
     wants_spans = True
 
     async def connect(self) -> None:
         self.query = {name: values[-1] for name, values in parse_qs(self.scope["query_string"].decode()).items()}
-        self.pump: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[None] | None = None
         self.subscription: hub.Subscription | None = None
         self.in_flight = 0
-        self.room = asyncio.Event()
-        self.room.set()
+        self.has_room = asyncio.Event()
+        self.has_room.set()
         metrics.live_sockets.inc()
         await self.accept()
         grant = await access.socket_grant(self.scope)
@@ -57,105 +59,119 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             await self.close(UNAUTHENTICATED)
             return
         try:
-            self.project_id, self.session = await self.find(grant)
-        except (PermissionDenied, Http404) as refusal:
-            await self.close(FORBIDDEN if isinstance(refusal, PermissionDenied) else MISSING)
+            self.project_id, self.session = await self.find_target(grant)
+        except (PermissionDenied, Http404) as error:
+            await self.close(FORBIDDEN if isinstance(error, PermissionDenied) else MISSING)
             return
-        self.pump = asyncio.create_task(self.follow_or_close())
+        self.task = asyncio.create_task(self.run())
 
     async def disconnect(self, code: int) -> None:
         metrics.live_sockets.dec()
-        if self.pump is not None:
-            self.pump.cancel()
+        if self.task is not None:
+            self.task.cancel()
         if self.subscription is not None:
             hub.hub().unsubscribe(self.subscription)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         if text_data == "ack":
             self.in_flight = max(0, self.in_flight - 1)
-            self.room.set()
+            self.has_room.set()
 
-    async def find(self, grant: Grant) -> tuple[int, Session | None]:
-        """The project this socket follows, and its session if it follows one."""
+    async def find_target(self, grant: Grant) -> tuple[int, Session | None]:
+        """Return the project that this socket follows, and the session if it follows only one."""
         allowed = grant.projects(self.right)
-        named = self.query.get("project", "")
-        if named:
-            chosen = await hub.read(queries.project_id, named, allowed)
-            if chosen is None:
+        slug = self.query.get("project", "")
+        if slug:
+            project_id = await hub.read(queries.project_id, slug, allowed)
+            if project_id is None:
                 raise Http404
-            return chosen, None
+            return project_id, None
         if not allowed:
             raise PermissionDenied
         return min(allowed), None
 
-    async def follow_or_close(self) -> None:
-        """Follow; where that fails, close: a page that is told comes back by itself, one that is not stands still."""
+    async def run(self) -> None:
+        """Follow until an error, then close the socket so that the client reconnects."""
         try:
             await self.follow()
         except Exception as error:
-            _log.warning("a live page was closed: %s", type(error).__name__)
+            _log.warning("Closing a live socket after %s.", type(error).__name__)
             await self.close(TRY_AGAIN)
 
     async def follow(self) -> None:
+        """Replay what the client missed, then send changes until the socket is closed."""
         self.subscription = await hub.hub().subscribe(self.project_id, self.session, spans=self.wants_spans)
-        after = next((self.query[name] for name in _LAST_SEEN if name in self.query), "")
-        now = await hub.read(queries.last_seq, self.project_id)
-        self.seq = int(after) if after.isascii() and after.isdigit() and len(after) < 19 else now
-        await self.say({"type": "hello", "seq": self.seq, "project": self.project_id})
-        await self.catch_up(now)
-        checked = time.monotonic()
+        newest_seq = await hub.read(last_seq, self.project_id)
+        self.seq = self.last_seen(default=newest_seq)
+        await self.send_frame({"type": "hello", "seq": self.seq, "project": self.project_id})
+        await self.catch_up(newest_seq)
+        checked_at = time.monotonic()
         while True:
-            try:
-                change = await asyncio.wait_for(self.subscription.queue.get(), RECHECK_S)
-            except TimeoutError:
-                change = None
-            if time.monotonic() - checked > RECHECK_S:
-                checked = time.monotonic()
-                if not await self.is_allowed():
-                    await self.close(FORBIDDEN)
+            change = await self.next_change(self.subscription)
+            if time.monotonic() - checked_at > RECHECK_S:
+                checked_at = time.monotonic()
+                code = await self.recheck()
+                if code is not None:
+                    await self.close(code)
                     return
-                if await self.has_moved():
-                    await self.close(MISSING)
-                    return
-                if self.query.get("ack"):
-                    # So that a page can tell a quiet server from a connection that is gone.
-                    await self.say({"type": "beat", "seq": self.seq})
-            if change is None or change.seq <= self.seq:
-                continue
-            if self.subscription.is_behind:
-                self.subscription.is_behind = False
-                await self.say({"type": "behind", "seq": self.seq})
-                await self.catch_up(self.subscription.newest)
-                continue
-            # Caught up past its beginning: what was sent already is not sent again.
-            await self.deliver(change.since(self.seq) if change.after < self.seq else change)
-            self.seq = change.seq
+            if change is not None and change.seq > self.seq:
+                await self.send_change(change, self.subscription)
 
-    async def is_allowed(self) -> bool:
+    def last_seen(self, *, default: int) -> int:
+        """Return the last seq that the client saw, as its query says."""
+        seq = next((self.query[name] for name in _LAST_SEEN if name in self.query), "")
+        return int(seq) if seq.isascii() and seq.isdigit() and len(seq) < 19 else default
+
+    async def next_change(self, subscription: hub.Subscription) -> hub.Change | None:
+        try:
+            return await asyncio.wait_for(subscription.queue.get(), RECHECK_S)
+        except TimeoutError:
+            return None
+
+    async def recheck(self) -> int | None:
+        """Return a close code if the reader lost access or the session moved, else send a heartbeat."""
         grant = await access.socket_grant(self.scope)
-        return grant.may(self.right, self.project_id)
+        if not grant.may(self.right, self.project_id):
+            return FORBIDDEN
+        if await self.is_target_gone():
+            return MISSING
+        if self.query.get("ack"):
+            # A page distinguishes a quiet server from a lost connection by this frame.
+            await self.send_frame({"type": "beat", "seq": self.seq})
+        return None
 
-    async def has_moved(self) -> bool:
-        """Whether what this socket follows is no longer here; then it has said so."""
+    async def send_change(self, change: hub.Change, subscription: hub.Subscription) -> None:
+        if subscription.is_behind:
+            subscription.is_behind = False
+            await self.send_frame({"type": "behind", "seq": self.seq})
+            await self.catch_up(subscription.newest_seq)
+            return
+        # Catching up may have sent the first part of this change.
+        await self.deliver(change.since(self.seq) if change.after < self.seq else change)
+        self.seq = change.seq
+
+    async def is_target_gone(self) -> bool:
+        """Return True if the session that this socket follows no longer exists. The client has been notified."""
         return False
 
-    async def say(self, message: dict[str, Any] | str) -> None:
+    async def send_frame(self, frame: dict[str, Any] | str) -> None:
         if self.query.get("ack"):
             while self.in_flight >= WINDOW_FRAMES:
-                self.room.clear()
-                await self.room.wait()
+                self.has_room.clear()
+                await self.has_room.wait()
             self.in_flight += 1
-        await self.send(message if isinstance(message, str) else json.dumps(message))
+        await self.send(frame if isinstance(frame, str) else json.dumps(frame))
 
     async def catch_up(self, upto: int) -> None:
+        """Send everything between the client's seq and `upto` from the database."""
         raise NotImplementedError
 
     async def deliver(self, change: hub.Change) -> None:
         raise NotImplementedError
 
 
-class NoConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
-    """An address that is none: said as a refusal, where Channels itself would fail."""
+class UnknownAddressConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
+    """Close sockets at unknown addresses. Channels itself would raise an exception."""
 
     async def connect(self) -> None:
         await self.accept()
@@ -163,7 +179,7 @@ class NoConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
 
 class SessionListConsumer(LiveConsumer):
-    """Sessions whose row changed."""
+    """Sessions of a project whose row changed."""
 
     wants_spans = False
 
@@ -173,25 +189,26 @@ class SessionListConsumer(LiveConsumer):
             if not sessions:
                 return
             self.seq = sessions[-1].last_seq
-            await self.say_sessions(sessions)
+            await self.send_sessions(sessions)
 
     async def deliver(self, change: hub.Change) -> None:
         self.seq = change.seq
-        await self.say_sessions(list(change.sessions.values()))
+        await self.send_sessions(list(change.sessions.values()))
 
-    async def say_sessions(self, sessions: list[Session]) -> None:
-        # In the order of their changes, so that a page cut off between two frames resumes behind the first.
+    async def send_sessions(self, sessions: list[Session]) -> None:
+        # In the order of their changes, so that a page that loses its connection between two frames can resume.
         for first in range(0, len(sessions), hub.BATCH_ROWS):
-            part = sessions[first : first + hub.BATCH_ROWS]
-            seq = self.seq if part[-1] is sessions[-1] else part[-1].last_seq
-            await self.say({"type": "sessions", "seq": seq, "sessions": [session_json(s) for s in part]})
+            batch = sessions[first : first + hub.BATCH_ROWS]
+            seq = self.seq if batch[-1] is sessions[-1] else batch[-1].last_seq
+            rows = [session_json(session) for session in batch]
+            await self.send_frame({"type": "sessions", "seq": seq, "sessions": rows})
 
 
 class SessionConsumer(LiveConsumer):
     """The spans of one session."""
 
-    async def find(self, grant: Grant) -> tuple[int, Session | None]:
-        session = await access.asession(grant, self.scope["url_route"]["kwargs"]["session"], self.right)
+    async def find_target(self, grant: Grant) -> tuple[int, Session | None]:
+        session = await access.aget_session(grant, self.scope["url_route"]["kwargs"]["session"], self.right)
         return session.project_id, session
 
     async def catch_up(self, upto: int) -> None:
@@ -204,26 +221,26 @@ class SessionConsumer(LiveConsumer):
             spans = [span for _, span in rows]
             # A check depends on all of its spans, so a page that missed some has to reload the checks.
             is_stale = any(map(SessionChecks().is_relevant, spans))
-            await self.say({"type": "spans", "seq": self.seq, "spans": columns(spans), "checks_stale": is_stale})
+            await self.send_frame({"type": "spans", "seq": self.seq, "spans": columns(spans), "checks_stale": is_stale})
 
     async def deliver(self, change: hub.Change) -> None:
         assert self.session is not None
         frame = change.session_frame(self.session.session_key)
         if frame is not None:
-            await self.say(frame)
+            await self.send_frame(frame)
 
-    async def has_moved(self) -> bool:
-        """A session known by its trace alone ends when the trace turns out to belong to another."""
+    async def is_target_gone(self) -> bool:
+        # A session that was named after its trace disappears when the trace turns out to belong to another session.
         assert self.session is not None
         if await hub.read(queries.has_session, self.session):
             return False
-        owner = await hub.read(queries.session_of_trace, [self.project_id], self.session.session_id)
-        await self.say({"type": "moved", "seq": self.seq, "to": str(owner.session_key) if owner else None})
+        owner = await hub.read(session_of_trace, [self.project_id], self.session.session_id)
+        await self.send_frame({"type": "moved", "seq": self.seq, "to": str(owner.session_key) if owner else None})
         return True
 
 
 class TailConsumer(LiveConsumer):
-    """Every event of a project that passes the filters."""
+    """All events of a project that match the filters."""
 
     right = Right.TAIL
 
@@ -234,28 +251,32 @@ class TailConsumer(LiveConsumer):
             if not rows:
                 return
             self.seq = rows[-1][1].seq
-            await self.say_events({s.session_key: s for s in sessions}, rows)
+            await self.send_events({session.session_key: session for session in sessions}, rows)
 
     async def deliver(self, change: hub.Change) -> None:
-        # The hub may have read from before the place that this socket caught up to.
+        # The change may start before the seq that this socket caught up to.
         rows = [(key, span) for key, span in change.spans if span.seq > self.seq]
         self.seq = change.seq
-        await self.say_events(change.sessions, rows)
+        await self.send_events(change.sessions, rows)
 
-    async def say_events(self, sessions: dict[Any, Session], rows: list[tuple[Any, SpanRow]]) -> None:
-        events = [event_json(sessions[key], s) for key, s in rows if key in sessions and self.passes(sessions[key], s)]
+    async def send_events(self, sessions: dict[UUID, Session], rows: list[tuple[UUID, SpanRow]]) -> None:
+        events = [
+            event_json(sessions[key], span)
+            for key, span in rows
+            if key in sessions and self.matches(sessions[key], span)
+        ]
         if events:
-            await self.say({"type": "events", "seq": self.seq, "events": events})
+            await self.send_frame({"type": "events", "seq": self.seq, "events": events})
 
-    def passes(self, session: Session, span: SpanRow) -> bool:
-        wanted = self.query
-        if wanted.get("session") and wanted["session"] not in {session.session_id, str(session.session_key)}:
+    def matches(self, session: Session, span: SpanRow) -> bool:
+        filters = self.query
+        if filters.get("session") and filters["session"] not in {session.session_id, str(session.session_key)}:
             return False
-        if wanted.get("kind") and not span.kind.startswith(wanted["kind"]):
+        if filters.get("kind") and not span.kind.startswith(filters["kind"]):
             return False
-        if wanted.get("status") and span.status != wanted["status"]:
+        if filters.get("status") and span.status != filters["status"]:
             return False
-        text = wanted.get("q", "").lower()
-        return not text or any(
-            text in part.lower() for part in (span.name, span.kind, session.session_id, describe_span(span))
-        )
+        text = filters.get("q", "").lower()
+        if not text:
+            return True
+        return any(text in part.lower() for part in (span.name, span.kind, session.session_id, describe_span(span)))

@@ -1,8 +1,8 @@
-"""One reader per process for everything that is watched live.
+"""The hub reads changes from the database once per process, for all live sockets.
 
-A notice from `ingest.storage.notifications` only wakes the hub; what changed is read from the database after the
-last seq, once per tick for all sockets. So a lost notice costs at most one poll, and a socket that cannot keep up
-reads for itself.
+A notification from `ingest.storage.notifications` only wakes the hub. The hub then reads everything after its last
+seq, at most once per tick. A lost notification is made up for by the next poll, and a socket that cannot keep up reads
+from the database itself.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from channels.layers import get_channel_layer
 
 from ingest.models import Session
 from ingest.storage.notifications import GROUP
-from viewer.sessions import queries
+from viewer.live import queries
 from viewer.sessions.descriptions import describe_session
+from viewer.sessions.queries import fresh_checks, last_seq
 from viewer.sessions.serializers import check_json, columns, session_json
 from viewer.sessions.session_checks import SessionChecks, projected_turns
 from viewer.sessions.spans import SpanRow
@@ -37,22 +38,22 @@ T = TypeVar("T")
 TICK_S = 0.05
 POLL_S = 1.0
 QUEUE_FRAMES = 64
-# A frame must stay below the websocket's largest message, with long names and texts too.
+# Keeps a frame below the maximum size of a websocket message, even with long names and texts.
 BATCH_ROWS = 1_000
-# Two readers: one may wait for a large session while the other keeps everybody else's ticks going.
+# Two threads: while one reads a large session, the other serves the ticks of all other sockets.
 _executor = ThreadPoolExecutor(max_workers=2, thread_name_prefix="live")
 _log = logging.getLogger(__name__)
 
 
 async def read(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a query off the event loop."""
-    reader = database_sync_to_async(function, thread_sensitive=False, executor=_executor)
-    return await reader(*args, **kwargs)  # type: ignore[no-any-return]
+    run = database_sync_to_async(function, thread_sensitive=False, executor=_executor)
+    return await run(*args, **kwargs)  # type: ignore[no-any-return]
 
 
 @dataclass
 class Change:
-    """What happened in one project between two seqs, and its frames, encoded once for all sockets."""
+    """The changes of one project between two seqs, with frames that are encoded once for all sockets."""
 
     after: int
     seq: int
@@ -62,7 +63,7 @@ class Change:
     _frames: dict[UUID, str] = field(default_factory=dict)
 
     def since(self, seq: int) -> Change:
-        """The part of it that a socket which has seen everything up to `seq` has not."""
+        """Return the part after `seq`."""
         sessions = {key: session for key, session in self.sessions.items() if session.last_seq > seq}
         return Change(seq, self.seq, sessions, [pair for pair in self.spans if pair[1].seq > seq], self.checks)
 
@@ -84,24 +85,24 @@ class Change:
 
 @dataclass(eq=False)
 class Subscription:
-    """One socket's share: the changes of a project, or of one session in it."""
+    """The changes that one socket follows: those of a project, or of one session in it."""
 
     project_id: int
     session_key: UUID | None
     wants_spans: bool
     queue: asyncio.Queue[Change] = field(default_factory=lambda: asyncio.Queue(QUEUE_FRAMES))
     is_behind: bool = False
-    newest: int = 0
-    """The seq of the last change that was put, kept or not: how far to catch up, whatever change is in hand by then."""
+    newest_seq: int = 0
+    """The seq of the last change, including dropped ones. A socket that is behind catches up to it."""
 
     def put(self, change: Change) -> None:
         if self.session_key is not None and self.session_key not in change.sessions:
             return
-        self.newest = change.seq
+        self.newest_seq = change.seq
         try:
             self.queue.put_nowait(change)
         except asyncio.QueueFull:
-            # Nothing is kept for a socket that does not read: it catches up from the database instead.
+            # Drop the queue of a slow socket. It catches up from the database instead.
             self.is_behind = True
             while not self.queue.empty():
                 self.queue.get_nowait()
@@ -109,21 +110,23 @@ class Subscription:
 
 
 class Hub:
+    """Reads the changes of all subscribed projects and distributes them to sockets."""
+
     def __init__(self) -> None:
         self._subscriptions: dict[int, set[Subscription]] = defaultdict(set)
         self._cursors: dict[int, int] = {}
         self._checks: dict[UUID, SessionChecks] = {}
-        self._counts: dict[UUID, int] = {}
+        self._span_counts: dict[UUID, int] = {}
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def subscribe(self, project_id: int, session: Session | None = None, *, spans: bool = True) -> Subscription:
-        """From now on; what was before is read by seq."""
+        """Subscribe to changes from now on. The caller reads earlier ones by seq."""
         if project_id not in self._cursors:
-            self._cursors[project_id] = await read(queries.last_seq, project_id)
+            self._cursors[project_id] = await read(last_seq, project_id)
         if session is not None and session.session_key not in self._checks:
-            self._checks[session.session_key] = await read(queries.fresh_checks, session)
-            self._counts[session.session_key] = session.span_count
+            self._checks[session.session_key] = await read(fresh_checks, session)
+            self._span_counts[session.session_key] = session.span_count
         subscription = Subscription(project_id, session.session_key if session else None, spans)
         self._subscriptions[project_id].add(subscription)
         if not self._tasks:
@@ -131,12 +134,12 @@ class Hub:
         return subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        mine = self._subscriptions[subscription.project_id]
-        mine.discard(subscription)
-        if all(other.session_key != subscription.session_key for other in mine):
+        remaining = self._subscriptions[subscription.project_id]
+        remaining.discard(subscription)
+        if all(other.session_key != subscription.session_key for other in remaining):
             self._checks.pop(subscription.session_key, None)  # type: ignore[arg-type]
-            self._counts.pop(subscription.session_key, None)  # type: ignore[arg-type]
-        if not mine:
+            self._span_counts.pop(subscription.session_key, None)  # type: ignore[arg-type]
+        if not remaining:
             del self._subscriptions[subscription.project_id]
             self._cursors.pop(subscription.project_id, None)
         if not self._subscriptions:
@@ -145,7 +148,7 @@ class Hub:
             self._tasks = []
 
     async def _listen(self) -> None:
-        """Turn notices into a wake-up; without a channel layer the poll remains."""
+        """Wake the hub at each notification. Without a channel layer, the hub polls."""
         while True:
             layer = get_channel_layer()
             channel = await layer.new_channel()
@@ -159,7 +162,7 @@ class Hub:
                     await layer.group_discard(GROUP, channel)
                 raise
             except Exception:
-                _log.warning("the channel layer is away; live pages fall back to a poll", exc_info=True)
+                _log.warning("Channel layer unavailable. Live pages fall back to polling.", exc_info=True)
                 await asyncio.sleep(POLL_S)
 
     async def _run(self) -> None:
@@ -167,13 +170,13 @@ class Hub:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), POLL_S)
             self._wake.clear()
-            began = time.monotonic()
+            started = time.monotonic()
             for project_id in list(self._subscriptions):
                 try:
                     await self._advance(project_id)
                 except Exception:
-                    _log.warning("reading changes failed; the next tick tries again", exc_info=True)
-            await asyncio.sleep(max(0.0, TICK_S - (time.monotonic() - began)))
+                    _log.warning("Reading changes failed. Retrying at the next tick.", exc_info=True)
+            await asyncio.sleep(max(0.0, TICK_S - (time.monotonic() - started)))
 
     async def _advance(self, project_id: int) -> None:
         while True:
@@ -184,8 +187,8 @@ class Hub:
             if change is None or project_id not in self._subscriptions:
                 return
             self._cursors[project_id] = change.seq
-            await self._forget_moved(change)
-            self._note_checks(change)
+            await self._reload_moved(change)
+            self._update_checks(change)
             for subscription in list(self._subscriptions[project_id]):
                 subscription.put(change)
             if len(change.spans) < BATCH_ROWS:
@@ -196,37 +199,37 @@ class Hub:
         sessions = queries.sessions_after(project_id, after)
         if not sessions:
             return None
-        # Everything up to here is committed: seqs are given in the order of commits within a project.
+        # Everything up to here is committed, because seqs follow the order of commits within a project.
         upto = sessions[-1].last_seq
         watched = {s.session_key for s in subscriptions if s.session_key}
-        everything = any(s.session_key is None and s.wants_spans for s in subscriptions)
-        wanted = [session for session in sessions if everything or session.session_key in watched]
-        spans = queries.spans_between(wanted, after, upto, limit=BATCH_ROWS)
+        wants_all = any(s.session_key is None and s.wants_spans for s in subscriptions)
+        selected = [session for session in sessions if wants_all or session.session_key in watched]
+        spans = queries.spans_between(selected, after, upto, limit=BATCH_ROWS)
         if len(spans) == BATCH_ROWS:
             upto = spans[-1][1].seq
         return Change(after, upto, {session.session_key: session for session in sessions}, spans)
 
-    async def _forget_moved(self, change: Change) -> None:
-        """A trace that moved to another session took its spans along: fewer than before means reading anew."""
+    async def _reload_moved(self, change: Change) -> None:
+        """Read the checks of a session again if it has fewer spans than before: a trace moved to another session."""
         for key in self._checks.keys() & change.sessions.keys():
             session = change.sessions[key]
-            if session.span_count < self._counts.get(key, 0):
-                self._checks[key] = await read(queries.fresh_checks, session)
-            self._counts[key] = session.span_count
+            if session.span_count < self._span_counts.get(key, 0):
+                self._checks[key] = await read(fresh_checks, session)
+            self._span_counts[key] = session.span_count
 
-    def _note_checks(self, change: Change) -> None:
+    def _update_checks(self, change: Change) -> None:
         by_session: dict[UUID, list[SpanRow]] = defaultdict(list)
         for key, span in change.spans:
             if key in self._checks and self._checks[key].is_relevant(span):
                 by_session[key].append(span)
         for key, spans in by_session.items():
             checks = self._checks[key]
-            found = [checks.get(check_key) for check_key in checks.add(spans)]
-            ordered = checks.timeline()
+            changed = [checks.get(check_key) for check_key in checks.add(spans)]
+            timeline = checks.timeline()
             change.checks[key] = {
-                "checks": [check_json(check) for check in found if check and checks.is_drawn(check)],
-                "projected_turns": projected_turns(ordered),
-                "story": describe_session(ordered),
+                "checks": [check_json(check) for check in changed if check and checks.is_drawn(check)],
+                "projected_turns": projected_turns(timeline),
+                "story": describe_session(timeline),
             }
 
 
@@ -234,5 +237,5 @@ _hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = WeakKeyDictionary()
 
 
 def hub() -> Hub:
-    """The hub of this process, that is of its event loop."""
+    """Return the hub of this process. Tests have one per event loop."""
     return _hubs.setdefault(asyncio.get_running_loop(), Hub())

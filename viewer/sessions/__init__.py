@@ -1,1 +1,1 @@
-"""The session list and the session page."""
+"""The session list, the session page and the session API."""

@@ -1,74 +1,51 @@
-"""The reading API. Each view asks `access`, then `queries`, then answers."""
+"""Sessions and spans over REST."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from django.http import Http404, HttpResponse, HttpResponseNotModified
 from django.http.response import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema, inline_serializer
+from drf_spectacular.utils import extend_schema, inline_serializer
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from ingest.models import Session
 from viewer.accounts import access
 from viewer.accounts.access import Right
 from viewer.audit import log
 from viewer.audit.log import Action
-from viewer.sessions import queries
+from viewer.rest import ReadView, next_url, number_of, query_parameter
+from viewer.sessions import queries, session_list
 from viewer.sessions.descriptions import describe_session
-from viewer.sessions.serializers import CheckSerializer, SessionSerializer, SpanSchema, check_json, span_json
+from viewer.sessions.serializers import (
+    CheckSerializer,
+    SessionSerializer,
+    SpanSchema,
+    TreeSchema,
+    check_json,
+    span_json,
+)
 from viewer.sessions.session_checks import projected_turns
 
 MAX_PAGE = 1_000
-
-
-def _parameter(name: str, description: str, kind: Any = OpenApiTypes.STR) -> OpenApiParameter:
-    return OpenApiParameter(name, kind, OpenApiParameter.QUERY, description=description)
-
-
-def _number(request: Request, name: str, default: int, *, most: int | None = None) -> int:
-    text = request.query_params.get(name, "")
-    if not text:
-        return default
-    if not text.isascii() or not text.isdigit() or len(text) > 18:
-        raise ValidationError({name: "must be a whole number"})
-    return min(int(text), most) if most else int(text)
-
-
-def next_address(request: Request, name: str, value: object) -> str | None:
-    """The address of the next page: this one, from `value` on."""
-    if value is None:
-        return None
-    query = request.query_params.copy()
-    query[name] = str(value)
-    return request.build_absolute_uri(f"{request.path}?{query.urlencode()}")
-
-
-class ReadView(APIView):
-    permission_classes = [access.Needs]
-    right = Right.SESSIONS
-
-    def session(self, request: Request, name: str) -> Session:
-        return access.session(access.grant(request), name, self.right)
+DEFAULT_SPANS = 200
 
 
 class SessionList(ReadView):
-    """Sessions, newest activity first."""
+    """Sessions, most recently active first."""
 
     @extend_schema(
         operation_id="sessions",
         parameters=[
-            _parameter("q", "text in the session id or the model"),
-            _parameter("model", "exact model"),
-            _parameter("state", "near, running, compacted, errors, fallback or lossy"),
-            _parameter("limit", f"at most {MAX_PAGE}", OpenApiTypes.INT),
-            _parameter("before", "where the page begins; `next` has it"),
+            query_parameter("q", "Text in the session id or the model."),
+            query_parameter("model", "Exact model name."),
+            query_parameter("state", "near, running, compacted, errors, fallback or lossy."),
+            query_parameter("limit", f"Page size, at most {MAX_PAGE}.", OpenApiTypes.INT),
+            query_parameter("before", "Page cursor, taken from `next`."),
         ],
         responses=inline_serializer(
             "SessionPage",
@@ -76,13 +53,14 @@ class SessionList(ReadView):
         ),
     )
     def get(self, request: Request) -> Response:
-        wanted = queries.SessionFilter.from_query(request.query_params)
-        if request.query_params.get("before") and wanted.before is None:
-            raise ValidationError({"before": "must be as `next` has it"})
-        limit = max(1, _number(request, "limit", queries.PAGE_SIZE, most=MAX_PAGE))
-        page, more = queries.sessions_page(access.grant(request).projects(self.right), wanted, limit=limit)
+        filters = session_list.SessionFilter.from_query(request.query_params)
+        if request.query_params.get("before") and filters.before is None:
+            raise ValidationError({"before": "Invalid cursor. Use the value from `next`."})
+        limit = max(1, number_of(request, "limit", session_list.PAGE_SIZE, most=MAX_PAGE))
+        projects = access.request_grant(request).projects(self.right)
+        page, cursor = session_list.sessions_page(projects, filters, limit=limit)
         results = SessionSerializer(page, many=True).data
-        return Response({"results": results, "next": next_address(request, "before", more)})
+        return Response({"results": results, "next": next_url(request, "before", cursor)})
 
 
 class SessionDetail(ReadView):
@@ -90,20 +68,20 @@ class SessionDetail(ReadView):
 
     @extend_schema(operation_id="session", responses=SessionSerializer)
     def get(self, request: Request, session: str) -> Response:
-        found = self.session(request, session)
-        return Response({**SessionSerializer(found).data, "traces": queries.traces(found)})
+        row = self.get_session(request, session)
+        return Response({**SessionSerializer(row).data, "traces": queries.traces(row)})
 
 
 class SpanList(ReadView):
-    """The spans of a session in the order in which they last changed."""
+    """The spans of a session in the order of their last change."""
 
     @extend_schema(
         operation_id="session_spans",
         parameters=[
-            _parameter("after", "where the page begins; `next` has it", OpenApiTypes.INT64),
-            _parameter("limit", f"at most {MAX_PAGE}", OpenApiTypes.INT),
-            _parameter("kind", "one kind"),
-            _parameter("status", "ok or error"),
+            query_parameter("after", "Page cursor, taken from `next`.", OpenApiTypes.INT64),
+            query_parameter("limit", f"Page size, at most {MAX_PAGE}.", OpenApiTypes.INT),
+            query_parameter("kind", "Exact span kind."),
+            query_parameter("status", "ok or error."),
         ],
         responses=inline_serializer(
             "SpanPage",
@@ -111,18 +89,17 @@ class SpanList(ReadView):
         ),
     )
     def get(self, request: Request, session: str) -> Response:
-        found = self.session(request, session)
-        limit = max(1, _number(request, "limit", 200, most=MAX_PAGE))
+        limit = max(1, number_of(request, "limit", DEFAULT_SPANS, most=MAX_PAGE))
         rows = queries.spans_page(
-            found,
-            after=_number(request, "after", 0),
+            self.get_session(request, session),
+            after=number_of(request, "after", 0),
             limit=limit + 1,
             kind=request.query_params.get("kind", ""),
             status=request.query_params.get("status", ""),
         )
-        more = rows[limit - 1].seq if len(rows) > limit else None
+        cursor = rows[limit - 1].seq if len(rows) > limit else None
         results = [span_json(row) for row in rows[:limit]]
-        return Response({"results": results, "next": next_address(request, "after", more)})
+        return Response({"results": results, "next": next_url(request, "after", cursor)})
 
 
 class SpanTree(ReadView):
@@ -137,32 +114,12 @@ class SpanTree(ReadView):
 
     @extend_schema(
         operation_id="session_tree",
-        parameters=[_parameter("after", "Only changes after this seq.", OpenApiTypes.INT64)],
-        responses=inline_serializer(
-            "Tree",
-            {
-                "seq": serializers.IntegerField(),
-                "traces": serializers.ListField(child=serializers.DictField()),
-                "spans": inline_serializer(
-                    "TreeColumns",
-                    {
-                        "trace": serializers.ListField(child=serializers.CharField(), allow_null=True),
-                        "id": serializers.ListField(child=serializers.CharField()),
-                        "parent": serializers.ListField(child=serializers.CharField(allow_null=True)),
-                        "kind": serializers.ListField(child=serializers.CharField()),
-                        "name": serializers.ListField(child=serializers.CharField()),
-                        "status": serializers.ListField(child=serializers.CharField()),
-                        "start": serializers.ListField(child=serializers.IntegerField(allow_null=True)),
-                        "end": serializers.ListField(child=serializers.IntegerField(allow_null=True)),
-                        "tokens": serializers.ListField(child=serializers.IntegerField(allow_null=True)),
-                    },
-                ),
-            },
-        ),
+        parameters=[query_parameter("after", "Only changes after this seq.", OpenApiTypes.INT64)],
+        responses=TreeSchema,
     )
     def get(self, request: Request, session: str) -> HttpResponseBase:
-        row = self.session(request, session)
-        after = _number(request, "after", 0)
+        row = self.get_session(request, session)
+        after = number_of(request, "after", 0)
         # A commit changes the seq. A trace that moves to another session changes the count.
         etag = f'"{self.FORMAT}-{row.session_key}-{row.last_seq}-{row.span_count}-{after}"'
         if request.headers.get("If-None-Match") == etag:
@@ -174,7 +131,7 @@ class SpanTree(ReadView):
 
 
 class TokenList(ReadView):
-    """Every check of a session: the token timeline."""
+    """The checks of a session, as the token timeline draws them."""
 
     @extend_schema(
         operation_id="session_tokens",
@@ -189,11 +146,11 @@ class TokenList(ReadView):
         ),
     )
     def get(self, request: Request, session: str) -> Response:
-        found = self.session(request, session)
-        checks = queries.checks(found).timeline()
+        row = self.get_session(request, session)
+        checks = queries.checks(row).timeline()
         return Response(
             {
-                "seq": found.last_seq,
+                "seq": row.last_seq,
                 "results": [check_json(check) for check in checks],
                 "projected_turns": projected_turns(checks),
                 "story": describe_session(checks),
@@ -201,59 +158,50 @@ class TokenList(ReadView):
         )
 
 
-class CompactionList(ReadView):
-    """The compactions of a session, numbered as its pages number them."""
-
-    @extend_schema(
-        operation_id="session_compactions",
-        responses=inline_serializer("Compactions", {"results": CheckSerializer(many=True)}),
-    )
-    def get(self, request: Request, session: str) -> Response:
-        found = self.session(request, session)
-        compactions = queries.checks(found).compactions()
-        return Response({"results": [{"n": n, **check_json(check)} for n, check in enumerate(compactions, 1)]})
-
-
 class SpanDetail(ReadView):
-    """One span, named `trace_id:span_id`, or by its span id together with `session`."""
+    """One span, addressed by `trace_id:span_id`, or by its span id and `session`."""
 
     @extend_schema(
         operation_id="span",
         parameters=[
-            _parameter("session", "the session it belongs to"),
-            _parameter("payload", "0 without the payload, 1 to be refused where it may not be seen", OpenApiTypes.INT),
+            query_parameter("session", "The session of the span."),
+            query_parameter(
+                "payload",
+                "0 omits the payload. 1 fails with 403 if you don't have permission to view it.",
+                OpenApiTypes.INT,
+            ),
         ],
         responses=SpanSchema,
     )
     def get(self, request: Request, span: str) -> Response:
-        grant = access.grant(request)
+        grant = access.request_grant(request)
         session = find_session(grant, span, request.query_params.get("session", ""))
-        wanted = request.query_params.get("payload", "")
-        if wanted == "1":
+        payload_option = request.query_params.get("payload", "")
+        if payload_option == "1":
             grant.require(Right.PAYLOAD, session.project_id)
-        found = queries.span(session, span, with_payload=wanted != "0")
-        if found is None:
+        full_span = queries.span(session, span, with_payload=payload_option != "0")
+        if full_span is None:
             raise Http404
-        answer = {**span_json(found.row), "session": session.session_id, "has_payload": found.has_payload}
-        payload = access.visible_payload(grant, session.project_id, found.row.kind, found.payload)
+        row = full_span.row
+        content = {**span_json(row), "session": session.session_id, "has_payload": full_span.has_payload}
+        payload = access.visible_payload(grant, session.project_id, row.kind, full_span.payload)
         if payload is not None:
-            answer["payload"] = payload
+            content["payload"] = payload
             if grant.may(Right.PAYLOAD, session.project_id):
-                target = f"{session.session_id}/{found.row.key}"
+                target = f"{session.session_id}/{row.key}"
                 log.record(request, Action.PAYLOAD_VIEW, project_id=session.project_id, target=target)
-        return Response(answer)
+        return Response(content)
 
 
-def find_session(grant: access.Grant, name: str, session: str) -> Session:
-    """The session of the span called `name`: the one given, else its trace's, else wherever that span id is."""
+def find_session(grant: access.Grant, span_name: str, session: str) -> Session:
+    """Return the session of a span: the given one, else that of its trace, else any that has this span id."""
     if session:
-        return access.session(grant, session, Right.SESSIONS)
+        return access.get_session(grant, session, Right.SESSIONS)
     projects = grant.projects(Right.SESSIONS)
-    parts = name.split(":")
-    for at in range(len(parts) - 1, 0, -1):
-        if owner := queries.session_of_trace(projects, ":".join(parts[:at])):
-            return owner
-    owner = queries.session_of_span(projects, name)
-    if owner is None:
+    for trace_id, _ in queries.split_name(span_name):
+        if row := queries.session_of_trace(projects, trace_id):
+            return row
+    row = queries.session_of_span(projects, span_name)
+    if row is None:
         raise Http404
-    return owner
+    return row

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from viewer.kinds import CHECK, Panel, kind_of
+from viewer.kinds import CHECK, Kind, Panel, kind_of
 from viewer.numbers import format_percent, to_count
 from viewer.sessions.checks import PARTS, Check
 from viewer.sessions.descriptions import describe_check, describe_span
@@ -37,7 +37,6 @@ def inspect(full_span: FullSpan, checks: SessionChecks, *, may_payload: bool) ->
     payload = full_span.payload if isinstance(full_span.payload, Mapping) else {}
     compactions = checks.compactions()
     number = compactions.index(check) + 1 if check is not None and check in compactions else None
-    sentence = describe_check(check) if check is not None and Panel.PROMPT in kind.panels else ""
     return {
         "span": span,
         "kind": kind,
@@ -45,18 +44,34 @@ def inspect(full_span: FullSpan, checks: SessionChecks, *, may_payload: bool) ->
         "check": check,
         "number": number,
         "title": title(span, number),
-        "headline": sentence or describe_span(span) or describe_failure(span, full_span.has_payload),
+        "headline": headline(full_span, check),
         "facts": properties(span.data),
-        "policy": policy(check) if check is not None and Panel.POLICY in kind.panels else [],
-        "parts": prompt_parts(check) if check is not None and Panel.PROMPT in kind.panels else [],
         # Summaries are public. All other text needs the permission to view payloads.
         "summary": str(payload.get("summary", "")) if Panel.SUMMARY in kind.panels else "",
-        "errors": check.errors if check is not None and Panel.ERRORS in kind.panels else [],
         "by_kind": retention_rows(span.data) if Panel.RETENTION in kind.panels else [],
+        **check_panels(kind, check),
         "raw": json.dumps(span.data, indent=2, ensure_ascii=False, sort_keys=True),
         "has_payload": full_span.has_payload,
         "may_payload": may_payload,
     }
+
+
+def check_panels(kind: Kind, check: Check | None) -> dict[str, Any]:
+    """Return the panels that describe the check of a span. They are empty if the span has none."""
+    panels = kind.panels if check is not None else frozenset()
+    return {
+        "policy": policy(check) if check and Panel.POLICY in panels else [],
+        "parts": prompt_parts(check) if check and Panel.PROMPT in panels else [],
+        "errors": check.errors if check and Panel.ERRORS in panels else [],
+    }
+
+
+def headline(full_span: FullSpan, check: Check | None) -> str:
+    """Return the sentence of the check, the line of the span, or a sentence about its failure."""
+    span = full_span.row
+    if check is not None and Panel.PROMPT in kind_of(span.kind).panels:
+        return describe_check(check)
+    return describe_span(span) or describe_failure(span, full_span.has_payload)
 
 
 def title(span: SpanRow, number: int | None) -> str:

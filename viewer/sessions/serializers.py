@@ -1,4 +1,4 @@
-"""What leaves the server as JSON: sessions, skeletons, checks. Payloads are never part of these."""
+"""JSON of sessions, spans and checks. None of it contains payloads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from viewer.sessions.spans import SpanRow
 
 
 class SessionSerializer(serializers.ModelSerializer[Session]):
-    """A session as the list shows it."""
+    """A row of the session list."""
 
     id = serializers.CharField(source="session_id", read_only=True)
     key = serializers.UUIDField(source="session_key", read_only=True)
@@ -53,7 +53,7 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
         return session.running_count > 0
 
 
-# Made without a class body: a field called `data` would hide the serializer's own.
+# An inline serializer, because a field called `data` in a class would shadow the serializer's own attribute.
 SpanSchema = inline_serializer(
     "Span",
     {
@@ -73,8 +73,31 @@ SpanSchema = inline_serializer(
 )
 
 
+TreeSchema = inline_serializer(
+    "Tree",
+    {
+        "seq": serializers.IntegerField(),
+        "traces": serializers.ListField(child=serializers.DictField()),
+        "spans": inline_serializer(
+            "TreeColumns",
+            {
+                "trace": serializers.ListField(child=serializers.CharField(), allow_null=True),
+                "id": serializers.ListField(child=serializers.CharField()),
+                "parent": serializers.ListField(child=serializers.CharField(allow_null=True)),
+                "kind": serializers.ListField(child=serializers.CharField()),
+                "name": serializers.ListField(child=serializers.CharField()),
+                "status": serializers.ListField(child=serializers.CharField()),
+                "start": serializers.ListField(child=serializers.IntegerField(allow_null=True)),
+                "end": serializers.ListField(child=serializers.IntegerField(allow_null=True)),
+                "tokens": serializers.ListField(child=serializers.IntegerField(allow_null=True)),
+            },
+        ),
+    },
+)
+
+
 class CheckSerializer(serializers.Serializer[Check]):
-    """One check: the parts of the prompt, the lines it was held against, and what came of it."""
+    """One check: the parts of the prompt, its limits, and the result."""
 
     id = serializers.CharField(source="key")
     span = serializers.CharField(source="lead.key")
@@ -108,7 +131,7 @@ class CheckSerializer(serializers.Serializer[Check]):
 
 
 def check_json(check: Check) -> dict[str, Any]:
-    """The same as `CheckSerializer`, by hand: a long session has thousands, and DRF takes 0.2 ms for each."""
+    """Return the fields of `CheckSerializer`. A session may have thousands of checks, and DRF takes 0.2 ms for each."""
     return {
         "id": check.key,
         "span": check.lead.key,
@@ -158,30 +181,30 @@ def span_json(span: SpanRow) -> dict[str, Any]:
 
 
 def session_json(session: Session) -> dict[str, Any]:
-    """For frames; REST answers with the same through `SessionSerializer`."""
+    """Return the fields of `SessionSerializer` for websocket frames."""
     return dict(SessionSerializer(session).data)
 
 
 def columns(spans: Iterable[SpanRow]) -> dict[str, list[Any]]:
-    """Skeletons as columns, the way the browser keeps them."""
-    out: dict[str, list[Any]] = {
+    """Return spans without data as columns, which is how the browser stores them."""
+    result: dict[str, list[Any]] = {
         name: [] for name in ("trace", "id", "parent", "kind", "name", "status", "start", "end", "tokens")
     }
     for span in spans:
-        out["trace"].append(span.trace_id)
-        out["id"].append(span.span_id)
-        out["parent"].append(span.parent_id)
-        out["kind"].append(span.kind)
-        out["name"].append(span.name[:200])
-        out["status"].append(span.status)
-        out["start"].append(_ms(span.started_at))
-        out["end"].append(_ms(span.ended_at))
-        out["tokens"].append(span.tokens)
-    return out
+        result["trace"].append(span.trace_id)
+        result["id"].append(span.span_id)
+        result["parent"].append(span.parent_id)
+        result["kind"].append(span.kind)
+        result["name"].append(span.name[:200])
+        result["status"].append(span.status)
+        result["start"].append(_ms(span.started_at))
+        result["end"].append(_ms(span.ended_at))
+        result["tokens"].append(span.tokens)
+    return result
 
 
 def event_json(session: Session, span: SpanRow) -> dict[str, Any]:
-    """A line of the tail."""
+    """Return an event of the tail."""
     return {
         "seq": span.seq,
         "session": session.session_id,
@@ -200,9 +223,9 @@ def event_json(session: Session, span: SpanRow) -> dict[str, Any]:
     }
 
 
-def _ms(moment: datetime | None) -> int | None:
-    return int(moment.timestamp() * 1000) if moment else None
+def _ms(time: datetime | None) -> int | None:
+    return int(time.timestamp() * 1000) if time else None
 
 
-def _iso(moment: datetime | None) -> str | None:
-    return moment.isoformat().replace("+00:00", "Z") if moment else None
+def _iso(time: datetime | None) -> str | None:
+    return time.isoformat().replace("+00:00", "Z") if time else None

@@ -1,4 +1,8 @@
-"""How numbers, times and agents' texts read on a page."""
+"""Template filters for numbers, times, spans and agents' texts.
+
+`static/js/format.js` formats numbers and durations the same way. The formats are not those of the `humanize` package
+("109 k" and "3 minutes and 20 seconds" instead of "109k" and "3 m 20 s"), which has no browser counterpart either.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,7 @@ from markdown_it import MarkdownIt
 
 from ingest.models import Session
 from viewer.kinds import browser_table, kind_of
+from viewer.numbers import format_percent
 from viewer.sessions.checks import Check
 from viewer.sessions.descriptions import describe_check
 
@@ -28,19 +33,20 @@ _TAGS = {
     *("h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td"),
 }
 _markdown = MarkdownIt("commonmark", {"html": False, "linkify": False}).enable(["table", "strikethrough"])
+_MISSING = "–"
 
 
 @register.filter
 def tokens(value: Any) -> str:
     """109312 → 109,312."""
-    return f"{value:,}" if isinstance(value, int) else "–"
+    return f"{value:,}" if isinstance(value, int) else _MISSING
 
 
 @register.filter
 def short_tokens(value: Any) -> str:
     """109312 → 109k."""
     if not isinstance(value, int):
-        return "–"
+        return _MISSING
     if abs(value) < 1_000:
         return str(value)
     if abs(value) < 10_000:
@@ -53,14 +59,14 @@ def short_tokens(value: Any) -> str:
 @register.filter
 def percent(value: Any) -> str:
     """0.854 → 85.4%."""
-    return f"{value:.1%}".replace(".0%", "%") if isinstance(value, int | float) else "–"
+    return format_percent(value) if isinstance(value, int | float) else _MISSING
 
 
 @register.filter
 def duration(value: Any) -> str:
-    """Milliseconds, as one reads them: 340 ms, 1.24 s, 3 m 20 s. An end before its start is no time."""
+    """Format milliseconds: 340 ms, 1.24 s, 3 m 20 s. A negative duration is not shown."""
     if not isinstance(value, int | float) or value < 0:
-        return "–"
+        return _MISSING
     if value < 1_000:
         return f"{value:.0f} ms"
     if value < 60_000:
@@ -72,15 +78,15 @@ def duration(value: Any) -> str:
 
 @register.filter
 def between(started: datetime | None, ended: datetime | None) -> float | None:
-    """Milliseconds from one to the other, for `duration`."""
+    """Return the milliseconds between two times, for `duration`."""
     return (ended - started).total_seconds() * 1000 if started and ended else None
 
 
 @register.filter
 def moment(value: datetime | None) -> SafeString:
-    """A time; the script writes it relative, in the reader's zone, with the exact one on hover."""
+    """Render a time. A script replaces the text with a relative time in the reader's time zone."""
     if value is None:
-        return SafeString("–")
+        return SafeString(_MISSING)
     return format_html(
         '<time datetime="{}" title="{} UTC">{}</time>',
         value.isoformat(),
@@ -90,16 +96,16 @@ def moment(value: datetime | None) -> SafeString:
 
 
 @register.filter
-def share(value: Any, whole: Any) -> str:
-    """A part of a whole as the percentage an SVG attribute takes; 0 to 100."""
-    if not isinstance(value, int | float) or not isinstance(whole, int | float) or whole <= 0:
+def share(value: Any, total: Any) -> str:
+    """Return a part of a total in percent, from 0 to 100, for an SVG attribute."""
+    if not isinstance(value, int | float) or not isinstance(total, int | float) or total <= 0:
         return "0"
-    return f"{max(0.0, min(100.0, value / whole * 100)):.2f}"
+    return f"{max(0.0, min(100.0, value / total * 100)):.2f}"
 
 
 @register.filter
 def session_name(session: Session) -> str:
-    """What names a session in an address: its own id where that is plain, else its key."""
+    """Return the id of a session if it is safe in a URL, else its key."""
     return session.session_id if _PLAIN_ID.fullmatch(session.session_id) else str(session.session_key)
 
 
@@ -115,9 +121,9 @@ def session_url(session: Session) -> str:
 
 @register.filter
 def markdown(value: Any) -> SafeString:
-    """An agent's Markdown as HTML without links, images or attributes: rendered, then sanitised all the same."""
+    """Render an agent's Markdown without links, images and attributes. The result is also sanitized."""
     html = _markdown.render(str(value))
-    return mark_safe(nh3.clean(html, tags=_TAGS, attributes={}))  # noqa: S308 - nh3 has just cleaned it
+    return mark_safe(nh3.clean(html, tags=_TAGS, attributes={}))  # noqa: S308 - sanitized by nh3
 
 
 @register.filter
@@ -140,25 +146,26 @@ def span_kinds() -> SafeString:
 
 @register.filter
 def add_number(value: float, by: float) -> str:
-    """For coordinates: Django's own `add` knows whole numbers only."""
+    """Add coordinates. Django's `add` supports only integers."""
     return f"{value + by:.2f}"
 
 
 @register.filter
-def times(value: Any, by: float) -> str:
+def multiply(value: Any, by: float) -> str:
     return f"{value * by:g}" if isinstance(value, int | float) else ""
 
 
 @register.filter
-def rest(value: float) -> str:
-    """What is left to 100: SVG counts from the top."""
+def from_top(value: float) -> str:
+    """Convert a height in percent to a y coordinate. SVG counts from the top."""
     return f"{100 - value:.2f}"
 
 
 @register.filter
 def figure(value: Any, unit: str) -> str:
+    """Format a figure of a comparison by its unit."""
     if value is None:
-        return "–"
+        return _MISSING
     if unit == "percent":
         return percent(float(value))
     return duration(value) if unit == "ms" else f"{value:,.0f}"
@@ -166,11 +173,11 @@ def figure(value: Any, unit: str) -> str:
 
 @register.filter
 def signed(value: Any, unit: str) -> str:
-    """A difference with its sign."""
+    """Format a difference with its sign."""
     if value is None:
-        return "–"
+        return _MISSING
     if not value:
         return "same"
     sign = "+" if value > 0 else "−"
-    points = f"{abs(value) * 100:.1f} points" if unit == "percent" else figure(abs(value), unit)
-    return f"{sign}{points}"
+    size = f"{abs(value) * 100:.1f} points" if unit == "percent" else figure(abs(value), unit)
+    return f"{sign}{size}"

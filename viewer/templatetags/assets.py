@@ -1,4 +1,4 @@
-"""The scripts and styles of a page, each page only its own: a browser asks for every file one by one."""
+"""Template tags for scripts and styles. Each page loads only its own modules."""
 
 from __future__ import annotations
 
@@ -20,47 +20,45 @@ _IMPORT = re.compile(r'^(?:import|export)\b[^"]*"(\.{1,2}/[\w./-]+)\.js"', re.M)
 
 @register.simple_tag
 def styles(*names: str) -> SafeString:
-    return format_html_join(
-        "\n    ", '<link rel="stylesheet" href="{}">', ((static(f"css/{name}.css"),) for name in names)
-    )
+    urls = (static(f"css/{name}.css") for name in names)
+    return format_html_join("\n    ", '<link rel="stylesheet" href="{}">', ((url,) for url in urls))
 
 
 @register.simple_tag
 def scripts(*names: str) -> SafeString:
-    """These modules, and a preload for each that they import: the browser would find those out one level at a time."""
-    preloads = (static(f"js/{name}.js") for name in imported(names))
+    """Load modules and preload their imports. Without preloads, the browser would discover them level by level."""
+    preloads = (static(f"js/{name}.js") for name in imports_of(names))
+    modules = (static(f"js/{name}.js") for name in names)
     return format_html(
         "{}\n    {}",
-        format_html_join("\n    ", '<link rel="modulepreload" href="{}">', ((address,) for address in preloads)),
-        format_html_join(
-            "\n    ", '<script type="module" src="{}"></script>', ((static(f"js/{name}.js"),) for name in names)
-        ),
+        format_html_join("\n    ", '<link rel="modulepreload" href="{}">', ((url,) for url in preloads)),
+        format_html_join("\n    ", '<script type="module" src="{}"></script>', ((url,) for url in modules)),
     )
 
 
 @register.simple_tag
-def scripts_of_the_next_page(*names: str) -> SafeString:
-    """What the page that most readers open next will import, fetched while this one is read."""
-    wanted = (static(f"js/{name}.js") for name in (*names, *imported(names)))
-    return format_html_join("\n    ", '<link rel="prefetch" href="{}">', ((address,) for address in wanted))
+def prefetch_scripts(*names: str) -> SafeString:
+    """Prefetch the modules of the page that most users open next."""
+    urls = (static(f"js/{name}.js") for name in (*names, *imports_of(names)))
+    return format_html_join("\n    ", '<link rel="prefetch" href="{}">', ((url,) for url in urls))
 
 
 @lru_cache(maxsize=64)
-def imported(names: tuple[str, ...]) -> tuple[str, ...]:
-    """What the modules import, and what those import; they themselves are left out."""
-    found: dict[str, None] = {}
-    waiting = list(names)
-    while waiting:
-        importer = waiting.pop()
-        for address in _IMPORT.findall(_source(importer)):
-            name = posixpath.normpath(posixpath.join(posixpath.dirname(importer), address))
-            if name not in found and name not in names:
-                found[name] = None
-                waiting.append(name)
-    return tuple(sorted(found))
+def imports_of(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return all modules that the given modules import, directly or not, without the given ones."""
+    imports: set[str] = set()
+    pending = list(names)
+    while pending:
+        importer = pending.pop()
+        for path in _IMPORT.findall(_read_module(importer)):
+            name = posixpath.normpath(posixpath.join(posixpath.dirname(importer), path))
+            if name not in imports and name not in names:
+                imports.add(name)
+                pending.append(name)
+    return tuple(sorted(imports))
 
 
-def _source(name: str) -> str:
+def _read_module(name: str) -> str:
     path = find(f"js/{name}.js")
     assert isinstance(path, str), f"no module {name}"
     return Path(path).read_text()

@@ -9,7 +9,7 @@ from django.contrib.auth.models import Group, User
 from django.utils import timezone
 
 from ingest.models import Project
-from viewer.accounts import access, api_tokens
+from viewer.accounts import access, api_tokens, authentication
 from viewer.accounts.access import Right
 from viewer.models import ApiToken, Membership
 
@@ -68,7 +68,7 @@ def test_an_open_socket_loses_its_rights_with_its_token(developer: User):
     token, _ = api_tokens.create(developer, label="x", scopes=[Right.TAIL])
     assert async_to_sync(_socket_scope)(developer, token).projects(Right.TAIL)
     api_tokens.revoke(token)
-    assert async_to_sync(_socket_scope)(developer, token) == access.NOBODY
+    assert async_to_sync(_socket_scope)(developer, token) == access.EMPTY_GRANT
 
 
 @pytest.mark.parametrize(
@@ -91,4 +91,4 @@ def test_a_socket_must_come_from_our_own_origin(settings, origin: str, host: str
     """Port included; a rebound host name is not ours; behind a proxy the trusted origins count."""
     settings.CSRF_TRUSTED_ORIGINS = ["https://viewer.example"]
     settings.ALLOWED_HOSTS = ["127.0.0.1", "localhost"]
-    assert api_tokens.is_own_origin({b"origin": origin, b"host": host}) is own
+    assert authentication.is_own_origin({b"origin": origin, b"host": host}) is own

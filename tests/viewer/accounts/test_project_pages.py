@@ -43,11 +43,11 @@ def test_a_role_given_here_counts_here_alone():
     olga = person("operator", theirs, name="olga")
     admin = signed_in(person("admin", ours))
     admin.post("/projects/ours/members/", {"username": "olga", "role": "auditors"})
-    assert access.grant_of(olga).projects(Right.TRANSCRIPTS) == {ours.pk}
+    assert access.user_grant(olga).projects(Right.TRANSCRIPTS) == {ours.pk}
     assert archived(ours) and signed_in(olga).get("/api/transcripts/").json()["results"][0]["project_id"] == ours.pk
     membership = Membership.objects.get(user=olga, project=ours)
     admin.post(f"/projects/ours/members/{membership.pk}/remove/")
-    assert access.grant_of(olga).projects(Right.SESSIONS) == {theirs.pk}
+    assert access.user_grant(olga).projects(Right.SESSIONS) == {theirs.pk}
     assert AuditEntry.objects.latest("position").target == "olga in ours"
 
 

@@ -40,31 +40,31 @@ def test_an_untouched_log_has_no_faults():
     """Whatever is written, characters and numbers alike, hashes to the same after a round through Postgres."""
     three_lines()
     log.record(Origin(7, "zoë\n\x00", "::1", "😀"), Action.DENIED, target="GET /\r\nX: y", denied=True, big=2**40)
-    assert log.faults() == []
+    assert log.find_problems() == []
     last = AuditEntry.objects.latest("position")
     assert "\n" not in last.actor + last.target and "\x00" not in last.actor
 
 
 @pytest.mark.req("K-UI-3")
 @pytest.mark.parametrize(
-    ("statement", "fault"),
+    ("statement", "problem"),
     [
-        ("UPDATE viewer_auditentry SET actor = 'bob' WHERE target = 'span 1'", "was changed"),
-        ("UPDATE viewer_auditentry SET outcome = 'denied' WHERE target = 'span 1'", "was changed"),
+        ("UPDATE viewer_auditentry SET actor = 'bob' WHERE target = 'span 1'", "was modified"),
+        ("UPDATE viewer_auditentry SET outcome = 'denied' WHERE target = 'span 1'", "was modified"),
         ("DELETE FROM viewer_auditentry WHERE target = 'span 1'", "missing"),
         (
             "UPDATE viewer_auditentry SET target = CASE target WHEN 'span 0' THEN 'span 1' WHEN 'span 1' THEN 'span 0'"
             " ELSE target END",
-            "was changed",
+            "was modified",
         ),
     ],
 )
-def test_a_line_changed_removed_or_moved_behind_the_triggers_back_is_found(statement: str, fault: str):
+def test_a_line_changed_removed_or_moved_behind_the_triggers_back_is_found(statement: str, problem: str):
     """The chain says where."""
     three_lines()
     with without_trigger(), connection.cursor() as cursor:
         cursor.execute(statement)
-    assert any(fault in found for found in log.faults())
+    assert any(problem in text for text in log.find_problems())
 
 
 @pytest.mark.req("K-UI-3")
@@ -88,13 +88,13 @@ def test_auditors_see_their_projects_lines_and_their_peoples_logins():
         log.record(Origin(user.pk, name), Action.LOGIN)
     log.record(ANN, Action.TRANSCRIPT_DOWNLOAD, project_id=ours.pk)
     log.record(ANN, Action.TRANSCRIPT_DOWNLOAD, project_id=theirs.pk)
-    seen = log.visible_entries(access.grant_of(people["auditor"]))
+    seen = log.visible_entries(access.user_grant(people["auditor"]))
     assert {(entry.actor, entry.project_id) for entry in seen} == {
         ("auditor", None),
         ("colleague", None),
         ("ann", ours.pk),
     }
-    assert not log.visible_entries(access.grant_of(people["colleague"])).exists()
+    assert not log.visible_entries(access.user_grant(people["colleague"])).exists()
 
 
 def test_logins_failures_and_logouts_are_written_down(client: Client):

@@ -60,10 +60,10 @@ def test_the_button_finds_a_changed_text():
     ours = project()
     transcript = archived(ours)
     client = signed_in(person("auditor", ours))
-    assert "Whole" in client.post(url("transcript-verify", transcript), follow=True).content.decode()
+    assert "Verified" in client.post(url("transcript-verify", transcript), follow=True).content.decode()
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM ingest_content")
-    assert "Not whole" in client.post(url("transcript-verify", transcript), follow=True).content.decode()
+    assert "Verification failed" in client.post(url("transcript-verify", transcript), follow=True).content.decode()
     assert last().detail == {"faults": 1}
 
 

@@ -1,4 +1,4 @@
-"""One compaction taken apart: fates, order, the picture, the line of summaries."""
+"""The fate ledger, the flow diagram and the comparison of summaries."""
 
 from __future__ import annotations
 
@@ -8,83 +8,87 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from viewer.compactions.flow import flow
-from viewer.compactions.ledger import ledger
-from viewer.compactions.lineage import changes
+from viewer.compactions.flow import build_flow
+from viewer.compactions.ledger import parse_ledger
+from viewer.compactions.lineage import diff_summaries
 
 
 def entry(name: str, fate: str = "kept", tokens: int = 10) -> dict[str, object]:
     return {"id": name, "hash": name * 4, "role": "user", "tokens": tokens, "fate": fate, "rule": "recent 1 of 2"}
 
 
-def test_what_stays_in_its_order_is_unchanged_and_what_does_not_is_moved() -> None:
-    found = ledger({"ledger": [entry("a"), entry("b"), entry("c")], "after": [entry("c"), entry("a"), entry("b")]})
-    assert {message.id: message.state for message in found.after} == {"a": "unchanged", "b": "unchanged", "c": "moved"}
-    assert [message.id for message in found.moved] == ["c"]
+def test_messages_that_change_their_order_are_moved() -> None:
+    ledger = parse_ledger(
+        {"ledger": [entry("a"), entry("b"), entry("c")], "after": [entry("c"), entry("a"), entry("b")]}
+    )
+    assert {message.id: message.state for message in ledger.after} == {"a": "unchanged", "b": "unchanged", "c": "moved"}
+    assert [message.id for message in ledger.moved] == ["c"]
 
 
-def test_a_message_with_another_text_is_changed_and_a_summary_is_new() -> None:
+def test_a_truncated_message_is_changed_and_a_summary_is_new() -> None:
     shorter = {**entry("a"), "hash": "other"}
-    found = ledger({"ledger": [entry("a", "truncated"), entry("b", "summarized")], "after": [shorter, entry("s")]})
-    assert [message.state for message in found.after] == ["changed", "new"]
+    ledger = parse_ledger(
+        {"ledger": [entry("a", "truncated"), entry("b", "summarized")], "after": [shorter, entry("s")]}
+    )
+    assert [message.state for message in ledger.after] == ["changed", "new"]
 
 
 @pytest.mark.parametrize("payload", [None, [], "text", {"ledger": "no"}, {"ledger": [1, None], "after": [[]]}])
-def test_what_is_no_ledger_is_an_empty_one(payload: object) -> None:
-    found = ledger(payload)
-    assert found.entries == []
-    flow(found)
+def test_an_invalid_payload_gives_an_empty_ledger(payload: object) -> None:
+    ledger = parse_ledger(payload)
+    assert ledger.entries == []
+    build_flow(ledger)
 
 
 _FATES = st.sampled_from(["kept", "pinned", "summarized", "cleared", "externalized", "dropped", "strange"])
 
 
 @given(st.lists(st.tuples(_FATES, st.integers(0, 10_000)), max_size=40), st.randoms())
-def test_the_picture_holds_every_token_and_stays_in_its_frame(rows: list[tuple[str, int]], random: object) -> None:
+def test_the_diagram_includes_every_message_and_stays_in_its_frame(rows: list[tuple[str, int]], random: object) -> None:
     before = [entry(f"m{n}", fate, tokens) for n, (fate, tokens) in enumerate(rows)]
     after = [row for row in before if row["fate"] in {"kept", "pinned"}]
     random.shuffle(after)  # type: ignore[attr-defined]
-    found = ledger({"ledger": before, "after": after})
-    picture = flow(found)
-    assert sum(count for _, count, _ in found.counts) == len(before)
-    for block in [*picture.before, *picture.after]:
-        assert 0 <= block.y <= picture.height + 1
-        assert block.height <= picture.height + 1
-    assert len({message.was for message in found.after}) == len(found.after)
+    ledger = parse_ledger({"ledger": before, "after": after})
+    flow = build_flow(ledger)
+    assert sum(count for _, count, _ in ledger.counts) == len(before)
+    for block in [*flow.before, *flow.after]:
+        assert 0 <= block.y <= flow.height + 1
+        assert block.height <= flow.height + 1
+    assert len({message.was for message in ledger.after}) == len(ledger.after)
 
 
-def test_lineage_tells_added_changed_and_lost_lines_apart() -> None:
+def test_a_diff_has_added_changed_and_lost_lines() -> None:
     old = "# State v1\n- keep the ledger closed [m3]\n- migrate at 02:00 UTC\n- call the bank"
     new = "# State v2\n- keep the ledger closed [m3]\n- migrate at 03:30 UTC\n- backfill 40,112 [m31]"
-    states = {line.text: line.state for line in changes(old, new)}
+    states = {line.text: line.state for line in diff_summaries(old, new)}
     assert states["# State v2"] == "same"
     assert states["- keep the ledger closed [m3]"] == "same"
     assert states["- migrate at 03:30 UTC"] == "changed"
     assert states["- backfill 40,112 [m31]"] == "added"
     assert states["- call the bank"] == "lost"
-    assert next(line.sources for line in changes(old, new) if "backfill" in line.text) == ("m31",)
+    assert next(line.sources for line in diff_summaries(old, new) if "backfill" in line.text) == ("m31",)
 
 
 def test_a_line_that_only_moved_is_neither_lost_nor_added() -> None:
-    found = changes("- one thing\n- two birds\n- three kings", "- three kings\n- one thing\n- two birds")
-    assert [line.state for line in found] == ["same", "same", "same"]
+    lines = diff_summaries("- one thing\n- two birds\n- three kings", "- three kings\n- one thing\n- two birds")
+    assert [line.state for line in lines] == ["same", "same", "same"]
 
 
 _LINES = st.lists(st.sampled_from(["call the bank", "close the ledger", "close the books", "a", "b"]), max_size=12)
 
 
 @given(_LINES, _LINES)
-def test_every_line_of_both_summaries_is_told_once(old: list[str], new: list[str]) -> None:
-    found = changes("\n".join(old), "\n".join(new))
-    assert [line.text for line in found if line.state != "lost"] == new
-    gone = [line.was or line.text for line in found if line.state in {"same", "changed", "lost"}]
-    assert sorted(gone) == sorted(old)
+def test_every_line_of_both_summaries_is_in_the_diff_once(old: list[str], new: list[str]) -> None:
+    lines = diff_summaries("\n".join(old), "\n".join(new))
+    assert [line.text for line in lines if line.state != "lost"] == new
+    old_lines = [line.was or line.text for line in lines if line.state in {"same", "changed", "lost"}]
+    assert sorted(old_lines) == sorted(old)
 
 
-def test_long_summaries_are_compared_in_no_time() -> None:
-    """A thousand lines of which none stayed took difflib minutes."""
+def test_long_summaries_are_compared_quickly() -> None:
+    """With difflib, a thousand lines that all changed took minutes."""
     old = "\n".join(f"- step {n} read the file src/module_{n}.py and found nothing" for n in range(1_000))
     new = "\n".join(f"- step {n} wrote the file lib/module_{n}.py and found errors" for n in range(1_000))
-    began = time.process_time()
-    changes(old, new)
-    assert time.process_time() - began < 1
+    started = time.process_time()
+    diff_summaries(old, new)
+    assert time.process_time() - started < 1

@@ -1,4 +1,4 @@
-"""Regret: who asked for what a compaction had taken out of the prompt."""
+"""Rework: questions about removed content, and repeated tool calls."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from agent_session import Session, send
 from live_server import Server
 from reader import client_of
 
-from viewer.compactions.rework import Gone, Said, asking, questions, words_of
+from viewer.compactions.rework import RemovedText, Utterance, find_questions, message_text, requests
 from viewer.sessions.spans import SpanRow
 
 
-def said(text: str, speaker: str = "agent") -> Said:
-    return Said(SpanRow("t", text[:8], None, "generation", "gpt-5", "ok", None, None, None, 1), speaker, text)
+def utterance(text: str, speaker: str = "agent") -> Utterance:
+    return Utterance(SpanRow("t", text[:8], None, "generation", "gpt-5", "ok", None, None, None, 1), speaker, text)
 
 
-GONE = [
-    Gone("m3", "The staging account is acct_1NZ8k, the limit is 900 EUR."),
-    Gone("m9", "The gearbox supplier delivers on Thursdays."),
+REMOVED = [
+    RemovedText("m3", "The staging account is acct_1NZ8k, the limit is 900 EUR."),
+    RemovedText("m9", "The gearbox supplier delivers on Thursdays."),
 ]
 
 
@@ -34,51 +34,51 @@ GONE = [
         ("When does the gearbox supplier deliver?", "m9"),
     ],
 )
-def test_a_question_about_what_is_gone_leads_to_its_message(text: str, about: str) -> None:
-    (found,) = questions([said(text)], GONE, still=["We are migrating the billing service."])
-    assert found.about == about
-    assert found.sentence == text
+def test_a_question_about_removed_content_names_its_message(text: str, about: str) -> None:
+    (question,) = find_questions([utterance(text)], REMOVED, remaining=["We are migrating the billing service."])
+    assert question.about == about
+    assert question.sentence == text
 
 
 @pytest.mark.parametrize(
     "text",
     [
         "The gearbox supplier delivers on Thursdays.",  # a statement
-        "Shall I go on with the next step?",  # about nothing that is gone
-        "What is the limit?",  # one word alone says too little
+        "Shall I go on with the next step?",  # about nothing that was removed
+        "What is the limit?",  # a single word is not enough
     ],
 )
-def test_what_asks_for_nothing_that_is_gone_is_no_regret(text: str) -> None:
-    assert questions([said(text)], GONE, still=[]) == []
+def test_other_sentences_are_not_rework(text: str) -> None:
+    assert find_questions([utterance(text)], REMOVED, remaining=[]) == []
 
 
-def test_what_the_summary_still_says_is_not_gone() -> None:
-    still = ["Use the staging account acct_1NZ8k."]
-    assert questions([said("Is acct_1NZ8k the staging account?")], GONE, still) == []
+def test_content_that_the_summary_has_is_not_removed() -> None:
+    remaining = ["Use the staging account acct_1NZ8k."]
+    assert find_questions([utterance("Is acct_1NZ8k the staging account?")], REMOVED, remaining) == []
 
 
-def test_what_was_said_again_is_asked_for_once() -> None:
-    later = [said("Which supplier makes the gearbox?"), said("The gearbox supplier, which was it?", "user")]
-    assert [question.said.speaker for question in questions(later, GONE, still=[])] == ["agent"]
+def test_only_the_first_question_about_a_message_counts() -> None:
+    later = [utterance("Which supplier makes the gearbox?"), utterance("The gearbox supplier, which was it?", "user")]
+    assert [question.utterance.speaker for question in find_questions(later, REMOVED, remaining=[])] == ["agent"]
 
 
-def test_only_sentences_that_ask_are_taken_out_of_a_text() -> None:
+def test_requests_are_questions_and_reminders() -> None:
     text = "Done. v1.2.3 is out.\nWhich branch is next? I already told you: main!"
-    assert asking(text) == ["Which branch is next?", "I already told you: main!"]
+    assert requests(text) == ["Which branch is next?", "I already told you: main!"]
 
 
-def test_a_stored_message_speaks_by_its_values() -> None:
+def test_the_text_of_a_message_includes_tool_calls() -> None:
     message = {
         "role": "assistant",
         "content": [{"type": "text", "text": "reading"}],
         "tool_calls": [{"arguments": "a.py"}],
     }
-    assert words_of(message).split() == ["reading", "a.py"]
+    assert message_text(message).split() == ["reading", "a.py"]
 
 
-def test_the_page_leads_to_the_call_made_twice_and_to_the_question(server: Server) -> None:
-    """Text of the agent is shown only with the right to it; that something was asked for again is shown to all."""
-    session = Session(f"regret-{uuid.uuid4().hex[:8]}")
+def test_the_fragment_links_to_repeated_calls_and_questions(server: Server) -> None:
+    """Everyone sees that something was needed again. Its text needs the permission to view payloads."""
+    session = Session(f"rework-{uuid.uuid4().hex[:8]}")
     session.tokens = 110_000
     read = {"payload": {"arguments": '{"path": "billing/ledger.py"}'}}
     events = [session.trace(), session.span("tool", "read_file", **read)]

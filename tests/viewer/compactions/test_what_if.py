@@ -1,4 +1,4 @@
-"""What if: a compaction that really happened, planned again from its stored transcript under other policies."""
+"""What-if: a stored transcript planned again with other policies."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def name(server: Server) -> str:
     )
     manager, history = CompactManager(config), conversation(120)
     manager.preflight(session_id, conversation(60))
-    # The second prompt begins with the summary that the first compaction left.
+    # The second prompt starts with the summary of the first compaction.
     manager.preflight(session_id, history)
     exporter.close()
     return session_id
 
 
 def ask(client: httpx.Client, name: str, number: int = 1, **choice: object) -> str:
-    """The transcript is sent in the background: wait for it, then for nothing else."""
+    """Return the what-if result, after waiting for the transcript, which is sent in the background."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         answer = client.get(f"/sessions/{name}/compactions/{number}/what-if/", params=choice)
@@ -45,13 +45,13 @@ def ask(client: httpx.Client, name: str, number: int = 1, **choice: object) -> s
 
 
 def kept(answer: str) -> int:
-    """How many messages the other policy would have kept."""
+    """Return the number of messages that the other policy would keep."""
     row = re.search(r"</span>kept</span>\s*</td>\s*<td class=\"num\">\d+</td>\s*<td class=\"num\">(\d+)</td>", answer)
     assert row, answer
     return int(row.group(1))
 
 
-def test_keeping_fewer_turns_would_have_kept_fewer_messages(server: Server, name: str) -> None:
+def test_keeping_fewer_turns_keeps_fewer_messages(server: Server, name: str) -> None:
     with client_of(server, "operator") as client:
         few, more = ask(client, name, keep_recent_turns=1), ask(client, name, keep_recent_turns=8)
         assert "Would compact" in few
@@ -59,8 +59,8 @@ def test_keeping_fewer_turns_would_have_kept_fewer_messages(server: Server, name
         assert ask(client, name, keep_recent_turns=1) == few
 
 
-def test_the_prompt_that_is_planned_again_holds_the_earlier_summary(server: Server, name: str) -> None:
-    """Planned as it was, from the prompt as it was: the log alone would be twice as large."""
+def test_the_planned_prompt_includes_the_previous_summary(server: Server, name: str) -> None:
+    """The log without the summary would be twice as large as the prompt was."""
     with client_of(server, "operator") as client:
         answer = ask(client, name, 2)
         tokens = re.search(r"Would compact ([\d,]+) tokens", answer)
@@ -69,7 +69,7 @@ def test_the_prompt_that_is_planned_again_holds_the_earlier_summary(server: Serv
         assert int(tokens.group(1).replace(",", "")) == pytest.approx(check["before"], rel=0.02)
 
 
-def test_the_page_offers_it_only_where_a_transcript_is_stored(server: Server, name: str) -> None:
+def test_the_page_offers_what_if_for_a_stored_transcript(server: Server, name: str) -> None:
     with client_of(server, "operator") as client:
         ask(client, name)
         assert "Plan again" in client.get(f"/sessions/{name}/compactions/1/").text

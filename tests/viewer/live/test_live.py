@@ -184,7 +184,7 @@ def test_how_far_to_catch_up_does_not_depend_on_the_change_in_hand() -> None:
     for seq in range(1, QUEUE_FRAMES + 3):
         subscription.put(Change(seq - 1, seq, {}, []))
     assert subscription.is_behind
-    assert subscription.newest == QUEUE_FRAMES + 2
+    assert subscription.newest_seq == QUEUE_FRAMES + 2
 
 
 def test_what_was_caught_up_already_is_not_sent_again() -> None:

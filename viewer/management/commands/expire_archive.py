@@ -1,6 +1,6 @@
-"""`manage.py expire_archive`: delete transcripts that are older than their project keeps them.
+"""`manage.py expire_archive`: delete transcripts that are past the retention of their project.
 
-The server does this by itself every hour; the command is for seeing what would go, and for servers that are off.
+The server does this every hour. The command shows what would be deleted, and works while the server is stopped.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from ingest.archive import transcripts
 
 
 class Command(BaseCommand):
-    help = "Delete transcripts past their project's retention; legal holds are honoured."
+    help = "Delete transcripts past the retention of their project. Transcripts on legal hold are kept."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--dry-run", action="store_true", help="only say how many would go")
+        parser.add_argument("--dry-run", action="store_true", help="show how many would be deleted")
 
     def handle(self, *args: Any, **options: Any) -> None:
         for project, count in transcripts.expire(is_dry=options["dry_run"]).items():

@@ -1,4 +1,4 @@
-"""`manage.py verify_archive`: is every transcript, every link and every audit line what it was? Exits 1 if not."""
+"""`manage.py verify_archive`: verify all transcripts, hash chains and audit entries. Exits with 1 on any problem."""
 
 from __future__ import annotations
 
@@ -12,31 +12,35 @@ from viewer.audit import anchors, log
 
 
 class Command(BaseCommand):
-    help = "Check every chain of the archive, the audit log, and the anchors kept outside the database."
+    help = "Verify the hash chains of the archive, the audit log, and the anchors outside the database."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--project", help="only this project's transcripts (its slug)")
-        parser.add_argument("--anchor", action="store_true", help="if all is well, write a signed anchor to DATA_DIR")
+        parser.add_argument("--project", help="verify only the transcripts of this project (slug)")
+        parser.add_argument("--anchor", action="store_true", help="if verified, write a signed anchor to DATA_DIR")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        projects = None
-        if slug := options["project"]:
-            projects = list(Project.objects.filter(slug=slug).values_list("pk", flat=True))
-            if not projects:
-                raise CommandError(f"there is no project {slug}")
-        wrong, stored, deleted, sessions = 0, 0, 0, 0
-        for finding in verification.verify_all(projects):
-            sessions, stored, deleted = sessions + 1, stored + finding.stored, deleted + finding.deleted
-            for fault in finding.faults:
-                wrong += 1
-                self.stdout.write(self.style.ERROR(f"{finding.session_id!r}: {fault}"))
-        for fault in [*log.faults(), *anchors.faults()]:
-            wrong += 1
-            self.stdout.write(self.style.ERROR(fault))
-        self.stdout.write(f"{stored} transcripts and {deleted} tombstones of {sessions} sessions checked")
-        if wrong:
-            raise CommandError(f"{wrong} faults: the archive is not what it was")
-        self.stdout.write(self.style.SUCCESS("whole: archive, audit log and anchors agree"))
+        problems, stored, deleted, sessions = 0, 0, 0, 0
+        for result in verification.verify_all(self._project_ids(options["project"])):
+            sessions, stored, deleted = sessions + 1, stored + result.stored, deleted + result.deleted
+            problems += self._report([f"{result.session_id!r}: {fault}" for fault in result.faults])
+        problems += self._report([*log.find_problems(), *anchors.find_problems()])
+        self.stdout.write(f"Checked {stored} transcripts and {deleted} tombstones of {sessions} sessions.")
+        if problems:
+            raise CommandError(f"Verification failed with {problems} problems.")
+        self.stdout.write(self.style.SUCCESS("Verified: archive, audit log and anchors are intact."))
         if options["anchor"]:
             anchor = anchors.write()
-            self.stdout.write(f"anchored {anchor['links']} links and audit line {anchor['audit_position']}")
+            self.stdout.write(f"Anchored {anchor['links']} links and audit entry {anchor['audit_position']}.")
+
+    def _project_ids(self, slug: str | None) -> list[int] | None:
+        if not slug:
+            return None
+        ids = list(Project.objects.filter(slug=slug).values_list("pk", flat=True))
+        if not ids:
+            raise CommandError(f"No project has the slug {slug!r}.")
+        return ids
+
+    def _report(self, problems: list[str]) -> int:
+        for problem in problems:
+            self.stdout.write(self.style.ERROR(problem))
+        return len(problems)

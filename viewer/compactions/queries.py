@@ -1,0 +1,129 @@
+"""Queries of one compaction: its ledger and transcript, and what happened until the next compaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from django.db import connection
+
+from ingest.archive.transcripts import read_texts
+from ingest.models import Session, Transcript
+from ingest.storage.messages import REFERENCE, restore
+from viewer.compactions.ledger import Ledger, parse_ledger
+from viewer.compactions.rework import RepeatedCall, Utterance, message_text, text_of_role
+from viewer.kinds import PRUNED
+from viewer.sessions.checks import Check
+from viewer.sessions.queries import SPAN_COLUMNS, from_json, span_row
+from viewer.sessions.spans import SpanRow
+
+_COLUMNS = [*SPAN_COLUMNS.split(", "), "data"]
+# Tracers send arguments under several names, in the data or in the payload.
+_ARGUMENTS = """coalesce(payload->>'input', payload->>'arguments', payload->>'tool.arguments',
+    data->>'input', data->>'arguments', data->>'tool.arguments')"""
+_REPEATED_CALLS = f"""
+WITH calls AS (
+    SELECT *, {_ARGUMENTS} AS said, md5({_ARGUMENTS}) AS arguments
+    FROM ingest_span WHERE session_key = %(key)s AND session_day = %(day)s AND kind = 'tool')
+SELECT {", ".join("b." + name for name in _COLUMNS)}, {", ".join("a." + name for name in _COLUMNS)},
+       a.times, left(a.said, 300)
+FROM (
+    SELECT DISTINCT ON (name, arguments) *, count(*) OVER (PARTITION BY name, arguments) AS times FROM calls
+    WHERE started_at >= %(at)s AND arguments IS NOT NULL
+      AND (%(until)s::timestamptz IS NULL OR started_at < %(until)s)
+    ORDER BY name, arguments, started_at) a
+JOIN LATERAL (
+    SELECT * FROM calls b WHERE b.name = a.name AND b.arguments = a.arguments AND b.started_at < %(at)s
+    ORDER BY b.started_at DESC LIMIT 1) b ON true
+ORDER BY a.started_at LIMIT 50
+"""  # noqa: S608 - constants
+# Of a prompt that was sent as a list, only the last message is new.
+_CONVERSATION = f"""
+SELECT {", ".join(_COLUMNS)},
+       CASE jsonb_typeof(payload->'input') WHEN 'array' THEN payload->'input'->-1 ELSE payload->'input' END,
+       CASE jsonb_typeof(payload->'output') WHEN 'array' THEN payload->'output'->-1 ELSE payload->'output' END
+FROM ingest_span
+WHERE session_key = %(key)s AND session_day = %(day)s AND kind IN ('agent', 'generation', 'turn')
+  AND payload ?| array['input', 'output'] AND pg_column_size(payload) < 200000
+  AND started_at >= %(at)s AND (%(until)s::timestamptz IS NULL OR started_at < %(until)s)
+ORDER BY started_at LIMIT 500
+"""  # noqa: S608 - constants
+_HEX_DIGITS = set("0123456789abcdef")
+
+
+def fate_ledger(session: Session, check: Check) -> Ledger:
+    return parse_ledger(payload(session, check.span(PRUNED)))
+
+
+def payload(session: Session, span: SpanRow | None) -> Any:
+    if span is None:
+        return None
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT payload FROM ingest_span WHERE session_key = %s AND session_day = %s "
+            "AND trace_id = %s AND span_id = %s",
+            [session.session_key, session.day, span.trace_id, span.span_id],
+        )
+        row = cursor.fetchone()
+    return from_json(row[0]) if row else None
+
+
+def payloads(session: Session, spans: Iterable[SpanRow]) -> dict[str, Any]:
+    """Return the payloads of spans by span key."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT trace_id, span_id, payload FROM ingest_span WHERE session_key = %s AND session_day = %s "
+            "AND span_id = ANY(%s) AND payload IS NOT NULL",
+            [session.session_key, session.day, [span.span_id for span in spans]],
+        )
+        return {f"{trace}:{span}": from_json(payload) for trace, span, payload in cursor.fetchall()}
+
+
+def transcript(session: Session, step: int | None) -> Transcript | None:
+    if step is None:
+        return None
+    return Transcript.objects.filter(session_key=session.session_key, step=step).first()
+
+
+def archived_message(session: Session, digest: str) -> str | None:
+    """Return the JSON of an archived message by its hash."""
+    try:
+        name = bytes.fromhex(digest)
+    except ValueError:
+        return None
+    body = read_texts(session.project_id, [name]).get(name)
+    return body.decode("utf-8", "replace") if body is not None else None
+
+
+def archived_texts(session: Session, hashes: Iterable[str]) -> dict[str, str]:
+    """Return the texts of archived messages by hash. Messages that are not archived are left out."""
+    names = [bytes.fromhex(name) for name in hashes if len(name) == 64 and set(name) <= _HEX_DIGITS]
+    return {name.hex(): message_text(from_json(body)) for name, body in read_texts(session.project_id, names).items()}
+
+
+def repeated_calls(session: Session, at: datetime, until: datetime | None) -> list[RepeatedCall]:
+    """Return tool calls between `at` and `until` that repeat the name and arguments of a call before `at`."""
+    width = len(_COLUMNS)
+    with connection.cursor() as cursor:
+        cursor.execute(_REPEATED_CALLS, {"key": session.session_key, "day": session.day, "at": at, "until": until})
+        return [
+            RepeatedCall(span_row(row[:width]), span_row(row[width : 2 * width]), *row[2 * width :])
+            for row in cursor.fetchall()
+        ]
+
+
+def conversation(session: Session, at: datetime, until: datetime | None) -> list[Utterance]:
+    """Return what the user and the agent said between `at` and `until`, as far as spans contain it."""
+    with connection.cursor() as cursor:
+        cursor.execute(_CONVERSATION, {"key": session.session_key, "day": session.day, "at": at, "until": until})
+        rows = [(span_row(row[:-2]), from_json(row[-2]), from_json(row[-1])) for row in cursor.fetchall()]
+    # Restore the messages that are stored by hash in one read for all spans.
+    messages = [message for _, user_input, output in rows for message in (user_input, output)]
+    if any(isinstance(message, dict) and REFERENCE in message for message in messages):
+        messages = restore(session.project_id, {"messages": messages})["messages"]
+    utterances = []
+    for (span, _, _), user_input, output in zip(rows, messages[::2], messages[1::2], strict=True):
+        pairs = (("user", text_of_role(user_input, "user")), ("agent", text_of_role(output, "assistant")))
+        utterances += [Utterance(span, speaker, text) for speaker, text in pairs if text]
+    return utterances

@@ -1,0 +1,35 @@
+"""The tail: live events of all sessions in a project."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from viewer.accounts import access
+from viewer.accounts.access import Right
+from viewer.kinds import KINDS
+from viewer.live import queries
+from viewer.page_frame import current_project, setup_help
+from viewer.sessions.queries import last_seq
+from viewer.sessions.serializers import event_json
+
+FIRST_EVENTS = 200
+
+
+@access.requires(Right.TAIL)
+def tail(request: HttpRequest) -> HttpResponse:
+    project = current_project(request, Right.TAIL)
+    assert project is not None
+    seq = last_seq(project.pk)
+    newest = queries.newest_spans(project.pk, limit=FIRST_EVENTS)
+    # The socket continues after `seq` and sends everything that was committed since.
+    events = [event_json(session, span) for session, span in newest if span.seq <= seq]
+    context = {
+        "project": project,
+        "last_seq": seq,
+        "events": events,
+        "kinds": KINDS.values(),
+        "filters": {name: request.GET.get(name, "")[:200] for name in ("session", "kind", "status", "q", "regex")},
+        "setup": None if events else setup_help(request, project.pk),
+    }
+    return render(request, "live/tail.html", context)

@@ -1,0 +1,60 @@
+"""Queries of live pages: changes of a project in the order of commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from uuid import UUID
+
+from django.db import connection
+
+from ingest.models import Project, Session
+from viewer.sessions.queries import SPAN_COLUMNS, span_row
+from viewer.sessions.spans import SpanRow
+
+_NEWEST_SESSIONS = 20
+
+
+def project_id(slug: str, allowed: Iterable[int]) -> int | None:
+    return Project.objects.filter(slug=slug, pk__in=list(allowed)).values_list("pk", flat=True).first()
+
+
+def has_session(session: Session) -> bool:
+    return Session.objects.filter(session_key=session.session_key).exists()
+
+
+def sessions_after(project_id: int, seq: int) -> list[Session]:
+    """Return all sessions that changed after `seq`, oldest change first.
+
+    There is no limit: a session that is left out could contain an older change.
+    """
+    return list(Session.objects.filter(project_id=project_id, last_seq__gt=seq).order_by("last_seq"))
+
+
+def spans_between(sessions: Sequence[Session], after: int, upto: int, *, limit: int) -> list[tuple[UUID, SpanRow]]:
+    """Return the spans of these sessions that changed in (after, upto], in the order of commits."""
+    if not sessions:
+        return []
+    keys, days = [session.session_key for session in sessions], list({session.day for session in sessions})
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT session_key, {SPAN_COLUMNS}, data FROM ingest_span WHERE session_key = ANY(%s) "  # noqa: S608
+            "AND session_day = ANY(%s) AND seq > %s AND seq <= %s ORDER BY seq LIMIT %s",
+            [keys, days, after, upto, limit],
+        )
+        return [(row[0], span_row(row[1:])) for row in cursor.fetchall()]
+
+
+def newest_spans(project: int, *, limit: int) -> list[tuple[Session, SpanRow]]:
+    """Return the last changes of a project, oldest first, for a tail page that was just opened."""
+    newest = Session.objects.filter(project_id=project).order_by("-last_seq")[:_NEWEST_SESSIONS]
+    sessions = {session.session_key: session for session in newest}
+    if not sessions:
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT session_key, {SPAN_COLUMNS}, data FROM ingest_span WHERE session_key = ANY(%s) "  # noqa: S608
+            "AND session_day = ANY(%s) ORDER BY seq DESC LIMIT %s",
+            [list(sessions), list({session.day for session in sessions.values()}), limit],
+        )
+        rows = cursor.fetchall()
+    return [(sessions[row[0]], span_row(row[1:])) for row in reversed(rows)]
