@@ -1,20 +1,29 @@
 // @ts-check
-// What every page has: the connection state, the menu, times, and the few keys that work everywhere.
+// Loaded by every page: connection status, account menu, times, theme and global keyboard shortcuts.
 import "./live-state.js";
 import "./menu-button.js";
 import { copy, isTyping, toast } from "./dom.js";
-import { keepTimes } from "./relative-times.js";
+import { startTimeUpdates } from "./relative-times.js";
 
+// An empty theme follows the system.
 const THEMES = ["", "light", "dark"];
 
-function nextTheme() {
+/** @type {Record<string, (button: Element) => void>} */
+const ACTIONS = {
+  theme: switchTheme,
+  shortcuts: showShortcuts,
+  print: () => print(),
+  copy: (button) => void copy(button.getAttribute("data-text") ?? ""),
+};
+
+function switchTheme() {
   const root = document.documentElement;
-  const next = THEMES[(THEMES.indexOf(root.dataset.theme ?? "") + 1) % THEMES.length] ?? "";
-  if (next) root.dataset.theme = next;
+  const theme = THEMES[(THEMES.indexOf(root.dataset.theme ?? "") + 1) % THEMES.length] ?? "";
+  if (theme) root.dataset.theme = theme;
   else delete root.dataset.theme;
-  localStorage.setItem("theme", next);
+  localStorage.setItem("theme", theme);
   document.dispatchEvent(new CustomEvent("ariadne:theme"));
-  toast(next ? `Theme: ${next}` : "Theme: as the system");
+  toast(`Theme: ${theme || "system"}`);
 }
 
 function showShortcuts() {
@@ -22,12 +31,30 @@ function showShortcuts() {
   if (dialog instanceof HTMLDialogElement && !dialog.open) dialog.showModal();
 }
 
+/** @param {KeyboardEvent} event */
+function focusSearch(event) {
+  const field = document.querySelector("[data-find]");
+  if (!(field instanceof HTMLInputElement)) return;
+  event.preventDefault();
+  field.focus();
+  field.select();
+}
+
+/** @param {KeyboardEvent} event */
+function toggleLive(event) {
+  const toggle = document.querySelector("[data-action=live]");
+  const isOnControl = event.target instanceof Element && event.target.closest("button, a, summary");
+  if (!(toggle instanceof HTMLElement) || isOnControl) return;
+  event.preventDefault();
+  toggle.click();
+}
+
+/** @type {Record<string, (event: KeyboardEvent) => void>} */
+const SHORTCUTS = { "?": showShortcuts, t: switchTheme, "/": focusSearch, " ": toggleLive };
+
 document.addEventListener("click", (event) => {
   const button = event.target instanceof Element ? event.target.closest("[data-action]") : null;
-  if (button?.getAttribute("data-action") === "theme") nextTheme();
-  if (button?.getAttribute("data-action") === "shortcuts") showShortcuts();
-  if (button?.getAttribute("data-action") === "print") print();
-  if (button?.getAttribute("data-action") === "copy") void copy(button.getAttribute("data-text") ?? "");
+  if (button) ACTIONS[button.getAttribute("data-action") ?? ""]?.(button);
 });
 
 document.addEventListener("change", (event) => {
@@ -36,24 +63,8 @@ document.addEventListener("change", (event) => {
 
 document.addEventListener("keydown", (event) => {
   if (isTyping(event) || event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.key === "?") showShortcuts();
-  else if (event.key === "t") nextTheme();
-  else if (event.key === "/") {
-    const field = document.querySelector("[data-find]");
-    if (field instanceof HTMLInputElement) {
-      event.preventDefault();
-      field.focus();
-      field.select();
-    }
-  } else if (event.key === " ") {
-    const toggle = document.querySelector("[data-action=live]");
-    const onControl = event.target instanceof Element && event.target.closest("button, a, summary");
-    if (toggle instanceof HTMLElement && !onControl) {
-      event.preventDefault();
-      toggle.click();
-    }
-  }
+  SHORTCUTS[event.key]?.(event);
 });
 
 document.querySelector(".topbar nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
-keepTimes();
+startTimeUpdates();

@@ -1,10 +1,10 @@
 // @ts-check
-// Small ways to build and change the document. Imports nothing. Text is always text: there is no innerHTML here.
+// DOM helpers. Imports nothing. Never assigns innerHTML: text from agents stays text.
 
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
- * An element with properties, attributes (those with a dash, `role`, `class`) and children.
+ * Create an element. Functions under "on…" names become event listeners. null and false are left out.
  * @template {keyof HTMLElementTagNameMap} K
  * @param {K} tag
  * @param {Record<string, unknown>} [attributes]
@@ -26,6 +26,7 @@ export function h(tag, attributes = {}, ...children) {
 }
 
 /**
+ * Create an SVG element.
  * @param {string} tag
  * @param {Record<string, unknown>} [attributes]
  * @param {...Node} children
@@ -37,56 +38,50 @@ export function svg(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** A symbol of the sprite in the page. @param {string} name */
+/** Create an icon from the page's sprite (templates/frame/_icons.html). @param {string} name */
 export function icon(name) {
   return svg("svg", { class: "icon", "aria-hidden": "true" }, svg("use", { href: `#i-${name}` }));
 }
 
 /**
- * HTML that our own server has rendered and escaped, as nodes.
+ * Parse HTML that our server rendered and escaped.
  * @param {string} html
  */
 export function parse(html) {
-  const parsed = new DOMParser().parseFromString(html, "text/html");
-  return [...parsed.body.childNodes].map((node) => document.adoptNode(node));
+  const page = new DOMParser().parseFromString(html, "text/html");
+  return [...page.body.childNodes].map((node) => document.adoptNode(node));
 }
 
-/** Whether a piece of a page was answered with the page to sign in. @param {Response} answer */
-export function isSignedOut(answer) {
-  return answer.redirected && new URL(answer.url).pathname.startsWith("/login/");
+/** Return true if the server redirected the request to the sign-in page. @param {Response} response */
+export function isSignedOut(response) {
+  return response.redirected && new URL(response.url).pathname.startsWith("/login/");
 }
 
-/** A piece of a page from our own server; null, and a word to the reader, when there is none to be had. @param {string} url */
-export async function fetchPiece(url) {
+/** Fetch a page fragment. On failure, show a toast and return null. @param {string} url */
+export async function fetchFragment(url) {
   try {
-    const answer = await fetch(url);
-    if (answer.ok && !isSignedOut(answer)) return parse(await answer.text());
-    toast(answer.ok ? "You are signed out: load the page again" : answer.status === 403 ? "This needs a right that you do not have" : "The server could not answer this");
+    const response = await fetch(url);
+    if (response.ok && !isSignedOut(response)) return parse(await response.text());
+    toast(failureText(response));
   } catch {
-    toast("The server is away: try again in a moment");
+    toast("Can't reach the server. Try again in a moment.");
   }
   return null;
 }
 
-/** Sets text only when it differs, so that nothing is laid out twice. @param {Element} element @param {string} text */
+/** @param {Response} response */
+function failureText(response) {
+  if (response.ok) return "You've been signed out. Reload the page to sign in again.";
+  if (response.status === 403) return "You don't have permission to view this.";
+  return "Something went wrong. Try again.";
+}
+
+/** Set the text of an element if it changed, to avoid needless layout. @param {Element} element @param {string} text */
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/**
- * @template {Element} T
- * @param {ParentNode} root
- * @param {string} selector
- * @param {new (...args: any[]) => T} type
- * @returns {T}
- */
-export function find(root, selector, type) {
-  const found = root.querySelector(selector);
-  if (!(found instanceof type)) throw new Error(`no ${selector} here`);
-  return found;
-}
-
-/** Whether a key press is meant for a field and not for the page. @param {Event} event */
+/** Return true if a key press belongs to a form field. Page shortcuts ignore it. @param {Event} event */
 export function isTyping(event) {
   const target = event.target;
   return (
@@ -95,18 +90,19 @@ export function isTyping(event) {
   );
 }
 
-/** Hand the reader a file. @param {string} name @param {Blob} blob */
+/** Save a file through the browser. @param {string} name @param {Blob} blob */
 export function download(name, blob) {
   const link = h("a", { href: URL.createObjectURL(blob), download: name });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-/** Pages without TLS have no clipboard of their own; the old way still works there. @param {string} text */
+/** Copy text to the clipboard. @param {string} text */
 export async function copy(text) {
   if (navigator.clipboard) {
     await navigator.clipboard.writeText(text);
   } else {
+    // Browsers only provide navigator.clipboard over HTTPS and on localhost.
     const field = h("textarea", { class: "visually-hidden" }, text);
     document.body.append(field);
     field.select();
@@ -116,7 +112,7 @@ export async function copy(text) {
   toast("Copied");
 }
 
-/** Say something briefly. @param {string} text */
+/** Show a short message for 2.5 seconds. @param {string} text */
 export function toast(text) {
   const element = h("div", { class: "toast", role: "status" }, text);
   document.body.append(element);

@@ -1,11 +1,11 @@
 // @ts-check
-// Raw JSON with search, copy and download. The text is the server's; this only adds the tools.
+// <json-view>: adds search, copy and download to a block of JSON or text.
 import { copy, download, h, icon } from "./dom.js";
 
-// To lay out a line of a megabyte takes seconds: long texts are drawn in pieces, and those out of sight not at all.
-const PIECE_CHARS = 4_000;
-// More marks than anyone reads; the count goes on.
-const MAX_MARKS = 1_000;
+// The browser takes seconds to lay out a one-megabyte line. Chunks with `content-visibility` are laid out when visible.
+const CHUNK_CHARS = 4_000;
+// Highlights are limited. The count of matches is not.
+const MAX_HIGHLIGHTS = 1_000;
 
 class JsonView extends HTMLElement {
   connectedCallback() {
@@ -13,69 +13,106 @@ class JsonView extends HTMLElement {
     const code = this.querySelector("code");
     if (!heading || !code || this.querySelector(".json-tools")) return;
     const text = code.textContent ?? "";
-    const field = h("input", { class: "field", type: "search", placeholder: "Search the data…", "aria-label": "Search the data" });
-    const count = h("span", { class: "faint small", role: "status" });
-    field.addEventListener("input", () => {
-      const places = placesOf(text, field.value);
-      count.textContent = !field.value ? "" : places.length ? `${places.length} found` : "none";
-      code.replaceChildren(...pieces(text, places.slice(0, MAX_MARKS), field.value.length));
-      show(0);
-    });
-    field.addEventListener("keydown", (event) => {
-      if (event.key !== "Enter") return;
-      event.preventDefault();
-      show(at + (event.shiftKey ? -1 : 1));
-    });
-    let at = 0;
-    const show = (/** @type {number} */ wanted) => {
-      const marks = code.querySelectorAll("mark");
-      marks[at]?.removeAttribute("aria-current");
-      at = marks.length ? (wanted + marks.length) % marks.length : 0;
-      marks[at]?.setAttribute("aria-current", "true");
-      marks[at]?.scrollIntoView({ block: "nearest" });
-    };
-    const copyButton = h("button", { class: "button quiet square", type: "button", "aria-label": "Copy the JSON", title: "Copy" }, icon("copy"));
-    copyButton.addEventListener("click", () => copy(text));
-    const save = h("button", { class: "button quiet square", type: "button", "aria-label": "Download the JSON", title: "Download" }, icon("download"));
-    save.addEventListener("click", () => download(`${this.dataset.name ?? "data"}.json`, new Blob([text], { type: "application/json" })));
-    heading.after(h("div", { class: "json-tools no-print" }, field, count, copyButton, save));
-    code.replaceChildren(...pieces(text, [], 0));
+    const buttons = [copyButton(text), downloadButton(text, `${this.dataset.name ?? "data"}.json`)];
+    heading.after(h("div", { class: "json-tools no-print" }, ...searchControls(code, text), ...buttons));
+    code.replaceChildren(...chunks(text, [], 0));
   }
 }
 customElements.define("json-view", JsonView);
 
-/** Where a text is found in another, upper or lower case. @param {string} text @param {string} wanted */
-function placesOf(text, wanted) {
-  const [lower, needle] = [lowered(text), lowered(wanted)];
-  const found = [];
-  if (needle) for (let at = lower.indexOf(needle); at >= 0; at = lower.indexOf(needle, at + needle.length)) found.push(at);
-  return found;
+/** @param {HTMLElement} code @param {string} text */
+function searchControls(code, text) {
+  const field = h("input", { class: "field", type: "search", placeholder: "Search data…", "aria-label": "Search data" });
+  const count = h("span", { class: "faint small", role: "status" });
+  let current = 0;
+  const goTo = (/** @type {number} */ index) => {
+    const marks = code.querySelectorAll("mark");
+    marks[current]?.removeAttribute("aria-current");
+    current = marks.length ? (index + marks.length) % marks.length : 0;
+    marks[current]?.setAttribute("aria-current", "true");
+    marks[current]?.scrollIntoView({ block: "nearest" });
+  };
+  field.addEventListener("input", () => {
+    const matches = findMatches(text, field.value);
+    count.textContent = !field.value ? "" : matches.length ? `${matches.length} found` : "No matches";
+    code.replaceChildren(...chunks(text, matches.slice(0, MAX_HIGHLIGHTS), field.value.length));
+    goTo(0);
+  });
+  field.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter") return;
+    event.preventDefault();
+    goTo(current + (event.shiftKey ? -1 : 1));
+  });
+  return [field, count];
 }
 
-/** As long as it was: İ is the one letter whose small form is two. @param {string} text */
-function lowered(text) {
+/** @param {string} text */
+function copyButton(text) {
+  const button = iconButton("copy", "Copy");
+  button.addEventListener("click", () => copy(text));
+  return button;
+}
+
+/** @param {string} name @param {string} label */
+function iconButton(name, label) {
+  return h("button", { class: "button quiet square", type: "button", "aria-label": label, title: label }, icon(name));
+}
+
+/** @param {string} text @param {string} name */
+function downloadButton(text, name) {
+  const button = iconButton("download", "Download");
+  button.addEventListener("click", () => download(name, new Blob([text], { type: "application/json" })));
+  return button;
+}
+
+/** Return the positions of a search term, ignoring case. @param {string} text @param {string} term */
+function findMatches(text, term) {
+  const [haystack, needle] = [toLowerCase(text), toLowerCase(term)];
+  const matches = [];
+  if (needle) for (let at = haystack.indexOf(needle); at >= 0; at = haystack.indexOf(needle, at + needle.length)) matches.push(at);
+  return matches;
+}
+
+/**
+ * Convert to lower case without changing the length: "İ" is the only letter whose lower case is longer.
+ * @param {string} text
+ */
+function toLowerCase(text) {
   return text.replaceAll("İ", "i").toLowerCase();
 }
 
-/** @param {string} text @param {number[]} places of marks, in order @param {number} length of each */
-function pieces(text, places, length) {
-  const made = [];
+/**
+ * Split text into elements of about CHUNK_CHARS with the matches highlighted.
+ * @param {string} text
+ * @param {number[]} matches positions in ascending order
+ * @param {number} length of each match
+ */
+function chunks(text, matches, length) {
+  const elements = [];
   let next = 0;
   for (let from = 0; from < text.length; ) {
-    // At the end of a line if there is one, else in the middle of it.
-    const line = text.lastIndexOf("\n", from + PIECE_CHARS);
-    const cut = from + PIECE_CHARS;
-    const isInsideLetter = /[\ud800-\udbff]/.test(text[cut - 1] ?? "");
-    const end = line > from ? line + 1 : cut - Number(isInsideLetter);
-    const piece = h("span", { class: "piece" });
-    for (let place = places[next]; place !== undefined && place < end; place = places[++next]) {
-      piece.append(text.slice(from, place), h("mark", {}, text.slice(place, place + length)));
-      from = place + length;
+    const end = chunkEnd(text, from);
+    const chunk = h("span", { class: "chunk" });
+    for (let match = matches[next]; match !== undefined && match < end; match = matches[++next]) {
+      chunk.append(text.slice(from, match), h("mark", {}, text.slice(match, match + length)));
+      from = match + length;
     }
     const to = Math.max(from, end);
-    piece.append(text.slice(from, to));
-    made.push(piece);
+    chunk.append(text.slice(from, to));
+    elements.push(chunk);
     from = to;
   }
-  return made;
+  return elements;
+}
+
+/**
+ * Return the end of a chunk: after a line break if there is one, and never inside a surrogate pair.
+ * @param {string} text
+ * @param {number} from
+ */
+function chunkEnd(text, from) {
+  const lineBreak = text.lastIndexOf("\n", from + CHUNK_CHARS);
+  if (lineBreak > from) return lineBreak + 1;
+  const end = from + CHUNK_CHARS;
+  return /[\ud800-\udbff]/.test(text[end - 1] ?? "") ? end - 1 : end;
 }

@@ -13,7 +13,11 @@ export function kindOf(name) {
   return name.startsWith("compact.") ? { label, icon: "compaction", family: "compaction" } : { label, icon: "span", family: "neutral" };
 }
 
-/** Return the title of a span: its name, or the label of its kind for compaction events. @param {string} kind @param {string} name */
+/**
+ * Return the title of a span: its name, or the label of its kind for compaction events.
+ * @param {string} kind
+ * @param {string} name
+ */
 export function titleOf(kind, name) {
   return name && !(kind.startsWith("compact.") && name === kind) ? name : kindOf(kind).label || "span";
 }

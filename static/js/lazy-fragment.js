@@ -1,19 +1,25 @@
 // @ts-check
-// A part of a page that takes the server longer: it comes when the page is there.
+// <lazy-fragment src="…">: a slow part of a page, loaded after the page itself.
 import { isSignedOut, parse } from "./dom.js";
-import { localize } from "./relative-times.js";
+import { updateTimes } from "./relative-times.js";
 
 class LazyFragment extends HTMLElement {
   async connectedCallback() {
     this.setAttribute("aria-busy", "true");
-    try {
-      const answer = await fetch(this.getAttribute("src") ?? "");
-      this.replaceChildren(...(answer.ok && !isSignedOut(answer) ? parse(await answer.text()) : ["This part could not be read."]));
-    } catch {
-      this.replaceChildren("The server is away: load the page again.");
-    }
-    localize(this);
+    this.replaceChildren(...(await this.#load()));
+    updateTimes(this);
     this.removeAttribute("aria-busy");
+  }
+
+  /** @returns {Promise<(Node | string)[]>} */
+  async #load() {
+    try {
+      const response = await fetch(this.getAttribute("src") ?? "");
+      if (response.ok && !isSignedOut(response)) return parse(await response.text());
+      return ["Couldn't load this section. Reload the page to try again."];
+    } catch {
+      return ["Can't reach the server. Reload the page to try again."];
+    }
   }
 }
 customElements.define("lazy-fragment", LazyFragment);

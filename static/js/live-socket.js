@@ -1,179 +1,196 @@
 // @ts-check
-// A websocket that comes back by itself, with the last seq it saw, and can be paused with what waits counted.
+// A websocket that reconnects from the last sequence number it delivered, and that can be paused.
 
 /** @typedef {{ type: string, seq?: number, [key: string]: any }} Frame */
 /** @typedef {"connecting" | "live" | "paused" | "behind" | "offline" | "refused"} State */
+/**
+ * `count` returns the number of events in a frame, for the counter of a paused page.
+ * @typedef {{ after: number, query?: () => Record<string, string>, onFrame: (frame: Frame) => void,
+ *   count?: (frame: Frame) => number }} Options
+ */
 
-const FIRST_RETRY_MS = 250;
-const LAST_RETRY_MS = 10_000;
-// What a paused page keeps; beyond it the page reads from the server again when it resumes.
-const KEPT_FRAMES = 2_000;
-// The server says something every ten seconds; a connection that is silent for this long is none.
+const MIN_RETRY_MS = 250;
+const MAX_RETRY_MS = 10_000;
+// Frames buffered while paused. If more arrive, the page reads them from the server again when it resumes.
+const MAX_BUFFERED_FRAMES = 2_000;
+// The server sends a heartbeat every ten seconds. After this much silence the connection counts as lost.
 const SILENCE_MS = 25_000;
+const UNAUTHENTICATED = 4401;
+// Close codes after which a retry would not help.
+const REFUSALS = [UNAUTHENTICATED, 4403, 4404];
+// Frames that are delivered even if their sequence number isn't new.
+const UNORDERED_TYPES = ["sessions", "moved"];
 
 export class LiveSocket {
   /** @type {WebSocket | null} */ #socket = null;
-  /** @type {Frame[]} */ #waiting = [];
-  #waitingCount = 0;
-  #dropped = false;
-  #retry = FIRST_RETRY_MS;
-  #timer = 0;
-  #watch = 0;
-  #paused = false;
-  #closed = false;
-  /** What there is to say of the connection, whether or not the page is paused. @type {State} */ #state = "connecting";
+  /** @type {Frame[]} */ #buffer = [];
+  #bufferedCount = 0;
+  #hasOverflowed = false;
+  #retryMs = MIN_RETRY_MS;
+  #retryTimer = 0;
+  #silenceTimer = 0;
+  #isPaused = false;
+  #isClosed = false;
+  /** State of the connection, independent of a pause. @type {State} */ #state = "connecting";
 
-  /**
-   * @param {string} path
-   * @param {{ after: number, query?: () => Record<string, string>, onFrame: (frame: Frame) => void, count?: (frame: Frame) => number }} options
-   */
+  /** @param {string} path @param {Options} options */
   constructor(path, options) {
     this.path = path;
     this.options = options;
     this.seq = options.after;
     this.#connect();
-    addEventListener("online", this.#now);
-    addEventListener("offline", this.#lost);
-    document.addEventListener("visibilitychange", this.#now);
+    addEventListener("online", this.#retryNow);
+    addEventListener("offline", this.#onConnectionLost);
+    document.addEventListener("visibilitychange", this.#retryNow);
   }
 
-  get paused() {
-    return this.#paused;
+  get isPaused() {
+    return this.#isPaused;
   }
 
+  /** Pause, or resume and deliver the buffered frames. */
   toggle() {
-    this.#paused = !this.#paused;
-    if (!this.#paused) {
-      const [frames, dropped] = [this.#waiting, this.#dropped];
-      this.#forget();
-      // More waited than was kept: read it again from where the page stopped.
-      if (dropped) this.restart();
-      else for (const frame of frames) this.#take(frame);
+    this.#isPaused = !this.#isPaused;
+    if (!this.#isPaused) {
+      const [frames, hasOverflowed] = [this.#buffer, this.#hasOverflowed];
+      this.#clearBuffer();
+      if (hasOverflowed) this.restart();
+      else for (const frame of frames) this.#deliver(frame);
     }
-    this.#say(this.#state);
+    this.#setState(this.#state);
   }
 
-  /** Pause or resume by the page's button, which then says which of the two it is. @param {Element} button */
-  press(button) {
+  /** Pause or resume from the page's live button, and update the button. @param {Element} button */
+  toggleFrom(button) {
     this.toggle();
-    button.setAttribute("aria-pressed", String(!this.#paused));
-    button.querySelector("use")?.setAttribute("href", this.#paused ? "#i-play" : "#i-pause");
-    const words = button.querySelector("span");
-    if (words) words.textContent = this.#paused ? "Paused" : "Live";
+    button.setAttribute("aria-pressed", String(!this.#isPaused));
+    button.querySelector("use")?.setAttribute("href", this.#isPaused ? "#i-play" : "#i-pause");
+    const label = button.querySelector("span");
+    if (label) label.textContent = this.#isPaused ? "Paused" : "Live";
   }
 
-  /** Leave and come back, for a new query. */
+  /** Reconnect, for example with a new query. */
   restart() {
     this.#socket?.close();
     this.#socket = null;
-    clearTimeout(this.#timer);
+    clearTimeout(this.#retryTimer);
     this.#connect();
   }
 
   close() {
-    this.#closed = true;
-    clearTimeout(this.#timer);
-    clearTimeout(this.#watch);
-    removeEventListener("online", this.#now);
-    removeEventListener("offline", this.#lost);
-    document.removeEventListener("visibilitychange", this.#now);
+    this.#isClosed = true;
+    clearTimeout(this.#retryTimer);
+    clearTimeout(this.#silenceTimer);
+    removeEventListener("online", this.#retryNow);
+    removeEventListener("offline", this.#onConnectionLost);
+    document.removeEventListener("visibilitychange", this.#retryNow);
     this.#socket?.close();
   }
 
-  #now = () => {
-    if (!this.#closed && this.#state === "offline" && document.visibilityState === "visible") {
-      clearTimeout(this.#timer);
+  #retryNow = () => {
+    if (!this.#isClosed && this.#state === "offline" && document.visibilityState === "visible") {
+      clearTimeout(this.#retryTimer);
       this.#connect();
     }
   };
 
-  #lost = () => {
+  #onConnectionLost = () => {
     const socket = this.#socket;
-    if (this.#closed || !socket) return;
+    if (this.#isClosed || !socket) return;
     this.#socket = null;
     socket.close();
-    this.#retryLater();
+    this.#scheduleRetry();
   };
 
-  #retryLater() {
-    clearTimeout(this.#watch);
-    clearTimeout(this.#timer);
-    this.#say("offline");
-    this.#timer = window.setTimeout(() => this.#connect(), this.#retry * (0.7 + 0.6 * Math.random()));
-    this.#retry = Math.min(LAST_RETRY_MS, this.#retry * 2);
+  #scheduleRetry() {
+    clearTimeout(this.#silenceTimer);
+    clearTimeout(this.#retryTimer);
+    this.#setState("offline");
+    // Jitter keeps pages from reconnecting all at once after a server restart.
+    this.#retryTimer = window.setTimeout(() => this.#connect(), this.#retryMs * (0.7 + 0.6 * Math.random()));
+    this.#retryMs = Math.min(MAX_RETRY_MS, this.#retryMs * 2);
   }
 
-  #listen() {
-    clearTimeout(this.#watch);
-    this.#watch = window.setTimeout(this.#lost, SILENCE_MS);
+  #restartSilenceTimer() {
+    clearTimeout(this.#silenceTimer);
+    this.#silenceTimer = window.setTimeout(this.#onConnectionLost, SILENCE_MS);
   }
 
   #connect() {
+    const socket = new WebSocket(this.#url());
+    this.#socket = socket;
+    // The server sends the buffered frames again, because they come after the last delivered one.
+    this.#clearBuffer();
+    this.#setState("connecting");
+    socket.addEventListener("message", (event) => {
+      if (socket !== this.#socket) return;
+      socket.send("ack");
+      this.#retryMs = MIN_RETRY_MS;
+      this.#restartSilenceTimer();
+      this.#onFrame(/** @type {Frame} */ (JSON.parse(event.data)));
+    });
+    socket.addEventListener("close", (event) => {
+      if (socket !== this.#socket || this.#isClosed) return;
+      if (REFUSALS.includes(event.code)) this.#onRefused(event.code);
+      else this.#scheduleRetry();
+    });
+    this.#restartSilenceTimer();
+  }
+
+  #url() {
     const url = new URL(this.path, location.href);
     url.protocol = url.protocol.replace("http", "ws");
     for (const [name, value] of Object.entries(this.options.query?.() ?? {})) if (value) url.searchParams.set(name, value);
     url.searchParams.set("after", String(this.seq));
     url.searchParams.set("ack", "1");
-    const socket = new WebSocket(url);
-    this.#socket = socket;
-    // What waits comes again: the server reads from the last seq that the page has taken.
-    this.#forget();
-    this.#say("connecting");
-    socket.addEventListener("message", (event) => {
-      if (socket !== this.#socket) return;
-      const frame = /** @type {Frame} */ (JSON.parse(event.data));
-      socket.send("ack");
-      this.#retry = FIRST_RETRY_MS;
-      this.#listen();
-      if (frame.type === "beat") return;
-      if (frame.type === "hello") this.#say("live");
-      else if (frame.type === "behind") this.#say("behind");
-      else if (this.#paused) this.#keep(frame);
-      else this.#take(frame);
-    });
-    socket.addEventListener("close", (event) => {
-      if (socket !== this.#socket || this.#closed) return;
-      if ([4401, 4403, 4404].includes(event.code)) {
-        // Nothing more is expected of it, so nobody waits for it to be silent.
-        this.#socket = null;
-        clearTimeout(this.#watch);
-        this.#say("refused");
-        if (event.code === 4401) location.assign(`/login/?next=${encodeURIComponent(location.pathname + location.search)}`);
-        return;
-      }
-      this.#retryLater();
-    });
-    this.#listen();
+    return url;
   }
 
   /** @param {Frame} frame */
+  #onFrame(frame) {
+    if (frame.type === "beat") return;
+    if (frame.type === "hello") this.#setState("live");
+    else if (frame.type === "behind") this.#setState("behind");
+    else if (this.#isPaused) this.#keep(frame);
+    else this.#deliver(frame);
+  }
+
+  /** @param {number} code */
+  #onRefused(code) {
+    this.#socket = null;
+    clearTimeout(this.#silenceTimer);
+    this.#setState("refused");
+    if (code === UNAUTHENTICATED) location.assign(`/login/?next=${encodeURIComponent(location.pathname + location.search)}`);
+  }
+
+  /** Buffer a frame of a paused page. @param {Frame} frame */
   #keep(frame) {
-    this.#waitingCount += this.options.count?.(frame) ?? 1;
-    if (this.#waiting.length < KEPT_FRAMES) this.#waiting.push(frame);
-    else this.#dropped = true;
-    this.#say(this.#state);
+    this.#bufferedCount += this.options.count?.(frame) ?? 1;
+    if (this.#buffer.length < MAX_BUFFERED_FRAMES) this.#buffer.push(frame);
+    else this.#hasOverflowed = true;
+    this.#setState(this.#state);
   }
 
-  #forget() {
-    this.#waiting = [];
-    this.#waitingCount = 0;
-    this.#dropped = false;
+  #clearBuffer() {
+    this.#buffer = [];
+    this.#bufferedCount = 0;
+    this.#hasOverflowed = false;
   }
 
   /** @param {Frame} frame */
-  #take(frame) {
+  #deliver(frame) {
     if (frame.seq != null) {
-      if (frame.seq <= this.seq && !["sessions", "moved"].includes(frame.type)) return;
+      if (frame.seq <= this.seq && !UNORDERED_TYPES.includes(frame.type)) return;
       this.seq = frame.seq;
     }
-    if (this.#state === "behind") this.#say("live");
+    if (this.#state === "behind") this.#setState("live");
     this.options.onFrame(frame);
   }
 
-  /** @param {State} state */
-  #say(state) {
+  /** Set the state of the connection and publish the state to show. @param {State} state */
+  #setState(state) {
     this.#state = state;
-    const shown = this.#paused && state !== "offline" && state !== "refused" ? "paused" : state;
-    document.dispatchEvent(new CustomEvent("ariadne:live", { detail: { state: shown, waiting: this.#waitingCount } }));
+    const shown = this.#isPaused && state !== "offline" && state !== "refused" ? "paused" : state;
+    document.dispatchEvent(new CustomEvent("ariadne:live", { detail: { state: shown, waiting: this.#bufferedCount } }));
   }
 }

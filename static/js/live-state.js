@@ -1,25 +1,25 @@
 // @ts-check
-// Says, always in the same place, whether what is on the page is what is on the server.
-import { counted } from "./format.js";
+// <live-state>: the connection status in the top bar.
+import { setText } from "./dom.js";
+import { pluralize } from "./format.js";
 
-/** @type {Record<string, [string, string]>} */
-const WORDS = {
-  connecting: ["Connecting…", "warn"],
-  live: ["Live", "good"],
-  paused: ["Paused", "warn"],
-  behind: ["Catching up…", "warn"],
-  offline: ["Offline, retrying…", "bad"],
-  refused: ["No access", "bad"],
+/** Label, tone and tooltip of each state. @type {Record<string, [string, string, string]>} */
+const STATES = {
+  connecting: ["Connecting…", "warn", "Connecting to the server"],
+  live: ["Live", "good", "Updates appear as they happen"],
+  paused: ["Paused", "warn", "Updates are paused. Press Space to resume."],
+  behind: ["Catching up…", "warn", "Loading missed updates"],
+  offline: ["Offline, retrying…", "bad", "Can't reach the server. Retrying…"],
+  refused: ["No access", "bad", "You don't have permission to view these updates"],
 };
 
 class LiveState extends HTMLElement {
   #onState = (/** @type {Event} */ event) => {
     const { state, waiting } = /** @type {CustomEvent} */ (event).detail;
-    const [words, tone] = WORDS[state] ?? ["Not live", ""];
-    const text = waiting ? `${words}, ${counted(waiting, "event")} waiting` : words;
+    const [label, tone, tooltip] = STATES[state] ?? ["Not live", "", ""];
     const word = this.querySelector(".word");
-    if (word && word.textContent !== text) word.textContent = text;
-    this.title = text;
+    if (word) setText(word, waiting ? `${label}, ${pluralize(waiting, "event")} waiting` : label);
+    this.title = tooltip;
     this.dataset.state = state;
     this.querySelector(".dot")?.setAttribute("data-tone", tone);
   };

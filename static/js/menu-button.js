@@ -1,11 +1,11 @@
 // @ts-check
-// A button with a menu under it: opens by click and by arrow, closes by Escape and by going elsewhere.
+// <menu-button>: a button with a menu. Opens on click or arrow keys, closes on Escape or when focus leaves.
 
 class MenuButton extends HTMLElement {
   connectedCallback() {
     this.addEventListener("click", this.#onClick);
     this.addEventListener("keydown", this.#onKey);
-    this.addEventListener("focusout", this.#onLeave);
+    this.addEventListener("focusout", this.#onFocusOut);
   }
 
   get #menu() {
@@ -17,32 +17,32 @@ class MenuButton extends HTMLElement {
   }
 
   /** @param {boolean} isOpen */
-  #set(isOpen) {
+  #setOpen(isOpen) {
     this.#menu.hidden = !isOpen;
     this.#button.setAttribute("aria-expanded", String(isOpen));
   }
 
   #onClick = (/** @type {MouseEvent} */ event) => {
-    if (this.#button.contains(/** @type {Node} */ (event.target))) this.#set(Boolean(this.#menu.hidden));
+    if (this.#button.contains(/** @type {Node} */ (event.target))) this.#setOpen(Boolean(this.#menu.hidden));
   };
 
   #onKey = (/** @type {KeyboardEvent} */ event) => {
     if (event.key === "Escape") {
-      this.#set(false);
+      this.#setOpen(false);
       this.#button.focus();
       return;
     }
     if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
     event.preventDefault();
-    this.#set(true);
+    this.#setOpen(true);
     const items = /** @type {HTMLElement[]} */ ([...this.#menu.querySelectorAll("[role=menuitem]")]);
-    const at = items.indexOf(/** @type {HTMLElement} */ (document.activeElement));
+    const current = items.indexOf(/** @type {HTMLElement} */ (document.activeElement));
     const step = event.key === "ArrowDown" ? 1 : -1;
-    items.at(at < 0 && step < 0 ? -1 : (at + step) % items.length)?.focus();
+    items.at(current < 0 && step < 0 ? -1 : (current + step) % items.length)?.focus();
   };
 
-  #onLeave = (/** @type {FocusEvent} */ event) => {
-    if (!this.contains(/** @type {Node | null} */ (event.relatedTarget))) this.#set(false);
+  #onFocusOut = (/** @type {FocusEvent} */ event) => {
+    if (!this.contains(/** @type {Node | null} */ (event.relatedTarget))) this.#setOpen(false);
   };
 }
 customElements.define("menu-button", MenuButton);

@@ -1,14 +1,15 @@
 // @ts-check
-// Two panels, side by side or one above the other, with a handle that moves by drag and by arrow keys, and is remembered.
+// <split-pane>: two panels with a handle. Drag it or use the arrow keys. A double click resets the size, which is saved.
 import { h } from "./dom.js";
 
+// Share of the first panel in percent.
 const STEP = 2;
-const [LEAST, MOST] = [20, 80];
+const [MIN, MAX] = [20, 80];
 
 class SplitPane extends HTMLElement {
   /** @type {HTMLElement | null} */ #handle = null;
-  /** @type {ResizeObserver | null} */ #resize = null;
-  #areRows = this.dataset.axis === "rows";
+  /** @type {ResizeObserver | null} */ #observer = null;
+  #isStacked = this.dataset.axis === "rows";
 
   connectedCallback() {
     const [first, second] = this.children;
@@ -17,24 +18,24 @@ class SplitPane extends HTMLElement {
       class: "split-handle no-print",
       role: "separator",
       tabindex: "0",
-      "aria-orientation": this.#areRows ? "horizontal" : "vertical",
-      "aria-label": this.#areRows ? "Height of the upper panel" : "Width of the left panel",
-      "aria-valuemin": String(LEAST),
-      "aria-valuemax": String(MOST),
+      "aria-orientation": this.#isStacked ? "horizontal" : "vertical",
+      "aria-label": this.#isStacked ? "Upper panel height" : "Left panel width",
+      "aria-valuemin": String(MIN),
+      "aria-valuemax": String(MAX),
       "aria-valuenow": "50",
     });
     first.after(this.#handle);
     this.#handle.addEventListener("pointerdown", this.#onDown);
     this.#handle.addEventListener("keydown", this.#onKey);
     this.#handle.addEventListener("dblclick", () => this.#reset());
-    const kept = Number(localStorage.getItem(this.#key) ?? NaN);
-    if (Number.isFinite(kept)) this.#set(kept);
-    this.#resize = new ResizeObserver(() => this.#tell(first));
-    this.#resize.observe(first);
+    const saved = Number(localStorage.getItem(this.#key) ?? NaN);
+    if (Number.isFinite(saved)) this.#resizeTo(saved);
+    this.#observer = new ResizeObserver(() => this.#updateValue(first));
+    this.#observer.observe(first);
   }
 
   disconnectedCallback() {
-    this.#resize?.disconnect();
+    this.#observer?.disconnect();
     this.#handle?.remove();
   }
 
@@ -42,17 +43,17 @@ class SplitPane extends HTMLElement {
     return `split:${this.dataset.name ?? ""}`;
   }
 
-  /** Until somebody moves it, the style decides where the handle stands. @param {Element} first */
-  #tell(first) {
+  /** Report the share that the stylesheet gives the first panel, until the user resizes it. @param {Element} first */
+  #updateValue(first) {
     if (this.style.getPropertyValue("--first")) return;
     const [whole, part] = [this.getBoundingClientRect(), first.getBoundingClientRect()];
-    const share = this.#areRows ? part.height / whole.height : part.width / whole.width;
+    const share = this.#isStacked ? part.height / whole.height : part.width / whole.width;
     this.#handle?.setAttribute("aria-valuenow", String(Math.round(share * 100)));
   }
 
   /** @param {number} share in percent */
-  #set(share) {
-    const value = Math.max(LEAST, Math.min(MOST, share));
+  #resizeTo(share) {
+    const value = Math.max(MIN, Math.min(MAX, share));
     this.style.setProperty("--first", `${value}%`);
     this.#handle?.setAttribute("aria-valuenow", String(Math.round(value)));
     localStorage.setItem(this.#key, String(value));
@@ -70,18 +71,21 @@ class SplitPane extends HTMLElement {
     handle.focus();
     handle.setPointerCapture(event.pointerId);
     const box = this.getBoundingClientRect();
-    const move = (/** @type {PointerEvent} */ at) => this.#set((this.#areRows ? (at.clientY - box.top) / box.height : (at.clientX - box.left) / box.width) * 100);
+    const move = (/** @type {PointerEvent} */ { clientX, clientY }) => {
+      const share = this.#isStacked ? (clientY - box.top) / box.height : (clientX - box.left) / box.width;
+      this.#resizeTo(share * 100);
+    };
     handle.addEventListener("pointermove", move);
     handle.addEventListener("lostpointercapture", () => handle.removeEventListener("pointermove", move), { once: true });
   };
 
   #onKey = (/** @type {KeyboardEvent} */ event) => {
     const now = Number(this.#handle?.getAttribute("aria-valuenow"));
-    const [less, more] = this.#areRows ? ["ArrowUp", "ArrowDown"] : ["ArrowLeft", "ArrowRight"];
-    if (event.key === less) this.#set(now - STEP);
-    else if (event.key === more) this.#set(now + STEP);
-    else if (event.key === "Home") this.#set(LEAST);
-    else if (event.key === "End") this.#set(MOST);
+    const [less, more] = this.#isStacked ? ["ArrowUp", "ArrowDown"] : ["ArrowLeft", "ArrowRight"];
+    if (event.key === less) this.#resizeTo(now - STEP);
+    else if (event.key === more) this.#resizeTo(now + STEP);
+    else if (event.key === "Home") this.#resizeTo(MIN);
+    else if (event.key === "End") this.#resizeTo(MAX);
     else return;
     event.preventDefault();
     event.stopPropagation();

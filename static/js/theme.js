@@ -1,6 +1,6 @@
 // @ts-check
-// Runs before the first paint, so that a chosen theme never flashes the other one.
+// Apply the saved theme. Loaded as a blocking script so that the page never flashes in the wrong theme.
 {
-  const chosen = localStorage.getItem("theme");
-  if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
+  const theme = localStorage.getItem("theme");
+  if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
 }

@@ -111,7 +111,7 @@ def test_a_trace_among_several_is_inspected_too(server: Server, sign_in: SignIn)
     page.keyboard.press("ArrowDown")
     inspector = page.get_by_test_id("inspector")
     expect(inspector.locator(".inspect-head h2")).to_have_text("Run 0")
-    expect(inspector).to_contain_text("A trace of 3 spans")
+    expect(inspector).to_contain_text("Trace with 3 spans")
 
 
 def test_a_drag_that_the_browser_took_away_is_over(sign_in: SignIn, compacted: str) -> None:
@@ -129,7 +129,7 @@ def test_a_drag_that_the_browser_took_away_is_over(sign_in: SignIn, compacted: s
     page.mouse.up()
     page.mouse.click(box["x"] + 500, middle)
     expect(page.locator('.span-row[aria-selected="true"]')).to_have_count(1)
-    expect(page.get_by_role("button", name="Everything")).to_be_hidden()
+    expect(page.get_by_role("button", name="Reset zoom")).to_be_hidden()
 
 
 def test_arrows_reach_every_bar_of_a_crowded_timeline(server: Server, sign_in: SignIn) -> None:
@@ -159,7 +159,7 @@ def test_what_was_cleared_in_a_pause_stays_away(server: Server, sign_in: SignIn)
     expect(rows).to_have_count(1)
     page.get_by_role("button", name="Clear").click()
     expect(rows).to_have_count(0)
-    expect(page.locator(".tail-empty")).to_contain_text("No event here passes the filter")
+    expect(page.locator(".tail-empty")).to_contain_text("No events match these filters")
     page.get_by_label("Kind").fill("")
     expect(page.locator(".tail-empty")).to_be_hidden()
     page.get_by_test_id("live-toggle").click()
@@ -216,8 +216,8 @@ def test_raw_data_is_marked_and_cut_between_letters(server: Server, sign_in: Sig
     page = sign_in("operator")
     page.goto(f"/sessions/{session.session_id}/")
     page.locator(".span-row[aria-posinset] .label").click()
-    page.get_by_label("Search the data").fill("NEEDLE")
+    page.get_by_label("Search data").fill("NEEDLE")
     expect(page.locator("json-view mark")).to_have_text("needle")
-    pieces = page.locator("json-view .piece")
+    pieces = page.locator("json-view .chunk")
     assert pieces.count() > 2
     assert pieces.evaluate_all("(all) => all.every((piece) => piece.textContent.isWellFormed())")

@@ -46,8 +46,8 @@ def test_a_summary_shows_its_text_its_tokens_and_its_latency(sign_in: SignIn, co
     """Operators may read summaries; they are rendered, not shown as source."""
     page = sign_in("operator")
     page.goto(f"/sessions/{compacted}/")
-    page.get_by_label("Kinds of spans").select_option("compact")
-    page.get_by_label("Find in spans").fill("summary created")
+    page.get_by_label("Span kinds").select_option("compact")
+    page.get_by_label("Search spans").fill("summary created")
     summary = row(page, "summary created")
     expect(summary.locator(".bar")).to_be_attached()
     expect(summary).to_contain_text("1.48 s")
@@ -110,7 +110,7 @@ def test_the_axis_changes_and_zooms(sign_in: SignIn, compacted: str) -> None:
     page.mouse.down()
     page.mouse.move(box["x"] + 500, box["y"] + 120, steps=4)
     page.mouse.up()
-    everything = page.get_by_role("button", name="Everything")
+    everything = page.get_by_role("button", name="Reset zoom")
     expect(everything).to_be_visible()
     expect(markers).to_have_count(0)
     # The tree goes along: its bars stand on the times in sight, and its rows begin there.
@@ -147,7 +147,7 @@ def test_calls_of_a_client_that_weighs_nothing_are_drawn_until_one_does(server: 
     page = sign_in("operator")
     page.goto(f"/sessions/{session.session_id}/")
     timeline = page.get_by_test_id("token-timeline")
-    expect(timeline).to_contain_text("as their provider counted them")
+    expect(timeline).to_contain_text("as reported by the model provider")
     timeline.get_by_role("group", name="Timeline").press("ArrowRight")
     expect(timeline.get_by_role("status")).to_contain_text("942 tokens in, 42 out")
     expect(page.locator("live-state")).to_have_attribute("data-state", "live")
@@ -230,7 +230,7 @@ def test_panels_resize_by_drag_and_by_keyboard_and_remember_it(sign_in: SignIn, 
     page = sign_in("operator")
     for path in (f"/sessions/{compacted}/", f"/sessions/{compacted}/compactions/1/"):
         page.goto(path)
-        handle = page.get_by_label("Width of the left panel").first
+        handle = page.get_by_label("Left panel width").first
         handle.focus()
         before = int(handle.get_attribute("aria-valuenow") or 0)
         page.keyboard.press("ArrowLeft")
@@ -247,7 +247,7 @@ def test_panels_resize_by_drag_and_by_keyboard_and_remember_it(sign_in: SignIn, 
 def test_the_timeline_is_as_high_as_one_wants(sign_in: SignIn, compacted: str) -> None:
     page = sign_in("operator")
     page.goto(f"/sessions/{compacted}/")
-    handle, canvas = page.get_by_label("Height of the upper panel"), page.locator(".timeline-canvas")
+    handle, canvas = page.get_by_label("Upper panel height"), page.locator(".timeline-canvas")
     expect(page.get_by_test_id("compaction-marker").first).to_be_visible()
     before = canvas.evaluate("(canvas) => canvas.height")
     handle.focus()
@@ -272,14 +272,14 @@ def test_a_page_whose_tree_did_not_come_says_so_and_asks_again(sign_in: SignIn, 
 def test_a_link_to_a_span_that_is_not_there_says_so(sign_in: SignIn, compacted: str) -> None:
     page = sign_in("operator")
     page.goto(f"/sessions/{compacted}/#span=none:such")
-    expect(page.get_by_text("The span of this link is not in the session")).to_be_visible()
+    expect(page.get_by_text("This session has no such span")).to_be_visible()
 
 
 def test_raw_data_is_searched_from_place_to_place(sign_in: SignIn, compacted: str) -> None:
     page = sign_in("operator")
     page.goto(f"/sessions/{compacted}/")
     page.get_by_test_id("compaction-marker").first.click()
-    field = page.get_by_label("Search the data")
+    field = page.get_by_label("Search data")
     field.fill("tokens")
     here = page.locator("json-view mark[aria-current]")
     place = "(mark) => [...document.querySelectorAll('json-view mark')].indexOf(mark)"

@@ -1,9 +1,9 @@
-// Where each span stands: what was put in is found, whatever the order, the number and the names.
+// Index of spans by trace and id.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { IdIndex } from "../../static/js/sessions/id-index.js";
 
-test("every span is found by its trace and id, and nothing else is", () => {
+test("finds every span by trace and id, and nothing else", () => {
   const ids = Array.from({ length: 5_000 }, (_, i) => `span-${i % 2_500}`);
   const owners = ids.map((_, i) => (i < 2_500 ? "one" : "two"));
   const index = new IdIndex(ids, owners);
@@ -13,7 +13,7 @@ test("every span is found by its trace and id, and nothing else is", () => {
   assert.deepEqual([...index.traces], ["one", "two"]);
 });
 
-test("it grows one by one, far beyond what it was made for", () => {
+test("grows beyond its initial size", () => {
   const ids = [];
   const owners = [];
   const index = new IdIndex(ids, owners);
@@ -27,14 +27,14 @@ test("it grows one by one, far beyond what it was made for", () => {
   assert.equal(index.traceCount, 7);
 });
 
-test("of two with one name the later is found", () => {
+test("a later span replaces one with the same trace and id", () => {
   const index = new IdIndex(["a", "b", "a"], ["t", "t", "t"]);
   assert.equal(index.find("t", "a"), 2);
   assert.equal(index.find("t", "b"), 1);
 });
 
-test("names that share a hash do not hide each other", () => {
-  // All of one length and alphabet, many more than slots in a small table: collisions are certain.
+test("finds ids whose hashes collide", () => {
+  // A thousand ids of one length and alphabet are certain to collide in a small table.
   const ids = [];
   for (const a of "abcdefghij") for (const b of "abcdefghij") for (const c of "abcdefghij") ids.push(a + b + c);
   const index = new IdIndex(ids, ids.map(() => ""));

@@ -1,21 +1,21 @@
-// The page's side of a websocket: what waits, what comes again, what is over.
+// Reconnecting and pausing of the live websocket.
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
 
-/** @type {FakeSocket[]} */ const made = [];
+/** @type {FakeSocket[]} */ const sockets = [];
 
 class FakeSocket extends EventTarget {
   constructor(url) {
     super();
     this.url = new URL(url);
-    made.push(this);
+    sockets.push(this);
   }
   send() {}
   close() {}
-  say(frame) {
+  receive(frame) {
     this.dispatchEvent(Object.assign(new Event("message"), { data: JSON.stringify(frame) }));
   }
-  end(code) {
+  closeWith(code) {
     this.dispatchEvent(Object.assign(new Event("close"), { code }));
   }
 }
@@ -31,45 +31,45 @@ Object.assign(globalThis, {
 });
 const { LiveSocket } = await import("../../static/js/live-socket.js");
 
-function opened() {
-  made.length = 0;
-  /** @type {number[]} */ const taken = [];
-  /** @type {[string, number][]} */ const said = [];
-  document.addEventListener("ariadne:live", (event) => said.push([event.detail.state, event.detail.waiting]));
-  const socket = new LiveSocket("/ws/tail/", { after: 3, count: (frame) => frame.events.length, onFrame: (frame) => taken.push(...frame.events) });
-  made[0].say({ type: "hello", seq: 3 });
-  return { socket, taken, said };
+function openSocket() {
+  sockets.length = 0;
+  /** @type {number[]} */ const delivered = [];
+  /** @type {[string, number][]} */ const states = [];
+  document.addEventListener("ariadne:live", (event) => states.push([event.detail.state, event.detail.waiting]));
+  const socket = new LiveSocket("/ws/tail/", { after: 3, count: (frame) => frame.events.length, onFrame: (frame) => delivered.push(...frame.events) });
+  sockets[0].receive({ type: "hello", seq: 3 });
+  return { socket, delivered, states };
 }
 
-test("what waits when a connection is lost comes again, and is taken once", () => {
+test("frames buffered during a pause are delivered once after a reconnect", () => {
   mock.timers.enable({ apis: ["setTimeout"] });
-  const { socket, taken, said } = opened();
+  const { socket, delivered, states } = openSocket();
   socket.toggle();
-  made[0].say({ type: "events", seq: 5, events: [4, 5] });
-  assert.deepEqual(said.at(-1), ["paused", 2]);
-  made[0].end(1006);
-  assert.equal(said.at(-1)[0], "offline");
+  sockets[0].receive({ type: "events", seq: 5, events: [4, 5] });
+  assert.deepEqual(states.at(-1), ["paused", 2]);
+  sockets[0].closeWith(1006);
+  assert.equal(states.at(-1)[0], "offline");
   mock.timers.tick(1_000);
-  assert.equal(made[1].url.searchParams.get("after"), "3");
-  made[1].say({ type: "hello", seq: 3 });
-  made[1].say({ type: "events", seq: 7, events: [4, 5, 6, 7] });
-  assert.deepEqual(said.at(-1), ["paused", 4]);
+  assert.equal(sockets[1].url.searchParams.get("after"), "3");
+  sockets[1].receive({ type: "hello", seq: 3 });
+  sockets[1].receive({ type: "events", seq: 7, events: [4, 5, 6, 7] });
+  assert.deepEqual(states.at(-1), ["paused", 4]);
   socket.toggle();
-  assert.deepEqual(taken, [4, 5, 6, 7]);
-  assert.deepEqual(said.at(-1), ["live", 0]);
+  assert.deepEqual(delivered, [4, 5, 6, 7]);
+  assert.deepEqual(states.at(-1), ["live", 0]);
   socket.close();
   mock.timers.reset();
 });
 
-test("who is refused is not asked for again, and told nothing else", () => {
+test("a refused socket does not reconnect", () => {
   mock.timers.enable({ apis: ["setTimeout"] });
-  const { socket, said } = opened();
-  made[0].end(4403);
+  const { socket, states } = openSocket();
+  sockets[0].closeWith(4403);
   mock.timers.tick(120_000);
   socket.toggle();
   socket.toggle();
-  assert.equal(made.length, 1);
-  assert.equal(said.at(-1)[0], "refused");
+  assert.equal(sockets.length, 1);
+  assert.equal(states.at(-1)[0], "refused");
   socket.close();
   mock.timers.reset();
 });

@@ -1,36 +1,36 @@
-// What the session page knows when answers and frames cross on their way.
+// The store, when responses and live frames overlap.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-/** @type {((answer: unknown) => void)[]} */ const asked = [];
+/** Resolvers of pending requests. @type {((body: unknown) => void)[]} */ const requests = [];
 globalThis.requestAnimationFrame = () => 0;
-globalThis.fetch = () => new Promise((answer) => asked.push((body) => answer({ ok: true, json: async () => body })));
+globalThis.fetch = () => new Promise((resolve) => requests.push((body) => resolve({ ok: true, json: async () => body })));
 const { store } = await import("../../static/js/sessions/store.js");
 
 const check = (id, before) => ({ id, span: id, started_at: `2026-03-02T09:00:0${id}Z`, before, is_call: false });
 const tokens = (seq, ...results) => ({ seq, results, projected_turns: seq, story: `as of ${seq}` });
 const frame = (seq, ...checks) => ({ seq: seq + 100, checks, session: { seq }, projected_turns: seq, story: `as of ${seq}` });
 
-test("a check that a frame brought is not taken away by an older answer", async () => {
+test("an older response does not remove a check from a frame", async () => {
   const loading = store.loadChecks("one");
-  store.take(frame(7, check("2", 20)));
-  asked.shift()(tokens(5, check("1", 10)));
+  store.apply(frame(7, check("2", 20)));
+  requests.shift()(tokens(5, check("1", 10)));
   await loading;
   assert.deepEqual(store.checks.map(({ id }) => id), ["1", "2"]);
   assert.equal(store.story, "as of 7");
 });
 
-test("a newer answer holds against the frames that it has already seen", async () => {
+test("a newer response wins over the frames that it includes", async () => {
   const loading = store.loadChecks("one");
-  store.take(frame(8, check("2", 21)));
-  asked.shift()(tokens(9, check("1", 10), check("2", 22)));
+  store.apply(frame(8, check("2", 21)));
+  requests.shift()(tokens(9, check("1", 10), check("2", 22)));
   await loading;
   assert.deepEqual(store.checks.map(({ before }) => before), [10, 22]);
 });
 
-test("of two answers the newer holds, in whatever order they come", async () => {
+test("the newer of two responses wins, in any order", async () => {
   const loading = [store.loadChecks("one"), store.loadChecks("one")];
-  const [first, second] = asked.splice(0);
+  const [first, second] = requests.splice(0);
   second(tokens(12, check("3", 30)));
   await loading[1];
   first(tokens(11, check("1", 10)));

@@ -1,4 +1,4 @@
-// Checks to bars and markers.
+// Layout of the timeline.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { layout, positions } from "../../static/js/sessions/timeline/layout.js";
@@ -18,30 +18,30 @@ function checks(count, compacts = () => false) {
 
 const view = (more = {}) => ({ width: 1000, height: 200, scale: "turn", zoom: null, ...more });
 
-test("every check is a bar while there is room, inside the plot", () => {
+test("every check is a bar inside the plot while there is room", () => {
   const all = checks(80);
-  const made = layout(all, positions(all, "turn", false), view());
-  assert.equal(made.bars.length, 80);
-  for (const bar of made.bars) assert.ok(bar.x >= made.plot.left - 1 && bar.x + bar.width <= made.plot.left + made.plot.width + 1);
+  const result = layout(all, positions(all, "turn", false), view());
+  assert.equal(result.bars.length, 80);
+  for (const bar of result.bars) assert.ok(bar.x >= result.plot.left - 1 && bar.x + bar.width <= result.plot.left + result.plot.width + 1);
 });
 
-test("ten thousand checks are at most a bar a pixel, and a compaction is never the one left out", () => {
+test("10,000 checks have at most one bar per pixel and keep every compaction", () => {
   const all = checks(10_000, (i) => i === 5_003);
-  const made = layout(all, positions(all, "turn", false), view());
-  assert.ok(made.bars.length <= made.plot.width + 1);
-  assert.ok(made.bars.some((bar) => bar.index === 5_003));
-  assert.deepEqual(made.markers.map((marker) => marker.number), [1]);
+  const result = layout(all, positions(all, "turn", false), view());
+  assert.ok(result.bars.length <= result.plot.width + 1);
+  assert.ok(result.bars.some((bar) => bar.index === 5_003));
+  assert.deepEqual(result.markers.map((marker) => marker.number), [1]);
 });
 
-test("markers that would lie on each other give way, and keep their numbers", () => {
+test("overlapping markers are left out and the others keep their numbers", () => {
   const all = checks(2_000, () => true);
-  const made = layout(all, positions(all, "turn", false), view());
-  made.markers.reduce((one, other) => (assert.ok(other.middle - one.middle >= (one.pill + other.pill) / 2), other));
+  const result = layout(all, positions(all, "turn", false), view());
+  result.markers.reduce((previous, marker) => (assert.ok(marker.middle - previous.middle >= (previous.pill + marker.pill) / 2), marker));
   const zoomed = layout(all, positions(all, "turn", false), view({ zoom: [99.5, 109.5] }));
   assert.deepEqual(zoomed.markers.map((marker) => marker.number), [101, 102, 103, 104, 105, 106, 107, 108, 109, 110]);
 });
 
-test("of markers too close together the one that failed stays", () => {
+test("a failed compaction wins over its neighbors", () => {
   const all = checks(2_000, () => true);
   all[1_203].has_failed = true;
   all[1_402].fallback = "pruning-only";
@@ -50,7 +50,7 @@ test("of markers too close together the one that failed stays", () => {
   assert.ok(markers.some(({ number }) => number === 1_403));
 });
 
-test("compressing draws a long pause short and leaves the order", () => {
+test("shortened gaps keep the order of checks", () => {
   const all = checks(20);
   for (const check of all.slice(10)) check.started_at = new Date(Date.parse(check.started_at) + 3_600_000).toISOString();
   const { at, gaps } = positions(all, "time", true);
@@ -59,9 +59,9 @@ test("compressing draws a long pause short and leaves the order", () => {
   assert.ok(at[10] > at[9]);
 });
 
-test("checks that are all at one time stand in the middle, and have a width", () => {
+test("checks at the same time are centered and have a width", () => {
   const all = checks(30).map((check) => ({ ...check, started_at: "2026-03-02T09:00:00Z" }));
-  const made = layout(all, positions(all, "time", false), view({ scale: "time" }));
-  assert.ok(made.to > made.from);
-  for (const bar of made.bars) assert.ok(Math.abs(bar.x + bar.width / 2 - (made.plot.left + made.plot.width / 2)) < 1 && bar.width > 3);
+  const result = layout(all, positions(all, "time", false), view({ scale: "time" }));
+  assert.ok(result.to > result.from);
+  for (const bar of result.bars) assert.ok(Math.abs(bar.x + bar.width / 2 - (result.plot.left + result.plot.width / 2)) < 1 && bar.width > 3);
 });

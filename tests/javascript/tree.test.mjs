@@ -1,10 +1,11 @@
-// Spans in any order to rows.
+// Spans and the rows of their tree.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { buildTree, decodeTree, Spans, visibleRows } from "../../static/js/sessions/tree.js";
+import { decodeTree, Spans } from "../../static/js/sessions/spans.js";
+import { buildTree, visibleRows } from "../../static/js/sessions/tree.js";
 
-/** Rows of [id, parent, start]; one trace unless said otherwise. */
-function spansOf(rows, traces = rows.map(() => "t")) {
+/** Build spans from rows of [id, parent, start], by default in one trace. */
+function createSpans(rows, traces = rows.map(() => "t")) {
   const spans = new Spans();
   const column = (make) => rows.map(make);
   spans.add({
@@ -23,36 +24,36 @@ function spansOf(rows, traces = rows.map(() => "t")) {
 
 const names = (spans, rows) => [...rows].map((at) => spans.columns.id[at]);
 
-test("parents come before children and siblings by their start, however they arrive", () => {
+test("parents come before children and siblings are sorted by start", () => {
   const rows = [["child 2", "root", 3], ["leaf", "child 1", 2], ["root", null, 0], ["child 1", "root", 1]];
-  const spans = spansOf(rows);
+  const spans = createSpans(rows);
   const tree = buildTree(spans);
   assert.deepEqual(names(spans, tree.order), ["root", "child 1", "leaf", "child 2"]);
   assert.deepEqual([...tree.order].map((at) => tree.depth[at]), [0, 1, 2, 1]);
 });
 
-test("a circle of parents is opened, and every span is a row once", () => {
-  const spans = spansOf([["a", "b", 0], ["b", "a", 1], ["c", "c", 2]]);
+test("a cycle of parents is broken and every span is one row", () => {
+  const spans = createSpans([["a", "b", 0], ["b", "a", 1], ["c", "c", 2]]);
   const tree = buildTree(spans);
   assert.deepEqual(names(spans, tree.order).sort(), ["a", "b", "c"]);
 });
 
-test("a thousand levels are no deeper than one", () => {
-  const spans = spansOf(Array.from({ length: 100_000 }, (_, i) => [`s${i}`, i ? `s${i - 1}` : null, i]));
+test("100,000 nested spans do not overflow the stack", () => {
+  const spans = createSpans(Array.from({ length: 100_000 }, (_, i) => [`s${i}`, i ? `s${i - 1}` : null, i]));
   const tree = buildTree(spans);
   assert.equal(tree.depth[99_999], 99_999);
   assert.equal(visibleRows(tree, new Set([0]), null).length, 1);
 });
 
-test("a filter shows what matches and what leads there", () => {
-  const spans = spansOf([["root", null, 0], ["a", "root", 1], ["b", "root", 2], ["deep", "b", 3]]);
+test("a filter shows matches and their ancestors", () => {
+  const spans = createSpans([["root", null, 0], ["a", "root", 1], ["b", "root", 2], ["deep", "b", 3]]);
   const tree = buildTree(spans);
   const rows = visibleRows(tree, new Set(), (at) => spans.columns.id[at] === "deep");
   assert.deepEqual(names(spans, rows), ["root", "b", "deep"]);
 });
 
-test("of several traces each is a branch, which the count leaves out", () => {
-  const spans = spansOf([["a", null, 0], ["b", null, 1]], ["one", "two"]);
+test("several traces become branches that are not counted as spans", () => {
+  const spans = createSpans([["a", null, 0], ["b", null, 1]], ["one", "two"]);
   const tree = buildTree(spans);
   assert.equal(tree.order.length, 4);
   assert.equal(spans.count, 2);

@@ -1,6 +1,6 @@
 // @ts-check
-// Asks the server to plan again under another policy, and shows the answer in place.
-import { fetchPiece } from "../dom.js";
+// <what-if>: plans a compaction again with another policy and shows the result below the form.
+import { fetchFragment } from "../dom.js";
 
 class WhatIf extends HTMLElement {
   connectedCallback() {
@@ -10,12 +10,12 @@ class WhatIf extends HTMLElement {
   #onSubmit = async (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
     const form = /** @type {HTMLFormElement} */ (event.target);
-    const place = this.querySelector(".whatif-answer");
+    const result = this.querySelector(".whatif-answer");
     const query = new URLSearchParams(/** @type {any} */ (new FormData(form)));
-    place?.setAttribute("aria-busy", "true");
-    const answer = await fetchPiece(`${form.action}?${query}`);
-    if (answer) place?.replaceChildren(...answer);
-    place?.removeAttribute("aria-busy");
+    result?.setAttribute("aria-busy", "true");
+    const nodes = await fetchFragment(`${form.action}?${query}`);
+    if (nodes) result?.replaceChildren(...nodes);
+    result?.removeAttribute("aria-busy");
   };
 }
 customElements.define("what-if", WhatIf);

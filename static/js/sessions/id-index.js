@@ -1,7 +1,7 @@
 // @ts-check
-// Where each span stands, by trace and id. A Map of a hundred thousand strings takes 0.2 s to fill; this a tenth of it.
+// Index of spans by trace and id. Filling it with 100,000 spans takes a tenth of the 0.2 s that a Map of strings takes.
 
-/** Open addressing over typed arrays; nothing is ever taken out. */
+/** A hash table with open addressing over typed arrays. Entries are never removed. */
 export class IdIndex {
   /** @type {Map<string, number>} */ #traces = new Map();
   #table = new Int32Array(64).fill(-1);
@@ -10,7 +10,7 @@ export class IdIndex {
   #ids;
   #owners;
 
-  /** @param {string[]} ids @param {string[]} owners the trace of each; both may grow */
+  /** @param {string[]} ids @param {string[]} owners the trace of each id. Both arrays may grow. */
   constructor(ids, owners) {
     this.#ids = ids;
     this.#owners = owners;
@@ -26,7 +26,7 @@ export class IdIndex {
     return this.#traces.size;
   }
 
-  /** @param {string} trace @param {string} id @returns {number} -1 where there is none */
+  /** Return the position of a span, or -1. @param {string} trace @param {string} id @returns {number} */
   find(trace, id) {
     const number = this.#traces.get(trace);
     if (number === undefined) return -1;
@@ -37,7 +37,7 @@ export class IdIndex {
     }
   }
 
-  /** The span that was put at this place; of two with one name the later is found. @param {number} at */
+  /** Add the span at a position. It replaces an earlier one with the same trace and id. @param {number} at */
   add(at) {
     if (this.#count * 2 >= this.#table.length) this.#grow(this.#count + 1);
     const trace = this.#owners[at] ?? "";
@@ -51,19 +51,19 @@ export class IdIndex {
       const other = this.#table[slot] ?? 0;
       if (this.#ids[other] === id && this.#owners[other] === trace) break;
     }
-    if (at >= this.#hashes.length) this.#hashes = copied(this.#hashes, at * 2);
+    if (at >= this.#hashes.length) this.#hashes = resize(this.#hashes, at * 2);
     this.#hashes[at] = key;
     if ((this.#table[slot] ?? -1) < 0) this.#count++;
     this.#table[slot] = at;
   }
 
-  /** @param {number} count how many must fit */
+  /** @param {number} count number of entries that must fit */
   #grow(count) {
     let size = this.#table.length;
     while (size < count * 4) size *= 2;
     const old = this.#table;
     this.#table = new Int32Array(size).fill(-1);
-    if (this.#hashes.length < count) this.#hashes = copied(this.#hashes, count * 2);
+    if (this.#hashes.length < count) this.#hashes = resize(this.#hashes, count * 2);
     for (const at of old) {
       if (at < 0) continue;
       let slot = (this.#hashes[at] ?? 0) & (size - 1);
@@ -80,9 +80,9 @@ function hash(text, seed) {
   return value ^ (value >>> 15);
 }
 
-/** @param {Int32Array} from @param {number} length */
-function copied(from, length) {
-  const made = new Int32Array(length);
-  made.set(from);
-  return made;
+/** @param {Int32Array} source @param {number} length */
+function resize(source, length) {
+  const target = new Int32Array(length);
+  target.set(source);
+  return target;
 }

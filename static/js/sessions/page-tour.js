@@ -1,21 +1,21 @@
 // @ts-check
-// A few hints for who sees the session page for the first time. Floats over the page, so nothing moves for it;
-// once dismissed or read to the end it stays away in this browser, until its button is pressed.
+// <page-tour>: introduces the session page on the first visit. Afterwards it opens only from its button.
 
-const KEY = "first-look";
+// The key of earlier releases, so that users who dismissed the tour don't see it again.
+const STORAGE_KEY = "first-look";
 
 class PageTour extends HTMLElement {
-  #at = 0;
+  #step = 0;
 
   connectedCallback() {
     this.#button.addEventListener("click", this.#onToggle);
     this.#panel.addEventListener("click", this.#onClick);
     this.#panel.addEventListener("keydown", this.#onKey);
-    if (!seen()) this.#open();
+    if (!isDismissed()) this.#open();
   }
 
   disconnectedCallback() {
-    this.#unmark();
+    clearHighlight();
   }
 
   get #button() {
@@ -26,13 +26,13 @@ class PageTour extends HTMLElement {
     return /** @type {HTMLElement} */ (this.querySelector("section"));
   }
 
-  get #hints() {
+  get #steps() {
     return /** @type {HTMLElement[]} */ ([...this.querySelectorAll("li")]);
   }
 
-  /** @param {string} step */
-  #control(step) {
-    return /** @type {HTMLButtonElement} */ (this.querySelector(`[data-step=${step}]`));
+  /** @param {string} name */
+  #control(name) {
+    return /** @type {HTMLButtonElement} */ (this.querySelector(`[data-step=${name}]`));
   }
 
   #open() {
@@ -42,28 +42,28 @@ class PageTour extends HTMLElement {
   }
 
   #close() {
-    remember();
-    this.#unmark();
+    saveDismissal();
+    clearHighlight();
     this.#panel.hidden = true;
     this.#button.setAttribute("aria-expanded", "false");
     if (this.contains(document.activeElement)) this.#button.focus();
   }
 
-  /** @param {number} at */
-  #show(at) {
-    const hints = this.#hints;
-    this.#at = at;
-    hints.forEach((hint, index) => (hint.hidden = index !== at));
-    this.#unmark();
-    document.querySelector(hints[at]?.dataset.shows ?? "")?.setAttribute("data-hinted", "");
-    this.#control("back").disabled = at === 0;
-    this.#control("next").textContent = at === hints.length - 1 ? "Done" : "Next";
+  /** Show one step and outline the element it describes. @param {number} index */
+  #show(index) {
+    const steps = this.#steps;
+    this.#step = index;
+    steps.forEach((step, i) => (step.hidden = i !== index));
+    clearHighlight();
+    document.querySelector(steps[index]?.dataset.shows ?? "")?.setAttribute("data-hinted", "");
+    this.#control("back").disabled = index === 0;
+    this.#control("next").textContent = index === steps.length - 1 ? "Done" : "Next";
     const place = this.querySelector("[data-slot=place]");
-    if (place) place.textContent = `${at + 1} of ${hints.length}`;
+    if (place) place.textContent = `${index + 1} of ${steps.length}`;
   }
 
-  #unmark() {
-    for (const marked of document.querySelectorAll("[data-hinted]")) marked.removeAttribute("data-hinted");
+  get #isLastStep() {
+    return this.#step === this.#steps.length - 1;
   }
 
   #onToggle = () => {
@@ -76,34 +76,38 @@ class PageTour extends HTMLElement {
   };
 
   #onClick = (/** @type {MouseEvent} */ event) => {
-    const step = event.target instanceof Element ? event.target.closest("[data-step]")?.getAttribute("data-step") : "";
-    if (step === "close" || (step === "next" && this.#at === this.#hints.length - 1)) this.#close();
-    else if (step === "next") this.#show(this.#at + 1);
-    else if (step === "back") this.#show(this.#at - 1);
+    const action = event.target instanceof Element ? event.target.closest("[data-step]")?.getAttribute("data-step") : "";
+    if (action === "close" || (action === "next" && this.#isLastStep)) this.#close();
+    else if (action === "next") this.#show(this.#step + 1);
+    else if (action === "back") this.#show(this.#step - 1);
   };
 
-  // The page's own keys (Escape clears the selection) wait while the focus is in here.
+  // Page shortcuts such as Escape don't apply while the tour has the focus.
   #onKey = (/** @type {KeyboardEvent} */ event) => {
     event.stopPropagation();
     if (event.key === "Escape") this.#close();
-    else if (event.key === "ArrowRight" && this.#at < this.#hints.length - 1) this.#show(this.#at + 1);
-    else if (event.key === "ArrowLeft" && this.#at > 0) this.#show(this.#at - 1);
+    else if (event.key === "ArrowRight" && !this.#isLastStep) this.#show(this.#step + 1);
+    else if (event.key === "ArrowLeft" && this.#step > 0) this.#show(this.#step - 1);
   };
 }
 customElements.define("page-tour", PageTour);
 
-// A browser that keeps nothing shows the hints again; that is better than an error.
-function seen() {
+function clearHighlight() {
+  for (const element of document.querySelectorAll("[data-hinted]")) element.removeAttribute("data-hinted");
+}
+
+// Browsers can block localStorage. The tour then opens on every visit.
+function isDismissed() {
   try {
-    return localStorage.getItem(KEY) !== null;
+    return localStorage.getItem(STORAGE_KEY) !== null;
   } catch {
     return false;
   }
 }
 
-function remember() {
+function saveDismissal() {
   try {
-    localStorage.setItem(KEY, "seen");
+    localStorage.setItem(STORAGE_KEY, "seen");
   } catch {
     return;
   }

@@ -1,13 +1,13 @@
 // @ts-check
-// The session page: loads the store, follows the session's socket, keeps the address in step with the selection.
-import "./page-tour.js";
+// <session-view>: loads the store, applies live updates, and keeps the selection in the URL.
 import "../json-view.js";
+import "../split-pane.js";
+import "./page-tour.js";
 import "./span-inspector.js";
 import "./span-tree.js";
-import "../split-pane.js";
 import "./timeline/token-timeline.js";
 import { isTyping, setText, toast } from "../dom.js";
-import { counted, percent, shortTokens, tokens } from "../format.js";
+import { percent, pluralize, shortTokens, tokens } from "../format.js";
 import { LiveSocket } from "../live-socket.js";
 import { startOf, store } from "./store.js";
 
@@ -15,23 +15,23 @@ const RETRY_MS = 2000;
 
 class SessionView extends HTMLElement {
   /** @type {LiveSocket | null} */ #socket = null;
-  /** @type {(() => void)[]} */ #undo = [];
+  /** @type {(() => void)[]} */ #unsubscribe = [];
   #isReloading = false;
 
   async connectedCallback() {
     this.addEventListener("click", this.#onClick);
     document.addEventListener("keydown", this.#onKey);
     addEventListener("hashchange", this.#readAddress);
-    this.#undo = [
+    this.#unsubscribe = [
       store.subscribe("selected", () => this.#writeAddress()),
       store.subscribe("session", () => this.#drawFigures()),
       store.subscribe("checks", () => this.#drawStory()),
     ];
     const session = this.dataset.session ?? "";
-    // A check between the two answers is in the tree alone; the socket tells only what comes after the tree.
+    // The websocket starts after the tree. A check that is in the tree but not yet in the checks must be loaded again.
     const checks = this.#loadChecks(session);
     await this.#load(session);
-    void checks.then(() => (store.checksAreOlder ? this.#loadChecks(session) : undefined));
+    void checks.then(() => (store.hasOutdatedChecks ? this.#loadChecks(session) : undefined));
     this.#readAddress();
     this.#socket = new LiveSocket(`/ws/sessions/${encodeURIComponent(session)}/`, {
       after: store.seq,
@@ -41,8 +41,8 @@ class SessionView extends HTMLElement {
           if (frame.to) location.replace(`/sessions/${frame.to}/${location.hash}`);
           return;
         }
-        store.take(frame);
-        if (frame.session && store.hasTooMany) void this.#reload(session);
+        store.apply(frame);
+        if (frame.session && store.hasExtraSpans) void this.#reload(session);
         else if (frame.checks_stale) void this.#loadChecks(session);
       },
     });
@@ -52,16 +52,19 @@ class SessionView extends HTMLElement {
     this.#socket?.close();
     document.removeEventListener("keydown", this.#onKey);
     removeEventListener("hashchange", this.#readAddress);
-    for (const undo of this.#undo) undo();
+    for (const unsubscribe of this.#unsubscribe) unsubscribe();
   }
 
-  /** Until it succeeds: without the tree there is nothing to follow. @param {string} session */
+  /** @param {string} session */
   #load(session) {
-    const sayOffline = () => document.dispatchEvent(new CustomEvent("ariadne:live", { detail: { state: "offline", waiting: 0 } }));
-    return this.#insist(() => store.load(session), sayOffline);
+    const showOffline = () => document.dispatchEvent(new CustomEvent("ariadne:live", { detail: { state: "offline", waiting: 0 } }));
+    return this.#retry(() => store.load(session), showOffline);
   }
 
-  /** The tree takes the place of the one that is there, so what came while it was asked for must come again. @param {string} session */
+  /**
+   * Load everything again and restart the websocket, because loading drops updates that arrived during the request.
+   * @param {string} session
+   */
   async #reload(session) {
     if (this.#isReloading) return;
     this.#isReloading = true;
@@ -74,29 +77,33 @@ class SessionView extends HTMLElement {
 
   /** @param {string} session */
   #loadChecks(session) {
-    return this.#insist(() => store.loadChecks(session));
+    return this.#retry(() => store.loadChecks(session));
   }
 
-  /** Ask again and again, as long as there is a page to answer to. @param {() => Promise<void>} ask @param {() => void} [onFailure] */
-  async #insist(ask, onFailure) {
+  /**
+   * Repeat a request until it succeeds or the page is left.
+   * @param {() => Promise<void>} request
+   * @param {() => void} [onFailure]
+   */
+  async #retry(request, onFailure) {
     while (this.isConnected) {
       try {
-        await ask();
+        await request();
         return;
       } catch {
         onFailure?.();
-        await pause();
+        await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
       }
     }
   }
 
-  /** A link may name a span by its id alone. */
+  /** Select the span in the URL, which may be named by its id alone. */
   #readAddress = () => {
-    const name = new URLSearchParams(location.hash.slice(1)).get("span") ?? "";
-    if (!name) return;
-    const at = store.spans.findKey(name);
+    const key = new URLSearchParams(location.hash.slice(1)).get("span") ?? "";
+    if (!key) return;
+    const at = store.spans.findKey(key);
     if (at >= 0) store.select(store.spans.key(at));
-    else toast("The span of this link is not in the session");
+    else toast("This session has no such span. The link may be outdated.");
   };
 
   #writeAddress() {
@@ -108,14 +115,14 @@ class SessionView extends HTMLElement {
     const slot = this.querySelector('[data-slot="story"]');
     if (slot && store.story) setText(slot, store.story);
     const next = this.querySelector('[data-slot="projected"]');
-    if (next) setText(next, store.projectedTurns ? `about ${counted(store.projectedTurns, "turn")}` : "–");
+    if (next) setText(next, store.projectedTurns ? `about ${pluralize(store.projectedTurns, "turn")}` : "–");
   }
 
   #drawFigures() {
     const session = store.session;
     if (!session) return;
     /** @type {Record<string, string>} */
-    const words = {
+    const texts = {
       model: session.model || "–",
       turn_count: session.turn_count ? tokens(session.turn_count) : "–",
       compaction_count: tokens(session.compaction_count),
@@ -125,7 +132,7 @@ class SessionView extends HTMLElement {
       error_count: tokens(session.error_count),
       span_count: tokens(session.span_count),
     };
-    for (const [name, text] of Object.entries(words)) {
+    for (const [name, text] of Object.entries(texts)) {
       const slot = this.querySelector(`[data-slot="${name}"]`);
       if (slot) setText(slot, text);
     }
@@ -141,7 +148,7 @@ class SessionView extends HTMLElement {
 
   #onClick = (/** @type {MouseEvent} */ event) => {
     const button = event.target instanceof Element ? event.target.closest("[data-action=live]") : null;
-    if (button) this.#socket?.press(button);
+    if (button) this.#socket?.toggleFrom(button);
   };
 
   #onKey = (/** @type {KeyboardEvent} */ event) => {
@@ -150,20 +157,15 @@ class SessionView extends HTMLElement {
     else if (event.key === "Escape" && !document.querySelector("dialog[open]")) store.select("");
   };
 
-  /** @param {number} step */
+  /** Select the next or previous compaction, or the first or last if none is selected. @param {number} step */
   #stepCompaction(step) {
-    const all = store.compactions;
-    if (!all.length) return;
-    const at = all.findIndex((check) => check.span === store.selected);
-    const last = all.length - 1;
-    const next = at < 0 ? (step > 0 ? 0 : last) : (at + step + all.length) % all.length;
-    const check = all[next];
+    const { compactions } = store;
+    if (!compactions.length) return;
+    const current = compactions.findIndex((check) => check.span === store.selected);
+    const next = current < 0 && step < 0 ? compactions.length - 1 : (current + step + compactions.length) % compactions.length;
+    const check = compactions[next];
     if (check && startOf(check)) store.select(check.span);
   }
 }
 
-/** @returns {Promise<void>} */
-function pause() {
-  return new Promise((done) => setTimeout(done, RETRY_MS));
-}
 customElements.define("session-view", SessionView);

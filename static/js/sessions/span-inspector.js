@@ -1,123 +1,141 @@
 // @ts-check
-// Shows the selected span. The server renders it; this fetches, keeps and places it.
-import { fetchPiece, h, icon, isSignedOut, parse } from "../dom.js";
-import { counted } from "../format.js";
+// <span-inspector>: shows the selected span, or the list of compactions. The server renders both.
+import { fetchFragment, h, icon, isSignedOut, parse } from "../dom.js";
+import { pluralize } from "../format.js";
+import { updateTimes } from "../relative-times.js";
 import { store } from "./store.js";
-import { localize } from "../relative-times.js";
 
-// Long enough that holding an arrow key down asks for one span and not for fifty.
-const SETTLE_MS = 80;
+// Holding down an arrow key loads only the span it stops at.
+const SELECT_DELAY_MS = 80;
+const UPDATE_DELAY_MS = 150;
 const RETRY_MS = 2000;
 
 class SpanInspector extends HTMLElement {
-  /** @type {(() => void)[]} */ #undo = [];
+  /** @type {(() => void)[]} */ #unsubscribe = [];
   #timer = 0;
-  #shown = "";
-  /** @type {AbortController | null} */ #asking = null;
+  #shownKey = "";
+  /** @type {AbortController | null} */ #request = null;
   #version = "";
 
   connectedCallback() {
-    this.#undo = [store.subscribe("selected", () => this.#soon(SETTLE_MS)), store.subscribe("spans", () => this.#changed()), store.subscribe("checks", () => this.#changed())];
+    this.#unsubscribe = [
+      store.subscribe("selected", () => this.#updateSoon(SELECT_DELAY_MS)),
+      store.subscribe("spans", () => this.#onChange()),
+      store.subscribe("checks", () => this.#onChange()),
+    ];
     this.addEventListener("click", this.#onClick);
   }
 
   disconnectedCallback() {
-    for (const undo of this.#undo) undo();
+    for (const unsubscribe of this.#unsubscribe) unsubscribe();
     clearTimeout(this.#timer);
-    this.#asking?.abort();
+    this.#request?.abort();
   }
 
-  /** @param {number} wait */
-  #soon(wait) {
+  /** @param {number} delayMs */
+  #updateSoon(delayMs) {
     clearTimeout(this.#timer);
-    this.#timer = window.setTimeout(() => this.#show(), wait);
+    this.#timer = window.setTimeout(() => this.#update(), delayMs);
   }
 
-  /** A running span that was completed, or a compaction that came, changes what is shown. */
-  #changed() {
+  /** Update if the shown span ended, or if the list of compactions changed. */
+  #onChange() {
     if (!store.selected && store.checksSeq === null) return;
-    const version = this.#versionOf(store.selected);
-    // The page came with an overview; it is asked for again only if something happened since.
+    const version = versionOf(store.selected);
+    // The page was rendered with the list of compactions. Don't load the same list again.
     if (!this.#version && !store.selected && store.checksSeq === Number(this.dataset.seq)) this.#version = version;
-    if (this.#version !== version) this.#soon(150);
+    if (this.#version !== version) this.#updateSoon(UPDATE_DELAY_MS);
   }
 
-  /** @param {string} key */
-  #versionOf(key) {
-    if (!key) return `overview:${store.checks.filter((check) => check.is_compaction || check.is_recovery).map((check) => `${check.id}${check.is_running}${check.after}${check.retention}`).join()}`;
-    const at = store.spans.findKey(key);
-    return `${key}:${store.spans.columns.end[at] ?? ""}:${store.spans.columns.status[at] ?? ""}`;
-  }
-
-  async #show() {
+  async #update() {
     const key = store.selected;
-    const version = this.#versionOf(key);
-    // What was asked for is no longer wanted, even if what is wanted now is what is shown.
-    this.#asking?.abort();
+    const version = versionOf(key);
+    // Abort the last request even if there is nothing to load: its span is no longer selected.
+    this.#request?.abort();
     this.removeAttribute("aria-busy");
-    if (version === this.#version && key === this.#shown) return;
-    if (this.#isTrace(key)) {
-      this.#place(key, version, traceWords(store.spans.findKey(key)));
+    if (version === this.#version && key === this.#shownKey) return;
+    if (isTraceRow(key)) {
+      this.#show(key, version, describeTrace(store.spans.findKey(key)));
       return;
     }
-    this.#asking = new AbortController();
+    this.#request = new AbortController();
     const url = `/sessions/${encodeURIComponent(this.dataset.session ?? "")}/inspector/${key ? `?span=${encodeURIComponent(key)}` : ""}`;
     this.setAttribute("aria-busy", "true");
     try {
-      const answer = await fetch(url, { signal: this.#asking.signal });
-      const nodes = answer.ok && !isSignedOut(answer) ? parse(await answer.text()) : ["This span could not be read."];
-      this.#place(key, version, nodes);
+      const response = await fetch(url, { signal: this.#request.signal });
+      const nodes = response.ok && !isSignedOut(response) ? parse(await response.text()) : ["Couldn't load this span."];
+      this.#show(key, version, nodes);
       this.removeAttribute("aria-busy");
     } catch (error) {
-      // Another choice was made meanwhile, or the server is away: then the same is asked for again in a while.
-      if (!(error instanceof DOMException && error.name === "AbortError")) this.#soon(RETRY_MS);
+      const isAborted = error instanceof DOMException && error.name === "AbortError";
+      if (!isAborted) this.#updateSoon(RETRY_MS);
     }
   }
 
-  /** Whether this is a row that the tree has made for a trace; the server has no span of that name. @param {string} key */
-  #isTrace(key) {
-    const at = store.spans.findKey(key);
-    return at >= 0 && !store.spans.columns.id[at];
-  }
-
   /** @param {string} key @param {string} version @param {(Node | string)[]} nodes */
-  #place(key, version, nodes) {
-    const top = key === this.#shown ? (this.parentElement?.scrollTop ?? 0) : 0;
+  #show(key, version, nodes) {
+    const scrollTop = key === this.#shownKey ? (this.parentElement?.scrollTop ?? 0) : 0;
     const hadFocus = this.contains(document.activeElement);
     this.replaceChildren(...nodes);
-    // Who was in here with the keyboard stays in here.
+    // Keep keyboard users inside the inspector.
     if (hadFocus) this.focus({ preventScroll: true });
-    if (this.parentElement) this.parentElement.scrollTop = top;
-    this.#shown = key;
+    if (this.parentElement) this.parentElement.scrollTop = scrollTop;
+    this.#shownKey = key;
     this.#version = version;
-    localize(this);
+    updateTimes(this);
   }
 
   #onClick = async (/** @type {MouseEvent} */ event) => {
     const target = event.target instanceof Element ? event.target : null;
-    const action = target?.closest("[data-action]");
-    if (action?.getAttribute("data-action") === "overview") store.select("");
-    if (action?.getAttribute("data-action") === "reveal") await this.#reveal(action);
+    const button = target?.closest("[data-action]");
+    if (button?.getAttribute("data-action") === "overview") store.select("");
+    if (button?.getAttribute("data-action") === "reveal") await this.#showPayload(button);
     const item = target?.closest("li[data-span]");
     if (item && !target?.closest("a")) store.select(item.getAttribute("data-span") ?? "");
   };
 
   /** @param {Element} button */
-  async #reveal(button) {
+  async #showPayload(button) {
     const key = button.getAttribute("data-span") ?? "";
     const session = this.dataset.session ?? "";
-    const payload = await fetchPiece(`/sessions/${encodeURIComponent(session)}/payload/?span=${encodeURIComponent(key)}`);
+    const payload = await fetchFragment(`/sessions/${encodeURIComponent(session)}/payload/?span=${encodeURIComponent(key)}`);
     if (payload) button.closest("section")?.replaceWith(...payload);
   }
 }
 
+/** Return a string that changes when the content for a selection changes. @param {string} key */
+function versionOf(key) {
+  if (key) {
+    const at = store.spans.findKey(key);
+    return `${key}:${store.spans.columns.end[at] ?? ""}:${store.spans.columns.status[at] ?? ""}`;
+  }
+  const listed = store.checks.filter((check) => check.is_compaction || check.is_recovery);
+  return `compactions:${listed.map((check) => `${check.id}${check.is_running}${check.after}${check.retention}`).join()}`;
+}
+
+/** Return true for a row that the tree added for a trace. The server has no span for it. @param {string} key */
+function isTraceRow(key) {
+  const at = store.spans.findKey(key);
+  return at >= 0 && !store.spans.columns.id[at];
+}
+
 /** @param {number} at */
-function traceWords(at) {
+function describeTrace(at) {
   const { name, trace } = store.spans.columns;
-  const close = h("button", { class: "button quiet square end no-print", type: "button", "data-action": "overview", "aria-label": "Back to the overview", title: "Back to the overview (Esc)" }, icon("close"));
+  const close = h(
+    "button",
+    { class: "button quiet square end no-print", type: "button", "data-action": "overview", "aria-label": "Close", title: "Close (Esc)" },
+    icon("close"),
+  );
+  const spanCount = (store.tree.size[at] ?? 1) - 1;
   return [
     h("div", { class: "inspect-head" }, icon("trace"), h("h2", { dir: "auto" }, name[at]), close),
-    h("div", { class: "inspect-body" }, h("p", {}, `A trace of ${counted((store.tree.size[at] ?? 1) - 1, "span")}.`), h("p", { class: "mono faint small" }, trace[at])),
+    h(
+      "div",
+      { class: "inspect-body" },
+      h("p", {}, `Trace with ${pluralize(spanCount, "span")}.`),
+      h("p", { class: "mono faint small" }, trace[at]),
+    ),
   ];
 }
 

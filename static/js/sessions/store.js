@@ -1,14 +1,16 @@
 // @ts-check
-// What the session page knows: spans, checks, the session's figures, what is selected. The only place that fetches them.
-import { buildTree, decodeTree, Spans } from "./tree.js";
+// State of the session page: spans, checks, session figures and selection. The only module that fetches them.
+import { decodeTree, Spans } from "./spans.js";
+import { buildTree } from "./tree.js";
 
 /**
  * @typedef {{ id: string, span: string, turn: number | null, step: number | null, started_at: string | null,
- *   ended_at: string | null, trigger: string, is_compaction: boolean, is_recovery: boolean, is_call: boolean, is_running: boolean, has_failed: boolean,
- *   before: number, after: number | null, window: number, trigger_tokens: number, cap_tokens: number,
- *   margin: number | null, parts: number[], after_parts: number[] | null, after_is_derived: boolean, fates: Record<string, number>,
- *   pruned_count: number, retention: number | null, fallback: string, sentence: string }} Check
+ *   ended_at: string | null, trigger: string, is_compaction: boolean, is_recovery: boolean, is_call: boolean,
+ *   is_running: boolean, has_failed: boolean, before: number, after: number | null, window: number, trigger_tokens: number,
+ *   cap_tokens: number, margin: number | null, parts: number[], after_parts: number[] | null, after_is_derived: boolean,
+ *   fates: Record<string, number>, pruned_count: number, retention: number | null, fallback: string, sentence: string }} Check
  * @typedef {"spans" | "checks" | "session" | "selected" | "range"} Topic
+ * @typedef {{ [key: string]: any }} Frame
  */
 
 class Store {
@@ -19,146 +21,151 @@ class Store {
   /** @type {Record<string, any> | null} */ session = null;
   story = "";
   selected = "";
-  /** The times that the timeline is zoomed to. @type {[number, number] | null} */ range = null;
+  /** Time range that the timeline is zoomed to. @type {[number, number] | null} */ range = null;
   seq = 0;
-  /** What the loaded checks are as new as; nothing before they are there. @type {number | null} */ checksSeq = null;
+  /** Sequence number of the loaded checks. Null until they are loaded. @type {number | null} */ checksSeq = null;
   isLoaded = false;
   /** @type {Map<Topic, Set<() => void>>} */ #listeners = new Map();
-  /** @type {Set<Topic>} */ #pending = new Set();
-  /** Frames that came while checks were asked for. @type {Set<{ [key: string]: any }[]>} */ #since = new Set();
-  #treeIsStale = false;
+  /** @type {Set<Topic>} */ #changedTopics = new Set();
+  /** Frames received during each pending request for checks. @type {Set<Frame[]>} */ #framesDuringLoad = new Set();
+  #isTreeStale = false;
 
-  /** @param {Topic} topic @param {() => void} listener @returns {() => void} */
+  /**
+   * Call a listener when a topic changes. Returns a function that unsubscribes.
+   * @param {Topic} topic
+   * @param {() => void} listener
+   * @returns {() => void}
+   */
   subscribe(topic, listener) {
-    let set = this.#listeners.get(topic);
-    if (!set) this.#listeners.set(topic, (set = new Set()));
-    set.add(listener);
-    return () => void set.delete(listener);
+    let listeners = this.#listeners.get(topic);
+    if (!listeners) this.#listeners.set(topic, (listeners = new Set()));
+    listeners.add(listener);
+    return () => void listeners.delete(listener);
   }
 
-  /** The tree; checks are asked for at the same time and neither waits for the other. @param {string} session */
+  /** Load the span tree. @param {string} session */
   async load(session) {
-    const base = `/api/sessions/${encodeURIComponent(session)}`;
-    const tree = decodeTree(await (await fetched(`${base}/tree/`)).json());
+    const response = await fetchOk(`/api/sessions/${encodeURIComponent(session)}/tree/`);
+    const tree = decodeTree(await response.json());
     this.spans = new Spans();
     this.spans.addTraces(tree.traces);
     this.spans.add(tree.spans);
     this.seq = tree.seq;
     this.isLoaded = true;
     this.tree = buildTree(this.spans);
-    this.#announce("spans");
+    this.#notify("spans");
   }
 
-  /** What frames brought meanwhile is newer than the answer, and stays. @param {string} session */
+  /** Load the checks, and apply newer frames that arrive during the request. @param {string} session */
   async loadChecks(session) {
-    /** @type {{ [key: string]: any }[]} */ const since = [];
-    this.#since.add(since);
+    /** @type {Frame[]} */ const frames = [];
+    this.#framesDuringLoad.add(frames);
     try {
-      const answer = await fetched(`/api/sessions/${encodeURIComponent(session)}/tokens/`);
-      const tokens = await answer.json();
-      // Of two answers the newer holds, in whatever order they come.
+      const response = await fetchOk(`/api/sessions/${encodeURIComponent(session)}/tokens/`);
+      const tokens = await response.json();
+      // Responses can arrive out of order. Ignore one that is older than the loaded checks.
       if (tokens.seq < (this.checksSeq ?? 0)) return;
       this.checks = tokens.results;
       this.checksSeq = tokens.seq;
       this.projectedTurns = tokens.projected_turns;
       this.story = tokens.story;
-      for (const frame of since) if (frame.session?.seq > tokens.seq) this.#takeChecks(frame);
-      this.#announce("checks");
+      for (const frame of frames) if (frame.session?.seq > tokens.seq) this.#mergeChecks(frame);
+      this.#notify("checks");
     } finally {
-      this.#since.delete(since);
+      this.#framesDuringLoad.delete(frames);
     }
   }
 
-  /** Whether the tree has been read after the checks, and may show some that they do not. */
-  get checksAreOlder() {
+  /** True if the tree is newer than the checks and may contain checks that they lack. */
+  get hasOutdatedChecks() {
     return this.isLoaded && this.checksSeq !== null && this.checksSeq < this.seq;
   }
 
-  /** One frame of the session's socket. @param {{ [key: string]: any }} frame */
-  take(frame) {
+  /** Apply a frame of the session's websocket. @param {Frame} frame */
+  apply(frame) {
     if (frame.spans) {
       this.spans.add(frame.spans);
-      this.#treeIsStale = true;
-      this.#announce("spans");
+      this.#isTreeStale = true;
+      this.#notify("spans");
     }
     if (frame.checks?.length) {
-      for (const since of this.#since) since.push(frame);
-      this.#takeChecks(frame);
-      this.#announce("checks");
+      for (const frames of this.#framesDuringLoad) frames.push(frame);
+      this.#mergeChecks(frame);
+      this.#notify("checks");
     }
     if (frame.session) {
       this.session = frame.session;
-      this.#announce("session");
+      this.#notify("session");
     }
   }
 
-  /** @param {{ [key: string]: any }} frame */
-  #takeChecks(frame) {
+  /** @param {Frame} frame */
+  #mergeChecks(frame) {
     const byId = new Map(this.checks.map((check) => [check.id, check]));
     for (const check of frame.checks) byId.set(check.id, check);
-    const all = [...byId.values()].sort((a, b) => startOf(a) - startOf(b));
-    // Once prompts are weighed before they are sent, that is what is drawn.
-    this.checks = all.every((check) => check.is_call) ? all : all.filter((check) => !check.is_call);
+    const checks = [...byId.values()].sort((a, b) => startOf(a) - startOf(b));
+    // Model calls stand in for checks only as long as the client reports no checks.
+    this.checks = checks.every((check) => check.is_call) ? checks : checks.filter((check) => !check.is_call);
     this.projectedTurns = frame.projected_turns ?? null;
     this.story = frame.story ?? this.story;
   }
 
-  /** A trace that turned out to belong to another session has taken its spans along. */
-  get hasTooMany() {
+  /** True if the page has spans that the session no longer has, because their trace moved to another session. */
+  get hasExtraSpans() {
     return this.session !== null && this.session.span_count < this.spans.count;
   }
 
-  /** @param {string} key trace:span, or nothing */
+  /** Select a span, or clear the selection with an empty key. @param {string} key `trace:span` */
   select(key) {
     if (key === this.selected) return;
     this.selected = key;
-    this.#announce("selected");
+    this.#notify("selected");
   }
 
   /** @param {[number, number] | null} range */
-  showRange(range) {
+  setRange(range) {
     if (range?.[0] === this.range?.[0] && range?.[1] === this.range?.[1]) return;
     this.range = range;
-    this.#announce("range");
+    this.#notify("range");
   }
 
-  /** What a prompt may hold, as the newest check said. */
+  /** Context window according to the newest check. */
   get windowTokens() {
     return this.checks.at(-1)?.window ?? 0;
   }
 
-  /** Compactions in order; the n-th has the page /compactions/n/. */
+  /** Compactions in order. The n-th has the page /compactions/n/. */
   get compactions() {
     return this.checks.filter((check) => check.is_compaction);
   }
 
-  /** Many frames may come between two paints; what they changed is told once. @param {Topic} topic */
-  #announce(topic) {
-    if (!this.#pending.size) requestAnimationFrame(() => this.#tell());
-    this.#pending.add(topic);
+  /** Notify listeners once per animation frame, however many changes there are. @param {Topic} topic */
+  #notify(topic) {
+    if (!this.#changedTopics.size) requestAnimationFrame(() => this.#callListeners());
+    this.#changedTopics.add(topic);
   }
 
-  #tell() {
-    if (this.#treeIsStale) {
+  #callListeners() {
+    if (this.#isTreeStale) {
       this.tree = buildTree(this.spans, this.tree.byStart);
-      this.#treeIsStale = false;
+      this.#isTreeStale = false;
     }
-    const topics = [...this.#pending];
-    this.#pending.clear();
+    const topics = [...this.#changedTopics];
+    this.#changedTopics.clear();
     for (const topic of topics) for (const listener of this.#listeners.get(topic) ?? []) listener();
   }
 }
 
-/** @param {Check} check */
+/** Start of a check in Unix milliseconds. Checks without one sort last. @param {Check} check */
 export function startOf(check) {
   return check.started_at ? Date.parse(check.started_at) : Infinity;
 }
 
-/** Without headers of its own, so that what the page preloaded is used. @param {string} url */
-async function fetched(url) {
-  const answer = await fetch(url);
-  if (!answer.ok) throw new Error(`${url}: ${answer.status}`);
-  return answer;
+/** Fetch without extra headers, so that the browser uses the page's preloaded response. @param {string} url */
+async function fetchOk(url) {
+  const response = await fetch(url);
+  if (!response.ok) throw new Error(`${url}: HTTP ${response.status}`);
+  return response;
 }
 
 export const store = new Store();

@@ -1,9 +1,9 @@
 // @ts-check
-// The head of the tree: a field to find in, a choice of kinds, buttons. Says what is wanted; the tree does it.
+// Toolbar and column headers above the span tree. Calls back into the tree and keeps no other state than the filters.
 import { h, setText } from "../dom.js";
-import { tokens } from "../format.js";
+import { pluralize } from "../format.js";
 
-const KINDS = [
+const FILTERS = [
   ["", "All kinds"],
   ["compact", "Compaction"],
   ["error", "Errors"],
@@ -14,59 +14,62 @@ const KINDS = [
 ];
 
 /**
- * What the tree is asked to do.
- * @typedef {{ filter: () => void, stepMatch: (step: number, stay?: boolean) => void, stepError: () => void,
- *   openAll: () => void, closeAll: () => void, leave: () => void }} Wishes
+ * @typedef {{ onFilter: () => void, onStepMatch: (step: number, stay?: boolean) => void, onNextError: () => void,
+ *   onExpandAll: () => void, onCollapseAll: () => void, onLeave: () => void }} Callbacks
  */
 
-export class TreeTools {
-  /** What is looked for, in lower case. */ find = "";
-  /** The chosen kind, or nothing. */ kinds = "";
-  /** Whether what does not match is left out. */ onlyMatches = false;
-  #field = h("input", { class: "field", type: "search", placeholder: "Find in spans…", "aria-label": "Find in spans", "data-find": true });
-  #count = h("span", { class: "faint small num", role: "status" });
-  #only = h("button", { class: "button", type: "button", "aria-pressed": "false", title: "Show only what matches" }, "Filter");
-  #kinds = h("select", { class: "field", "aria-label": "Kinds of spans" }, ...KINDS.map(([value, label]) => h("option", { value }, label)));
+export class TreeToolbar {
+  /** Search term in lower case. */ searchTerm = "";
+  /** Value of the selected filter, or an empty string. */ filter = "";
+  /** True if only matches of the search are shown. */ onlyMatches = false;
+  #field = h("input", { class: "field", type: "search", placeholder: "Search spans…", "aria-label": "Search spans", "data-find": true });
+  #matchCount = h("span", { class: "faint small num", role: "status" });
+  #onlyMatches = h("button", { class: "button", type: "button", "aria-pressed": "false", title: "Show only matches" }, "Filter");
+  #filter = h("select", { class: "field", "aria-label": "Span kinds" }, ...FILTERS.map(([value, label]) => h("option", { value }, label)));
   #errors = h("button", { class: "button quiet", type: "button", hidden: true, title: "Next error (e)" });
-  #columns = h("div", { class: "tree-columns faint" }, h("span", {}, "Span"), h("span", { class: "num" }, "Tokens"), h("span", { class: "num" }, "Time"));
   #axis = h("div", { class: "tree-axis", "aria-hidden": "true" }, h("span"), h("span"), h("span"));
+  #columns = h(
+    "div",
+    { class: "tree-columns faint" },
+    h("span", {}, "Span"),
+    h("span", { class: "num" }, "Tokens"),
+    h("span", { class: "num" }, "Time"),
+    this.#axis,
+  );
   element;
 
-  /** @param {Wishes} wishes */
-  constructor(wishes) {
-    const open = h("button", { class: "button quiet", type: "button", title: "Open all branches", onclick: () => wishes.openAll() }, "Expand");
-    const close = h("button", { class: "button quiet", type: "button", title: "Close all branches", onclick: () => wishes.closeAll() }, "Collapse");
-    this.#only.addEventListener("click", () => {
+  /** @param {Callbacks} callbacks */
+  constructor(callbacks) {
+    const quiet = { class: "button quiet", type: "button" };
+    const expand = h("button", { ...quiet, title: "Expand all", onclick: callbacks.onExpandAll }, "Expand");
+    const collapse = h("button", { ...quiet, title: "Collapse all", onclick: callbacks.onCollapseAll }, "Collapse");
+    this.#onlyMatches.addEventListener("click", () => {
       this.onlyMatches = !this.onlyMatches;
-      this.#only.setAttribute("aria-pressed", String(this.onlyMatches));
-      wishes.filter();
+      this.#onlyMatches.setAttribute("aria-pressed", String(this.onlyMatches));
+      callbacks.onFilter();
     });
-    this.#kinds.addEventListener("change", () => {
-      this.kinds = this.#kinds.value;
-      wishes.filter();
+    this.#filter.addEventListener("change", () => {
+      this.filter = this.#filter.value;
+      callbacks.onFilter();
     });
-    this.#errors.addEventListener("click", () => wishes.stepError());
+    this.#errors.addEventListener("click", callbacks.onNextError);
     this.#field.addEventListener("input", () => {
-      this.find = this.#field.value.trim().toLowerCase();
-      wishes.filter();
-      if (this.find) wishes.stepMatch(1, true);
+      this.searchTerm = this.#field.value.trim().toLowerCase();
+      callbacks.onFilter();
+      if (this.searchTerm) callbacks.onStepMatch(1, true);
     });
     this.#field.addEventListener("keydown", (event) => {
-      if (event.key === "Enter") wishes.stepMatch(event.shiftKey ? -1 : 1);
+      if (event.key === "Enter") callbacks.onStepMatch(event.shiftKey ? -1 : 1);
       else if (event.key === "Escape") {
-        this.#field.value = this.find = "";
-        wishes.filter();
-        wishes.leave();
+        this.#field.value = this.searchTerm = "";
+        callbacks.onFilter();
+        callbacks.onLeave();
       } else return;
       event.preventDefault();
     });
-    this.element = h(
-      "div",
-      { class: "tree-head" },
-      h("div", { class: "panel-head no-print" }, this.#field, this.#count, this.#only, this.#kinds, h("div", { class: "end" }, this.#errors, open, close)),
-      this.#columns,
-    );
-    this.#columns.append(this.#axis);
+    const end = h("div", { class: "end" }, this.#errors, expand, collapse);
+    const toolbar = h("div", { class: "panel-head no-print" }, this.#field, this.#matchCount, this.#onlyMatches, this.#filter, end);
+    this.element = h("div", { class: "tree-head" }, toolbar, this.#columns);
   }
 
   focus() {
@@ -74,31 +77,35 @@ export class TreeTools {
     this.#field.select();
   }
 
-  /** Everything is shown again. */
-  clear() {
-    this.kinds = this.#kinds.value = "";
+  get hasFilter() {
+    return Boolean(this.filter || this.onlyMatches);
+  }
+
+  /** Show all spans again. Keeps the search term. */
+  clearFilter() {
+    this.filter = this.#filter.value = "";
     this.onlyMatches = false;
-    this.#only.setAttribute("aria-pressed", "false");
+    this.#onlyMatches.setAttribute("aria-pressed", "false");
   }
 
-  /** @param {string} words how many were found, or which of them this is */
-  tellFound(words) {
-    setText(this.#count, words);
+  /** @param {string} text such as "3 found" or "1 of 3" */
+  setMatchCount(text) {
+    setText(this.#matchCount, text);
   }
 
-  /** @param {number} errors */
-  tellErrors(errors) {
-    this.#errors.hidden = !errors;
-    setText(this.#errors, `${tokens(errors)} error${errors === 1 ? "" : "s"}`);
+  /** @param {number} count */
+  setErrorCount(count) {
+    this.#errors.hidden = !count;
+    setText(this.#errors, pluralize(count, "error"));
   }
 
-  /** @param {number} width what the rows below lose to their scrollbar */
-  leaveRoom(width) {
+  /** Align the column headers with rows that are narrower by a scrollbar. @param {number} width */
+  setScrollbarWidth(width) {
     this.#columns.style.marginInlineEnd = `${width}px`;
   }
 
-  /** @param {string[]} words at the beginning, the middle and the end of the axis */
-  tellAxis(words) {
-    [...this.#axis.children].forEach((mark, i) => setText(mark, words[i] ?? ""));
+  /** @param {string[]} labels at the start, the middle and the end of the time axis */
+  setAxisLabels(labels) {
+    [...this.#axis.children].forEach((mark, i) => setText(mark, labels[i] ?? ""));
   }
 }

@@ -1,34 +1,40 @@
 // @ts-check
-// A button under each marker that the timeline has drawn: what one clicks, tabs to and hears. It shows only focus and choice.
+// Transparent buttons over the markers that the timeline paints, for pointer, keyboard and screen readers.
 import { h } from "../../dom.js";
 
 /** @typedef {import("./layout.js").Marker} Marker */
 
-/** What each button stands for. @type {WeakMap<Element, import("../store.js").Check>} */ const known = new WeakMap();
+/** The check of each button. @type {WeakMap<Element, import("../store.js").Check>} */
+const checks = new WeakMap();
 
-/** @param {HTMLElement} overlay @param {Marker[]} markers @param {number} selected the index of a check */
+/** @param {HTMLElement} overlay @param {Marker[]} markers @param {number} selected index of the selected check */
 export function placeMarkers(overlay, markers, selected) {
-  // Kept by number, so that focus stays where it is.
-  const before = new Map([...overlay.children].map((child) => [child.getAttribute("data-number"), child]));
+  // Reuse buttons by number to keep the focus.
+  const old = new Map([...overlay.children].map((child) => [child.getAttribute("data-number"), child]));
   for (const marker of markers) {
     const key = String(marker.number);
-    const button = before.get(key) ?? overlay.appendChild(h("button", { type: "button", class: "compaction-marker", "data-testid": "compaction-marker", "data-number": key }));
-    before.delete(key);
-    if (button instanceof HTMLElement) place(button, marker, marker.index === selected);
+    const button = old.get(key) ?? overlay.appendChild(newButton(key));
+    old.delete(key);
+    if (button instanceof HTMLElement) updateButton(button, marker, marker.index === selected);
   }
-  for (const gone of before.values()) gone.remove();
+  for (const button of old.values()) button.remove();
+}
+
+/** @param {string} number */
+function newButton(number) {
+  return h("button", { type: "button", class: "compaction-marker", "data-testid": "compaction-marker", "data-number": number });
 }
 
 /** @param {HTMLElement} button @param {Marker} marker @param {boolean} isSelected */
-function place(button, marker, isSelected) {
+function updateButton(button, marker, isSelected) {
   const { check } = marker;
   button.style.left = `${marker.middle - marker.pill / 2}px`;
   button.style.width = `${marker.pill}px`;
   button.setAttribute("aria-pressed", String(isSelected));
-  // A check that comes late moves those behind it on.
+  // A check that arrives late shifts the indexes of later ones.
   button.dataset.index = String(marker.index);
-  if (known.get(button) === check) return;
-  known.set(button, check);
+  if (checks.get(button) === check) return;
+  checks.set(button, check);
   button.dataset.span = check.span;
   button.setAttribute("aria-label", `Compaction ${marker.number}: ${check.sentence}`);
 }

@@ -1,7 +1,8 @@
 // @ts-check
-// The parts of a prompt, from the bottom of a bar to its top, and the colours of the timeline as they are now.
+// The parts of a prompt, and the colors of the timeline.
 import { h } from "../../dom.js";
 
+/** Name and label of each part, from the bottom of a bar to the top. */
 export const PARTS = /** @type {const} */ ([
   ["system", "System"],
   ["developer", "Developer"],
@@ -11,8 +12,8 @@ export const PARTS = /** @type {const} */ ([
   ["input", "User input"],
 ]);
 
-/** The colours of tokens.css as they are now, light or dark. @param {Element} element */
-export function readColours(element) {
+/** Read the colors of tokens.css in the current theme. @param {Element} element */
+export function readColors(element) {
   const names = /** @type {Record<string, string>} */ ({
     system: "--part-system",
     developer: "--part-developer",
@@ -34,12 +35,12 @@ export function readColours(element) {
   });
   const probe = h("span", { hidden: true });
   element.append(probe);
-  /** @type {Record<string, string>} */ const colours = {};
+  /** @type {Record<string, string>} */ const colors = {};
   for (const [name, variable] of Object.entries(names)) {
     probe.style.color = `var(${variable})`;
-    colours[name] = getComputedStyle(probe).color;
+    colors[name] = getComputedStyle(probe).color;
   }
-  colours.font = getComputedStyle(element).fontFamily;
+  colors.font = getComputedStyle(element).fontFamily;
   probe.remove();
-  return colours;
+  return colors;
 }

@@ -1,119 +1,111 @@
 // @ts-check
-// The token timeline: one stacked bar a check, the lines it is held against, a marker a compaction. Never fetches.
-import { download, h, icon, isTyping } from "../../dom.js";
+// <token-timeline>: one stacked bar per check, limit lines, and a marker per compaction. Never fetches.
+import { h, isTyping } from "../../dom.js";
 import { store } from "../store.js";
-import { layout, positions } from "./layout.js";
+import { savePng, saveSvg } from "./export.js";
+import { TimelineHeader } from "./header.js";
+import { layout, positions, timeRangeOf } from "./layout.js";
 import { placeMarkers } from "./markers.js";
-import { canvasSurface, paint, svgSurface } from "./paint.js";
-import { PARTS, readColours } from "./parts.js";
-import { toldOf } from "./tooltip.js";
+import { paint } from "./paint.js";
+import { readColors } from "./parts.js";
+import { canvasSurface } from "./surfaces.js";
+import { describeCheck } from "./tooltip.js";
+import { clampRange, scaleRange, shiftRange } from "./zoom.js";
 
 /** @typedef {import("./layout.js").Layout} Layout */
 /** @typedef {import("./layout.js").Scale} Scale */
+/** @typedef {{ checks: unknown, positions: import("./layout.js").Positions, bySpan: Map<string, number> }} CheckIndex */
 
-// The tree takes over the times in sight, and buttons their places, when the hand rests and not at every notch of the wheel.
+// While zooming, the tree and the marker buttons follow only once the wheel rests.
 const SETTLE_MS = 120;
+const ZOOM_FACTOR = 0.6;
+const PAN_SHARE = 0.2;
+const MIN_DRAG_PX = 5;
+const MAX_HOVER_PX = 40;
+const TOOLTIP_PX = 272;
+const HELP = "Timeline. Press plus or minus to zoom, arrow keys to move between checks, and Enter to inspect.";
 
 class TokenTimeline extends HTMLElement {
-  /** @type {(() => void)[]} */ #undo = [];
+  /** @type {(() => void)[]} */ #unsubscribe = [];
   /** @type {Scale} */ #scale = "turn";
-  #compress = false;
+  #shortenGaps = false;
   /** @type {[number, number] | null} */ #zoom = null;
   /** @type {Layout | null} */ #layout = null;
-  /** What does not change while one zooms. @type {{ of: unknown, placed: import("./layout.js").Positions, bySpan: Map<string, number> } | null} */ #known = null;
+  /** Computed once per set of checks, not per zoom. @type {CheckIndex | null} */ #index = null;
   #frame = 0;
-  // Kept, because asking while one zooms would lay the page out twice a frame.
+  // Cached, because reading the size while zooming would force layout.
   #width = 0;
   #height = 0;
-  #settle = 0;
-  #isMoving = false;
+  #settleTimer = 0;
+  #isZooming = false;
   #hovered = -1;
-  /** @type {Record<string, string> | null} */ #colours = null;
-  /** @type {ResizeObserver | null} */ #resize = null;
-  #canvas = h("canvas", { class: "timeline-canvas", role: "img", "aria-label": "Tokens of each prompt by part" });
+  /** @type {Record<string, string> | null} */ #colors = null;
+  #darkMode = matchMedia("(prefers-color-scheme: dark)");
+  /** @type {ResizeObserver | null} */ #observer = null;
+  #canvas = h("canvas", { class: "timeline-canvas", role: "img", "aria-label": "Tokens per prompt by part" });
   #overlay = h("div", { class: "timeline-overlay" });
-  // Behind the bars, so that pointing at one does not draw them all again.
-  #chosen = h("div", { class: "timeline-band", hidden: true });
-  #pointed = h("div", { class: "timeline-band", hidden: true });
+  // The highlights are elements behind the canvas, so that hovering doesn't repaint the bars.
+  #selectedBand = h("div", { class: "timeline-band", hidden: true });
+  #hoveredBand = h("div", { class: "timeline-band", hidden: true });
   #brush = h("div", { class: "timeline-brush", hidden: true });
-  #tip = h("div", { class: "timeline-tip", role: "status", hidden: true });
-  #stage = h("div", { class: "timeline-stage", tabindex: "0", role: "group", "aria-label": "Timeline. Plus and minus zoom, arrows move along the checks, Enter inspects." });
-  #reset = h("button", { class: "button quiet", type: "button", hidden: true, title: "Show everything (0)" }, "Everything");
-  #legend = h("ul", { class: "legend" }, ...PARTS.map(([name, label]) => h("li", {}, h("span", { class: "swatch", "data-part": name }), label)));
-  #note = h("span", { class: "faint small" });
+  #tooltip = h("div", { class: "timeline-tip", role: "status", hidden: true });
+  #stage = h("div", { class: "timeline-stage", tabindex: "0", role: "group", "aria-label": HELP });
+  #header = new TimelineHeader({
+    onScale: (scale) => {
+      this.#scale = scale;
+      this.#resetAxis();
+    },
+    onShortenGaps: (isOn) => {
+      this.#shortenGaps = isOn;
+      this.#resetAxis();
+    },
+    onResetZoom: () => this.#setZoom(null),
+    onSaveSvg: () => this.#export(saveSvg),
+    onSavePng: () => this.#export(savePng),
+  });
 
   connectedCallback() {
-    this.#stage.append(this.#chosen, this.#pointed, this.#canvas, this.#overlay, this.#brush, this.#tip);
-    const scales = h(
-      "div",
-      { class: "segmented", role: "group", "aria-label": "Axis" },
-      .../** @type {[Scale, string][]} */ ([
-        ["turn", "Turns"],
-        ["time", "Time"],
-        ["tokens", "Tokens"],
-      ]).map(([scale, label]) => {
-        const button = h("button", { type: "button", "aria-pressed": String(scale === this.#scale) }, label);
-        button.addEventListener("click", () => {
-          this.#scale = scale;
-          for (const other of scales.children) other.setAttribute("aria-pressed", String(other === button));
-          compress.hidden = scale !== "time";
-          this.#replace();
-        });
-        return button;
-      }),
-    );
-    const compress = h("button", { class: "button", type: "button", "aria-pressed": "false", hidden: true, title: "Draw long idle times short" }, "Compress gaps");
-    compress.addEventListener("click", () => {
-      this.#compress = !this.#compress;
-      compress.setAttribute("aria-pressed", String(this.#compress));
-      this.#replace();
-    });
-    this.#reset.addEventListener("click", () => this.#setZoom(null));
-    const save = h("button", { class: "button quiet", type: "button", title: "Save the timeline as SVG" }, icon("download"), "SVG");
-    save.addEventListener("click", () => this.#saveSvg());
-    const png = h("button", { class: "button quiet", type: "button", title: "Save the timeline as PNG" }, icon("download"), "PNG");
-    png.addEventListener("click", () => this.#savePng());
-    this.replaceChildren(
-      h("div", { class: "panel-head" }, h("h2", {}, "Tokens"), this.#legend, this.#note, h("div", { class: "end no-print" }, this.#reset, compress, scales, save, png)),
-      this.#stage,
-    );
+    this.#stage.append(this.#selectedBand, this.#hoveredBand, this.#canvas, this.#overlay, this.#brush, this.#tooltip);
+    this.replaceChildren(this.#header.element, this.#stage);
     this.#stage.addEventListener("pointermove", this.#onMove);
     this.#stage.addEventListener("pointerleave", () => this.#hover(-1));
     this.#stage.addEventListener("blur", () => this.#hover(-1));
     this.#stage.addEventListener("pointerdown", this.#onDown);
-    this.#overlay.addEventListener("click", (event) => {
-      const marker = event.target instanceof Element ? event.target.closest(".compaction-marker") : null;
-      if (marker instanceof HTMLElement) store.select(marker.dataset.span ?? "");
-    });
     this.#stage.addEventListener("dblclick", () => this.#setZoom(null));
     this.#stage.addEventListener("wheel", this.#onWheel, { passive: false });
     this.#stage.addEventListener("keydown", this.#onStageKey);
+    this.#overlay.addEventListener("click", (event) => {
+      const marker = markerAt(event);
+      if (marker) store.select(marker.dataset.span ?? "");
+    });
     document.addEventListener("keydown", this.#onKey);
     document.addEventListener("ariadne:theme", this.#onTheme);
-    this.#dark.addEventListener("change", this.#onTheme);
-    this.#resize = new ResizeObserver((entries) => {
+    this.#darkMode.addEventListener("change", this.#onTheme);
+    this.#observer = new ResizeObserver((entries) => {
       const box = entries.at(-1)?.contentRect;
       [this.#width, this.#height] = [Math.round(box?.width ?? 0), Math.round(box?.height ?? 0)];
       this.#drawSoon();
     });
-    this.#resize.observe(this.#stage);
-    this.#undo = [store.subscribe("checks", () => this.#drawSoon()), store.subscribe("selected", () => this.#showChosen()), store.subscribe("spans", () => this.#drawSoon())];
+    this.#observer.observe(this.#stage);
+    this.#unsubscribe = [
+      store.subscribe("checks", () => this.#drawSoon()),
+      store.subscribe("spans", () => this.#drawSoon()),
+      store.subscribe("selected", () => this.#showSelection()),
+    ];
     this.#drawSoon();
   }
 
-  #dark = matchMedia("(prefers-color-scheme: dark)");
-
   disconnectedCallback() {
-    for (const undo of this.#undo) undo();
-    this.#resize?.disconnect();
-    clearTimeout(this.#settle);
+    for (const unsubscribe of this.#unsubscribe) unsubscribe();
+    this.#observer?.disconnect();
+    clearTimeout(this.#settleTimer);
     document.removeEventListener("keydown", this.#onKey);
     document.removeEventListener("ariadne:theme", this.#onTheme);
-    this.#dark.removeEventListener("change", this.#onTheme);
+    this.#darkMode.removeEventListener("change", this.#onTheme);
   }
 
   #onTheme = () => {
-    this.#colours = null;
+    this.#colors = null;
     this.#drawSoon();
   };
 
@@ -132,130 +124,122 @@ class TokenTimeline extends HTMLElement {
     if (!context) return;
     context.setTransform(scale, 0, 0, scale, 0, 0);
     context.clearRect(0, 0, width, height);
-    const made = layout(store.checks, this.#facts.placed, { width, height, scale: this.#scale, zoom: this.#zoom });
-    this.#layout = made;
-    const isCalls = store.checks[0]?.is_call ?? false;
-    this.#legend.hidden = isCalls;
-    this.#note.textContent = isCalls ? "Prompts of the model's calls, as their provider counted them" : store.checksSeq !== null && !store.checks.length ? "Nothing to draw yet: bars appear with the first check or call of the model." : "";
-    this.#reset.hidden = !this.#zoom;
+    this.#layout = layout(store.checks, this.#checkIndex.positions, { width, height, scale: this.#scale, zoom: this.#zoom });
+    this.#updateHeader();
     if (store.checks.length) {
-      this.#colours ??= readColours(this);
-      paint(canvasSurface(context, this.#colours.font ?? "sans-serif", scale), made, this.#colours, this.#state());
+      this.#colors ??= readColors(this);
+      paint(canvasSurface(context, this.#colors.font ?? "sans-serif", scale), this.#layout, this.#colors, this.#paintState());
     }
-    placeBand(this.#chosen, made, this.#selectedIndex());
-    placeBand(this.#pointed, made, this.#hovered);
-    clearTimeout(this.#settle);
-    if (this.#isMoving) this.#settle = window.setTimeout(() => this.#rest(), SETTLE_MS);
-    else this.#rest();
+    placeBand(this.#selectedBand, this.#layout, this.#selectedIndex());
+    placeBand(this.#hoveredBand, this.#layout, this.#hovered);
+    clearTimeout(this.#settleTimer);
+    if (this.#isZooming) this.#settleTimer = window.setTimeout(() => this.#settle(), SETTLE_MS);
+    else this.#settle();
   }
 
-  /** What follows the picture, but not at its pace. */
-  #rest() {
-    this.#isMoving = false;
+  #updateHeader() {
+    this.#header.update({
+      hasOnlyCalls: store.checks[0]?.is_call ?? false,
+      isEmpty: store.checksSeq !== null && !store.checks.length,
+      isZoomed: this.#zoom !== null,
+    });
+  }
+
+  /** Update the marker buttons and the tree's time range. Runs less often than painting. */
+  #settle() {
+    this.#isZooming = false;
     if (!this.#layout) return;
     placeMarkers(this.#overlay, this.#layout.markers, this.#selectedIndex());
-    store.showRange(this.#zoom && timesOf(this.#layout));
+    store.setRange(this.#zoom && timeRangeOf(this.#layout, store.checks));
   }
 
-  #showChosen() {
+  #showSelection() {
     if (!this.#layout) return;
-    placeBand(this.#chosen, this.#layout, this.#selectedIndex());
-    this.#rest();
+    placeBand(this.#selectedBand, this.#layout, this.#selectedIndex());
+    this.#settle();
   }
 
-  get #facts() {
-    if (this.#known?.of !== store.checks) {
-      this.#known = { of: store.checks, placed: positions(store.checks, this.#scale, this.#compress), bySpan: new Map(store.checks.map((check, i) => [check.span, i])) };
+  get #checkIndex() {
+    const { checks } = store;
+    if (this.#index?.checks !== checks) {
+      const bySpan = new Map(checks.map((check, i) => [check.span, i]));
+      this.#index = { checks, positions: positions(checks, this.#scale, this.#shortenGaps), bySpan };
     }
-    return this.#known;
+    return this.#index;
   }
 
-  /** Another axis: everything is placed anew. */
-  #replace() {
-    this.#known = null;
+  /** Compute the positions again after the axis changed. */
+  #resetAxis() {
+    this.#index = null;
     this.#setZoom(null);
   }
 
-  #state() {
+  #paintState() {
     return { scale: this.#scale, newest: store.checks.length - 1, projected: store.projectedTurns };
   }
 
-  /** The check that holds the selected span, which may be any of its children. */
+  /** Index of the check that is selected or contains the selected span, or -1. */
   #selectedIndex() {
     if (!store.selected) return -1;
-    const { bySpan } = this.#facts;
+    const { bySpan } = this.#checkIndex;
     for (let at = store.spans.findKey(store.selected); at >= 0; at = store.tree.parent[at] ?? -1) {
-      const found = bySpan.get(store.spans.key(at));
-      if (found !== undefined) return found;
+      const index = bySpan.get(store.spans.key(at));
+      if (index !== undefined) return index;
     }
     return -1;
   }
 
-  /** @param {number} index */
+  /** Show the tooltip of a check, or hide it with -1. @param {number} index */
   #hover(index) {
     if (index === this.#hovered) return;
     this.#hovered = index;
-    const bar = this.#layout && placeBand(this.#pointed, this.#layout, index);
-    this.#tip.hidden = !bar;
-    if (bar) {
-      this.#tip.replaceChildren(...toldOf(bar.check));
-      const width = this.#width;
-      const x = bar.x + bar.width / 2;
-      this.#tip.style.left = `${x > width / 2 ? Math.max(0, x - 272) : x + 16}px`;
-    }
+    const bar = this.#layout && placeBand(this.#hoveredBand, this.#layout, index);
+    this.#tooltip.hidden = !bar;
+    if (!bar) return;
+    this.#tooltip.replaceChildren(...describeCheck(bar.check));
+    const x = bar.x + bar.width / 2;
+    this.#tooltip.style.left = `${x > this.#width / 2 ? Math.max(0, x - TOOLTIP_PX) : x + 16}px`;
   }
 
-  /** @param {number} x */
-  #nearest(x) {
-    const bars = this.#layout?.bars ?? [];
-    let best = -1;
-    let distance = Infinity;
-    for (const bar of bars) {
-      const away = Math.abs(bar.x + bar.width / 2 - x);
-      if (away < distance) {
-        distance = away;
-        best = bar.index;
+  /** Index of the check whose bar is closest to a position, or -1. @param {number} x */
+  #checkAt(x) {
+    let closest = -1;
+    let minDistance = Infinity;
+    for (const bar of this.#layout?.bars ?? []) {
+      const distance = Math.abs(bar.x + bar.width / 2 - x);
+      if (distance < minDistance) {
+        minDistance = distance;
+        closest = bar.index;
       }
     }
-    return distance < 40 ? best : -1;
+    return minDistance < MAX_HOVER_PX ? closest : -1;
   }
 
   /** @param {PointerEvent | WheelEvent} event */
-  #x(event) {
+  #xOf(event) {
     return event.clientX - this.#stage.getBoundingClientRect().left;
   }
 
   #onMove = (/** @type {PointerEvent} */ event) => {
     if (event.buttons !== 0) return;
-    const marker = event.target instanceof Element ? event.target.closest(".compaction-marker") : null;
-    this.#hover(marker instanceof HTMLElement ? Number(marker.dataset.index) : this.#nearest(this.#x(event)));
+    const marker = markerAt(event);
+    this.#hover(marker ? Number(marker.dataset.index) : this.#checkAt(this.#xOf(event)));
   };
 
+  /** Select on a click, zoom on a drag. */
   #onDown = (/** @type {PointerEvent} */ event) => {
-    if (!this.#layout || event.button !== 0) return;
-    if (event.target instanceof Element && event.target.closest(".compaction-marker")) return;
-    const from = this.#x(event);
+    if (!this.#layout || event.button !== 0 || markerAt(event)) return;
+    const from = this.#xOf(event);
     this.#hover(-1);
     this.#stage.setPointerCapture(event.pointerId);
-    const move = (/** @type {PointerEvent} */ at) => {
-      const to = this.#x(at);
-      this.#brush.hidden = Math.abs(to - from) < 5;
+    const move = (/** @type {PointerEvent} */ moveEvent) => {
+      const to = this.#xOf(moveEvent);
+      this.#brush.hidden = Math.abs(to - from) < MIN_DRAG_PX;
       this.#brush.style.left = `${Math.min(from, to)}px`;
       this.#brush.style.width = `${Math.abs(to - from)}px`;
     };
-    const up = (/** @type {PointerEvent} */ at) => {
-      const made = this.#layout;
-      if (!made) return;
-      const to = this.#x(at);
-      if (Math.abs(to - from) < 5) {
-        const check = store.checks[this.#nearest(to)];
-        if (check) store.select(check.span);
-        return;
-      }
-      const unit = (made.to - made.from) / made.plot.width;
-      this.#setZoom([made.from + (Math.min(from, to) - made.plot.left) * unit, made.from + (Math.max(from, to) - made.plot.left) * unit]);
-    };
-    // Also where the browser takes the pointer away, as it does when a finger scrolls the page.
+    const up = (/** @type {PointerEvent} */ upEvent) => this.#endDrag(from, this.#xOf(upEvent));
+    // Also fires without a pointerup, for example when a touch starts to scroll the page.
     const end = () => {
       this.#brush.hidden = true;
       this.#stage.removeEventListener("pointermove", move);
@@ -266,56 +250,58 @@ class TokenTimeline extends HTMLElement {
     this.#stage.addEventListener("lostpointercapture", end, { once: true });
   };
 
+  /** @param {number} from @param {number} to */
+  #endDrag(from, to) {
+    if (!this.#layout) return;
+    if (Math.abs(to - from) < MIN_DRAG_PX) {
+      const check = store.checks[this.#checkAt(to)];
+      if (check) store.select(check.span);
+      return;
+    }
+    const { from: start, to: end, plot } = this.#layout;
+    const positionOf = (/** @type {number} */ x) => start + ((x - plot.left) * (end - start)) / plot.width;
+    this.#setZoom([positionOf(Math.min(from, to)), positionOf(Math.max(from, to))]);
+  }
+
   #onWheel = (/** @type {WheelEvent} */ event) => {
-    const made = this.#layout;
-    if (!made || !(event.ctrlKey || event.metaKey || this.#zoom || Math.abs(event.deltaX) > Math.abs(event.deltaY))) return;
+    const plot = this.#layout?.plot;
+    const isHorizontal = Math.abs(event.deltaX) > Math.abs(event.deltaY);
+    if (!plot || !(event.ctrlKey || event.metaKey || this.#zoom || isHorizontal)) return;
     event.preventDefault();
-    if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) this.#pan(event.deltaX / made.plot.width);
-    else this.#zoomBy(Math.exp(event.deltaY / 300), (this.#x(event) - made.plot.left) / made.plot.width);
+    if (isHorizontal) this.#pan(event.deltaX / plot.width);
+    else this.#zoomBy(Math.exp(event.deltaY / 300), (this.#xOf(event) - plot.left) / plot.width);
   };
 
-  /** @param {number} factor below 1 goes in @param {number} anchor 0 to 1, what stays in place */
+  /** @param {number} factor zooms in below 1 @param {number} anchor share of the width that stays in place */
   #zoomBy(factor, anchor = 0.5) {
-    const made = this.#layout;
-    if (!made) return;
-    const size = made.to - made.from;
-    const least = (made.whole[1] - made.whole[0]) / Math.max(1, store.checks.length) / 2;
-    const next = Math.max(least, size * factor);
-    const from = made.from + (size - next) * Math.max(0, Math.min(1, anchor));
-    this.#setZoom([from, from + next]);
+    if (!this.#layout) return;
+    const { from, to, whole } = this.#layout;
+    const minLength = (whole[1] - whole[0]) / Math.max(1, store.checks.length) / 2;
+    this.#setZoom(scaleRange([from, to], factor, anchor, minLength));
   }
 
-  /** @param {number} share of what is seen */
+  /** @param {number} share of the visible range */
   #pan(share) {
-    const made = this.#layout;
-    if (!made || !this.#zoom) return;
-    const by = (made.to - made.from) * share;
-    this.#setZoom([made.from + by, made.to + by]);
+    if (this.#layout && this.#zoom) this.#setZoom(shiftRange([this.#layout.from, this.#layout.to], share));
   }
 
-  /** @param {[number, number] | null} zoom */
-  #setZoom(zoom) {
-    const whole = this.#layout?.whole;
-    if (zoom && whole) {
-      const size = Math.min(zoom[1] - zoom[0], whole[1] - whole[0]);
-      const from = Math.max(whole[0], Math.min(whole[1] - size, zoom[0]));
-      zoom = size >= whole[1] - whole[0] ? null : [from, from + size];
-    }
-    this.#zoom = zoom;
-    this.#isMoving = true;
+  /** Zoom to a range, or show everything with null. @param {[number, number] | null} range */
+  #setZoom(range) {
+    this.#zoom = range && this.#layout ? clampRange(range, this.#layout.whole) : range;
+    this.#isZooming = true;
     this.#drawSoon();
   }
 
   #onKey = (/** @type {KeyboardEvent} */ event) => {
     if (isTyping(event) || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key === "+" || event.key === "=") this.#zoomBy(0.6);
-    else if (event.key === "-") this.#zoomBy(1 / 0.6);
+    if (event.key === "+" || event.key === "=") this.#zoomBy(ZOOM_FACTOR);
+    else if (event.key === "-") this.#zoomBy(1 / ZOOM_FACTOR);
     else if (event.key === "0") this.#setZoom(null);
   };
 
   #onStageKey = (/** @type {KeyboardEvent} */ event) => {
     const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
-    if (step && event.shiftKey) this.#pan(step * 0.2);
+    if (step && event.shiftKey) this.#pan(step * PAN_SHARE);
     else if (step) this.#stepBar(step);
     else if (event.key === "Enter" && event.target === this.#stage) {
       const span = store.checks[this.#hovered]?.span;
@@ -324,54 +310,44 @@ class TokenTimeline extends HTMLElement {
     event.preventDefault();
   };
 
-  /** Along the bars in sight: where checks are crowded, each stands for those that share its column. @param {number} step */
+  /** Move to the next or previous bar. Pans at the edges. @param {number} step */
   #stepBar(step) {
     const bars = this.#layout?.bars ?? [];
-    const at = bars.findIndex((bar) => bar.index === this.#hovered);
-    const next = at >= 0 ? at + step : step > 0 ? 0 : bars.length - 1;
+    const current = bars.findIndex((bar) => bar.index === this.#hovered);
+    const next = current >= 0 ? current + step : step > 0 ? 0 : bars.length - 1;
     const bar = bars[Math.max(0, Math.min(bars.length - 1, next))];
     if (bar) this.#hover(bar.index);
-    if (at >= 0 && !bars[next]) this.#pan(step * 0.2);
+    if (current >= 0 && !bars[next]) this.#pan(step * PAN_SHARE);
   }
 
-  #savePng() {
-    const canvas = h("canvas", { width: this.#canvas.width, height: this.#canvas.height });
-    const context = canvas.getContext("2d");
-    if (!context || !this.#layout || !this.#colours) return;
-    const scale = devicePixelRatio || 1;
-    context.scale(scale, scale);
-    const surface = canvasSurface(context, this.#colours.font ?? "sans-serif", scale);
-    surface.rect(0, 0, this.#width, this.#height, this.#colours.ground ?? "white");
-    paint(surface, this.#layout, this.#colours, this.#state());
-    canvas.toBlob((blob) => blob && download(`${this.dataset.session}-tokens.png`, blob));
-  }
-
-  #saveSvg() {
-    if (!this.#layout || !this.#colours) return;
-    const surface = svgSurface(this.#width, this.#height, this.#colours.ground ?? "white");
-    paint(surface, this.#layout, this.#colours, this.#state());
-    download(`${this.dataset.session}-tokens.svg`, new Blob([String(surface)], { type: "image/svg+xml" }));
+  /** @param {(name: string, picture: import("./export.js").Picture) => void} save */
+  #export(save) {
+    if (!this.#layout || !this.#colors) return;
+    const picture = { width: this.#width, height: this.#height, layout: this.#layout, colors: this.#colors };
+    save(`${this.dataset.session}-tokens`, { ...picture, state: this.#paintState() });
   }
 }
 
-/** Puts a band behind one bar, if that is in sight. @param {HTMLElement} band @param {Layout} made @param {number} index of a check */
-function placeBand(band, made, index) {
-  const bar = made.bars.find((one) => one.index === index);
+/** Return the compaction marker under the pointer. @param {Event} event */
+function markerAt(event) {
+  const marker = event.target instanceof Element ? event.target.closest(".compaction-marker") : null;
+  return marker instanceof HTMLElement ? marker : null;
+}
+
+/**
+ * Place a highlight behind the bar of a check, or hide it. Returns the bar.
+ * @param {HTMLElement} band
+ * @param {Layout} layout
+ * @param {number} index
+ */
+function placeBand(band, layout, index) {
+  const bar = layout.bars.find((other) => other.index === index);
   band.hidden = !bar;
   if (bar) {
     band.style.left = `${bar.x - 3}px`;
     band.style.width = `${bar.width + 6}px`;
   }
   return bar;
-}
-
-/** From the first check in sight to the one after the last. @param {Layout} made @returns {[number, number] | null} */
-function timesOf({ bars }) {
-  const [first, last] = [bars[0], bars.at(-1)];
-  if (!first?.check.started_at || !last?.check.started_at) return null;
-  const from = Date.parse(first.check.started_at);
-  const to = Date.parse(store.checks[last.index + 1]?.started_at ?? last.check.ended_at ?? last.check.started_at);
-  return [from, Math.max(from + 1, to)];
 }
 
 customElements.define("token-timeline", TokenTimeline);
