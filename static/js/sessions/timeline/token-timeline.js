@@ -259,8 +259,8 @@ class TokenTimeline extends HTMLElement {
       return;
     }
     const { from: start, to: end, plot } = this.#layout;
-    const positionOf = (/** @type {number} */ x) => start + ((x - plot.left) * (end - start)) / plot.width;
-    this.#setZoom([positionOf(Math.min(from, to)), positionOf(Math.max(from, to))]);
+    const toPosition = (/** @type {number} */ x) => start + ((x - plot.left) * (end - start)) / plot.width;
+    this.#setZoom([toPosition(Math.min(from, to)), toPosition(Math.max(from, to))]);
   }
 
   #onWheel = (/** @type {WheelEvent} */ event) => {
