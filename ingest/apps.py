@@ -1,4 +1,4 @@
-"""The writing half of the server."""
+"""Django app of the write path."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def bearer_secret(authorization: str) -> str | None:
 
 
 def not_revoked() -> models.Q:
-    """Return a filter for credentials that were not revoked, or whose revocation lies in the future."""
+    """Return a filter for credentials that were not revoked, or that will be revoked later."""
     return models.Q(revoked_at=None) | models.Q(revoked_at__gt=timezone.now())
 
 

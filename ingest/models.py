@@ -1,8 +1,8 @@
-"""The log and its aggregates: projects, keys, traces, sessions, spans, message texts, transcripts.
+"""Tables of the write path: projects, keys, sessions, traces, spans, messages and transcripts.
 
-Spans are partitioned by the day on which their session was first seen and keyed by the session, so that Citus can
-distribute them as they are: every unique key begins with the distribution column, no foreign key points from or to
-them, and ids are the client's or hashes. Only `writer` and `transcripts` write here.
+Spans are partitioned by the day on which their session was first seen, and Citus can distribute them by session: each
+unique key starts with the distribution column, no foreign keys refer to or from them, and ids are hashes or come from
+the client. Only `ingest.storage` and `ingest.archive` write to these tables.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from django.utils import timezone
 
 
 def session_key(project_id: int, session_id: str) -> uuid.UUID:
-    """The name of a session across projects, and the column that distributes it."""
+    """Return the key of a session, which is unique across projects and is the distribution column."""
     return _key("session", project_id, session_id)
 
 
 def trace_key(project_id: int, trace_id: str) -> uuid.UUID:
+    """Return the key of a trace, which is unique across projects."""
     return _key("trace", project_id, trace_id)
 
 
@@ -33,7 +34,11 @@ class Project(models.Model):
     slug = models.SlugField(unique=True)
     name = models.CharField(max_length=200)
     created_at = models.DateTimeField(default=timezone.now)
-    retention_days = models.PositiveIntegerField(null=True, blank=True, help_text="Empty: keep for ever.")
+    retention_days = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        help_text="Empty: keep for ever.",  # words:ignore - the text of the migration
+    )
     legal_hold = models.BooleanField(default=False, help_text="Nothing of this project is deleted while set.")
 
     def __str__(self) -> str:
@@ -41,11 +46,10 @@ class Project(models.Model):
 
 
 class IngestKey(models.Model):
-    """A right to write into one project, and to see nothing."""
+    """A credential that can write into one project and cannot read."""
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="ingest_keys")
     label = models.CharField(max_length=100)
-    # Keys are 256 random bits, so a plain digest is as good as a slow one and costs no time on the hot path.
     digest = models.CharField(max_length=64, unique=True)
     hint = models.CharField(max_length=16)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL)
@@ -58,20 +62,20 @@ class IngestKey(models.Model):
 
 
 class Session(models.Model):
-    """One agent session with what a list shows of it, right even after replays."""
+    """An agent session with its aggregates, which stay correct after replays."""
 
     session_key = models.UUIDField(primary_key=True)
     project_id = models.IntegerField()
     session_id = models.TextField()
     day = models.DateField()  # the partition of its spans
     created_at = models.DateTimeField()
-    first_at = models.DateTimeField(null=True)  # event times; the clock is the agent's
+    first_at = models.DateTimeField(null=True)  # times of events are by the agent's clock
     last_at = models.DateTimeField(null=True)
     last_seq = models.BigIntegerField()
     span_count = models.IntegerField(default=0)
     running_count = models.IntegerField(default=0)
     error_count = models.IntegerField(default=0)
-    turn_count = models.IntegerField(default=0)  # the highest turn told, or how many turn spans there are
+    turn_count = models.IntegerField(default=0)  # the highest turn number, or the number of turn spans if greater
     turn_span_count = models.IntegerField(default=0)
     check_count = models.IntegerField(default=0)
     compaction_count = models.IntegerField(default=0)
@@ -83,7 +87,7 @@ class Session(models.Model):
     window_at = models.DateTimeField(null=True)
     trigger_tokens = models.IntegerField(default=0)
     trigger_at = models.DateTimeField(null=True)
-    last_tokens = models.IntegerField(default=0)  # the newest estimate
+    last_tokens = models.IntegerField(default=0)  # latest estimate
     last_tokens_at = models.DateTimeField(null=True)
     worst_retention = models.FloatField(null=True)  # 0 to 1
 
@@ -98,10 +102,10 @@ class Session(models.Model):
 
 
 class Trace(models.Model):
-    """Which session a trace belongs to, and what is known of the trace itself.
+    """A trace and the session it belongs to.
 
-    `source` says how well the session is known: a trace's group outranks a session named by one of its spans,
-    which outranks the trace's own id. When a better source arrives, the trace's spans move.
+    `source` is the origin of the session. A trace's group takes precedence over a session that one of its spans names,
+    which takes precedence over the trace's own id. When a better source arrives, the trace's spans move.
     """
 
     class Source(models.IntegerChoices):
@@ -114,7 +118,7 @@ class Trace(models.Model):
     trace_id = models.TextField()
     session_key = models.UUIDField()
     source = models.SmallIntegerField(choices=Source.choices)
-    is_mixed = models.BooleanField(default=False)  # spans of one trace named different sessions
+    is_mixed = models.BooleanField(default=False)  # its spans name different sessions
     seq = models.BigIntegerField()
     name = models.TextField(default="")
     started_at = models.DateTimeField(null=True)
@@ -129,7 +133,7 @@ class Trace(models.Model):
 
 
 class Stray(models.Model):
-    """A span that lives in another session than its trace, which has no group: it named that session itself."""
+    """A span that names a session other than its trace's. Only traces without a group have strays."""
 
     pk = models.CompositePrimaryKey("trace_key", "span_id")
     trace_key = models.UUIDField()
@@ -144,7 +148,7 @@ class Stray(models.Model):
 
 
 class Span(models.Model):
-    """One thing that happened. Partitioned by `session_day`; the table is made by the first migration's SQL."""
+    """A span. The table is partitioned by `session_day` and created by SQL in the first migration."""
 
     class Status(models.TextChoices):
         UNSET = ""
@@ -157,16 +161,16 @@ class Span(models.Model):
     trace_id = models.TextField()
     span_id = models.TextField()
     project_id = models.IntegerField()
-    seq = models.BigIntegerField()  # rises with every change, in the order of commits within a project
-    parent_id = models.TextField(null=True)  # noqa: DJ001 - no parent is not an empty name
+    seq = models.BigIntegerField()  # increases with each change, in commit order within a project
+    parent_id = models.TextField(null=True)  # noqa: DJ001 - NULL means no parent
     kind = models.TextField(default="")
     name = models.TextField(default="")
     status = models.TextField(choices=Status.choices, default=Status.UNSET)
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
-    tokens = models.IntegerField(null=True)  # what a row's token bar shows
+    tokens = models.IntegerField(null=True)  # shown in the row's token bar
     data = models.JSONField(default=dict)
-    payload = models.JSONField(null=True)  # texts; leaves the server only with view_payload
+    payload = models.JSONField(null=True)  # conversation text, only visible with view_payload
 
     class Meta:
         managed = False
@@ -177,7 +181,7 @@ class Span(models.Model):
 
 
 class Content(models.Model):
-    """One message text of a project, stored once however often it was sent; `hash` is SHA-256 of its canonical JSON."""
+    """A message of archived transcripts, stored once per project. `hash` is the SHA-256 of its canonical JSON."""
 
     pk = models.CompositePrimaryKey("hash", "project_id")
     hash = models.BinaryField(max_length=32)
@@ -191,7 +195,7 @@ class Content(models.Model):
 
 
 class Message(models.Model):
-    """One message that spans carried, stored once a project; `day` is the last on which a span came with it."""
+    """A message of spans, stored once per project. `day` is the last day on which a span contained it."""
 
     pk = models.CompositePrimaryKey("hash", "project_id")
     hash = models.BinaryField(max_length=32)
@@ -208,7 +212,7 @@ class Message(models.Model):
 
 
 class Transcript(models.Model):
-    """A redacted pre-compact transcript: an ordered list of message hashes, chained to the step before it."""
+    """A redacted pre-compact transcript: an ordered list of message hashes, linked to the previous step."""
 
     pk = models.CompositePrimaryKey("session_key", "step")
     session_key = models.UUIDField()
@@ -220,11 +224,11 @@ class Transcript(models.Model):
     message_count = models.IntegerField()
     size = models.BigIntegerField()  # bytes of the JSONL as downloaded
     sha256 = models.CharField(max_length=64)
-    sent_sha256 = models.CharField(max_length=64)  # of the bytes as sent, before our own redaction
-    hashes = models.BinaryField()  # 32 bytes a message, in order
-    ids = models.JSONField(null=True)  # the messages' ids in the agent's log, in order, if it sent them
-    redactions = models.JSONField(default=dict)  # rule to count, never the secret
-    chain = models.CharField(max_length=64)  # the hash of its link
+    sent_sha256 = models.CharField(max_length=64)  # of the bytes as sent, before redaction by the server
+    hashes = models.BinaryField()  # 32 bytes for each message, in order
+    ids = models.JSONField(null=True)  # ids of the messages in the agent's log, in order, if sent
+    redactions = models.JSONField(default=dict)  # count by rule
+    chain = models.CharField(max_length=64)  # hash of its link
 
     class Meta:
         indexes = [models.Index(fields=["project_id", "-received_at"], name="transcript_newest")]
@@ -234,7 +238,10 @@ class Transcript(models.Model):
 
 
 class ChainLink(models.Model):
-    """One event of a session's archive. Append-only, by a trigger; a deleted transcript's links stay."""
+    """A link in the hash chain of a session's archive.
+
+    A trigger makes the table append-only. The links of deleted transcripts stay.
+    """
 
     class Kind(models.TextChoices):
         STORED = "stored"
@@ -254,7 +261,7 @@ class ChainLink(models.Model):
     chain = models.TextField()
 
     class Meta:
-        managed = False  # flushing must not empty it
+        managed = False  # otherwise `flush` would try to empty it
         db_table = "ingest_chainlink"
 
     def __str__(self) -> str:

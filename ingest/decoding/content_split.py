@@ -55,7 +55,7 @@ def is_content_key(key: str) -> bool:
     return key in _CONTENT_KEYS or key.startswith(_CONTENT_PREFIXES)
 
 
-content_keys = KeyMatcher(is_content_key).select
+content_keys = KeyMatcher(is_content_key)
 
 
 def pop_content(kind: str, data: dict[str, Any], keys: Collection[str]) -> dict[str, Any]:

@@ -15,8 +15,8 @@ import msgspec
 
 from ingest.decoding import lenient_json
 from ingest.decoding.lenient_json import STRICT_ERRORS
-from ingest.decoding.records import Decoded, Rejection
-from ingest.decoding.schema import Converted, Event, InvalidEvent, invalid_event, to_record
+from ingest.decoding.records import Converted, Decoded, Rejection
+from ingest.decoding.schema import Event, InvalidEvent, invalid_event, to_record
 from ingest.errors import Malformed, TooLarge
 
 
@@ -44,21 +44,19 @@ def decode(body: bytes, *, max_events: int, is_lines: bool = False) -> Decoded:
     if len(events) > max_events:
         raise _too_many_events(max_events)
     decoded = Decoded()
-    records, indexes, contents = decoded.records, decoded.indexes, decoded.contents
+    indexes, converted = decoded.indexes, decoded.converted
     for index, event in enumerate(events):
         # The properties of such an event are its unknown fields, which `Event` does not keep.
         if event.event is not None and event.properties is None and event.data is None:
             return _decode_leniently(body, max_events, is_lines=is_lines)
         try:
-            record, data, payload = to_record(event)
+            converted.append(to_record(event))
+            indexes.append(index)
         except InvalidEvent as error:
             decoded.rejections.append(Rejection(index, error.path, error.message))
-            continue
         except STRICT_ERRORS:
             return _decode_leniently(body, max_events, is_lines=is_lines)
-        records.append(record)
-        indexes.append(index)
-        contents.append((data, payload))
+    decoded.records = [record for record, _data, _payload in converted]
     return decoded
 
 
@@ -84,8 +82,7 @@ def _decode_leniently(body: bytes, max_events: int, *, is_lines: bool) -> Decode
         if index >= max_events:
             raise _too_many_events(max_events)
         try:
-            record, data, payload = _convert(value)
-            decoded.add(record, index, (data, payload))
+            decoded.add(index, _convert(value))
         except InvalidEvent as error:
             decoded.rejections.append(Rejection(index, error.path, error.message))
     return decoded

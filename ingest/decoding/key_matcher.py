@@ -6,7 +6,7 @@ are bounded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 _MAX_CACHED_KEYS = 10_000
 _MAX_CACHED_KEY_CHARS = 100
@@ -15,28 +15,25 @@ _MAX_CACHED_SHAPES = 1_000
 _MAX_SHAPE_KEYS = 50
 
 
-class KeyMatcher:
-    """Select the keys for which `predicate` is true."""
+class KeyMatcher(dict[tuple[str, ...], tuple[str, ...]]):
+    """A mapping from all keys of an object to those for which `predicate` is true.
+
+    A dict with `__missing__`, because a cached lookup then needs no Python call.
+    """
 
     def __init__(self, predicate: Callable[[str], bool]) -> None:
+        super().__init__()
         self._predicate = predicate
         self._matching: set[str] = set()
         self._other: set[str] = set()
-        self._shapes: dict[tuple[str, ...], tuple[str, ...]] = {}
 
-    def select(self, keys: Collection[str]) -> Collection[str]:
-        """Return the matching keys of an object, given all its keys."""
-        shape = tuple(keys)
-        matching = self._shapes.get(shape)
-        return self._select_uncached(shape) if matching is None else matching
-
-    def _select_uncached(self, shape: tuple[str, ...]) -> tuple[str, ...]:
+    def __missing__(self, keys: tuple[str, ...]) -> tuple[str, ...]:
         matching, other = self._matching, self._other
-        selected = tuple(key for key in shape if key in matching or (key not in other and self._matches(key)))
-        if len(shape) <= _MAX_SHAPE_KEYS and all(len(key) <= _MAX_CACHED_KEY_CHARS for key in shape):
-            if len(self._shapes) >= _MAX_CACHED_SHAPES:
-                self._shapes.clear()
-            self._shapes[shape] = selected
+        selected = tuple(key for key in keys if key in matching or (key not in other and self._matches(key)))
+        if len(keys) <= _MAX_SHAPE_KEYS and all(len(key) <= _MAX_CACHED_KEY_CHARS for key in keys):
+            if len(self) >= _MAX_CACHED_SHAPES:
+                self.clear()
+            self[keys] = selected
         return selected
 
     def _matches(self, key: str) -> bool:

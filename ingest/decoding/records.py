@@ -53,8 +53,8 @@ class Trace(msgspec.Struct, gc=False):
 
 
 Record = Span | Trace
-Content = tuple[Any, Any]
-"""Data (of a span) or metadata (of a trace), and payload, before encoding."""
+Converted = tuple[Record, dict[str, Any], Any]
+"""A record with its data (of a span) or metadata (of a trace), and its payload, before encoding."""
 
 
 class Rejection(msgspec.Struct):
@@ -68,13 +68,13 @@ class Rejection(msgspec.Struct):
 class Decoded(msgspec.Struct):
     """Records of a body and the events that were rejected.
 
-    `indexes` and `contents` are parallel to `records`. An index is the position of the record's event in the body, or
-    -1 for a trace that OTLP spans imply.
+    `indexes` has the position in the body of each record's event, or -1 for a trace that OTLP spans imply. `converted`
+    has the content of the records for redaction and is emptied afterwards.
     """
 
     records: list[Record] = []
     indexes: list[int] = []
-    contents: list[Content] = []
+    converted: list[Converted] = []
     rejections: list[Rejection] = []
 
     @property
@@ -82,7 +82,7 @@ class Decoded(msgspec.Struct):
         """Number of accepted events. One OTLP span can become several records."""
         return len(set(self.indexes) - {-1})
 
-    def add(self, record: Record, index: int, content: Content) -> None:
-        self.records.append(record)
+    def add(self, index: int, converted: Converted) -> None:
+        self.records.append(converted[0])
         self.indexes.append(index)
-        self.contents.append(content)
+        self.converted.append(converted)

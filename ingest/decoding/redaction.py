@@ -8,7 +8,6 @@ event.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from functools import lru_cache
 from string import ascii_uppercase, digits
 from typing import Any
@@ -17,7 +16,7 @@ import msgspec
 from compact.redaction import DEFAULT_RULES, Redactor, default_redactor
 
 from ingest.decoding.key_matcher import KeyMatcher
-from ingest.decoding.records import Content, Record, Span
+from ingest.decoding.records import Converted, Record, Span
 
 # Shorter than any secret.
 _MIN_SECRET_CHARS = 6
@@ -33,22 +32,22 @@ _word_redactor = Redactor(rules=tuple(rule for rule in DEFAULT_RULES if rule.nam
 _clean_texts: set[str] = set()
 
 
-def redact(records: Sequence[Record], contents: list[Content]) -> int:
-    """Redact secrets in `records` and `contents` in place. Return the number of records that had one."""
+def redact(converted: list[Converted]) -> int:
+    """Redact secrets in records and their content in place. Return the number of records that had one."""
     trees: list[Any] = []
-    for data, payload in contents:
+    texts: list[str] = []
+    for record, data, payload in converted:
+        texts.append(record.name)
         trees.append(data)
         if payload is not None:
             trees.append(payload)
-    texts = [record.name for record in records]
     has_secret_key = _collect_texts(trees, texts)
     if not has_secret_key and _are_clean(texts):
         return 0
     count = 0
-    for index, record in enumerate(records):
-        content, is_redacted = _redact_record(record, contents[index])
-        if is_redacted:
-            contents[index] = content
+    for index, (record, data, payload) in enumerate(converted):
+        if (redacted := _redact_record(record, data, payload)) is not None:
+            converted[index] = redacted
             count += 1
     return count
 
@@ -66,7 +65,7 @@ def _collect_texts(trees: list[Any], texts: list[str]) -> bool:
         items = tree
         if type(tree) is dict:
             items = tree.values()
-            for key in _secret_keys(tree):
+            for key in _secret_keys[tuple(tree)]:
                 kind = type(tree[key])
                 if (kind is str and hides_text(key)) or ((kind is int or kind is float) and hides_number(key)):
                     has_secret_key = True
@@ -94,7 +93,7 @@ def hides_number(key: str) -> bool:
 
 
 # Long keys never mark a secret, and caching them would waste memory.
-_secret_keys = KeyMatcher(lambda key: len(key) <= _MAX_CACHED_CHARS and (hides_text(key) or hides_number(key))).select
+_secret_keys = KeyMatcher(lambda key: len(key) <= _MAX_CACHED_CHARS and (hides_text(key) or hides_number(key)))
 
 
 def _are_clean(texts: list[str]) -> bool:
@@ -124,11 +123,15 @@ def _has_number(text: str) -> bool:
     return b"0" * 9 in shape or b"AA00" in shape or (not text.isascii() and shape.count(b"0") >= 6)
 
 
-def _redact_record(record: Record, content: Content) -> tuple[Content, bool]:
-    """Redact one record in place. Return its redacted content, and True if anything was redacted."""
+def _redact_record(record: Record, data: dict[str, Any], payload: Any) -> Converted | None:
+    """Redact one record in place and return it with its redacted content. Return None if it has no secret."""
     name, in_name = _redactor.text(record.name)
-    data, in_data = _redactor.tree(content[0])
-    payload, in_payload = (None, None) if content[1] is None else _redactor.tree(content[1])
+    data, in_data = _redactor.tree(data)
+    in_payload: Counter[str] = Counter()
+    if payload is not None:
+        payload, in_payload = _redactor.tree(payload)
+    if not (in_name or in_data or in_payload):
+        return None
     if in_name:
         record.name = name
     if in_data:
@@ -138,4 +141,4 @@ def _redact_record(record: Record, content: Content) -> tuple[Content, bool]:
             record.metadata = _encode(data)
     if in_payload and isinstance(record, Span):
         record.payload = _encode(payload)
-    return (data, payload), bool(in_name or in_data or in_payload)
+    return record, data, payload

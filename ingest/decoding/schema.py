@@ -14,7 +14,7 @@ import msgspec
 from ingest.decoding import timestamps
 from ingest.decoding.content_split import content_keys, pop_content
 from ingest.decoding.lenient_json import MAX_DEPTH, STRICT_ERRORS, is_deep
-from ingest.decoding.records import Span, Trace
+from ingest.decoding.records import Converted, Span, Trace
 from ingest.decoding.span_stats import KINDS_WITHOUT_STATS, NO_STATS, session_of, stats_of
 from ingest.decoding.timestamps import MAX_UNIX_S, MIN_US
 
@@ -95,9 +95,6 @@ _FIELDS = frozenset(Event.__struct_fields__)
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
-Converted = tuple[Span | Trace, dict[str, Any], Any]
-"""A record with its data and payload before encoding."""
-
 
 def to_record(event: Event, source: dict[str, Any] | None = None) -> Converted:
     """Convert an event. `source` is its JSON object, needed for flat events without `properties`."""
@@ -150,7 +147,7 @@ def _span(event: Event, data: dict[str, Any]) -> Converted:
         data = _unwrap_custom_data(data)
     kind = _KINDS.get(kind, kind)
     payload = event.payload
-    keys = content_keys(data)
+    keys = content_keys[tuple(data)]
     if keys or type(payload) is str:
         payload = _payload(payload, pop_content(kind, data, keys))
     trace_id, span_id, parent_id = _ids(event)

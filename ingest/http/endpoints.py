@@ -20,7 +20,7 @@ from ingest import metrics
 from ingest.archive import transcripts
 from ingest.archive.transcript_format import BadTranscript
 from ingest.decoding import json_body
-from ingest.decoding.otlp import mapping
+from ingest.decoding.otlp import conversion
 from ingest.decoding.records import Decoded, Rejection, Span
 from ingest.decoding.redaction import redact, redact_value
 from ingest.errors import (
@@ -109,7 +109,7 @@ async def _respond(endpoint: str, scope: Scope, receive: Receive) -> Response:
 def _error_response(error: RequestError, request: Request, endpoint: str) -> Response:
     if endpoint == "/v1/traces":
         is_json = not request.is_protobuf
-        headers, body = list(_JSON if is_json else _PROTOBUF), mapping.error_status(error, is_json=is_json)
+        headers, body = list(_JSON if is_json else _PROTOBUF), conversion.error_status(error, is_json=is_json)
     else:
         headers, body = list(_JSON), _encode(error.body())
     if error.retry_after_s is not None:
@@ -152,10 +152,10 @@ async def ingest_traces(service: Service, request: Request) -> Response:
         raise UnsupportedType("Use Content-Type application/x-protobuf or application/json.")
 
     def decode(body: bytes, max_events: int) -> Decoded:
-        return (mapping.from_protobuf if is_protobuf else mapping.from_json)(body, max_events=max_events)
+        return (conversion.from_protobuf if is_protobuf else conversion.from_json)(body, max_events=max_events)
 
     decoded = await _store(service, request, grant, "/v1/traces", decode)
-    return 200, mapping.response(decoded.rejections, is_json=not is_protobuf), _PROTOBUF if is_protobuf else _JSON
+    return 200, conversion.response(decoded.rejections, is_json=not is_protobuf), _PROTOBUF if is_protobuf else _JSON
 
 
 async def _store(service: Service, request: Request, grant: Grant, endpoint: str, decode: Decode) -> Decoded:
@@ -187,13 +187,13 @@ async def _store(service: Service, request: Request, grant: Grant, endpoint: str
 
 def _decode_and_redact(body: bytes, decode: Decode) -> Decoded:
     decoded = decode(body, settings.INGEST_MAX_EVENTS)
-    if redacted_count := redact(decoded.records, decoded.contents):
+    if redacted_count := redact(decoded.converted):
         metrics.redacted.inc(redacted_count)
     # After redaction, because a message's hash must be that of the stored text.
-    for record, (_data, payload) in zip(decoded.records, decoded.contents, strict=True):
+    for record, _data, payload in decoded.converted:
         if payload is not None and type(record) is Span:
             extract(record, payload)
-    decoded.contents.clear()
+    decoded.converted.clear()
     return decoded
 
 

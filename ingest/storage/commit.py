@@ -139,7 +139,7 @@ async def _store_messages(
         if isinstance(record, Span) and record.messages:
             texts |= record.messages
     today = datetime.now(UTC).date()
-    unknown = known.missing(project_id, texts, today) if texts else []
+    unknown = known.find_missing(project_id, texts, today) if texts else []
     if not unknown:
         return []
     await cursor.execute(messages.FIND, (project_id, unknown))

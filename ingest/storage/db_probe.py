@@ -109,7 +109,7 @@ class DatabaseProbe:
 
     def _discard(self, task: asyncio.Task[Any]) -> None:
         self._abandoned.discard(task)
-        if not task.cancelled():
+        if not task.cancelled():  # codespell:ignore
             task.exception()  # marks it as retrieved, otherwise asyncio logs it
 
     async def _disconnect(self) -> None:

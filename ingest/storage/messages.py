@@ -72,7 +72,7 @@ class KnownMessages:
     def __init__(self) -> None:
         self._days: OrderedDict[tuple[int, bytes], date] = OrderedDict()
 
-    def missing(self, project_id: int, texts: dict[bytes, bytes], day: date) -> list[bytes]:
+    def find_missing(self, project_id: int, texts: dict[bytes, bytes], day: date) -> list[bytes]:
         """Return the hashes that are not known to be stored with the date `day`."""
         return [digest for digest in texts if self._days.get((project_id, digest)) != day]
 

@@ -18,7 +18,7 @@ from ingest.models import Project, Session
 from ingest.storage import messages, partitions
 from ingest.storage.commit import LOCK_SPACE
 
-# DROP TABLE waits for readers, and writers queue behind it. After this time it gives up and the next run tries again.
+# DROP TABLE waits for readers, and writers queue behind it. After this time it fails and the next run retries.
 _LOCK_TIMEOUT = "5s"
 _TRY_LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('ingest retention'))"
 

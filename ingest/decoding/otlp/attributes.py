@@ -102,7 +102,7 @@ def split_content(attributes: dict[str, Any]) -> tuple[dict[str, Any], dict[str,
     data = dict(attributes)
     content: dict[str, Any] = {}
     messages: dict[str, dict[str, Any]] = {}
-    for key in _content_keys(attributes):
+    for key in _content_keys[tuple(attributes)]:
         value = data.pop(key)
         if key in _INPUTS or key in _OUTPUTS:
             continue
@@ -130,7 +130,7 @@ def _copy_first(name: str, keys: tuple[str, ...], attributes: dict[str, Any], co
             return
 
 
-_content_keys = KeyMatcher(lambda key: key in _INPUTS or key in _OUTPUTS or is_content_key(key)).select
+_content_keys = KeyMatcher(lambda key: key in _INPUTS or key in _OUTPUTS or is_content_key(key))
 
 
 def _set_path(messages: dict[str, Any], path: str, value: Any) -> bool:

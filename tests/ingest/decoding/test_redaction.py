@@ -58,7 +58,7 @@ def test_a_request_is_redacted_as_its_events_are(batch: list[dict[str, Any]]) ->
     body = msgspec.json.encode(batch)
     expected = [_alone(record) for record in decode(body, max_events=10).records]
     together = decode(body, max_events=10)
-    found = redact(together.records, together.contents)
+    found = redact(together.converted)
     assert [_stored(record) for record in together.records] == [stored for stored, _ in expected]
     assert found == sum(is_changed for _, is_changed in expected)
 
@@ -71,7 +71,7 @@ def test_every_known_secret_is_found_in_a_request() -> None:
             decoded = decode(msgspec.json.encode(body), max_events=1)
             (record,) = decoded.records
             expected, _ = _alone(record)
-            redact(decoded.records, decoded.contents)
+            redact(decoded.converted)
             assert _stored(record) == expected
 
 

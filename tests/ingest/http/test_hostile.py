@@ -236,7 +236,7 @@ def test_half_a_first_line_does_not_hold_a_connection() -> None:
     for line, is_cut in ((b"", True), (b"POST /ingest HTTP/1.1\r\n", False)):
         clock, transport = Clock(), StringTransport()
         channel = type("Channel", (HTTPChannel,), {})
-        request_guard._guard_idle(channel)
+        request_guard._limit_idle_time(channel)
         connection = channel()
         connection.callLater, connection.timeOut = clock.callLater, 60
         connection.makeConnection(transport)

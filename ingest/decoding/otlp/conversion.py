@@ -20,7 +20,7 @@ from ingest.decoding.otlp.json_format import read_json
 from ingest.decoding.otlp.protobuf_format import read_protobuf
 from ingest.decoding.otlp.span_data import OtlpEvent, OtlpSpan
 from ingest.decoding.otlp.wire_messages import Status
-from ingest.decoding.records import Content, Decoded, Rejection, Span, Trace
+from ingest.decoding.records import Decoded, Rejection, Span, Trace
 from ingest.decoding.schema import KIND_MAX_CHARS, NAME_MAX_CHARS, SESSION_MAX_BYTES, InvalidEvent, truncate
 from ingest.decoding.span_stats import stats_of
 from ingest.errors import RequestError, TooLarge
@@ -34,7 +34,7 @@ _MAX_STATUS_CHARS = 2000
 _ENCODED_NUL = b"\\u0000"
 _encode = msgspec.json.Encoder().encode
 
-SpanWithContent = tuple[Span, Content]
+ConvertedSpan = tuple[Span, dict[str, Any], Any]
 
 
 def from_protobuf(body: bytes, *, max_events: int) -> Decoded:
@@ -82,8 +82,8 @@ def _decode(otlp_spans: Iterable[OtlpSpan | InvalidEvent], max_events: int) -> D
         except InvalidEvent as error:
             decoded.rejections.append(Rejection(index, error.path, error.message))
             continue
-        for span, content in spans:
-            decoded.add(span, index, content)
+        for converted in spans:
+            decoded.add(index, converted)
         trace_id, is_root = otlp_span.trace_id, otlp_span.parent_id is None
         if is_root or trace_id not in traces:
             name = truncate(otlp_span.name, NAME_MAX_CHARS) if is_root else ""
@@ -91,14 +91,14 @@ def _decode(otlp_spans: Iterable[OtlpSpan | InvalidEvent], max_events: int) -> D
             traces[trace_id] = (name or known_name, otlp_span.resource)
     for trace_id, (name, resource) in traces.items():
         trace = Trace(trace_id, name, None, None, None, None, _encode(resource))
-        decoded.add(trace, -1, (resource, None))
+        decoded.add(-1, (trace, resource, None))
     return decoded
 
 
-def _to_storable_spans(otlp_span: OtlpSpan) -> list[SpanWithContent]:
+def _to_storable_spans(otlp_span: OtlpSpan) -> list[ConvertedSpan]:
     """Convert a span, sanitizing it first if it contains NUL characters."""
     spans = _to_spans(otlp_span)
-    for span, _content in spans:
+    for span, _data, _payload in spans:
         if _ENCODED_NUL in span.data or (span.payload is not None and _ENCODED_NUL in span.payload):
             otlp_span.attributes, otlp_span.message = sanitize(otlp_span.attributes), sanitize(otlp_span.message)
             for event in otlp_span.events:
@@ -107,7 +107,7 @@ def _to_storable_spans(otlp_span: OtlpSpan) -> list[SpanWithContent]:
     return spans
 
 
-def _to_spans(otlp_span: OtlpSpan) -> list[SpanWithContent]:
+def _to_spans(otlp_span: OtlpSpan) -> list[ConvertedSpan]:
     """Return the span and the child spans that its `compact.*` events become."""
     attributes = otlp_span.attributes
     session_id = session_of(attributes)
@@ -117,12 +117,14 @@ def _to_spans(otlp_span: OtlpSpan) -> list[SpanWithContent]:
     data, payload = _compact_content(attributes) if kind.startswith("compact.") else split_content(attributes)
     if otlp_span.message:
         data["status_message"] = otlp_span.message
-    children: list[SpanWithContent] = []
+    has_exception = False
+    children: list[ConvertedSpan] = []
     other_events: list[dict[str, Any]] = []
     for number, event in enumerate(otlp_span.events):
         if event.name.startswith("compact."):
             children.append(_child_span(otlp_span, event, number, session_id))
         elif event.name == "exception":
+            has_exception = True
             data["error"] = {key.removeprefix("exception."): value for key, value in event.attributes.items()}
         else:
             other_events.append({"name": event.name, **event.attributes})
@@ -134,7 +136,7 @@ def _to_spans(otlp_span: OtlpSpan) -> list[SpanWithContent]:
         otlp_span.parent_id,
         kind,
         truncate(otlp_span.name, NAME_MAX_CHARS) or kind,
-        _status(otlp_span),
+        _status(otlp_span, has_exception=has_exception),
         _time(otlp_span.started_ns, "startTimeUnixNano"),
         _time(otlp_span.ended_ns, "endTimeUnixNano"),
         _encode(data),
@@ -142,7 +144,7 @@ def _to_spans(otlp_span: OtlpSpan) -> list[SpanWithContent]:
         session_id,
         stats_of(kind, data),
     )
-    return [*children, (span, (data, payload or None))]
+    return [*children, (span, data, payload or None)]
 
 
 def _kind(otlp_span: OtlpSpan) -> str:
@@ -154,13 +156,13 @@ def _kind(otlp_span: OtlpSpan) -> str:
     return "turn" if kind == "span" and name == "turn" else kind
 
 
-def _status(otlp_span: OtlpSpan) -> str:
-    if otlp_span.is_error or any(event.name == "exception" for event in otlp_span.events):
+def _status(otlp_span: OtlpSpan, *, has_exception: bool) -> str:
+    if otlp_span.is_error or has_exception:
         return "error"
     return "ok" if otlp_span.is_ok or otlp_span.ended_ns else ""
 
 
-def _child_span(otlp_span: OtlpSpan, event: OtlpEvent, number: int, session_id: str | None) -> SpanWithContent:
+def _child_span(otlp_span: OtlpSpan, event: OtlpEvent, number: int, session_id: str | None) -> ConvertedSpan:
     """Convert a `compact.*` event on a span. Its id is derived from the content, so that a replay gives the same id."""
     data, payload = _compact_content(event.attributes)
     at_us = _time(event.time_ns, f"events[{number}].timeUnixNano")
@@ -180,7 +182,7 @@ def _child_span(otlp_span: OtlpSpan, event: OtlpEvent, number: int, session_id: 
         session_id=session_of(event.attributes) or session_id,
         stats=stats_of(kind, data),
     )
-    return span, (data, payload or None)
+    return span, data, payload or None
 
 
 def _compact_content(attributes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
