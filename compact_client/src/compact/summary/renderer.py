@@ -148,13 +148,12 @@ _RENDERERS: Final[dict[str, Callable[[StructuredSummary], Iterator[str]]]] = {
 
 def _sections(summary: StructuredSummary, names: Iterable[str]) -> Iterator[str]:
     for name in names:
-        value = getattr(summary, name)
-        entries = ([value] if value is not None else []) if name == "current_task" else list(value)
+        entries = summary.entries_of(name)
         if not entries:
             continue
         yield f"## {HEADINGS[name]}"
         if name == "entities":
-            yield from _entity_lines(entries)
+            yield from _entity_lines(summary.entities)
             continue
         for entry in sorted(entries, key=lambda entry: entry.order):
             yield from entry_lines(entry)

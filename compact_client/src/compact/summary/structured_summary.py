@@ -115,12 +115,14 @@ class StructuredSummary:
     def entries(self) -> Iterable[Entry]:
         """Iterate over all rendered entries, in reading order."""
         for name in READING_ORDER:
-            value = getattr(self, name)
-            if name == "current_task":
-                if value is not None:
-                    yield value
-            else:
-                yield from value
+            yield from self.entries_of(name)
+
+    def entries_of(self, name: str) -> tuple[Entry, ...]:
+        """Return the entries of one field. `current_task` has at most one."""
+        value: Any = getattr(self, name)
+        if name == "current_task":
+            return () if value is None else (value,)
+        return tuple(value)
 
     def merge(self, newer: StructuredSummary) -> StructuredSummary:
         """Combine this summary with a later one, by union and supersession."""

@@ -70,22 +70,17 @@ def _read_messages(messages: Sequence[Message]) -> Iterator[Block]:
 
 def summary_blocks(summary: StructuredSummary) -> Iterator[Block]:
     """Yield the lines of a summary, each with its entry, in chronological order."""
-    entries: list[tuple[int, str, Entry]] = []
-    for name in READING_ORDER:
-        value = getattr(summary, name)
-        values = ([value] if value is not None else []) if name == "current_task" else value
-        entries += [(entry.order, name, entry) for entry in values]
-    entries.sort(key=lambda item: item[0])
-    for order, name, entry in entries:
-        yield from _entry_blocks(order, name, entry)
+    entries = [(name, entry) for name in READING_ORDER for entry in summary.entries_of(name)]
+    for name, entry in sorted(entries, key=lambda item: item[1].order):
+        yield from _entry_blocks(name, entry)
 
 
-def _entry_blocks(order: int, name: str, entry: Entry) -> Iterator[Block]:
+def _entry_blocks(name: str, entry: Entry) -> Iterator[Block]:
     line = _first_line(entry)
-    yield Block((line,), _entry_kind(name, entry), entry.sources, order, entry=entry, field=name)
+    yield Block((line,), _entry_kind(name, entry), entry.sources, entry.order, entry=entry, field=name)
     if excerpts := getattr(entry, "excerpts", ()):
         excerpt_kind: LineKind = "code" if name == "files" else "output"
-        yield Block(excerpts, excerpt_kind, entry.sources, order, line, field="outputs")
+        yield Block(excerpts, excerpt_kind, entry.sources, entry.order, line, field="outputs")
 
 
 def _entry_kind(name: str, entry: Entry) -> LineKind:
