@@ -10,7 +10,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 Clock = Callable[[], datetime]
 
@@ -40,26 +40,30 @@ class Event:
     @classmethod
     def public_fields(cls) -> tuple[str, ...]:
         """Return the names of the properties, in wire order."""
-        return tuple(name for name, _ in _layout(cls)[0])
+        return _layout(cls).public
 
     @classmethod
     def private_fields(cls) -> tuple[str, ...]:
         """Return the names of the payload's keys, in wire order."""
-        return _layout(cls)[1]
+        return _layout(cls).private
 
     @classmethod
     def text_fields(cls) -> tuple[str, ...]:
         """Return the names of the payload's keys that quote the conversation."""
-        return _layout(cls)[2]
+        return _layout(cls).texts
 
     def properties(self) -> dict[str, Any]:
         """Return the public part. Optional keys without a value are left out."""
-        pairs = [(name, getattr(self, name), is_optional) for name, is_optional in _layout(type(self))[0]]
-        return {name: value for name, value, is_optional in pairs if not (is_optional and value is None)}
+        layout = _layout(type(self))
+        properties = {name: getattr(self, name) for name in layout.public}
+        for name in layout.optional:
+            if properties[name] is None:
+                del properties[name]
+        return properties
 
     def payload(self) -> dict[str, Any] | None:
         """Return the private part, or None for an event without one."""
-        names = _layout(type(self))[1]
+        names = _layout(type(self)).private
         return {name: getattr(self, name) for name in names} if names else None
 
 
@@ -85,16 +89,26 @@ def iso(moment: datetime) -> str:
     return text.replace("+00:00", "Z")
 
 
-_Layout = tuple[tuple[tuple[str, bool], ...], tuple[str, ...], tuple[str, ...]]
+class _Layout(NamedTuple):
+    """The field names of an event class, by the place of their values on the wire."""
+
+    public: tuple[str, ...]
+    optional: tuple[str, ...]
+    private: tuple[str, ...]
+    texts: tuple[str, ...]
+
+
 _layouts: dict[type[Event], _Layout] = {}
 
 
 def _layout(event: type[Event]) -> _Layout:
-    """Return the public fields with their optional mark, the private fields, and the private fields with text."""
     layout = _layouts.get(event)
     if layout is None:
         marks = {field.name: field.metadata for field in dataclasses.fields(event)}
-        public = tuple((name, "is_optional" in mark) for name, mark in marks.items() if "is_private" not in mark)
-        payload = tuple(name for name, mark in marks.items() if "is_private" in mark)
-        layout = _layouts[event] = public, payload, tuple(name for name in payload if "is_text" in marks[name])
+        layout = _layouts[event] = _Layout(
+            public=tuple(name for name, mark in marks.items() if "is_private" not in mark),
+            optional=tuple(name for name, mark in marks.items() if "is_optional" in mark),
+            private=tuple(name for name, mark in marks.items() if "is_private" in mark),
+            texts=tuple(name for name, mark in marks.items() if "is_text" in mark),
+        )
     return layout

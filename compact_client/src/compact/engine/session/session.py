@@ -19,7 +19,6 @@ from compact.messages import Message
 from compact.messages.codecs import CHAT, detect_codec, get_codec
 from compact.messages.codecs.base import Codec
 from compact.messages.normalization import normalize
-from compact.planning.budget import Usage
 from compact.planning.durability import ToolDurabilityPolicy
 from compact.planning.log import AgentThread
 from compact.planning.plan import CompactionPlan
@@ -83,7 +82,6 @@ class Session:
         self.durability: dict[str, ToolDurabilityPolicy] = {}
         """The durability of each tool that any call of the session declared."""
         self.last_estimate = 0
-        self.last_usage: Usage | None = None
         self.correction = 1.0
         """The provider's token count divided by our estimate."""
         self.is_corrected = False
