@@ -112,7 +112,6 @@ class CompactManager:
             uncorrected = round(session.last_estimate / session.correction)
             session.correction = correction_factor(reported.input_tokens, uncorrected)
             session.is_corrected = reported.input_tokens > 0 and uncorrected > 0
-            session.last_usage = reported
 
     def report_outcome(self, session_id: str, *, success: bool) -> None:
         """Report whether the task succeeded. It is emitted with the quality figures."""

@@ -1,4 +1,4 @@
-"""Many callers of one manager: event loops, tasks that wait for each other, exporters that ask back."""
+"""Concurrent callers of one manager: event loops, waiting tasks, and exporters that call back."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from compact import CallbackExporter, CompactError, InsufficientBudget, Message
 SYSTEM = Message("system", "You are careful.")
 
 
-async def test_async_callers_get_the_same():
-    """apreflight and amanual_compact give the same bytes, and await an async summariser."""
+async def test_async_calls_return_the_same_messages_as_sync_calls():
+    """`apreflight` and `amanual_compact` await an async summarizer. A sync call inside a loop falls back to pruning."""
 
     class Async(SpySummarizer):
         async def summarize(self, messages, style, keep_keys):
@@ -22,12 +22,12 @@ async def test_async_callers_get_the_same():
     assert await small_manager().apreflight("s", messages) == small_manager().preflight("s", messages)
     out = await small_manager(summarizer=Async("awaited")).amanual_compact("s", messages)
     assert "awaited" in out[1].text
-    # Inside a loop the sync form cannot await: the summary is given up, never the run.
+    # A sync call inside a loop cannot await, so it compacts without a summary.
     assert len(small_manager(summarizer=Async("awaited")).preflight("s", messages)) == 13
 
 
-def test_an_async_summariser_works_in_a_sync_program():
-    """Outside an event loop the sync form runs a coroutine to its end."""
+def test_an_async_summarizer_works_in_a_sync_program():
+    """Outside an event loop, a sync call runs the coroutine to its end."""
 
     class Async(SpySummarizer):
         async def summarize(self, messages, style, keep_keys):
@@ -36,8 +36,8 @@ def test_an_async_summariser_works_in_a_sync_program():
     assert "awaited" in small_manager(summarizer=Async("awaited")).preflight("s", [SYSTEM, *chat_turns(30)])[1].text
 
 
-async def test_an_async_storage_is_awaited_for_events_too():
-    """Also for those of a compaction that failed."""
+async def test_an_async_storage_receives_every_event():
+    """The events of a failed compaction are awaited too."""
 
     class Slow:
         def __init__(self):
@@ -61,8 +61,8 @@ async def test_an_async_storage_is_awaited_for_events_too():
     assert storage.events == [event["event"] for event in recorder.events]
 
 
-async def test_many_tasks_may_wait_for_one_session():
-    """More than the event loop has threads: they take turns, and one that gives up keeps nobody out."""
+async def test_many_tasks_can_wait_for_one_session():
+    """More tasks wait than the loop has threads. They take turns, and a canceled one does not block the others."""
 
     class Slow:
         async def summarize(self, messages, style, keep_keys):
@@ -74,21 +74,24 @@ async def test_many_tasks_may_wait_for_one_session():
         tasks = [asyncio.create_task(manager.apreflight("s", [SYSTEM, *chat_turns(30 + n)])) for n in range(40)]
         await asyncio.sleep(0)
         tasks[-1].cancel()
-        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        results = await asyncio.gather(*tasks, return_exceptions=True)
         assert len(await manager.apreflight("s", [SYSTEM, *chat_turns(2)])) == 5
-    assert [type(each) for each in ended].count(asyncio.CancelledError) == 1
+    assert [type(result) for result in results].count(asyncio.CancelledError) == 1
 
 
-def test_an_exporter_may_ask_what_is_remembered_and_not_compact():
-    """Looking is free in the middle of a call; compacting the same session there would wait for itself."""
-    seen = []
+def test_an_exporter_can_read_the_session_but_not_compact_it():
+    """During a call, reading is allowed. Compacting the same session would wait for itself, so it raises."""
+    summaries, errors = [], []
 
     def on_event(event):
         if event["event"] == "compact.completed":
-            seen.append(manager.remember("s").summary)
-            with pytest.raises(CompactError, match="in the middle of a call"):
+            summaries.append(manager.remember("s").summary)
+            try:
                 manager.preflight("s", chat_turns(1))
+            except CompactError as error:
+                errors.append(str(error))
 
     manager = small_manager(CallbackExporter(on_event))
     manager.manual_compact("s", [SYSTEM, *chat_turns(30)])
-    assert seen and seen[0].startswith("<COMPACT-SUMMARY v1>")
+    assert summaries[0].startswith("<COMPACT-SUMMARY v1>")
+    assert "already running a call on this thread" in errors[0]

@@ -1,4 +1,4 @@
-"""Long sessions: three windows' worth of tokens, and a sample of the soak."""
+"""Long sessions that compact many times, and a sample of the soak test."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ def assert_valid(items):
 
 @pytest.mark.req("S-TST-1")
 def test_a_session_of_three_windows_completes():
-    """384,000 tokens through a 128k window: several rounds, always within the budget, one summary at the end."""
+    """384,000 tokens pass through a 128k window in several compactions, within the budget, and leave one summary."""
     random_ = random.Random(384)
     recorder = Recorder()
     manager = CompactManager(CompactConfig("gpt-5", 128_000, token_estimator=ESTIMATOR, exporter=recorder))
     history = [{"role": "system", "content": "You are careful. Never drop table orders."}]
-    said, number = 0, 0
-    while said < 384_000:
+    total_tokens, number = 0, 0
+    while total_tokens < 384_000:
         new = agent_step(random_, number, 400)
-        said += tokens(new)
+        total_tokens += tokens(new)
         history = manager.preflight("s", [*history, *new])
         number += 1
         estimate = recorder.last("compact.check")["tokens_after"]
         assert estimate <= 126_500
     assert tokens(history) <= 126_500
     assert_valid(history)
-    rounds = recorder.of("compact.pruned_messages")
-    assert len(rounds) >= 3
+    compactions = recorder.of("compact.pruned_messages")
+    assert len(compactions) >= 3
     assert not recorder.of("compact.error")
     assert sum(str(item["content"]).startswith("<COMPACT-SUMMARY v") for item in history) == 1
     assert history[0]["content"].startswith("You are careful")
@@ -48,8 +48,8 @@ def test_a_session_of_three_windows_completes():
 
 @pytest.mark.req("S-TST-1", "D-REND-1")
 @pytest.mark.parametrize("pruning", ["recency", "fifo"])
-def test_spans_in_place_never_fill_the_window(pruning):
-    """Before summaries of earlier spans leave no room, they become one: a long session compacts now and then."""
+def test_span_summaries_in_place_never_fill_the_window(pruning):
+    """Summaries of earlier spans are merged before they leave no room, so a long session compacts only now and then."""
     random_ = random.Random(7)
     recorder = Recorder()
     policy = CompactPolicy(hard_cap_buffer=200, renderer="inplace", pruning=pruning)
@@ -62,19 +62,19 @@ def test_spans_in_place_never_fill_the_window(pruning):
     for number in range(calls):
         history = [*history, *agent_step(random_, number, 120)]
         sent = manager.preflight("s", history)
-    rounds = recorder.of("compact.pruned_messages")
-    assert len(rounds) < calls / 3
+    compactions = recorder.of("compact.pruned_messages")
+    assert len(compactions) < calls / 3
     assert not recorder.of("compact.error")
     assert "orders_2031" in str(sent)
     assert len(manager.plan("s").summarizations) < 8
-    fates = {entry["fate"] for entry in rounds[-1]["payload"]["ledger"] if entry["id"].startswith("span-")}
+    fates = {entry["fate"] for entry in compactions[-1]["payload"]["ledger"] if entry["id"].startswith("span-")}
     assert fates <= {"kept", "summarized"}
 
 
 @pytest.mark.req("P-TST-1")
 @pytest.mark.parametrize("seed", range(40))
-def test_random_runs_never_meet_the_limit(seed):
-    """A sample of the soak: any density of tools, any renderer; every request fits its budget and is valid."""
+def test_random_sessions_stay_valid_and_within_budget(seed):
+    """With any density of tools and any renderer, every request is valid and fits its budget."""
     random_ = random.Random(seed)
     window = random_.choice([2_000, 4_000, 8_000])
     policy = CompactPolicy(
@@ -95,7 +95,7 @@ def test_random_runs_never_meet_the_limit(seed):
 
 @pytest.mark.req("S-TST-1")
 def test_the_budget_is_met_to_the_token():
-    """Where only the earlier summary can give way, it does so for a single token over, its framing included."""
+    """If only the earlier summary can shrink, it does so for a single token, including the message framing."""
     for words in range(60, 100):
         manager = CompactManager(
             CompactConfig("gpt-5", 2_000, policy=CompactPolicy(hard_cap_buffer=100), token_estimator=ESTIMATOR)
@@ -108,8 +108,8 @@ def test_the_budget_is_met_to_the_token():
 
 
 @pytest.mark.req("P-BUD-1")
-def test_a_caller_who_counts_more_is_believed():
-    """Nothing is left to compact by our count, and the request is too large by the caller's: it says so."""
+def test_the_callers_estimate_decides_whether_a_request_fits():
+    """Nothing is left to compact by our count, but the caller counts more than the budget, so it raises."""
 
     class Doubled:
         def estimate(self, messages, model):

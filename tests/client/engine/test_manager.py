@@ -1,4 +1,4 @@
-"""The front, as document 002's scenarios describe it."""
+"""The public manager, following the scenarios of document 002."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ SYSTEM = Message("system", "You are careful.")
 
 @pytest.mark.req("S-TRG-1", "S-BUD-2")
 @pytest.mark.parametrize(("tokens", "triggered"), [(108_800, True), (108_799, False), (96_000, False)])
-def test_the_threshold_decides(tokens, triggered):
-    """108,800 of 128,000 at 0.85 compacts before the call, 96,000 does not; both are events."""
+def test_the_threshold_triggers_a_compaction(tokens, triggered):
+    """108,800 of 128,000 tokens at 0.85 compacts and 96,000 does not. Both decisions are events."""
     recorder = Recorder()
     manager = CompactManager(
         CompactConfig(
@@ -41,8 +41,8 @@ def test_the_threshold_decides(tokens, triggered):
 
 
 @pytest.mark.req("S-OBS-1", "P-BUD-2")
-def test_the_estimate_has_six_parts_that_sum_up():
-    """token_estimate names model, total, window, share and six parts that sum to the total."""
+def test_the_estimate_has_six_parts_that_add_up():
+    """`compact.token_estimate` has the model, total, window, share, and six parts that sum to the total."""
     recorder = Recorder()
     manager = small_manager(recorder, window=50_000)
     tools = [{"type": "function", "function": {"name": "run", "parameters": {"type": "object"}}}]
@@ -66,7 +66,7 @@ def test_the_estimate_has_six_parts_that_sum_up():
 
 @pytest.mark.req("S-MAN-1")
 def test_manual_compaction_ignores_the_usage():
-    """manual_compact compacts a nearly empty window; the note is in the trace."""
+    """`manual_compact` compacts a nearly empty window, and its note is in the trace."""
     recorder = Recorder()
     manager = small_manager(recorder, window=128_000)
     out = manager.manual_compact("s", [SYSTEM, *chat_turns(20)], note="user-requested")
@@ -76,8 +76,8 @@ def test_manual_compaction_ignores_the_usage():
 
 
 @pytest.mark.req("R-MAN-1")
-def test_manual_compaction_frees_much_and_says_so():
-    """On a long talk /compact cuts the estimate by at least 40 % and reports tokens and messages."""
+def test_manual_compaction_frees_at_least_40_percent_and_reports_it():
+    """On a long conversation the estimate shrinks by 40 % or more, and the report has tokens and messages."""
     recorder = Recorder()
     manager = small_manager(recorder, window=128_000)
     messages = [SYSTEM, *chat_turns(60)]
@@ -89,8 +89,8 @@ def test_manual_compaction_frees_much_and_says_so():
 
 
 @pytest.mark.req("S-PROT-1", "P-PROT-1")
-def test_a_protected_message_stays_and_is_never_summarised():
-    """A protected message is in the output unchanged and was never shown to the summariser."""
+def test_a_protected_message_stays_and_is_never_summarized():
+    """It is in the output unchanged, and the summarizer never received it."""
     spy = SpySummarizer()
     manager = small_manager(window=2500, summarizer=spy)
     secret = Message("user", "the launch code is 0042", meta={"protected": True})
@@ -101,8 +101,8 @@ def test_a_protected_message_stays_and_is_never_summarised():
 
 
 @pytest.mark.req("S-PROT-2")
-def test_roles_never_pruned_stay():
-    """System and developer messages stay where the policy names them, and go where it does not."""
+def test_roles_that_are_never_pruned_stay():
+    """Developer messages stay if the policy lists their role, and can be removed otherwise."""
     developer = Message("developer", "always answer in French")
     messages = [SYSTEM, *chat_turns(5), developer, *chat_turns(30, start=5)]
     assert developer in small_manager(window=2500).preflight("s", messages)
@@ -111,8 +111,8 @@ def test_roles_never_pruned_stay():
 
 
 @pytest.mark.req("S-PROT-3")
-def test_protected_messages_over_budget_are_an_error_with_advice():
-    """Protected messages larger than the budget raise, emit compact.error, and say what to do."""
+def test_protected_messages_over_budget_raise_an_error_with_advice():
+    """The error is also an event, and no summary is attempted."""
     recorder = Recorder()
     big = Message("developer", "policy " * 3000)
     with pytest.raises(
@@ -129,16 +129,16 @@ def test_protected_messages_over_budget_are_an_error_with_advice():
 
 @pytest.mark.req("S-KEEP-1")
 @pytest.mark.parametrize("pending", [0, 1])
-def test_the_last_turns_stay(pending):
-    """Of 20 pairs the last 6 stay unchanged, with or without a new question behind them."""
+def test_the_most_recent_turns_stay(pending):
+    """Of 20 turns the last 6 stay unchanged, with or without a new question after them."""
     messages = [SYSTEM, *chat_turns(20), *[Message("user", "and now?")] * pending]
     out = small_manager(window=128_000).manual_compact("s", messages)
     assert out[2:] == messages[-12 - pending :]
 
 
 @pytest.mark.req("S-KEEP-2")
-def test_the_last_tool_pairs_stay():
-    """Of 10 call and output pairs the last 4 stay unchanged, each whole."""
+def test_the_most_recent_tool_pairs_stay():
+    """Of 10 pairs of call and output, the last 4 stay unchanged and complete."""
     pairs = [tool_pair(number) for number in range(10)]
     messages = [{"role": "user", "content": "go"}, *[item for pair in pairs for item in pair]]
     out = small_manager(window=128_000).manual_compact("s", messages)
@@ -148,8 +148,8 @@ def test_the_last_tool_pairs_stay():
 
 
 @pytest.mark.req("S-KEEP-3")
-def test_turns_and_pairs_make_way_one_by_one():
-    """Over budget after summarising, turns go first, then pairs, alternately, and each step is named."""
+def test_turns_and_pairs_are_reduced_one_at_a_time():
+    """Turns and pairs are reduced alternately, starting with turns, and each reduction is reported."""
     recorder = Recorder()
     long = [{"role": "user" if n % 2 == 0 else "assistant", "content": f"t{n} " + "word " * 150} for n in range(20)]
     messages = [*long, *[item for n in range(6) for item in tool_pair(n, "out " * 150)]]
@@ -165,8 +165,8 @@ def test_turns_and_pairs_make_way_one_by_one():
 
 
 @pytest.mark.req("S-LAY-1", "S-LAY-2")
-def test_layers_come_in_order_and_the_number_rises():
-    """Pinned, one summary, recent; a second compaction leaves one summary with the next number."""
+def test_layers_are_in_order_and_the_summary_version_increases():
+    """The order is pinned, summary, recent. A second compaction leaves one summary with the next version."""
     recorder = Recorder()
     manager = small_manager(recorder)
     messages = [SYSTEM, *chat_turns(30)]
@@ -183,8 +183,8 @@ def test_layers_come_in_order_and_the_number_rises():
 
 
 @pytest.mark.req("S-LAY-2")
-def test_a_summary_of_an_earlier_process_is_taken_over():
-    """A summary that an earlier process left in the history is summarised in, and its number goes on."""
+def test_a_summary_of_an_earlier_process_is_continued():
+    """A summary found in the history is merged into the new one, which gets the next version."""
     first = small_manager().preflight("s", [SYSTEM, Message("user", "Never deploy on Fridays."), *chat_turns(30)])
     out = small_manager().preflight("s", [*first, *chat_turns(25, start=30)])
     summaries = [message.content for message in out if message.content.startswith("<COMPACT-SUMMARY")]
@@ -194,8 +194,8 @@ def test_a_summary_of_an_earlier_process_is_taken_over():
 
 
 @pytest.mark.req("S-OBS-1")
-def test_a_compaction_tells_its_story():
-    """One check span, opened and closed, with estimate, decision, policy, summary, fates and completion below it."""
+def test_a_compaction_emits_all_of_its_events():
+    """One check span is opened and closed, and all other events are its children."""
     recorder = Recorder()
     small_manager(recorder).preflight("s", [SYSTEM, *chat_turns(30)])
     checks = recorder.of("compact.check")
@@ -230,8 +230,8 @@ def test_a_compaction_tells_its_story():
 
 
 @pytest.mark.req("S-OBS-1")
-def test_a_check_without_compaction_is_an_event_too():
-    """Below the threshold the decision and its margin are still reported."""
+def test_a_check_without_compaction_emits_events():
+    """Below the threshold, the decision and its margin are still reported."""
     recorder = Recorder()
     small_manager(recorder, window=50_000).preflight("s", chat_turns(2))
     decision = recorder.last("compact.trigger_decision")
@@ -241,8 +241,8 @@ def test_a_check_without_compaction_is_an_event_too():
 
 
 @pytest.mark.req("S-FAIL-1")
-def test_a_failing_summariser_leaves_pruning():
-    """A summariser that fails costs the summary, not the compaction; the fallback is named."""
+def test_a_failing_summarizer_falls_back_to_pruning():
+    """The compaction continues without a summary, and the error event names the fallback."""
     recorder = Recorder()
     messages = [SYSTEM, *chat_turns(30)]
     out = small_manager(recorder, summarizer=SpySummarizer(ConnectionError("no route"))).preflight("s", messages)
@@ -255,8 +255,8 @@ def test_a_failing_summariser_leaves_pruning():
 
 
 @pytest.mark.req("S-FAIL-2")
-def test_a_summary_that_is_too_long_is_asked_for_again():
-    """Too long a summary is retried with half the tokens, twice, and then given up."""
+def test_a_summary_that_is_too_long_is_retried():
+    """It is retried twice with half the tokens, then the compaction continues without a summary."""
     recorder = Recorder()
     spy = SpySummarizer("word " * 5000)
     out = small_manager(recorder, summarizer=spy).preflight("s", [SYSTEM, *chat_turns(30)])
@@ -274,23 +274,23 @@ def test_a_summary_that_is_too_long_is_asked_for_again():
 
 
 @pytest.mark.req("S-FAIL-3")
-def test_a_refusal_is_retried_as_brief():
-    """A refusal is retried in the brief style, and only then given up; each failure is in the trace."""
+def test_a_refusal_is_retried_in_the_brief_style():
+    """After a second refusal the compaction continues without a summary. Each refusal is an event."""
     recorder = Recorder()
     spy = SpySummarizer(SummaryRefused("policy"), "fine, briefly")
     out = small_manager(recorder, summarizer=spy).preflight("s", [SYSTEM, *chat_turns(30)])
     assert spy.styles == ["task_state", "brief"]
     assert any("fine, briefly" in message.text for message in out)
     recorder = Recorder()
-    refused = SpySummarizer("I'm sorry, but I can't help with that.")
-    small_manager(recorder, summarizer=refused).preflight("s", [SYSTEM, *chat_turns(30)])
+    refusing = SpySummarizer("I'm sorry, but I can't help with that.")
+    small_manager(recorder, summarizer=refusing).preflight("s", [SYSTEM, *chat_turns(30)])
     assert [event["properties"]["style"] for event in recorder.of("compact.error")] == ["task_state", "brief"]
     assert recorder.last("compact.error")["fallback"] == "pruning-only"
 
 
 @pytest.mark.req("C-SUM-3")
-def test_an_overflowing_summariser_gives_a_canned_summary():
-    """If even the summariser overflows, the history is still compacted and says that older turns were truncated."""
+def test_an_overflowing_summarizer_gives_a_canned_summary():
+    """The history is still compacted, and the summary says that older turns were truncated."""
     out = small_manager(summarizer=SpySummarizer(SummarizerOverflow("too long"))).preflight(
         "s", [SYSTEM, *chat_turns(30)]
     )
@@ -298,10 +298,10 @@ def test_an_overflowing_summariser_gives_a_canned_summary():
 
 
 @pytest.mark.req("P-EDGE-1")
-def test_a_malformed_tool_message_skips_the_turn():
-    """A tool message without an id is left alone: an event, no compaction, no exception."""
+def test_a_malformed_tool_message_skips_the_compaction():
+    """A tool message without an id is reported as an event and does not raise."""
     recorder = Recorder()
-    messages = [m.to_dict() for m in chat_turns(40)] + [{"role": "tool", "content": "whose am I?"}]
+    messages = [m.to_dict() for m in chat_turns(40)] + [{"role": "tool", "content": "output without an id"}]
     manager = small_manager(recorder)
     assert manager.preflight("s", messages) == messages
     assert recorder.last("compact.error")["error_type"] == "MalformedMessage"
@@ -309,10 +309,10 @@ def test_a_malformed_tool_message_skips_the_turn():
 
 
 @pytest.mark.req("R-NORM-1")
-def test_calls_and_outputs_are_paired_before_every_call():
-    """A call without output gets an `aborted` one, an output without call is removed, compaction or not."""
+def test_calls_and_outputs_are_paired_before_every_request():
+    """A call without an output gets an `aborted` one, and an output without a call is removed, also without a compaction."""
     messages = [{"role": "user", "content": "go"}, *tool_pair(1)[:1], {"role": "user", "content": "stop"}]
-    orphan = {"role": "tool", "tool_call_id": "nobody", "content": "?"}
+    orphan = {"role": "tool", "tool_call_id": "unknown", "content": "?"}
     out = small_manager(window=50_000).preflight("s", [*messages, orphan])
     assert out == [
         *messages[:2],
@@ -323,7 +323,7 @@ def test_calls_and_outputs_are_paired_before_every_call():
 
 @pytest.mark.req("C-BUD-1")
 def test_the_providers_usage_corrects_the_estimate():
-    """What the provider counted replaces the estimate: the same request then counts as it said."""
+    """The same request then has the tokens that the provider counted."""
     recorder = Recorder()
     manager = small_manager(recorder, window=50_000)
     messages = chat_turns(10)
@@ -339,8 +339,8 @@ def test_the_providers_usage_corrects_the_estimate():
 
 
 @pytest.mark.req("P-MEM-1")
-def test_what_is_remembered_can_be_asked():
-    """remember shows the current summary, what is pinned, and the recent window."""
+def test_remember_returns_the_current_memory():
+    """It has the summary, the pinned messages and the recent window."""
     manager = small_manager()
     manager.preflight("s", [SYSTEM, *chat_turns(30)])
     memory = manager.remember("s")
@@ -353,7 +353,7 @@ def test_what_is_remembered_can_be_asked():
 
 @pytest.mark.req("R-PROT-1", "R-PROT-2")
 def test_protected_tools_and_aborted_turns_survive():
-    """The todo list and the marker of an aborted turn are still there after a compaction."""
+    """The todo list and the marker of an aborted turn are still in the prompt after a compaction."""
     todo = tool_pair(1, "[ ] ship it")
     todo[0]["tool_calls"][0]["function"]["name"] = "manage_todo_list"
     marker = {"role": "user", "content": "<turn-aborted>user pressed escape</turn-aborted>"}
@@ -363,8 +363,8 @@ def test_protected_tools_and_aborted_turns_survive():
         assert all(item in out for item in (*todo, marker)), renderer
 
 
-class Heavier:
-    """An estimator that sees a third more in a conversation than we do."""
+class HeavyEstimator:
+    """An estimator that counts a third more than the built-in one."""
 
     def estimate(self, messages, model):
         return TiktokenEstimator().estimate(messages, model) * 4 // 3
@@ -372,16 +372,16 @@ class Heavier:
 
 @pytest.mark.req("D-LAD-1", "S-KEEP-3")
 @pytest.mark.parametrize("ladder", [(), ("clear",), ("drop",), ("summarize",)])
-def test_what_is_dropped_fits_as_the_caller_counts(ladder):
-    """Where no rung frees enough, as much is dropped as it takes by the caller's own count."""
+def test_enough_is_dropped_by_the_callers_own_count(ladder):
+    """If no strategy frees enough, messages are dropped until the caller's estimate fits the budget."""
     policy = CompactPolicy(hard_cap_buffer=100, keep_recent_turns=1, ladder=ladder)
-    config = CompactConfig("gpt-5", 2_000, policy=policy, token_estimator=Heavier())
+    config = CompactConfig("gpt-5", 2_000, policy=policy, token_estimator=HeavyEstimator())
     out = CompactManager(config).preflight("s", chat_turns(60))
-    assert Heavier().estimate(out, "gpt-5") <= 1_900
+    assert HeavyEstimator().estimate(out, "gpt-5") <= 1_900
 
 
-def test_the_window_may_be_unknown():
-    """With no window the configured limit alone decides."""
+def test_the_window_can_be_unknown():
+    """Without a window, only the configured limit decides."""
     recorder = Recorder()
     policy = CompactPolicy(auto_compact_token_limit=900)
     manager = CompactManager(CompactConfig("some-model", None, policy=policy, exporter=recorder))
@@ -391,8 +391,8 @@ def test_the_window_may_be_unknown():
 
 
 @pytest.mark.req("P-TRG-1")
-def test_an_exporter_that_fails_is_not_the_agents_problem(capsys):
-    """An exporter that raises costs one line on stderr and nothing else."""
+def test_a_failing_exporter_does_not_affect_the_agent(capsys):
+    """An exporter that raises causes one line on stderr and nothing else."""
 
     class Broken:
         def emit(self, event):
@@ -403,16 +403,16 @@ def test_an_exporter_that_fails_is_not_the_agents_problem(capsys):
     assert "[Ariadne] export failed: disk full" in capsys.readouterr().err
 
 
-def test_every_error_can_be_sent_to_another_process():
-    """As pools and queues send them: the sentence and the numbers arrive."""
+def test_every_error_can_be_pickled():
+    """Process pools and queues pickle errors. The message and the numbers survive."""
     for error in (InsufficientBudget(needed_tokens=5, budget_tokens=4), ConfigError("policy.x", "must be y")):
         again = pickle.loads(pickle.dumps(error))
         assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
 
 
 @pytest.mark.req("S-RED-1")
-def test_a_redaction_of_ones_own_covers_what_a_summary_quotes():
-    """The hook sees messages; what was taken from them goes through it as well, and memory is untouched."""
+def test_a_custom_redaction_function_covers_quotes_in_summaries():
+    """Text that a summary quotes passes through the function before export. The prompt itself is unchanged."""
 
     def hide(message):
         return replace(message, content=message.text.replace("module", "######"))
@@ -425,14 +425,14 @@ def test_a_redaction_of_ones_own_covers_what_a_summary_quotes():
 
 
 @pytest.mark.parametrize(("reply", "is_summary"), [("words", True), ({"content": "words"}, True), (None, False)])
-def test_a_summariser_may_answer_as_chat_does_but_not_with_nothing(reply, is_summary):
-    """A text or a chat message is its words; nothing is a failure, and no summary that says None."""
+def test_a_summarizer_may_return_text_or_a_chat_message_but_not_none(reply, is_summary):
+    """A string and a chat message become the summary. None is a failed summary."""
 
-    class Odd:
+    class FixedReply:
         def summarize(self, messages, style, keep_keys):
             return reply
 
     recorder = Recorder()
-    out = small_manager(recorder, summarizer=Odd()).preflight("s", [SYSTEM, *chat_turns(30)])
+    out = small_manager(recorder, summarizer=FixedReply()).preflight("s", [SYSTEM, *chat_turns(30)])
     assert any(message.is_summary and "words" in message.text for message in out) is is_summary
     assert bool(recorder.of("compact.error")) is not is_summary

@@ -1,4 +1,4 @@
-"""Histories that are not English prose: whatever comes in, the summary is valid and what matters is still there."""
+"""Unusual histories: other scripts, giant lines, code, ids and empty messages."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from compact.summary.structured_summary import StructuredSummary
 STYLES = ("task_state", "brief", "step_ledger", "requirements_ledger", "code_delta", "decision_log")
 MAX_TOKENS = 600
 
-# Name: what the user, the assistant and a tool said, and what must still be found afterwards.
-ODD: dict[str, tuple[str, str, str, list[str]]] = {
+# By name: the texts of the user, the assistant and a tool, and the facts that a summary must keep.
+UNUSUAL: dict[str, tuple[str, str, str, list[str]]] = {
     "nothing": ("", "", "", []),
     "blank lines": ("\n\n", "   ", "\t\n", []),
     "one giant line": ("word " * 40_000 + "and never delete /srv/data.db", "", "", ["never delete /srv/data.db"]),
@@ -112,7 +112,7 @@ ODD: dict[str, tuple[str, str, str, list[str]]] = {
 
 
 def history(name: str) -> list[Message]:
-    user, assistant, tool, _ = ODD[name]
+    user, assistant, tool, _ = UNUSUAL[name]
     return [
         Message("user", user, id="u1"),
         Message("assistant", assistant, tool_calls=(ToolCall("c1", "look", "{}"),), id="a1"),
@@ -122,24 +122,24 @@ def history(name: str) -> list[Message]:
 
 @pytest.mark.req("S-SUM-4")
 @pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("name", ODD)
-def test_a_summary_of_anything_is_valid_and_keeps_what_matters(name, style):
-    """Within its budget, the same bytes again, readable, with every rule, id, number and path of the input."""
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_a_summary_of_unusual_input_is_valid_and_keeps_its_facts(name, style):
+    """It fits its budget, is deterministic, can be parsed, and has every rule, id, number and path of the input."""
     messages = history(name)
     summary = ExtractiveSummarizer().summarize_span(messages, style=style, max_tokens=MAX_TOKENS)
     text = summary.render()
     assert estimate_tokens(text) <= MAX_TOKENS
     assert ExtractiveSummarizer().summarize_span(messages, style=style, max_tokens=MAX_TOKENS).render() == text
-    assert [fact for fact in ODD[name][-1] if fact not in text] == []
+    assert [fact for fact in UNUSUAL[name][-1] if fact not in text] == []
     again = StructuredSummary.parse(text)
     assert again is not None
-    assert [fact for fact in ODD[name][-1] if fact not in again.render()] == []
+    assert [fact for fact in UNUSUAL[name][-1] if fact not in again.render()] == []
 
 
 @pytest.mark.req("S-SUM-4")
-@pytest.mark.parametrize("name", ODD)
-def test_the_guard_finds_nothing_lost_in_a_summary_that_has_room(name):
-    """What the summariser sees and what the guard looks for are the same things, in every script."""
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_the_retention_check_finds_nothing_lost_in_a_summary_with_enough_room(name):
+    """The summarizer and the retention check recognize the same facts, in every script."""
     messages = history(name)
     summary = ExtractiveSummarizer().summarize_span(messages, max_tokens=MAX_TOKENS)
     report = retention.check(messages, [Message("assistant", summary.render())], summary, max_tokens=MAX_TOKENS)
@@ -147,9 +147,9 @@ def test_the_guard_finds_nothing_lost_in_a_summary_that_has_room(name):
     assert report.retention_pct == 1.0
 
 
-@pytest.mark.parametrize("name", ODD)
-def test_the_guard_puts_back_what_an_empty_summary_lost(name):
-    """Rules, ids, numbers and paths come back word for word where there is room."""
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_the_retention_check_restores_what_an_empty_summary_lost(name):
+    """Rules, ids, numbers and paths are restored verbatim if there is room."""
     messages = history(name)
     report = retention.check(messages, [], StructuredSummary(), max_tokens=MAX_TOKENS)
     assert not report.is_blocking
@@ -157,12 +157,12 @@ def test_the_guard_puts_back_what_an_empty_summary_lost(name):
 
 
 @pytest.mark.req("S-LAY-2")
-@pytest.mark.parametrize("name", [name for name in ODD if "giant" not in name])
-def test_three_compactions_of_anything_lose_none_of_it(name):
-    """Through the manager, in a window where the odd messages are soon the oldest."""
+@pytest.mark.parametrize("name", [name for name in UNUSUAL if "giant" not in name])
+def test_three_compactions_keep_the_facts_of_unusual_input(name):
+    """The window is small, so the unusual messages soon are the oldest."""
     policy = CompactPolicy(hard_cap_buffer=0)
     manager = CompactManager(CompactConfig(model="gpt-4o", max_context_tokens=3_000, policy=policy))
-    user, assistant, tool, facts = ODD[name]
+    user, assistant, tool, facts = UNUSUAL[name]
     call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
     messages = [
         {"role": "user", "content": user},

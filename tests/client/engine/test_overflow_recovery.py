@@ -1,4 +1,4 @@
-"""Overflows of every provider, and what is done about them."""
+"""Context overflow errors of all providers, and the recovery from them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from compact import CompactConfig, CompactError, CompactManager, CompactPolicy
 from compact.engine.overflow_errors import is_context_length_error, read_overflow
 from compact.planning.durability import ToolDurability, ToolDurabilityPolicy
 
-REFUSALS = {
+OVERFLOW_ERRORS = {
     "openai": "Error code: 400 - {'error': {'message': \"This model's maximum context length is 128000 tokens. "
     "However, your messages resulted in 130512 tokens. Please reduce the length of the messages.\", 'code': "
     "'context_length_exceeded'}}",
@@ -33,16 +33,16 @@ REFUSALS = {
 
 
 class ContextWindowExceededError(Exception):
-    """LiteLLM's."""
+    """The error class of LiteLLM."""
 
 
 @pytest.mark.req("R-OVER-1")
-@pytest.mark.parametrize("provider", REFUSALS)
-def test_every_providers_refusal_is_recognised(provider):
-    """Each provider's own words mean an overflow, also as the cause of another error."""
-    assert is_context_length_error(RuntimeError(REFUSALS[provider]))
+@pytest.mark.parametrize("provider", OVERFLOW_ERRORS)
+def test_overflow_errors_of_every_provider_are_recognized(provider):
+    """The text of each provider is recognized, also as the cause of another error."""
+    assert is_context_length_error(RuntimeError(OVERFLOW_ERRORS[provider]))
     try:
-        raise RuntimeError("call failed") from ValueError(REFUSALS[provider])
+        raise RuntimeError("call failed") from ValueError(OVERFLOW_ERRORS[provider])
     except RuntimeError as error:
         assert is_context_length_error(error)
 
@@ -63,22 +63,25 @@ def test_every_providers_refusal_is_recognised(provider):
     ],
 )
 def test_other_errors_are_not_overflows(text):
-    """Rate limits and the rest are somebody else's problem."""
+    """Rate limits and other errors must reach the caller unchanged."""
     assert not is_context_length_error(RuntimeError(text))
 
 
-def test_the_providers_numbers_are_read():
-    """Limit and requested tokens come out whatever their order."""
-    assert (read_overflow(REFUSALS["openai"]).limit_tokens, read_overflow(REFUSALS["openai"]).requested_tokens) == (
+def test_the_numbers_of_an_overflow_error_are_parsed():
+    """The limit and the requested tokens are found in either order."""
+    assert (
+        read_overflow(OVERFLOW_ERRORS["openai"]).limit_tokens,
+        read_overflow(OVERFLOW_ERRORS["openai"]).requested_tokens,
+    ) == (
         128000,
         130512,
     )
-    assert read_overflow(REFUSALS["anthropic"]).requested_tokens == 213462
-    assert read_overflow(REFUSALS["google"]).limit_tokens == 1048576
-    assert read_overflow(REFUSALS["anthropic sum"]).requested_tokens == 188240
-    assert read_overflow(REFUSALS["anthropic sum"]).limit_tokens == 200000 - 21333
-    assert read_overflow(REFUSALS["mistral"]).limit_tokens == 32768
-    assert read_overflow(REFUSALS["xai"]).requested_tokens == 150000
+    assert read_overflow(OVERFLOW_ERRORS["anthropic"]).requested_tokens == 213462
+    assert read_overflow(OVERFLOW_ERRORS["google"]).limit_tokens == 1048576
+    assert read_overflow(OVERFLOW_ERRORS["anthropic sum"]).requested_tokens == 188240
+    assert read_overflow(OVERFLOW_ERRORS["anthropic sum"]).limit_tokens == 200000 - 21333
+    assert read_overflow(OVERFLOW_ERRORS["mistral"]).limit_tokens == 32768
+    assert read_overflow(OVERFLOW_ERRORS["xai"]).requested_tokens == 150000
     assert read_overflow("no numbers here").limit_tokens is None
 
 
@@ -94,8 +97,8 @@ def long_history():
 
 
 @pytest.mark.req("R-OVER-1", "R-PAIR-1")
-def test_an_overflow_is_recovered_without_a_model():
-    """The oldest messages go, pairs intact, until the call succeeds; what was removed is an event; it stays removed."""
+def test_recovery_removes_the_oldest_messages_until_the_call_succeeds():
+    """Tool pairs stay intact, each removal is an event, and removed messages stay removed."""
     recorder = Recorder()
     manager = manager_with(recorder)
     messages = long_history()
@@ -121,8 +124,8 @@ def test_an_overflow_is_recovered_without_a_model():
 
 
 @pytest.mark.req("R-OVER-1")
-def test_recovery_gives_up_after_three_tries():
-    """A fourth overflow is the caller's; another error is raised at once."""
+def test_recovery_stops_after_three_attempts():
+    """The fourth overflow reaches the caller. Any other error is raised immediately."""
     manager = manager_with(Recorder())
     calls = []
 
@@ -139,8 +142,8 @@ def test_recovery_gives_up_after_three_tries():
         manager.call_with_recovery("s", long_history(), lambda sending: {}["x"])
 
 
-async def test_async_recovery_takes_what_was_sent():
-    """The async form works the same, and `recover` accepts the list that was sent."""
+async def test_async_recovery_accepts_the_list_that_was_sent():
+    """`arecover` shortens the list that `apreflight` returned."""
     manager = manager_with(Recorder())
     sent = await manager.apreflight("s", long_history())
     shorter = await manager.arecover("s", sent, RuntimeError("context_length_exceeded"))
@@ -149,8 +152,8 @@ async def test_async_recovery_takes_what_was_sent():
 
 
 @pytest.mark.req("R-OVER-1", "D-ENV-1")
-def test_recovery_removes_what_cannot_be_had_again_last_and_says_so():
-    """As long as other messages can make way they do; then the oldest such results go, with a warning."""
+def test_recovery_removes_non_replayable_results_last_with_a_warning():
+    """Other messages are removed first. Then the oldest of these results are removed, with a warning."""
     recorder = Recorder()
     quote = ToolDurabilityPolicy(ToolDurability.NON_REPLAYABLE)
     manager = CompactManager(CompactConfig("gpt-5", 20_000, exporter=recorder, tool_durability={"run": quote}))
@@ -170,8 +173,8 @@ def test_recovery_removes_what_cannot_be_had_again_last_and_says_so():
 
 
 @pytest.mark.req("R-OVER-1")
-async def test_an_async_call_is_tried_again_with_less():
-    """Each refusal shortens what is sent; what the model says in the end comes back."""
+async def test_an_async_call_is_retried_with_fewer_messages():
+    """Each overflow shortens the request, and the reply of the model is returned."""
     manager = manager_with(Recorder())
     lengths = []
 
@@ -187,8 +190,8 @@ async def test_an_async_call_is_tried_again_with_less():
 
 
 @pytest.mark.req("R-OVER-1")
-def test_a_session_that_was_never_checked_is_recovered_too():
-    """A host may ask for help only when a provider has refused."""
+def test_recovery_works_without_an_earlier_preflight():
+    """A host may call `recover` only after an overflow, without any preflight."""
     recorder = Recorder()
     history = long_history()
     out = manager_with(recorder).recover("s", history, RuntimeError("prompt is too long: 2100 tokens > 2000 maximum"))
@@ -200,7 +203,7 @@ def test_a_session_that_was_never_checked_is_recovered_too():
 
 @pytest.mark.req("R-OVER-1")
 def test_a_recovered_request_can_be_rendered_again():
-    """What was sent after an overflow is a request like any other."""
+    """The request after an overflow is recorded like any other."""
     manager = manager_with(Recorder())
     first = manager.preflight("s", long_history())
     second = manager.recover("s", first, RuntimeError("context_length_exceeded"))
@@ -209,8 +212,8 @@ def test_a_recovered_request_can_be_rendered_again():
 
 
 @pytest.mark.req("R-OVER-1")
-def test_a_recovery_that_can_do_nothing_says_so():
-    """An error in the trace before it is raised."""
+def test_recovery_raises_if_nothing_can_be_removed():
+    """The error is an event before it is raised."""
     recorder = Recorder()
     with pytest.raises(CompactError, match="only pinned messages"):
         manager_with(recorder).recover("s", [{"role": "user", "content": "hi"}], RuntimeError("prompt is too long"))

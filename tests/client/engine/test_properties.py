@@ -1,4 +1,4 @@
-"""What holds for every conversation, in every format, under every policy."""
+"""Properties of every conversation, in every format, under every policy."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ def manager_for(policy):
     )
 
 
-def compacted(items, policy, fmt):
-    """The compacted items, or None where the budget cannot be met."""
+def compact_or_none(items, policy, fmt):
+    """Return the compacted items, or None if the budget cannot be met."""
     try:
         return manager_for(policy).manual_compact("s", items, format=fmt)
     except InsufficientBudget:
         return None
 
 
-def decoded(items, fmt):
+def decode_items(items, fmt):
     codec = get_codec(fmt)
     return [codec.decode(item, place) for place, item in enumerate(items)]
 
@@ -65,9 +65,9 @@ def is_pinned(item):
 @quick
 @given(steps(orphans=False), policies, formats)
 def test_pinned_messages_survive_any_compaction(conversation, policy, fmt):
-    """Whatever is compacted, every protected and every system or developer message is still there, unchanged."""
+    """Every protected, system and developer message is still present and unchanged."""
     items = write(conversation, fmt)
-    out = compacted(items, policy, fmt)
+    out = compact_or_none(items, policy, fmt)
     if out is not None:
         assert not Counter(kept_items(items, is_pinned)) - Counter(kept_items(out, is_pinned))
 
@@ -75,12 +75,12 @@ def test_pinned_messages_survive_any_compaction(conversation, policy, fmt):
 @pytest.mark.req("R-PAIR-1", "R-NORM-1")
 @quick
 @given(steps(), policies, formats)
-def test_no_call_is_ever_without_its_output(conversation, policy, fmt):
-    """After any compaction every call has its output and every output its call, also where the host forgot some."""
-    out = compacted(write(conversation, fmt), policy, fmt)
+def test_every_call_keeps_its_output(conversation, policy, fmt):
+    """After any compaction, every call has its output and every output its call, even if the host omitted some."""
+    out = compact_or_none(write(conversation, fmt), policy, fmt)
     if out is None:
         return
-    messages = decoded(out, fmt)
+    messages = decode_items(out, fmt)
     assert not normalize(messages, get_codec(fmt)).is_changed
     for place, message in enumerate(messages):
         if message.kind == "reasoning":
@@ -91,20 +91,20 @@ def test_no_call_is_ever_without_its_output(conversation, policy, fmt):
 @pytest.mark.req("P-TST-1", "S-KEEP-3")
 @quick
 @given(steps(), policies, formats)
-def test_the_result_fits_the_budget_or_says_that_it_cannot(conversation, policy, fmt):
-    """A compacted request counts at most the budget; where that is impossible, InsufficientBudget says so."""
-    out = compacted(write(conversation, fmt), policy, fmt)
+def test_the_result_fits_the_budget_or_raises(conversation, policy, fmt):
+    """A compacted request is within the budget. If that is impossible, `InsufficientBudget` is raised."""
+    out = compact_or_none(write(conversation, fmt), policy, fmt)
     if out is not None:
-        assert ESTIMATOR.estimate(decoded(out, fmt), "gpt-5") <= BUDGET
+        assert ESTIMATOR.estimate(decode_items(out, fmt), "gpt-5") <= BUDGET
 
 
 @pytest.mark.req("S-LAY-1")
 @quick
 @given(steps(orphans=False), policies, formats)
 def test_kept_messages_keep_their_order(conversation, policy, fmt):
-    """Unpinned messages that are kept stand in the order in which they were said."""
+    """Kept messages that are not pinned stay in their original order."""
     items = [{**item, "mark": place} for place, item in enumerate(write(conversation, fmt))]
-    out = compacted(items, policy, fmt)
+    out = compact_or_none(items, policy, fmt)
     if out is None:
         return
     free = [item["mark"] for item in out if "mark" in item and not is_pinned(item)]
@@ -120,7 +120,7 @@ def _is_in_pinned_unit(items, mark, fmt):
     from compact.messages.units import group_units
     from compact.planning.partition import pin_rule
 
-    messages = decoded(items, fmt)
+    messages = decode_items(items, fmt)
     policy = CompactPolicy()
     return any(mark in unit.indices and pin_rule(unit, messages, policy, ()) for unit in group_units(messages))
 
@@ -129,10 +129,10 @@ def _is_in_pinned_unit(items, mark, fmt):
 @quick
 @given(steps(), policies, formats)
 def test_the_same_input_gives_the_same_bytes(conversation, policy, fmt):
-    """Two managers compact the same conversation to the same bytes, and neither touches its input."""
+    """Two managers compact a conversation to the same bytes, and neither changes its input."""
     items = write(conversation, fmt)
     before = json.dumps(items)
-    first, second = compacted(items, policy, fmt), compacted(items, policy, fmt)
+    first, second = compact_or_none(items, policy, fmt), compact_or_none(items, policy, fmt)
     assert json.dumps(first) == json.dumps(second)
     assert json.dumps(items) == before
 
@@ -140,27 +140,27 @@ def test_the_same_input_gives_the_same_bytes(conversation, policy, fmt):
 @pytest.mark.req("D-CON-1", "D-PLAN-1")
 @quick
 @given(steps(), policies, formats)
-def test_a_plan_holds_until_it_changes(conversation, policy, fmt):
-    """A host that shows its whole history again, or hands back what it got, gets the same bytes again."""
+def test_requests_are_stable_until_the_plan_changes(conversation, policy, fmt):
+    """The same bytes are returned whether a host shows its whole history again or the list it received."""
     items = write(conversation, fmt)
     manager = manager_for(policy)
     try:
         first = manager.manual_compact("s", items, format=fmt)
         again = manager.preflight("s", items, format=fmt)
-        handed_back = manager.preflight("s", first, format=fmt)
+        adopted = manager.preflight("s", first, format=fmt)
     except InsufficientBudget:
         return
     if manager.plan("s") is not None and manager.plan("s").version == 1:
         assert json.dumps(again) == json.dumps(first)
-        assert json.dumps(handed_back) == json.dumps(first)
+        assert json.dumps(adopted) == json.dumps(first)
         assert json.dumps(manager.rerender("s", 1)) == json.dumps(first)
 
 
 @pytest.mark.req("D-PLAN-1")
 @quick
 @given(steps(), policies, formats)
-def test_plans_survive_json(conversation, policy, fmt):
-    """A plan written as JSON and read back is an equal plan that writes the same JSON."""
+def test_plans_round_trip_through_json(conversation, policy, fmt):
+    """A plan that is written as JSON and read again is equal and writes the same JSON."""
     manager = manager_for(policy)
     try:
         manager.manual_compact("s", write(conversation, fmt), format=fmt)
@@ -177,7 +177,7 @@ def test_plans_survive_json(conversation, policy, fmt):
 @quick
 @given(steps(), policies, formats)
 def test_the_ledger_accounts_for_every_message(conversation, policy, fmt):
-    """Every message of the prompt has one line in the ledger, in order; what is kept is in the result."""
+    """Every message of the prompt has one ledger entry, in order, and every kept message is in the result."""
     items = write(conversation, fmt)
     manager = manager_for(policy)
     try:
@@ -188,10 +188,10 @@ def test_the_ledger_accounts_for_every_message(conversation, policy, fmt):
     if plan is None:
         return
     own = [entry for entry in plan.ledger if entry.id.startswith("m")]
-    expected = normalize(decoded(items, fmt), get_codec(fmt)).messages
+    expected = normalize(decode_items(items, fmt), get_codec(fmt)).messages
     assert [entry.role for entry in own] == [m.role for m in expected if m.text != "aborted"]
     stays = sum(entry.fate in ("kept", "pinned", "truncated", "cleared") for entry in plan.ledger)
-    synthetic = sum(message.is_summary for message in decoded(out, fmt))
+    synthetic = sum(message.is_summary for message in decode_items(out, fmt))
     if policy.renderer != "inplace" and fmt != "anthropic":
         assert len(out) == stays + synthetic
     assert all(entry.rule for entry in plan.ledger)
@@ -200,20 +200,20 @@ def test_the_ledger_accounts_for_every_message(conversation, policy, fmt):
 @pytest.mark.req("R-PAIR-1")
 @quick
 @given(steps(), formats, st.booleans())
-def test_a_codec_gives_back_the_bytes_it_got(conversation, fmt, with_unknown):
-    """Decode and encode is the identity, also for items nobody knows."""
+def test_codecs_round_trip_every_item(conversation, fmt, with_unknown):
+    """Decoding and encoding is the identity, also for items of an unknown type."""
     items = write(conversation, fmt)
     if with_unknown:
         items.insert(len(items) // 2, {"type": "hologram", "data": [1, 2, {"a": None}]})
     codec = get_codec(fmt)
-    assert json.dumps([codec.encode(message) for message in decoded(items, fmt)]) == json.dumps(items)
+    assert json.dumps([codec.encode(message) for message in decode_items(items, fmt)]) == json.dumps(items)
 
 
 @pytest.mark.req("S-LAY-2")
 @quick
 @given(st.lists(steps(max_size=8, orphans=False), min_size=2, max_size=4), formats)
-def test_one_summary_however_often_it_compacts(parts, fmt):
-    """Through any number of compactions exactly one session summary stands, and its number only rises."""
+def test_any_number_of_compactions_leaves_one_summary(parts, fmt):
+    """There is at most one session summary, and its version never decreases."""
     manager = manager_for(CompactPolicy(hard_cap_buffer=BUFFER, keep_recent_turns=1, keep_tool_io_pairs=1))
     history, last = [], 0
     for number, part in enumerate(parts):
@@ -222,7 +222,7 @@ def test_one_summary_however_often_it_compacts(parts, fmt):
             history = manager.manual_compact("s", history, format=fmt)
         except InsufficientBudget:
             return
-        summaries = [m.text for m in decoded(history, fmt) if m.is_summary]
+        summaries = [m.text for m in decode_items(history, fmt) if m.is_summary]
         assert len(summaries) <= 1
         if summaries:
             version = int(summaries[0].removeprefix("<COMPACT-SUMMARY v").partition(">")[0])
@@ -232,14 +232,14 @@ def test_one_summary_however_often_it_compacts(parts, fmt):
 
 @quick
 @given(steps(), policies)
-def test_message_objects_come_back_as_they_went_in(conversation, policy):
-    """Message objects in and out: kept ones are the caller's own, but for an output that was cut."""
+def test_kept_message_objects_are_the_callers_own(conversation, policy):
+    """Kept messages are the caller's own objects, except for truncated outputs."""
     codec = get_codec("chat")
     messages = [
         Message(m.role, m.text, m.meta, tool_calls=m.tool_calls, tool_call_id=m.tool_call_id)
         for m in (codec.decode(item, 0) for item in write(conversation, "chat"))
     ]
-    out = compacted(messages, policy, None)
+    out = compact_or_none(messages, policy, None)
     if out is not None:
         known = {id(message) for message in messages}
         ours = [m for m in out if id(m) not in known]

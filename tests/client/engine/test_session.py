@@ -1,4 +1,4 @@
-"""Sessions over time: whole histories shown again, lists handed back, edits, restarts, rhythm."""
+"""Sessions over time: repeated histories, adopted lists, edits, restarts and the rate of compactions."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def dicts(turns, start=0):
 
 
 @pytest.mark.parametrize("renderer", ["layered", "inplace", "bridge"])
-def test_a_host_that_shows_everything_again_gets_a_stable_prefix(renderer):
-    """Until the plan changes every request begins with the bytes of the one before it: the prompt cache holds."""
+def test_requests_share_a_prefix_until_the_plan_changes(renderer):
+    """Each request starts with the bytes of the previous one, so the provider's prompt cache stays valid."""
     manager = small_manager(policy={"renderer": renderer})
     history, before, version, changes = [SYSTEM], [], 0, 0
     for turn in range(60):
@@ -38,8 +38,8 @@ def test_a_host_that_shows_everything_again_gets_a_stable_prefix(renderer):
     assert changes >= 2
 
 
-def test_both_ways_of_keeping_history_give_the_same_bytes():
-    """Showing the whole history and handing back the last result lead to the same requests."""
+def test_full_and_adopted_histories_give_the_same_requests():
+    """A host may keep its whole history or continue from the list it received."""
     whole, handed = small_manager(), small_manager()
     history, mine = [SYSTEM], [SYSTEM]
     for turn in range(60):
@@ -52,8 +52,8 @@ def test_both_ways_of_keeping_history_give_the_same_bytes():
 
 @pytest.mark.parametrize("added", [[], [{"role": "user", "content": "another question"}]], ids=["regenerate", "edit"])
 @pytest.mark.parametrize("renderer", ["layered", "inplace", "bridge"])
-def test_going_back_to_before_a_compaction_leaves_its_summary_behind(renderer, added):
-    """The question that is to be answered is shown, and nothing of what the host has taken back."""
+def test_rewinding_past_a_compaction_discards_its_summary(renderer, added):
+    """The request has the question to answer and nothing that the host took back."""
     manager = small_manager(policy={"renderer": renderer})
     history = [SYSTEM, *dicts(30)]
     assert len(manager.preflight("s", history)) < len(history)
@@ -61,8 +61,8 @@ def test_going_back_to_before_a_compaction_leaves_its_summary_behind(renderer, a
     assert manager.preflight("s", again) == again
 
 
-def test_a_host_that_lets_old_messages_go_keeps_their_summary():
-    """What it dropped from the front was compacted before; the summary is all that is left of it."""
+def test_the_summary_stays_when_the_host_drops_old_messages():
+    """The dropped messages were compacted before, so only the summary has their content."""
     manager = small_manager()
     history = [SYSTEM, *dicts(30)]
     compacted = manager.preflight("s", history)
@@ -70,7 +70,7 @@ def test_a_host_that_lets_old_messages_go_keeps_their_summary():
 
 
 def test_every_past_request_can_be_rendered_again():
-    """Any request of the session, before and after compactions, comes out byte for byte."""
+    """`rerender` returns every request byte for byte, before and after compactions."""
     manager = small_manager(window=3000)
     history, sent = [SYSTEM], []
     for turn in range(40):
@@ -80,8 +80,8 @@ def test_every_past_request_can_be_rendered_again():
     assert [json.dumps(manager.rerender("s", number)) for number in range(1, 41)] == sent
 
 
-def test_repeated_messages_are_told_apart():
-    """Many equal messages: summarising the old ones takes none of the new ones away."""
+def test_equal_messages_are_distinguished():
+    """Summarizing old messages removes none of the new ones with the same text."""
     manager = small_manager(window=600)
     history = [SYSTEM]
     for _ in range(40):
@@ -93,7 +93,7 @@ def test_repeated_messages_are_told_apart():
 
 
 def test_a_changed_system_prompt_keeps_the_plan():
-    """A host whose instructions change on every call (a clock) is not compacted anew each time."""
+    """Instructions that contain the time do not cause a new compaction at every call."""
     recorder = Recorder()
     manager = small_manager(recorder)
     body = dicts(30)
@@ -105,8 +105,8 @@ def test_a_changed_system_prompt_keeps_the_plan():
     assert len(recorder.of("compact.summary_created")) == 1
 
 
-def test_a_new_conversation_under_an_old_name_starts_clean():
-    """Nothing of an earlier conversation leaks into a new one that reuses its session id."""
+def test_a_new_conversation_with_a_reused_session_id_starts_clean():
+    """Nothing of the earlier conversation leaks into the new one."""
     recorder = Recorder()
     manager = small_manager(recorder)
     manager.preflight("s", [SYSTEM, {"role": "user", "content": "my PIN is 4711"}, *dicts(30)])
@@ -115,16 +115,16 @@ def test_a_new_conversation_under_an_old_name_starts_clean():
     assert recorder.last("compact.warning")["code"] == "session_reset"
 
 
-def test_edits_are_followed():
-    """A host may drop its last exchange after a compaction and go on; the summary stays, the edit counts."""
+def test_an_edit_after_a_compaction_keeps_the_summary():
+    """A host may drop its last exchange and continue. The edit is sent as it is."""
     manager = small_manager()
     out = manager.preflight("s", [SYSTEM, *dicts(30)])
     edited = [*out[:-2], {"role": "user", "content": "let me ask differently"}]
     assert manager.preflight("s", edited) == edited
 
 
-def test_protection_can_come_later_and_beside_the_list():
-    """A Message protected in place after it was first seen, or a place named beside the list, is kept."""
+def test_messages_can_be_protected_later_or_by_index():
+    """A message is kept if its flag is set after it was first seen, or if `protected` lists its index."""
     messages = [Message("system", "x"), *chat_turns(30)]
     manager = small_manager(window=20_000)
     manager.preflight("s", messages)
@@ -136,8 +136,8 @@ def test_protection_can_come_later_and_beside_the_list():
 
 
 @pytest.mark.req("S-BUD-1")
-def test_a_growing_session_compacts_at_a_steady_rhythm():
-    """Compactions of a steadily growing session are several calls apart, and each ends below the trigger."""
+def test_a_growing_session_compacts_at_a_steady_rate():
+    """Compactions are at least ten calls apart, and each ends below the trigger."""
     recorder = Recorder()
     manager = small_manager(recorder, window=8000)
     history, calls = [SYSTEM], []
@@ -155,16 +155,16 @@ def test_a_growing_session_compacts_at_a_steady_rhythm():
 
 @pytest.mark.req("D-CON-1")
 @pytest.mark.parametrize("renderer", ["layered", "inplace", "bridge"])
-@pytest.mark.parametrize("hands_back", [False, True])
-def test_a_restarted_process_goes_on_with_the_stored_plan(tmp_path, renderer, hands_back):
-    """A second process finds the plan by the messages alone and renders the same bytes."""
+@pytest.mark.parametrize("adopts", [False, True])
+def test_a_restarted_process_continues_with_the_stored_plan(tmp_path, renderer, adopts):
+    """A second process recognizes the plan by the messages alone and renders the same bytes."""
     store = FileCompactionStore(tmp_path)
     options = {"policy": {"renderer": renderer}, "plan_store": store}
     history = [SYSTEM, *dicts(30)]
     first = small_manager(**options).preflight("s", history)
     new = {"role": "user", "content": "and now?"}
     restarted = small_manager(**options)
-    shown = [*first, new] if hands_back else [*history, new]
+    shown = [*first, new] if adopts else [*history, new]
     assert json.dumps(restarted.preflight("s", shown)) == json.dumps([*first, new])
     assert restarted.plan("s").version == 1
     again = restarted.preflight("s", [*shown, *dicts(30, start=40)])
@@ -173,7 +173,7 @@ def test_a_restarted_process_goes_on_with_the_stored_plan(tmp_path, renderer, ha
 
 
 def responses_turn(number):
-    """A user's question, reasoning and a call that have no words of their own, its output, an answer."""
+    """Return a question, reasoning and a call without text, the call's output, and an answer."""
     return [
         {"type": "message", "role": "user", "content": f"question {number} " + "word " * 40},
         {"type": "reasoning", "id": f"rs_{number}", "summary": []},
@@ -186,9 +186,9 @@ def responses_turn(number):
 
 @pytest.mark.req("D-CON-1", "R-PAIR-1")
 @pytest.mark.parametrize("renderer", ["layered", "inplace", "bridge"])
-@pytest.mark.parametrize("hands_back", [False, True])
-def test_processes_that_take_turns_tell_messages_of_the_same_words_apart(renderer, hands_back):
-    """Two processes serve a session in turn, and at any moment a third renders the same bytes from the plan alone."""
+@pytest.mark.parametrize("adopts", [False, True])
+def test_alternating_processes_distinguish_equal_messages(renderer, adopts):
+    """Two processes serve a session in turn, and a third renders the same bytes from the stored plan at any time."""
     store = MemoryCompactionStore()
     options = {"policy": {"renderer": renderer}, "plan_store": store}
     managers = [small_manager(**options), small_manager(**options)]
@@ -200,13 +200,13 @@ def test_processes_that_take_turns_tell_messages_of_the_same_words_apart(rendere
         assert_pairs_whole(sent)
         if manager.plan("s") == store.get_current_plan("s")[0]:
             assert json.dumps(small_manager(**options).preflight("s", history)) == json.dumps(sent)
-        history = [*(sent if hands_back else history), *responses_turn(number)[1:]]
+        history = [*(sent if adopts else history), *responses_turn(number)[1:]]
     assert store.get_current_plan("s")[1] >= 4
 
 
 @pytest.mark.req("D-CON-1", "D-PLAN-1")
-def test_a_request_sent_before_another_plan_was_taken_over_is_rendered_again():
-    """What this process sent under its own log stays what it was."""
+def test_a_request_sent_before_a_plan_was_adopted_can_be_rendered_again():
+    """Requests that were sent before the other process's plan are rendered from the old log."""
     store = MemoryCompactionStore()
     one, two = small_manager(plan_store=store), small_manager(plan_store=store)
     history = [SYSTEM, *dicts(8)]
@@ -220,8 +220,8 @@ def test_a_request_sent_before_another_plan_was_taken_over_is_rendered_again():
 
 
 @pytest.mark.req("D-CON-1")
-def test_of_two_processes_the_second_takes_over_the_first_ones_plan():
-    """Two managers compact one session at once: one commit wins, the other adopts it and loses nothing."""
+def test_the_slower_of_two_processes_adopts_the_other_plan():
+    """Two managers compact one session concurrently. One commit wins, and the other manager adopts its plan."""
     store = MemoryCompactionStore()
     history = [SYSTEM, *dicts(25)]
     one, two = small_manager(plan_store=store, window=20_000), small_manager(plan_store=store, window=20_000)
@@ -234,8 +234,8 @@ def test_of_two_processes_the_second_takes_over_the_first_ones_plan():
 
 
 @pytest.mark.req("D-PLAN-1")
-def test_a_plan_says_what_it_costs_the_cache():
-    """A plan reports the cached tokens it invalidates and after how many calls it has paid for itself."""
+def test_a_plan_reports_its_effect_on_the_prompt_cache():
+    """The plan has the cached tokens it invalidates and the number of calls until it pays off."""
     manager = small_manager()
     manager.preflight("s", [SYSTEM, *dicts(30)])
     cache = manager.plan("s").cache
@@ -245,8 +245,8 @@ def test_a_plan_says_what_it_costs_the_cache():
     assert CompactionPlan.from_json(manager.plan("s").to_json()).cache == cache
 
 
-def test_a_message_put_in_front_is_one_new_message():
-    """A host that inserts at the front shifts everything, and everything is still recognised."""
+def test_a_message_inserted_at_the_front_is_one_new_message():
+    """All other messages are recognized at their new positions."""
     manager = small_manager()
     history = [*dicts(30)]
     first = manager.preflight("s", history)
@@ -257,7 +257,7 @@ def test_a_message_put_in_front_is_one_new_message():
 
 
 class Block(BaseModel):
-    """A block of an answer as a provider's SDK gives it."""
+    """A content block as a provider's SDK returns it."""
 
     type: str
     text: str | None = None
@@ -267,7 +267,7 @@ class Block(BaseModel):
 
 
 class Answer(BaseModel):
-    """A whole answer as a provider's SDK gives it."""
+    """A message as a provider's SDK returns it."""
 
     role: str
     content: str | None = None
@@ -293,10 +293,10 @@ def with_both_kinds(number: int) -> list[Any]:
 
 
 @pytest.mark.req("R-PAIR-1")
-@pytest.mark.parametrize("hands_back", [False, True])
+@pytest.mark.parametrize("adopts", [False, True])
 @pytest.mark.parametrize("turn", [with_blocks, with_answers, with_both_kinds])
-def test_objects_of_an_sdk_are_read_like_the_dicts_they_stand_for(turn, hands_back):
-    """An answer may be appended as the SDK gave it, and kinds may be mixed: it is compacted, and no pair is broken."""
+def test_sdk_objects_are_read_like_the_equivalent_dicts(turn, adopts):
+    """Hosts may append SDK objects and mix them with dicts. Compaction keeps every tool pair intact."""
     manager = CompactManager(CompactConfig("gpt-5", 2_000, policy=CompactPolicy(hard_cap_buffer=100)))
     history: list[Any] = []
     for number in range(30):
@@ -305,13 +305,13 @@ def test_objects_of_an_sdk_are_read_like_the_dicts_they_stand_for(turn, hands_ba
         assert manager.remember("s").tokens <= 1_900
         assert sent[-2] is history[-2]
         assert_pairs_whole(sent)
-        history = sent if hands_back else history
+        history = sent if adopts else history
     assert manager.plan("s").summarizations
     assert manager.preflight("s", history) == manager.preflight("s", history)
 
 
-def test_a_text_is_not_a_list_of_messages():
-    """It would be read letter by letter; the error says what is wanted."""
+def test_a_string_is_rejected_as_a_message_list():
+    """It would be read character by character, so an error says what is expected."""
     manager = CompactManager(CompactConfig("gpt-5", 2_000))
     with pytest.raises(CompactError, match="must be a list of messages, not a str"):
         manager.preflight("s", "hello")
