@@ -310,7 +310,7 @@ def test_a_malformed_tool_message_skips_the_compaction():
 
 @pytest.mark.req("R-NORM-1")
 def test_calls_and_outputs_are_paired_before_every_request():
-    """A call without an output gets an `aborted` one, and an output without a call is removed, also without a compaction."""
+    """A call without an output gets an `aborted` one, and an output without a call is removed."""
     messages = [{"role": "user", "content": "go"}, *tool_pair(1)[:1], {"role": "user", "content": "stop"}]
     orphan = {"role": "tool", "tool_call_id": "unknown", "content": "?"}
     out = small_manager(window=50_000).preflight("s", [*messages, orphan])

@@ -68,7 +68,7 @@ UNUSUAL: dict[str, tuple[str, str, str, list[str]]] = {
         ["Nie die Produktionsdatenbank anfassen."],
     ),
     "French": (
-        "Corrige la connexion. Ne touche jamais la base de production.",
+        "Corrige la connexion. Ne touche jamais la base de production.",  # codespell:ignore
         "",
         "",
         ["Ne touche jamais la base de production."],

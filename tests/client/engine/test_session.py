@@ -80,6 +80,18 @@ def test_every_past_request_can_be_rendered_again():
     assert [json.dumps(manager.rerender("s", number)) for number in range(1, 41)] == sent
 
 
+def test_a_request_is_rendered_with_the_output_it_had_before_a_later_truncation():
+    """Truncating an output for a later request does not change the earlier one."""
+    manager = small_manager()
+    history = [SYSTEM, *tool_pair(1, " ".join(f"line{number}" for number in range(500)))]
+    first = manager.preflight("s", history)
+    second = manager.preflight("s", history, instructions="word " * 1000)
+    assert first == history
+    assert "tokens truncated" in second[-1]["content"]
+    assert manager.rerender("s", 1) == first
+    assert manager.rerender("s", 2) == second
+
+
 def test_equal_messages_are_distinguished():
     """Summarizing old messages removes none of the new ones with the same text."""
     manager = small_manager(window=600)
