@@ -1,4 +1,4 @@
-"""People in projects, and clients that are logged in as them."""
+"""Users, projects and transcripts in the test database, and clients that are logged in."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from viewer.models import Membership
 GROUPS = {"operator": "operators", "developer": "developers", "auditor": "auditors", "admin": "admins"}
 
 
-def person(kind: str, *projects: Project, name: str = "") -> User:
-    """A person of one group (`""`: of none), a member of `projects`."""
+def create_user(kind: str, *projects: Project, name: str = "") -> User:
+    """Create a member of `projects` in the group of `kind`, or in no group if it is empty."""
     user = User.objects.create_user(name or f"{kind or 'nobody'}-{User.objects.count()}")
     if kind:
         user.groups.add(Group.objects.get(name=GROUPS[kind]))
@@ -29,21 +29,21 @@ def person(kind: str, *projects: Project, name: str = "") -> User:
     return user
 
 
-def signed_in(user: User | None, **options: Any) -> Client:
+def client_for(user: User | None, **options: Any) -> Client:
     client = Client(**options)
     if user is not None:
         client.force_login(user)
     return client
 
 
-def project(slug: str = "ours") -> Project:
+def create_project(slug: str = "ours") -> Project:
     return Project.objects.create(slug=slug, name=slug.title())
 
 
-def archived(
+def create_transcript(
     owner: Project, *, session: str = "s", step: int = 1, texts: tuple[str, ...] = ("hello", "hi")
 ) -> Transcript:
-    """A transcript in the archive, as an agent would have sent it."""
+    """Archive a transcript as an agent would send it."""
     messages = [{"id": f"m{n}", "role": "user", "content": text} for n, text in enumerate(texts)]
     body = b"".join(json.dumps(message).encode() + b"\n" for message in messages)
     digest = hashlib.sha256(body).hexdigest()
@@ -51,8 +51,8 @@ def archived(
     return Transcript.objects.get(session_key=stored.session_key, step=step)
 
 
-def session_with_span(owner: Project, *, session_id: str = "s", text: str = "hello") -> Session:
-    """A session with one span whose payload is `text`, written past the writer."""
+def create_session(owner: Project, *, session_id: str = "s", text: str = "hello") -> Session:
+    """Create a session with one span whose payload contains `text`, without the ingest writer."""
     now = timezone.now()
     session = Session.objects.create(
         session_key=session_key(owner.pk, session_id),

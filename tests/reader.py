@@ -1,4 +1,4 @@
-"""A person reading over HTTP: a client that has signed in at a running server."""
+"""HTTP clients that are logged in to a running server."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from live_server import Server
 
 
 @contextmanager
-def client_of(server: Server, person: str) -> Iterator[httpx.Client]:
+def client_of(server: Server, role: str) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=server.url, follow_redirects=True, timeout=30) as client:
         client.get("/login/")
-        login = {**server.logins[person], "csrfmiddlewaretoken": client.cookies["csrftoken"]}
-        answer = client.post("/login/", data=login, headers={"Referer": f"{server.url}/login/"})
-        assert answer.status_code == 200
+        login = {**server.logins[role], "csrfmiddlewaretoken": client.cookies["csrftoken"]}
+        response = client.post("/login/", data=login, headers={"Referer": f"{server.url}/login/"})
+        assert response.status_code == 200
         yield client

@@ -1,4 +1,4 @@
-"""API tokens: shown once, hashed, scoped, ended."""
+"""API tokens: storage, scopes and expiry."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def developer() -> User:
 
 
 @pytest.mark.req("P-SEC-1")
-def test_a_token_is_stored_as_a_digest_and_found_by_its_text(developer: User):
-    """Its text is nowhere in the table."""
+def test_a_token_is_stored_as_a_digest_and_found_by_its_secret(developer: User):
+    """The secret is not in the table."""
     token, text = api_tokens.create(developer, label="ci", scopes=[Right.TAIL])
     row = " ".join(str(value) for value in ApiToken.objects.values().get().values())
     assert text not in row and text[len(api_tokens.PREFIX) + 5 :] not in row
@@ -34,8 +34,7 @@ def test_a_token_is_stored_as_a_digest_and_found_by_its_text(developer: User):
 
 
 @pytest.mark.req("P-SEC-1")
-def test_a_token_ends_when_revoked_expired_or_its_owner_is_gone(developer: User):
-    """Each for itself is enough."""
+def test_a_revoked_or_expired_token_or_one_of_an_inactive_user_is_invalid(developer: User):
     texts = [api_tokens.create(developer, label=str(n), scopes=[Right.TAIL])[1] for n in range(3)]
     api_tokens.revoke(api_tokens.check(texts[0]))
     ApiToken.objects.filter(label="1").update(expires_at=timezone.now() - timedelta(seconds=1))
@@ -45,13 +44,12 @@ def test_a_token_ends_when_revoked_expired_or_its_owner_is_gone(developer: User)
 
 
 @pytest.mark.parametrize("text", ["", "arip_", "arip_x", "Bearer", "arip_' OR 1=1 --", "arip_\x00", "arip_\ud800"])
-def test_nonsense_is_no_token(text: str):
-    """And no error either."""
+def test_an_invalid_secret_is_rejected(text: str):
+    """It raises no exception."""
     assert api_tokens.check(text) is None
 
 
-def test_a_token_cannot_be_given_the_right_to_manage(developer: User):
-    """Programs read."""
+def test_a_token_cannot_have_management_rights(developer: User):
     token, _ = api_tokens.create(developer, label="x", scopes=list(Right))
     assert not {"manage_own_keys", "manage_project"} & set(token.scopes)
 
@@ -61,8 +59,8 @@ async def _socket_scope(user: User, token: ApiToken) -> access.Grant:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_an_open_socket_loses_its_rights_with_its_token(developer: User):
-    """The grant is computed anew at each call."""
+def test_an_open_socket_loses_its_rights_when_its_token_is_revoked(developer: User):
+    """The grant is computed at each call."""
     from asgiref.sync import async_to_sync
 
     token, _ = api_tokens.create(developer, label="x", scopes=[Right.TAIL])
@@ -72,7 +70,7 @@ def test_an_open_socket_loses_its_rights_with_its_token(developer: User):
 
 
 @pytest.mark.parametrize(
-    ("origin", "host", "own"),
+    ("origin", "host", "is_own"),
     [
         ("http://127.0.0.1:8000", "127.0.0.1:8000", True),
         ("http://localhost:8000", "localhost:8000", True),
@@ -87,8 +85,8 @@ def test_an_open_socket_loses_its_rights_with_its_token(developer: User):
         ("https://viewer.example", "10.0.0.5", True),
     ],
 )
-def test_a_socket_must_come_from_our_own_origin(settings, origin: str, host: str, own: bool):
-    """Port included; a rebound host name is not ours; behind a proxy the trusted origins count."""
+def test_only_pages_of_this_server_may_open_a_socket(settings, origin: str, host: str, is_own: bool):
+    """The port must match, and the host must be allowed. Behind a proxy, trusted origins are accepted."""
     settings.CSRF_TRUSTED_ORIGINS = ["https://viewer.example"]
     settings.ALLOWED_HOSTS = ["127.0.0.1", "localhost"]
-    assert authentication.is_own_origin({b"origin": origin, b"host": host}) is own
+    assert authentication.is_own_origin({b"origin": origin, b"host": host}) is is_own

@@ -1,4 +1,4 @@
-"""Signing in: guessing is slowed down, cookies are guarded, headers are strict, production is stricter."""
+"""Login lockout, cookies, security headers and production settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
-from people import person, project, signed_in
+from people import client_for, create_project, create_user
 
 from viewer.models import AuditEntry
 
@@ -28,16 +28,16 @@ def ann(db) -> User:
 
 
 @pytest.mark.req("P-SEC-1")
-def test_after_five_failures_even_the_right_password_is_refused(ann: User, client: Client):
-    """From that address; the owner elsewhere gets in; the log has the lockout."""
+def test_five_failed_logins_lock_the_address_out(ann: User, client: Client):
+    """The user can still log in from another address. The lockout is logged."""
     assert [attempt(client, "wrong").status_code for _ in range(5)] == [200, 200, 200, 200, 429]
     assert attempt(client, "correct horse battery").status_code == 429
     assert attempt(Client(), "correct horse battery", address="192.0.2.99").status_code == 302
     assert AuditEntry.objects.filter(action="login.locked", actor="ann").exists()
 
 
-def test_a_forged_forwarded_address_does_not_escape_the_lock(ann: User, client: Client):
-    """Without a proxy of ours in front, X-Forwarded-For is somebody's fancy."""
+def test_a_forged_forwarded_address_does_not_avoid_the_lockout(ann: User, client: Client):
+    """Without a trusted proxy, X-Forwarded-For is ignored."""
     for number in range(5):
         client.post("/login/", {"username": "ann", "password": "wrong"}, HTTP_X_FORWARDED_FOR=f"203.0.113.{number}")
     response = client.post(
@@ -46,30 +46,29 @@ def test_a_forged_forwarded_address_does_not_escape_the_lock(ann: User, client: 
     assert response.status_code == 429
 
 
-def test_an_unknown_name_and_a_wrong_password_look_the_same(ann: User, client: Client):
-    """Nobody learns which names exist."""
+def test_an_unknown_user_and_a_wrong_password_give_the_same_response(ann: User, client: Client):
+    """The response does not reveal which users exist."""
     pages = [attempt(client, "wrong", name=name).content.decode() for name in ("ann", "nil")]
-    said = [re.search(r'role="alert">([^<]+)<', page) for page in pages]
-    assert said[0] and said[1] and said[0][1] == said[1][1]
-    # The one difference besides the name typed in is the random token against forged requests.
+    errors = [re.search(r'role="alert">([^<]+)<', page) for page in pages]
+    assert errors[0] and errors[1] and errors[0][1] == errors[1][1]
+    # The pages differ only in the username and the CSRF token.
     assert len(pages[0]) == len(pages[1])
 
 
-def test_the_administration_has_the_same_lock(ann: User, client: Client):
-    """One count for both doors."""
+def test_the_admin_login_has_the_same_lockout(ann: User, client: Client):
+    """Both login pages share one counter."""
     for _ in range(5):
         client.post("/admin/login/", {"username": "ann", "password": "wrong"})
     assert client.post("/admin/login/", {"username": "ann", "password": "correct horse battery"}).status_code == 429
 
 
-def test_a_login_does_not_send_people_elsewhere(ann: User, client: Client):
-    """`next` stays on this server."""
+def test_a_login_does_not_redirect_to_another_server(ann: User, client: Client):
     data = {"username": "ann", "password": "correct horse battery", "next": "https://evil.example/"}
     assert client.post("/login/", data)["Location"] == "/"
 
 
-def test_a_new_login_gets_a_new_session(ann: User, client: Client):
-    """A session id planted before the login is worth nothing after it."""
+def test_a_login_changes_the_session_id(ann: User, client: Client):
+    """A session id from before the login is invalid afterward."""
     client.get("/login/")
     before = client.session.session_key
     attempt(client, "correct horse battery")
@@ -81,9 +80,9 @@ def test_a_new_login_gets_a_new_session(ann: User, client: Client):
 @pytest.mark.django_db
 @pytest.mark.req("P-SEC-1")
 @pytest.mark.parametrize("path", ["/", "/login/", "/transcripts/", "/api/sessions/", "/nowhere/", "/admin/login/"])
-def test_every_answer_has_strict_headers(path: str):
-    """No inline script, no framing, no sniffing, no shared caching, no leaking of addresses."""
-    response = signed_in(person("auditor", project())).get(path)
+def test_every_response_has_strict_headers(path: str):
+    """No inline scripts, framing, content sniffing, shared caching or referrers."""
+    response = client_for(create_user("auditor", create_project())).get(path)
     policy = {d.split()[0]: d.split()[1:] for d in response["Content-Security-Policy"].split("; ")}
     assert policy["script-src"] == ["'self'"] and policy["default-src"] == ["'none'"]
     assert policy["style-src"] == ["'self'"] and policy["frame-ancestors"] == ["'none'"]
@@ -94,9 +93,9 @@ def test_every_answer_has_strict_headers(path: str):
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("path", ["/?q=%00", "/%00", "/api/audit/?q=a%00b", "/sessions/%00/"])
-def test_nul_is_refused_at_the_door(path: str):
-    """Postgres would answer with an error of ours."""
-    assert signed_in(person("auditor", project())).get(path).status_code == 400
+def test_nul_in_an_address_is_rejected(path: str):
+    """Otherwise Postgres would fail and the response would be a 500."""
+    assert client_for(create_user("auditor", create_project())).get(path).status_code == 400
 
 
 def production(tmp_path: Path, code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -124,8 +123,8 @@ print(s.SESSION_COOKIE_SECURE, s.CSRF_COOKIE_SECURE, s.SECURE_HSTS_SECONDS, s.SE
 
 
 @pytest.mark.req("P-SEC-1")
-def test_production_passes_djangos_own_deployment_check(tmp_path: Path):
-    """Secure cookies, HSTS, redirect to TLS; the check knows the rest."""
+def test_production_passes_the_deployment_check_of_django(tmp_path: Path):
+    """Cookies are secure, and HSTS and the redirect to TLS are enabled."""
     checked = production(tmp_path, DEPLOY)
     assert checked.returncode == 0, checked.stderr
     assert production(tmp_path, SHOW).stdout.split() == ["True", "True", "31536000", "__Host-session", "1"]
@@ -136,7 +135,7 @@ def test_production_passes_djangos_own_deployment_check(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("environment", "said"),
+    ("environment", "message"),
     [
         ({"ARIADNE_DEBUG": "1"}, "ARIADNE_DEBUG=1"),
         ({"ARIADNE_OIDC_CLIENT_ID": "x"}, "ARIADNE_OIDC_CLIENT_SECRET must be set"),
@@ -144,7 +143,7 @@ def test_production_passes_djangos_own_deployment_check(tmp_path: Path):
         ({"ARIADNE_SIGNING_KEY": "short"}, "ARIADNE_SIGNING_KEY"),
     ],
 )
-def test_settings_that_make_no_sense_stop_the_server(tmp_path: Path, environment: dict[str, str], said: str):
-    """With the name of the variable."""
+def test_invalid_settings_stop_the_server(tmp_path: Path, environment: dict[str, str], message: str):
+    """The error names the variable."""
     stopped = production(tmp_path, SHOW, **environment)
-    assert stopped.returncode != 0 and said in stopped.stderr
+    assert stopped.returncode != 0 and message in stopped.stderr

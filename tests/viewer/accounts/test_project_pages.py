@@ -1,9 +1,9 @@
-"""What the administrators of a project decide, and that it ends at the project."""
+"""Project settings: retention, legal hold and members."""
 
 from __future__ import annotations
 
 import pytest
-from people import archived, person, project, signed_in
+from people import client_for, create_project, create_transcript, create_user
 
 from ingest.models import Project
 from viewer.accounts import access
@@ -14,10 +14,10 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.mark.req("P-STO-1")
-def test_retention_and_hold_are_set_with_a_reason():
-    """Without one, or with a number that makes no sense, nothing changes."""
-    ours = project()
-    admin = signed_in(person("admin", ours))
+def test_retention_and_legal_hold_need_a_reason():
+    """Without a reason, or with an invalid number of days, nothing changes."""
+    ours = create_project()
+    admin = client_for(create_user("admin", ours))
     for data in (
         {"retention_days": "30"},
         {"retention_days": "-1", "reason": "x"},
@@ -37,14 +37,17 @@ def test_retention_and_hold_are_set_with_a_reason():
 
 
 @pytest.mark.req("P-SEC-1")
-def test_a_role_given_here_counts_here_alone():
-    """An operator elsewhere may be made the auditor of this project, and loses it with the membership."""
-    ours, theirs = project("ours"), project("theirs")
-    olga = person("operator", theirs, name="olga")
-    admin = signed_in(person("admin", ours))
+def test_a_role_applies_only_to_its_project():
+    """An operator of another project can become an auditor of this one, until the membership ends."""
+    ours, theirs = create_project("ours"), create_project("theirs")
+    olga = create_user("operator", theirs, name="olga")
+    admin = client_for(create_user("admin", ours))
     admin.post("/projects/ours/members/", {"username": "olga", "role": "auditors"})
     assert access.user_grant(olga).projects(Right.TRANSCRIPTS) == {ours.pk}
-    assert archived(ours) and signed_in(olga).get("/api/transcripts/").json()["results"][0]["project_id"] == ours.pk
+    assert (
+        create_transcript(ours)
+        and client_for(olga).get("/api/transcripts/").json()["results"][0]["project_id"] == ours.pk
+    )
     membership = Membership.objects.get(user=olga, project=ours)
     admin.post(f"/projects/ours/members/{membership.pk}/remove/")
     assert access.user_grant(olga).projects(Right.SESSIONS) == {theirs.pk}
@@ -52,15 +55,15 @@ def test_a_role_given_here_counts_here_alone():
 
 
 @pytest.mark.req("P-SEC-1")
-def test_managing_ends_at_ones_own_project():
-    """Neither its settings nor its people; a role of another name gives nothing; an auditor manages nothing."""
-    ours, theirs = project("ours"), project("theirs")
-    person("operator", theirs, name="olga")
+def test_admins_manage_only_their_own_project():
+    """Other projects' settings and members do not exist for them. Unknown roles are rejected."""
+    ours, theirs = create_project("ours"), create_project("theirs")
+    create_user("operator", theirs, name="olga")
     membership = Membership.objects.get()
-    admin = signed_in(person("admin", ours))
+    admin = client_for(create_user("admin", ours))
     assert admin.post("/projects/theirs/keep/", {"legal_hold": "on", "reason": "x"}).status_code == 404
     assert admin.post("/projects/theirs/members/", {"username": "olga", "role": "admins"}).status_code == 404
     assert admin.post(f"/projects/ours/members/{membership.pk}/remove/").status_code == 404
     admin.post("/projects/ours/members/", {"username": "olga", "role": "superusers"})
     assert Membership.objects.filter(user__username="olga").count() == 1
-    assert signed_in(person("auditor", ours)).get("/projects/ours/").status_code == 403
+    assert client_for(create_user("auditor", ours)).get("/projects/ours/").status_code == 403

@@ -1,4 +1,4 @@
-"""A transcript on its way out: redacted again, whole or in part, under a harmless name, with its proof."""
+"""Exports, bundles, anchors and retention of transcripts."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def data_dir(settings, tmp_path: Path) -> Path:
 @pytest.fixture
 def transcript() -> Transcript:
     Project.objects.create(pk=1, slug="p", name="P", retention_days=30)
-    return archived()
+    return create_transcript()
 
 
-def archived(step: int = 1, *, redact: Any = None, text: str = "hello", session: str = "s") -> Transcript:
+def create_transcript(step: int = 1, *, redact: Any = None, text: str = "hello", session: str = "s") -> Transcript:
     messages = [
         {"id": "m1", "role": "user", "content": text},
         {"id": "m2", "role": "assistant", "content": "ok " * 50_000},
@@ -59,8 +59,8 @@ def get(transcript: Transcript, **headers: str) -> tuple[Any, bytes]:
 
 
 @pytest.mark.req("K-UI-3")
-def test_an_export_is_what_was_archived(transcript: Transcript):
-    """Byte for byte, when today's rules find nothing new; the digest and length are sent along."""
+def test_an_export_equals_the_archived_transcript(transcript: Transcript):
+    """The bytes are equal if the current rules redact nothing new. Digest and length are in the headers."""
     response, content = get(transcript)
     assert hashlib.sha256(content).hexdigest() == transcript.sha256
     assert response["ETag"] == f'"{transcript.sha256}"'
@@ -68,9 +68,9 @@ def test_an_export_is_what_was_archived(transcript: Transcript):
 
 
 @pytest.mark.req("K-UI-3", "S-RED-1")
-def test_what_yesterdays_rules_missed_is_hidden_on_the_way_out(transcript: Transcript):
-    """A transcript archived without a rule leaves without the secret all the same."""
-    old = archived(2, redact=Redactor(rules=()).tree, text=f"the key is {SECRET}")
+def test_an_export_is_redacted_with_the_current_rules(transcript: Transcript):
+    """A secret that was archived before a rule existed is not exported."""
+    old = create_transcript(2, redact=Redactor(rules=()).tree, text=f"the key is {SECRET}")
     assert SECRET.encode() in b"".join(transcripts.lines(old))
     response, content = get(old)
     assert SECRET.encode() not in content and b"<REDACTED>" in content
@@ -79,7 +79,7 @@ def test_what_yesterdays_rules_missed_is_hidden_on_the_way_out(transcript: Trans
 
 
 @pytest.mark.parametrize(
-    ("asked", "status", "start", "end"),
+    ("header", "status", "start", "end"),
     [
         ("bytes=0-9", 206, 0, 10),
         ("bytes=100000-", 206, 100_000, None),
@@ -91,25 +91,25 @@ def test_what_yesterdays_rules_missed_is_hidden_on_the_way_out(transcript: Trans
         ("bytes=a-b", 200, 0, None),
     ],
 )
-def test_a_part_can_be_asked_for(transcript: Transcript, asked: str, status: int, start: int, end: int | None):
-    """So that a broken download goes on where it stopped; what is not one range is answered with the whole."""
-    whole = get(transcript)[1]
-    response, content = get(transcript, range=asked)
-    assert (response.status_code, content) == (status, whole[start:end])
+def test_a_range_can_be_requested(transcript: Transcript, header: str, status: int, start: int, end: int | None):
+    """An interrupted download can resume. Anything but a single range returns the whole file."""
+    content_all = get(transcript)[1]
+    response, content = get(transcript, range=header)
+    assert (response.status_code, content) == (status, content_all[start:end])
     if status == 206:
-        assert response["Content-Range"].endswith(f"/{len(whole)}")
+        assert response["Content-Range"].endswith(f"/{len(content_all)}")
 
 
-@pytest.mark.parametrize("asked", ["bytes=99999999-", "bytes=5-2", "bytes=-0"])
-def test_a_part_that_is_not_there_is_refused(transcript: Transcript, asked: str):
-    """With the length, so that the next question is a better one."""
-    response, content = get(transcript, range=asked)
+@pytest.mark.parametrize("header", ["bytes=99999999-", "bytes=5-2", "bytes=-0"])
+def test_a_range_outside_the_file_is_rejected(transcript: Transcript, header: str):
+    """The response contains the length of the file."""
+    response, content = get(transcript, range=header)
     assert (response.status_code, content) == (416, b"")
     assert response["Content-Range"] == f"bytes */{transcript.size}"
 
 
-def test_a_part_of_another_version_is_answered_with_the_whole(transcript: Transcript):
-    """If-Range: two halves of different texts never meet in one file."""
+def test_a_range_of_another_version_returns_the_whole_file(transcript: Transcript):
+    """If-Range prevents a client from joining parts of different files."""
     response, content = get(transcript, range="bytes=0-9", if_range='"another"')
     assert (response.status_code, len(content)) == (200, transcript.size)
 
@@ -125,15 +125,14 @@ def test_a_part_of_another_version_is_answered_with_the_whole(transcript: Transc
         ("x" * 500, "x" * 80 + "-transcript-pre-compact-001.jsonl"),
     ],
 )
-def test_a_file_name_is_harmless_whatever_the_session_is_called(session: str, name: str):
-    """No path, no header, no hidden file."""
+def test_a_file_name_is_safe_for_any_session_id(session: str, name: str):
     assert exports.file_name(Transcript(session_id=session, step=1), ".jsonl") == name
 
 
 @pytest.mark.req("K-UI-3")
-def test_a_bundle_is_proven_by_the_published_key_and_nothing_else(transcript: Transcript):
-    """Packed by the server, checked by the client's own verifier, tombstones included."""
-    archived(2)
+def test_a_bundle_verifies_with_the_published_key(transcript: Transcript):
+    """The client's verifier accepts the bundle, including tombstones, and rejects a modified one."""
+    create_transcript(2)
     transcripts.delete([Transcript.objects.get(step=2)], reason="asked to", by="ann")
     data, _ = bundles.build(transcript, by="ann", reason="test")
     published = json.dumps(signing.describe_keys()).encode()
@@ -144,8 +143,8 @@ def test_a_bundle_is_proven_by_the_published_key_and_nothing_else(transcript: Tr
 
 
 @pytest.mark.req("K-UI-3")
-def test_verify_archive_passes_then_finds_a_change(transcript: Transcript):
-    """`manage.py verify_archive` exits with an error and names the session."""
+def test_verify_archive_detects_a_missing_text(transcript: Transcript):
+    """The command fails and names the session."""
     out = StringIO()
     call_command("verify_archive", stdout=out)
     assert "Verified" in out.getvalue()
@@ -157,9 +156,9 @@ def test_verify_archive_passes_then_finds_a_change(transcript: Transcript):
 
 
 @pytest.mark.req("K-UI-3")
-def test_an_anchor_notices_a_chain_that_lost_its_end(transcript: Transcript, monkeypatch):
-    """Removing the newest link with its transcript leaves a chain that holds; the anchor remembers it was longer."""
-    archived(2)
+def test_an_anchor_detects_a_truncated_chain(transcript: Transcript, monkeypatch):
+    """Without its newest link the chain is still valid, but no longer matches the anchor."""
+    create_transcript(2)
     monkeypatch.setattr(anchors, "_COMMIT_MARGIN", timedelta(seconds=-1))
     call_command("verify_archive", "--anchor", stdout=StringIO())
     assert anchors.find_problems() == []
@@ -174,8 +173,8 @@ def test_an_anchor_notices_a_chain_that_lost_its_end(transcript: Transcript, mon
     assert "no longer matches" in out.getvalue()
 
 
-def test_an_anchor_cannot_be_rewritten(transcript: Transcript, data_dir: Path):
-    """Without the server's key the file convinces nobody."""
+def test_a_modified_anchor_is_detected(transcript: Transcript, data_dir: Path):
+    """Its signature and the link of the next anchor no longer match."""
     anchors.write()
     anchors.write()
     lines = (data_dir / "anchors.jsonl").read_text().splitlines()
@@ -184,8 +183,8 @@ def test_an_anchor_cannot_be_rewritten(transcript: Transcript, data_dir: Path):
     assert any("does not link" in problem for problem in anchors.find_problems())
 
 
-def test_a_replaced_key_leaves_what_it_signed_valid(transcript: Transcript, data_dir: Path, settings):
-    """Once the old public half is named as retired; until then its anchors are a stranger's."""
+def test_anchors_of_a_retired_key_are_valid(transcript: Transcript, data_dir: Path, settings):
+    """The old public key must be configured as retired."""
     anchors.write()
     old = signing.public_key()
     settings.SIGNING_KEY = base64.b64encode(bytes(range(32))).decode()
@@ -198,9 +197,9 @@ def test_a_replaced_key_leaves_what_it_signed_valid(transcript: Transcript, data
 
 
 @pytest.mark.req("P-STO-1")
-def test_retention_deletes_what_is_old_and_says_so(transcript: Transcript):
-    """With a tombstone and an audit line; legal hold stops it; the archive is still whole."""
-    fresh = archived(2)
+def test_retention_deletes_old_transcripts(transcript: Transcript):
+    """Legal hold prevents it. The deletion is logged, and the archive still verifies."""
+    fresh = create_transcript(2)
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE ingest_transcript DISABLE TRIGGER USER")
         cursor.execute("UPDATE ingest_transcript SET received_at = now() - interval '31 days' WHERE step = 1")

@@ -1,4 +1,4 @@
-"""The audit log: nothing is lost from it, and whoever touches it is found out."""
+"""The audit log is append-only, and modifications are detected."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ pytestmark = pytest.mark.django_db
 ANN = Origin(None, "ann", "192.0.2.1", "test")
 
 
-def three_lines() -> None:
+def record_three() -> None:
     for number in range(3):
         log.record(ANN, Action.PAYLOAD_VIEW, target=f"span {number}", reason="why", number=number)
 
 
 @contextmanager
 def without_trigger() -> Iterator[None]:
-    """What an intruder with the owner's password would do."""
+    """Disable the trigger, as an attacker with the database password could."""
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE viewer_auditentry DISABLE TRIGGER USER")
         yield
@@ -36,9 +36,9 @@ def without_trigger() -> Iterator[None]:
 
 
 @pytest.mark.req("K-UI-3")
-def test_an_untouched_log_has_no_faults():
-    """Whatever is written, characters and numbers alike, hashes to the same after a round through Postgres."""
-    three_lines()
+def test_an_unmodified_log_has_no_problems():
+    """Any text and number hashes to the same value after it was stored in Postgres."""
+    record_three()
     log.record(Origin(7, "zoë\n\x00", "::1", "😀"), Action.DENIED, target="GET /\r\nX: y", denied=True, big=2**40)
     assert log.find_problems() == []
     last = AuditEntry.objects.latest("position")
@@ -59,46 +59,45 @@ def test_an_untouched_log_has_no_faults():
         ),
     ],
 )
-def test_a_line_changed_removed_or_moved_behind_the_triggers_back_is_found(statement: str, problem: str):
-    """The chain says where."""
-    three_lines()
+def test_a_modification_without_the_trigger_is_detected(statement: str, problem: str):
+    record_three()
     with without_trigger(), connection.cursor() as cursor:
         cursor.execute(statement)
     assert any(problem in text for text in log.find_problems())
 
 
 @pytest.mark.req("K-UI-3")
-@pytest.mark.parametrize("verb", ["UPDATE viewer_auditentry SET actor = ''", "DELETE FROM viewer_auditentry"])
-def test_the_database_refuses_changes(verb: str):
-    """Even an UPDATE that would touch no line."""
+@pytest.mark.parametrize("statement", ["UPDATE viewer_auditentry SET actor = ''", "DELETE FROM viewer_auditentry"])
+def test_the_database_rejects_modifications(statement: str):
+    """This includes an UPDATE that matches no row."""
     with pytest.raises(DatabaseError, match=r"append-only|permission"), transaction.atomic():
-        connection.cursor().execute(verb)
+        connection.cursor().execute(statement)
     with pytest.raises(DatabaseError, match=r"append-only|permission"), transaction.atomic():
         connection.cursor().execute("TRUNCATE viewer_auditentry")
 
 
-def test_auditors_see_their_projects_lines_and_their_peoples_logins():
-    """Not another project's, and not the logins of people who share no project with them."""
+def test_auditors_see_entries_of_their_projects_and_logins_of_their_members():
+    """They do not see entries of other projects, or logins of users in other projects."""
     ours, theirs = (Project.objects.create(slug=s, name=s) for s in ("ours", "theirs"))
-    people = {name: User.objects.create_user(name) for name in ("auditor", "colleague", "stranger")}
-    people["auditor"].groups.add(Group.objects.get(name="auditors"))
+    users = {name: User.objects.create_user(name) for name in ("auditor", "colleague", "stranger")}
+    users["auditor"].groups.add(Group.objects.get(name="auditors"))
     for name, project in (("auditor", ours), ("colleague", ours), ("stranger", theirs)):
-        Membership.objects.create(user=people[name], project=project)
-    for name, user in people.items():
+        Membership.objects.create(user=users[name], project=project)
+    for name, user in users.items():
         log.record(Origin(user.pk, name), Action.LOGIN)
     log.record(ANN, Action.TRANSCRIPT_DOWNLOAD, project_id=ours.pk)
     log.record(ANN, Action.TRANSCRIPT_DOWNLOAD, project_id=theirs.pk)
-    seen = log.visible_entries(access.user_grant(people["auditor"]))
+    seen = log.visible_entries(access.user_grant(users["auditor"]))
     assert {(entry.actor, entry.project_id) for entry in seen} == {
         ("auditor", None),
         ("colleague", None),
         ("ann", ours.pk),
     }
-    assert not log.visible_entries(access.user_grant(people["colleague"])).exists()
+    assert not log.visible_entries(access.user_grant(users["colleague"])).exists()
 
 
-def test_logins_failures_and_logouts_are_written_down(client: Client):
-    """With the address they came from."""
+def test_logins_failures_and_logouts_are_logged(client: Client):
+    """The entries have the client's address."""
     User.objects.create_user("ann", password="right horse")
     before = AuditEntry.objects.count()
     client.post("/admin/login/", {"username": "ann", "password": "wrong"}, REMOTE_ADDR="192.0.2.9")
@@ -123,8 +122,8 @@ def test_logins_failures_and_logouts_are_written_down(client: Client):
         (2, "10.0.0.1", "127.0.0.1"),
     ],
 )
-def test_a_forwarded_address_counts_only_as_far_as_our_proxies_wrote_it(settings, proxies, forwarded, expected):
-    """A caller may send any X-Forwarded-For it likes."""
+def test_a_forwarded_address_counts_only_if_a_trusted_proxy_added_it(settings, proxies, forwarded, expected):
+    """Clients can send any X-Forwarded-For header."""
     settings.TRUSTED_PROXIES = proxies
     request = RequestFactory().get("/", REMOTE_ADDR="127.0.0.1", HTTP_X_FORWARDED_FOR=forwarded)
     assert log.request_address(request) == expected

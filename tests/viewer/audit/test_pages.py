@@ -6,7 +6,7 @@ import csv
 import io
 
 import pytest
-from people import archived, person, project, signed_in
+from people import client_for, create_project, create_transcript, create_user
 
 from viewer import csv_file
 from viewer.audit import log
@@ -17,16 +17,16 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.mark.req("K-UI-3")
-def test_filters_find_the_line():
-    """By person, action, outcome, day and text, on the page and over REST alike."""
-    ours = project()
-    client = signed_in(person("auditor", ours))
+def test_filters_select_entries():
+    """By actor, action, outcome, day and text, on the page and over REST."""
+    ours = create_project()
+    client = client_for(create_user("auditor", ours))
     log.record(
         Origin(None, "zoë", "192.0.2.7"), Action.BUNDLE_DOWNLOAD, project_id=ours.pk, target="run-1", reason="why not"
     )
     log.record(Origin(None, "bob", "192.0.2.8"), Action.DENIED, project_id=ours.pk, target="run-2", denied=True)
     day = AuditEntry.objects.latest("position").at.date()
-    for query, found in [
+    for query, actors in [
         ("actor=zo", ["zoë"]),
         ("action=bundle.download", ["zoë"]),
         ("outcome=denied&q=run-", ["bob"]),
@@ -36,15 +36,14 @@ def test_filters_find_the_line():
         ("until=2000-01-01", []),
     ]:
         results = client.get(f"/api/audit/?{query}").json()["results"]
-        assert [row["actor"] for row in results] == found, query
+        assert [row["actor"] for row in results] == actors, query
         page = client.get(f"/audit/?{query}").content.decode()
-        assert page.count('data-testid="audit-row"') == len(found), query
+        assert page.count('data-testid="audit-row"') == len(actors), query
 
 
-def test_the_log_is_read_in_pages():
-    """Each line once."""
-    ours = project()
-    client = signed_in(person("auditor", ours))
+def test_pages_contain_each_entry_once():
+    ours = create_project()
+    client = client_for(create_user("auditor", ours))
     for number in range(7):
         log.record(Origin(None, "x"), Action.PAYLOAD_VIEW, project_id=ours.pk, target=str(number))
     first = client.get("/api/audit/?action=payload.view&limit=4").json()
@@ -56,9 +55,9 @@ def test_the_log_is_read_in_pages():
 @pytest.mark.parametrize(
     "query", ["action=all", "outcome=maybe", "before=-1", "before=9999999999999999999999", "limit=0"]
 )
-def test_a_filter_that_makes_no_sense_is_refused(query: str):
-    """With 400 and the name of the field."""
-    client = signed_in(person("auditor", project()))
+def test_an_invalid_filter_is_rejected(query: str):
+    """The response is 400 and names the parameter."""
+    client = client_for(create_user("auditor", create_project()))
     response = client.get(f"/api/audit/?{query}")
     assert response.status_code == 400 and query.split("=", maxsplit=1)[0] in response.json()
 
@@ -67,10 +66,10 @@ DANGEROUS = ['=HYPERLINK("http://evil","x")', "+1+1", "-2+3", "@SUM(A1)", "\t=1"
 
 
 @pytest.mark.req("P-SEC-1")
-def test_csv_runs_nothing_in_a_spreadsheet():
-    """A cell that begins like a formula is text; everything else is as it was; the export itself is logged."""
-    ours = project()
-    client = signed_in(person("auditor", ours))
+def test_csv_contains_no_formulas():
+    """Cells that look like formulas are escaped. Other cells are unchanged, and the export is logged."""
+    ours = create_project()
+    client = client_for(create_user("auditor", ours))
     for text in [*DANGEROUS, "plain", 'quote "and", comma']:
         log.record(
             Origin(None, "mallory", agent=text), Action.PAYLOAD_VIEW, project_id=ours.pk, target=text, reason=text
@@ -86,18 +85,17 @@ def test_csv_runs_nothing_in_a_spreadsheet():
 
 
 @pytest.mark.parametrize("text", DANGEROUS)
-def test_every_formula_is_disarmed(text: str):
-    """Cell by cell."""
+def test_every_formula_is_escaped(text: str):
     assert csv_file.escape(text) == f"'{text}"
 
 
 @pytest.mark.req("K-UI-3")
-def test_refusals_are_in_the_log():
-    """A right that is missing, and a guess at another project's transcript."""
-    ours, theirs = project("ours"), project("theirs")
-    transcript = archived(theirs)
-    signed_in(person("operator", ours, name="olga")).get("/transcripts/")
-    signed_in(person("auditor", ours, name="ada")).get(f"/api/transcripts/{transcript.session_key}.1/download/")
-    lines = AuditEntry.objects.filter(action="access.denied").order_by("-position")[:2]
-    assert [(line.actor, line.detail["status"]) for line in lines] == [("ada", 404), ("olga", 403)]
-    assert all(line.outcome == "denied" for line in lines)
+def test_denied_requests_are_logged():
+    """A missing right, and a transcript of another project."""
+    ours, theirs = create_project("ours"), create_project("theirs")
+    transcript = create_transcript(theirs)
+    client_for(create_user("operator", ours, name="olga")).get("/transcripts/")
+    client_for(create_user("auditor", ours, name="ada")).get(f"/api/transcripts/{transcript.session_key}.1/download/")
+    entries = AuditEntry.objects.filter(action="access.denied").order_by("-position")[:2]
+    assert [(entry.actor, entry.detail["status"]) for entry in entries] == [("ada", 404), ("olga", 403)]
+    assert all(entry.outcome == "denied" for entry in entries)

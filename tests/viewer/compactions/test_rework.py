@@ -44,7 +44,7 @@ def test_a_question_about_removed_content_names_its_message(text: str, about: st
     "text",
     [
         "The gearbox supplier delivers on Thursdays.",  # a statement
-        "Shall I go on with the next step?",  # about nothing that was removed
+        "Should I continue with the next step?",  # about nothing that was removed
         "What is the limit?",  # a single word is not enough
     ],
 )
@@ -63,8 +63,8 @@ def test_only_the_first_question_about_a_message_counts() -> None:
 
 
 def test_requests_are_questions_and_reminders() -> None:
-    text = "Done. v1.2.3 is out.\nWhich branch is next? I already told you: main!"
-    assert requests(text) == ["Which branch is next?", "I already told you: main!"]
+    text = "Done. v1.2.3 is out.\nWhich branch is next? I already told you: main!"  # words:ignore
+    assert requests(text) == ["Which branch is next?", "I already told you: main!"]  # words:ignore
 
 
 def test_the_text_of_a_message_includes_tool_calls() -> None:

@@ -1,4 +1,4 @@
-"""What-if: a stored transcript planned again with other policies."""
+"""Stored transcripts planned again with other policies."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def name(server: Server) -> str:
     return session_id
 
 
-def ask(client: httpx.Client, name: str, number: int = 1, **choice: object) -> str:
+def what_if(client: httpx.Client, name: str, number: int = 1, **choice: object) -> str:
     """Return the what-if result, after waiting for the transcript, which is sent in the background."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
@@ -44,7 +44,7 @@ def ask(client: httpx.Client, name: str, number: int = 1, **choice: object) -> s
     raise AssertionError(answer.status_code)
 
 
-def kept(answer: str) -> int:
+def kept_count(answer: str) -> int:
     """Return the number of messages that the other policy would keep."""
     row = re.search(r"</span>kept</span>\s*</td>\s*<td class=\"num\">\d+</td>\s*<td class=\"num\">(\d+)</td>", answer)
     assert row, answer
@@ -53,16 +53,16 @@ def kept(answer: str) -> int:
 
 def test_keeping_fewer_turns_keeps_fewer_messages(server: Server, name: str) -> None:
     with client_of(server, "operator") as client:
-        few, more = ask(client, name, keep_recent_turns=1), ask(client, name, keep_recent_turns=8)
+        few, more = what_if(client, name, keep_recent_turns=1), what_if(client, name, keep_recent_turns=8)
         assert "Would compact" in few
-        assert kept(few) < kept(more)
-        assert ask(client, name, keep_recent_turns=1) == few
+        assert kept_count(few) < kept_count(more)
+        assert what_if(client, name, keep_recent_turns=1) == few
 
 
 def test_the_planned_prompt_includes_the_previous_summary(server: Server, name: str) -> None:
     """The log without the summary would be twice as large as the prompt was."""
     with client_of(server, "operator") as client:
-        answer = ask(client, name, 2)
+        answer = what_if(client, name, 2)
         tokens = re.search(r"Would compact ([\d,]+) tokens", answer)
         assert tokens, answer
         check = client.get(f"/api/sessions/{name}/compactions/").json()["results"][1]
@@ -71,5 +71,5 @@ def test_the_planned_prompt_includes_the_previous_summary(server: Server, name: 
 
 def test_the_page_offers_what_if_for_a_stored_transcript(server: Server, name: str) -> None:
     with client_of(server, "operator") as client:
-        ask(client, name)
+        what_if(client, name)
         assert "Plan again" in client.get(f"/sessions/{name}/compactions/1/").text

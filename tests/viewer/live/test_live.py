@@ -1,4 +1,4 @@
-"""Websockets of a real server: frames carry a seq, coming back misses nothing, rights hold, filters filter."""
+"""Websockets of a real server: reconnects, filters, access control and flow control."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def session() -> Session:
 
 
 @pytest.mark.req("P-KR-5")
-async def test_a_session_socket_sends_skeletons_and_checks(server: Server, session: Session) -> None:
+async def test_a_session_socket_sends_spans_and_checks(server: Server, session: Session) -> None:
     await post(server, session.trace(), session.span("agent", "start"))
     async with socket(server, f"/ws/sessions/{session.session_id}/", "operator") as stream:
         hello = await frame(stream, "hello")
@@ -55,18 +55,18 @@ async def test_a_session_socket_sends_skeletons_and_checks(server: Server, sessi
         names: list[str] = []
         checks: dict[str, Any] = {}
         while "Turn 1" not in names or not checks:
-            got = await frame(stream, "spans")
-            assert got["seq"] > hello["seq"]
-            names += got["spans"]["name"]
-            checks |= {check["id"]: check for check in got.get("checks", [])}
-        assert "data" not in got["spans"] and "payload" not in got["spans"]
+            message = await frame(stream, "spans")
+            assert message["seq"] > hello["seq"]
+            names += message["spans"]["name"]
+            checks |= {check["id"]: check for check in message.get("checks", [])}
+        assert "data" not in message["spans"] and "payload" not in message["spans"]
         assert next(iter(checks.values()))["sentence"].startswith("Not compacted: 9,000 of 128,000")
 
 
 @pytest.mark.req("K-UI-2")
-@pytest.mark.parametrize("called", ["after", "last_seq"])
-async def test_coming_back_with_the_last_seq_misses_nothing_and_repeats_nothing(
-    server: Server, session: Session, called: str
+@pytest.mark.parametrize("parameter", ["after", "last_seq"])
+async def test_a_reconnect_with_the_last_seq_gets_each_event_once(
+    server: Server, session: Session, parameter: str
 ) -> None:
     path = f"/ws/tail/?session={session.session_id}"
     await post(server, session.trace())
@@ -74,11 +74,11 @@ async def test_coming_back_with_the_last_seq_misses_nothing_and_repeats_nothing(
     async with socket(server, path) as stream:
         seq = (await frame(stream, "hello"))["seq"]
         await post(server, session.span("tool", "one"))
-        got = await frame(stream, "events")
-        seen += [event["name"] for event in got["events"]]
-        seq = got["seq"]
+        message = await frame(stream, "events")
+        seen += [event["name"] for event in message["events"]]
+        seq = message["seq"]
     await post(server, *(session.span("tool", f"missed {n}") for n in range(5)))
-    async with socket(server, f"{path}&{called}={seq}") as stream:
+    async with socket(server, f"{path}&{parameter}={seq}") as stream:
         while len(seen) < 6:
             seen += [event["name"] for event in (await frame(stream, "events"))["events"]]
         await post(server, session.span("tool", "last"))
@@ -99,11 +99,11 @@ async def test_the_tail_filters_by_kind_status_and_text(server: Server, session:
             session.span("tool", "ordinary", status="error"),
             session.span("tool", "a special failure", status="error"),
         )
-        got = await frame(stream, "events")
-        assert [event["name"] for event in got["events"]] == ["a special failure"]
+        message = await frame(stream, "events")
+        assert [event["name"] for event in message["events"]] == ["a special failure"]
 
 
-async def test_the_list_socket_says_which_sessions_changed(server: Server, session: Session) -> None:
+async def test_the_list_socket_sends_changed_sessions(server: Server, session: Session) -> None:
     async with socket(server, "/ws/sessions/", "operator") as stream:
         await frame(stream, "hello")
         await post(server, session.trace(), session.span("agent", "start"))
@@ -124,18 +124,18 @@ async def test_a_socket_without_the_right_is_closed(server: Server, path: str, p
 
 
 @pytest.mark.req("P-SEC-1")
-async def test_a_stranger_hears_nothing(server: Server) -> None:
+async def test_an_anonymous_socket_is_rejected(server: Server) -> None:
     try:
         async with socket(server, "/ws/tail/", None) as stream:
             with pytest.raises(ConnectionClosed):
                 await asyncio.wait_for(stream.recv(), 15)
             assert stream.close_code in {4401, 4403}
-    except InvalidStatus as refused:
-        assert refused.response.status_code == 403
+    except InvalidStatus as error:
+        assert error.response.status_code == 403
 
 
-async def test_a_socket_that_does_not_acknowledge_is_not_fed_without_end(server: Server, session: Session) -> None:
-    """What is under way is bounded; once it reads again it gets the rest from the database, in order."""
+async def test_frames_in_flight_are_bounded(server: Server, session: Session) -> None:
+    """A client that acknowledges late gets the remaining events from the database, in order."""
     await post(server, session.trace())
     async with socket(server, f"/ws/tail/?session={session.session_id}&ack=1") as stream:
         await frame(stream, "hello")
@@ -149,19 +149,19 @@ async def test_a_socket_that_does_not_acknowledge_is_not_fed_without_end(server:
         assert names == [f"{batch}-{n}" for batch in range(60) for n in range(3)]
 
 
-async def test_a_page_whose_beat_has_to_wait_misses_nothing(server: Server, session: Session) -> None:
-    """Its window is full when a beat is due, and its queue overflows meanwhile; once it reads again it is shown all."""
+async def test_a_delayed_heartbeat_loses_no_events(server: Server, session: Session) -> None:
+    """The window is full when a heartbeat is due, and then the queue overflows. All events still arrive."""
     await post(server, session.trace())
     async with socket(server, f"/ws/tail/?session={session.session_id}&ack=1") as stream:
         await frame(stream, "hello")
         opened = time.monotonic()
-        shown: set[str] = set()
+        names: set[str] = set()
         sent = 0
         for _ in range(WINDOW_FRAMES - 1):
             await post(server, session.span("tool", str(sent)))
-            shown |= {event["name"] for event in (await frame(stream, "events"))["events"]}
+            names |= {event["name"] for event in (await frame(stream, "events"))["events"]}
             sent += 1
-        # The next change finds the window full and the beat due; after it come more than the queue holds.
+        # The window is full and the heartbeat is due at the next change. Then send more than the queue can hold.
         await asyncio.sleep(max(0.0, opened + RECHECK_S + 0.2 - time.monotonic()))
         for _ in range(QUEUE_FRAMES + 10):
             await post(server, session.span("tool", str(sent)))
@@ -171,15 +171,15 @@ async def test_a_page_whose_beat_has_to_wait_misses_nothing(server: Server, sess
             await stream.send("ack")
         expected = {str(number) for number in range(sent)}
         with contextlib.suppress(TimeoutError):
-            while not expected <= shown:
+            while not expected <= names:
                 message = json.loads(await asyncio.wait_for(stream.recv(), 5))
                 await stream.send("ack")
-                shown |= {event["name"] for event in message.get("events", [])}
-        assert shown == expected
+                names |= {event["name"] for event in message.get("events", [])}
+        assert names == expected
 
 
-def test_how_far_to_catch_up_does_not_depend_on_the_change_in_hand() -> None:
-    """Changes that a full queue let go lie before `newest`, though the reader may hold an older one."""
+def test_a_slow_subscription_knows_how_far_to_catch_up() -> None:
+    """Changes that a full queue dropped count toward `newest_seq`."""
     subscription = Subscription(1, None, True)
     for seq in range(1, QUEUE_FRAMES + 3):
         subscription.put(Change(seq - 1, seq, {}, []))
@@ -187,8 +187,8 @@ def test_how_far_to_catch_up_does_not_depend_on_the_change_in_hand() -> None:
     assert subscription.newest_seq == QUEUE_FRAMES + 2
 
 
-def test_what_was_caught_up_already_is_not_sent_again() -> None:
-    """A change that began before the socket came is cut to what the socket has not seen."""
+def test_a_change_is_cut_to_the_part_after_a_seq() -> None:
+    """A socket that caught up does not get the first part of the change again."""
     old, new = (StoredSession(session_key=uuid.uuid4(), session_id=name, last_seq=7) for name in ("old", "new"))
     new.last_seq = 9
     spans = [

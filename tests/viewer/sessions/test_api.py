@@ -1,4 +1,4 @@
-"""The reading API over a real server: lists, trees, tokens, spans, and what it refuses."""
+"""The REST API of a real server: sessions, trees, tokens, spans and errors."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def name(server: Server) -> str:
 
 
 def read(api: httpx.Client, path: str, **query: Any) -> Any:
-    answer = api.get(f"/api/{path}", params=query)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    response = api.get(f"/api/{path}", params=query)
+    assert response.status_code == 200, response.text
+    return response.json()
 
 
 def test_a_session_is_found_by_id_and_by_key(api: httpx.Client, name: str) -> None:
@@ -45,19 +45,19 @@ def test_a_session_is_found_by_id_and_by_key(api: httpx.Client, name: str) -> No
     assert read(api, f"sessions/{name}/")["traces"][0]["name"] == "Billing migration"
 
 
-def test_spans_come_in_pages_without_gap_or_repeat(api: httpx.Client, name: str) -> None:
-    seen: list[str] = []
-    address = f"/api/sessions/{name}/spans/?limit=37"
-    while address:
-        page = api.get(address).json()
-        seen += [span["id"] for span in page["results"]]
-        address = page["next"]
-    assert len(seen) == len(set(seen)) == read(api, f"sessions/{name}/")["span_count"]
+def test_pages_contain_each_span_once(api: httpx.Client, name: str) -> None:
+    ids: list[str] = []
+    url = f"/api/sessions/{name}/spans/?limit=37"
+    while url:
+        page = api.get(url).json()
+        ids += [span["id"] for span in page["results"]]
+        url = page["next"]
+    assert len(ids) == len(set(ids)) == read(api, f"sessions/{name}/")["span_count"]
     assert all("payload" not in span for span in page["results"])
 
 
-def test_sessions_come_in_pages_of_the_size_asked_for(server: Server, api: httpx.Client) -> None:
-    """`next` is an address; the last page has none."""
+def test_pages_of_sessions_have_the_requested_size(server: Server, api: httpx.Client) -> None:
+    """`next` is a URL, and null on the last page."""
     names = [f"paged-{uuid.uuid4().hex[:8]}" for _ in range(3)]
     events = [{"type": "span", "trace_id": each, "span_id": "s", "data": {"session_id": each}} for each in names]
     send(server.ingest_url, server.ingest_key, events)
@@ -68,14 +68,14 @@ def test_sessions_come_in_pages_of_the_size_asked_for(server: Server, api: httpx
 
 
 @pytest.mark.req("P-SEC-1")
-def test_name_and_password_read_and_wrong_ones_are_locked_out(server: Server) -> None:
-    """HTTP Basic, for whoever has no token yet; guessing ends as it does on the login page."""
+def test_http_basic_works_and_failures_are_locked_out(server: Server) -> None:
+    """Failed attempts count toward the same lockout as those of the login page."""
     login = server.logins["operator"]
-    address = f"{server.url}/api/sessions/"
-    assert httpx.get(address, auth=(login["username"], login["password"])).status_code == 200
-    answers = [httpx.get(address, auth=("guessed", f"wrong {n}")).status_code for n in range(6)]
-    assert (answers[0], answers[-1]) == (401, 429)
-    assert httpx.get(address, auth=("ariadne", server.ingest_key)).status_code == 401
+    url = f"{server.url}/api/sessions/"
+    assert httpx.get(url, auth=(login["username"], login["password"])).status_code == 200
+    statuses = [httpx.get(url, auth=("guessed", f"wrong {n}")).status_code for n in range(6)]
+    assert (statuses[0], statuses[-1]) == (401, 429)
+    assert httpx.get(url, auth=("ariadne", server.ingest_key)).status_code == 401
 
 
 def test_the_tree_has_every_span_in_columns(api: httpx.Client, name: str) -> None:
@@ -89,17 +89,17 @@ def test_the_tree_has_every_span_in_columns(api: httpx.Client, name: str) -> Non
     assert abs(started - datetime.fromisoformat(first["started_at"])) < timedelta(milliseconds=1)
 
 
-def test_a_tree_that_has_not_changed_is_not_sent_again(server: Server, api: httpx.Client) -> None:
+def test_an_unchanged_tree_returns_304(server: Server, api: httpx.Client) -> None:
     session = Session(f"etag-{uuid.uuid4().hex[:8]}")
     send(server.ingest_url, server.ingest_key, [session.trace(), *session.play_turn()])
     path = f"/api/sessions/{session.session_id}/tree/"
-    known = {"If-None-Match": api.get(path).headers["ETag"]}
-    assert api.get(path, headers=known).status_code == 304
+    headers = {"If-None-Match": api.get(path).headers["ETag"]}
+    assert api.get(path, headers=headers).status_code == 304
     send(server.ingest_url, server.ingest_key, session.play_turn())
-    assert api.get(path, headers=known).status_code == 200
+    assert api.get(path, headers=headers).status_code == 200
 
 
-def test_the_tree_names_the_trace_of_each_span_if_there_are_several(server: Server, api: httpx.Client) -> None:
+def test_the_tree_has_the_trace_of_each_span_if_there_are_several(server: Server, api: httpx.Client) -> None:
     session = f"traces-{uuid.uuid4().hex[:8]}"
     events = [
         {
@@ -118,7 +118,7 @@ def test_the_tree_names_the_trace_of_each_span_if_there_are_several(server: Serv
 
 
 @pytest.mark.req("K-UI-1")
-def test_tokens_give_every_check_with_its_lines_and_its_sentence(api: httpx.Client, name: str) -> None:
+def test_tokens_have_every_check_with_its_limits_and_sentence(api: httpx.Client, name: str) -> None:
     tokens = read(api, f"sessions/{name}/tokens/")
     assert len(tokens["results"]) == 18
     assert all(sum(check["parts"]) == check["before"] for check in tokens["results"])
@@ -128,12 +128,12 @@ def test_tokens_give_every_check_with_its_lines_and_its_sentence(api: httpx.Clie
     (compaction,) = read(api, f"sessions/{name}/compactions/")["results"]
     assert (compaction["n"], compaction["step"], compaction["pruned_count"]) == (1, 1, 36)
     assert compaction["sentence"].startswith("Compacted: 113,500 of 128,000 tokens (88.7%)")
-    quiet = next(check for check in tokens["results"] if not check["is_compaction"])
-    assert quiet["margin"] == quiet["trigger_tokens"] - quiet["before"]
+    check = next(check for check in tokens["results"] if not check["is_compaction"])
+    assert check["margin"] == check["trigger_tokens"] - check["before"]
 
 
 @pytest.mark.req("P-SEC-1")
-def test_a_payload_needs_its_right(server: Server, api: httpx.Client, name: str) -> None:
+def test_a_payload_needs_the_right(server: Server, api: httpx.Client, name: str) -> None:
     (span, *_) = read(api, f"sessions/{name}/spans/", kind="generation")["results"]
     plain = read(api, f"spans/{span['id']}/")
     assert plain["has_payload"] and "payload" not in plain
@@ -146,7 +146,7 @@ def test_a_payload_needs_its_right(server: Server, api: httpx.Client, name: str)
     assert read(api, f"spans/{summary['id']}/")["payload"]["summary"]
 
 
-def test_span_ids_may_hold_colons(server: Server, api: httpx.Client) -> None:
+def test_span_ids_may_contain_colons(server: Server, api: httpx.Client) -> None:
     session = Session(f"colons-{uuid.uuid4().hex[:8]}")
     event = {**session.span("tool", "odd"), "trace_id": "urn:trace:1" + session.trace_id, "span_id": "urn:span:1"}
     trace = {**session.trace(), "trace_id": event["trace_id"]}
@@ -155,22 +155,22 @@ def test_span_ids_may_hold_colons(server: Server, api: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("path", ["sessions/none/", "sessions/none/tree/", "spans/none/", "sessions/none/tokens/"])
-def test_what_does_not_exist_is_not_found(api: httpx.Client, path: str) -> None:
+def test_a_missing_object_returns_404(api: httpx.Client, path: str) -> None:
     assert api.get(f"/api/{path}").status_code == 404
 
 
 @pytest.mark.parametrize("query", ["after=x", "after=-1", "limit=1e9", "after=99999999999999999999"])
-def test_nonsense_is_refused_with_the_name_of_what_is_wrong(api: httpx.Client, name: str, query: str) -> None:
-    answer = api.get(f"/api/sessions/{name}/spans/?{query}")
-    assert answer.status_code == 400
-    assert query.split("=", maxsplit=1)[0] in answer.text
+def test_an_invalid_parameter_is_rejected_by_name(api: httpx.Client, name: str, query: str) -> None:
+    response = api.get(f"/api/sessions/{name}/spans/?{query}")
+    assert response.status_code == 400
+    assert query.split("=", maxsplit=1)[0] in response.text
 
 
-def test_the_list_refuses_a_place_that_is_none(api: httpx.Client) -> None:
+def test_an_invalid_cursor_is_rejected(api: httpx.Client) -> None:
     assert api.get("/api/sessions/?before=x").status_code == 400
 
 
-def test_the_ledger_is_a_file_in_both_forms(api: httpx.Client, name: str) -> None:
+def test_the_ledger_can_be_downloaded_as_json_and_csv(api: httpx.Client, name: str) -> None:
     as_json = api.get(f"/sessions/{name}/compactions/1/ledger.json")
     assert len(as_json.json()) == 64
     assert "attachment" in as_json.headers["Content-Disposition"]
@@ -191,10 +191,8 @@ def test_the_schema_is_served(server: Server, api: httpx.Client) -> None:
         (ValueError("ours"), "/api/sessions/", 500, None),
     ],
 )
-def test_a_database_that_is_away_is_worth_another_try(
-    error: Exception, path: str, status: int, retry: str | None
-) -> None:
-    """503 with the time to wait, as JSON where JSON was asked for; only what nobody foresaw is a 500."""
+def test_an_unavailable_database_returns_503(error: Exception, path: str, status: int, retry: str | None) -> None:
+    """The response has Retry-After, and is JSON for the API. Other exceptions return 500."""
     try:
         raise error
     except type(error):
