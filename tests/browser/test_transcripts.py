@@ -62,7 +62,7 @@ def test_an_auditor_verifies_a_chain_and_takes_the_proof_away(sign_in, server, s
     page.goto(f"/transcripts/?q={session}")
     page.get_by_test_id("transcript-row").last.locator("a").click()
     page.get_by_test_id("verify").click()
-    assert "Whole: 2 transcripts" in page.locator(".notice").inner_text()
+    assert "Verified 2 transcripts" in page.locator(".notice").inner_text()
     with page.expect_download() as download:
         page.get_by_test_id("bundle").click()
     key = httpx.get(f"{server.url}/.well-known/ariadne-signing-key", timeout=10).text
