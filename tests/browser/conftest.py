@@ -1,4 +1,4 @@
-"""What a browser test waits for may take long on a machine that does other things too; a fault still fails."""
+"""Browser tests wait longer than Playwright's default, because the machine may be busy with other tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds on every page: accessibility, one origin, text from agents stays text, nothing wider than the screen."""
+"""Rules for every page: accessibility, a single origin, no horizontal scrolling, and text from agents stays text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")
-def compacted(server: Server) -> str:
+def compacted_session(server: Server) -> str:
     name = f"every-{uuid.uuid4().hex[:8]}"
     send(server.ingest_url, server.ingest_key, play(name, turns=18))
     return name
@@ -27,9 +27,9 @@ PAGES = ("/", "/sessions/{}/", "/sessions/{}/compactions/1/", "/tail/", "/compar
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("path", PAGES)
-def test_axe_finds_nothing(path: str, dark: bool, sign_in: SignIn, compacted: str) -> None:
+def test_page_has_no_accessibility_violations(path: str, dark: bool, sign_in: SignIn, compacted_session: str) -> None:
     page = sign_in("developer", dark=dark)
-    page.goto(path.format(compacted, compacted))
+    page.goto(path.format(compacted_session, compacted_session))
     if path == "/sessions/{}/":
         page.get_by_test_id("compaction-marker").first.click()
         expect(page.get_by_test_id("inspector")).to_contain_text("Compacted")
@@ -38,14 +38,14 @@ def test_axe_finds_nothing(path: str, dark: bool, sign_in: SignIn, compacted: st
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_no_request_leaves_the_server_and_no_page_is_wider_than_a_phone(
-    path: str, server: Server, sign_in: SignIn, compacted: str
+def test_page_fits_a_phone_and_loads_nothing_from_other_origins(
+    path: str, server: Server, sign_in: SignIn, compacted_session: str
 ) -> None:
     page = sign_in("developer", width=390, height=844)
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
-    page.goto(path.format(compacted, compacted), wait_until="networkidle")
-    assert all(url.startswith((server.url, "data:", "blob:")) for url in asked), asked
+    urls: list[str] = []
+    page.on("request", lambda request: urls.append(request.url))
+    page.goto(path.format(compacted_session, compacted_session), wait_until="networkidle")
+    assert all(url.startswith((server.url, "data:", "blob:")) for url in urls), urls
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
@@ -59,8 +59,8 @@ HOSTILE = (
 )
 
 
-def test_text_from_agents_is_text(server: Server, sign_in: SignIn) -> None:
-    """Names, summaries, ids and properties that try to be something else; and one of a megabyte."""
+def test_hostile_text_from_agents_is_shown_as_text(server: Server, sign_in: SignIn) -> None:
+    """Markup and scripts in names, summaries, ids and properties are not interpreted. One value has a megabyte."""
     session = Session(f"hostile <b>&\"' {uuid.uuid4().hex[:8]}")
     events: list[dict[str, Any]] = [session.trace()]
     for text in HOSTILE:

@@ -1,4 +1,4 @@
-"""What pages withstand: data that makes little sense, answers that cross on their way, hands that are quicker."""
+"""Edge cases: inconsistent data, responses out of order, interrupted gestures and very large sessions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from playwright.sync_api import Page, expect
 pytestmark = pytest.mark.browser
 
 
-def named(what: str) -> str:
-    return f"{what}-{uuid.uuid4().hex[:8]}"
+def unique_name(prefix: str) -> str:
+    return f"{prefix}-{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture(scope="module")
-def compacted(server: Server) -> str:
-    name = named("odd")
+def compacted_session(server: Server) -> str:
+    name = unique_name("edge")
     send(server.ingest_url, server.ingest_key, play(name, turns=18))
     return name
 
@@ -29,20 +29,20 @@ def select(page: Page, position: int) -> None:
     page.locator(f'.span-row[aria-posinset="{position}"] .label').click()
 
 
-def test_a_list_that_shows_nothing_stays_as_it_is_while_others_work(server: Server, sign_in: SignIn) -> None:
+def test_empty_list_does_not_reload_while_the_user_types(server: Server, sign_in: SignIn) -> None:
     page = sign_in("operator")
-    page.goto(f"/?q={named('none')}")
+    page.goto(f"/?q={unique_name('none')}")
     expect(page.locator("live-state")).to_have_attribute("data-state", "live")
     with page.expect_response(lambda answer: "fragment=rows" in answer.url):
-        send(server.ingest_url, server.ingest_key, play(named("other"), turns=1))
+        send(server.ingest_url, server.ingest_key, play(unique_name("other"), turns=1))
     page.get_by_label("Search").fill("half a wo")
     with page.expect_response(lambda answer: "fragment=rows" in answer.url):
-        send(server.ingest_url, server.ingest_key, play(named("other"), turns=1))
+        send(server.ingest_url, server.ingest_key, play(unique_name("other"), turns=1))
     expect(page.get_by_label("Search")).to_have_value("half a wo")
 
 
-def test_focus_goes_with_a_row_that_moves_to_the_top(server: Server, sign_in: SignIn) -> None:
-    below, above = Session(named("below")), Session(named("above"))
+def test_focus_stays_on_a_row_that_moves_to_the_top(server: Server, sign_in: SignIn) -> None:
+    below, above = Session(unique_name("below")), Session(unique_name("above"))
     for session in (below, above):
         send(server.ingest_url, server.ingest_key, [session.trace(), *session.play_turn()])
     page = sign_in("operator")
@@ -55,18 +55,16 @@ def test_focus_goes_with_a_row_that_moves_to_the_top(server: Server, sign_in: Si
     expect(link).to_be_focused()
 
 
-def test_a_model_with_a_long_name_makes_no_page_wider(server: Server, sign_in: SignIn) -> None:
-    send(server.ingest_url, server.ingest_key, play(named("long"), turns=1, model="model-without-end" * 20))
+def test_long_model_name_does_not_widen_the_page(server: Server, sign_in: SignIn) -> None:
+    send(server.ingest_url, server.ingest_key, play(unique_name("long"), turns=1, model="model-without-end" * 20))
     page = sign_in("operator", width=360)
     page.goto("/")
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
-def test_a_span_that_comes_late_does_not_take_the_place_of_the_one_chosen_since(
-    sign_in: SignIn, compacted: str
-) -> None:
+def test_late_response_does_not_replace_a_newer_selection(sign_in: SignIn, compacted_session: str) -> None:
     page = sign_in("operator")
-    page.goto(f"/sessions/{compacted}/")
+    page.goto(f"/sessions/{compacted_session}/")
     heading = page.locator("span-inspector .inspect-head h2")
     select(page, 1)
     expect(heading).to_have_text("Turn 1")
@@ -74,15 +72,15 @@ def test_a_span_that_comes_late_does_not_take_the_place_of_the_one_chosen_since(
     with page.expect_request("**/inspector/**"):
         select(page, 2)
     select(page, 1)
-    # Nothing is under way any more: neither the one that was left, nor the one that is shown already.
+    # The first request is aborted, and the selected span is already shown.
     expect(page.locator("span-inspector")).not_to_have_attribute("aria-busy", "true")
     page.unroute_all(behavior="ignoreErrors")
     expect(heading).to_have_text("Turn 1")
     expect(page.locator('.span-row[aria-selected="true"]')).to_contain_text("Turn 1")
 
 
-def test_a_span_that_never_ended_does_not_flatten_the_bars_of_an_old_session(server: Server, sign_in: SignIn) -> None:
-    session = Session(named("dead"), started=datetime.now(UTC) - timedelta(days=200))
+def test_unfinished_span_does_not_stretch_the_axis_of_an_old_session(server: Server, sign_in: SignIn) -> None:
+    session = Session(unique_name("dead"), started=datetime.now(UTC) - timedelta(days=200))
     agent = session.span("agent", "Never ended")
     del agent["ended_at"]
     send(server.ingest_url, server.ingest_key, [session.trace(), agent, *session.play_turn(), *session.play_turn()])
@@ -94,8 +92,8 @@ def test_a_span_that_never_ended_does_not_flatten_the_bars_of_an_old_session(ser
     assert row and bar and bar["width"] > row["width"] / 10
 
 
-def test_a_trace_among_several_is_inspected_too(server: Server, sign_in: SignIn) -> None:
-    name = named("traces")
+def test_trace_row_can_be_inspected(server: Server, sign_in: SignIn) -> None:
+    name = unique_name("traces")
     events = []
     for number in range(2):
         part = Session(f"{name}-{number}", started=START + timedelta(hours=number))
@@ -114,9 +112,9 @@ def test_a_trace_among_several_is_inspected_too(server: Server, sign_in: SignIn)
     expect(inspector).to_contain_text("Trace with 3 spans")
 
 
-def test_a_drag_that_the_browser_took_away_is_over(sign_in: SignIn, compacted: str) -> None:
+def test_drag_ends_when_the_browser_releases_the_pointer(sign_in: SignIn, compacted_session: str) -> None:
     page = sign_in("operator")
-    page.goto(f"/sessions/{compacted}/")
+    page.goto(f"/sessions/{compacted_session}/")
     expect(page.get_by_test_id("compaction-marker")).to_have_count(1)
     stage = page.locator(".timeline-stage")
     box = stage.bounding_box()
@@ -132,8 +130,8 @@ def test_a_drag_that_the_browser_took_away_is_over(sign_in: SignIn, compacted: s
     expect(page.get_by_role("button", name="Reset zoom")).to_be_hidden()
 
 
-def test_arrows_reach_every_bar_of_a_crowded_timeline(server: Server, sign_in: SignIn) -> None:
-    session = Session(named("crowd"))
+def test_arrow_keys_move_along_a_crowded_timeline(server: Server, sign_in: SignIn) -> None:
+    session = Session(unique_name("crowd"))
     events = [session.trace()]
     for turn in range(600):
         session.turn, session.at = turn, session.at + timedelta(seconds=1)
@@ -147,8 +145,8 @@ def test_arrows_reach_every_bar_of_a_crowded_timeline(server: Server, sign_in: S
         expect(page.locator(".timeline-tip")).to_be_visible()
 
 
-def test_what_was_cleared_in_a_pause_stays_away(server: Server, sign_in: SignIn) -> None:
-    session = Session(named("cleared"))
+def test_events_cleared_during_a_pause_do_not_return(server: Server, sign_in: SignIn) -> None:
+    session = Session(unique_name("cleared"))
     send(server.ingest_url, server.ingest_key, [session.trace(), *session.play_turn(tools=1)])
     page = sign_in("developer")
     page.goto("/tail/")
@@ -168,8 +166,8 @@ def test_what_was_cleared_in_a_pause_stays_away(server: Server, sign_in: SignIn)
     expect(rows).to_contain_text("afterwards")
 
 
-def test_a_tail_that_grows_is_filled_to_its_end(server: Server, sign_in: SignIn) -> None:
-    session = Session(named("tall"))
+def test_tail_fills_a_taller_window(server: Server, sign_in: SignIn) -> None:
+    session = Session(unique_name("tall"))
     send(server.ingest_url, server.ingest_key, [session.span("tool", f"step {n}") for n in range(150)])
     page = sign_in("developer", height=400)
     page.goto("/tail/")
@@ -178,7 +176,7 @@ def test_a_tail_that_grows_is_filled_to_its_end(server: Server, sign_in: SignIn)
     body.evaluate("(body) => { body.scrollTop = 600; }")
     expect(page.get_by_test_id("tail-row").first).to_be_visible()
     page.set_viewport_size({"width": 1280, "height": 2200})
-    # Of what is in sight nothing is blank.
+    # The rows reach the bottom of the visible area.
     page.wait_for_function(
         """() => {
           const body = document.querySelector(".tail-body").getBoundingClientRect();
@@ -188,9 +186,9 @@ def test_a_tail_that_grows_is_filled_to_its_end(server: Server, sign_in: SignIn)
     )
 
 
-def test_hundreds_of_compactions_are_told_in_part(server: Server, sign_in: SignIn) -> None:
-    """The overview holds the newest, a compaction's page the summaries around its own; each is still compared."""
-    session = Session(named("hundreds"))
+def test_lists_of_hundreds_of_compactions_are_limited(server: Server, sign_in: SignIn) -> None:
+    """The inspector lists the newest 200, and a compaction page the summaries next to its own."""
+    session = Session(unique_name("hundreds"))
     events = [session.trace()]
     for turn in range(1, 211):
         session.turn, session.tokens, session.at = turn, 110_000, session.at + timedelta(seconds=5)
@@ -209,8 +207,8 @@ def test_hundreds_of_compactions_are_told_in_part(server: Server, sign_in: SignI
         expect(summary).to_contain_text(words)
 
 
-def test_raw_data_is_marked_and_cut_between_letters(server: Server, sign_in: SignIn) -> None:
-    session = Session(named("letters"))
+def test_raw_data_is_highlighted_and_split_between_characters(server: Server, sign_in: SignIn) -> None:
+    session = Session(unique_name("letters"))
     data = {"city": "İİİİİİ needle", "long": "🧵" * 5_000, "odd": "a" + "🧵" * 5_000}
     send(server.ingest_url, server.ingest_key, [session.trace(), session.span("tool", "sew", data=data)])
     page = sign_in("operator")

@@ -1,4 +1,4 @@
-"""The list, one compaction, the comparison and the tail, as a person uses them."""
+"""The session list, the compaction page, the comparison and the tail."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def pair(server: Server) -> tuple[str, str]:
     return names
 
 
-def test_the_list_filters_by_address_and_shows_new_sessions_by_itself(
+def test_list_filters_by_url_and_shows_new_sessions_live(
     server: Server, sign_in: SignIn, pair: tuple[str, str]
 ) -> None:
     page = sign_in("operator")
@@ -47,9 +47,7 @@ def test_the_list_filters_by_address_and_shows_new_sessions_by_itself(
     page.wait_for_url(f"**/sessions/{fresh.session_id}/**")
 
 
-def test_a_session_known_by_its_trace_alone_is_called_as_the_agent_calls_its_work(
-    server: Server, sign_in: SignIn
-) -> None:
+def test_session_without_an_id_is_titled_by_its_trace_name(server: Server, sign_in: SignIn) -> None:
     trace = uuid.uuid4().hex
     span = {"type": "span", "trace_id": trace, "span_id": "1", "kind": "agent", "name": "reader"}
     send(
@@ -62,7 +60,7 @@ def test_a_session_known_by_its_trace_alone_is_called_as_the_agent_calls_its_wor
     expect(page.get_by_role("heading", level=1)).to_have_text(f"Read <the> manual {trace}")
 
 
-def test_older_sessions_are_a_page_away(server: Server, sign_in: SignIn) -> None:
+def test_older_sessions_are_on_the_next_page(server: Server, sign_in: SignIn) -> None:
     run = uuid.uuid4().hex[:8]
     events = []
     for number in range(55):
@@ -77,7 +75,7 @@ def test_older_sessions_are_a_page_away(server: Server, sign_in: SignIn) -> None
 
 
 @pytest.mark.req("S-UI-1")
-def test_a_compaction_tells_the_fate_of_every_message(sign_in: SignIn, pair: tuple[str, str]) -> None:
+def test_compaction_page_shows_the_fate_of_every_message(sign_in: SignIn, pair: tuple[str, str]) -> None:
     page = sign_in("operator")
     page.goto(f"/sessions/{pair[0]}/compactions/2/")
     ledger = page.locator("fate-ledger")
@@ -86,7 +84,7 @@ def test_a_compaction_tells_the_fate_of_every_message(sign_in: SignIn, pair: tup
     ledger.get_by_role("button", name="dropped").click()
     expect(ledger.locator("tbody tr:visible")).to_have_count(1)
     expect(ledger.locator("tbody tr:visible")).to_contain_text("over budget: keep_recent_turns 6 -> 5")
-    # What one looks at can be sent to somebody.
+    # The filter is part of the URL.
     page.reload()
     expect(ledger.locator("tbody tr:visible")).to_have_count(1)
     expect(page.locator(".flow rect").first).to_be_visible()
@@ -131,7 +129,7 @@ def test_two_sessions_are_compared_from_the_list(sign_in: SignIn, pair: tuple[st
 
 
 @pytest.mark.req("K-UI-2")
-def test_the_tail_follows_filters_and_pauses(server: Server, sign_in: SignIn) -> None:
+def test_tail_follows_filters_and_pauses(server: Server, sign_in: SignIn) -> None:
     page = sign_in("developer")
     page.goto("/tail/")
     expect(page.locator("live-state")).to_have_attribute("data-state", "live")
@@ -144,7 +142,7 @@ def test_the_tail_follows_filters_and_pauses(server: Server, sign_in: SignIn) ->
     assert "kind=tool" in page.url
     send(server.ingest_url, server.ingest_key, session.play_turn(tools=2))
     expect(rows).to_have_count(3)
-    # A wider filter brings back what the narrower one held back.
+    # A wider filter shows events that the narrower one left out.
     page.get_by_label("Kind").fill("")
     page.get_by_label("Session").fill(session.session_id)
     expect(rows.filter(has_text="trigger decision")).to_have_count(2)
@@ -153,7 +151,7 @@ def test_the_tail_follows_filters_and_pauses(server: Server, sign_in: SignIn) ->
     send(server.ingest_url, server.ingest_key, session.play_turn(tools=1))
     expect(page.locator("live-state")).to_contain_text("waiting")
     expect(rows.filter(has_text="trigger decision")).to_have_count(2)
-    # Who pauses to look wants to filter what is there.
+    # Filters apply to the present events while paused.
     page.get_by_label("Kind").fill("compact.trigger")
     expect(rows).to_have_count(2)
     page.get_by_label("Kind").fill("")
@@ -166,9 +164,7 @@ def test_the_tail_follows_filters_and_pauses(server: Server, sign_in: SignIn) ->
 
 
 @pytest.mark.req("K-UI-2")
-def test_a_filter_that_leaves_nothing_of_a_long_tail_leaves_a_page_that_answers(
-    server: Server, sign_in: SignIn
-) -> None:
+def test_tail_still_responds_after_a_filter_without_matches(server: Server, sign_in: SignIn) -> None:
     session = Session(f"long-{uuid.uuid4().hex[:8]}")
     send(server.ingest_url, server.ingest_key, [session.span("tool", f"step {number}") for number in range(150)])
     page = sign_in("developer")
@@ -181,7 +177,7 @@ def test_a_filter_that_leaves_nothing_of_a_long_tail_leaves_a_page_that_answers(
 
 
 @pytest.mark.req("K-UI-2")
-def test_a_thousand_events_do_not_freeze_the_tail(server: Server, sign_in: SignIn) -> None:
+def test_tail_handles_thousands_of_events(server: Server, sign_in: SignIn) -> None:
     page = sign_in("developer")
     page.goto("/tail/")
     expect(page.locator("live-state")).to_have_attribute("data-state", "live")
@@ -192,7 +188,7 @@ def test_a_thousand_events_do_not_freeze_the_tail(server: Server, sign_in: SignI
     assert page.get_by_test_id("tail-row").count() <= 80
 
 
-def test_shortcuts_and_themes_are_a_key_away(sign_in: SignIn) -> None:
+def test_keys_open_the_shortcuts_and_switch_the_theme(sign_in: SignIn) -> None:
     page = sign_in("operator")
     page.goto("/")
     page.keyboard.press("?")

@@ -1,4 +1,4 @@
-"""The session page as a person uses it: timeline, tree and inspector that move together, live."""
+"""The session page: timeline, tree and inspector work together and update live."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")
-def compacted(server: Server) -> str:
+def compacted_session(server: Server) -> str:
     """A session of 30 turns with two compactions."""
     name = f"page-{uuid.uuid4().hex[:8]}"
     send(server.ingest_url, server.ingest_key, play(name, turns=30))
@@ -27,9 +27,9 @@ def row(page: Page, label: str) -> Locator:
 
 
 @pytest.mark.req("K-UI-1", "S-UI-1")
-def test_a_marker_leads_to_its_span_in_the_tree_and_to_the_sentence(sign_in: SignIn, compacted: str) -> None:
+def test_marker_selects_its_span_and_explains_the_compaction(sign_in: SignIn, compacted_session: str) -> None:
     page = sign_in("operator")
-    page.goto(f"/sessions/{compacted}/")
+    page.goto(f"/sessions/{compacted_session}/")
     expect(page.get_by_test_id("compaction-marker")).to_have_count(2)
     page.get_by_test_id("compaction-marker").first.click()
     inspector = page.get_by_test_id("inspector")
@@ -42,10 +42,10 @@ def test_a_marker_leads_to_its_span_in_the_tree_and_to_the_sentence(sign_in: Sig
 
 
 @pytest.mark.req("S-UI-1")
-def test_a_summary_shows_its_text_its_tokens_and_its_latency(sign_in: SignIn, compacted: str) -> None:
-    """Operators may read summaries; they are rendered, not shown as source."""
+def test_summary_shows_its_text_and_latency(sign_in: SignIn, compacted_session: str) -> None:
+    """Operators may read summaries, which are rendered as Markdown."""
     page = sign_in("operator")
-    page.goto(f"/sessions/{compacted}/")
+    page.goto(f"/sessions/{compacted_session}/")
     page.get_by_label("Span kinds").select_option("compact")
     page.get_by_label("Search spans").fill("summary created")
     summary = row(page, "summary created")
@@ -57,9 +57,9 @@ def test_a_summary_shows_its_text_its_tokens_and_its_latency(sign_in: SignIn, co
     expect(inspector).to_contain_text("1,480 ms")
 
 
-def test_the_tree_is_worked_by_keyboard_alone(sign_in: SignIn, compacted: str) -> None:
+def test_tree_works_with_the_keyboard(sign_in: SignIn, compacted_session: str) -> None:
     page = sign_in("operator")
-    page.goto(f"/sessions/{compacted}/")
+    page.goto(f"/sessions/{compacted_session}/")
     tree = page.get_by_role("tree")
     expect(page.get_by_test_id("span-row").first).to_be_visible()
     tree.focus()
@@ -82,9 +82,9 @@ def test_the_tree_is_worked_by_keyboard_alone(sign_in: SignIn, compacted: str) -
     expect(page.get_by_test_id("inspector")).to_contain_text("Compacted")
 
 
-def test_find_reaches_rows_that_are_not_drawn(sign_in: SignIn, compacted: str) -> None:
+def test_search_finds_rows_outside_of_the_screen(sign_in: SignIn, compacted_session: str) -> None:
     page = sign_in("operator")
-    page.goto(f"/sessions/{compacted}/")
+    page.goto(f"/sessions/{compacted_session}/")
     expect(page.get_by_test_id("span-row").first).to_be_visible()
     assert row(page, "Turn 29").count() == 0
     page.keyboard.press("Control+f")
@@ -94,15 +94,15 @@ def test_find_reaches_rows_that_are_not_drawn(sign_in: SignIn, compacted: str) -
 
 
 @pytest.mark.req("K-UI-1")
-def test_the_axis_changes_and_zooms(sign_in: SignIn, compacted: str) -> None:
+def test_timeline_axis_changes_and_zooms(sign_in: SignIn, compacted_session: str) -> None:
     page = sign_in("operator")
-    page.goto(f"/sessions/{compacted}/")
+    page.goto(f"/sessions/{compacted_session}/")
     markers = page.get_by_test_id("compaction-marker")
     expect(markers).to_have_count(2)
     for axis in ("Time", "Tokens", "Turns"):
         page.get_by_role("button", name=axis, exact=True).click()
         expect(markers).to_have_count(2)
-    whole = page.locator(".tree-axis").text_content()
+    full_range = page.locator(".tree-axis").text_content()
     stage = page.locator(".timeline-stage")
     box = stage.bounding_box()
     assert box is not None
@@ -110,23 +110,23 @@ def test_the_axis_changes_and_zooms(sign_in: SignIn, compacted: str) -> None:
     page.mouse.down()
     page.mouse.move(box["x"] + 500, box["y"] + 120, steps=4)
     page.mouse.up()
-    everything = page.get_by_role("button", name="Reset zoom")
-    expect(everything).to_be_visible()
+    reset_zoom = page.get_by_role("button", name="Reset zoom")
+    expect(reset_zoom).to_be_visible()
     expect(markers).to_have_count(0)
-    # The tree goes along: its bars stand on the times in sight, and its rows begin there.
+    # The tree follows the zoom with its time axis and scroll position.
     axis = page.locator(".tree-axis")
-    expect(axis).not_to_have_text(whole or "")
+    expect(axis).not_to_have_text(full_range or "")
     expect(row(page, "Turn 1")).to_have_count(0)
-    everything.click()
-    expect(axis).to_have_text(whole or "")
+    reset_zoom.click()
+    expect(axis).to_have_text(full_range or "")
     expect(markers).to_have_count(2)
     page.keyboard.press("+")
-    expect(everything).to_be_visible()
+    expect(reset_zoom).to_be_visible()
     page.keyboard.press("0")
-    expect(everything).to_be_hidden()
+    expect(reset_zoom).to_be_hidden()
 
 
-def test_a_running_span_grows_and_is_completed_in_place(server: Server, sign_in: SignIn) -> None:
+def test_running_span_is_completed_in_place(server: Server, sign_in: SignIn) -> None:
     session = Session(f"running-{uuid.uuid4().hex[:8]}", started=datetime.now(UTC) - timedelta(seconds=3))
     done = session.span("generation", "thinking hard", ms=60_000)
     opened = {key: value for key, value in done.items() if key != "ended_at"}
@@ -140,7 +140,7 @@ def test_a_running_span_grows_and_is_completed_in_place(server: Server, sign_in:
 
 
 @pytest.mark.req("K-ING-2")
-def test_calls_of_a_client_that_weighs_nothing_are_drawn_until_one_does(server: Server, sign_in: SignIn) -> None:
+def test_model_calls_are_drawn_until_the_client_reports_checks(server: Server, sign_in: SignIn) -> None:
     session = Session(f"calls-{uuid.uuid4().hex[:8]}")
     usage = {"gen_ai.usage.input_tokens": 942, "gen_ai.usage.output_tokens": 42}
     send(server.ingest_url, server.ingest_key, [session.trace(), session.span("generation", "chat", data=usage)])
@@ -157,7 +157,7 @@ def test_calls_of_a_client_that_weighs_nothing_are_drawn_until_one_does(server: 
 
 
 @pytest.mark.req("P-KR-5")
-def test_what_is_sent_appears_without_a_reload_and_waits_while_paused(server: Server, sign_in: SignIn) -> None:
+def test_updates_appear_live_and_wait_while_paused(server: Server, sign_in: SignIn) -> None:
     session = Session(f"live-{uuid.uuid4().hex[:8]}")
     send(server.ingest_url, server.ingest_key, [session.trace(), *session.play_turn()])
     page = sign_in("operator")
@@ -178,10 +178,10 @@ def test_what_is_sent_appears_without_a_reload_and_waits_while_paused(server: Se
     expect(row(page, "Turn 3")).to_be_visible()
 
 
-def test_a_trace_that_moves_to_another_session_leaves_the_page(server: Server, sign_in: SignIn) -> None:
+def test_trace_that_moves_to_another_session_disappears(server: Server, sign_in: SignIn) -> None:
     session = Session(f"stays-{uuid.uuid4().hex[:8]}")
     other = Session(f"moves-{uuid.uuid4().hex[:8]}")
-    # Until its trace says where it belongs, a span belongs to the session it names.
+    # Until its trace arrives, a span belongs to the session that it names.
     guest = other.span("tool", "a guest", data={"session_id": session.session_id})
     send(server.ingest_url, server.ingest_key, [session.trace(), *session.play_turn(), guest])
     page = sign_in("operator")
@@ -193,7 +193,7 @@ def test_a_trace_that_moves_to_another_session_leaves_the_page(server: Server, s
     expect(row(page, "Turn 1")).to_be_visible()
 
 
-def test_a_page_that_lost_its_connection_misses_nothing(server: Server, sign_in: SignIn) -> None:
+def test_reconnected_page_receives_missed_updates(server: Server, sign_in: SignIn) -> None:
     session = Session(f"gap-{uuid.uuid4().hex[:8]}")
     send(server.ingest_url, server.ingest_key, [session.trace(), *session.play_turn()])
     page = sign_in("operator")
@@ -209,26 +209,26 @@ def test_a_page_that_lost_its_connection_misses_nothing(server: Server, sign_in:
 
 
 @pytest.mark.req("P-SEC-1")
-def test_payloads_are_hidden_until_revealed_and_only_with_the_right(sign_in: SignIn, compacted: str) -> None:
+def test_payloads_require_permission_and_a_click(sign_in: SignIn, compacted_session: str) -> None:
     secret = "I will look at the invoices of turn 1."
-    for person, may in (("operator", False), ("developer", True)):
+    for person, may_view in (("operator", False), ("developer", True)):
         page = sign_in(person)
-        page.goto(f"/sessions/{compacted}/")
+        page.goto(f"/sessions/{compacted_session}/")
         row(page, "gpt-5").click()
         inspector = page.get_by_test_id("inspector")
         expect(inspector).to_contain_text("Payload")
         expect(inspector).not_to_contain_text(secret)
         reveal = inspector.get_by_role("button", name="Show payload")
-        if may:
+        if may_view:
             reveal.click()
             expect(inspector).to_contain_text(secret)
         else:
             expect(reveal).to_have_count(0)
 
 
-def test_panels_resize_by_drag_and_by_keyboard_and_remember_it(sign_in: SignIn, compacted: str) -> None:
+def test_panels_resize_and_remember_their_size(sign_in: SignIn, compacted_session: str) -> None:
     page = sign_in("operator")
-    for path in (f"/sessions/{compacted}/", f"/sessions/{compacted}/compactions/1/"):
+    for path in (f"/sessions/{compacted_session}/", f"/sessions/{compacted_session}/compactions/1/"):
         page.goto(path)
         handle = page.get_by_label("Left panel width").first
         handle.focus()
@@ -244,9 +244,9 @@ def test_panels_resize_by_drag_and_by_keyboard_and_remember_it(sign_in: SignIn, 
         expect(handle).to_have_attribute("aria-valuenow", "50")
 
 
-def test_the_timeline_is_as_high_as_one_wants(sign_in: SignIn, compacted: str) -> None:
+def test_timeline_height_can_be_changed_and_reset(sign_in: SignIn, compacted_session: str) -> None:
     page = sign_in("operator")
-    page.goto(f"/sessions/{compacted}/")
+    page.goto(f"/sessions/{compacted_session}/")
     handle, canvas = page.get_by_label("Upper panel height"), page.locator(".timeline-canvas")
     expect(page.get_by_test_id("compaction-marker").first).to_be_visible()
     before = canvas.evaluate("(canvas) => canvas.height")
@@ -254,30 +254,30 @@ def test_the_timeline_is_as_high_as_one_wants(sign_in: SignIn, compacted: str) -
     page.keyboard.press("End")
     expect(handle).to_have_attribute("aria-valuenow", "80")
     page.wait_for_function("(before) => document.querySelector('.timeline-canvas').height > before", arg=before)
-    # As it was at first.
+    # A double click resets the height.
     handle.dblclick()
     page.wait_for_function("(before) => document.querySelector('.timeline-canvas').height === before", arg=before)
 
 
-def test_a_page_whose_tree_did_not_come_says_so_and_asks_again(sign_in: SignIn, compacted: str) -> None:
+def test_page_retries_until_the_tree_loads(sign_in: SignIn, compacted_session: str) -> None:
     page = sign_in("operator")
     page.route("**/tree/", lambda route: route.abort())
-    page.goto(f"/sessions/{compacted}/")
+    page.goto(f"/sessions/{compacted_session}/")
     expect(page.locator("live-state")).to_have_attribute("data-state", "offline")
     page.unroute("**/tree/")
     expect(row(page, "Turn 1")).to_be_visible()
     expect(page.locator("live-state")).to_have_attribute("data-state", "live")
 
 
-def test_a_link_to_a_span_that_is_not_there_says_so(sign_in: SignIn, compacted: str) -> None:
+def test_link_to_a_missing_span_shows_a_message(sign_in: SignIn, compacted_session: str) -> None:
     page = sign_in("operator")
-    page.goto(f"/sessions/{compacted}/#span=none:such")
+    page.goto(f"/sessions/{compacted_session}/#span=none:such")
     expect(page.get_by_text("This session has no such span")).to_be_visible()
 
 
-def test_raw_data_is_searched_from_place_to_place(sign_in: SignIn, compacted: str) -> None:
+def test_raw_data_search_steps_through_matches(sign_in: SignIn, compacted_session: str) -> None:
     page = sign_in("operator")
-    page.goto(f"/sessions/{compacted}/")
+    page.goto(f"/sessions/{compacted_session}/")
     page.get_by_test_id("compaction-marker").first.click()
     field = page.get_by_label("Search data")
     field.fill("tokens")
@@ -291,9 +291,9 @@ def test_raw_data_is_searched_from_place_to_place(sign_in: SignIn, compacted: st
     assert here.evaluate(place) == page.locator("json-view mark").count() - 1
 
 
-def test_the_timeline_is_saved_as_svg_and_png(sign_in: SignIn, compacted: str) -> None:
+def test_timeline_downloads_as_svg_and_png(sign_in: SignIn, compacted_session: str) -> None:
     page = sign_in("operator")
-    page.goto(f"/sessions/{compacted}/")
+    page.goto(f"/sessions/{compacted_session}/")
     expect(page.get_by_test_id("compaction-marker")).to_have_count(2)
     for name in ("SVG", "PNG"):
         with page.expect_download() as saved:
@@ -302,13 +302,13 @@ def test_the_timeline_is_saved_as_svg_and_png(sign_in: SignIn, compacted: str) -
         assert saved.value.path().stat().st_size > 1_000
 
 
-def test_the_page_reads_without_script(server: Server, sign_in: SignIn, compacted: str) -> None:
+def test_page_works_without_javascript(server: Server, sign_in: SignIn, compacted_session: str) -> None:
     page = sign_in("operator")
     context = page.context.browser.new_context(  # type: ignore[union-attr]
         java_script_enabled=False, storage_state=page.context.storage_state(), base_url=server.url
     )
     plain = context.new_page()
-    plain.goto(f"/sessions/{compacted}/")
+    plain.goto(f"/sessions/{compacted_session}/")
     expect(plain.locator(".story")).to_contain_text("2 compactions removed 72 messages from the prompt")
     expect(plain.get_by_test_id("inspector")).to_contain_text("Compactions")
     expect(plain.locator(".plain-row").first).to_be_visible()

@@ -1,4 +1,4 @@
-"""The hints of a first visit: by mouse or keyboard, out of the way, and never a second time."""
+"""The tour of the session page."""
 
 from __future__ import annotations
 
@@ -26,13 +26,16 @@ def session_url(server: Server) -> str:
     return f"/sessions/{session_id}/"
 
 
-def places(page: Page) -> list[dict[str, float] | None]:
-    """Where the parts of the page are."""
-    return [page.locator(name).first.bounding_box() for name in (".story", "token-timeline", ".tree-panel", ".figures")]
+def positions(page: Page) -> list[dict[str, float] | None]:
+    """Bounding boxes of the main parts of the page."""
+    return [
+        page.locator(selector).first.bounding_box()
+        for selector in (".story", "token-timeline", ".tree-panel", ".figures")
+    ]
 
 
-def test_hints_lead_once_around_the_page_and_stay_away(sign_in: SignIn, session_url: str) -> None:
-    """Each hint outlines what it speaks of; after the last one, a reload shows none; the button brings them back."""
+def test_tour_opens_on_the_first_visit_only(sign_in: SignIn, session_url: str) -> None:
+    """Each step outlines an element. After the last step the tour stays closed until its button is clicked."""
     page = sign_in("operator", is_new=True)
     page.goto(session_url)
     card = page.get_by_test_id("first-look")
@@ -52,12 +55,12 @@ def test_hints_lead_once_around_the_page_and_stay_away(sign_in: SignIn, session_
     expect(card).to_contain_text("1 of 5")
 
 
-def test_hints_work_by_keyboard_and_move_nothing(sign_in: SignIn, session_url: str) -> None:
-    """Arrows turn the hints, Escape dismisses and gives the focus back; the page under them stays where it was."""
+def test_tour_works_with_the_keyboard_and_does_not_move_the_page(sign_in: SignIn, session_url: str) -> None:
+    """Arrow keys change the step. Escape closes the tour and returns the focus to its button."""
     page = sign_in("operator", is_new=True)
     page.goto(session_url)
     expect(page.get_by_test_id("compaction-marker")).to_have_count(1)
-    before = places(page)
+    before = positions(page)
     button, card = page.get_by_role("button", name="Tour"), page.get_by_test_id("first-look")
     button.focus()
     page.keyboard.press("Tab")
@@ -69,4 +72,4 @@ def test_hints_work_by_keyboard_and_move_nothing(sign_in: SignIn, session_url: s
     page.keyboard.press("Escape")
     expect(card).to_be_hidden()
     expect(button).to_be_focused()
-    assert places(page) == before
+    assert positions(page) == before

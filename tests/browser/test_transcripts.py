@@ -1,4 +1,4 @@
-"""The auditor's pages in a real browser: two clicks to a proven file, all of it logged, readable by everybody."""
+"""Transcripts and the audit log, as an auditor uses them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture
 def session(server) -> str:
-    """Two archived steps of a session of the test's own."""
+    """A session with two stored transcripts."""
     name = f"audited-{uuid.uuid4().hex[:8]}"
     for step in (1, 2):
         lines = [
@@ -37,8 +37,8 @@ def session(server) -> str:
 
 
 @pytest.mark.req("K-UI-3")
-def test_an_auditor_downloads_and_finds_it_in_the_log(sign_in, session: str):
-    """One click in the list, with the reason beside it; the log has both."""
+def test_transcript_download_is_recorded_in_the_audit_log(sign_in, session: str):
+    """The log has the download with the reason and note from the list."""
     page = sign_in("auditor")
     page.goto(f"/transcripts/?q={session}")
     rows = page.get_by_test_id("transcript-row")
@@ -56,8 +56,8 @@ def test_an_auditor_downloads_and_finds_it_in_the_log(sign_in, session: str):
 
 
 @pytest.mark.req("K-UI-3")
-def test_an_auditor_verifies_a_chain_and_takes_the_proof_away(sign_in, server, session: str):
-    """The button says whole; the bundle is accepted by the client's verifier with the published key."""
+def test_auditor_verifies_a_chain_and_downloads_a_signed_bundle(sign_in, server, session: str):
+    """The client's verifier accepts the bundle with the server's public key."""
     page = sign_in("auditor")
     page.goto(f"/transcripts/?q={session}")
     page.get_by_test_id("transcript-row").last.locator("a").click()
@@ -71,33 +71,31 @@ def test_an_auditor_verifies_a_chain_and_takes_the_proof_away(sign_in, server, s
 
 
 @pytest.mark.req("P-SEC-1")
-def test_people_see_links_only_to_what_they_may_open(sign_in):
-    """The bar and the menu offer no door that is closed."""
-    offered = {}
+def test_navigation_shows_only_pages_that_the_user_may_open(sign_in):
+    links: dict[str, set[str | None]] = {}
     for person in ("operator", "developer", "auditor"):
         page = sign_in(person)
         page.goto("/")
-        offered[person] = {a.get_attribute("href") for a in page.locator("header a").all()}
-    assert not offered["operator"] & {"/tail/", "/transcripts/", "/audit/", "/keys/", "/projects/"}
-    assert {"/tail/", "/keys/"} <= offered["developer"] and "/transcripts/" not in offered["developer"]
-    assert {"/transcripts/", "/audit/"} <= offered["auditor"] and "/keys/" not in offered["auditor"]
+        links[person] = {a.get_attribute("href") for a in page.locator("header a").all()}
+    assert not links["operator"] & {"/tail/", "/transcripts/", "/audit/", "/keys/", "/projects/"}
+    assert {"/tail/", "/keys/"} <= links["developer"] and "/transcripts/" not in links["developer"]
+    assert {"/transcripts/", "/audit/"} <= links["auditor"] and "/keys/" not in links["auditor"]
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_the_pages_pass_the_rules_of_accessibility(sign_in, session: str, dark: bool):
-    """Contrast, names, labels, order: no rule of axe is broken, in light and in dark."""
+def test_page_has_no_accessibility_violations(sign_in, session: str, dark: bool):
     page = sign_in("admin", dark=dark)
     page.goto(f"/transcripts/?q={session}")
     detail = page.get_by_test_id("transcript-row").first.locator("a").get_attribute("href")
     for path in ("/transcripts/", f"{detail}?show=text", "/audit/", "/keys/", "/tokens/", "/projects/"):
         page.goto(path)
-        found = Axe().run(page).response["violations"]
-        assert found == [], f"{path}: {[(v['id'], v['nodes'][0]['html']) for v in found]}"
+        violations = Axe().run(page).response["violations"]
+        assert violations == [], f"{path}: {[(v['id'], v['nodes'][0]['html']) for v in violations]}"
 
 
 @pytest.mark.parametrize("width", [390, 768, 1280, 1920])
-def test_nothing_is_wider_than_the_window(sign_in, session: str, width: int):
-    """Tables scroll inside themselves."""
+def test_pages_do_not_scroll_horizontally(sign_in, session: str, width: int):
+    """Wide tables scroll inside their own container."""
     page = sign_in("admin", width=width)
     for path in ("/transcripts/", "/audit/", "/keys/", "/tokens/", "/projects/"):
         page.goto(path)

@@ -1,4 +1,7 @@
-"""Large sessions, and how pages are measured with them. Figures are printed; tests fail only on gross faults."""
+"""Large sessions and page measurements for the benchmarks.
+
+The benchmarks print their figures. They fail only on gross regressions.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from playwright.sync_api import CDPSession, Page
 ZOOM = "(i) => document.dispatchEvent(new KeyboardEvent('keydown', {key: i % 8 < 4 ? '+' : '-'}))"
 BRUSH = """(i) => {
   const stage = document.querySelector('.timeline-stage');
-  // There is no real pointer to capture.
+  // Synthetic events have no pointer to capture.
   stage.setPointerCapture = () => {};
   const { left, top } = stage.getBoundingClientRect();
   const at = { clientX: left + 100 + i * 5, clientY: top + 80, buttons: 1, bubbles: true };
@@ -45,46 +48,49 @@ FRAMES = """async (step) => {
 }"""
 
 
-def say(what: str, **figures: Any) -> None:
-    told = ", ".join(f"{name} {value}" for name, value in figures.items())
-    print(f"\n{what}: {told} (load {os.getloadavg()[0]:.1f})")
+def report(title: str, **figures: Any) -> None:
+    """Print figures with the load of the machine."""
+    line = ", ".join(f"{name} {value}" for name, value in figures.items())
+    print(f"\n{title}: {line} (load {os.getloadavg()[0]:.1f})")
 
 
-def spans(session: Session, count: int, *, depth: int) -> Iterator[dict[str, Any]]:
-    """A tree `depth` levels deep beside turns of twenty calls, a check in every tenth."""
+def generate_spans(session: Session, count: int, *, depth: int) -> Iterator[dict[str, Any]]:
+    """Yield a branch that is `depth` levels deep, then turns of 20 calls with a check in every tenth."""
     yield session.trace()
-    parent, made = None, 0
-    while made < depth:
-        event = session.span("span", f"level {made}", parent=parent, ms=60_000)
-        parent, made = event["span_id"], made + 1
+    parent, total = None, 0
+    while total < depth:
+        event = session.span("span", f"level {total}", parent=parent, ms=60_000)
+        parent, total = event["span_id"], total + 1
         yield event
-    while made < count:
-        turn = session.span("turn", f"Turn {made}", ms=900)
+    while total < count:
+        turn = session.span("turn", f"Turn {total}", ms=900)
         yield turn
-        made += 1
-        if made % 10 == 0:
+        total += 1
+        if total % 10 == 0:
             session.turn += 1
             session.tokens = min(session.tokens + 5_000, 128_000)
             for event in session.check(turn["span_id"]):
-                made += 1
+                total += 1
                 yield event
         for number in range(20):
             yield session.span("tool" if number % 3 else "generation", f"call {number}", parent=turn["span_id"], ms=30)
             session.at += timedelta(milliseconds=20)
-            made += 1
+            total += 1
 
 
-def filled(server: Server, count: int, *, depth: int) -> str:
+def send_large_session(server: Server, count: int, *, depth: int) -> str:
+    """Send a session of `count` spans and return its id."""
     session = Session(f"bench-{count}-{uuid.uuid4().hex[:6]}")
-    send(server.ingest_url, server.ingest_key, spans(session, count, depth=depth), size=5_000)
-    # What Postgres would do in the next minute anyhow, and on a core that the page needs.
+    send(server.ingest_url, server.ingest_key, generate_spans(session, count, depth=depth), size=5_000)
+    # Otherwise Postgres would do this in the next minute and compete with the page for a core.
     with psycopg.connect(server.database_url, autocommit=True) as connection:
         connection.execute("VACUUM ANALYZE")
         connection.execute("CHECKPOINT")
     return session.session_id
 
 
-def opened(page: Page, name: str) -> float:
+def open_session(page: Page, name: str) -> float:
+    """Open a session page and return the seconds until its first span row."""
     page.goto("about:blank")
     began = time.perf_counter()
     page.goto(f"/sessions/{name}/", wait_until="commit")
@@ -96,17 +102,17 @@ def percentile(values: list[float], share: float) -> float:
     return values[min(len(values) - 1, int(len(values) * share))]
 
 
-def tell_frames(page: Page, what: str, step: str) -> None:
-    """Does `step` in 120 frames and prints how long they took, and how much of it the page's thread was at work."""
+def report_frames(page: Page, title: str, step: str) -> None:
+    """Run `step` in 120 frames and print their duration and the CPU time of the page's main thread."""
     client = page.context.new_cdp_session(page)
     client.send("Performance.enable", {"timeDomain": "threadTicks"})
     before = _thread_s(client)
     frames = page.evaluate(FRAMES, step)
-    work = (_thread_s(client) - before) / 120 * 1000
+    cpu_ms = (_thread_s(client) - before) / 120 * 1000
     client.detach()
     over = sum(frame > 32 for frame in frames)
-    took = {"p50": f"{percentile(frames, 0.5):.1f} ms", "p99": f"{percentile(frames, 0.99):.1f} ms"}
-    say(what, **took, over_32_ms=over, at_work=f"{work:.1f} ms a frame")
+    durations = {"p50": f"{percentile(frames, 0.5):.1f} ms", "p99": f"{percentile(frames, 0.99):.1f} ms"}
+    report(title, **durations, over_32_ms=over, cpu=f"{cpu_ms:.1f} ms per frame")
 
 
 def _thread_s(client: CDPSession) -> float:
@@ -115,7 +121,7 @@ def _thread_s(client: CDPSession) -> float:
 
 
 def heap_mb(page: Page) -> float:
-    """What the page holds after a collection."""
+    """Return the size of the page's heap after garbage collection."""
     client = page.context.new_cdp_session(page)
     client.send("HeapProfiler.collectGarbage")
     used: float = client.send("Runtime.getHeapUsage")["usedSize"] / 1e6

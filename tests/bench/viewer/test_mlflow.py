@@ -1,4 +1,4 @@
-"""The same size of session in MLflow and here, in the same browser on the same machine: 10,000 spans, opened.
+"""Time to open 10,000 spans in MLflow and in Ariadne, in the same browser on the same machine.
 
 python -m venv mlflow && mlflow/bin/pip install mlflow
 MLFLOW=mlflow/bin/mlflow pytest -s tests/bench/viewer/test_mlflow.py
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from bench.viewer.measurements import filled, heap_mb
+from bench.viewer.measurements import heap_mb, send_large_session
 from conftest import SignIn
 from live_server import Server
 from playwright.sync_api import Browser, Page
@@ -30,7 +30,7 @@ START_TIMEOUT_S, OPEN_TIMEOUT_S = 180, 240
 def mlflow(tmp_path: Path) -> Iterator[str]:
     binary = os.environ.get("MLFLOW")
     if not binary:
-        pytest.skip("set MLFLOW to the mlflow command of an environment of its own")
+        pytest.skip("set MLFLOW to the mlflow command of a separate environment")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -52,33 +52,33 @@ def mlflow(tmp_path: Path) -> Iterator[str]:
             time.sleep(0.3)
         python = str(Path(binary).with_name("python"))
         script = str(Path(__file__).with_name("mlflow_spans.py"))
-        filled = subprocess.run(
+        result = subprocess.run(
             [python, script, address, str(COUNT)], env=environment, capture_output=True, text=True, check=True
         )
-        experiment, trace = filled.stdout.split()[-2:]
+        experiment, trace = result.stdout.split()[-2:]
         yield f"{address}/#/experiments/{experiment}/traces?selectedEvaluationId={trace}"
     finally:
-        # It starts workers of its own; they are of its group.
+        # Stop its worker processes too, which are in the same process group.
         os.killpg(process.pid, 15)
         process.wait(timeout=30)
 
 
-def measured(page: Page, began: float) -> str:
-    opened = time.perf_counter() - began
+def describe_page(page: Page, began: float) -> str:
+    seconds = time.perf_counter() - began
     nodes = page.evaluate("document.querySelectorAll('*').length")
-    return f"{opened:.2f} s, {nodes:,} nodes, {heap_mb(page):.0f} MB of heap"
+    return f"{seconds:.2f} s, {nodes:,} nodes, {heap_mb(page):.0f} MB of heap"
 
 
-def test_a_session_in_mlflow_and_here(mlflow: str, server: Server, sign_in: SignIn, browser: Browser) -> None:
-    name = filled(server, COUNT, depth=2)
+def test_open_a_session_in_mlflow_and_ariadne(mlflow: str, server: Server, sign_in: SignIn, browser: Browser) -> None:
+    name = send_large_session(server, COUNT, depth=2)
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     began = time.perf_counter()
     page.goto(mlflow, wait_until="commit")
     page.get_by_text("call 0", exact=True).first.wait_for(timeout=OPEN_TIMEOUT_S * 1000)
-    print(f"\nMLflow, {COUNT:,} spans: {measured(page, began)}")
+    print(f"\nMLflow, {COUNT:,} spans: {describe_page(page, began)}")
     page.close()
     page = sign_in("operator", height=900)
     began = time.perf_counter()
     page.goto(f"/sessions/{name}/", wait_until="commit")
     page.get_by_test_id("span-row").first.wait_for()
-    print(f"Ariadne, {COUNT:,} spans: {measured(page, began)}")
+    print(f"Ariadne, {COUNT:,} spans: {describe_page(page, began)}")
