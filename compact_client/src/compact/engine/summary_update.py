@@ -62,6 +62,7 @@ class SummaryUpdate:
         self._keeps_spans = compaction.keeps_span_summaries(draft)
         self._current = self._plan.session_summary if self._plan else None
         self._previous = None if self._keeps_spans else self._current
+        self._is_inplace = self._engine.policy.renderer == "inplace"
 
     def carry_over(self) -> PromptSummary:
         """Return the summary the session has now. It takes no room if a new one is shown beside it."""
@@ -102,15 +103,15 @@ class SummaryUpdate:
             count_text=counter.count_text_by_line,
             check=self._compaction.check,
         )
-        written = yield from call.summarize(request, max_tokens=limit - self._artifact_tokens(limit))
-        if written is None:
+        new = yield from call.summarize(request, max_tokens=limit - self._artifact_tokens(limit))
+        if new is None:
             return None
-        merged = self._merge(written, request, limit, is_custom=call.is_custom)
+        merged = self._merge(new, request, limit, is_custom=call.is_custom)
         max_tokens = self._draft.limits.budget_tokens - self._draft.pinned_tokens - self._draft.recent_tokens
         merged, missing = self._check_retention(merged, request, limit, max_tokens + freed_tokens)
-        summary, shown = self._show(merged, span, missing)
-        own = merged if shown is not None else written
-        span_summary = SpanSummary(own, counter.count_text_by_line(own.render_as_message()))
+        summary = self._to_prompt(merged, span, missing)
+        content = merged if self._is_inplace else new
+        span_summary = SpanSummary(content, counter.count_text_by_line(content.render_as_message()))
         if self._compaction.check.has_listeners:
             self._report(call, summary, merged, source, started)
         return summary, span_summary
@@ -140,10 +141,10 @@ class SummaryUpdate:
         return [*visible, *(Message("assistant", span_text(record)) for record in self._plan.summarizations)]
 
     def _merge(
-        self, written: StructuredSummary, request: SummaryRequest, limit: int, *, is_custom: bool
+        self, new: StructuredSummary, request: SummaryRequest, limit: int, *, is_custom: bool
     ) -> StructuredSummary:
         """Merge a new summary with the previous one. The text of a custom summarizer replaces it instead."""
-        merged = self._with_artifacts(written, self._previous, limit)
+        merged = self._with_artifacts(new, self._previous, limit)
         if is_custom:
             return merged
         if self._previous is not None:
@@ -211,19 +212,16 @@ class SummaryUpdate:
             previous=self._current,
         )
 
-    def _show(
-        self, merged: StructuredSummary, span: SpanReference, missing_constraints: int
-    ) -> tuple[PromptSummary, SummarizationRecord | None]:
-        """Return the session's summary, and the record that the in-place renderer shows for the span."""
+    def _to_prompt(self, merged: StructuredSummary, span: SpanReference, missing_constraints: int) -> PromptSummary:
+        """Return the session's new summary, with the tokens of what the renderer shows."""
         counter = self._engine.counter
         content = self._current.merge(merged) if self._keeps_spans and self._current is not None else merged
         text = self._render(content)
-        shown = SummarizationRecord(span, merged) if self._engine.policy.renderer == "inplace" else None
-        shown_text = span_text(shown) if shown else text
+        shown_text = span_text(SummarizationRecord(span, merged)) if self._is_inplace else text
         # Counting by line uses cached lines, and it caches the text for the message that follows.
         counter.count_text_by_line(shown_text)
         tokens = counter.count_assistant_text(shown_text)
-        return PromptSummary(content, text, tokens, True, missing_constraints), shown
+        return PromptSummary(content, text, tokens, True, missing_constraints)
 
     def _render(self, content: StructuredSummary) -> str:
         return get_renderer(self._engine.policy.renderer).summary_text(content, self._compaction.step)

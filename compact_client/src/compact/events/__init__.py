@@ -1,7 +1,7 @@
 """The event catalog: the only place where event names and fields are defined.
 
-One class per event. To add one, write its class, list it in its module's tuple, and emit it. The parity tests then name
-the documentation and the server tables that still need a row.
+One class per event. To add one, write its class, add it to `CATALOG`, and emit it. The parity tests then name the
+documentation, the console line and the server's row that are missing.
 """
 
 from __future__ import annotations

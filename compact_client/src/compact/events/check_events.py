@@ -94,6 +94,3 @@ class QualityEvent(Event):
     agent_asked_for_context: bool
     rehydration_requests: int
     task_completion_success: bool | None
-
-
-CHECK_EVENTS: tuple[type[Event], ...] = (CheckEvent, TokenEstimateEvent, TriggerDecisionEvent, QualityEvent)

@@ -207,22 +207,6 @@ class OverflowRecoveredEvent(Event):
     removed: Sequence[str] = field(metadata=PRIVATE)
 
 
-COMPACTION_EVENTS: tuple[type[Event], ...] = (
-    CheckStartedEvent,
-    PolicyAppliedEvent,
-    ArchivalEvent,
-    ProposalGeneratedEvent,
-    ExternalizedEvent,
-    SummarizedEvent,
-    ClearedEvent,
-    DroppedEvent,
-    PrunedMessagesEvent,
-    CompletedEvent,
-    BreakerOpenEvent,
-    OverflowRecoveredEvent,
-)
-
-
 def span_properties(span: SpanReference) -> SpanProperties:
     """Describe a span without listing all of its messages."""
     return SpanProperties(

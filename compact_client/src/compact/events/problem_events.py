@@ -81,6 +81,3 @@ class WarningEvent(Event):
     message: str
     details: MessageDetails | NormalizationDetails | None = field(default=None, metadata=OPTIONAL)
     count: int | None = field(default=None, metadata=OPTIONAL)
-
-
-PROBLEM_EVENTS: tuple[type[Event], ...] = (ErrorEvent, WarningEvent)

@@ -42,6 +42,3 @@ class RehydrationBlockedEvent(Event):
 
     strategy: str
     details: BlockedDetails
-
-
-REHYDRATION_EVENTS: tuple[type[Event], ...] = (RehydratedEvent, RehydrationBlockedEvent)

@@ -40,6 +40,3 @@ class SummaryCreatedEvent(Event):
     model: str | None
     summary: str | None = field(metadata=PRIVATE_TEXT)
     structured: Mapping[str, Any] = field(metadata=PRIVATE_TEXT)
-
-
-SUMMARY_EVENTS: tuple[type[Event], ...] = (RetentionEvent, SummaryCreatedEvent)
