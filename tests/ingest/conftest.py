@@ -1,4 +1,4 @@
-"""A client for the write path of a real server, and a look into its database."""
+"""A client of a real server's ingest endpoints, with access to its database."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from psycopg.rows import dict_row
 
 @dataclass
 class Wire:
-    """Post to a server and read what it stored."""
+    """Post to a server and read the rows it stored."""
 
     url: str
     key: str
@@ -25,25 +25,25 @@ class Wire:
 
     def post(self, body: Any, *, path: str = "/ingest", key: str | None = None, **headers: str) -> httpx.Response:
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        given = {name.replace("_", "-"): value for name, value in headers.items()}
-        given.setdefault("content-type", "application/json")
-        given.setdefault("authorization", f"Bearer {self.key if key is None else key}")
-        return self.http.post(self.url + path, content=content, headers=given)
+        all_headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        all_headers.setdefault("content-type", "application/json")
+        all_headers.setdefault("authorization", f"Bearer {self.key if key is None else key}")
+        return self.http.post(self.url + path, content=content, headers=all_headers)
 
     def send(self, *events: dict[str, Any]) -> dict[str, Any]:
-        """Post events that must all be taken."""
-        answer = self.post({"batch": list(events)})
-        assert answer.status_code == 200, answer.text
-        found: dict[str, Any] = answer.json()
-        assert found["rejected"] == []
-        return found
+        """Post events and check that all of them are accepted."""
+        response = self.post({"batch": list(events)})
+        assert response.status_code == 200, response.text
+        body: dict[str, Any] = response.json()
+        assert body["rejected"] == []
+        return body
 
     def rows(self, query: str, *arguments: Any) -> list[dict[str, Any]]:
         return self.database.execute(query, arguments).fetchall()
 
     def session(self, session_id: str) -> dict[str, Any]:
-        (found,) = self.rows("SELECT * FROM ingest_session WHERE session_id = %s", session_id)
-        return found
+        (row,) = self.rows("SELECT * FROM ingest_session WHERE session_id = %s", session_id)
+        return row
 
     def spans(self, session_id: str) -> list[dict[str, Any]]:
         return self.rows(
@@ -63,5 +63,5 @@ def wire(server: Any) -> Iterator[Wire]:
 
 @pytest.fixture
 def name() -> str:
-    """A session or trace of this test's own."""
+    """A session or trace id that only this test uses."""
     return f"t-{uuid.uuid4().hex[:12]}"

@@ -1,4 +1,4 @@
-"""A server whose parts can be killed, and senders that do not give up: for tests and soaks of "nothing is lost"."""
+"""A server whose processes can be killed, and senders that retry, for tests and soaks of durability."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 @dataclass
 class Stack:
-    """Postgres, with fsync as in production, and one web process in front of it."""
+    """Postgres with fsync, as in production, and one web process."""
 
     folder: Path
     port: int
@@ -65,10 +65,10 @@ class Stack:
         }
 
     def _python(self, code: str) -> str:
-        done = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-c", code], cwd=ROOT, env=self._environment(), capture_output=True, text=True, check=True
         )
-        return done.stdout
+        return result.stdout
 
     def start_web(self) -> None:
         with (self.folder / "web.log").open("ab") as log:
@@ -86,14 +86,14 @@ class Stack:
         self.web.wait()
 
     def kill_postgres(self) -> None:
-        """kill -9 of the postmaster; its children notice and go."""
+        """Kill the postmaster with SIGKILL. Its children notice and exit."""
         process = self.postgres.process
         assert process is not None
         process.kill()
         process.wait()
 
     def stall_postgres(self, is_stalled: bool) -> None:
-        """Stop every process of the server where it stands, or let them go on."""
+        """Suspend or resume all processes of the server."""
         process = self.postgres.process
         assert process is not None
         postmaster = psutil.Process(process.pid)
@@ -106,7 +106,7 @@ class Stack:
             try:
                 self.postgres.start()
             except Exception:
-                # The killed server's children may still hold its memory for a moment.
+                # The children of the killed server may not have released its shared memory yet.
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)
@@ -145,19 +145,19 @@ def running(folder: Path, port: int) -> Iterator[Stack]:
 
 
 def get(port: int, path: str) -> tuple[int, bytes]:
-    link = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
-        link.request("GET", path)
-        answer = link.getresponse()
-        return answer.status, answer.read()
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, response.read()
     except (OSError, http.client.HTTPException):
         return 0, b""
     finally:
-        link.close()
+        connection.close()
 
 
 class Senders:
-    """Threads that send numbered spans, each body again and again until it is acknowledged."""
+    """Threads that send numbered spans and retry each body until it is acknowledged."""
 
     def __init__(self, stack: Stack, *, count: int, name: str, batch: int = 20) -> None:
         self.stack = stack
@@ -184,28 +184,28 @@ class Senders:
         trace_id = f"{self.name}-{sender}"
         while not self._stop.is_set():
             ids = [f"s{number + offset}" for offset in range(self.batch)]
-            # Every span is opened and completed, and some are told twice, so that merges are under fire as well.
+            # Most spans are sent twice, first running and then ended, so that merging is tested as well.
             opened = [span(trace_id, span_id) for span_id in ids]
             closed = [{**event, "ended_at": "2026-11-16T05:00:01Z", "status": "ok"} for event in opened]
             body = json.dumps({"batch": [*opened, *closed] if number % 3 else closed}).encode()
-            if self._until_acknowledged(body):
+            if self._send_until_acknowledged(body):
                 with self._lock:
                     self.acknowledged |= {(trace_id, span_id) for span_id in ids}
             number += self.batch
 
-    def _until_acknowledged(self, body: bytes) -> bool:
+    def _send_until_acknowledged(self, body: bytes) -> bool:
         headers = {"Authorization": f"Bearer {self.stack.key}", "Content-Type": "application/json"}
         while True:
-            link = http.client.HTTPConnection("127.0.0.1", self.stack.port, timeout=15)
+            connection = http.client.HTTPConnection("127.0.0.1", self.stack.port, timeout=15)
             try:
-                link.request("POST", "/ingest", body, headers)
-                answer = link.getresponse()
-                status = answer.status
-                answer.read()
+                connection.request("POST", "/ingest", body, headers)
+                response = connection.getresponse()
+                status = response.status
+                response.read()
             except (OSError, http.client.HTTPException):
                 status = 0
             finally:
-                link.close()
+                connection.close()
             with self._lock:
                 self.statuses[status] = self.statuses.get(status, 0) + 1
             if status == 200:
@@ -215,7 +215,7 @@ class Senders:
             time.sleep(random.uniform(0.02, 0.1))
 
     def wait_for(self, more: int, timeout_s: float = 30) -> None:
-        """Wait until `more` spans beyond the present ones are acknowledged."""
+        """Wait until `more` additional spans are acknowledged."""
         target = len(self.acknowledged) + more
         deadline = time.monotonic() + timeout_s
         while len(self.acknowledged) < target:
@@ -236,18 +236,18 @@ def span(trace_id: str, span_id: str) -> dict[str, Any]:
 
 
 def check(stack: Stack, senders: Senders) -> dict[str, int]:
-    """Every acknowledged span is there, once, whole; and the sums of each session are those of its rows."""
+    """Check that each acknowledged span is stored once and complete, and that session counts match the rows."""
     with stack.connect() as database:
         rows = database.execute(
             "SELECT trace_id, span_id, ended_at, data->>'note' FROM ingest_span WHERE trace_id LIKE %s",
             (f"{senders.name}-%",),
         ).fetchall()
         stored = {(row[0], row[1]) for row in rows}
-        assert len(rows) == len(stored), "a span is there twice"
+        assert len(rows) == len(stored), "a span is stored twice"
         lost = senders.acknowledged - stored
         assert not lost, f"{len(lost)} acknowledged spans are lost"
-        whole = {(row[0], row[1]) for row in rows if row[2] is not None and row[3] == f"{row[0]} {row[1]}"}
-        assert senders.acknowledged <= whole, "an acknowledged span is not whole"
+        complete = {(row[0], row[1]) for row in rows if row[2] is not None and row[3] == f"{row[0]} {row[1]}"}
+        assert senders.acknowledged <= complete, "an acknowledged span is incomplete"
         wrong = database.execute(
             """
             SELECT s.session_id, s.span_count, s.running_count, n.spans, n.running FROM ingest_session s JOIN (

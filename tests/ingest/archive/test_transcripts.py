@@ -1,4 +1,4 @@
-"""The archive: stored once, chained, deleted with a tombstone."""
+"""Transcripts are stored once, linked in a chain, and deleted with a tombstone."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from django.db import DatabaseError, connection, transaction
 
 from ingest.archive import transcripts
 from ingest.archive.hash_chain import canonical
+from ingest.archive.transcript_format import BadTranscript
 from ingest.models import ChainLink, Content, Project, Transcript
 
 pytestmark = pytest.mark.django_db
@@ -38,21 +39,21 @@ def store(messages: list[dict[str, Any]] = MESSAGES, *, step: int = 1, **changes
     return transcripts.store(**{**arguments, **changes, "step": step, "body": body})
 
 
-def text_of(step: int = 1) -> bytes:
+def archived_text(step: int = 1) -> bytes:
     return b"".join(line + b"\n" for line in transcripts.lines(Transcript.objects.get(step=step)))
 
 
 @pytest.mark.req("K-UI-3")
-def test_a_transcript_comes_back_as_it_was_sent():
-    """Same messages, same order, and a digest of exactly these bytes."""
+def test_a_transcript_is_read_back_unchanged():
+    """The messages and their order are the same, and the digest is that of the returned bytes."""
     stored = store()
-    assert [json.loads(line) for line in text_of().splitlines()] == MESSAGES
-    assert hashlib.sha256(text_of()).hexdigest() == stored.sha256
-    assert (stored.size, stored.message_count, stored.created) == (len(text_of()), 2, True)
+    assert [json.loads(line) for line in archived_text().splitlines()] == MESSAGES
+    assert hashlib.sha256(archived_text()).hexdigest() == stored.sha256
+    assert (stored.size, stored.message_count, stored.created) == (len(archived_text()), 2, True)
 
 
-def test_a_text_is_kept_once_however_often_it_is_sent():
-    """Ten steps that share their messages cost one copy of each, even under other ids."""
+def test_each_text_is_stored_once():
+    """Ten steps with the same messages share one copy of each, even if the ids differ."""
     for step in range(10):
         store([{**message, "id": f"{step}-{n}"} for n, message in enumerate(MESSAGES)], step=step)
     assert Content.objects.count() == 2
@@ -61,22 +62,22 @@ def test_a_text_is_kept_once_however_often_it_is_sent():
 
 
 @pytest.mark.req("K-UI-3")
-def test_the_same_step_again_changes_nothing():
-    """A retry is answered like the first, and adds no link."""
+def test_a_retry_of_a_step_changes_nothing():
+    """The result is the same, and no link is added."""
     first, again = store(), store()
     assert (again.created, again.chain) == (False, first.chain)
     assert (Transcript.objects.count(), ChainLink.objects.filter(session_id="s").count()) == (1, 1)
 
 
-def test_another_text_for_an_archived_step_is_a_conflict():
-    """What is archived is never replaced."""
+def test_different_content_for_an_archived_step_is_a_conflict():
+    """An archived step is never replaced."""
     store()
     with pytest.raises(transcripts.StepConflict):
         store([{"role": "user", "content": "rewritten"}])
 
 
-def test_half_a_character_is_archived_with_a_mark():
-    """Tools print such things; the rest of the step must not be lost for it."""
+def test_lone_surrogates_are_replaced():
+    """Tools print them, and the rest of the step must not be lost."""
     store(body=b'{"id":"\\udc00","role":"user","content":"a\\ud800b"}\n', redact=default_redactor().tree)
     (transcript,) = Transcript.objects.all()
     (line,) = transcripts.lines(transcript)
@@ -101,24 +102,24 @@ def test_half_a_character_is_archived_with_a_mark():
         ({"body": b"\n\n"}, "body"),
     ],
 )
-def test_a_bad_transcript_is_refused_whole(changes: dict[str, Any], path: str):
-    """The refusal says where, and nothing of it is stored."""
-    with pytest.raises(transcripts.BadTranscript) as refused:
+def test_an_invalid_transcript_is_rejected_as_a_whole(changes: dict[str, Any], path: str):
+    """The error has the path, and nothing is stored."""
+    with pytest.raises(BadTranscript) as error:
         store(**changes)
-    assert refused.value.path == path
+    assert error.value.path == path
     assert not Transcript.objects.exists() and not Content.objects.exists()
 
 
 @pytest.mark.req("K-UI-3")
-def test_deleting_leaves_a_tombstone_and_the_texts_others_use():
-    """The chain grows by one link; a text goes only when its last user went; the step cannot be archived again."""
+def test_deletion_leaves_a_tombstone_and_shared_texts():
+    """The chain grows by one link, unused texts are deleted, and the step cannot be archived again."""
     store()
     store([MESSAGES[0], {"role": "user", "content": "only here"}], step=2)
-    transcripts.delete([Transcript.objects.get(step=2)], reason="asked to", by="ann")
+    transcripts.delete([Transcript.objects.get(step=2)], reason="requested", by="ann")
     links = list(ChainLink.objects.filter(session_id="s").order_by("position"))
     assert [(link.kind, link.step) for link in links] == [("stored", 1), ("stored", 2), ("deleted", 2)]
-    assert links[2].manifest == {"by": "ann", "reason": "asked to"}
-    assert Content.objects.count() == 2 and len(text_of(1)) > 0
+    assert links[2].manifest == {"by": "ann", "reason": "requested"}
+    assert Content.objects.count() == 2 and len(archived_text(1)) > 0
     with pytest.raises(transcripts.StepConflict):
         store(step=2)
 
@@ -134,8 +135,8 @@ def test_deleting_leaves_a_tombstone_and_the_texts_others_use():
         "UPDATE ingest_content SET size = 0",
     ],
 )
-def test_the_database_refuses_to_rewrite_the_archive(statement: str):
-    """Not our code: the table itself."""
+def test_the_database_rejects_changes_to_the_archive(statement: str):
+    """Triggers make the tables append-only."""
     store()
     with pytest.raises(DatabaseError, match="append-only"), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(statement)
@@ -143,33 +144,33 @@ def test_the_database_refuses_to_rewrite_the_archive(statement: str):
 
 @pytest.mark.req("K-UI-3")
 def test_nothing_is_deleted_under_legal_hold(project: Project):
-    """Whoever asks."""
+    """Deletion raises an error."""
     Project.objects.update(legal_hold=True)
     store()
     with pytest.raises(transcripts.LegalHold):
-        transcripts.delete(list(Transcript.objects.all()), reason="asked to", by="ann")
+        transcripts.delete(list(Transcript.objects.all()), reason="requested", by="ann")
     assert Transcript.objects.exists()
 
 
 @pytest.mark.req("S-RED-1")
-def test_secrets_are_hidden_again_on_arrival():
-    """Whatever the client forgot, with counts by rule; the digest of what was sent still identifies a retry."""
+def test_secrets_are_redacted_on_arrival():
+    """Redactions are counted by rule. The digest of the original bytes still identifies a retry."""
     stored = store([{"role": "user", "content": "api_key=sk-abcdefghijklmnop1234"}], redact=None)
-    assert b"sk-abc" not in text_of() and b"<REDACTED>" in text_of()
+    assert b"sk-abc" not in archived_text() and b"<REDACTED>" in archived_text()
     assert sum(stored.redactions.values()) == 1
     again = store([{"role": "user", "content": "api_key=sk-abcdefghijklmnop1234"}], redact=None)
     assert not again.created
 
 
-def test_what_the_client_hid_is_counted_too():
-    """By how often, since only the client knows by which rule."""
+def test_redactions_by_the_client_are_counted():
+    """Under one name, because the server does not know the rules."""
     stored = store([{"role": "user", "content": "password=<REDACTED> and api_key=<REDACTED>"}], redact=None)
     assert stored.redactions == {"client": 2}
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_storing_works_from_the_event_loop():
-    """The route is asynchronous; the work is done on another thread."""
+async def test_transcripts_can_be_stored_from_the_event_loop():
+    """`astore` runs on another thread."""
     body = jsonl(MESSAGES)
     digest = hashlib.sha256(body).hexdigest()
     stored = await transcripts.astore(

@@ -1,4 +1,4 @@
-"""Whatever is done to the archive behind our back is found, and what was not touched is not accused."""
+"""Verification detects changes to the archive and reports nothing else."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEY = session_key(1, "s")
 
 @pytest.fixture(autouse=True)
 def three_steps() -> None:
-    """Three steps of one session, as they grow: each holds the messages of the one before."""
+    """Archive three steps of one session, each with the messages of the previous one and two more."""
     Project.objects.create(pk=1, slug="p", name="P")
     for step in (1, 2, 3):
         messages = [{"id": f"m{n}", "role": "user", "content": f"message {n}"} for n in range(step * 2)]
@@ -27,7 +27,7 @@ def three_steps() -> None:
 
 
 def tamper(*statements: str) -> tuple[str, ...]:
-    """Do to the tables what an owner with the triggers off could do, and say what the check finds."""
+    """Change tables with triggers disabled, as their owner could, and return the faults that are found."""
     tables = ("ingest_transcript", "ingest_content", "ingest_chainlink")
     with connection.cursor() as cursor:
         for table in tables:
@@ -40,17 +40,17 @@ def tamper(*statements: str) -> tuple[str, ...]:
 
 
 @pytest.mark.req("K-UI-3")
-def test_an_untouched_archive_is_whole():
+def test_an_unchanged_archive_has_no_faults():
     """With and without tombstones."""
     assert verification.verify_session(KEY).faults == ()
-    transcripts.delete([Transcript.objects.get(step=2)], reason="asked to", by="ann")
-    finding = verification.verify_session(KEY)
-    assert (finding.faults, finding.stored, finding.deleted) == ((), 2, 1)
+    transcripts.delete([Transcript.objects.get(step=2)], reason="requested", by="ann")
+    result = verification.verify_session(KEY)
+    assert (result.faults, result.stored, result.deleted) == ((), 2, 1)
 
 
 @pytest.mark.req("K-UI-3")
 @pytest.mark.parametrize(
-    ("statements", "said"),
+    ("statements", "expected"),
     [
         (["DELETE FROM ingest_transcript WHERE step = 2"], "step 2 is missing"),
         (["DELETE FROM ingest_transcript WHERE step = 3"], "step 3 is missing"),
@@ -76,13 +76,13 @@ def test_an_untouched_archive_is_whole():
         (["UPDATE ingest_transcript SET step = 9 WHERE step = 3"], "step 9 is not in the chain"),
     ],
 )  # fmt: skip
-def test_removal_change_and_reordering_are_found(statements: list[str], said: str):
-    """And named, so that someone can look."""
-    assert any(said in fault for fault in tamper(*statements)), verification.verify_session(KEY).faults
+def test_removal_change_and_reordering_are_detected(statements: list[str], expected: str):
+    """The description names the step."""
+    assert any(expected in fault for fault in tamper(*statements)), verification.verify_session(KEY).faults
 
 
-def test_every_session_is_checked_even_one_whose_rows_are_all_gone():
-    """The links remember it."""
+def test_a_session_without_transcripts_is_verified_by_its_links():
+    """All its transcripts were deleted from the table, and the chain still lists them."""
     assert tamper("DELETE FROM ingest_transcript")
-    findings = [finding for finding in verification.verify_all([1]) if finding.session_key == KEY]
-    assert len(findings) == 1 and len(findings[0].faults) == 3
+    results = [result for result in verification.verify_all([1]) if result.session_key == KEY]
+    assert len(results) == 1 and len(results[0].faults) == 3

@@ -1,4 +1,4 @@
-"""POST /v1/traces: what OpenTelemetry clients send comes out as sessions that look like ours."""
+"""POST /v1/traces: requests of OpenTelemetry clients become sessions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def tracer(wire: Wire, compression: Compression = Compression.NoCompression) -> 
 @pytest.mark.req("K-ING-2")
 @pytest.mark.parametrize("compression", [Compression.NoCompression, Compression.Gzip])
 def test_the_opentelemetry_sdk_works_unchanged(wire: Wire, name: str, compression: Compression) -> None:
-    """gen_ai spans of the real SDK: kinds, model, tokens, texts in the payload, one session, its name."""
+    """gen_ai spans of the real SDK get kind, model and tokens, with texts in the payload of one session."""
     tracing, provider = tracer(wire, compression)
     with tracing.start_as_current_span("invoke_agent billing") as agent:
         agent.set_attributes({"gen_ai.operation.name": "invoke_agent", "gen_ai.conversation.id": name})
@@ -76,7 +76,7 @@ def test_the_opentelemetry_sdk_works_unchanged(wire: Wire, name: str, compressio
 
 @pytest.mark.req("K-ING-2")
 def test_openinference_spans_are_understood(wire: Wire, name: str) -> None:
-    """Phoenix' vocabulary: its kinds, its flattened messages, its token counts."""
+    """Kinds, flattened messages and token counts in the vocabulary of Phoenix."""
     tracing, provider = tracer(wire)
     with tracing.start_as_current_span("pipeline") as chain:
         chain.set_attributes({"openinference.span.kind": "CHAIN", "session.id": name, "input.value": '{"q": "hi"}'})
@@ -115,7 +115,7 @@ def test_openinference_spans_are_understood(wire: Wire, name: str) -> None:
 
 @pytest.mark.req("K-ING-2")
 def test_openllmetry_spans_are_understood(wire: Wire, name: str) -> None:
-    """Traceloop's vocabulary: workflows and tasks, association properties, prompts and tool calls laid flat."""
+    """Workflows, association properties, flattened prompts and tool calls in the vocabulary of Traceloop."""
     tracing, provider = tracer(wire)
     session = {"traceloop.association.properties.session_id": name, "traceloop.workflow.name": "billing"}
     with tracing.start_as_current_span("billing.workflow") as workflow:
@@ -147,21 +147,21 @@ def test_openllmetry_spans_are_understood(wire: Wire, name: str) -> None:
     kinds = {"billing.workflow": "span", "look_up.tool": "tool", "openai.chat": "generation"}
     assert {key: row["kind"] for key, row in rows.items()} == kinds
     assert rows["billing.workflow"]["payload"] == {"input": {"args": [], "kwargs": {"q": "hi"}}}
-    answer = {
+    response = {
         "role": "assistant",
         "finish_reason": "tool_calls",
         "tool_calls": [{"name": "look_up", "arguments": "{}"}],
     }
     assert rows["openai.chat"]["payload"] == {
         "input": [{"role": "user", "content": "hi"}],
-        "output": [answer],
+        "output": [response],
         "traceloop.prompt.template": "Answer {{q}}",
     }
     assert (rows["openai.chat"]["tokens"], wire.session(name)["model"]) == (42, "gpt-5")
 
 
-def test_paths_that_are_no_messages_stay_what_they_are(wire: Wire) -> None:
-    """A path that contradicts another, or goes too deep, is kept as the text it came as."""
+def test_attributes_that_are_not_message_paths_are_kept(wire: Wire) -> None:
+    """A path that conflicts with another one, or is too deep, stays an attribute of its own."""
     trace_id = uuid.uuid4().hex
     odd = {"gen_ai.prompt.0.a": 1, "gen_ai.prompt.0.a.b": 2, "gen_ai.prompt.x": 3, "gen_ai.prompt.²": 4}
     odd |= {"llm.input_messages.message": 5, "gen_ai.completion.": 6, "llm.output_messages.0": 7}
@@ -190,25 +190,25 @@ def json_span(trace_id: str, number: int = 1, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.req("K-ING-2")
-@pytest.mark.parametrize("is_packed", [False, True])
-def test_json_is_taken_and_answered_in_json(wire: Wire, is_packed: bool) -> None:
-    """OTLP/JSON, plain and gzipped: numbers may be strings, ids are hexadecimal, the answer is an empty object."""
+@pytest.mark.parametrize("is_compressed", [False, True])
+def test_json_requests_get_json_responses(wire: Wire, is_compressed: bool) -> None:
+    """Plain or gzipped. Numbers can be strings, ids are hexadecimal, and the response is an empty object."""
     trace_id = uuid.uuid4().hex
     value = {"intValue": "42"}
     nested = {"kvlistValue": {"values": [{"key": "a", "value": {"arrayValue": {"values": [{"boolValue": True}]}}}]}}
     body = json.dumps(
         as_json(json_span(trace_id, attributes=[{"key": "n", "value": value}, {"key": "tree", "value": nested}]))
     ).encode()
-    packed = {"content_encoding": "gzip"} if is_packed else {}
-    answer = wire.post(gzip.compress(body) if is_packed else body, path="/v1/traces", **packed)
-    assert (answer.status_code, answer.json()) == (200, {})
+    headers = {"content_encoding": "gzip"} if is_compressed else {}
+    response = wire.post(gzip.compress(body) if is_compressed else body, path="/v1/traces", **headers)
+    assert (response.status_code, response.json()) == (200, {})
     (row,) = wire.spans(trace_id)
     assert row["data"] == {"n": 42, "tree": {"a": [True]}}
 
 
 @pytest.mark.parametrize("is_snake", [False, True], ids=["camelCase", "snake_case"])
-def test_json_as_protobuf_writes_it_is_taken(wire: Wire, is_snake: bool) -> None:
-    """Ids in base64, fields by either of their names: what `json_format` makes of a message is not lost in silence."""
+def test_json_written_by_protobuf_is_accepted(wire: Wire, is_snake: bool) -> None:
+    """`json_format` writes ids in base64 and field names in camelCase or snake_case."""
     trace_id = uuid.uuid4().bytes
     request = ExportTraceServiceRequest()
     span = request.resource_spans.add().scope_spans.add().spans.add(trace_id=trace_id, span_id=b"12345678", name="chat")
@@ -221,8 +221,8 @@ def test_json_as_protobuf_writes_it_is_taken(wire: Wire, is_snake: bool) -> None
     assert (row["span_id"], row["kind"], row["data"]["snake_key"]) == (b"12345678".hex(), "generation", 7)
 
 
-def test_times_may_be_written_as_numbers(wire: Wire) -> None:
-    """Also with an exponent, as some languages write what is large."""
+def test_times_can_be_numbers(wire: Wire) -> None:
+    """Also with an exponent, which some languages write for large numbers."""
     trace_id = uuid.uuid4().hex
     times = {"startTimeUnixNano": 1763265600000000000, "endTimeUnixNano": 1.7632656e18, "parentSpanId": "0" * 16}
     assert wire.post(as_json(json_span(trace_id, **times)), path="/v1/traces").json() == {}
@@ -234,8 +234,8 @@ def test_times_may_be_written_as_numbers(wire: Wire) -> None:
 @pytest.mark.parametrize(
     "resource", [b'{"attributes": [{"key": 7}]}', b'{"attributes": [{"key": "x", "value": %b}]}' % (b"[" * 9_999)]
 )
-def test_a_resource_that_cannot_be_read_costs_its_spans_nothing(wire: Wire, resource: bytes) -> None:
-    """Who sent them is worth less than the spans."""
+def test_an_invalid_resource_does_not_affect_its_spans(wire: Wire, resource: bytes) -> None:
+    """The spans are stored without the attributes of their resource."""
     trace_id = uuid.uuid4().hex
     body = {"resourceSpans": [{"resource": "WXYZ", "scopeSpans": [{"spans": [json_span(trace_id)]}]}]}
     resource = resource.replace(b"[" * 9_999, b"[" * 9_999 + b"]" * 9_999)
@@ -245,35 +245,35 @@ def test_a_resource_that_cannot_be_read_costs_its_spans_nothing(wire: Wire, reso
 
 @pytest.mark.req("K-ING-2")
 def test_accepted_spans_are_counted_once(wire: Wire) -> None:
-    """Neither their trace nor the events on them count as spans of their own."""
+    """Their traces and events do not count as spans."""
 
-    def accepted() -> float:
+    def accepted_count() -> float:
         start = 'ariadne_ingest_events_accepted_total{endpoint="/v1/traces"}'
         lines = wire.http.get(wire.url + "/metrics").text.splitlines()
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(start))
 
-    before = accepted()
+    before = accepted_count()
     events = [{"name": "compact.check", "timeUnixNano": "1763265600000000000"}]
     spans = [json_span(uuid.uuid4().hex, number, events=events) for number in (1, 2)]
     assert wire.post(as_json(*spans), path="/v1/traces").json() == {}
-    assert accepted() - before == 2
+    assert accepted_count() - before == 2
 
 
 @pytest.mark.req("K-ING-2")
-def test_partial_success_counts_what_was_refused(wire: Wire) -> None:
-    """Good spans are stored; the answer has the number of the others and why, in both forms."""
+def test_partial_success_has_the_rejected_spans(wire: Wire) -> None:
+    """Valid spans are stored. The response has the number of rejected spans and the reasons, in both formats."""
     trace_id = uuid.uuid4().hex
     bad = json_span(trace_id, 2, spanId="00")
-    answer = wire.post(as_json(json_span(trace_id, 1), bad), path="/v1/traces")
-    assert answer.json()["partialSuccess"]["rejectedSpans"] == "1"
-    assert "spanId" in answer.json()["partialSuccess"]["errorMessage"]
+    response = wire.post(as_json(json_span(trace_id, 1), bad), path="/v1/traces")
+    assert response.json()["partialSuccess"]["rejectedSpans"] == "1"
+    assert "spanId" in response.json()["partialSuccess"]["errorMessage"]
     request = ExportTraceServiceRequest()
     spans = request.resource_spans.add().scope_spans.add().spans
     spans.add(trace_id=bytes.fromhex(trace_id), span_id=b"12345678", name="good", start_time_unix_nano=10**18)
     spans.add(trace_id=b"short", span_id=b"12345678", name="bad")
-    answer = wire.post(request.SerializeToString(), path="/v1/traces", content_type="application/x-protobuf")
-    assert answer.headers["content-type"] == "application/x-protobuf"
-    assert ExportTraceServiceResponse.FromString(answer.content).partial_success.rejected_spans == 1
+    response = wire.post(request.SerializeToString(), path="/v1/traces", content_type="application/x-protobuf")
+    assert response.headers["content-type"] == "application/x-protobuf"
+    assert ExportTraceServiceResponse.FromString(response.content).partial_success.rejected_spans == 1
     assert {row["name"] for row in wire.spans(trace_id)} == {"span 1", "good"}
 
 
@@ -289,24 +289,24 @@ def test_partial_success_counts_what_was_refused(wire: Wire) -> None:
     ],
     ids=str,
 )
-def test_one_bad_span_in_json_costs_its_neighbours_nothing(wire: Wire, bad: dict[str, Any]) -> None:
-    """Whatever is wrong with it, the others are stored and the answer names the place."""
+def test_an_invalid_span_in_json_does_not_affect_others(wire: Wire, bad: dict[str, Any]) -> None:
+    """The other spans are stored, and the response names the field."""
     trace_id = uuid.uuid4().hex
     nulls = dict.fromkeys(("attributes", "events", "status", "parentSpanId"))
-    answer = wire.post(as_json(json_span(trace_id, 1, **nulls), json_span(trace_id, 2, **bad)), path="/v1/traces")
-    assert answer.json()["partialSuccess"]["rejectedSpans"] == "1"
-    assert f"span 1: {next(iter(bad))}" in answer.json()["partialSuccess"]["errorMessage"]
+    response = wire.post(as_json(json_span(trace_id, 1, **nulls), json_span(trace_id, 2, **bad)), path="/v1/traces")
+    assert response.json()["partialSuccess"]["rejectedSpans"] == "1"
+    assert f"span 1: {next(iter(bad))}" in response.json()["partialSuccess"]["errorMessage"]
     assert [row["name"] for row in wire.spans(trace_id)] == ["span 1"]
 
 
-@pytest.mark.parametrize("fault", ["deep", "half a character"])
-def test_one_bad_span_in_protobuf_costs_its_neighbours_nothing(wire: Wire, fault: str) -> None:
-    """The parser refuses the whole body; the spans that are sound are stored all the same, with their resource."""
+@pytest.mark.parametrize("fault", ["deep", "invalid UTF-8"])
+def test_an_invalid_span_in_protobuf_does_not_affect_others(wire: Wire, fault: str) -> None:
+    """The parser rejects the whole request. The valid spans are stored with their resource."""
     trace_id = uuid.uuid4().bytes
     request = ExportTraceServiceRequest()
-    of_resource = request.resource_spans.add()
-    of_resource.resource.attributes.add(key="service.name").value.string_value = "agent"
-    spans = of_resource.scope_spans.add().spans
+    resource_spans = request.resource_spans.add()
+    resource_spans.resource.attributes.add(key="service.name").value.string_value = "agent"
+    spans = resource_spans.scope_spans.add().spans
     for number, name in enumerate(("first", "WXYZ", "last")):
         spans.add(trace_id=trace_id, span_id=bytes([number] * 7 + [1]), name=name, start_time_unix_nano=10**18)
     if fault == "deep":
@@ -314,16 +314,16 @@ def test_one_bad_span_in_protobuf_costs_its_neighbours_nothing(wire: Wire, fault
         for _ in range(200):
             value = value.array_value.values.add()
     body = request.SerializeToString().replace(b"WXYZ", b"WXYZ" if fault == "deep" else b"\xff\xfeYZ")
-    answer = wire.post(body, path="/v1/traces", content_type="application/x-protobuf")
-    refused = ExportTraceServiceResponse.FromString(answer.content).partial_success
-    assert (refused.rejected_spans, refused.error_message[:7]) == (1, "span 1:")
+    response = wire.post(body, path="/v1/traces", content_type="application/x-protobuf")
+    partial = ExportTraceServiceResponse.FromString(response.content).partial_success
+    assert (partial.rejected_spans, partial.error_message[:7]) == (1, "span 1:")
     assert [row["name"] for row in wire.spans(trace_id.hex())] == ["first", "last"]
     (trace,) = wire.rows("SELECT metadata FROM ingest_trace WHERE trace_id = %s", trace_id.hex())
     assert trace["metadata"] == {"service.name": "agent"}
 
 
-def test_what_nests_too_deeply_is_cut_with_a_mark(wire: Wire) -> None:
-    """A value of ninety levels is stored as far as it is read, and says that there was more."""
+def test_deeply_nested_values_are_truncated(wire: Wire) -> None:
+    """A value with ninety levels is stored down to a limit, with a note at the end."""
     trace_id = uuid.uuid4().hex
     deep: dict[str, Any] = {"stringValue": "bottom"}
     for _ in range(90):
@@ -334,8 +334,8 @@ def test_what_nests_too_deeply_is_cut_with_a_mark(wire: Wire) -> None:
     assert "nested deeper than 64 levels" in json.dumps(row["data"])
 
 
-def test_json_in_a_text_that_nests_without_end_stays_a_text(wire: Wire) -> None:
-    """It would be too deep to walk through, and is redacted as the text that it is."""
+def test_deeply_nested_json_in_a_string_stays_a_string(wire: Wire) -> None:
+    """It is not parsed, and it is redacted as text."""
     trace_id = uuid.uuid4().hex
     deep = "[" * 700 + '"password=hunter2hunter2"' + "]" * 700
     attributes = [{"key": "input.value", "value": {"stringValue": deep}}]
@@ -344,34 +344,34 @@ def test_json_in_a_text_that_nests_without_end_stays_a_text(wire: Wire) -> None:
     assert row["payload"]["input"] == deep.replace("hunter2hunter2", "<REDACTED>")
 
 
-# What stands in the middle one of three spans, and what becomes of that span's attribute.
-STRANGE = {
+# An attribute of the second of three spans, and the value that is stored. None: the span is rejected.
+ODD_VALUES = {
     "deep": (b"[" * 20_000 + b"]" * 20_000, None),
-    "number that is none": (b'{"doubleValue": NaN}', "nan"),
+    "NaN": (b'{"doubleValue": NaN}', "nan"),
     "nul": (rb'{"stringValue": "a\u0000b"}', "a\ufffdb"),
-    "half a surrogate pair": (rb'{"stringValue": "a\ud800b"}', "a\ufffdb"),
-    "half a character": (b'{"stringValue": "a\xffb"}', "a\ufffdb"),
+    "lone surrogate": (rb'{"stringValue": "a\ud800b"}', "a\ufffdb"),
+    "invalid UTF-8": (b'{"stringValue": "a\xffb"}', "a\ufffdb"),
 }
 
 
-@pytest.mark.parametrize("case", STRANGE)
-def test_one_strange_span_in_json_costs_its_neighbours_nothing(wire: Wire, case: str) -> None:
-    """It is stored with a mark, or refused if it nests without end; the others are as they were, resource and all."""
+@pytest.mark.parametrize("case", ODD_VALUES)
+def test_an_odd_value_in_json_does_not_affect_other_spans(wire: Wire, case: str) -> None:
+    """It is replaced, or its span is rejected if it is too deep. The other spans and the resource are unchanged."""
     trace_id = uuid.uuid4().hex
-    value, expected = STRANGE[case]
+    value, expected = ODD_VALUES[case]
     spans = [json_span(trace_id, number) for number in (1, 2, 3)]
     spans[1]["attributes"] = [{"key": "x", "value": "WXYZ"}]
     service = {"key": "service.name", "value": {"stringValue": "agent"}}
-    of_resource = {"resource": {"attributes": [service]}, "scopeSpans": [{"spans": spans}]}
-    body = json.dumps({"resourceSpans": [of_resource]}).encode().replace(b'"WXYZ"', value)
-    answer = wire.post(body, path="/v1/traces")
-    assert answer.status_code == 200
+    resource_spans = {"resource": {"attributes": [service]}, "scopeSpans": [{"spans": spans}]}
+    body = json.dumps({"resourceSpans": [resource_spans]}).encode().replace(b'"WXYZ"', value)
+    response = wire.post(body, path="/v1/traces")
+    assert response.status_code == 200
     stored = {row["name"]: row["data"].get("x") for row in wire.spans(trace_id)}
     if expected is None:
-        assert answer.json()["partialSuccess"]["errorMessage"].startswith("span 1:")
+        assert response.json()["partialSuccess"]["errorMessage"].startswith("span 1:")
         assert stored == {"span 1": None, "span 3": None}
     else:
-        assert answer.json() == {}
+        assert response.json() == {}
         assert stored == {"span 1": None, "span 2": expected, "span 3": None}
     (trace,) = wire.rows("SELECT metadata FROM ingest_trace WHERE trace_id = %s", trace_id)
     assert trace["metadata"] == {"service.name": "agent"}
@@ -380,24 +380,24 @@ def test_one_strange_span_in_json_costs_its_neighbours_nothing(wire: Wire, case:
 @pytest.mark.parametrize(
     "body", [b"{", b'{"resourceSpans": [NaN', b'{"a": NaN}', b'{"resourceSpans": []} {', b'{"resourceSpans": 5}']
 )
-def test_what_is_no_request_in_json_is_refused(wire: Wire, body: bytes) -> None:
-    """Nothing is taken for an empty request that only looks like one."""
+def test_json_that_is_not_a_request_is_400(wire: Wire, body: bytes) -> None:
+    """It is not mistaken for an empty request."""
     assert wire.post(body, path="/v1/traces").status_code == 400
 
 
-def test_nonsense_is_a_400_that_otlp_clients_understand(wire: Wire) -> None:
-    """A google.rpc.Status with a message, in the form that was sent; a wrong type is 415; no key is 401."""
-    answer = wire.post(b"\xff\xff\xff", path="/v1/traces", content_type="application/x-protobuf")
-    assert (answer.status_code, answer.headers["content-type"]) == (400, "application/x-protobuf")
-    assert b"protobuf" in answer.content
+def test_errors_are_a_status_message(wire: Wire) -> None:
+    """The body is a google.rpc.Status in the format of the request."""
+    response = wire.post(b"\xff\xff\xff", path="/v1/traces", content_type="application/x-protobuf")
+    assert (response.status_code, response.headers["content-type"]) == (400, "application/x-protobuf")
+    assert b"protobuf" in response.content
     assert wire.post(b"{", path="/v1/traces").status_code == 400
     assert wire.post(b"{}", path="/v1/traces", content_type="text/html").status_code == 415
-    refused = wire.post(b"{}", path="/v1/traces", key="ari_no")
-    assert (refused.status_code, refused.json()["code"]) == (401, 16)
+    unauthorized = wire.post(b"{}", path="/v1/traces", key="ari_no")
+    assert (unauthorized.status_code, unauthorized.json()["code"]) == (401, 16)
     assert wire.post(b"{}", path="/v1/traces").status_code == 200
 
 
-def test_too_many_spans_are_a_413(wire: Wire) -> None:
-    """As they are of any other body."""
+def test_too_many_spans_are_413(wire: Wire) -> None:
+    """The limit is that of all ingest requests."""
     spans = [json_span(uuid.uuid4().hex, number) for number in range(1, 10_002)]
     assert wire.post(as_json(*spans), path="/v1/traces").status_code == 413

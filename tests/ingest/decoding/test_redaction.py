@@ -1,4 +1,4 @@
-"""Looking at a whole request in one go finds what looking at each event by itself finds."""
+"""Scanning a whole request finds the same secrets as scanning each event."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ingest.decoding.records import Span, Trace
 from ingest.decoding.redaction import redact
 
 _CASES = [case.text for case in corpus()]
-# Nothing here is ever hidden, so that what is put among it is all that there is to find.
+# None of these is ever redacted, so a generated batch has only the suspect value to redact.
 words = st.sampled_from(["gpt-5", "read_file", "step 7: looked at the files", "", "é" * 9, "x" * 90])
 plain = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(0, 10**9), words),
@@ -36,53 +36,53 @@ PLACES = ("name", "data", "payload", "metadata")
 
 @st.composite
 def batches(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """A few events, and in one place of one of them something that the rules may hide."""
-    made = [
+    """Some events, one of which has a value that the rules may redact."""
+    events = [
         {"type": "span", "trace_id": "t", "span_id": str(number), "name": draw(words), "data": {"a": draw(plain)}}
         for number in range(draw(st.integers(1, 3)))
     ]
-    made.append({"type": "trace", "trace_id": "t", "name": draw(words), "metadata": {"a": draw(plain)}})
+    events.append({"type": "trace", "trace_id": "t", "name": draw(words), "metadata": {"a": draw(plain)}})
     place, suspect = draw(st.sampled_from(PLACES)), draw(suspects)
-    event = made[-1 if place == "metadata" else draw(st.integers(0, len(made) - 2))]
+    event = events[-1 if place == "metadata" else draw(st.integers(0, len(events) - 2))]
     if place == "name":
         event["name"] = suspect if isinstance(suspect, str) else "name"
     else:
         event[place] = {"a": draw(plain), "b": draw(st.sampled_from([suspect, [suspect], {"c": suspect}]))}
-    return made
+    return events
 
 
 @settings(max_examples=200, deadline=None)
 @given(batches())
-def test_a_request_is_redacted_as_its_events_are(batch: list[dict[str, Any]]) -> None:
-    """The quick look never lets pass what the rules would hide, and hides nothing else."""
+def test_a_request_is_redacted_like_its_events(batch: list[dict[str, Any]]) -> None:
+    """The scan misses nothing that the rules redact, and redacts nothing else."""
     body = msgspec.json.encode(batch)
-    expected = [_alone(record) for record in decode(body, max_events=10).records]
-    together = decode(body, max_events=10)
-    found = redact(together.converted)
-    assert [_stored(record) for record in together.records] == [stored for stored, _ in expected]
-    assert found == sum(is_changed for _, is_changed in expected)
+    expected = [_redact_directly(record) for record in decode(body, max_events=10).records]
+    decoded_batch = decode(body, max_events=10)
+    count = redact(decoded_batch.converted)
+    assert [_stored_values(record) for record in decoded_batch.records] == [stored for stored, _ in expected]
+    assert count == sum(is_changed for _, is_changed in expected)
 
 
-def test_every_known_secret_is_found_in_a_request() -> None:
-    """The quick look, by words and by the shape of numbers, overlooks none of the corpus, in any script around it."""
+def test_every_secret_of_the_corpus_is_found_in_a_request() -> None:
+    """In any surrounding text, including text that is not ASCII."""
     for around in ("{}", "Größe 5, {}", "[{}]"):
         for text in _CASES:
             body = {"type": "span", "trace_id": "t", "span_id": "1", "data": {"note": around.format(text)}}
             decoded = decode(msgspec.json.encode(body), max_events=1)
             (record,) = decoded.records
-            expected, _ = _alone(record)
+            expected, _ = _redact_directly(record)
             redact(decoded.converted)
-            assert _stored(record) == expected
+            assert _stored_values(record) == expected
 
 
-def _alone(record: Span | Trace) -> tuple[tuple[Any, ...], bool]:
-    """What the rules make of one record, and whether they hid something."""
-    before = _stored(record)
+def _redact_directly(record: Span | Trace) -> tuple[tuple[Any, ...], bool]:
+    """Apply the rules to one record. Return the result, and True if anything was redacted."""
+    before = _stored_values(record)
     after = tuple(default_redactor().tree(part)[0] for part in before)
     return after, after != before
 
 
-def _stored(record: Span | Trace) -> tuple[Any, ...]:
+def _stored_values(record: Span | Trace) -> tuple[Any, ...]:
     if isinstance(record, Trace):
         return record.name, msgspec.json.decode(record.metadata)
     return record.name, msgspec.json.decode(record.data), msgspec.json.decode(record.payload or b"null")

@@ -1,4 +1,4 @@
-"""What is usual is known without a call; it comes out as the functions for everything else would have it."""
+"""Common values are handled inline, with the same result as the functions for all other values."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ingest.decoding.schema import Event, InvalidEvent, to_record
 
 
 class _Text(str):
-    """A text that no shortcut takes for one."""
+    """A string that the inline checks do not accept, because they compare the exact type."""
 
     __slots__ = ()
 
 
 class _Number(float):
-    """A time that no shortcut takes for one."""
+    """A number that the inline checks do not accept, because they compare the exact type."""
 
     __slots__ = ()
 
@@ -28,7 +28,7 @@ sessions = st.one_of(ids, st.integers())
 
 
 @given(ids, ids, ids, sessions, sessions, times, times)
-def test_the_usual_value_is_what_the_long_way_makes_of_it(
+def test_inline_checks_agree_with_the_general_functions(
     trace_id: str | None,
     span_id: str | None,
     parent_id: str | None,
@@ -37,8 +37,8 @@ def test_the_usual_value_is_what_the_long_way_makes_of_it(
     started_at: float | None,
     ended_at: float | None,
 ) -> None:
-    """The same span, or a refusal for the same reason."""
-    short, long = (
+    """Both give the same span, or the same error."""
+    inline, general = (
         _outcome(
             Event(
                 type="span",
@@ -53,7 +53,7 @@ def test_the_usual_value_is_what_the_long_way_makes_of_it(
         )
         for text, number, name in ((str, float, "session_id"), (_Text, _Number, "session.id"))
     )
-    assert short == long
+    assert inline == general
 
 
 def _as(kind: type, value: object) -> object:
@@ -65,5 +65,5 @@ def _outcome(event: Event) -> tuple[object, ...]:
         record, _data, _payload = to_record(event)
     except InvalidEvent as invalid:
         return invalid.path, invalid.message
-    # All but `data`, which names the session by another field.
+    # Without `data`, which has the session under another key.
     return structs.astuple(structs.replace(record, data=b""))

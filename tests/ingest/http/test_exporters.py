@@ -1,7 +1,7 @@
-"""Clients that others wrote work unchanged, and what they send looks good.
+"""The exporters of the public Ariadne project work unchanged.
 
-`fixtures/public_ariadne` holds bodies recorded from the public Ariadne project's two exporters (the Agents SDK's and
-the compaction library's), which know an address and nothing of keys.
+`fixtures/public_ariadne` has request bodies recorded from its two exporters, for the Agents SDK and for the compaction
+library. They are configured with a URL only and do not support keys.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from ..conftest import Wire
 RECORDED = Path(__file__).resolve().parents[2] / "fixtures" / "public_ariadne"
 
 
-def recorded(file: str, name: str) -> Any:
-    """A recorded body under ids of this test's own."""
+def load_recorded(file: str, name: str) -> Any:
+    """Return a recorded body with ids that only this test uses."""
     text = (RECORDED / file).read_text()
-    for id_of_theirs in ("trace_d939bf688fa74c2095bd2407e1560bfa", "chat-42", "session-abc123def456", "s-1"):
-        text = text.replace(f'"{id_of_theirs}"', f'"{id_of_theirs}-{name}"')
+    for recorded_id in ("trace_d939bf688fa74c2095bd2407e1560bfa", "chat-42", "session-abc123def456", "s-1"):
+        text = text.replace(f'"{recorded_id}"', f'"{recorded_id}-{name}"')
     return json.loads(text)
 
 
-def post_as_they_do(wire: Wire, body: Any) -> None:
-    """An address with the key in it is all they are given."""
-    address = f"http://ariadne:{wire.key}@{wire.url.removeprefix('http://')}/ingest"
-    wire.http.post(address, json=body).raise_for_status()
+def post_with_key_in_url(wire: Wire, body: Any) -> None:
+    """Post a body in the way these exporters do."""
+    url = f"http://ariadne:{wire.key}@{wire.url.removeprefix('http://')}/ingest"
+    wire.http.post(url, json=body).raise_for_status()
 
 
 @pytest.mark.req("K-ING-1")
 def test_the_public_agents_sdk_exporter_works(wire: Wire, name: str) -> None:
-    """Its batch becomes one session of its group, with kinds and names of ours, and texts in payloads."""
-    post_as_they_do(wire, recorded("agents_sdk.json", name))
+    """A batch becomes one session with the group's id. Kinds and names are mapped, and texts are in payloads."""
+    post_with_key_in_url(wire, load_recorded("agents_sdk.json", name))
     rows = wire.spans(f"chat-42-{name}")
-    found = {row["kind"]: row for row in rows}
+    by_kind = {row["kind"]: row for row in rows}
     assert {row["kind"]: row["name"] for row in rows} == {
         "agent": "Weather Assistant",
         "generation": "gpt-4o-mini",
@@ -45,18 +45,18 @@ def test_the_public_agents_sdk_exporter_works(wire: Wire, name: str) -> None:
         "handoff": "Weather Assistant → Poet",
         "compact.token_estimate": "compact.token_estimate",
     }
-    assert {row["parent_id"] for row in rows} == {None, found["agent"]["span_id"]}
-    assert found["generation"]["payload"]["output"] == [{"role": "assistant", "content": "Let me look."}]
-    assert "input" not in found["generation"]["data"]
-    assert found["compact.token_estimate"]["data"]["t_est"] == 120
+    assert {row["parent_id"] for row in rows} == {None, by_kind["agent"]["span_id"]}
+    assert by_kind["generation"]["payload"]["output"] == [{"role": "assistant", "content": "Let me look."}]
+    assert "input" not in by_kind["generation"]["data"]
+    assert by_kind["compact.token_estimate"]["data"]["t_est"] == 120
     session = wire.session(f"chat-42-{name}")
     assert (session["model"], session["peak_tokens"], session["window_tokens"]) == ("gpt-4o-mini", 120, 128_000)
 
 
 @pytest.mark.req("K-ING-1")
 def test_the_public_compaction_exporter_works(wire: Wire, name: str) -> None:
-    """Its events, with one time, properties and a payload in a string, become checks and compactions of a session."""
-    post_as_they_do(wire, recorded("compaction.json", name))
+    """Events with a single time, properties and a JSON string as payload become checks and compactions."""
+    post_with_key_in_url(wire, load_recorded("compaction.json", name))
     rows = wire.spans(f"s-1-{name}")
     assert [row["kind"] for row in rows] == [
         "compact.token_estimate",

@@ -1,4 +1,4 @@
-"""POST /ingest: every form of body and event, once and only once, with its session's sums right."""
+"""POST /ingest accepts every form of body and event, stores each event once, and aggregates sessions correctly."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..conftest import Wire
 
 T0 = "2026-11-16T04:00:00Z"
 T1 = "2026-11-16T04:00:01.5Z"
-PACKERS = [("gzip", gzip.compress), ("zstd", zstandard.ZstdCompressor().compress), ("deflate", zlib.compress)]
+COMPRESSORS = [("gzip", gzip.compress), ("zstd", zstandard.ZstdCompressor().compress), ("deflate", zlib.compress)]
 
 
 def span(trace: str, number: int, **more: Any) -> dict[str, Any]:
@@ -32,32 +32,32 @@ def span(trace: str, number: int, **more: Any) -> dict[str, Any]:
     ],
     ids=["batch", "events", "list"],
 )
-def test_every_body_stores_its_events(wire: Wire, name: str, wrap: Any) -> None:
-    """A body may be an envelope or a list; the answer counts what was stored."""
-    answer = wire.post(wrap([span(name, 1), span(name, 2, parent_id="s1")]))
-    assert answer.json() == {"success": True, "count": 2, "rejected": []}
+def test_a_body_can_be_an_envelope_or_a_list(wire: Wire, name: str, wrap: Any) -> None:
+    """The response has the number of stored events."""
+    response = wire.post(wrap([span(name, 1), span(name, 2, parent_id="s1")]))
+    assert response.json() == {"success": True, "count": 2, "rejected": []}
     assert [(row["span_id"], row["parent_id"]) for row in wire.spans(name)] == [("s1", None), ("s2", "s1")]
 
 
 @pytest.mark.req("K-ING-1")
-def test_a_body_may_be_one_event(wire: Wire, name: str) -> None:
-    """A single span stands for itself, with its data and payload."""
+def test_a_body_can_be_a_single_event(wire: Wire, name: str) -> None:
+    """A span needs no envelope. Its payload can be JSON in a string."""
     wire.post(span(name, 1, kind="tool", name="search", data={"a": 1}, payload='{"text": "hello"}'))
     (row,) = wire.spans(name)
     assert (row["kind"], row["name"], row["data"], row["payload"]) == ("tool", "search", {"a": 1}, {"text": "hello"})
 
 
 @pytest.mark.req("K-ING-1")
-def test_data_and_properties_are_both_kept(wire: Wire, name: str) -> None:
-    """Two names for one thing: an event that uses both loses nothing, and `data` wins where they disagree."""
+def test_data_and_properties_are_merged(wire: Wire, name: str) -> None:
+    """They are synonyms. If an event has both, `data` takes precedence."""
     wire.post(span(name, 1, data={"a": 1, "both": "data"}, properties={"b": 2, "both": "properties"}))
     (row,) = wire.spans(name)
     assert row["data"] == {"a": 1, "b": 2, "both": "data"}
 
 
 @pytest.mark.req("K-ING-1")
-def test_document_000s_event_fills_its_session(wire: Wire, name: str) -> None:
-    """Section 9's example: the model, the window and the peak are in the session's row."""
+def test_the_example_of_document_000_updates_its_session(wire: Wire, name: str) -> None:
+    """Section 9's event sets the session's model, window and peak."""
     event = {"event": "compact.trigger_decision", "ts": T0, "session_id": name, "model": "gpt-5-reasoning"}
     wire.post({**event, "t_est": 112_345, "max": 128_000, "policy": {"trigger_pct": 0.85, "buffer": 1500}})
     (row,) = wire.rows("SELECT * FROM ingest_session WHERE session_id = %s", name)
@@ -74,52 +74,54 @@ def test_document_000s_event_fills_its_session(wire: Wire, name: str) -> None:
         ("application/x-www-form-urlencoded", b'{"type": "span", "trace_id": "t", "span_id": "s"}', 200),
     ],
 )
-def test_only_json_is_taken(wire: Wire, media_type: str, body: bytes, status: int) -> None:
-    """415 for every other type; JSON that curl calls a form is still JSON."""
+def test_other_media_types_are_415(wire: Wire, media_type: str, body: bytes, status: int) -> None:
+    """JSON with curl's default media type is accepted."""
     assert wire.post(body, content_type=media_type).status_code == status
 
 
 @pytest.mark.req("K-ING-1")
 @pytest.mark.parametrize("media_type", ["application/x-ndjson", "application/json"])
-def test_lines_of_json_are_events(wire: Wire, name: str, media_type: str) -> None:
-    """NDJSON is taken, also from those who call it JSON."""
+def test_ndjson_is_accepted(wire: Wire, name: str, media_type: str) -> None:
+    """Even if the media type is application/json."""
     body = "\n".join(json.dumps(span(name, number)) for number in range(3)).encode()
     assert wire.post(body, content_type=media_type).json()["count"] == 3
 
 
 @pytest.mark.parametrize("media_type", ["application/x-ndjson", "application/json"])
-def test_a_broken_line_costs_its_neighbours_nothing(wire: Wire, name: str, media_type: str) -> None:
-    """It is listed by its number; the lines before and after it are stored."""
+def test_invalid_lines_do_not_affect_other_lines(wire: Wire, name: str, media_type: str) -> None:
+    """Invalid lines are listed by index. The lines before and after them are stored."""
     lines = [json.dumps(span(name, 1)), "nope", '{"half":', json.dumps(span(name, 2))]
-    answer = wire.post("\r\n".join(lines).encode(), content_type=media_type)
-    assert (answer.status_code, answer.json()["count"]) == (200, 2), answer.text
-    assert [bad["index"] for bad in answer.json()["rejected"]] == [1, 2]
+    response = wire.post("\r\n".join(lines).encode(), content_type=media_type)
+    assert (response.status_code, response.json()["count"]) == (200, 2), response.text
+    assert [bad["index"] for bad in response.json()["rejected"]] == [1, 2]
 
 
 @pytest.mark.req("K-ING-1")
-@pytest.mark.parametrize(("encoding", "pack"), PACKERS, ids=[encoding for encoding, _ in PACKERS])
-def test_compressed_bodies_are_inflated(wire: Wire, name: str, encoding: str, pack: Any) -> None:
-    """Content-Encoding is honoured; a body that is not what it says is refused."""
-    answer = wire.post(pack(json.dumps(span(name, 1)).encode()), content_encoding=encoding)
-    assert answer.status_code == 200
-    assert wire.post(b"not packed", content_encoding=encoding).status_code == 400
+@pytest.mark.parametrize(("encoding", "compress"), COMPRESSORS, ids=[encoding for encoding, _ in COMPRESSORS])
+def test_compressed_bodies_are_accepted(wire: Wire, name: str, encoding: str, compress: Any) -> None:
+    """A body that does not match its Content-Encoding is rejected."""
+    response = wire.post(compress(json.dumps(span(name, 1)).encode()), content_encoding=encoding)
+    assert response.status_code == 200
+    assert wire.post(b"not compressed", content_encoding=encoding).status_code == 400
 
 
-@pytest.mark.parametrize(("encoding", "pack"), PACKERS, ids=[encoding for encoding, _ in PACKERS])
-@pytest.mark.parametrize("is_cut", [True, False], ids=["cut", "with more behind it"])
-def test_a_packed_body_must_be_whole(wire: Wire, name: str, encoding: str, pack: Any, is_cut: bool) -> None:
-    """What arrives of half a body may well be lines of JSON; they are not taken for all of it."""
+@pytest.mark.parametrize(("encoding", "compress"), COMPRESSORS, ids=[encoding for encoding, _ in COMPRESSORS])
+@pytest.mark.parametrize("is_truncated", [True, False], ids=["truncated", "with trailing bytes"])
+def test_a_compressed_body_must_be_complete(
+    wire: Wire, name: str, encoding: str, compress: Any, is_truncated: bool
+) -> None:
+    """Half a compressed body may contain complete lines of NDJSON. They are not stored."""
     body = b"".join(json.dumps(span(name, number)).encode() + b"\n" for number in range(3_000))
-    packed = pack(body)
-    packed = packed[: len(packed) // 2] if is_cut else packed + b"more"
-    answer = wire.post(packed, content_encoding=encoding, content_type="application/x-ndjson")
-    assert (answer.status_code, answer.json()["error"]) == (400, f"The body is not valid {encoding}.")
+    compressed = compress(body)
+    compressed = compressed[: len(compressed) // 2] if is_truncated else compressed + b"more"
+    response = wire.post(compressed, content_encoding=encoding, content_type="application/x-ndjson")
+    assert (response.status_code, response.json()["error"]) == (400, f"The body is not valid {encoding}.")
     assert wire.rows("SELECT 1 FROM ingest_session WHERE session_id = %s", name) == []
 
 
 @pytest.mark.req("K-ING-1")
-def test_flat_events_are_spans_of_their_session(wire: Wire, name: str) -> None:
-    """Document 000's form: no ids, its fields are its properties, and sent twice it is still one."""
+def test_flat_events_become_spans_of_their_session(wire: Wire, name: str) -> None:
+    """An event in the form of document 000 has no ids and its fields are its properties. A replay adds no span."""
     event = {
         "ts": "2025-10-04T12:34:56Z",
         "session_id": name,
@@ -139,8 +141,8 @@ def test_flat_events_are_spans_of_their_session(wire: Wire, name: str) -> None:
     assert (row["tokens"], wire.session(name)["window_tokens"]) == (112345, 128000)
 
 
-def test_an_open_span_is_completed_by_its_end(wire: Wire, name: str) -> None:
-    """First it runs, then it has ended, and the session's sums follow."""
+def test_a_running_span_is_completed_by_its_end(wire: Wire, name: str) -> None:
+    """The session's counts change from running to ended."""
     wire.send({"type": "span", "trace_id": name, "span_id": "a", "kind": "agent", "started_at": T0, "data": {"x": 1}})
     before = wire.spans(name)[0]
     assert wire.session(name)["running_count"] == 1
@@ -154,7 +156,7 @@ def test_an_open_span_is_completed_by_its_end(wire: Wire, name: str) -> None:
 
 
 def test_replays_change_nothing(wire: Wire, name: str) -> None:
-    """The same events again, whole, in part, or in another order, leave every row as it was."""
+    """Sending the same events again, completely, partially or in another order, changes no row."""
     events: list[dict[str, Any]] = [{"type": "trace", "trace_id": name, "name": "run", "group_id": f"g-{name}"}]
     events += [{**span(name, number), "kind": "generation", "data": {"model": "gpt-5"}} for number in range(20)]
     events += [{"type": "span", "trace_id": name, "span_id": "open", "started_at": T0}]
@@ -169,8 +171,8 @@ def test_replays_change_nothing(wire: Wire, name: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_order_does_not_matter(wire: Wire, name: str, seed: int) -> None:
-    """Spans before their trace, children before parents, ends before starts: the same session comes out."""
+def test_events_can_arrive_in_any_order(wire: Wire, name: str, seed: int) -> None:
+    """Spans before their trace, children before parents and ends before starts give the same session."""
     group = f"g-{name}"
     events: list[dict[str, Any]] = [
         {"type": "trace", "trace_id": name, "name": "run", "group_id": group, "started_at": T0},
@@ -199,8 +201,8 @@ def test_order_does_not_matter(wire: Wire, name: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_last_word_holds_in_whatever_order_it_comes(wire: Wire, name: str, seed: int) -> None:
-    """Window, trigger, model and fill are those told last by the agent's clock; of one moment, always the same one."""
+def test_the_latest_values_win_in_any_order(wire: Wire, name: str, seed: int) -> None:
+    """Window, trigger, model and tokens are the latest by the agent's clock. Equal times have a fixed winner."""
     events = [
         {"event": "compact.token_estimate", "ts": 5, "properties": {"t_est": 10, "max_tokens": 100, "model": "a"}},
         {"event": "compact.token_estimate", "ts": 6, "properties": {"t_est": 30, "max_tokens": 200, "model": "c"}},
@@ -216,11 +218,11 @@ def test_the_last_word_holds_in_whatever_order_it_comes(wire: Wire, name: str, s
     assert (session["model"], session["last_tokens"], session["peak_tokens"]) == ("z", 25, 30)
 
 
-def test_good_events_of_a_mixed_batch_are_stored(wire: Wire, name: str) -> None:
-    """Bad ones are listed with their place and the path of the fault."""
-    answer = wire.post([span(name, 1), {"type": "span", "trace_id": name}, span(name, 2), {"type": "nonsense"}, 7])
-    assert answer.status_code == 200
-    body = answer.json()
+def test_valid_events_of_a_mixed_batch_are_stored(wire: Wire, name: str) -> None:
+    """Invalid events are listed with index and path."""
+    response = wire.post([span(name, 1), {"type": "span", "trace_id": name}, span(name, 2), {"type": "nonsense"}, 7])
+    assert response.status_code == 200
+    body = response.json()
     assert body["count"] == 2
     assert [(bad["index"], bad["path"]) for bad in body["rejected"]] == [(1, "span_id"), (3, "type"), (4, "")]
     assert len(wire.spans(name)) == 2
@@ -228,40 +230,40 @@ def test_good_events_of_a_mixed_batch_are_stored(wire: Wire, name: str) -> None:
 
 @pytest.mark.parametrize("form", [{"type": "span", "span_id": "a"}, {"event": "compact.check", "ts": 1}])
 @pytest.mark.parametrize("field", ["data", "properties"])
-def test_a_refusal_names_the_field_that_was_sent(wire: Wire, name: str, form: dict[str, Any], field: str) -> None:
-    """`data` and `properties` are two names for one thing; the path has the one that the sender knows."""
-    answer = wire.post({**form, "trace_id": name, field: [1]})
-    assert [bad["path"] for bad in answer.json()["rejected"]] == [field]
+def test_the_path_is_the_field_that_was_sent(wire: Wire, name: str, form: dict[str, Any], field: str) -> None:
+    """`data` and `properties` are synonyms, and the error names the one that the client used."""
+    response = wire.post({**form, "trace_id": name, field: [1]})
+    assert [bad["path"] for bad in response.json()["rejected"]] == [field]
 
 
-def test_all_bad_is_a_400(wire: Wire) -> None:
-    """When nothing could be stored the status says so, and each event says why."""
-    answer = wire.post({"batch": [{"type": "span"}, {"type": "trace"}]})
-    assert (answer.status_code, answer.json()["success"]) == (400, False)
-    assert [bad["path"] for bad in answer.json()["rejected"]] == ["trace_id", "trace_id"]
+def test_a_batch_without_a_valid_event_is_400(wire: Wire) -> None:
+    """The response lists the reason for each event."""
+    response = wire.post({"batch": [{"type": "span"}, {"type": "trace"}]})
+    assert (response.status_code, response.json()["success"]) == (400, False)
+    assert [bad["path"] for bad in response.json()["rejected"]] == ["trace_id", "trace_id"]
 
 
 @pytest.mark.req("P-SEC-1")
-def test_a_key_is_needed(wire: Wire, name: str) -> None:
-    """No key, a wrong key: 401 and nothing stored. HTTP Basic carries the key as its password."""
+def test_requests_need_a_valid_key(wire: Wire, name: str) -> None:
+    """Without a key or with a wrong one, the response is 401. The key can be the password of HTTP Basic."""
     assert wire.post(span(name, 1), authorization="").status_code == 401
     assert wire.post(span(name, 1), key="ari_wrong").status_code == 401
     assert wire.post(span(name, 1), authorization="Basic !!!").status_code == 401
     assert wire.rows("SELECT 1 FROM ingest_session WHERE session_id = %s", name) == []
     host = wire.url.removeprefix("http://")
-    answer = wire.http.post(f"http://ariadne:{wire.key}@{host}/ingest", json=span(name, 1))
-    assert answer.status_code == 200
+    response = wire.http.post(f"http://ariadne:{wire.key}@{host}/ingest", json=span(name, 1))
+    assert response.status_code == 200
 
 
-def test_other_types_and_methods_are_refused(wire: Wire) -> None:
-    """One shape for every refusal, with a code."""
+def test_all_errors_have_a_code(wire: Wire) -> None:
+    """Unsupported types, methods and bodies are rejected with the same JSON shape."""
     assert wire.post(b"<x/>", content_type="application/xml").json()["code"] == "unsupported_type"
     assert wire.http.get(wire.url + "/ingest").status_code == 405
     assert wire.post(b"[]x").status_code == 400
 
 
-def test_health_is_told(wire: Wire) -> None:
-    """The process answers, what it needs answers, and what it measured can be scraped."""
+def test_health_endpoints_respond(wire: Wire) -> None:
+    """/healthz, /readyz and /metrics work without a key."""
     assert wire.http.get(wire.url + "/healthz").status_code == 200
     assert wire.http.get(wire.url + "/readyz").json() == {"ready": True, "database": "ok", "channel_layer": "ok"}
     assert "ariadne_ingest_events_accepted_total" in wire.http.get(wire.url + "/metrics").text

@@ -1,4 +1,4 @@
-"""What an operator relies on: limits, health, metrics, logs without payloads, transcripts over HTTP, live notices."""
+"""Limits, metrics, logs without payloads, transcripts over HTTP, and live notifications."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def span(trace: str, span_id: str = "a", **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.req("S-RED-1")
-def test_secrets_are_hidden_on_arrival(wire: Wire, name: str) -> None:
-    """In data, payload, names and metadata, by key and by pattern; what is beside them stays."""
+def test_secrets_are_redacted_on_arrival(wire: Wire, name: str) -> None:
+    """In data, payload, names and metadata, by key and by pattern. Other values are unchanged."""
     wire.send(
         {"type": "trace", "trace_id": name, "metadata": {"password": "hunter2-hunter2", "user": "ada"}},
         span(name, "a", name=f"call {SECRET}", data={"note": f"api_key={SECRET}", "turn": 3, "tokens_before": 7}),
@@ -52,14 +52,14 @@ def test_secrets_are_hidden_on_arrival(wire: Wire, name: str) -> None:
     assert rows["c"]["data"] == {"note": "nothing here"}
 
 
-def test_transcripts_are_taken_once(wire: Wire, name: str) -> None:
-    """200, also for the same bytes again; 409 for others, 400 for a wrong digest or none."""
+def test_transcripts_are_stored_once(wire: Wire, name: str) -> None:
+    """The same bytes again are 200, different bytes 409, and a wrong or missing digest 400."""
     lines = [{"id": f"m{n}", "role": "user", "content": f"hello {n} api_key={SECRET}"} for n in range(3)]
     body = "\n".join(map(json.dumps, lines)).encode()
 
     def upload(content: bytes, **query: Any) -> int:
-        asked = {"session": name, "step": 1, "sha256": hashlib.sha256(content).hexdigest(), **query}
-        path = "/ingest/transcripts?" + "&".join(f"{key}={value}" for key, value in asked.items())
+        parameters = {"session": name, "step": 1, "sha256": hashlib.sha256(content).hexdigest(), **query}
+        path = "/ingest/transcripts?" + "&".join(f"{key}={value}" for key, value in parameters.items())
         return wire.post(gzip.compress(content), path=path, content_encoding="gzip").status_code
 
     assert [upload(body), upload(body), upload(body + b"\n{}"), upload(body, sha256="0" * 64)] == [200, 200, 409, 400]
@@ -69,60 +69,60 @@ def test_transcripts_are_taken_once(wire: Wire, name: str) -> None:
     assert (row["step"], row["message_count"], sum(row["redactions"].values())) == (1, 3, 3)
 
 
-def test_a_transcript_may_be_a_packed_file(wire: Wire, name: str) -> None:
-    """Sent as it lies on disk, with no Content-Encoding; the digest is that of its lines."""
+def test_a_transcript_can_be_a_gzip_file(wire: Wire, name: str) -> None:
+    """Without Content-Encoding. The digest is that of the uncompressed lines."""
     body = b'{"role": "user", "content": "hello"}\n'
     path = f"/ingest/transcripts?session_id={name}&step=1&sha256={hashlib.sha256(body).hexdigest()}"
-    answer = wire.post(gzip.compress(body), path=path, content_type="application/gzip")
-    assert (answer.status_code, answer.json()["session"], answer.json()["messages"]) == (200, name, 1)
+    response = wire.post(gzip.compress(body), path=path, content_type="application/gzip")
+    assert (response.status_code, response.json()["session"], response.json()["messages"]) == (200, name, 1)
 
 
-def test_a_key_that_sends_too_much_is_slowed(start_server: Any) -> None:
-    """429 with the time after which it is worth another try; then it is let in again."""
+def test_a_key_over_its_rate_is_429(start_server: Any) -> None:
+    """The request succeeds after the time in Retry-After."""
     running = start_server("limited", ARIADNE_INGEST_KEY_EVENTS_PER_S="50")
     import httpx
 
     with httpx.Client(headers=running.headers) as http:
         body = [span("limited", f"s{n}") for n in range(60)]
         assert http.post(running.ingest_url, json=body).status_code == 200
-        refused = http.post(running.ingest_url, json=body)
-        assert (refused.status_code, refused.json()["code"]) == (429, "rate_limited")
-        wait_s = int(refused.headers["retry-after"])
+        limited = http.post(running.ingest_url, json=body)
+        assert (limited.status_code, limited.json()["code"]) == (429, "rate_limited")
+        wait_s = int(limited.headers["retry-after"])
         assert 1 <= wait_s <= 2
         deadline = time.monotonic() + wait_s + 3
-        while (answer := http.post(running.ingest_url, json=body)).status_code == 429:
+        while (response := http.post(running.ingest_url, json=body)).status_code == 429:
             assert time.monotonic() < deadline
             time.sleep(0.1)
-        assert answer.status_code == 200
+        assert response.status_code == 200
 
 
-def test_an_allowance_holds_two_seconds() -> None:
-    """One key's debt is not another's, and a request larger than the bucket passes when it is full."""
-    allowance = RateLimit(100, "events")
-    allowance.consume(1, 1_000)
+def test_a_rate_limit_allows_a_burst_of_two_seconds() -> None:
+    """Keys do not affect each other, and a request larger than the bucket is accepted when it is full."""
+    limit = RateLimit(100, "events")
+    limit.consume(1, 1_000)
     with pytest.raises(RateLimited, match="100 events per second"):
-        allowance.consume(1, 1)
-    allowance.consume(2, 200)
+        limit.consume(1, 1)
+    limit.consume(2, 200)
 
 
-def test_room_is_given_back() -> None:
-    """What is held counts only while it is held."""
-    room = MemoryLimit(100)
+def test_reserved_memory_is_released() -> None:
+    """Each request fits because the previous one is finished."""
+    memory = MemoryLimit(100)
     for _ in range(5):
-        with room.reserve(80):
-            assert room.held_bytes == 80
-    assert room.held_bytes == 0
+        with memory.reserve(80):
+            assert memory.held_bytes == 80
+    assert memory.held_bytes == 0
 
 
-def test_logs_hold_no_payload(wire: Wire, server: Any, name: str) -> None:
-    """Whatever was sent, stored or refused, the log does not quote it."""
+def test_logs_do_not_contain_payloads(wire: Wire, server: Any, name: str) -> None:
+    """The log quotes neither stored nor rejected events."""
     wire.post([span(name, data={"note": "quoted-in-a-log"}), {"type": "quoted-in-a-log"}])
     wire.post(b'{"quoted-in-a-log')
     assert "quoted-in-a-log" not in server.log
 
 
-def test_metrics_count_what_happened(wire: Wire, name: str) -> None:
-    """Accepted, rejected, latency, queue, lag and connection, for a scraper."""
+def test_metrics_count_events(wire: Wire, name: str) -> None:
+    """Accepted and rejected events are counted, and the other metrics are present."""
 
     def value(text: str, start: str) -> float:
         return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith(start))
@@ -141,7 +141,7 @@ def test_metrics_count_what_happened(wire: Wire, name: str) -> None:
 
 
 def test_production_settings_pass_the_deployment_check(tmp_path: Path) -> None:
-    """`manage.py check --deploy` has nothing to say."""
+    """`manage.py check --deploy` reports no warning."""
     environment = {
         **os.environ,
         "ARIADNE_PRODUCTION": "1",
@@ -150,7 +150,7 @@ def test_production_settings_pass_the_deployment_check(tmp_path: Path) -> None:
         "DATABASE_URL": "postgresql://ariadne@localhost/ariadne",
         "DATA_DIR": str(tmp_path),
     }
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "manage.py", "check", "--deploy", "--fail-level", "WARNING"],
         cwd=ROOT,
         env=environment,
@@ -158,11 +158,11 @@ def test_production_settings_pass_the_deployment_check(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
 
 
 async def call(path: str, body: bytes, key: str) -> tuple[int, dict[str, Any]]:
-    """The application itself, without a server in front of it."""
+    """Call the ASGI application directly."""
     sent: list[dict[str, Any]] = []
 
     async def receive() -> dict[str, Any]:
@@ -177,8 +177,8 @@ async def call(path: str, body: bytes, key: str) -> tuple[int, dict[str, Any]]:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_readers_are_told_after_the_commit() -> None:
-    """One notice for each commit, with the highest sequence number and the sessions, when the rows can be read."""
+def test_readers_are_notified_after_the_commit() -> None:
+    """A notification has the highest sequence number and the sessions of the commit."""
     project = Project.objects.create(slug="live", name="Live")
     key = keys.create(project, label="test")
 
@@ -187,17 +187,17 @@ def test_readers_are_told_after_the_commit() -> None:
         assert layer is not None
         channel = await layer.new_channel()
         await layer.group_add(notifications.GROUP, channel)
-        status, answer = await call(
+        status, response = await call(
             "/ingest", json.dumps([span("live-trace", f"s{n}") for n in range(3)]).encode(), key
         )
-        assert (status, answer["count"]) == (200, 3)
-        notice: dict[str, Any] = await asyncio.wait_for(layer.receive(channel), 5)
+        assert (status, response["count"]) == (200, 3)
+        notification: dict[str, Any] = await asyncio.wait_for(layer.receive(channel), 5)
         await service.close()
-        return notice
+        return notification
 
-    notice = asyncio.run(run())
+    notification = asyncio.run(run())
     stored = Session.objects.get(session_id="live-trace")
-    assert notice == {
+    assert notification == {
         "type": notifications.MESSAGE_TYPE,
         "project": project.pk,
         "seq": stored.last_seq,

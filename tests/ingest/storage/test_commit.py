@@ -1,4 +1,4 @@
-"""What one transaction writes: order of numbers, moves, sessions of mixed traces."""
+"""Sequence numbers, moves of traces, and sessions of mixed traces."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ..conftest import Wire
 T0 = "2026-11-16T04:00:00Z"
 
 
-def test_numbers_rise_with_commits_and_no_two_are_the_same(wire: Wire, name: str) -> None:
-    """Eight senders at once: each span and each session has a number of its own, and the last is its session's."""
+def test_sequence_numbers_are_unique_and_in_commit_order(wire: Wire, name: str) -> None:
+    """With eight concurrent senders. A session's number is that of its last span."""
 
     def send(sender: int) -> None:
         for batch in range(5):
@@ -42,8 +42,8 @@ def test_numbers_rise_with_commits_and_no_two_are_the_same(wire: Wire, name: str
         assert order == sorted(order)
 
 
-def test_a_completion_is_found_by_its_key_and_not_by_its_session(start_server: Any) -> None:
-    """Whatever the statistics say: after thousands of small sessions, a large one is not read for each of its spans."""
+def test_stored_spans_are_looked_up_by_primary_key(start_server: Any) -> None:
+    """After thousands of small sessions, the planner must not scan a large session for each of its spans."""
     running = start_server("plans")
     with (
         httpx.Client(headers=running.headers, timeout=60) as http,
@@ -57,10 +57,10 @@ def test_a_completion_is_found_by_its_key_and_not_by_its_session(start_server: A
             ]
             assert http.post(running.ingest_url, json=events).status_code == 200
 
-        def read(index: str, figure: str) -> int:
+        def read(index: str, column: str) -> int:
             database.execute("SELECT pg_stat_clear_snapshot()")
-            found = database.execute(f"SELECT sum({figure}) FROM pg_stat_user_indexes WHERE indexrelname ~ '{index}$'")
-            return int(found.fetchone()[0])  # type: ignore[index]
+            rows = database.execute(f"SELECT sum({column}) FROM pg_stat_user_indexes WHERE indexrelname ~ '{index}$'")
+            return int(rows.fetchone()[0])  # type: ignore[index]
 
         small, large = [(f"small-{n}", 0) for n in range(3_000)], [("large", n) for n in range(3_000)]
         for names in (small, large[:1]):
@@ -75,7 +75,7 @@ def test_a_completion_is_found_by_its_key_and_not_by_its_session(start_server: A
 
 
 def test_a_trace_moves_when_its_session_becomes_known(wire: Wire, name: str) -> None:
-    """First the trace's own id, then the session a span names, then its group; nothing stays behind."""
+    """From the trace's own id to the session a span names, then to its group. The old sessions are deleted."""
     span = {"type": "span", "trace_id": name, "started_at": T0, "ended_at": T0}
     wire.send({**span, "span_id": "child", "kind": "generation", "data": {"usage": {"input_tokens": 5}}})
     assert [row["span_id"] for row in wire.spans(name)] == ["child"]
@@ -87,12 +87,14 @@ def test_a_trace_moves_when_its_session_becomes_known(wire: Wire, name: str) -> 
     session = wire.session(f"group-{name}")
     assert (session["span_count"], session["peak_tokens"]) == (2, 5)
     assert session["last_seq"] >= max(row["seq"] for row in rows)
-    left = wire.rows("SELECT session_id FROM ingest_session WHERE session_id = ANY(%s)", [name, f"named-{name}"])
-    assert left == []
+    old_sessions = wire.rows(
+        "SELECT session_id FROM ingest_session WHERE session_id = ANY(%s)", [name, f"named-{name}"]
+    )
+    assert old_sessions == []
 
 
-def test_one_trace_may_serve_several_sessions(wire: Wire, name: str) -> None:
-    """An exporter with one trace for its whole life: each event goes to the session that it names."""
+def test_one_trace_can_have_several_sessions(wire: Wire, name: str) -> None:
+    """Some exporters use one trace for everything. Each event is stored in the session it names."""
     for number in range(4):
         session_id = f"{name}-{number % 2}"
         wire.post(
@@ -104,20 +106,20 @@ def test_one_trace_may_serve_several_sessions(wire: Wire, name: str) -> None:
     assert trace["is_mixed"] is True
 
 
-def told(name: str, session: str | None, **more: Any) -> dict[str, Any]:
-    """One telling of span `a`, which names a session or none."""
+def span_event(name: str, session: str | None, **more: Any) -> dict[str, Any]:
+    """Return an event of span `a` that names a session or none."""
     data = {} if session is None else {"session.id": f"{name}-{session}"}
     return {"type": "span", "trace_id": name, "span_id": "a", "started_at": T0, "data": data, **more}
 
 
-@pytest.mark.parametrize("first", ["home", "other"])
-@pytest.mark.parametrize("later", ["home", "other", "third", None])
-def test_a_span_stays_in_the_session_of_its_first_telling(wire: Wire, name: str, first: str, later: str | None) -> None:
-    """Told again for another session, or for none, it is still one span, and completed."""
-    wire.send({**told(name, "home"), "span_id": "root"}, {**told(name, "other"), "span_id": "apart"})
-    wire.send(told(name, first))
+@pytest.mark.parametrize("first", ["trace", "other"])
+@pytest.mark.parametrize("later", ["trace", "other", "third", None])
+def test_a_span_stays_in_the_session_of_its_first_event(wire: Wire, name: str, first: str, later: str | None) -> None:
+    """Later events that name another session, or none, complete the same span."""
+    wire.send({**span_event(name, "trace"), "span_id": "root"}, {**span_event(name, "other"), "span_id": "apart"})
+    wire.send(span_event(name, first))
     for _ in range(2):
-        wire.send(told(name, later, ended_at=T0))
+        wire.send(span_event(name, later, ended_at=T0))
     rows = wire.rows("SELECT * FROM ingest_span WHERE trace_id = %s AND span_id = 'a'", name)
     assert [row["ended_at"] is not None for row in rows] == [True]
     assert rows[0]["session_key"] == wire.session(f"{name}-{first}")["session_key"]
@@ -130,19 +132,19 @@ def test_a_span_stays_in_the_session_of_its_first_telling(wire: Wire, name: str,
     assert sum(counts.values()) == 3
 
 
-def test_a_group_gathers_the_strays_of_its_trace(wire: Wire, name: str) -> None:
-    """Spans that named sessions of their own come home when the trace turns out to have a group, each once."""
-    wire.send(*({**told(name, session), "span_id": session} for session in ("home", "other", "third")))
+def test_a_group_collects_the_strays_of_its_trace(wire: Wire, name: str) -> None:
+    """Spans that named other sessions move to the group's session once the group is known."""
+    wire.send(*({**span_event(name, session), "span_id": session} for session in ("trace", "other", "third")))
     wire.send({"type": "trace", "trace_id": name, "group_id": f"group-{name}"})
-    wire.send({**told(name, "other", ended_at=T0), "span_id": "other"})
-    assert {row["span_id"] for row in wire.spans(f"group-{name}")} == {"home", "other", "third"}
+    wire.send({**span_event(name, "other", ended_at=T0), "span_id": "other"})
+    assert {row["span_id"] for row in wire.spans(f"group-{name}")} == {"trace", "other", "third"}
     assert wire.session(f"group-{name}")["span_count"] == 3
     assert wire.rows("SELECT 1 FROM ingest_session WHERE session_id LIKE %s", f"{name}-%") == []
     assert len(wire.rows("SELECT 1 FROM ingest_span WHERE trace_id = %s", name)) == 3
 
 
-def test_a_commit_of_many_rows_goes_in_by_several_writes(wire: Wire, name: str) -> None:
-    """Hundreds of spans of several sessions in one request: each is there, open or ended, with tokens or without."""
+def test_a_large_commit_is_copied_in_chunks(wire: Wire, name: str) -> None:
+    """Hundreds of spans of several sessions, running or ended, with and without tokens, are stored unchanged."""
     wire.send(
         *(
             {
@@ -172,7 +174,7 @@ def test_a_commit_of_many_rows_goes_in_by_several_writes(wire: Wire, name: str) 
 
 
 @pytest.mark.parametrize("model", ['say "gpt-5"', "back\\slash", "{a,b}", "NULL", "two\nlines", "ﬁve"])
-def test_a_model_may_be_called_anything(wire: Wire, name: str, model: str) -> None:
-    """Its name is added to the session's sums as it is, whatever an array of Postgres means by it."""
+def test_model_names_can_have_special_characters(wire: Wire, name: str, model: str) -> None:
+    """Quotes, braces and backslashes are escaped in Postgres arrays."""
     wire.send({"type": "span", "trace_id": name, "span_id": "1", "kind": "generation", "data": {"model": model}})
     assert wire.session(name)["model"] == model

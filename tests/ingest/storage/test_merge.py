@@ -1,4 +1,4 @@
-"""Two tellings of one span become one, whatever their order and however often they come."""
+"""Merging versions of a span does not depend on their order or on replays."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ingest.storage.aggregates import SessionDelta
 from ingest.storage.merge import merge
 
 
-def telling(**more: Any) -> Span:
+def version(**more: Any) -> Span:
     fields = more.pop("fields", {})
     kind = more.get("kind", "span")
-    given = {"parent_id": None, "kind": kind, "name": kind, "status": "", "started_us": None, "ended_us": None}
+    defaults = {"parent_id": None, "kind": kind, "name": kind, "status": "", "started_us": None, "ended_us": None}
     return Span(
         trace_id="t",
         span_id="s",
@@ -26,13 +26,13 @@ def telling(**more: Any) -> Span:
         payload=None,
         data=json.dumps(fields).encode(),
         stats=stats_of(kind, fields),
-        **{**given, **more},
+        **{**defaults, **more},
     )
 
 
 times = st.none() | st.integers(0, 5)
-tellings = st.builds(
-    telling,
+versions = st.builds(
+    version,
     parent_id=st.sampled_from([None, "p"]),
     kind=st.sampled_from(["span", "generation"]),
     status=st.sampled_from(["", "ok", "error"]),
@@ -42,35 +42,35 @@ tellings = st.builds(
 )
 
 
-def shown(span: Span) -> tuple[Any, ...]:
+def merged_fields(span: Span) -> tuple[Any, ...]:
     return (span.parent_id, span.kind, span.status, span.started_us, span.ended_us, json.loads(span.data))
 
 
-@given(tellings, tellings)
+@given(versions, versions)
 def test_a_replay_changes_nothing(one: Span, other: Span) -> None:
-    """Whatever was merged, either part of it again gives the same object back."""
+    """Merging either version again returns the same object."""
     merged = merge(one, other)
     assert merge(merged, one) is merged
     assert merge(merged, other) is merged
 
 
 @given(st.integers(0, 4), st.integers(5, 9), st.sampled_from(["ok", "error"]))
-def test_start_progress_and_end_come_in_any_order(start: int, end: int, status: str) -> None:
-    """The parts of one span give one result in all six orders."""
+def test_start_progress_and_end_can_arrive_in_any_order(start: int, end: int, status: str) -> None:
+    """All six orders give the same span."""
     parts = [
-        telling(kind="generation", name="gpt-5", started_us=start, fields={"model": "gpt-5"}),
-        telling(kind="span", name="span", started_us=start, fields={"turn": 3}),
-        telling(kind="span", name="span", ended_us=end, status=status, fields={"usage": {"input_tokens": 7}}),
+        version(kind="generation", name="gpt-5", started_us=start, fields={"model": "gpt-5"}),
+        version(kind="span", name="span", started_us=start, fields={"turn": 3}),
+        version(kind="span", name="span", ended_us=end, status=status, fields={"usage": {"input_tokens": 7}}),
     ]
-    results = {json.dumps(shown(merge(merge(a, b), c)), sort_keys=True) for a, b, c in permutations(parts)}
+    results = {json.dumps(merged_fields(merge(merge(a, b), c)), sort_keys=True) for a, b, c in permutations(parts)}
     assert len(results) == 1
     merged = merge(merge(parts[2], parts[1]), parts[0])
     assert (merged.name, merged.stats.context_tokens, merged.stats.model) == ("gpt-5", 7, "gpt-5")
 
 
-@given(st.lists(tellings, min_size=1, max_size=6))
-def test_sums_follow_a_span_through_its_tellings(parts: list[Span]) -> None:
-    """Taking the old form off and putting the new one on leaves the sums of the last form alone."""
+@given(st.lists(versions, min_size=1, max_size=6))
+def test_counts_follow_a_span_through_its_versions(parts: list[Span]) -> None:
+    """Subtracting the old version and adding the new one gives the counts of the new one alone."""
     running = SessionDelta()
     current = parts[0]
     running.add([current])

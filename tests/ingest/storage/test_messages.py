@@ -1,4 +1,4 @@
-"""A message is stored once, however often a prompt brings it; what is read is what was sent, redacted."""
+"""Each message is stored once, and payloads are restored as they were sent, redacted."""
 
 from __future__ import annotations
 
@@ -38,29 +38,31 @@ def generation(trace: str, turn: int, messages: list[dict[str, Any]]) -> dict[st
     }
 
 
-def test_a_growing_prompt_is_stored_once(wire: Wire, name: str) -> None:
-    """Twenty turns send 210 messages; twenty are stored, and every prompt is an ordered list of their names."""
+def test_messages_of_a_growing_prompt_are_stored_once(wire: Wire, name: str) -> None:
+    """Twenty turns send 210 messages. Twenty are stored, and each prompt is an ordered list of references."""
     for turn in range(1, 21):
         wire.send(generation(name, turn, prompt(turn, name)))
     rows = wire.spans(name)
-    names = [item["$message"] for item in rows[-1]["payload"]["input"]]
+    hashes = [item["$message"] for item in rows[-1]["payload"]["input"]]
     expected = [
         hashlib.sha256(json.dumps(item, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()).hexdigest()
         for item in prompt(20, name)
     ]
-    assert names == expected
-    assert [item["$message"] for item in rows[9]["payload"]["input"]] == names[:10]
-    stored = wire.rows("SELECT * FROM ingest_message WHERE hash = ANY(%s)", [bytes.fromhex(one) for one in names])
+    assert hashes == expected
+    assert [item["$message"] for item in rows[9]["payload"]["input"]] == hashes[:10]
+    stored = wire.rows(
+        "SELECT * FROM ingest_message WHERE hash = ANY(%s)", [bytes.fromhex(digest) for digest in hashes]
+    )
     assert len(stored) == 20
     body = json.loads(zstandard.ZstdDecompressor().decompress(stored[0]["body"]))
     assert body in prompt(20, name)
 
 
-def test_messages_are_named_after_redaction(wire: Wire, name: str) -> None:
-    """A secret is neither in the stored text nor in what its name was made from."""
+def test_messages_are_hashed_after_redaction(wire: Wire, name: str) -> None:
+    """The secret is not in the stored text, and the hash is that of the stored text."""
     secret = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"
-    said = [{"role": "user", "content": f"{name} my key: api_key={secret} " + "word " * 80}]
-    wire.send(generation(name, 1, said))
+    messages = [{"role": "user", "content": f"{name} my key: api_key={secret} " + "word " * 80}]
+    wire.send(generation(name, 1, messages))
     (row,) = wire.spans(name)
     digest = bytes.fromhex(row["payload"]["input"][0]["$message"])
     (stored,) = wire.rows("SELECT * FROM ingest_message WHERE hash = %s", digest)
@@ -69,33 +71,33 @@ def test_messages_are_named_after_redaction(wire: Wire, name: str) -> None:
     assert hashlib.sha256(text).digest() == digest
 
 
-def span(said: dict[str, Any]) -> Span:
-    return Span("t", "s", None, "generation", "", "", 0, None, b"{}", json.dumps(said).encode(), None, NO_STATS)
+def span(payload: dict[str, Any]) -> Span:
+    return Span("t", "s", None, "generation", "", "", 0, None, b"{}", json.dumps(payload).encode(), None, NO_STATS)
 
 
 @pytest.mark.django_db
-def test_restore_gives_back_what_was_sent() -> None:
-    """Ids, short messages and everything that is no message stay where they were."""
-    said = {
+def test_restore_returns_the_original_payload() -> None:
+    """Ids, short messages and other values stay in the payload."""
+    payload = {
         "input": [{"id": "m1", **prompt(1, "x")[0]}, {"role": "user", "content": "short"}],
         "output": prompt(2, "y"),
         "other": [1, "two"],
     }
-    told = span(said)
-    messages.extract(told, said)
-    assert told.messages is not None
-    for digest, text in told.messages.items():
+    stored_span = span(payload)
+    messages.extract(stored_span, payload)
+    assert stored_span.messages is not None
+    for digest, text in stored_span.messages.items():
         body = zstandard.compress(text)
         Message.objects.create(hash=digest, project_id=1, day="2026-11-16", size=len(text), body=body)
-    stored = json.loads(told.payload or b"")
+    stored = json.loads(stored_span.payload or b"")
     assert stored["input"][0]["id"] == "m1"
-    assert messages.restore(1, stored) == said
+    assert messages.restore(1, stored) == payload
     assert messages.restore(2, stored)["output"][0]["missing"] is True
 
 
 @pytest.mark.django_db
-def test_texts_that_no_session_came_with_are_forgotten() -> None:
-    """Retention counts from the last day on which a span brought the message."""
+def test_messages_past_retention_are_deleted() -> None:
+    """The period starts on the last day on which a span contained the message."""
     owner = Project.objects.create(slug="short", name="short", retention_days=7)
     today = datetime.now(UTC).date()
     for age in (6, 8):
@@ -107,12 +109,12 @@ def test_texts_that_no_session_came_with_are_forgotten() -> None:
 
 
 @pytest.mark.django_db
-def test_a_reader_sees_messages_and_not_their_names() -> None:
-    """What the inspector asks for comes with its messages put back."""
-    said = {"input": prompt(1, "seen")}
-    told = span(said)
-    messages.extract(told, said)
-    ((digest, text),) = (told.messages or {}).items()
+def test_queries_return_messages_instead_of_references() -> None:
+    """The inspector's payload is restored."""
+    payload = {"input": prompt(1, "seen")}
+    stored_span = span(payload)
+    messages.extract(stored_span, payload)
+    ((digest, text),) = (stored_span.messages or {}).items()
     Message.objects.create(hash=digest, project_id=1, day="2026-11-16", size=len(text), body=zstandard.compress(text))
     day = datetime.now(UTC).date()
     session = Session(session_key=uuid.uuid4(), project_id=1, session_id="x", day=day, last_seq=1)
@@ -121,8 +123,8 @@ def test_a_reader_sees_messages_and_not_their_names() -> None:
         cursor.execute(
             "INSERT INTO ingest_span (session_key, session_day, trace_id, span_id, project_id, seq, payload)"
             " VALUES (%s, %s, 't', 's', 1, 1, %s::jsonb)",
-            [session.session_key, day, (told.payload or b"").decode()],
+            [session.session_key, day, (stored_span.payload or b"").decode()],
         )
-    found = queries.span(session, "t:s", with_payload=True)
-    assert found is not None
-    assert found.payload == {"input": prompt(1, "seen")}
+    full_span = queries.span(session, "t:s", with_payload=True)
+    assert full_span is not None
+    assert full_span.payload == {"input": prompt(1, "seen")}

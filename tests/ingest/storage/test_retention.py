@@ -1,4 +1,4 @@
-"""Partitions are made ahead, and days that nobody keeps any more are dropped."""
+"""Partitions are created ahead of time, and days past retention are dropped."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def project(slug: str, **more: object) -> Project:
 
 
 def session(owner: Project, age_days: int) -> uuid.UUID:
-    """A session of so many days ago, with a trace and a span."""
+    """Create a session of `age_days` ago with a trace and a span."""
     key, day = uuid.uuid4(), TODAY - timedelta(days=age_days)
     with connection.cursor() as cursor:
         cursor.execute(partitions.create_statement(day))
@@ -55,8 +55,8 @@ def spans(key: uuid.UUID) -> int:
 
 
 @pytest.mark.req("P-STO-1")
-def test_the_coming_days_have_partitions() -> None:
-    """A week ahead, so that a night without the timer costs nothing."""
+def test_partitions_are_created_a_week_ahead() -> None:
+    """A second run creates nothing."""
     report = retention.run()
     assert set(partitions.upcoming_days(TODAY)) <= set(days())
     assert retention.run().created_days == []
@@ -64,8 +64,8 @@ def test_the_coming_days_have_partitions() -> None:
 
 
 @pytest.mark.req("P-STO-1")
-def test_a_day_that_nobody_keeps_is_dropped() -> None:
-    """Past retention the whole partition goes, with its sessions and traces; newer days stay."""
+def test_a_day_past_retention_is_dropped() -> None:
+    """The partition is dropped with its sessions and traces. Newer days stay."""
     owner = project("short", retention_days=30)
     old, new = session(owner, 31), session(owner, 30)
     report = retention.run()
@@ -76,18 +76,18 @@ def test_a_day_that_nobody_keeps_is_dropped() -> None:
 
 
 @pytest.mark.req("P-STO-1")
-def test_others_keep_their_sessions_of_the_same_day() -> None:
-    """A project without retention, and one under legal hold, lose nothing to a neighbour's expiry."""
+def test_other_projects_keep_their_sessions_of_the_same_day() -> None:
+    """Projects without retention or under legal hold are not affected."""
     short = project("short", retention_days=7)
     keeps, held = project("keeps"), project("held", retention_days=1, legal_hold=True)
-    gone, kept, on_hold = session(short, 10), session(keeps, 10), session(held, 10)
+    expired, kept, on_hold = session(short, 10), session(keeps, 10), session(held, 10)
     report = retention.run()
     assert (report.dropped_days, report.reduced_days) == ([], [TODAY - timedelta(days=10)])
-    assert [spans(key) for key in (gone, kept, on_hold)] == [0, 1, 1]
+    assert [spans(key) for key in (expired, kept, on_hold)] == [0, 1, 1]
 
 
-def test_a_dry_run_only_tells() -> None:
-    """`manage.py partitions --dry-run` says what would go and touches nothing."""
+def test_a_dry_run_only_reports() -> None:
+    """`manage.py partitions --dry-run` prints the changes and makes none."""
     key = session(project("short", retention_days=1), 5)
     out = StringIO()
     call_command("partitions", dry_run=True, stdout=out)
@@ -96,8 +96,8 @@ def test_a_dry_run_only_tells() -> None:
     assert spans(key) == 1
 
 
-def test_a_partition_of_somebody_else_is_left_alone() -> None:
-    """An administrator's default partition has no day; the others are kept in order beside it."""
+def test_other_partitions_are_left_alone() -> None:
+    """An administrator's default partition has no day and does not disturb retention."""
     with connection.cursor() as cursor:
         cursor.execute("CREATE TABLE ingest_span_default PARTITION OF ingest_span DEFAULT")
     session(project("brief", retention_days=1), 5)
