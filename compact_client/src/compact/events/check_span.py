@@ -44,6 +44,7 @@ class CheckSpan:
         self.trace_id, self._parent_id = parent if parent else (trace_id, None)
         self.span_id = new_span_id()
         self._event = event
+        self._changes: dict[str, Any] = {}
         self._sink = sink
         self._clock = clock
         self._started_at = iso(clock())
@@ -69,11 +70,12 @@ class CheckSpan:
 
     def update(self, **changes: Any) -> None:
         """Set fields of the check's own event."""
-        self._event = replace(self._event, **changes)
+        self._changes.update(changes)
 
     def open(self) -> None:
         """Send the check's span as running."""
-        self._send_own(None, is_error=False)
+        if self._sink is not None:
+            self._send_own(None, is_error=False)
 
     def close(self, *, is_error: bool = False) -> None:
         """Send the check's span as ended."""
@@ -82,7 +84,7 @@ class CheckSpan:
 
     def _send_own(self, ended_at: str | None, *, is_error: bool) -> None:
         self._send(
-            self._event,
+            replace(self._event, **self._changes),
             span_id=self.span_id,
             parent_id=self._parent_id,
             started_at=self._started_at,
@@ -100,8 +102,7 @@ class CheckSpan:
         ended_at: str | None,
         is_error: bool,
     ) -> None:
-        if self._sink is None:
-            return
+        assert self._sink is not None
         record: dict[str, Any] = {
             "ts": ended_at or started_at,
             "session_id": self._session_id,
