@@ -1,4 +1,4 @@
-"""A second project on the shared server, and people who are signed in to it."""
+"""Logged-in HTTP clients, and a second project on the shared server."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ import psycopg
 import pytest
 
 
-def sign_in_http(server: Any, person: str) -> httpx.Client:
+def log_in(server: Any, role: str) -> httpx.Client:
     client = httpx.Client(base_url=server.url, follow_redirects=True, timeout=30)
     client.get("/login/")
-    data = {**server.logins[person], "csrfmiddlewaretoken": client.cookies["csrftoken"]}
+    data = {**server.logins[role], "csrfmiddlewaretoken": client.cookies["csrftoken"]}
     assert client.post("/login/", data=data, headers={"Referer": server.url}).status_code == 200
     return client
 
 
 @pytest.fixture(scope="module")
-def as_person(server) -> Iterator[Callable[[str], httpx.Client]]:
-    """`as_person("auditor")`: an HTTP client that is signed in, one per kind of person."""
+def login_as(server) -> Iterator[Callable[[str], httpx.Client]]:
+    """Return an HTTP client that is logged in with a role, such as `login_as("auditor")`."""
     clients: dict[str, httpx.Client] = {}
 
-    def client(kind: str) -> httpx.Client:
-        if kind not in clients:
-            clients[kind] = sign_in_http(server, kind)
-        return clients[kind]
+    def client(role: str) -> httpx.Client:
+        if role not in clients:
+            clients[role] = log_in(server, role)
+        return clients[role]
 
     yield client
     for open_client in clients.values():
@@ -37,8 +37,8 @@ def as_person(server) -> Iterator[Callable[[str], httpx.Client]]:
 
 
 @dataclass(frozen=True)
-class Elsewhere:
-    """Another project: its key, and one session in it."""
+class OtherProject:
+    """Another project with its ingest key and one session."""
 
     key: str
     session: str
@@ -46,8 +46,8 @@ class Elsewhere:
 
 
 @pytest.fixture(scope="module")
-def elsewhere(server) -> Elsewhere:
-    """A project in which none of the server's people but the superuser may read."""
+def other_project(server) -> OtherProject:
+    """A project that only the superuser may read."""
     key = "ari_" + hashlib.sha256(server.url.encode()).hexdigest()
     with psycopg.connect(server.database_url, autocommit=True) as database:
         database.execute(
@@ -61,11 +61,11 @@ def elsewhere(server) -> Elsewhere:
         )
     event = {"type": "span", "trace_id": "t-elsewhere", "span_id": "a", "name": "elsewhere-only", "kind": "tool"}
     body = json.dumps({"batch": [{**event, "data": {"session_id": "elsewhere-session"}}]})
-    answer = httpx.post(server.ingest_url, content=body, headers={"Authorization": f"Bearer {key}"}, timeout=30)
-    assert answer.status_code == 200, answer.text
+    response = httpx.post(server.ingest_url, content=body, headers={"Authorization": f"Bearer {key}"}, timeout=30)
+    assert response.status_code == 200, response.text
     with psycopg.connect(server.database_url) as database:
-        found = database.execute(
+        row = database.execute(
             "SELECT session_key FROM ingest_session WHERE session_id = 'elsewhere-session'"
         ).fetchone()
-    assert found
-    return Elsewhere(key, "elsewhere-session", str(found[0]))
+    assert row
+    return OtherProject(key, "elsewhere-session", str(row[0]))

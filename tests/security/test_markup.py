@@ -1,4 +1,4 @@
-"""Stored XSS: markup in every field that an agent can fill is only ever text, in a real browser."""
+"""Stored XSS: a real browser shows markup in any field that an agent sends as text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 pytestmark = pytest.mark.browser
 
 SESSION = "markup-session"
-# Breaks out of text, of attributes, of scripts and of templates; whichever runs, calls `pwned`.
+# Breaks out of text, attributes, scripts and templates. Any code that runs calls `pwned`.
 MARKUP = (
     "</script><script>pwned('{0}')</script>\"'><img src=x onerror=pwned('{0}')>"
     "<svg onload=pwned('{0}')>{{{{7*7}}}}[click](javascript:pwned('{0}'))"
@@ -25,7 +25,7 @@ def markup(field: str) -> str:
 
 
 def check_data() -> dict[str, dict[str, Any]]:
-    """What each span of a compaction carries, with markup wherever a text may stand."""
+    """Return the data of each span of a compaction, with markup in every text."""
     tokens = {"tokens_before": 110_000, "tokens_after": 20_000}
     estimate = {"t_est": 110_000, "max_tokens": 128_000}
     policy = {"strategy": markup("strategy")}
@@ -77,13 +77,13 @@ def events() -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def sent(server) -> str:
-    """One session, one transcript and a session whose very name is markup; the id of the transcript."""
+def markup_session(server) -> str:
+    """Send a session and its transcript, and a session whose name is markup."""
     batch = events()
     other = {"type": "span", "trace_id": markup("trace id"), "span_id": markup("span id"), "kind": "tool",
              "data": {"session_id": markup("session id")}}  # fmt: skip
-    answer = httpx.post(server.ingest_url, json={"batch": [*batch, other]}, headers=server.headers, timeout=30)
-    assert answer.json()["rejected"] == []
+    response = httpx.post(server.ingest_url, json={"batch": [*batch, other]}, headers=server.headers, timeout=30)
+    assert response.json()["rejected"] == []
     message = {"id": markup("message id"), "role": markup("role"), "content": markup("content"), "name": markup("tool")}
     body = json.dumps(message).encode() + b"\n"
     for session in (SESSION, markup("transcript session")):
@@ -99,17 +99,17 @@ def sent(server) -> str:
 
 
 @pytest.mark.req("P-SEC-1")
-def test_no_field_becomes_markup_on_any_page(sign_in, server):
-    """Nothing runs, and nothing even tries to: the browser reports no refused script either."""
+def test_no_page_renders_markup_from_agents(sign_in, server):
+    """No script runs, and the browser does not have to block any."""
     page = sign_in("admin")
     ran: list[str] = []
-    refused: list[str] = []
+    blocked: list[str] = []
     page.expose_function("pwned", lambda field: ran.append(str(field)))
     page.on("dialog", lambda dialog: (ran.append(dialog.message), dialog.dismiss()))
-    page.on("console", lambda line: refused.append(line.text) if "Content Security Policy" in line.text else None)
+    page.on("console", lambda line: blocked.append(line.text) if "Content Security Policy" in line.text else None)
     key = page.request.get(f"/api/transcripts/?q={SESSION}").json()["results"][0]["session_key"]
-    named = page.request.get("/api/transcripts/").json()["results"]
-    worst = next(row["session_key"] for row in named if "pwned" in row["session"])
+    rows = page.request.get("/api/transcripts/").json()["results"]
+    markup_key = next(row["session_key"] for row in rows if "pwned" in row["session"])
     paths = [
         "/",
         "/?q=" + "%3Cscript%3Epwned(1)%3C/script%3E",
@@ -122,28 +122,28 @@ def test_no_field_becomes_markup_on_any_page(sign_in, server):
         "/compare/",
         "/transcripts/",
         f"/transcripts/{key}/1/?show=text",
-        f"/transcripts/{worst}/1/?show=text",
+        f"/transcripts/{markup_key}/1/?show=text",
         "/audit/?q=%22%3E%3Cscript%3Epwned(1)%3C/script%3E",
         "/audit/",
         "/keys/",
         "/tokens/",
     ]  # fmt: skip
     for path in paths:
-        answer = page.goto(path)
-        assert answer is not None and answer.status < 500, f"{path}: {answer and answer.status}"
+        response = page.goto(path)
+        assert response is not None and response.status < 500, f"{path}: {response and response.status}"
         page.wait_for_load_state("load")
-        assert page.locator("img[src=x], svg[onload]").count() == 0, f"{path} has markup that came from an agent"
+        assert page.locator("img[src=x], svg[onload]").count() == 0, f"{path} renders markup from an agent"
         assert page.locator("a[href^='javascript:']").count() == 0, path
         assert "49" not in page.title()
     page.goto(f"/transcripts/{key}/1/?show=text")
     assert "<img src=x onerror=pwned('content')>" in page.locator(".messages").inner_text()
     assert ran == []
-    assert refused == []
+    assert blocked == []
 
 
 @pytest.mark.req("P-SEC-1")
-def test_keys_and_tokens_show_their_names_as_text(sign_in):
-    """People's own input is no more trusted than an agent's."""
+def test_names_of_keys_and_tokens_are_shown_as_text(sign_in):
+    """Input of users is not trusted either."""
     page = sign_in("developer")
     ran: list[str] = []
     page.expose_function("pwned", lambda field: ran.append(str(field)))

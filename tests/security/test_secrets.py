@@ -1,6 +1,6 @@
-"""Secrets planted in ten places of an event and of a transcript are found nowhere afterwards.
+"""Secrets in ten places of events and transcripts are redacted everywhere on a real server.
 
-Not in the database, not in the logs, not on a page, not in a frame, not in an export; on a real server.
+They are not in the database, the logs, the pages, the websocket frames or the exports.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import psycopg
 import pytest
 from websockets.sync.client import connect
 
-# Each is of a kind that people do paste into prompts; the tail makes every one of them findable.
+# Kinds of secrets that users paste into prompts. Each has a unique suffix to search for.
 SECRETS = {
     "name": "sk-proj-Aa1Bb2Cc3Dd4Ee5Ff6Gg7Hh8Ii9Jj0Kk1Ll2",
     "data": "ghp_016C7kF5vN2mQ8rT4xZ9bL3wY6dJ1sHa0Pq2",
@@ -31,7 +31,7 @@ SECRETS = {
     "metadata": "postgres://admin:hunter2-url-Qz85@db.internal/prod",
     "trace name": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJodW50ZXIyIn0.Qz86Qz86Qz86Qz86Qz86Qz86Qz86Qz8",
 }
-# What must not be found: the secret part of each.
+# The secret part of each.
 HIDDEN = {
     place: text.split("password: ")[-1].split("api_key=")[-1].split("Bearer ")[-1] for place, text in SECRETS.items()
 }
@@ -71,52 +71,52 @@ def transcript() -> bytes:
     messages = [
         {"id": f"m{n}", "role": "user", "content": f"{place}: {text}", "meta": {"note": text}}
         for n, (place, text) in enumerate(SECRETS.items())
-        if place != "data key"  # only its key tells that it is one
+        if place != "data key"  # recognized only by its key
     ]
     messages.append({"id": "m99", "role": "assistant", "content": None, "password": SECRETS["data key"]})
     return b"".join(json.dumps(message).encode() + b"\n" for message in messages)
 
 
-def login(server, person: str) -> httpx.Client:
+def log_in(server, role: str) -> httpx.Client:
     client = httpx.Client(base_url=server.url, follow_redirects=True, timeout=30)
     client.get("/login/")
-    data = {**server.logins[person], "csrfmiddlewaretoken": client.cookies["csrftoken"]}
+    data = {**server.logins[role], "csrfmiddlewaretoken": client.cookies["csrftoken"]}
     assert client.post("/login/", data=data, headers={"Referer": server.url}).status_code == 200
     return client
 
 
 @pytest.fixture(scope="module")
-def planted(server) -> dict[str, Any]:
-    """Everything sent once; the frame that a follower of the tail saw of it."""
+def sent(server) -> dict[str, Any]:
+    """Send all secrets, and return the tail frames and responses that they caused."""
     session = f"secrets-{uuid.uuid4().hex[:8]}"
-    person = login(server, "admin")
-    cookie = f"sessionid={person.cookies['sessionid']}"
-    address = f"{server.url.replace('http', 'ws', 1)}/ws/tail/?session={session}"
-    with connect(address, origin=server.url, additional_headers={"Cookie": cookie}) as socket:
+    admin = log_in(server, "admin")
+    cookie = f"sessionid={admin.cookies['sessionid']}"
+    url = f"{server.url.replace('http', 'ws', 1)}/ws/tail/?session={session}"
+    with connect(url, origin=server.url, additional_headers={"Cookie": cookie}) as socket:
         frames = [socket.recv(timeout=30)]
-        answer = httpx.post(server.ingest_url, json={"batch": events(session)}, headers=server.headers, timeout=30)
-        assert answer.json()["rejected"] == []
+        ingested = httpx.post(server.ingest_url, json={"batch": events(session)}, headers=server.headers, timeout=30)
+        assert ingested.json()["rejected"] == []
         while not any(session in frame for frame in frames):
             frames.append(socket.recv(timeout=30))
     body = transcript()
-    sent = httpx.post(
+    archived = httpx.post(
         f"{server.url}/ingest/transcripts",
         params={"session": session, "step": 1, "sha256": hashlib.sha256(body).hexdigest()},
         content=gzip.compress(body),
         headers={**server.headers, "Content-Encoding": "gzip", "Content-Type": "application/x-ndjson"},
         timeout=30,
     )
-    assert sent.status_code == 200, sent.text
-    return {"session": session, "frames": frames, "person": person, "answers": [answer.text, sent.text]}
+    assert archived.status_code == 200, archived.text
+    return {"session": session, "frames": frames, "client": admin, "responses": [ingested.text, archived.text]}
 
 
-def found_in(text: str) -> list[str]:
+def secrets_in(text: str) -> list[str]:
     return [place for place, secret in HIDDEN.items() if secret in text]
 
 
 @pytest.mark.req("S-RED-1", "P-SEC-1")
-def test_the_database_holds_none_of_them(server, planted):
-    """Every column of every row of every table, compressed texts unpacked."""
+def test_the_database_contains_no_secrets(server, sent):
+    """This checks every row of every table, including compressed texts."""
     import zstandard
 
     unpack = zstandard.ZstdDecompressor()
@@ -128,7 +128,7 @@ def test_the_database_holds_none_of_them(server, planted):
         assert len(tables) > 20
         for (table,) in tables:
             for (row,) in database.execute(f"SELECT t::text FROM {table} t"):
-                assert found_in(row) == [], table
+                assert secrets_in(row) == [], table
         packed = [
             row[0]
             for table in ("ingest_content", "ingest_message")
@@ -136,23 +136,22 @@ def test_the_database_holds_none_of_them(server, planted):
         ]
         assert packed
         for body in packed:
-            assert found_in(unpack.decompress(body, max_output_size=1 << 26).decode()) == []
+            assert secrets_in(unpack.decompress(body, max_output_size=1 << 26).decode()) == []
 
 
 @pytest.mark.req("S-RED-1", "P-SEC-1")
-def test_no_answer_no_frame_and_no_log_holds_them(server, planted):
-    """What the agent is told, what a follower sees, what the server writes."""
-    assert found_in(" ".join(planted["frames"]) + " ".join(planted["answers"])) == []
+def test_responses_frames_and_logs_contain_no_secrets(server, sent):
+    assert secrets_in(" ".join(sent["frames"]) + " ".join(sent["responses"])) == []
     logs = [server.log, *(path.read_text(errors="replace") for path in server.data_dir.glob("*.log"))]
-    assert found_in(" ".join(logs)) == []
+    assert secrets_in(" ".join(logs)) == []
 
 
 @pytest.mark.req("S-RED-1", "P-SEC-1")
-def test_no_page_and_no_address_of_the_api_holds_them(server, planted):
-    """As the person who may see everything."""
-    session, person = planted["session"], planted["person"]
+def test_pages_and_the_api_contain_no_secrets(server, sent):
+    """The client has all rights."""
+    session, client = sent["session"], sent["client"]
     span = f"trace-{session}:a"
-    (row,) = person.get("/api/transcripts/", params={"q": session}).json()["results"]
+    (row,) = client.get("/api/transcripts/", params={"q": session}).json()["results"]
     pages = [
         "/",
         f"/sessions/{session}/",
@@ -167,20 +166,20 @@ def test_no_page_and_no_address_of_the_api_holds_them(server, planted):
         f"/api/transcripts/{row['id']}/",
     ]
     for path in pages:
-        answer = person.get(path)
-        assert answer.status_code == 200, path
-        assert found_in(answer.text) == [], path
-    assert "REDACTED" in person.get(f"/api/spans/{span}/?payload=1").text
+        response = client.get(path)
+        assert response.status_code == 200, path
+        assert secrets_in(response.text) == [], path
+    assert "REDACTED" in client.get(f"/api/spans/{span}/?payload=1").text
 
 
 @pytest.mark.req("S-RED-1", "P-SEC-1", "K-UI-3")
-def test_no_export_holds_them(server, planted):
-    """The JSONL, every file of the bundle, the CSV of the audit log."""
-    person = planted["person"]
-    (row,) = person.get("/api/transcripts/", params={"q": planted["session"]}).json()["results"]
-    exported = person.get(f"/api/transcripts/{row['id']}/download/").text
-    assert found_in(exported) == [] and exported.count("<REDACTED>") >= len(SECRETS)
-    archive = zipfile.ZipFile(io.BytesIO(person.get(f"/api/transcripts/{row['id']}/bundle/").content))
+def test_exports_contain_no_secrets(server, sent):
+    """This covers the JSONL, every file of the bundle, and the CSV of the audit log."""
+    client = sent["client"]
+    (row,) = client.get("/api/transcripts/", params={"q": sent["session"]}).json()["results"]
+    exported = client.get(f"/api/transcripts/{row['id']}/download/").text
+    assert secrets_in(exported) == [] and exported.count("<REDACTED>") >= len(SECRETS)
+    archive = zipfile.ZipFile(io.BytesIO(client.get(f"/api/transcripts/{row['id']}/bundle/").content))
     for name in archive.namelist():
-        assert found_in(archive.read(name).decode()) == [], name
-    assert found_in(person.get("/audit/csv/").text) == []
+        assert secrets_in(archive.read(name).decode()) == [], name
+    assert secrets_in(client.get("/audit/csv/").text) == []

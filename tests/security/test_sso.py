@@ -1,4 +1,4 @@
-"""Single sign-on against a provider of our own, over real HTTP: who comes in, as whom, and as what."""
+"""Single sign-on with a test provider over real HTTP."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def b64(data: bytes) -> str:
 
 
 class Provider(ThreadingHTTPServer):
-    """The least of an OpenID provider that a real client accepts; `claims` say who is signing in."""
+    """A minimal OpenID provider. `claims` describe the user who logs in."""
 
     daemon_threads = True
 
@@ -58,8 +58,8 @@ class Handler(BaseHTTPRequestHandler):
             self.server.nonce = query["nonce"]
             assert query["code_challenge_method"] == "S256"
             self.send_response(302)
-            answer = urlencode({"code": "c", "state": query["state"]})
-            self.send_header("Location", f"{query['redirect_uri']}?{answer}")
+            query_string = urlencode({"code": "c", "state": query["state"]})
+            self.send_header("Location", f"{query['redirect_uri']}?{query_string}")
             self.end_headers()
         else:
             self._json(self.server.jwks() if parts.path == "/jwks" else self.server.claims)
@@ -75,22 +75,22 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(json.dumps(content).encode())
 
     def log_message(self, *_: Any) -> None:
-        """Silence."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def provider() -> Iterator[Provider]:
-    running = Provider()
-    thread = threading.Thread(target=running.serve_forever, daemon=True)
+    server = Provider()
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    yield running
-    running.shutdown()
-    running.server_close()
+    yield server
+    server.shutdown()
+    server.server_close()
     thread.join()
 
 
-def comes_in(url: str) -> tuple[httpx.Response, bool]:
-    """The page one lands on, and whether one is signed in there."""
+def log_in(url: str) -> tuple[httpx.Response, bool]:
+    """Log in with single sign-on. Return the page, and True if the user is logged in."""
     with httpx.Client(base_url=url, follow_redirects=True, timeout=30) as browser:
         assert "/oidc/authenticate/" in browser.get("/login/").text
         page = browser.get("/oidc/authenticate/")
@@ -99,8 +99,8 @@ def comes_in(url: str) -> tuple[httpx.Response, bool]:
 
 
 @pytest.mark.req("P-SEC-1")
-def test_single_sign_on_from_end_to_end(start_server, provider: Provider):
-    """A new person is a member of nothing, a name chosen at the provider takes none over, groups follow the claim."""
+def test_single_sign_on(start_server, provider: Provider):
+    """A new user has no project, cannot take over a local account, and gets the groups of the claim."""
     server = start_server(
         "sso",
         ARIADNE_OIDC_CLIENT_ID="ariadne",
@@ -117,27 +117,27 @@ def test_single_sign_on_from_end_to_end(start_server, provider: Provider):
         "email": "admin@example.com",
         "groups": ["auditors", "wheel"],
     }
-    page, is_in = comes_in(server.url)
-    assert is_in and page.status_code == 403, "in, but in no project yet"
+    page, is_logged_in = log_in(server.url)
+    assert is_logged_in and page.status_code == 403, "logged in, but in no project yet"
     with psycopg.connect(server.database_url) as database:
-        people = database.execute("SELECT username, is_superuser, is_staff FROM auth_user ORDER BY id DESC").fetchall()
+        users = database.execute("SELECT username, is_superuser, is_staff FROM auth_user ORDER BY id DESC").fetchall()
         groups = database.execute(
             "SELECT g.name FROM auth_group g JOIN auth_user_groups x ON x.group_id = g.id"
             " JOIN auth_user u ON u.id = x.user_id WHERE u.username = 'sso:42'"
         ).fetchall()
-        assert people[0] == ("sso:42", False, False) and len(people) == 5
+        assert users[0] == ("sso:42", False, False) and len(users) == 5
         assert groups == [("auditors",)]
     provider.claims = {"sub": "42", "groups": []}
-    assert comes_in(server.url)[1]
+    assert log_in(server.url)[1]
     with psycopg.connect(server.database_url) as database:
         assert database.execute("SELECT count(*) FROM auth_user WHERE username LIKE 'sso:%'").fetchone() == (1,)
-        left = database.execute(
+        remaining = database.execute(
             "SELECT count(*) FROM auth_user_groups x JOIN auth_user u ON u.id = x.user_id WHERE username = 'sso:42'"
         )
-        assert left.fetchone() == (0,), "a group taken away at the provider is taken away here"
-    for wrong in ({}, {"sub": "43", "email_verified": False}):
-        provider.claims = wrong
-        assert not comes_in(server.url)[1], wrong
+        assert remaining.fetchone() == (0,), "a group that is removed at the provider is removed here"
+    for claims in ({}, {"sub": "43", "email_verified": False}):
+        provider.claims = claims
+        assert not log_in(server.url)[1], claims
     provider.claims = {"sub": "44"}
     provider.signing_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    assert not comes_in(server.url)[1], "signed with a key that is not the provider's"
+    assert not log_in(server.url)[1], "signed with another key"
