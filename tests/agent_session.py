@@ -1,6 +1,6 @@
-"""Events of an agent session with compactions, as `compact` sends them: for pages, the API and their measures.
+"""Events of an agent session with compactions, as `compact` sends them, for tests and benchmarks of the viewer.
 
-The same arguments give the same events, so that a picture of a page can be compared with the one before.
+The same arguments give the same events, so that screenshots can be compared.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SUMMARY = """# Task state v{version}
 
 
 def send(url: str, key: str, events: Iterable[Event], *, size: int = 500) -> None:
-    """Post events the way an exporter does; a refusal is an error."""
+    """Post events in batches, like an exporter. Fail if one is rejected."""
     batch: list[Event] = []
     for event in events:
         batch.append(event)
@@ -60,13 +60,13 @@ def _post(url: str, key: str, batch: list[Event]) -> None:
         json.dumps({"batch": batch}).encode(),
         {"Authorization": f"Bearer {key}", "Content-Type": "application/json"},
     )
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        said = json.load(answer)
-        assert not said["rejected"], said["rejected"][:3]
+    with urllib.request.urlopen(request, timeout=60) as response:
+        body = json.load(response)
+        assert not body["rejected"], body["rejected"][:3]
 
 
 class Session:
-    """Writes one session, turn by turn."""
+    """Generate the events of one session, turn by turn."""
 
     def __init__(self, session_id: str, *, started: datetime = START, model: str = "gpt-5") -> None:
         self.session_id = session_id
@@ -113,7 +113,7 @@ class Session:
         return {**fixed, "history": max(0, self.tokens - sum(fixed.values()))}
 
     def play_turn(self, *, grows: int = 7_000, tools: int = 2, fails: str = "") -> Iterator[Event]:
-        """A turn: a check, a generation, its tools; compacts when the trigger is reached."""
+        """Yield the events of a turn: a check, a generation and its tools. Compacts when the trigger is reached."""
         self.turn += 1
         turn = self.span("turn", f"Turn {self.turn}", ms=9_000, data={"turn": self.turn})
         self.at += timedelta(milliseconds=20)
@@ -124,15 +124,15 @@ class Session:
         yield self.span("generation", self.model, parent=turn["span_id"], ms=2_800, data=usage, payload=payload)
         self.at += timedelta(milliseconds=2_900)
         for number in range(tools):
-            bad = number == 1 and self.turn % 7 == 0
+            is_error = number == 1 and self.turn % 7 == 0
             tool = ("read_file", "run_tests", "query_ledger")[(self.turn + number) % 3]
             yield self.span(
                 "tool",
                 tool,
                 parent=turn["span_id"],
                 ms=900 + 300 * number,
-                status="error" if bad else "ok",
-                data={"tool.name": tool, **({"error": "exit status 1"} if bad else {})},
+                status="error" if is_error else "ok",
+                data={"tool.name": tool, **({"error": "exit status 1"} if is_error else {})},
             )
             self.at += timedelta(milliseconds=1_300)
         yield turn
@@ -144,7 +144,7 @@ class Session:
         before = self.tokens
         base = {"turn": self.turn, "model": self.model}
         check = self.span("compact.check", "compact.check", parent=parent, ms=8, data={**base, "trigger": trigger})
-        own = check["span_id"]
+        check_id = check["span_id"]
         estimate = {"t_est": before, "max_tokens": WINDOW, "usage_pct": before / WINDOW, "breakdown": self.breakdown()}
         decision = {
             "triggered": fires,
@@ -163,19 +163,19 @@ class Session:
         yield self.span(
             "compact.token_estimate",
             "compact.token_estimate",
-            parent=own,
+            parent=check_id,
             ms=3,
             data={**base, **estimate, "estimator": "tiktoken", "source": "estimate"},
         )
-        yield self.span("compact.trigger_decision", "compact.trigger_decision", parent=own, ms=1, data=decision)
-        took = 8.0
+        yield self.span("compact.trigger_decision", "compact.trigger_decision", parent=check_id, ms=1, data=decision)
+        duration_ms = 8.0
         if fires:
             opened = {**check, "ended_at": None}
             yield {key: value for key, value in opened.items() if value is not None}
-            took = 1_900.0
-            yield from self.compact(own, fails=fails)
+            duration_ms = 1_900.0
+            yield from self.compact(check_id, fails=fails)
         after = self.tokens
-        check["ended_at"] = _iso(datetime.fromisoformat(check["started_at"]) + timedelta(milliseconds=took))
+        check["ended_at"] = _iso(datetime.fromisoformat(check["started_at"]) + timedelta(milliseconds=duration_ms))
         check["data"] |= {"triggered": fires, "tokens_before": before, "tokens_after": after, "max_tokens": WINDOW}
         yield check
 
@@ -230,7 +230,7 @@ class Session:
         fates: dict[str, int] = {}
         for entry in ledger:
             fates[entry["fate"]] = fates.get(entry["fate"], 0) + 1
-        gone = sum(count for fate, count in fates.items() if fate not in {"kept", "pinned"})
+        pruned = sum(count for fate, count in fates.items() if fate not in {"kept", "pinned"})
         after = [e for e in ledger if e["fate"] in {"kept", "pinned"}]
         if not fails:
             after.insert(
@@ -250,7 +250,7 @@ class Session:
             data={
                 "step": self.step,
                 "layers": {"pinned": 2, "summary": 0 if fails else 1, "recent": 20},
-                "pruned_count": gone,
+                "pruned_count": pruned,
                 "tokens_before": before,
                 "tokens_after": self.tokens,
                 "plan_version": self.step,
@@ -259,7 +259,7 @@ class Session:
             },
             payload={"ledger": ledger, "after": [{k: e[k] for k in ("id", "hash", "role", "tokens")} for e in after]},
         )
-        lost = self.step % 3 == 0
+        has_losses = self.step % 3 == 0
         yield self.span(
             "compact.retention",
             "compact.retention",
@@ -267,10 +267,15 @@ class Session:
             ms=4,
             data={
                 "step": self.step,
-                "retention_pct": 0.86 if lost else 0.97,
+                "retention_pct": 0.86 if has_losses else 0.97,
                 "by_kind": {
                     "constraint": {"found": 6, "kept": 5, "restored": 1, "lost": 0},
-                    "id": {"found": 14, "kept": 12 if lost else 14, "restored": 0, "lost": 2 if lost else 0},
+                    "id": {
+                        "found": 14,
+                        "kept": 12 if has_losses else 14,
+                        "restored": 0,
+                        "lost": 2 if has_losses else 0,
+                    },
                     "path": {"found": 9, "kept": 8, "restored": 0, "lost": 1},
                 },
             },
@@ -312,11 +317,11 @@ def _ledger(session_id: str, step: int) -> Iterator[Event]:
 
 
 def play(session_id: str, *, turns: int, started: datetime = START, fails_at: int = 0, **more: Any) -> list[Event]:
-    """A whole session."""
+    """Return the events of a whole session."""
     session = Session(session_id, started=started, **more)
     events = [session.trace()]
     for turn in range(1, turns + 1):
-        fails = "the summariser answered 503 Service Unavailable" if turn == fails_at else ""
+        fails = "the summarizer answered 503 Service Unavailable" if turn == fails_at else ""
         events.extend(session.play_turn(grows=5_000 + 2_300 * (turn % 3), fails=fails))
     return events
 

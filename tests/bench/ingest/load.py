@@ -1,5 +1,7 @@
-"""A load generator that costs little (keep-alive sockets, bodies made beforehand, one thread for each sender), and a
-person who looks at pages meanwhile."""
+"""A cheap load generator, and a signed-in client for pages.
+
+Senders use one thread and one keep-alive connection each, and send bodies that were generated in advance.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ BATCH = 100
 
 
 def event(trace_id: str, number: int, session_id: str) -> dict[str, Any]:
-    """A span of about 600 bytes, as an agent's exporter sends it."""
+    """Return a span of about 600 bytes, as an exporter sends it."""
     started = 1_763_265_600 + number * 0.05
     return {
         "type": "span",
@@ -38,26 +40,26 @@ def event(trace_id: str, number: int, session_id: str) -> dict[str, Any]:
             "usage": {"input_tokens": 1000 + number % 5000, "output_tokens": number % 700},
             "turn": number // 10,
             "temperature": 0.2,
-            "note": f"step {number}: looked at the open files, compared them with the plan, went on with the next",
+            "note": f"step {number}: looked at the open files, compared them with the plan, continued with the next",
             "labels": ["nightly", "eu", "agent-7"],
         },
     }
 
 
 def bodies(count: int, *, sender: int = 0, batch: int = BATCH) -> list[bytes]:
-    """`count` bodies of `batch` new spans, ten bodies a session."""
-    made = []
+    """Return `count` bodies with `batch` new spans each. A session has ten bodies."""
+    result = []
     for index in range(count):
         if index % 10 == 0:
             trace_id, session_id = uuid.uuid4().hex, f"bench-{sender}-{uuid.uuid4().hex[:12]}"
         first = (index % 10) * batch
-        made.append(json.dumps({"batch": [event(trace_id, first + n, session_id) for n in range(batch)]}).encode())
-    return made
+        result.append(json.dumps({"batch": [event(trace_id, first + n, session_id) for n in range(batch)]}).encode())
+    return result
 
 
 @dataclass
 class Run:
-    """What came of sending."""
+    """Result of sending bodies."""
 
     events: int = 0
     seconds: float = 0.0
@@ -73,10 +75,10 @@ class Run:
         return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
-def post(link: http.client.HTTPConnection, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
-    link.request("POST", path, body, headers)
-    answer = link.getresponse()
-    return answer.status, answer.read()
+def post(connection: http.client.HTTPConnection, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
+    connection.request("POST", path, body, headers)
+    response = connection.getresponse()
+    return response.status, response.read()
 
 
 def send(
@@ -87,28 +89,28 @@ def send(
     path: str = "/ingest",
     batch: int = BATCH,
 ) -> Run:
-    """Each list of bodies by a sender of its own, all at once."""
+    """Send each list of bodies from its own thread, all at the same time."""
     run = Run()
     lock = threading.Lock()
     host = urlsplit(url).netloc
     start = threading.Barrier(len(work) + 1)
 
-    def sender(mine: list[bytes]) -> None:
-        link = http.client.HTTPConnection(host, timeout=60)
-        link.connect()
+    def sender(own_bodies: list[bytes]) -> None:
+        connection = http.client.HTTPConnection(host, timeout=60)
+        connection.connect()
         times, failures = [], 0
         start.wait()
-        for body in mine:
+        for body in own_bodies:
             began = time.perf_counter()
-            status, _ = post(link, path, body, headers)
+            status, _ = post(connection, path, body, headers)
             times.append((time.perf_counter() - began) * 1000)
             failures += status != 200
         with lock:
             run.latencies_ms += times
             run.failures += failures
-        link.close()
+        connection.close()
 
-    threads = [threading.Thread(target=sender, args=(mine,)) for mine in work]
+    threads = [threading.Thread(target=sender, args=(sender_bodies,)) for sender_bodies in work]
     for thread in threads:
         thread.start()
     start.wait()
@@ -116,7 +118,7 @@ def send(
     for thread in threads:
         thread.join()
     run.seconds = time.perf_counter() - began
-    run.events = sum(len(mine) for mine in work) * batch
+    run.events = sum(map(len, work)) * batch
     return run
 
 

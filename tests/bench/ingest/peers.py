@@ -1,9 +1,9 @@
-"""The same spans by OTLP into Ariadne, Arize Phoenix and MLflow: how many a second are stored.
+"""Compare the OTLP throughput of Ariadne, Arize Phoenix and MLflow with the same spans.
 
-    python tests/bench/ingest/peers.py            # makes a throwaway environment for the peers, some hundred megabytes
+    python tests/bench/ingest/peers.py            # creates a temporary environment of some hundred megabytes
 
-Stored, not acknowledged: sending goes on until the peer's own interface, or its database, counts all spans.
-Each peer has the storage that it starts with (SQLite); Ariadne has its embedded Postgres.
+Measures stored spans, not acknowledged ones: the clock stops when the database has all spans. Each peer uses its
+default storage (SQLite). Ariadne uses its embedded Postgres.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ SENDERS = 4
 
 
 def requests(count: int) -> list[bytes]:
-    """OTLP requests of a hundred spans, ten spans a trace, each about 600 bytes of attributes."""
-    made = []
+    """Return OTLP requests with a hundred spans each, ten for each trace, and about 600 bytes of attributes."""
+    result = []
     for _ in range(count):
         request = ExportTraceServiceRequest()
         spans = request.resource_spans.add().scope_spans.add().spans
@@ -54,34 +54,34 @@ def requests(count: int) -> list[bytes]:
                 "gen_ai.operation.name": "chat",
                 "gen_ai.request.model": "gpt-5",
                 "session.id": trace_id.hex(),
-                "input.value": "Compare the open files with the plan and go on with the next step. " * 3,
+                "input.value": "Compare the open files with the plan and continue with the next step. " * 3,
                 "output.value": "Looked at them; two differ. " * 4,
             }.items():
                 span.attributes.add(key=key).value.string_value = value
             span.attributes.add(key="gen_ai.usage.input_tokens").value.int_value = 1000 + number
-        made.append(request.SerializeToString())
-    return made
+        result.append(request.SerializeToString())
+    return result
 
 
-def measure(name: str, url: str, headers: dict[str, str], count: int, stored: Callable[[], int]) -> None:
+def measure(name: str, url: str, headers: dict[str, str], count: int, count_stored: Callable[[], int]) -> None:
     headers = {**headers, "Content-Type": "application/x-protobuf"}
     work = [requests(max(1, count // BATCH // SENDERS)) for _ in range(SENDERS)]
-    target = stored() + sum(map(len, work)) * BATCH
+    target = count_stored() + sum(map(len, work)) * BATCH
     began = time.perf_counter()
     run = send(url, headers, work, path="/v1/traces")
-    while stored() < target and time.perf_counter() - began < 300:
+    while count_stored() < target and time.perf_counter() - began < 300:
         time.sleep(0.05)
-    took = time.perf_counter() - began
-    lost = max(0, target - stored())
+    duration_s = time.perf_counter() - began
+    lost = max(0, target - count_stored())
     print(
-        f"{name:>8}: {run.events / took:>8,.0f} stored/s  acknowledged {run.rate:>8,.0f}/s"
-        f"  p50 {run.percentile(0.5):.0f} ms  p99 {run.percentile(0.99):.0f} ms  refused {run.failures}  lost {lost}",
+        f"{name:>8}: {run.events / duration_s:>8,.0f} stored/s  acknowledged {run.rate:>8,.0f}/s"
+        f"  p50 {run.percentile(0.5):.0f} ms  p99 {run.percentile(0.99):.0f} ms  rejected {run.failures}  lost {lost}",
         flush=True,
     )
 
 
 @contextlib.contextmanager
-def started(command: list[str], environment: dict[str, str], port: int, log: Path) -> Iterator[None]:
+def server_process(command: list[str], environment: dict[str, str], port: int, log: Path) -> Iterator[None]:
     with log.open("wb") as out:
         process = subprocess.Popen(command, env={**os.environ, **environment}, stdout=out, stderr=out)
     try:
@@ -103,7 +103,7 @@ def started(command: list[str], environment: dict[str, str], port: int, log: Pat
             process.wait()
 
 
-def rows(database: Path, query: str) -> int:
+def count_rows(database: Path, query: str) -> int:
     with contextlib.suppress(sqlite3.OperationalError), contextlib.closing(sqlite3.connect(database)) as connection:
         return int(connection.execute(query).fetchone()[0])
     return 0
@@ -125,11 +125,11 @@ def ariadne(folder: Path, count: int) -> None:
         psycopg.connect(server.database_url, autocommit=True) as connection,
     ):
 
-        def stored() -> int:
-            (found,) = connection.execute("SELECT coalesce(sum(span_count), 0) FROM ingest_session").fetchone() or (0,)
-            return int(found)
+        def count_stored() -> int:
+            (total,) = connection.execute("SELECT coalesce(sum(span_count), 0) FROM ingest_session").fetchone() or (0,)
+            return int(total)
 
-        measure("ariadne", server.url, server.headers, count, stored)
+        measure("ariadne", server.url, server.headers, count, count_stored)
 
 
 def phoenix(python: Path, folder: Path, count: int) -> None:
@@ -140,13 +140,13 @@ def phoenix(python: Path, folder: Path, count: int) -> None:
         "PHOENIX_GRPC_PORT": str(free_port()),
         "PHOENIX_TELEMETRY_ENABLED": "false",
     }
-    with started([str(python), "-m", "phoenix.server.main", "serve"], environment, port, folder / "phoenix.log"):
+    with server_process([str(python), "-m", "phoenix.server.main", "serve"], environment, port, folder / "phoenix.log"):
         measure(
             "phoenix",
             f"http://127.0.0.1:{port}",
             {},
             count,
-            lambda: rows(folder / "phoenix.db", "SELECT count(*) FROM spans"),
+            lambda: count_rows(folder / "phoenix.db", "SELECT count(*) FROM spans"),
         )
 
 
@@ -162,21 +162,23 @@ def mlflow(python: Path, folder: Path, count: int) -> None:
         "--backend-store-uri",
         f"sqlite:///{database}",
     ]
-    with started(command, {"MLFLOW_TRACKING_URI": f"http://127.0.0.1:{port}"}, port, folder / "mlflow.log"):
+    with server_process(command, {"MLFLOW_TRACKING_URI": f"http://127.0.0.1:{port}"}, port, folder / "mlflow.log"):
         headers = {"x-mlflow-experiment-id": "0"}
         measure(
             "mlflow",
             f"http://127.0.0.1:{port}",
             headers,
             count,
-            lambda: rows(database, "SELECT count(*) FROM spans"),
+            lambda: count_rows(database, "SELECT count(*) FROM spans"),
         )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--spans", type=int, default=4_000, help="for each peer; Ariadne gets ten times as many")
-    parser.add_argument("--environment", type=Path, help="a virtual environment that has the peers, or will have")
+    parser.add_argument("--spans", type=int, default=4_000, help="spans for each peer (Ariadne gets ten times as many)")
+    parser.add_argument(
+        "--environment", type=Path, help="virtual environment for the peers, created if it does not exist"
+    )
     options: Any = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -1,10 +1,10 @@
-"""How fast, how soon readable, how large, how steady: the write path's figures, side by side in one run.
+"""Throughput, latency, size and memory of the write path.
 
     make bench                                  # a few minutes
     ARIADNE_BENCH_ROWS=5000000 make bench       # growth up to five million spans
 
-Everything runs on this machine: server, Postgres and load share its cores, and every figure says so by standing beside
-raw COPY of the same rows into the same table, measured in the same minute.
+Server, Postgres and load generator share the cores of one machine. Throughput is therefore compared with raw COPY of
+the same rows into the same table, measured in the same minute.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .load import BATCH, Run, bodies, event, post, send, signed_in
 ROWS = int(os.environ.get("ARIADNE_BENCH_ROWS", "200000"))
 GROUP = 1_000
 COPY_ROWS = 20_000
-# A day that no session has: its partition is dropped afterwards and leaves no dead rows to the others.
+# A day without sessions. Its partition is dropped afterwards, so no dead rows remain.
 COPY_DAY = date(2001, 1, 1)
 
 pytestmark = pytest.mark.timeout(3600)
@@ -49,7 +49,7 @@ def headers(server: Any) -> dict[str, str]:
     return {**server.headers, "Content-Type": "application/json"}
 
 
-def say(line: str = "") -> None:
+def print_line(line: str = "") -> None:
     print(line, flush=True)
 
 
@@ -71,7 +71,7 @@ def cpu_s(process: psutil.Process) -> float:
 
 
 def postgres_cpu_s(server: Any) -> float:
-    """Of every process of the server's Postgres that lives now."""
+    """Return the CPU time of all current processes of the server's Postgres."""
     total = 0.0
     for child in psutil.Process(server.process.pid).children(recursive=True):
         try:
@@ -81,8 +81,8 @@ def postgres_cpu_s(server: Any) -> float:
     return total
 
 
-def packed(count: int) -> list[bytes]:
-    """Groups of rows as the writer packs them."""
+def packed_groups(count: int) -> list[bytes]:
+    """Return groups of rows in the format of the writer."""
     import django
 
     django.setup()
@@ -101,9 +101,9 @@ def packed(count: int) -> list[bytes]:
 
 
 def raw_copy(server: Any, groups: list[bytes]) -> tuple[float, float]:
-    """Binary COPY alone, a commit for each thousand, into the table that the server uses.
+    """Run binary COPY alone, with a commit for each thousand rows, into the server's table.
 
-    Spans a second, and microseconds of Postgres' processors for each.
+    Return spans per second, and CPU microseconds of Postgres per span.
     """
     from ingest.storage import partitions
     from ingest.storage.copy_rows import COLUMNS
@@ -114,31 +114,31 @@ def raw_copy(server: Any, groups: list[bytes]) -> tuple[float, float]:
         for group in groups:
             with connection.cursor().copy(f"COPY ingest_span ({COLUMNS}) FROM STDIN (FORMAT BINARY)") as copy:
                 copy.write(group)
-        took, used = time.perf_counter() - began, postgres_cpu_s(server) - used
+        duration_s, used = time.perf_counter() - began, postgres_cpu_s(server) - used
         connection.execute(f"DROP TABLE {partitions.partition_name(COPY_DAY)}".encode())
     count = len(groups) * GROUP
-    return count / took, used / count * 1e6
+    return count / duration_s, used / count * 1e6
 
 
-def test_throughput_beside_raw_copy(server: Any) -> None:
-    """Durable spans a second and the time to an acknowledgement, with 1, 4 and 16 senders of 100-span batches.
+def test_throughput_compared_with_raw_copy(server: Any) -> None:
+    """Durable spans per second and latency, with 1, 4 and 16 senders of 100-span batches.
 
-    `web µs` is what one span costs the web process; a core of its own could take a million of them a second. The
-    ceiling is the smaller of that and of COPY.
+    `web µs` is the CPU time of the web process per span. The highest possible rate is 1,000,000 divided by it, or
+    that of COPY if lower.
     """
-    say(f"\nload {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    say(" senders   spans/s  of COPY  p50 ms  p99 ms  web µs  pg µs   raw COPY")
+    print_line(f"\nload {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    print_line(" senders   spans/s  of COPY  p50 ms  p99 ms  web µs  pg µs   raw COPY")
     web = web_process(server)
     for senders in (1, 4, 16):
         work = [bodies(max(320 // senders, 40), sender=number) for number in range(senders)]
-        before = raw_copy(server, packed(COPY_ROWS))
+        before = raw_copy(server, packed_groups(COPY_ROWS))
         web_s, postgres_s = cpu_s(web), postgres_cpu_s(server)
         run = send(server.url, headers(server), work)
         web_us = (cpu_s(web) - web_s) / run.events * 1e6
         postgres_us = (postgres_cpu_s(server) - postgres_s) / run.events * 1e6
-        after = raw_copy(server, packed(COPY_ROWS))
+        after = raw_copy(server, packed_groups(COPY_ROWS))
         limit, limit_us = statistics.mean([before[0], after[0]]), statistics.mean([before[1], after[1]])
-        say(
+        print_line(
             f"{senders:>8} {run.rate:>9,.0f} {run.rate / limit:>8.0%} {run.percentile(0.5):>7.1f}"
             f" {run.percentile(0.99):>7.1f} {web_us:>7.1f} {postgres_us:>6.1f}   {limit:,.0f}/s, {limit_us:.1f} µs"
         )
@@ -150,12 +150,12 @@ def test_throughput_beside_raw_copy(server: Any) -> None:
 
 
 def test_post_to_readable(server: Any) -> None:
-    """From the first byte of a request to the moment another connection reads its span, under 1,000 spans a second."""
+    """Time from sending a request until another connection can read its span, at 1,000 spans per second."""
     stop = threading.Event()
-    background = threading.Thread(target=_steady, args=(server, stop))
+    background = threading.Thread(target=_send_steadily, args=(server, stop))
     background.start()
-    link = http.client.HTTPConnection(urlsplit(server.url).netloc)
-    found_ms, ack_ms, commit_ms = [], [], []
+    connection = http.client.HTTPConnection(urlsplit(server.url).netloc)
+    readable_ms, ack_ms, commit_ms = [], [], []
     try:
         with psycopg.connect(server.database_url, autocommit=True) as reader:
             reader.execute("CREATE TABLE bench_commit (n integer)")
@@ -163,9 +163,9 @@ def test_post_to_readable(server: Any) -> None:
                 trace_id = uuid.uuid4().hex
                 body = json.dumps(event(trace_id, number, trace_id)).encode()
                 began = time.perf_counter()
-                seen = threading.Thread(target=_until_seen, args=(reader, trace_id, began, found_ms))
+                seen = threading.Thread(target=_wait_until_readable, args=(reader, trace_id, began, readable_ms))
                 seen.start()
-                post(link, "/ingest", body, headers(server))
+                post(connection, "/ingest", body, headers(server))
                 ack_ms.append((time.perf_counter() - began) * 1000)
                 seen.join()
                 began = time.perf_counter()
@@ -175,40 +175,40 @@ def test_post_to_readable(server: Any) -> None:
     finally:
         stop.set()
         background.join()
-        link.close()
-    report("post → readable under 1,000 spans/s", found_ms)
-    report("post → acknowledged, the same", ack_ms)
-    report("one row committed without us, the same", commit_ms)
+        connection.close()
+    report("post → readable under 1,000 spans/s", readable_ms)
+    report("post → acknowledged, same load", ack_ms)
+    report("commit of one row by itself, same load", commit_ms)
 
 
 def test_post_to_socket(server: Any) -> None:
-    """From the first byte of a request to its event on a developer's tail, under 1,000 spans a second."""
+    """Time from sending a request until its event arrives on the live tail, at 1,000 spans per second."""
     from websockets.sync.client import connect
 
     posted: dict[str, float] = {}
     arrived_ms: list[float] = []
     stop = threading.Event()
-    background = threading.Thread(target=_steady, args=(server, stop))
-    address = server.url.replace("http", "ws") + "/ws/tail/?q=probe-"
+    background = threading.Thread(target=_send_steadily, args=(server, stop))
+    url = server.url.replace("http", "ws") + "/ws/tail/?q=probe-"
     signed_in = {"Cookie": _cookie(server, "developer")}
-    with connect(address, additional_headers=signed_in, origin=server.url, max_size=None) as socket:  # type: ignore[arg-type]
+    with connect(url, additional_headers=signed_in, origin=server.url, max_size=None) as socket:  # type: ignore[arg-type]
         json.loads(socket.recv(timeout=30))
         background.start()
-        link = http.client.HTTPConnection(urlsplit(server.url).netloc)
+        connection = http.client.HTTPConnection(urlsplit(server.url).netloc)
         try:
             for number in range(150):
                 name = f"probe-{uuid.uuid4().hex}"
                 body = json.dumps({**event(uuid.uuid4().hex, number, "probes"), "name": name}).encode()
                 posted[name] = time.perf_counter()
-                post(link, "/ingest", body, headers(server))
+                post(connection, "/ingest", body, headers(server))
                 while name in posted:
-                    told = json.loads(socket.recv(timeout=10)).get("events", [])
-                    if any(one["name"] == name for one in told):
+                    events = json.loads(socket.recv(timeout=10)).get("events", [])
+                    if any(tail_event["name"] == name for tail_event in events):
                         arrived_ms.append((time.perf_counter() - posted.pop(name)) * 1000)
         finally:
             stop.set()
             background.join()
-            link.close()
+            connection.close()
     report("post → websocket under 1,000 spans/s", arrived_ms)
 
 
@@ -217,34 +217,36 @@ def _cookie(server: Any, person: str) -> str:
         return "; ".join(f"{name}={value}" for name, value in http_client.cookies.items())
 
 
-def _until_seen(reader: psycopg.Connection[Any], trace_id: str, began: float, found_ms: list[float]) -> None:
+def _wait_until_readable(
+    reader: psycopg.Connection[Any], trace_id: str, began: float, readable_ms: list[float]
+) -> None:
     query = "SELECT 1 FROM ingest_session WHERE session_id = %s AND last_seq > %s"
     (last,) = reader.execute("SELECT max(last_seq) - 65536 * 200 FROM ingest_session").fetchone() or (0,)
     while reader.execute(query, (trace_id, last)).fetchone() is None:
         time.sleep(0.001)
-    found_ms.append((time.perf_counter() - began) * 1000)
+    readable_ms.append((time.perf_counter() - began) * 1000)
 
 
-def _steady(server: Any, stop: threading.Event) -> None:
-    link = http.client.HTTPConnection(urlsplit(server.url).netloc)
+def _send_steadily(server: Any, stop: threading.Event) -> None:
+    connection = http.client.HTTPConnection(urlsplit(server.url).netloc)
     work = bodies(600, batch=20)
     began = time.perf_counter()
     for number, body in enumerate(work):
         if stop.is_set():
             break
         time.sleep(max(0.0, began + number * 0.02 - time.perf_counter()))
-        post(link, "/ingest", body, headers(server))
-    link.close()
+        post(connection, "/ingest", body, headers(server))
+    connection.close()
 
 
 def report(title: str, times_ms: list[float]) -> None:
     run = Run(latencies_ms=times_ms)
-    say(f"{title}: p50 {run.percentile(0.5):.1f} ms, p99 {run.percentile(0.99):.1f} ms")
+    print_line(f"{title}: p50 {run.percentile(0.5):.1f} ms, p99 {run.percentile(0.99):.1f} ms")
 
 
-def test_pages_under_pressure(server: Any) -> None:
-    """The list page by itself, then while 16 senders send as fast as they are answered."""
-    report("list page, nobody sends", _pages_ms(server, 40))
+def test_pages_under_load(server: Any) -> None:
+    """Latency of the list page, idle and while 16 senders send at full speed."""
+    report("list page, idle", _pages_ms(server, 40))
     work = [bodies(100, sender=number) for number in range(16)]
     sending = threading.Thread(target=send, args=(server.url, headers(server), work))
     sending.start()
@@ -255,11 +257,11 @@ def test_pages_under_pressure(server: Any) -> None:
 
 
 def test_growth_memory_and_size(server: Any) -> None:
-    """Acknowledgements, the list page, memory and bytes a span, before and after many more spans."""
+    """Latency, memory and bytes per span, before and after many more spans."""
     web = web_process(server)
-    before = _feel(server)
-    say(f"\n{'spans':>10} {'ack p50':>8} {'ack p99':>8} {'list p50':>9} {'web RSS':>8} {'bytes/span':>11}")
-    _row(server, web, before)
+    before = _measure_latencies(server)
+    print_line(f"\n{'spans':>10} {'ack p50':>8} {'ack p99':>8} {'list p50':>9} {'web RSS':>8} {'bytes/span':>11}")
+    _print_row(server, web, before)
     sent = 0
     step = max(ROWS // 5, 20_000)
     resident = []
@@ -269,17 +271,17 @@ def test_growth_memory_and_size(server: Any) -> None:
         assert run.failures == 0
         sent += run.events
         resident.append(web.memory_info().rss / 2**20)
-        after = _feel(server)
-        _row(server, web, after)
-    say(
+        after = _measure_latencies(server)
+        _print_row(server, web, after)
+    print_line(
         f"ack p50 {after[0] / before[0]:.2f} ×, list {after[2] / before[2]:.2f} ×,"
         f" RSS {resident[0]:.0f} → {resident[-1]:.0f} MB"
     )
-    assert resident[-1] < resident[0] * 1.25 + 20, "memory grows with what was stored"
+    assert resident[-1] < resident[0] * 1.25 + 20, "memory grows with the number of stored spans"
 
 
-def _feel(server: Any) -> tuple[float, float, float]:
-    """Time to an acknowledgement of 100 spans by one sender, and to the list page."""
+def _measure_latencies(server: Any) -> tuple[float, float, float]:
+    """Return p50 and p99 of a request with 100 spans by one sender, and the latency of the list page."""
     run = send(server.url, headers(server), [bodies(60)])
     pages = _list_page_ms(server)
     return run.percentile(0.5), run.percentile(0.99), pages
@@ -299,13 +301,13 @@ def _pages_ms(server: Any, count: int) -> list[float]:
     return times
 
 
-def _row(server: Any, web: psutil.Process, feel: tuple[float, float, float]) -> None:
+def _print_row(server: Any, web: psutil.Process, latencies: tuple[float, float, float]) -> None:
     with psycopg.connect(server.database_url) as connection:
         (spans,) = connection.execute("SELECT sum(span_count) FROM ingest_session").fetchone() or (0,)
         (size,) = connection.execute(
             "SELECT sum(pg_total_relation_size(inhrelid)) FROM pg_inherits WHERE inhparent = 'ingest_span'::regclass"
         ).fetchone() or (0,)
-    say(
-        f"{int(spans):>10,} {feel[0]:>8.1f} {feel[1]:>8.1f} {feel[2]:>9.1f}"
+    print_line(
+        f"{int(spans):>10,} {latencies[0]:>8.1f} {latencies[1]:>8.1f} {latencies[2]:>9.1f}"
         f" {web.memory_info().rss / 2**20:>8.0f} {float(size) / float(spans):>11.0f}"
     )
