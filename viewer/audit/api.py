@@ -13,13 +13,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from ingest.archive import verification
+from ingest.archive.verification import Verification
 from ingest.models import Transcript
 from viewer.accounts import access
 from viewer.accounts.access import Right
-from viewer.audit import downloads, log, queries
+from viewer.audit import downloads, queries
 from viewer.audit.log import Action
 from viewer.audit.queries import AuditFilter, BadFilter, TranscriptFilter
+from viewer.audit.verification import verify_archive
 from viewer.models import AuditEntry
 from viewer.rest import ReadView, is_number, next_url, query_parameter
 
@@ -64,7 +65,7 @@ class TranscriptSerializer(serializers.ModelSerializer[Transcript]):
         )
 
 
-class FindingSerializer(serializers.Serializer[verification.Verification]):
+class VerificationSerializer(serializers.Serializer[Verification]):
     """The result of verifying one session's archive."""
 
     ok = serializers.SerializerMethodField()
@@ -73,8 +74,8 @@ class FindingSerializer(serializers.Serializer[verification.Verification]):
     head = serializers.CharField()
     faults = serializers.ListField(child=serializers.CharField())
 
-    def get_ok(self, finding: verification.Verification) -> bool:
-        return not finding.faults
+    def get_ok(self, result: Verification) -> bool:
+        return not result.faults
 
 
 class AuditSerializer(serializers.ModelSerializer[AuditEntry]):
@@ -181,18 +182,10 @@ class TranscriptBundle(ArchiveView):
 class TranscriptVerify(ArchiveView):
     """Recompute the archive of the transcript's session and list all problems."""
 
-    @extend_schema(operation_id="transcript_verify", parameters=[_ID], request=None, responses=FindingSerializer)
+    @extend_schema(operation_id="transcript_verify", parameters=[_ID], request=None, responses=VerificationSerializer)
     def post(self, request: Request, name: str) -> Response:
-        transcript = self.get_transcript(request, name)
-        finding = verification.verify_session(transcript.session_key)
-        log.record(
-            request,
-            Action.ARCHIVE_VERIFY,
-            project_id=transcript.project_id,
-            target=transcript.session_id,
-            faults=len(finding.faults),
-        )
-        return Response(FindingSerializer(finding).data)
+        result = verify_archive(request, self.get_transcript(request, name))
+        return Response(VerificationSerializer(result).data)
 
 
 class AuditList(ArchiveView):

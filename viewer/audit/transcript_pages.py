@@ -19,6 +19,7 @@ from viewer.accounts.access import Right
 from viewer.audit import downloads, log, queries
 from viewer.audit.log import Action
 from viewer.audit.queries import BadFilter, TranscriptFilter
+from viewer.audit.verification import verify_archive
 from viewer.page_frame import setup_help
 
 MESSAGES_PER_PAGE = 50
@@ -107,20 +108,13 @@ def transcript_download(request: HttpRequest, key: uuid.UUID, step: int) -> Http
 def transcript_verify(request: HttpRequest, key: uuid.UUID, step: int) -> HttpResponse:
     """Recompute the hash chain and all texts of the session."""
     transcript = access.get_transcript(access.request_grant(request), key, step)
-    finding = verification.verify_session(key)
-    log.record(
-        request,
-        Action.ARCHIVE_VERIFY,
-        project_id=transcript.project_id,
-        target=transcript.session_id,
-        faults=len(finding.faults),
-    )
-    if finding.faults:
-        messages.error(request, "Verification failed: " + "; ".join(finding.faults[:_MAX_PROBLEMS]))
+    result = verify_archive(request, transcript)
+    if result.faults:
+        messages.error(request, "Verification failed: " + "; ".join(result.faults[:_MAX_PROBLEMS]))
     else:
         messages.success(
             request,
-            f"Verified {finding.stored} transcripts and {finding.deleted} tombstones. All texts and links are intact.",
+            f"Verified {result.stored} transcripts and {result.deleted} tombstones. All texts and links are intact.",
         )
     return redirect("transcript-detail", key, step)
 
