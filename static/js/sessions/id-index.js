@@ -61,10 +61,10 @@ export class IdIndex {
   #grow(count) {
     let size = this.#table.length;
     while (size < count * 4) size *= 2;
-    const old = this.#table;
+    const entries = this.#table;
     this.#table = new Int32Array(size).fill(-1);
     if (this.#hashes.length < count) this.#hashes = resize(this.#hashes, count * 2);
-    for (const at of old) {
+    for (const at of entries) {
       if (at < 0) continue;
       let slot = (this.#hashes[at] ?? 0) & (size - 1);
       while ((this.#table[slot] ?? -1) >= 0) slot = (slot + 1) & (size - 1);

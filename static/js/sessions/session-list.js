@@ -79,12 +79,12 @@ class SessionList extends HTMLElement {
    * @param {HTMLTableRowElement[]} rows as the server renders them now
    */
   #updateRows(body, rows) {
-    const old = new Map([...body.querySelectorAll("tr")].map((row) => [row.dataset.key, row]));
+    const knownRows = new Map([...body.querySelectorAll("tr")].map((row) => [row.dataset.key, row]));
     /** @type {HTMLElement | null} */ let focused = body.querySelector(":focus");
     let position = body.firstElementChild;
     for (const fresh of rows) {
-      const known = old.get(fresh.dataset.key);
-      old.delete(fresh.dataset.key);
+      const known = knownRows.get(fresh.dataset.key);
+      knownRows.delete(fresh.dataset.key);
       const row = known ?? fresh;
       if (known && known.dataset.seq !== fresh.dataset.seq) {
         /** @type {string} */ const focusedTag = focused && known.contains(focused) ? focused.tagName : "";
@@ -94,7 +94,7 @@ class SessionList extends HTMLElement {
       if (row === position) position = position?.nextElementSibling ?? null;
       else body.insertBefore(row, position);
     }
-    for (const row of old.values()) row.remove();
+    for (const row of knownRows.values()) row.remove();
     // A row that moves to the top loses the focus.
     if (focused !== document.activeElement) focused?.focus({ preventScroll: true });
     this.#updateCompareButton();

@@ -104,7 +104,7 @@ class Store {
     const byId = new Map(this.checks.map((check) => [check.id, check]));
     for (const check of frame.checks) byId.set(check.id, check);
     const checks = [...byId.values()].sort((a, b) => startOf(a) - startOf(b));
-    // Model calls stand in for checks only as long as the client reports no checks.
+    // Model calls are drawn only as long as the client reports no checks.
     this.checks = checks.every((check) => check.is_call) ? checks : checks.filter((check) => !check.is_call);
     this.projectedTurns = frame.projected_turns ?? null;
     this.story = frame.story ?? this.story;

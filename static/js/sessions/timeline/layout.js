@@ -44,7 +44,7 @@ export function positions(checks, scale, shortenGaps) {
 function placeChecks(checks, scale, shortenGaps) {
   if (scale === "time") return placeByTime(checks, shortenGaps);
   const at = new Float64Array(checks.length);
-  // On the token axis, a check stands at the sum of all earlier prompts.
+  // On the token axis, the position of a check is the sum of all earlier prompts.
   let sum = 0;
   for (let i = 0; i < checks.length; i++) {
     at[i] = scale === "turn" ? i : sum;

@@ -10,14 +10,14 @@ const checks = new WeakMap();
 /** @param {HTMLElement} overlay @param {Marker[]} markers @param {number} selected index of the selected check */
 export function placeMarkers(overlay, markers, selected) {
   // Reuse buttons by number to keep the focus.
-  const old = new Map([...overlay.children].map((child) => [child.getAttribute("data-number"), child]));
+  const unused = new Map([...overlay.children].map((child) => [child.getAttribute("data-number"), child]));
   for (const marker of markers) {
     const key = String(marker.number);
-    const button = old.get(key) ?? overlay.appendChild(newButton(key));
-    old.delete(key);
+    const button = unused.get(key) ?? overlay.appendChild(newButton(key));
+    unused.delete(key);
     if (button instanceof HTMLElement) updateButton(button, marker, marker.index === selected);
   }
-  for (const button of old.values()) button.remove();
+  for (const button of unused.values()) button.remove();
 }
 
 /** @param {string} number */
