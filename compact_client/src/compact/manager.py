@@ -17,8 +17,8 @@ from compact.config import CompactConfig
 from compact.engine.call import Call, CallOptions
 from compact.engine.effects import Steps, arun, run, single_step
 from compact.engine.engine import Engine
-from compact.engine.overflow import recover
-from compact.engine.overflow_errors import is_context_length_error
+from compact.engine.overflow.errors import is_context_length_error
+from compact.engine.overflow.recovery import recover
 from compact.engine.preflight import preflight, report_outcome
 from compact.engine.rehydration import insert_before_newest
 from compact.engine.session import Session

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from compact.messages import Message
-    from compact.planning.artifacts import ArtifactMetadata, SecurityContext
     from compact.planning.plan import CompactionPlan
+    from compact.planning.tool_results.artifacts import ArtifactMetadata, SecurityContext
     from compact.summary.structured_summary import StructuredSummary
 
 

@@ -8,9 +8,9 @@ import pytest
 from builders import Recorder, tool_pair
 from compact import CompactConfig, CompactManager, CompactPolicy, Message
 from compact.adapters.artifact_stores import FileArtifactStore, MemoryArtifactStore
-from compact.planning.artifacts import ArtifactMetadata, SecurityContext
-from compact.planning.durability import ToolDurability, ToolDurabilityPolicy
 from compact.planning.rehydration import RehydrationConfig, TurnContext
+from compact.planning.tool_results.artifacts import ArtifactMetadata, SecurityContext
+from compact.planning.tool_results.durability import ToolDurability, ToolDurabilityPolicy
 
 STORES = {"memory": lambda path, **options: MemoryArtifactStore(**options), "file": FileArtifactStore}
 

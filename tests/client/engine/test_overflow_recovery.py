@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from builders import Recorder, chat_turns, tool_pair
 from compact import CompactConfig, CompactError, CompactManager, CompactPolicy
-from compact.engine.overflow_errors import is_context_length_error, read_overflow
-from compact.planning.durability import ToolDurability, ToolDurabilityPolicy
+from compact.engine.overflow.errors import is_context_length_error, read_overflow
+from compact.planning.tool_results.durability import ToolDurability, ToolDurabilityPolicy
 
 OVERFLOW_ERRORS = {
     "openai": "Error code: 400 - {'error': {'message': \"This model's maximum context length is 128000 tokens. "

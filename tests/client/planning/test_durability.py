@@ -9,7 +9,7 @@ from builders import Recorder, tool_pair
 from compact import CompactConfig, CompactManager, CompactPolicy
 from compact.adapters.artifact_stores import MemoryArtifactStore
 from compact.messages import Message, ToolCall
-from compact.planning.durability import (
+from compact.planning.tool_results.durability import (
     DeterminismMetadata,
     ToolDurability,
     ToolDurabilityPolicy,
@@ -19,7 +19,7 @@ from compact.planning.durability import (
     may_clear,
     tool_durability,
 )
-from compact.planning.non_replayable import non_replayable_ids
+from compact.planning.tool_results.non_replayable import non_replayable_ids
 
 
 def compact_tool_results(durability, output, *, ladder=("clear", "drop"), **options):

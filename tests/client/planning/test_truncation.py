@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import Recorder, tool_pair
 from compact import CompactConfig, CompactManager, CompactPolicy, TiktokenEstimator
-from compact.planning.truncation import truncate_bytes_with_split, truncate_output, truncate_with_split
+from compact.planning.tool_results.truncation import truncate_bytes_with_split, truncate_output, truncate_with_split
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

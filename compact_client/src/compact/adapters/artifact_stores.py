@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from compact.planning.artifacts import ArtifactMetadata, SecurityContext, artifact_id_for, may_read
+from compact.planning.tool_results.artifacts import ArtifactMetadata, SecurityContext, artifact_id_for, may_read
 
 
 class Cipher(Protocol):

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 from compact import events
 from compact.config import CompactConfig
 from compact.engine.call import Call, FixedTokens
+from compact.engine.compaction.ledger import message_hash
 from compact.engine.effects import Steps
 from compact.engine.event_delivery import EventDelivery
-from compact.engine.ledger import message_hash
 from compact.engine.session import Observation, RenderOptions, Session
 from compact.engine.session.stored_plan import load_plan
 from compact.engine.token_counter import TokenCounter
@@ -21,10 +21,10 @@ from compact.exporters.redaction import RedactingExporter
 from compact.messages import Message
 from compact.messages.codecs.base import Codec
 from compact.planning.draft import Draft
-from compact.planning.durability import ToolDurabilityPolicy, declared_policy
 from compact.planning.rehydration import RehydrationConfig
+from compact.planning.tool_results.durability import ToolDurabilityPolicy, declared_policy
+from compact.planning.tool_results.truncation import fits_without_counting, truncate_output
 from compact.planning.trigger import Decision, decide
-from compact.planning.truncation import fits_without_counting, truncate_output
 from compact.protocols import Exporter
 from compact.redaction.outbound import OutboundRedactor
 

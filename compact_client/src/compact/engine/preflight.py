@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from compact import events
-from compact.engine.archive import ArchiveFailed
 from compact.engine.call import Call
-from compact.engine.compaction import Compaction
+from compact.engine.compaction.archive import ArchiveFailed
+from compact.engine.compaction.compaction import Compaction
 from compact.engine.effects import Steps
 from compact.engine.engine import Engine
 from compact.engine.quality import asks_for_context, report_quality

@@ -14,9 +14,9 @@ from compact.engine.session import Session
 from compact.exceptions import StoreFailed
 from compact.messages import Message
 from compact.messages.units import group_units
-from compact.planning.artifacts import ArtifactMetadata
 from compact.planning.rehydration import RehydrationResult, TurnContext, rehydration_text, select_artifacts
-from compact.planning.truncation import truncate_with_split
+from compact.planning.tool_results.artifacts import ArtifactMetadata
+from compact.planning.tool_results.truncation import truncate_with_split
 
 _FRAME_TOKENS = 40  # the header line and the message around the content
 _MARKER_TOKENS = 16  # the line that says how much was cut

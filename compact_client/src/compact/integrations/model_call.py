@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from compact.delivery.stderr import say
 from compact.engine.call import CallOptions
-from compact.engine.overflow_errors import is_context_length_error
+from compact.engine.overflow.errors import is_context_length_error
 from compact.exceptions import CompactError
 from compact.manager import CompactManager
 

@@ -13,7 +13,6 @@ from compact.exceptions import InsufficientBudget
 from compact.messages import Message
 from compact.messages.units import Unit, group_units
 from compact.planning.limits import TokenLimits
-from compact.planning.non_replayable import RULE, NonReplayableUnits, select_non_replayable
 from compact.planning.partition import (
     Partition,
     Reduction,
@@ -23,6 +22,7 @@ from compact.planning.partition import (
     reduction_steps,
 )
 from compact.planning.pruning import prune
+from compact.planning.tool_results.non_replayable import RULE, NonReplayableUnits, select_non_replayable
 from compact.policy import CompactPolicy
 
 MIN_SUMMARY_TOKENS = 96

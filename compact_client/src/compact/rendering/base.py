@@ -7,8 +7,8 @@ from typing import Protocol
 
 from compact.messages import POINTER_TAG, Message
 from compact.messages.codecs.base import Codec
-from compact.planning.durability import placeholder_text
 from compact.planning.plan import ClearRecord, CompactionPlan, ExternalizationRecord
+from compact.planning.tool_results.durability import placeholder_text
 from compact.summary.structured_summary import StructuredSummary
 
 COMPACTION_RENDER_FORMAT_VERSION = "v1.0"

@@ -19,9 +19,9 @@ from compact.messages import Message
 from compact.messages.codecs import CHAT, detect_codec, get_codec
 from compact.messages.codecs.base import Codec
 from compact.messages.normalization import normalize
-from compact.planning.durability import ToolDurabilityPolicy
 from compact.planning.log import AgentThread
 from compact.planning.plan import CompactionPlan
+from compact.planning.tool_results.durability import ToolDurabilityPolicy
 from compact.rendering import get_renderer
 
 Change = Literal["new", "extended", "adopted", "edited", "reset"]

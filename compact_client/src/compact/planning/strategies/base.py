@@ -14,8 +14,13 @@ from typing import Any, Protocol
 from compact.messages import Message, ToolCall
 from compact.messages.span import SpanReference
 from compact.messages.units import Unit
-from compact.planning.durability import DEFAULT_POLICY, ToolDurabilityPolicy, ToolResultEnvelope, envelope_for
 from compact.planning.plan import CompactionRecord
+from compact.planning.tool_results.durability import (
+    DEFAULT_POLICY,
+    ToolDurabilityPolicy,
+    ToolResultEnvelope,
+    envelope_for,
+)
 from compact.policy import CompactPolicy
 
 

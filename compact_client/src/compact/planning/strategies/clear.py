@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from compact.messages import ToolCall
 from compact.messages.span import SpanReference
 from compact.messages.units import Unit
-from compact.planning.durability import ToolResultEnvelope, may_clear
 from compact.planning.plan import ClearRecord
 from compact.planning.strategies.base import CompactionProposal, StrategyContext
+from compact.planning.tool_results.durability import ToolResultEnvelope, may_clear
 
 _PLACEHOLDER_TOKENS = 30
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from compact.messages import Message
 from compact.messages.units import Unit
-from compact.planning.artifacts import Sensitivity
-from compact.planning.durability import ToolDurability
 from compact.planning.plan import ExternalizationRecord
 from compact.planning.strategies.base import CompactionProposal, StrategyContext
+from compact.planning.tool_results.artifacts import Sensitivity
+from compact.planning.tool_results.durability import ToolDurability
 from compact.summary.entries import ArtifactReference, Note
 from compact.summary.structured_summary import StructuredSummary
 

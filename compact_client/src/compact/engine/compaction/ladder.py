@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from compact import events
+from compact.engine.compaction.summary_update import SummaryUpdate
 from compact.engine.effects import Steps, call_store
-from compact.engine.summary_update import SummaryUpdate
 from compact.messages.units import Unit
-from compact.planning.artifacts import ArtifactMetadata
 from compact.planning.draft import Draft
 from compact.planning.plan import ClearRecord, CompactionRecord, ExternalizationRecord
 from compact.planning.strategies import (
@@ -26,10 +25,11 @@ from compact.planning.strategies import (
     get_strategy,
     propose_drop,
 )
+from compact.planning.tool_results.artifacts import ArtifactMetadata
 from compact.rendering.base import pointer_text
 
 if TYPE_CHECKING:
-    from compact.engine.compaction import Compaction
+    from compact.engine.compaction.compaction import Compaction
 
 _DROP = "drop"
 

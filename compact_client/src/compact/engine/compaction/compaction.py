@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from compact import events
-from compact.engine.archive import archive_summary, archive_transcript
 from compact.engine.call import FixedTokens
-from compact.engine.drafts import host_messages, make_draft, show_newest_in_full, truncate_newest
+from compact.engine.compaction.archive import archive_summary, archive_transcript
+from compact.engine.compaction.drafts import host_messages, make_draft, show_newest_in_full, truncate_newest
+from compact.engine.compaction.ladder import Ladder
+from compact.engine.compaction.ledger import absorbed_entries, build_ledger, cache_effect, fate_counts, prompt_entries
+from compact.engine.compaction.plan_builder import build_plan
 from compact.engine.effects import Steps
-from compact.engine.ladder import Ladder
-from compact.engine.ledger import absorbed_entries, build_ledger, cache_effect, fate_counts, prompt_entries
-from compact.engine.plan_builder import build_plan
 from compact.engine.session import Request, Session
 from compact.engine.session.stored_plan import commit_plan
 from compact.exceptions import InsufficientBudget, PlanConflict

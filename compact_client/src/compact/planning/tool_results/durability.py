@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from compact.messages import Message, ToolCall
-from compact.planning.artifacts import Sensitivity
+from compact.planning.tool_results.artifacts import Sensitivity
 
 F = TypeVar("F", bound=Callable[..., Any])
 Outcome = Literal["success", "failure", "partial"]

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from compact import events
 from compact.delivery.stderr import say
+from compact.engine.compaction.ledger import redact_all, redacted_copy
 from compact.engine.effects import Steps
-from compact.engine.ledger import redact_all, redacted_copy
 from compact.exceptions import CompactError
 from compact.messages import Message
 
 if TYPE_CHECKING:
-    from compact.engine.compaction import Compaction
+    from compact.engine.compaction.compaction import Compaction
 
 
 class ArchiveFailed(CompactError):

@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from compact import events
+from compact.engine.compaction.summarizer_call import SummarizerCall, SummaryRequest
 from compact.engine.effects import Steps
-from compact.engine.summarizer_call import SummarizerCall, SummaryRequest
 from compact.messages import Message
 from compact.messages.span import SpanReference
 from compact.planning.draft import Draft
@@ -28,7 +28,7 @@ from compact.summary.entries import ArtifactReference
 from compact.summary.structured_summary import StructuredSummary
 
 if TYPE_CHECKING:
-    from compact.engine.compaction import Compaction
+    from compact.engine.compaction.compaction import Compaction
 
 # The largest part of a summary that may list artifacts. The conversation itself matters more.
 _ARTIFACTS_PCT = 0.15

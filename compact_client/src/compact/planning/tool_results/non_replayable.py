@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from compact.messages import Message
 from compact.messages.units import Unit
-from compact.planning.durability import ToolDurability, ToolDurabilityPolicy, durability_of
+from compact.planning.tool_results.durability import ToolDurability, ToolDurabilityPolicy, durability_of
 
 RULE = "non-replayable"
 

@@ -12,19 +12,19 @@ from typing import Any
 
 from compact import events
 from compact.engine.call import Call, FixedTokens
-from compact.engine.compaction import warn_of_evicted_results
-from compact.engine.drafts import host_messages
+from compact.engine.compaction.compaction import warn_of_evicted_results
+from compact.engine.compaction.drafts import host_messages
+from compact.engine.compaction.ledger import message_hash
 from compact.engine.effects import Steps
 from compact.engine.engine import Engine
-from compact.engine.ledger import message_hash
-from compact.engine.overflow_errors import Overflow, oldest_units, read_overflow
+from compact.engine.overflow.errors import Overflow, oldest_units, read_overflow
 from compact.engine.session import Session
 from compact.engine.session.stored_plan import commit_plan
 from compact.exceptions import CompactError
 from compact.messages.span import SpanReference
 from compact.planning.budget import correction_factor
-from compact.planning.non_replayable import non_replayable_ids
 from compact.planning.plan import CompactionPlan, DropRecord, LedgerEntry
+from compact.planning.tool_results.non_replayable import non_replayable_ids
 
 # Without numbers from the provider, each attempt frees this share of the request more than the one before.
 _BLIND_SHARE = 0.15

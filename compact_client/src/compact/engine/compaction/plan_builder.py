@@ -20,9 +20,9 @@ from compact.planning.plan import (
 )
 
 if TYPE_CHECKING:
-    from compact.engine.compaction import Compaction
-    from compact.engine.ladder import Ladder
-    from compact.engine.summary_update import PromptSummary
+    from compact.engine.compaction.compaction import Compaction
+    from compact.engine.compaction.ladder import Ladder
+    from compact.engine.compaction.summary_update import PromptSummary
 
 R = TypeVar("R", bound=CompactionRecord)
 

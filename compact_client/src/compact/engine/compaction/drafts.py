@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from compact.engine.ledger import is_host_message
+from compact.engine.compaction.ledger import is_host_message
 from compact.engine.session import Session
 from compact.messages import Message
 from compact.messages.units import Unit, group_units
 from compact.planning.draft import SMALL_SUMMARY_TOKENS, Draft, draft_compaction
 from compact.planning.limits import TokenLimits
-from compact.planning.non_replayable import non_replayable_ids
 from compact.planning.strategies.externalize import POINTER_TOKENS
-from compact.planning.truncation import truncate_with_split
+from compact.planning.tool_results.non_replayable import non_replayable_ids
+from compact.planning.tool_results.truncation import truncate_with_split
 from compact.rendering.base import pointer_text
 from compact.rendering.inplace import span_text
 
 if TYPE_CHECKING:
-    from compact.engine.compaction import Compaction
+    from compact.engine.compaction.compaction import Compaction
 
 # Document 000: a manual compaction frees at least 40 % where it can.
 MANUAL_GOAL_PCT = 0.57

@@ -1,0 +1,1 @@
+"""One compaction: drafts, the ladder, the summary, the plan and its ledger."""

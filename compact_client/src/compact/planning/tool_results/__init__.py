@@ -1,0 +1,1 @@
+"""Decisions about single tool results: durability, truncation and externalized content."""
