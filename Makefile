@@ -35,11 +35,14 @@ test-client: $(VENV)/.dev $(CLIENT_VENV)/.ready ## run the client tests against 
 requirements: $(VENV)/.dev ## print each requirement with its tests and results
 	@$(BIN)/python -m tools.requirements_matrix
 
-lint: $(VENV)/.dev ## format and rules, types, arrows, JavaScript
+lint: $(VENV)/.dev ## check format, rules, types, layers, complexity, words, spelling and JavaScript
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy ariadne ingest viewer compact_client/src/compact
 	$(BIN)/lint-imports
+	$(BIN)/python -m tools.complexity
+	$(BIN)/python -m tools.words
+	$(BIN)/codespell
 	$(BIN)/python -m tools.javascript
 
 format: $(VENV)/.dev ## format the code and apply safe fixes

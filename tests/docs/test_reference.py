@@ -147,3 +147,12 @@ def test_programs_import_only_public_names() -> None:
     for page in (ROOT / "README.md", ROOT / "compact_client" / "README.md", ROOT / "docs" / "MIGRATION.md"):
         for names in re.findall(r"^from compact import (.+)$", program(page), re.MULTILINE):
             assert {name.strip() for name in names.split(",")} <= set(compact.__all__)
+
+
+def test_files_of_the_architecture_tour_exist() -> None:
+    """Every file that docs/ARCHITECTURE.md names is in the repository."""
+    page = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
+    names = {name for name in code_spans(page) if re.fullmatch(r"[\w/-]+\.(?:py|js|css|html|md)", name)}
+    assert len(names) > 40
+    roots = (ROOT, ROOT / "compact_client" / "src")
+    assert [name for name in sorted(names) if not any((root / name).exists() for root in roots)] == []
