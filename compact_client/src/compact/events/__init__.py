@@ -1,6 +1,6 @@
 """The event catalog: the only place where event names and fields are defined.
 
-One class per event. To add one, write its class, add it to `CATALOG`, and emit it. The parity tests then name the
+One class per event. To add one, write its class, export it here, and emit it. The parity tests then name the
 documentation, the console line and the server's row that are missing.
 """
 

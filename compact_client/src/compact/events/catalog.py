@@ -2,65 +2,20 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
+from compact.events import check_events, compaction_events, problem_events, rehydration_events, summary_events
 from compact.events.base import Event
-from compact.events.check_events import (
-    CheckEvent,
-    QualityEvent,
-    TokenEstimateEvent,
-    TriggerDecisionEvent,
-)
-from compact.events.compaction_events import (
-    ArchivalEvent,
-    BreakerOpenEvent,
-    CheckStartedEvent,
-    ClearedEvent,
-    CompletedEvent,
-    DroppedEvent,
-    ExternalizedEvent,
-    OverflowRecoveredEvent,
-    PolicyAppliedEvent,
-    ProposalGeneratedEvent,
-    PrunedMessagesEvent,
-    SummarizedEvent,
-)
-from compact.events.problem_events import (
-    ErrorEvent,
-    WarningEvent,
-)
-from compact.events.rehydration_events import (
-    RehydratedEvent,
-    RehydrationBlockedEvent,
-)
-from compact.events.summary_events import (
-    RetentionEvent,
-    SummaryCreatedEvent,
-)
 
-CATALOG: tuple[type[Event], ...] = (
-    CheckEvent,
-    TokenEstimateEvent,
-    TriggerDecisionEvent,
-    QualityEvent,
-    CheckStartedEvent,
-    PolicyAppliedEvent,
-    ArchivalEvent,
-    ProposalGeneratedEvent,
-    ExternalizedEvent,
-    SummarizedEvent,
-    ClearedEvent,
-    DroppedEvent,
-    PrunedMessagesEvent,
-    CompletedEvent,
-    BreakerOpenEvent,
-    OverflowRecoveredEvent,
-    RetentionEvent,
-    SummaryCreatedEvent,
-    RehydratedEvent,
-    RehydrationBlockedEvent,
-    ErrorEvent,
-    WarningEvent,
-)
 
+def _event_classes(module: ModuleType) -> list[type[Event]]:
+    """Return the event classes that a module defines, in order. Base classes have no wire name."""
+    classes = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, Event)]
+    return [event for event in classes if event.__module__ == module.__name__ and "name" in vars(event)]
+
+
+_MODULES = (check_events, compaction_events, summary_events, rehydration_events, problem_events)
+CATALOG: tuple[type[Event], ...] = tuple(event for module in _MODULES for event in _event_classes(module))
 _BY_NAME = {event.name: event for event in CATALOG}
 
 
