@@ -37,9 +37,9 @@ class Project(models.Model):
     retention_days = models.PositiveIntegerField(
         null=True,
         blank=True,
-        help_text="Empty: keep for ever.",  # words:ignore - the text of the migration
+        help_text="Leave empty to keep data forever.",
     )
-    legal_hold = models.BooleanField(default=False, help_text="Nothing of this project is deleted while set.")
+    legal_hold = models.BooleanField(default=False, help_text="Blocks all deletion in this project.")
 
     def __str__(self) -> str:
         return self.name

@@ -122,7 +122,7 @@ def tracked_files() -> list[Path]:
     """Text files that git tracks or would track, without data and generated files."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()  # noqa: S603
-    chosen = [name for name in names if not name.startswith(SKIPPED) and "/migrations/" not in name]
+    chosen = [name for name in names if not name.startswith(SKIPPED)]
     files = [
         ROOT / name for name in chosen if Path(name).suffix in SUFFIXES or Path(name).name in ("Makefile", "Dockerfile")
     ]

@@ -1,4 +1,4 @@
-"""The span table, partitioned, and the sequence that orders its changes."""
+"""Create the partitioned span table and the sequence that orders its changes."""
 
 from django.db import migrations
 

@@ -1,4 +1,4 @@
-"""The chain of the archive, append-only in the database itself; retention and legal hold of a project."""
+"""Create the append-only hash chain of the archive, and add retention and legal hold to projects."""
 
 from django.db import migrations, models
 
@@ -45,12 +45,12 @@ class Migration(migrations.Migration):
         migrations.AddField(
             "project",
             "retention_days",
-            models.PositiveIntegerField(blank=True, help_text="Empty: keep for ever.", null=True),
+            models.PositiveIntegerField(blank=True, help_text="Leave empty to keep data forever.", null=True),
         ),
         migrations.AddField(
             "project",
             "legal_hold",
-            models.BooleanField(default=False, help_text="Nothing of this project is deleted while set."),
+            models.BooleanField(default=False, help_text="Blocks all deletion in this project."),
         ),
         migrations.RemoveField("transcript", "previous"),
         migrations.AddField("transcript", "ids", models.JSONField(null=True)),

@@ -1,4 +1,4 @@
-"""Message texts of spans, each stored once a project."""
+"""Create the table of message texts, which are stored once per project."""
 
 from django.db import migrations, models
 
@@ -23,6 +23,6 @@ class Migration(migrations.Migration):
             ],
             options={"indexes": [models.Index(fields=["project_id", "day"], name="message_day")]},
         ),
-        # Compressed already.
+        # The values are already compressed.
         migrations.RunSQL("ALTER TABLE ingest_message ALTER COLUMN body SET STORAGE EXTERNAL", migrations.RunSQL.noop),
     ]

@@ -1,4 +1,4 @@
-"""An index for retention, which asks day by day; made beside running writers, because sessions may be many by now."""
+"""Add an index for retention. It is created concurrently because the session table may be large."""
 
 from django.contrib.postgres.operations import AddIndexConcurrently
 from django.db import migrations, models

@@ -1,4 +1,4 @@
-"""Spans that live in another session than their trace."""
+"""Create the table of spans that are stored in another session than their trace."""
 
 from django.db import migrations, models
 

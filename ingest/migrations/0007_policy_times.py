@@ -1,4 +1,4 @@
-"""When a session's window and trigger were told: what arrives late must not hide, or be hidden by, what was decided later."""
+"""Add the times of a session's window and trigger, so that late events do not overwrite newer values."""
 
 from django.db import migrations, models
 

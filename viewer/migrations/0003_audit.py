@@ -1,4 +1,4 @@
-"""API tokens, and the audit log, append-only in the database itself."""
+"""Create the API tokens and the append-only audit log."""
 
 import django.db.models.deletion
 import django.utils.timezone
