@@ -121,7 +121,8 @@ def _describe_completed(completed: list[Check]) -> str:
     compactions = format_count(len(completed), "compaction")
     messages = format_count(sum(check.pruned_count for check in completed), "message")
     freed = sum(check.freed_tokens for check in completed)
-    return f"{compactions} removed {messages} from the prompt and freed {freed:,} tokens."
+    change = f"freed {freed:,} tokens" if freed >= 0 else f"added {-freed:,} tokens"
+    return f"{compactions} removed {messages} from the prompt and {change}."
 
 
 def _describe_failed(compactions: list[Check]) -> str:

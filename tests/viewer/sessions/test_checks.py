@@ -190,6 +190,12 @@ def test_the_description_of_a_session_counts_removed_messages(session: list[Span
     assert describe_session([]) == "No compactions yet."
 
 
+def test_description_says_when_a_compaction_made_the_prompt_larger() -> None:
+    spans = [flat("pruned_messages", 1, tokens_before=47, tokens_after=900, pruned_count=47)]
+    text = describe_session(SessionChecks(spans).timeline())
+    assert text == "1 compaction removed 47 messages from the prompt and added 853 tokens."
+
+
 def test_the_overhead_beside_the_messages_is_explained() -> None:
     """Otherwise two different numbers labeled "before" would look like a bug."""
     spans = [
