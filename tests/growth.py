@@ -1,0 +1,89 @@
+"""Measure how the cost of a function grows with its input, to prove that hostile input takes linear time.
+
+    assert_linear(decode, lambda size: b'{"a":"' + b'\\\\"' * (size // 2), ordinary=ordinary_body)
+
+Cost is CPU time of this process, the least of several runs, so other load on the machine does not matter. A cost above
+a limit is measured again before the check fails.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+MAX_GROWTH = 2.5
+"""The highest cost of twice the input, relative to the input."""
+MAX_SHARE = 20.0
+"""The highest cost of hostile input, relative to ordinary input of the same size."""
+_DOUBLINGS = 3
+_FIRST_SIZE = 4_000
+_MAX_FIRST_SIZE = 256_000
+# Shorter runs are not compared, because the clock and the caches decide how long they take.
+_MIN_S = 0.002
+_MIN_RUNS, _ATTEMPTS = 3, 4
+
+
+def assert_linear(
+    run: Callable[[T], object],
+    make: Callable[[int], T],
+    *,
+    ordinary: Callable[[int], T] | None = None,
+    first_size: int = _FIRST_SIZE,
+) -> None:
+    """Fail if the cost of `run(make(size))` grows faster than linearly, or is far above that of `run(ordinary(size))`.
+
+    The size is doubled three times. Measuring starts at the first size that takes a few milliseconds, so that a
+    quadratic function fails quickly and a cheap one is measured at all.
+    """
+    size = first_size
+    while size < _MAX_FIRST_SIZE and cost_s(run, make(size)) < _MIN_S:
+        size *= 2
+    for _ in range(_DOUBLINGS):
+        _assert_growth(run, make(size), make(2 * size), size)
+        size *= 2
+    if ordinary is not None:
+        _assert_share(run, make(size), ordinary(size), size)
+
+
+def cost_s(run: Callable[[T], object], value: T, *, runs: int = _MIN_RUNS) -> float:
+    """Return the CPU seconds of the fastest of several runs."""
+    fastest = float("inf")
+    gc.disable()
+    try:
+        for _ in range(runs):
+            began = time.process_time()
+            run(value)
+            fastest = min(fastest, time.process_time() - began)
+            if fastest > 1.0:
+                break
+    finally:
+        gc.enable()
+    return fastest
+
+
+def _assert_growth(run: Callable[[T], object], smaller: T, larger: T, size: int) -> None:
+    before, after = float("inf"), float("inf")
+    for _ in range(_ATTEMPTS):
+        before, after = min(before, cost_s(run, smaller)), min(after, cost_s(run, larger))
+        if after < _MIN_S or after <= MAX_GROWTH * before:
+            return
+    raise AssertionError(
+        f"{size:,} → {2 * size:,} takes {before * 1000:,.1f} → {after * 1000:,.1f} ms of CPU, "
+        f"{after / before:.1f} times as long. The limit is {MAX_GROWTH}."
+    )
+
+
+def _assert_share(run: Callable[[T], object], hostile: T, ordinary: T, size: int) -> None:
+    hostile_s, ordinary_s = float("inf"), float("inf")
+    for _ in range(_ATTEMPTS):
+        hostile_s, ordinary_s = min(hostile_s, cost_s(run, hostile)), min(ordinary_s, cost_s(run, ordinary))
+        if hostile_s < _MIN_S or hostile_s <= MAX_SHARE * ordinary_s:
+            return
+    raise AssertionError(
+        f"Hostile input of size {size:,} takes {hostile_s * 1000:,.1f} ms of CPU, ordinary input {ordinary_s * 1000:,.1f} ms. "
+        f"It takes {hostile_s / ordinary_s:.0f} times as long. The limit is {MAX_SHARE:.0f}."
+    )
