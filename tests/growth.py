@@ -84,6 +84,7 @@ def _assert_share(run: Callable[[T], object], hostile: T, ordinary: T, size: int
         if hostile_s < _MIN_S or hostile_s <= MAX_SHARE * ordinary_s:
             return
     raise AssertionError(
-        f"Hostile input of size {size:,} takes {hostile_s * 1000:,.1f} ms of CPU, ordinary input {ordinary_s * 1000:,.1f} ms. "
+        f"Hostile input of size {size:,} takes {hostile_s * 1000:,.1f} ms of CPU, "
+        f"ordinary input {ordinary_s * 1000:,.1f} ms. "
         f"It takes {hostile_s / ordinary_s:.0f} times as long. The limit is {MAX_SHARE:.0f}."
     )

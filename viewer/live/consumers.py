@@ -45,14 +45,27 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     right = Right.SESSIONS
     wants_spans = True
 
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Run the socket from its first message to its end.
+
+        Everything is cleaned up here and not in `disconnect`, because daphne cancels a socket that does not finish in
+        time after its connection broke, and such a socket never gets a disconnect message.
+        """
+        self.task: asyncio.Task[None] | None = None
+        metrics.live_sockets.inc()
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            metrics.live_sockets.dec()
+            if self.task is not None:
+                self.task.cancel()
+                await asyncio.wait([self.task])
+
     async def connect(self) -> None:
         self.query = {name: values[-1] for name, values in parse_qs(self.scope["query_string"].decode()).items()}
-        self.task: asyncio.Task[None] | None = None
-        self.subscription: hub.Subscription | None = None
         self.in_flight = 0
         self.has_room = asyncio.Event()
         self.has_room.set()
-        metrics.live_sockets.inc()
         await self.accept()
         grant = await access.socket_grant(self.scope)
         if grant.user_id is None:
@@ -64,13 +77,6 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             await self.close(FORBIDDEN if isinstance(error, PermissionDenied) else MISSING)
             return
         self.task = asyncio.create_task(self.run())
-
-    async def disconnect(self, code: int) -> None:
-        metrics.live_sockets.dec()
-        if self.task is not None:
-            self.task.cancel()
-        if self.subscription is not None:
-            hub.hub().unsubscribe(self.subscription)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         if text_data == "ack":
@@ -93,21 +99,21 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     async def run(self) -> None:
         """Follow until an error, then close the socket so that the client reconnects."""
         try:
-            await self.follow()
+            async with hub.hub().subscription(self.project_id, self.session, spans=self.wants_spans) as subscription:
+                await self.follow(subscription)
         except Exception as error:
             _log.warning("Closing a live socket after %s.", type(error).__name__)
             await self.close(TRY_AGAIN)
 
-    async def follow(self) -> None:
+    async def follow(self, subscription: hub.Subscription) -> None:
         """Replay what the client missed, then send changes until the socket is closed."""
-        self.subscription = await hub.hub().subscribe(self.project_id, self.session, spans=self.wants_spans)
         newest_seq = await hub.read(last_seq, self.project_id)
         self.seq = self.last_seen(default=newest_seq)
         await self.send_frame({"type": "hello", "seq": self.seq, "project": self.project_id})
         await self.catch_up(newest_seq)
         checked_at = time.monotonic()
         while True:
-            change = await self.next_change(self.subscription)
+            change = await self.next_change(subscription)
             if time.monotonic() - checked_at > RECHECK_S:
                 checked_at = time.monotonic()
                 code = await self.recheck()
@@ -115,7 +121,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
                     await self.close(code)
                     return
             if change is not None and change.seq > self.seq:
-                await self.send_change(change, self.subscription)
+                await self.send_change(change, subscription)
 
     def last_seen(self, *, default: int) -> int:
         """Return the last seq that the client saw, as its query says."""

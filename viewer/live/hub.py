@@ -13,7 +13,7 @@ import json
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
@@ -120,20 +120,32 @@ class Hub:
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def subscribe(self, project_id: int, session: Session | None = None, *, spans: bool = True) -> Subscription:
-        """Subscribe to changes from now on. The caller reads earlier ones by seq."""
-        if project_id not in self._cursors:
-            self._cursors[project_id] = await read(last_seq, project_id)
-        if session is not None and session.session_key not in self._checks:
-            self._checks[session.session_key] = await read(fresh_checks, session)
-            self._span_counts[session.session_key] = session.span_count
+    @contextlib.asynccontextmanager
+    async def subscription(
+        self, project_id: int, session: Session | None = None, *, spans: bool = True
+    ) -> AsyncIterator[Subscription]:
+        """Subscribe to changes from now on, until the context ends. The caller reads earlier ones by seq."""
         subscription = Subscription(project_id, session.session_key if session else None, spans)
+        # Added first, so that another socket that leaves concurrently does not remove what this one is about to use.
         self._subscriptions[project_id].add(subscription)
-        if not self._tasks:
-            self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._run())]
-        return subscription
+        try:
+            if project_id not in self._cursors:
+                self._cursors[project_id] = await read(last_seq, project_id)
+            if session is not None and session.session_key not in self._checks:
+                self._checks[session.session_key] = await read(fresh_checks, session)
+                self._span_counts[session.session_key] = session.span_count
+            if not self._tasks:
+                self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._run())]
+            yield subscription
+        finally:
+            self._unsubscribe(subscription)
 
-    def unsubscribe(self, subscription: Subscription) -> None:
+    @property
+    def is_idle(self) -> bool:
+        """True if nothing is left of past subscriptions."""
+        return not (self._subscriptions or self._cursors or self._checks or self._span_counts or self._tasks)
+
+    def _unsubscribe(self, subscription: Subscription) -> None:
         remaining = self._subscriptions[subscription.project_id]
         remaining.discard(subscription)
         if all(other.session_key != subscription.session_key for other in remaining):
