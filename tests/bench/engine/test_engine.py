@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 from compact import CompactConfig, CompactManager, TiktokenEstimator
-from compact.estimators.tiktoken import load_encoding
+from compact.estimators.encodings import load_counter, load_encoding
 from compact.messages.codecs import get_codec
 
 CHAT = get_codec("chat")
@@ -100,7 +100,7 @@ def test_full_offline_compaction_of_recorded_sessions():
 
 def report(title: str, histories: list[list[dict]]) -> None:
     """Measure the first compaction of each history in a new process, and a second one by another manager there."""
-    load_encoding("o200k_base")
+    load_counter("o200k_base")
     times = [measure_in_new_process(items) for items in histories]
     start = time.process_time()
     sum(i * i for i in range(3_000_000))
@@ -160,7 +160,7 @@ def concatenate_to(tokens: int, estimator: TiktokenEstimator) -> list[list[dict]
 def test_growth(thousand_tokens):
     """From 1k to 1M tokens: cold preflight, warm preflight and compaction grow linearly."""
     items = history(max(2, thousand_tokens * 8), 14)
-    load_encoding("o200k_base")
+    load_counter("o200k_base")
     manager = manager_for(10_000_000)
     start = time.process_time()
     manager.preflight("s", items[:-1])

@@ -10,9 +10,10 @@ import time
 import pytest
 from builders import FixedEstimator, chat_turns, tool_pair
 from compact import CompactConfig, CompactManager, Message, NoopEstimator, TiktokenEstimator
-from compact.estimators.tiktoken import encoding_name, load_encoding
+from compact.estimators import encodings
+from compact.estimators.encodings import encoding_name, fast_counter, load_encoding, tiktoken_counter
 from compact.protocols import ProviderAwareTokenizer, TokenEstimator
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
@@ -40,11 +41,42 @@ _MARKS = st.sampled_from(
 )
 
 
+@settings(deadline=None)  # the first example loads the vocabulary
 @given(st.lists(_MARKS, max_size=30).map("".join), st.sampled_from(["gpt-5", "gpt-4"]))
 def test_counting_by_line_equals_counting_the_whole_text(text, model):
     """`count_by_line` returns the exact count of the whole text."""
     whole = len(load_encoding(encoding_name(model)).encode_ordinary(text))
     assert TiktokenEstimator().count_by_line(text, model) == whole
+
+
+@pytest.fixture(scope="module", params=["o200k_base", "cl100k_base"])
+def counters(request):
+    """The fast and the exact counter of one vocabulary."""
+    pytest.importorskip("gigatoken")
+    return fast_counter(request.param), tiktoken_counter(request.param)
+
+
+@pytest.mark.req("K-ACC-5")
+@settings(deadline=None)
+@given(st.one_of(st.lists(_MARKS, max_size=60).map("".join), st.text(st.characters(max_codepoint=0x17FF))))
+def test_the_fast_counter_returns_tiktokens_counts(counters, text):
+    """gigatoken and tiktoken agree on every text, including special tokens and lone surrogates."""
+    fast, exact = counters
+    for sample in (text, f"<|endoftext|>{text}\ud800"):
+        assert fast(sample) == exact(sample)
+
+
+@pytest.mark.req("K-ACC-5")
+def test_tiktoken_counts_where_gigatoken_is_missing_or_inexact(monkeypatch):
+    """Without the wheel nothing is said. A version that counts differently is reported and not used."""
+    pytest.importorskip("gigatoken")
+    monkeypatch.setattr(encodings, "_SAMPLE_TOKENS", {"cl100k_base": 1})
+    with pytest.warns(RuntimeWarning, match="counts differently"):
+        assert fast_counter("cl100k_base") is None
+    monkeypatch.setattr(encodings, "_counters", {})
+    monkeypatch.setitem(sys.modules, "gigatoken.gigatoken_rs", None)
+    assert fast_counter("cl100k_base") is None
+    assert TiktokenEstimator("cl100k_base").count_tokens("hello world") == 2
 
 
 @pytest.mark.req("P-BUD-1")

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from compact.estimators import TiktokenEstimator
+from compact.estimators.encodings import preload_encoding
 from compact.estimators.request_counter import REPLY_TOKENS, RequestCounter, schema_text
-from compact.estimators.tiktoken import preload_encoding
 from compact.messages import Message
 
 _MAX_CACHED_TOOL_LISTS = 64
