@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-_ROW = re.compile(r"^\| ([PCSDRK]-[A-Z]+-\d+) \| (.+) \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| ([PCSDRKA]-[A-Z]+-\d+) \| (.+) \|$", re.MULTILINE)
 _CHECKS = {"raises", "fail", "expect", "warns"}
 
 

@@ -255,6 +255,13 @@ _COMPACTION_EVENTS = (
         describe=_describe_error,
     ),
     _event(
+        "compact.over_budget",
+        "over budget",
+        "error",
+        "The request is larger than the budget, and nothing more could be removed from it.",
+        family=Family.TROUBLE,
+    ),
+    _event(
         WARNING,
         "warning",
         "error",

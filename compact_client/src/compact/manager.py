@@ -66,7 +66,8 @@ class CompactManager:
 
         `tools` and `output_schema` are counted. `instructions` is a system prompt that is not among the messages.
         `format` names the message format if it cannot be detected. `protected` are indexes of messages that must
-        stay, for formats that cannot carry a flag.
+        stay, for formats that cannot carry a flag. `floor` is the least to keep if the policy does not say. Raises
+        `InsufficientBudget` if that does not fit.
         """
         call = Call(messages, **options)
         return self._run(session_id, lambda session: preflight(self._engine, session, call))

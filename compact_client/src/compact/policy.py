@@ -17,6 +17,7 @@ Pruning = Literal["recency", "fifo", "stage_aware", "semantic"]
 RendererName = Literal["layered", "inplace", "bridge"]
 Truncation = Literal["none", "bytes", "tokens"]
 Rung = Literal["externalize", "summarize", "clear", "drop"]
+Floor = Literal["turn", "newest"]
 
 STYLES: tuple[str, ...] = get_args(SummaryStyle)
 LADDER: tuple[Rung, ...] = get_args(Rung)
@@ -31,11 +32,12 @@ _NOT_NEGATIVE = (
     "headroom_calls",
 )
 _POSITIVE = ("trigger_tokens_left", "auto_compact_token_limit", "summary_max_tokens", "tool_output_max_tokens")
-_CHOICES: dict[str, tuple[str, ...]] = {
+_CHOICES: dict[str, tuple[str | None, ...]] = {
     "strategy": STYLES,
     "renderer": get_args(RendererName),
     "pruning": get_args(Pruning),
     "tool_output_truncation": get_args(Truncation),
+    "floor": (*get_args(Floor), None),
 }
 
 
@@ -47,6 +49,10 @@ class CompactPolicy:
     hard_cap_buffer: int = 1500
     keep_recent_turns: int = 6
     keep_tool_io_pairs: int = 4
+    floor: Floor | None = None
+    """The least that a compaction keeps beside pinned messages. `turn`: one turn and one tool pair, and below that
+    `InsufficientBudget` is raised. `newest`: the newest unit alone. None: `turn` for `preflight`, `newest` for the
+    framework integrations."""
     roles_never_prune: tuple[str, ...] = ("system", "developer")
     protected_flag: str = "protected"
     strategy: str = "task_state"
@@ -106,7 +112,8 @@ class CompactPolicy:
             value = getattr(self, name)
             _require(value is None or value > 0, name, "must be more than 0")
         for name, choices in _CHOICES.items():
-            _require(getattr(self, name) in choices, name, f"must be one of {', '.join(choices)}")
+            names = ", ".join("null" if choice is None else choice for choice in choices)
+            _require(getattr(self, name) in choices, name, f"must be one of {names}")
         _require(self.pruning != "semantic" or self.semantic_keep, "pruning", "semantic requires semantic_keep=True")
         _require(all(rung in LADDER for rung in self.ladder), "ladder", f"may only contain {', '.join(LADDER)}")
 

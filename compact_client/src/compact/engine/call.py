@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from compact.exceptions import CompactError
+from compact.policy import Floor
 
 
 class CallOptions(TypedDict, total=False):
@@ -17,6 +18,7 @@ class CallOptions(TypedDict, total=False):
     output_schema: Any
     format: str | None
     protected: Collection[int]
+    floor: Floor
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,8 @@ class Call:
     output_schema: Any = None
     format: str | None = None
     protected: Collection[int] = ()
+    floor: Floor = "turn"
+    """The least to keep if the policy does not say."""
     note: str | None = None
     """The reason for a manual compaction, None for a preflight."""
 

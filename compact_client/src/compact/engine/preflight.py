@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from compact import events
+from compact.delivery.stderr import say
 from compact.engine.call import Call
 from compact.engine.compaction.archive import ArchiveFailed
 from compact.engine.compaction.compaction import Compaction
@@ -61,22 +62,23 @@ class Preflight:
         rehydrated = yield from rehydrate(engine, session, observation.new, self._turn, check)
         tokens_before = self._estimate_and_report()
         decision = engine.decide(session, tokens_before, is_manual=self._is_manual)
-        is_error = False
+        failure: CompactError | None = None
         try:
             yield from self._follow(decision)
         except CompactError as error:
-            is_error = True
+            failure = error
             check.emit(events.ErrorEvent.from_exception(error, "none: raised to the caller"))
             raise
         finally:
             session.last_estimate = self._estimate()
+            self._report_excess(decision, failure)
             check.update(
                 triggered=decision.triggered,
                 tokens_before=tokens_before,
                 tokens_after=session.last_estimate,
                 step=session.plan.step if session.plan else 0,
             )
-            check.close(is_error=is_error)
+            check.close(is_error=failure is not None)
         injected = inject_results(engine, session, rehydrated, self._free_tokens())
         session.record_sent(injected)
         self._watch_quality(observation)
@@ -112,6 +114,27 @@ class Preflight:
         if session.last_estimate and tokens >= session.last_estimate:
             session.growth.append(tokens - session.last_estimate)
         return tokens
+
+    def _report_excess(self, decision: Decision, failure: CompactError | None) -> None:
+        """Report a request over the budget, so that it is never sent unnoticed."""
+        engine, tokens = self._engine, self._session.last_estimate
+        window, budget = engine.cfg.max_context_tokens, engine.budget_tokens
+        if window is None or budget is None:
+            return
+        # A large buffer may put the budget below the trigger. A request between the two is as configured.
+        if tokens <= (budget if decision.triggered else window):
+            return
+        event = events.OverBudgetEvent(
+            tokens=tokens,
+            budget_tokens=budget,
+            max_tokens=window,
+            excess_tokens=tokens - budget,
+            reason=str(failure) if failure else "nothing could be removed in this call",
+        )
+        if self._check.has_listeners:
+            self._check.emit(event)
+        elif failure is None:
+            say("compact", f"The request has {tokens:,} tokens but the budget is {budget:,}: {event.reason}.")
 
     def _free_tokens(self) -> int:
         """Return the room for rehydrated content."""
@@ -173,6 +196,7 @@ class Preflight:
             fixed=self._fixed,
             note=self._call.note,
             is_after_rehydration=self._turn.should_skip_aggressive_compaction(),
+            floor=self._engine.policy.floor or self._call.floor,
         )
 
     def _compact(self, decision: Decision) -> Steps[None]:

@@ -71,6 +71,20 @@ class ErrorEvent(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OverBudgetEvent(Event):
+    """The request is larger than the budget, and nothing more could be removed from it."""
+
+    name: ClassVar[str] = "compact.over_budget"
+    is_error: ClassVar[bool] = True
+
+    tokens: int
+    budget_tokens: int
+    max_tokens: int
+    excess_tokens: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WarningEvent(Event):
     """Something that a person should look at. The call went on as planned."""
 

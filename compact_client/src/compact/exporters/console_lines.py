@@ -132,6 +132,12 @@ def _error_line(properties: Properties) -> str:
     return f"{properties.get('error_type')}: {properties.get('message')} (fallback: {properties.get('fallback')})"
 
 
+def _over_budget_line(properties: Properties) -> str:
+    tokens, budget = _count(properties.get("tokens")), _count(properties.get("budget_tokens"))
+    excess = _count(properties.get("excess_tokens"))
+    return f"{tokens} tokens, {excess} over the budget of {budget}: {properties.get('reason')}"
+
+
 def _warning_line(properties: Properties) -> str:
     return f"{properties.get('severity')}: {properties.get('message')}"
 
@@ -158,6 +164,7 @@ LINES: Mapping[type[Event], Callable[[Properties], str]] = {
     events.RehydratedEvent: _rehydrated_line,
     events.RehydrationBlockedEvent: _rehydration_blocked_line,
     events.ErrorEvent: _error_line,
+    events.OverBudgetEvent: _over_budget_line,
     events.WarningEvent: _warning_line,
 }
 

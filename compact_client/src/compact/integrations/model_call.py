@@ -106,12 +106,12 @@ class ModelCall:
     def preflight(self) -> Messages:
         """Return the messages to send. Raise if compaction fails."""
         with self._scope():
-            return self.manager.preflight(self.session_id, self.messages, **self._options())
+            return self.manager.preflight(self.session_id, self.messages, **self._preflight_options())
 
     async def apreflight(self) -> Messages:
         """Async version of `preflight`."""
         with self._scope():
-            return await self.manager.apreflight(self.session_id, self.messages, **self._options())
+            return await self.manager.apreflight(self.session_id, self.messages, **self._preflight_options())
 
     def prepare(self) -> Messages:
         """Return the messages to send, which are the caller's own if compaction fails."""
@@ -157,6 +157,10 @@ class ModelCall:
         usage = self._read_usage(response)
         if usage is not None:
             report_usage(self.manager, self.session_id, usage)
+
+    def _preflight_options(self) -> CallOptions:
+        # A running agent must not stop because one turn and one tool pair do not fit, unless the policy says so.
+        return {"floor": "newest", **self._options()}
 
     async def _first_messages(self, prepared: Messages | None) -> Messages:
         self._attempt = 0

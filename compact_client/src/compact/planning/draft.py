@@ -23,7 +23,7 @@ from compact.planning.partition import (
 )
 from compact.planning.pruning import prune
 from compact.planning.tool_results.non_replayable import RULE, NonReplayableUnits, select_non_replayable
-from compact.policy import CompactPolicy
+from compact.policy import CompactPolicy, Floor
 
 MIN_SUMMARY_TOKENS = 96
 """The tag, the version line and a few lines of text. A shorter summary is useless."""
@@ -77,14 +77,15 @@ def draft_compaction(
     protected_ids: Collection[str] = (),
     non_replayable_ids: Collection[str] = (),
     goal_tokens: int | None = None,
-    keep_only_newest: bool = False,
+    floor: Floor = "turn",
+    keep_least: bool = False,
 ) -> Draft:
     """Return the draft that keeps the most messages and fits the budget.
 
     `removed_tokens` are the tokens that earlier compactions removed from the prompt. `replacement_tokens` are the
     tokens of the summaries and pointers that replaced them. `goal_tokens` is the request size that a manual compaction
-    tries to reach by shortening the summary. `keep_only_newest` skips every draft that keeps a recent turn, for a
-    summary that needs as much space as possible.
+    tries to reach by shortening the summary. `floor` is the least that may be kept. `keep_least` skips every draft
+    above that floor, for a summary that needs as much space as possible.
 
     Raises `InsufficientBudget` if even the smallest draft does not fit.
     """
@@ -112,6 +113,7 @@ def draft_compaction(
         removed_tokens=removed_tokens,
         folds_replacements=folds_replacements,
         goal_tokens=goal_tokens,
+        floor=floor,
         non_replayable=select_non_replayable(
             [unit for unit in units if unit.first not in pins and unit is not newest],
             messages,
@@ -121,7 +123,7 @@ def draft_compaction(
             soft_limit_tokens=limits.soft_limit_tokens - reserved_tokens,
         ),
     )
-    return drafter.draft(keep_only_newest=keep_only_newest)
+    return drafter.draft(keep_least=keep_least)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,15 +141,16 @@ class _Drafter:
     removed_tokens: int
     folds_replacements: bool
     goal_tokens: int | None
+    floor: Floor
     non_replayable: NonReplayableUnits
 
-    def draft(self, *, keep_only_newest: bool) -> Draft:
+    def draft(self, *, keep_least: bool) -> Draft:
         """Return the first draft that fits, or the smallest one with whatever the budget leaves for a summary."""
         smallest: Draft | None = None
         for draft, is_floor in self._drafts():
-            if keep_only_newest and draft.partition.keep_turns > 0:
-                continue
             smallest = draft
+            if keep_least and draft.partition.keep_turns > (1 if self.floor == "turn" else 0):
+                continue
             if is_floor and draft.partition.keep_turns >= 0 and self._leaves_too_little(draft):
                 continue
             # Ordinary drafts stay below the trigger, so that the next call does not compact again. At the floor, only
@@ -177,7 +180,7 @@ class _Drafter:
                 )
                 yield self._keep_non_replayable(partition), "", user_tokens == 0
             return
-        for step in reduction_steps(self.policy):
+        for step in reduction_steps(self.policy, self.floor):
             partition = self._partition(step, available_tokens)
             yield self._keep_non_replayable(partition), step.reason, step.is_floor
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from compact.messages import Message
 from compact.messages.units import Unit
-from compact.policy import CompactPolicy
+from compact.policy import CompactPolicy, Floor
 
 TURN_ABORTED = ("<turn-aborted>", "<turn_aborted>")
 
@@ -64,8 +64,11 @@ class Reduction(NamedTuple):
         return self.keep_turns <= 1 and self.keep_pairs <= 1
 
 
-def reduction_steps(policy: CompactPolicy) -> Iterator[Reduction]:
-    """Yield the policy's own numbers, then smaller ones: one turn less, one pair less, down to one each."""
+def reduction_steps(policy: CompactPolicy, floor: Floor = "turn") -> Iterator[Reduction]:
+    """Yield the policy's own numbers, then smaller ones: one turn less, one pair less, down to one each.
+
+    With the floor `newest`, continue to the newest unit alone.
+    """
     turns, pairs = policy.keep_recent_turns, policy.keep_tool_io_pairs
     yield Reduction(turns, pairs, "")
     while turns > 1 or pairs > 1:
@@ -75,6 +78,8 @@ def reduction_steps(policy: CompactPolicy) -> Iterator[Reduction]:
         if pairs > 1:
             pairs -= 1
             yield Reduction(turns, pairs, f"over budget: keep_tool_io_pairs {pairs + 1} -> {pairs}")
+    if floor == "turn":
+        return
     yield Reduction(0, 0, "over budget with 1 turn and 1 tool pair: newest unit and last user message only")
     yield Reduction(-1, 0, "over budget: newest unit only")
 

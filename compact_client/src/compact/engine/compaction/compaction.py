@@ -33,6 +33,7 @@ from compact.planning.plan import (
     SummarizationRecord,
 )
 from compact.planning.trigger import Decision
+from compact.policy import Floor
 
 if TYPE_CHECKING:
     from compact.engine.engine import Engine
@@ -70,6 +71,7 @@ class Compaction:
         fixed: FixedTokens,
         note: str | None,
         is_after_rehydration: bool,
+        floor: Floor = "turn",
     ) -> None:
         self.engine = engine
         self.session = session
@@ -79,6 +81,7 @@ class Compaction:
         self.note = note
         self.is_manual = note is not None
         self.is_after_rehydration = is_after_rehydration
+        self.floor = floor
         self.artifact_store = engine.cfg.artifact_store
         self.plan_store = engine.cfg.plan_store
         self.growth_tokens = 0.0 if self.is_manual else session.average_growth
@@ -202,13 +205,13 @@ class Compaction:
         )
 
     def _apply_ladder(self, draft: Draft) -> Steps[Ladder]:
-        """Apply the ladder. If a standing instruction did not fit, keep only the newest unit and try again."""
+        """Apply the ladder. If a standing instruction did not fit, keep as little as allowed and try again."""
         ladder = Ladder(self, draft)
         yield from ladder.apply()
-        if not ladder.summary.missing_constraints or draft.partition.keep_turns <= 0:
+        if not ladder.summary.missing_constraints or draft.partition.keep_turns <= (self.floor == "turn"):
             return ladder
         try:
-            smaller_draft = make_draft(self, self.limits, keep_only_newest=True)
+            smaller_draft = make_draft(self, self.limits, keep_least=True)
         except InsufficientBudget:
             return ladder
         retry = Ladder(self, smaller_draft)

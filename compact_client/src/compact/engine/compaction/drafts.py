@@ -31,7 +31,7 @@ _MIN_OUTPUT_TOKENS = 64
 _MARKER_TOKENS = 16  # the line that says how much was cut
 
 
-def make_draft(compaction: Compaction, limits: TokenLimits, *, keep_only_newest: bool = False) -> Draft:
+def make_draft(compaction: Compaction, limits: TokenLimits, *, keep_least: bool = False) -> Draft:
     """Draft a compaction within some limits. Raise `InsufficientBudget` if even the minimum does not fit."""
     session, messages, counts = compaction.session, compaction.messages, compaction.counts
     goal_tokens = None
@@ -47,7 +47,8 @@ def make_draft(compaction: Compaction, limits: TokenLimits, *, keep_only_newest:
         replacement_tokens=_replacement_tokens(compaction),
         protected_ids=session.protected_ids,
         non_replayable_ids=_results_to_keep(compaction, messages, counts),
-        keep_only_newest=keep_only_newest,
+        floor=compaction.floor,
+        keep_least=keep_least,
         goal_tokens=goal_tokens,
     )
 
