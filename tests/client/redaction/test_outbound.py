@@ -52,3 +52,17 @@ def test_redaction_can_be_disabled_and_customized() -> None:
     assert OutboundRedactor(RedactionSettings(enabled=False)).redact_value("password=x1") == "password=x1"
     custom = OutboundRedactor(RedactionSettings(patterns=(r"EMP-\d+",), allow=("email",)))
     assert custom.redact_value("EMP-7 ada@lovelace.org") == f"{MASK} ada@lovelace.org"
+
+
+@pytest.mark.req("S-RED-1")
+def test_a_private_key_that_is_split_over_two_messages_is_redacted_in_both() -> None:
+    """Adjacent messages are searched together. Messages without a secret are returned as they are."""
+    lines = ["MIIEpAIBAAKCAQEA" + "q7Xz81kPwT3r" * 4, "Zk" * 10 + "4T9b" * 11]
+    first = Message("user", f"Here is the key:\n-----BEGIN RSA PRIVATE KEY-----\n{lines[0]}")
+    second = Message("user", f"{lines[1]}\n-----END RSA PRIVATE KEY-----\nplease install it")
+    third = Message("assistant", "done")
+    redacted = OutboundRedactor().redact_messages([first, second, third])
+    texts = [message.text for message, _ in redacted]
+    assert not any(line in text for line in lines for text in texts)
+    assert texts[1].endswith("please install it")
+    assert redacted[2] == (third, {}) and redacted[2][0] is third

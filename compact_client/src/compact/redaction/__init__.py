@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from compact.redaction.findings import MASK, MASKED, Finding, Replace
 from compact.redaction.outbound import OutboundRedactor, RedactionSettings
-from compact.redaction.redactor import MASK, Redactor, default_redactor
+from compact.redaction.redactor import Redactor, default_redactor
 from compact.redaction.rules import DEFAULT_RULES, Rule
 
-__all__ = ["DEFAULT_RULES", "MASK", "OutboundRedactor", "RedactionSettings", "Redactor", "Rule", "default_redactor"]
+__all__ = [
+    "DEFAULT_RULES",
+    "MASK",
+    "MASKED",
+    "Finding",
+    "OutboundRedactor",
+    "RedactionSettings",
+    "Redactor",
+    "Replace",
+    "Rule",
+    "default_redactor",
+]

@@ -7,11 +7,13 @@ high-severity `compact.warning` before anything is exported.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import replace as replace_fields
 from typing import Any, TypeVar
 
 from compact.messages import Message
+from compact.redaction.findings import Replace, mask
 from compact.redaction.redactor import Redactor, default_redactor
 
 T = TypeVar("T")
@@ -52,35 +54,31 @@ class OutboundRedactor:
 
     def redact_message(self, message: Message, counts: Counter[str] | None = None) -> Message:
         """Return the message as it may be exported or archived, or the same object if nothing needs redaction."""
-        if self._hook is not None:
-            hooked = self._hook(message)
-            if counts is not None and hooked != message:
-                counts["hook"] += 1
-            message = hooked
+        ((clean, redactions),) = self.redact_messages([message])
+        if counts is not None:
+            counts.update(redactions)
+        return clean
+
+    def redact_messages(
+        self, messages: Sequence[Message], *, replace: Replace = mask
+    ) -> list[tuple[Message, Counter[str]]]:
+        """Redact adjacent messages together. Return each with its number of redactions per rule.
+
+        A key that is split over two of the messages is found in both. A message without secrets is returned as it is.
+        `replace` may return placeholders instead of masks. See `compact.redaction.Replace`.
+        """
+        hooked = [message if self._hook is None else self._hook(message) for message in messages]
+        counts = [
+            Counter({"hook": 1}) if clean is not message and clean != message else Counter[str]()
+            for message, clean in zip(messages, hooked, strict=True)
+        ]
         if not self.enabled:
-            return message
-        parts = {
-            "content": message.content,
-            "calls": [call.arguments for call in message.tool_calls],
-            "meta": message.meta,
-            "name": message.name,
-            "source": dict(message.source) if isinstance(message.source, Mapping) else None,
-        }
-        clean = self.redact_value(parts, counts)
-        if clean is parts or clean == parts:
-            return message
-        calls = tuple(
-            replace(call, arguments=arguments)
-            for call, arguments in zip(message.tool_calls, clean["calls"], strict=True)
-        )
-        return replace(
-            message,
-            content=clean["content"],
-            tool_calls=calls,
-            meta=clean["meta"],
-            name=clean["name"],
-            source=clean["source"],
-        )
+            return list(zip(hooked, counts, strict=True))
+        results = self._redactor.trees([_parts(message) for message in hooked], replace=replace)
+        return [
+            (_with_parts(message, parts) if redactions else message, counter + redactions)
+            for message, (parts, redactions), counter in zip(hooked, results, counts, strict=True)
+        ]
 
     def apply_hook(self, value: Any) -> Any:
         """Run the user-supplied hook on all conversation text in a JSON value.
@@ -103,6 +101,31 @@ class OutboundRedactor:
         if counts is not None:
             counts.update(redactions)
         return clean
+
+
+def _parts(message: Message) -> dict[str, Any]:
+    return {
+        "content": message.content,
+        "calls": [call.arguments for call in message.tool_calls],
+        "meta": message.meta,
+        "name": message.name,
+        "source": dict(message.source) if isinstance(message.source, Mapping) else None,
+    }
+
+
+def _with_parts(message: Message, parts: dict[str, Any]) -> Message:
+    calls = tuple(
+        replace_fields(call, arguments=arguments)
+        for call, arguments in zip(message.tool_calls, parts["calls"], strict=True)
+    )
+    return replace_fields(
+        message,
+        content=parts["content"],
+        tool_calls=calls,
+        meta=parts["meta"],
+        name=parts["name"],
+        source=parts["source"],
+    )
 
 
 def _redactor(settings: RedactionSettings) -> Redactor:

@@ -10,9 +10,10 @@ from compact.redaction.rules.rule import Rule, looks_random
 # A quoted value ends at its own quote, at any level of JSON escaping. An unquoted value ends at a separator.
 _VALUE = r"""
     (?: (?P<quote>(?P<escaped>\\+)?["'`])
-        (?P<quoted>(?:(?!(?(escaped)(?<!\\)|)(?P=quote))(?:\\.|[^\n\\])){0,4096}+)
+        (?P<quoted>(?:(?!(?(escaped)(?<!\\)|)(?P=quote))(?:\\.|[^\n\x1e\\])){0,4096}+)
       | (?P<bare>[^\s"'`,;&<>\\]{1,4096}+) )
 """
+_GAP = r"[ \t\r\n]"
 _QUOTE_AFTER_KEY = r"""(?P<keyquote>\\*["'`]\]?)?"""
 _SUFFIX = r"(?:[_-]?(?:key|base|value|token|access|prod|production|dev|test|staging|live|old|new|\d{1,3})){0,3}s?"
 NOT_A_SECRET = re.compile(
@@ -69,9 +70,8 @@ def _is_password(match: re.Match[str]) -> bool:
 def _assignment(name: str, literals: str, accepts: Callable[[re.Match[str]], bool]) -> Rule:
     words = tuple(literals.split())
     key = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
-    pattern = (
-        rf"""(?:{key}){_SUFFIX}{_QUOTE_AFTER_KEY}\s{{0,4}}(?:=>|:=|==?=?|:|(?<=\w)>)\s{{0,8}}(?P<value>{_VALUE})"""
-    )
+    separator = rf"{_GAP}{{0,4}}(?:=>|:=|==?=?|:|(?<=\w)>){_GAP}{{0,8}}"
+    pattern = rf"(?:{key}){_SUFFIX}{_QUOTE_AFTER_KEY}{separator}(?P<value>{_VALUE})"
     return Rule(name, "secret", words, re.compile(pattern, re.IGNORECASE | re.VERBOSE), accepts)
 
 

@@ -29,8 +29,8 @@ HEADERS = (
         "secret",
         ("authorization",),
         verbose(
-            r"""authorization(?:\\*["'`]\]?)?\s{0,4}[:=,]\s{0,4}(?:\\*["'`])?\s{0,4}
-                (?P<scheme>(?:bearer|basic|token|digest|negotiate|apikey|bot|aws4-hmac-sha256)\s{1,4})?
+            r"""authorization(?:\\*["'`]\]?)?[ \t\r\n]{0,4}[:=,][ \t\r\n]{0,4}(?:\\*["'`])?[ \t\r\n]{0,4}
+                (?P<scheme>(?:bearer|basic|token|digest|negotiate|apikey|bot|aws4-hmac-sha256)[ \t\r\n]{1,4})?
                 (?P<secret>[^\s"'`<>\\]{4,}+)""",
             re.IGNORECASE,
         ),
@@ -40,7 +40,7 @@ HEADERS = (
         "authorization",
         "secret",
         ("bearer ",),
-        verbose(NOT_IN_WORD + r"bearer\s{1,4}(?P<secret>[\w.~+/=-]{8,}+)", re.IGNORECASE),
+        verbose(NOT_IN_WORD + r"bearer[ \t\r\n]{1,4}(?P<secret>[\w.~+/=-]{8,}+)", re.IGNORECASE),
         _is_random_secret,
     ),
     Rule(
@@ -48,7 +48,8 @@ HEADERS = (
         "secret",
         ("cookie",),
         verbose(
-            r"""cookie(?:\\*["'`])?\s{0,4}:\s{0,4}(?:\\*["'`])?(?P<secret>[\w.-]{1,128}=[^\n"'`\\<]{1,4096}+)""",
+            r"""cookie(?:\\*["'`])?[ \t\r\n]{0,4}:[ \t\r\n]{0,4}
+                (?:\\*["'`])?(?P<secret>[\w.-]{1,128}=[^\n\x1e"'`\\<]{1,4096}+)""",
             re.IGNORECASE,
         ),
     ),
@@ -66,14 +67,14 @@ HEADERS = (
         "password",
         "secret",
         ("password is ", "password was ", "passphrase is ", "passcode is ", "pin is ", "secret is "),
-        verbose(r"\w+\ (?:is|was)\s{1,4}[:]?(?P<quote>[\"'`])?(?P<secret>[^\s\"'`,;<>]{4,256}+)", re.IGNORECASE),
+        verbose(r"\w+\ (?:is|was)[ \t\r\n]{1,4}[:]?(?P<quote>[\"'`])?(?P<secret>[^\s\"'`,;<>]{4,256}+)", re.IGNORECASE),
         lambda match: bool(match["quote"]) or (any(char.isdigit() for char in match["secret"])),
     ),
     Rule(
         "password",
         "secret",
         ("login ",),
-        verbose(r"login\ \S{1,128}\s{1,4}password\s{1,4}(?P<secret>\S{1,256}+)", re.IGNORECASE),
+        verbose(r"login\ \S{1,128}[ \t\r\n]{1,4}password[ \t\r\n]{1,4}(?P<secret>\S{1,256}+)", re.IGNORECASE),
         lambda match: not MASKED.match(match["secret"]),
     ),
     Rule(

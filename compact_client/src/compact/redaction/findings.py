@@ -1,0 +1,130 @@
+"""A secret or personal data in a text, and the mask that replaces it.
+
+A finding is the unit on which everything else is built: counts per rule, masks, and placeholders that the process can
+turn back into the original. It holds the secret itself, so it must never leave the process. Its `repr` omits the value.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+Kind = Literal["secret", "pii", "custom"]
+
+MASK = "<REDACTED>"
+MASKED = re.compile(r"<REDACTED(?::[\w.:-]{1,80})?>")
+"""The mask or a placeholder, such as `<REDACTED:email-3>`. Text of this form is never redacted again."""
+
+BOUNDARY = "\x1e"
+"""Separates the parts of a message while they are searched as one text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A span of a text that must be replaced.
+
+    `start` and `end` count characters of the part with index `part`. A secret that continues in the next part has one
+    finding per part with the same `group`. Findings never overlap.
+    """
+
+    start: int
+    end: int
+    rule: str
+    kind: Kind
+    value: str = field(repr=False)
+    part: int = 0
+    group: int = 0
+    needs_quotes: bool = False
+    """True for an unquoted JSON value, such as `1234` in `{"pin": 1234}`. The mask is then put in quotes."""
+
+
+Replace = Callable[[Finding], str]
+"""Returns the text that replaces a finding. It must match `MASKED`, so that redacting again changes nothing."""
+
+
+def mask(_: Finding) -> str:
+    """Replace every finding with the same mask."""
+    return MASK
+
+
+def is_masked(text: str, start: int, end: int) -> bool:
+    """True if a span is a mask or inside one."""
+    opening = text.rfind("<", max(0, start - 90), start + 1)
+    match = MASKED.match(text, opening) if opening >= 0 else None
+    return match is not None and end <= match.end()
+
+
+class Span(NamedTuple):
+    """A match of a rule in a text."""
+
+    start: int
+    end: int
+    rule: str
+    kind: Kind
+    needs_quotes: bool = False
+
+
+def merge(spans: Iterable[Span]) -> list[Span]:
+    """Sort spans and join those that overlap. The rule of the first and longest one names the result."""
+    merged: list[Span] = []
+    end = -1
+    for span in sorted(spans, key=_start_then_longest):
+        if span.start < end:
+            if span.end > end:
+                end = span.end
+                merged[-1] = merged[-1]._replace(end=end, needs_quotes=False)
+        else:
+            merged.append(span)
+            end = span.end
+    return merged
+
+
+def _start_then_longest(span: Span) -> tuple[int, int]:
+    return span.start, -span.end
+
+
+def split_at_boundaries(text: str, spans: Iterable[Span]) -> Iterator[tuple[Span, int]]:
+    """Yield spans that contain no boundary, each with the number of the span that it is a piece of."""
+    for number, span in enumerate(spans):
+        start = span.start
+        while (boundary := text.find(BOUNDARY, start, span.end)) >= 0:
+            if boundary > start:
+                yield span._replace(start=start, end=boundary), number
+            start = boundary + 1
+        if start < span.end:
+            yield span if start == span.start else span._replace(start=start), number
+
+
+class MaskedText:
+    """A text with masked spans that maps positions back to the original text."""
+
+    def __init__(self, text: str, spans: Sequence[Span]) -> None:
+        pieces: list[str] = []
+        self._mask_starts: list[int] = []
+        self._spans = spans
+        position = length = 0
+        for span in spans:
+            length += span.start - position
+            self._mask_starts.append(length)
+            pieces += (text[position : span.start], MASK)
+            length += len(MASK)
+            position = span.end
+        pieces.append(text[position:])
+        self.text = "".join(pieces)
+
+    def original(self, span: Span) -> Span:
+        """Return where a span of the masked text is in the original. Masks are included as a whole."""
+        return span._replace(start=self._position(span.start, 0), end=self._position(span.end - 1, 1))
+
+    def _position(self, position: int, extra: int) -> int:
+        index = bisect_right(self._mask_starts, position) - 1
+        if index < 0:
+            return position + extra
+        offset = position - self._mask_starts[index] - len(MASK)
+        earlier = self._spans[index]
+        if offset < 0:
+            return earlier.end if extra else earlier.start
+        return earlier.end + offset + extra

@@ -1,0 +1,140 @@
+"""Walk a tree of JSON values and replace some of its texts.
+
+The walk is iterative, so that the depth of a tree is not limited by the stack. It takes time in proportion to the size
+of the tree, also if the tree is deep or has many keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from compact.redaction.secret_keys import inherited_rule, rule_for_item, rule_for_pair
+
+# Only integers from here on can be card numbers, and only texts from here on can be secrets under an unknown key.
+_MIN_CARD_NUMBER = 10**12
+_MIN_KEY_CHARS = 6
+
+
+_CONTAINERS = frozenset({dict, list, tuple})
+_Frame = tuple[int, str | None, Iterator[tuple[Any, Any]]]
+"""A container in the walk: its index, the rule that its items inherit, and its remaining items."""
+
+
+class Place(NamedTuple):
+    """A value in a tree: the index of its container, and its key there."""
+
+    node: int
+    key: Any
+
+
+class Tree:
+    """The texts of a value in document order, and the changes to the value. The value itself is never changed.
+
+    `places` and `texts` are the values to search, `key_places` and `keys` the names in dicts to search. `secrets` are
+    the values that are secret because of their key, with the name of the rule.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self.places: list[Place] = []
+        self.texts: list[str] = []
+        self.key_places: list[Place] = []
+        self.keys: list[str] = []
+        self.secrets: list[tuple[Place, Any, str]] = []
+        self._parents: list[Place] = [Place(-1, None)]
+        self._containers: list[Any] = [[value]]
+        self._changes: dict[int, dict[Any, Any]] = {}
+        self._names: dict[int, _UniqueNames] = {}
+        self._walk(value)
+
+    def replace(self, place: Place, value: Any) -> None:
+        """Replace one value of a container."""
+        self._changes.setdefault(place.node, {})[place.key] = value
+
+    def rename(self, place: Place, name: str) -> None:
+        """Rename one key of a dict. A name that is taken gets a number."""
+        if place.node not in self._names:
+            self._names[place.node] = _UniqueNames(self._containers[place.node])
+        self._names[place.node].add(place.key, name)
+
+    def result(self) -> Any:
+        """Return the value with all changes. Unchanged parts are shared with the original."""
+        # A container is always after its parent, so its copy is complete before the parent is copied.
+        for index in range(len(self._containers) - 1, 0, -1):
+            if index in self._changes or index in self._names:
+                names = self._names[index].names if index in self._names else {}
+                copy = _changed_copy(self._containers[index], self._changes.get(index, {}), names)
+                self.replace(self._parents[index], copy)
+        return self._changes.get(0, {}).get(0, self._containers[0][0])
+
+    def _walk(self, value: Any) -> None:
+        stack: list[_Frame] = [(0, None, iter([(0, value)]))]
+        while stack:
+            node, rule, items = stack[-1]
+            child = self._visit(node, rule, items)
+            if child is None:
+                stack.pop()
+            else:
+                stack.append(child)
+
+    def _visit(self, node: int, inherited: str | None, items: Iterable[tuple[Any, Any]]) -> _Frame | None:
+        """Collect the texts of a container up to its next nested container, and return that one."""
+        container = self._containers[node]
+        is_dict = isinstance(container, dict)
+        pair_key, pair_rule = rule_for_pair(container) if is_dict else (None, None)
+        for key, item in items:
+            if is_dict and type(key) is str and len(key) >= _MIN_KEY_CHARS:
+                self.key_places.append(Place(node, key))
+                self.keys.append(key)
+            rule = pair_rule if pair_rule and key == pair_key else inherited
+            if type(item) in _CONTAINERS:
+                if not _is_redaction_counts(key, item):
+                    return self._enter(Place(node, key), item, inherited_rule(key, item, rule))
+            else:
+                self._add(Place(node, key), item, rule_for_item(key, item, rule))
+        return None
+
+    def _enter(self, place: Place, container: Any, rule: str | None) -> _Frame:
+        self._containers.append(container)
+        self._parents.append(place)
+        items = iter(container.items()) if isinstance(container, dict) else enumerate(container)
+        return len(self._containers) - 1, rule, items
+
+    def _add(self, place: Place, item: Any, rule: str | None) -> None:
+        if rule is not None:
+            self.secrets.append((place, item, rule))
+        elif type(item) is str:
+            self.places.append(place)
+            self.texts.append(item)
+        elif type(item) is int and item >= _MIN_CARD_NUMBER:
+            self.places.append(place)
+            self.texts.append(str(item))
+
+
+class _UniqueNames:
+    """New names for keys of one dict, without collisions."""
+
+    def __init__(self, container: Mapping[Any, Any]) -> None:
+        self.names: dict[Any, str] = {}
+        self._taken: set[Any] = set(container)
+        self._last: dict[str, int] = {}
+
+    def add(self, key: Any, name: str) -> None:
+        unique = name
+        while unique in self._taken:
+            number = self._last[name] = self._last.get(name, 1) + 1
+            unique = f"{name[:-1]}:{number}>" if name.endswith(">") else f"{name}:{number}"
+        self._taken.add(unique)
+        self.names[key] = unique
+
+
+def _changed_copy(value: Any, changes: Mapping[Any, Any], names: Mapping[Any, str]) -> Any:
+    if isinstance(value, dict):
+        return {names.get(key, key): changes.get(key, item) for key, item in value.items()}
+    items = [changes.get(index, item) for index, item in enumerate(value)]
+    return items if isinstance(value, list) else tuple(items)
+
+
+def _is_redaction_counts(key: object, item: object) -> bool:
+    """True for the counts per rule in an event: `{"redactions": {"password": 2}}`. Their keys are not secret keys."""
+    return key == "redactions" and isinstance(item, dict) and all(type(count) is int for count in item.values())
