@@ -23,6 +23,7 @@ from compact.engine.preflight import preflight, report_outcome
 from compact.engine.rehydration import insert_before_newest
 from compact.engine.session import Session
 from compact.engine.session.request import to_item
+from compact.engine.warm_up import WarmUp, rehearse
 from compact.exceptions import CompactError
 from compact.memory import Memory
 from compact.messages import Message
@@ -39,17 +40,30 @@ _MAX_LOCK_POLL_S = 0.02
 
 
 class CompactManager:
-    """Compacts any number of sessions. Safe to share between threads and tasks."""
+    """Compacts any number of sessions. Safe to share between threads and tasks.
+
+    The first manager of a process loads the tokenizer, which takes 0.2 to 0.4 seconds and blocks all threads. Create it
+    before an event loop serves requests.
+    """
 
     def __init__(self, cfg: CompactConfig, *, clock: events.Clock = events.utc_now) -> None:
         self._engine = Engine(cfg, clock)
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         self._lock = threading.Lock()
+        self._running: set[asyncio.Task[Any]] = set()
+        """The async calls of all sessions. An event loop itself keeps only weak references to tasks."""
 
     @property
     def cfg(self) -> CompactConfig:
         """The configuration, read-only. Create another manager to use a different one."""
         return self._engine.cfg
+
+    def warm_up(self) -> WarmUp:
+        """Prepare the first compaction in the background: import its modules, compile its patterns.
+
+        Use it as `await manager.warm_up()`, or as `manager.warm_up().wait()` in sync code.
+        """
+        return WarmUp(lambda: rehearse(self.cfg))
 
     def add_exporter(self, exporter: Exporter) -> None:
         """Send events to one more exporter, starting with the next check."""
@@ -228,10 +242,9 @@ class CompactManager:
 
     async def aread_artifact(self, session_id: str, artifact_id: str, *, context: Any = None) -> str | None:
         """Run `read_artifact` without blocking the event loop."""
-        session = self._session(session_id)
         if self.cfg.artifact_store is None:
             return None
-        return await arun(self._read_artifact(session, artifact_id, context))
+        return await self._arun(session_id, lambda session: self._read_artifact(session, artifact_id, context))
 
     def forget(self, session_id: str) -> None:
         """Discard a session's state in this process. A stored plan remains stored."""
@@ -257,7 +270,7 @@ class CompactManager:
 
     def _run(self, session_id: str, steps: Callable[[Session], Steps[R]]) -> R:
         session = self._session(session_id)
-        if session.active_thread_id == threading.get_ident():
+        if session.is_active_here:
             raise CompactError(
                 f"Session {session_id!r} is already running a call on this thread. An exporter or storage must not "
                 "compact the session whose events it receives, and an event loop that runs apreflight must not call "
@@ -274,8 +287,17 @@ class CompactManager:
         while not session.lock.acquire(blocking=False):
             await asyncio.sleep(delay_s)
             delay_s = min(2 * delay_s, _MAX_LOCK_POLL_S)
-        try:
-            with session.run_call():
-                return await arun(self._engine.with_delivery(steps(session)))
-        finally:
-            session.lock.release()
+        # A canceled caller does not wait, but its call goes on: a thread cannot be stopped, and a plan that was
+        # committed halfway would be lost. The session's next call waits for the lock.
+        task = asyncio.create_task(self._finish(session, steps))
+        self._running.add(task)
+        task.add_done_callback(lambda done: self._release(session, done))
+        return await asyncio.shield(task)
+
+    async def _finish(self, session: Session, steps: Callable[[Session], Steps[R]]) -> R:
+        with session.run_call():
+            return await arun(self._engine.with_delivery(steps(session)), session)
+
+    def _release(self, session: Session, done: asyncio.Task[Any]) -> None:
+        self._running.discard(done)
+        session.lock.release()

@@ -1,22 +1,33 @@
 """Run the same steps for sync and async callers.
 
 The engine is written once, as generators that yield each call which may block: a summarizer, a store, an archive.
-`run` makes these calls on the current thread. `arun` makes them outside the event loop and awaits awaitable results.
+`run` runs everything on the current thread. `arun` runs everything in a worker thread, because a compaction is up to
+a few hundred milliseconds of Python, and awaits awaitable results on the event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import contextvars
+import functools
 import inspect
-from collections.abc import Callable, Generator
-from typing import Any, TypeVar
+import os
+from collections.abc import Awaitable, Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 
 from compact.exceptions import CompactError, StoreFailed
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 Effect = Callable[[], Any]
 Steps = Generator[Effect, Any, T]
+
+_MAX_WORKERS = 32
 
 
 def run(steps: Steps[T]) -> T:
@@ -35,22 +46,96 @@ def run(steps: Steps[T]) -> T:
         return value
 
 
-async def arun(steps: Steps[T]) -> T:
-    """Run the steps to the end without blocking the event loop."""
-    try:
-        effect = next(steps)
+class Guard(Protocol):
+    """Marks the threads that run the steps of a session, for `arun`."""
+
+    def run_worker(self) -> AbstractContextManager[None]:
+        """Return a context for the time in which this thread runs steps and the calls that they yield."""
+        ...
+
+    def run_steps(self) -> AbstractContextManager[None]:
+        """Return a context for the time in which this thread runs steps, and may change the session."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Finished:
+    """The result of the steps."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """An awaitable that a step's call returned."""
+
+    awaitable: Awaitable[Any]
+
+
+async def arun(steps: Steps[T], guard: Guard) -> T:
+    """Run the steps to the end in a worker thread. Only their awaitables are awaited on the event loop."""
+    context = contextvars.copy_context()
+    resume: Effect = functools.partial(next, steps)
+    while True:
+        outcome = await _in_worker(functools.partial(context.run, _run_until_awaitable, steps, resume, guard))
+        if isinstance(outcome, _Finished):
+            value: T = outcome.value
+            return value
+        try:
+            result = await outcome.awaitable
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():  # codespell:ignore
+                steps.close()
+                raise
+            resume = functools.partial(steps.throw, CompactError("The async call was canceled."))
+        except Exception as error:
+            resume = functools.partial(steps.throw, error)
+        else:
+            resume = functools.partial(steps.send, result)
+
+
+def _run_until_awaitable(steps: Steps[Any], resume: Effect, guard: Guard) -> _Finished | _Waiting:
+    """Run steps and their calls on this thread, until they end or a call returns an awaitable."""
+    with guard.run_worker():
         while True:
             try:
-                result = await asyncio.to_thread(effect)
-                if inspect.isawaitable(result):
-                    result = await result
+                with guard.run_steps():
+                    effect = resume()
+            except StopIteration as stop:
+                return _Finished(stop.value)
+            try:
+                result = effect()
             except Exception as error:
-                effect = steps.throw(error)
-            else:
-                effect = steps.send(result)
-    except StopIteration as stop:
-        value: T = stop.value
-        return value
+                resume = functools.partial(steps.throw, error)
+                continue
+            if inspect.isawaitable(result):
+                return _Waiting(result)
+            resume = functools.partial(steps.send, result)
+
+
+async def _in_worker(function: Callable[[], R]) -> R:
+    """Run a function in a thread of our own pool, and wait for its end even if the task is canceled."""
+    future = asyncio.get_running_loop().run_in_executor(_worker_pool(), function)
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        # The thread cannot be stopped, and the session must not be used before it ends.
+        while not future.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([future])
+        raise
+
+
+@functools.cache
+def _worker_pool() -> ThreadPoolExecutor:
+    # Not asyncio's default pool: with few cores it has few threads, and slow summarizers could occupy all of them.
+    return ThreadPoolExecutor(_MAX_WORKERS, thread_name_prefix="compact-worker")
+
+
+if hasattr(os, "register_at_fork"):
+    # The threads of a pool do not survive a fork.
+    os.register_at_fork(after_in_child=_worker_pool.cache_clear)
 
 
 def single_step(effect: Effect) -> Steps[Any]:

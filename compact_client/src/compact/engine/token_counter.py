@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from compact.estimators import TiktokenEstimator
-from compact.estimators.encodings import preload_encoding
+from compact.estimators.encodings import encoding_name, load_counter
 from compact.estimators.request_counter import REPLY_TOKENS, RequestCounter, schema_text
 from compact.messages import Message
 
@@ -29,7 +29,8 @@ class TokenCounter:
             type(estimator).__name__ if estimator is not None else "tiktoken"
         )
         if isinstance(self._counter, TiktokenEstimator):
-            preload_encoding(model)
+            # Here, and not in a background thread: loading holds the GIL, so it would stall an event loop later.
+            load_counter(encoding_name(model))
         self._tool_tokens: dict[int, tuple[list[str], int]] = {}
 
     def count_message(self, message: Message) -> int:

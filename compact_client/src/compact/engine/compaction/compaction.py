@@ -109,12 +109,23 @@ class Compaction:
             return False
         self.step = self._last_step() + 1
         yield from archive_transcript(self)
-        yield from self._fit_budget(limits)
-        self._complete_plan()
-        yield from self._commit()
+        yield from self._change_plan(limits)
         self._report()
         yield from archive_summary(self)
         return True
+
+    def _change_plan(self, limits: TokenLimits) -> Steps[None]:
+        """Build the new plan and commit it. Whatever interrupts this, even Ctrl-C, leaves the old plan."""
+        self.plan_before = self.session.plan
+        try:
+            yield from self._fit_budget(limits)
+            self._complete_plan()
+            yield from self._commit()
+        except BaseException:
+            if self.session.plan is not self.plan_before:
+                self.session.plan = self.plan_before
+                self.render()
+            raise
 
     def preview(self) -> Draft:
         """Return the draft that a compaction would start from. Raise `InsufficientBudget` if there is none."""
@@ -187,7 +198,7 @@ class Compaction:
     def _fit_budget(self, limits: TokenLimits) -> Steps[None]:
         """Apply the ladder and build a plan until the rendered request fits the budget."""
         session = self.session
-        self.plan_before, self.request_before = session.plan, session.request
+        self.request_before = session.request
         for attempt in range(1, _FIT_ATTEMPTS + 1):
             self.ladder = yield from self._apply_ladder(self.draft)
             session.plan = build_plan(self, self.ladder)
@@ -246,14 +257,12 @@ class Compaction:
     # Commit and report.
 
     def _commit(self) -> Steps[None]:
-        """Commit the plan. Raise `PlanConflict` and restore the old plan if another process was faster."""
+        """Commit the plan. Raise `PlanConflict` if another process was faster."""
         session, plan = self.session, self._plan
         if self.plan_store is not None:
             expected = session.stored_plan_version
             is_committed = yield from commit_plan(session, self.plan_store, plan, self.check)
             if not is_committed:
-                session.plan = self.plan_before
-                self.render()
                 text = f"Another process committed a plan for session {session.session_id!r} after version {expected}."
                 raise PlanConflict(text)
         session.plans[plan.version] = plan

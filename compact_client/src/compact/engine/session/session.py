@@ -54,8 +54,12 @@ class Session:
         self.session_id = session_id
         self.trace_id = trace_id
         self.lock = threading.Lock()
-        self.active_thread_id: int | None = None
+        self._caller_thread_id: int | None = None
         """The thread that is running a call for this session, or whose event loop is."""
+        self._worker_thread_id: int | None = None
+        """The worker thread that runs the steps of an async call."""
+        self._steps_lock = threading.RLock()
+        """Held while steps run in a worker thread, so that the event loop's thread can read between them."""
         self.thread = AgentThread(session_id)
         self.codec: Codec | None = None
         self.view: list[Message] = []
@@ -110,22 +114,39 @@ class Session:
         """Tokens that a call adds on average, 0 before the second call."""
         return sum(self.growth) / len(self.growth) if self.growth else 0.0
 
+    @property
+    def is_active_here(self) -> bool:
+        """True if this thread is running a call for this session, or its event loop is."""
+        return threading.get_ident() in (self._caller_thread_id, self._worker_thread_id)
+
     @contextmanager
     def run_call(self) -> Iterator[None]:
         """Mark this thread as running a call. The caller holds the lock."""
-        self.active_thread_id = threading.get_ident()
+        self._caller_thread_id = threading.get_ident()
         try:
             yield
         finally:
-            self.active_thread_id = None
+            self._caller_thread_id = None
+
+    @contextmanager
+    def run_worker(self) -> Iterator[None]:
+        """Mark this thread as the worker of an async call."""
+        self._worker_thread_id = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._worker_thread_id = None
+
+    @contextmanager
+    def run_steps(self) -> Iterator[None]:
+        """Keep the event loop's thread from reading the session while a worker changes it."""
+        with self._steps_lock:
+            yield
 
     @contextmanager
     def read_access(self) -> Iterator[None]:
-        """Hold the lock, unless this thread is running a call and would wait for itself."""
-        if self.active_thread_id == threading.get_ident():
-            yield
-            return
-        with self.lock:
+        """Hold the lock. A thread that is running a call would wait for itself, so it only waits for the worker."""
+        with self._steps_lock if self.is_active_here else self.lock:
             yield
 
     def select_codec(self, items: Sequence[Any], format_name: str | None) -> Codec:
