@@ -21,7 +21,7 @@ from compact.engine.overflow.errors import is_context_length_error
 from compact.engine.overflow.recovery import recover
 from compact.engine.preflight import preflight, report_outcome
 from compact.engine.rehydration import insert_before_newest
-from compact.engine.session import Session
+from compact.engine.session import Branches, Evictions, Session
 from compact.engine.session.request import to_item
 from compact.engine.warm_up import WarmUp, rehearse
 from compact.exceptions import CompactError
@@ -35,7 +35,6 @@ from compact.protocols import Exporter
 T = TypeVar("T", Message, dict[str, Any])
 R = TypeVar("R")
 
-_MAX_SESSIONS = 1024
 _MAX_LOCK_POLL_S = 0.02
 
 
@@ -48,8 +47,9 @@ class CompactManager:
 
     def __init__(self, cfg: CompactConfig, *, clock: events.Clock = events.utc_now) -> None:
         self._engine = Engine(cfg, clock)
-        self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self._sessions: OrderedDict[str, Branches] = OrderedDict()
         self._lock = threading.Lock()
+        self._past_evictions = Evictions()
         self._running: set[asyncio.Task[Any]] = set()
         """The async calls of all sessions. An event loop itself keeps only weak references to tasks."""
 
@@ -84,12 +84,12 @@ class CompactManager:
         `InsufficientBudget` if that does not fit.
         """
         call = Call(messages, **options)
-        return self._run(session_id, lambda session: preflight(self._engine, session, call))
+        return self._run(session_id, messages, lambda session: preflight(self._engine, session, call))
 
     async def apreflight(self, session_id: str, messages: Sequence[T], **options: Unpack[CallOptions]) -> list[T]:
         """Run `preflight` without blocking the event loop."""
         call = Call(messages, **options)
-        return await self._arun(session_id, lambda session: preflight(self._engine, session, call))
+        return await self._arun(session_id, messages, lambda session: preflight(self._engine, session, call))
 
     def manual_compact(
         self,
@@ -100,7 +100,7 @@ class CompactManager:
     ) -> list[T]:
         """Compact regardless of usage. The note becomes part of the trace, and `report` tells what was saved."""
         call = Call(messages, note=note, **options)
-        return self._run(session_id, lambda session: preflight(self._engine, session, call))
+        return self._run(session_id, messages, lambda session: preflight(self._engine, session, call))
 
     async def amanual_compact(
         self,
@@ -111,28 +111,32 @@ class CompactManager:
     ) -> list[T]:
         """Run `manual_compact` without blocking the event loop."""
         call = Call(messages, note=note, **options)
-        return await self._arun(session_id, lambda session: preflight(self._engine, session, call))
+        return await self._arun(session_id, messages, lambda session: preflight(self._engine, session, call))
 
     def request_compaction(self, session_id: str, note: str = "the agent requested it") -> None:
         """Make the session's next preflight compact regardless of usage. An agent's own tool can call this."""
-        self._session(session_id).requested_note = note
+        self._branches(session_id).shared.requested_note = note
 
     # After a model call.
 
-    def report_usage(self, session_id: str, usage: Any) -> None:
-        """Report the provider's token usage for the last request. It corrects later estimates."""
-        session = self._session(session_id)
+    def report_usage(self, session_id: str, usage: Any, *, messages: Sequence[Any] | None = None) -> None:
+        """Report the provider's token usage for the last request. It corrects later estimates.
+
+        `messages` is the host's list of that request. It is needed only if several runs share the session id.
+        """
+        branches = self._branches(session_id)
         reported = Usage.from_provider(usage)
-        with session.read_access():
+        with branches.read_access():
+            session = (branches.find(messages) if messages is not None else None) or branches.current
             uncorrected = round(session.last_estimate / session.correction)
             session.correction = correction_factor(reported.input_tokens, uncorrected)
             session.is_corrected = reported.input_tokens > 0 and uncorrected > 0
 
     def report_outcome(self, session_id: str, *, success: bool) -> None:
         """Report whether the task succeeded. It is emitted with the quality figures."""
-        session = self._session(session_id)
-        with session.read_access():
-            report_outcome(self._engine, session, success=success)
+        branches = self._branches(session_id)
+        with branches.read_access():
+            report_outcome(self._engine, branches.current, success=success)
 
     def recover(self, session_id: str, messages: Sequence[T], error: BaseException, *, attempt: int = 1) -> list[T]:
         """Return the last request without its oldest messages, after a context overflow. Tool pairs stay intact.
@@ -140,13 +144,15 @@ class CompactManager:
         `messages` is what was sent, or the host's own list. Raises `CompactError` if the retries are used up or
         nothing can be removed.
         """
-        return self._run(session_id, lambda session: recover(self._engine, session, messages, error, attempt))
+        return self._run(session_id, messages, lambda session: recover(self._engine, session, messages, error, attempt))
 
     async def arecover(
         self, session_id: str, messages: Sequence[T], error: BaseException, *, attempt: int = 1
     ) -> list[T]:
         """Run `recover` without blocking the event loop."""
-        return await self._arun(session_id, lambda session: recover(self._engine, session, messages, error, attempt))
+        return await self._arun(
+            session_id, messages, lambda session: recover(self._engine, session, messages, error, attempt)
+        )
 
     def call_with_recovery(
         self, session_id: str, messages: Sequence[T], call: Callable[[list[T]], R], **preflight: Any
@@ -197,8 +203,9 @@ class CompactManager:
 
     def remember(self, session_id: str) -> Memory:
         """Return what the session remembers now: its summary, the pinned messages and the recent window."""
-        session = self._session(session_id)
-        with session.read_access():
+        branches = self._branches(session_id)
+        with branches.read_access():
+            session = branches.current
             return Memory.from_request(
                 session_id,
                 session.request.messages,
@@ -210,13 +217,20 @@ class CompactManager:
 
     def rerender(self, session_id: str, number: int) -> list[Any]:
         """Return the messages of the session's request `number`, counted from 1, exactly as they were returned."""
-        session = self._session(session_id)
-        with session.read_access():
-            if not 1 <= number <= len(session.sent):
+        branches = self._branches(session_id)
+        with branches.read_access():
+            sent_requests = branches.shared.sent
+            if not 1 <= number <= sent_requests.count:
                 raise CompactError(
-                    f"Session {session_id!r} has {len(session.sent)} requests, so there is no request {number}."
+                    f"Session {session_id!r} has {sent_requests.count} requests, so there is no request {number}."
                 )
-            sent = session.sent[number - 1]
+            sent = sent_requests.get(number)
+            session = branches.get(sent.branch) if sent is not None else None
+            if sent is None or session is None:
+                raise CompactError(
+                    f"Request {number} of session {session_id!r} was evicted. Raise limits.max_requests "
+                    f"({self.cfg.limits.max_requests:,}) or limits.max_branches ({self.cfg.limits.max_branches})."
+                )
             if sent.view_version != session.view_version and sent.view_version not in session.old_views:
                 raise CompactError(
                     f"Request {number} of session {session_id!r} is too old. The history was edited too often since."
@@ -234,17 +248,26 @@ class CompactManager:
 
     def read_artifact(self, session_id: str, artifact_id: str, *, context: Any = None) -> str | None:
         """Return the full content behind a pointer, or None if it is missing or the requester may not read it."""
-        session = self._session(session_id)
+        branches = self._branches(session_id)
         if self.cfg.artifact_store is None:
             return None
-        with session.read_access():
-            return run(self._read_artifact(session, artifact_id, context))
+        with branches.read_access():
+            return run(self._read_artifact(branches.current, artifact_id, context))
 
     async def aread_artifact(self, session_id: str, artifact_id: str, *, context: Any = None) -> str | None:
         """Run `read_artifact` without blocking the event loop."""
         if self.cfg.artifact_store is None:
             return None
-        return await self._arun(session_id, lambda session: self._read_artifact(session, artifact_id, context))
+        return await self._arun(session_id, None, lambda session: self._read_artifact(session, artifact_id, context))
+
+    @property
+    def evictions(self) -> Evictions:
+        """The sessions, branches and requests that were evicted so far, because a limit was reached."""
+        with self._lock:
+            counts = self._past_evictions
+            for branches in self._sessions.values():
+                counts += Evictions(0, branches.evicted_count, branches.shared.sent.evicted_count)
+            return counts
 
     def forget(self, session_id: str) -> None:
         """Discard a session's state in this process. A stored plan remains stored."""
@@ -258,46 +281,64 @@ class CompactManager:
         return content
 
     def _session(self, session_id: str) -> Session:
-        with self._lock:
-            session = self._sessions.get(session_id)
-            if session is None:
-                session = self._sessions[session_id] = Session(session_id, events.new_trace_id())
-                if len(self._sessions) > _MAX_SESSIONS:
-                    self._sessions.popitem(last=False)
-            else:
-                self._sessions.move_to_end(session_id)
-            return session
+        return self._branches(session_id).current
 
-    def _run(self, session_id: str, steps: Callable[[Session], Steps[R]]) -> R:
-        session = self._session(session_id)
-        if session.is_active_here:
+    def _branches(self, session_id: str) -> Branches:
+        with self._lock:
+            branches = self._sessions.get(session_id)
+            if branches is not None:
+                self._sessions.move_to_end(session_id)
+                return branches
+            limits = self.cfg.limits
+            branches = self._sessions[session_id] = Branches(
+                session_id,
+                events.new_trace_id(),
+                max_branches=limits.max_branches,
+                max_requests=limits.max_requests,
+            )
+            evicted = None
+            if len(self._sessions) > limits.max_sessions:
+                _, evicted = self._sessions.popitem(last=False)
+                self._past_evictions += Evictions(1, evicted.evicted_count, evicted.shared.sent.evicted_count)
+        if evicted is not None:
+            self._report_eviction(evicted.session_id)
+        return branches
+
+    def _report_eviction(self, session_id: str) -> None:
+        limit = self.cfg.limits.max_sessions
+        text = f"The session was evicted, because it was not used for longer than {limit:,} others. Its log is gone."
+        self.emit_event(session_id, events.WarningEvent(severity="low", code="session_evicted", message=text))
+
+    def _run(self, session_id: str, messages: Sequence[Any], steps: Callable[[Session], Steps[R]]) -> R:
+        branches = self._branches(session_id)
+        if branches.is_active_here:
             raise CompactError(
                 f"Session {session_id!r} is already running a call on this thread. An exporter or storage must not "
                 "compact the session whose events it receives, and an event loop that runs apreflight must not call "
                 "preflight."
             )
-        with session.lock, session.run_call():
-            return run(self._engine.with_delivery(steps(session)))
+        with branches.lock, branches.run_call():
+            return run(self._engine.with_delivery(branches.run_on(messages, steps)))
 
-    async def _arun(self, session_id: str, steps: Callable[[Session], Steps[R]]) -> R:
-        session = self._session(session_id)
+    async def _arun(self, session_id: str, messages: Sequence[Any] | None, steps: Callable[[Session], Steps[R]]) -> R:
+        branches = self._branches(session_id)
         # Poll instead of waiting in a thread. Waiting threads could occupy the pool that the lock's holder needs, and
         # the thread of a canceled task would acquire the lock and never release it.
         delay_s = 0.001
-        while not session.lock.acquire(blocking=False):
+        while not branches.lock.acquire(blocking=False):
             await asyncio.sleep(delay_s)
             delay_s = min(2 * delay_s, _MAX_LOCK_POLL_S)
         # A canceled caller does not wait, but its call goes on: a thread cannot be stopped, and a plan that was
         # committed halfway would be lost. The session's next call waits for the lock.
-        task = asyncio.create_task(self._finish(session, steps))
+        task = asyncio.create_task(self._finish(branches, branches.run_on(messages, steps)))
         self._running.add(task)
-        task.add_done_callback(lambda done: self._release(session, done))
+        task.add_done_callback(lambda done: self._release(branches, done))
         return await asyncio.shield(task)
 
-    async def _finish(self, session: Session, steps: Callable[[Session], Steps[R]]) -> R:
-        with session.run_call():
-            return await arun(self._engine.with_delivery(steps(session)), session)
+    async def _finish(self, branches: Branches, steps: Steps[R]) -> R:
+        with branches.run_call():
+            return await arun(self._engine.with_delivery(steps), branches)
 
-    def _release(self, session: Session, done: asyncio.Task[Any]) -> None:
+    def _release(self, branches: Branches, done: asyncio.Task[Any]) -> None:
         self._running.discard(done)
-        session.lock.release()
+        branches.lock.release()

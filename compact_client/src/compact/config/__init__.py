@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from compact.config.compact_config import CompactConfig, load_config
+from compact.config.session_limits import SessionLimits
 
-__all__ = ["CompactConfig", "load_config"]
+__all__ = ["CompactConfig", "SessionLimits", "load_config"]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from compact.config.session_limits import SessionLimits
 from compact.exceptions import ConfigError
 from compact.policy import CompactPolicy
 from compact.redaction.outbound import RedactionSettings
@@ -39,6 +40,7 @@ class CompactConfig:
     security_context: Any = None
     rehydration: Any = None
     tool_durability: Mapping[str, Any] = field(default_factory=dict)
+    limits: SessionLimits = field(default_factory=SessionLimits)
 
     def __post_init__(self) -> None:
         window = self.max_context_tokens
@@ -48,6 +50,8 @@ class CompactConfig:
             )
         if self.policy is None or isinstance(self.policy, Mapping):
             object.__setattr__(self, "policy", CompactPolicy(**(self.policy or {})))
+        if isinstance(self.limits, Mapping):
+            object.__setattr__(self, "limits", SessionLimits(**self.limits))
         if not isinstance(self.policy, CompactPolicy):
             raise ConfigError("policy", f"must be a CompactPolicy, not {type(self.policy).__name__}")
 

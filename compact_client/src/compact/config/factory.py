@@ -31,6 +31,7 @@ def build(settings: Settings, objects: Mapping[str, Any] | None = None) -> Compa
             enabled=redaction.enabled, pii=redaction.pii, patterns=redaction.patterns, allow=redaction.allow
         ),
         archive_required=settings.storage.required,
+        limits=settings.limits,
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
+from compact.config.session_limits import SessionLimits
 from compact.policy import CompactPolicy
 
 
@@ -114,6 +115,7 @@ class Settings(_Section):
     telemetry: Telemetry = Telemetry()
     storage: Storage = Storage()
     redaction: Redaction = Redaction()
+    limits: SessionLimits = Field(default_factory=SessionLimits, description="how much a manager remembers")
 
 
 class Setting(NamedTuple):

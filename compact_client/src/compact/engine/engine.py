@@ -46,7 +46,6 @@ class Engine:
         self._delivery = EventDelivery(cfg.exporter, cfg.storage)
         # The only way out for events. Nothing else may call the delivery's `emit`.
         self._exporter = RedactingExporter(self._delivery, self.redactor)
-        self._warned_sessions: set[str] = set()
 
     # Events.
 
@@ -69,8 +68,8 @@ class Engine:
         )
         sink = self._exporter.emit if self._delivery.has_targets else None
         check = events.CheckSpan(session.session_id, session.trace_id, event, sink=sink, clock=self.clock)
-        if not self.redactor.enabled and session.session_id not in self._warned_sessions:
-            self._warned_sessions.add(session.session_id)
+        if not self.redactor.enabled and not session.shared.is_warned_of_redaction:
+            session.shared.is_warned_of_redaction = True
             text = "Redaction is disabled. Messages are exported and archived unredacted."
             check.emit(events.WarningEvent(severity="high", code="redaction_disabled", message=text))
         return check
@@ -125,7 +124,9 @@ class Engine:
             return
         added, removed = session.render(self.render_options)
         if observation.change == "reset":
-            text = "The host started another conversation or rewound this one past its summary. The plan was discarded."
+            text = (
+                "The history does not continue this session. It starts a branch without the earlier plan and summary."
+            )
             check.emit(events.WarningEvent(severity="low", code="session_reset", message=text))
         if added or removed:
             text = f"Tool calls without an output: {len(added)}. Tool outputs without a call: {len(removed)}."

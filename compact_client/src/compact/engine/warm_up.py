@@ -18,7 +18,7 @@ from compact.engine.call import Call
 from compact.engine.effects import run
 from compact.engine.engine import Engine
 from compact.engine.preflight import preflight
-from compact.engine.session import Session
+from compact.engine.session import Branches
 from compact.policy import CompactPolicy
 
 _TURNS = 24
@@ -53,7 +53,8 @@ def rehearse(cfg: CompactConfig) -> None:
     policy = CompactPolicy(strategy=cfg.policy.strategy, renderer=cfg.policy.renderer)
     engine = Engine(CompactConfig(cfg.model, _WINDOW_TOKENS, policy, redaction=cfg.redaction), events.utc_now)
     call = Call(_conversation(), note="warm-up")
-    run(preflight(engine, Session("warm-up", events.new_trace_id()), call))
+    branches = Branches("warm-up", events.new_trace_id(), max_branches=1, max_requests=1)
+    run(preflight(engine, branches.select(call.items), call))
 
 
 def _conversation() -> list[dict[str, Any]]:

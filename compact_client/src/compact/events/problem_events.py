@@ -17,6 +17,9 @@ WarningCode = Literal[
     "events_dropped",
     "normalized",
     "session_reset",
+    "session_evicted",
+    "session_unidentified",
+    "prompt_reduced",
     "server_managed",
     "two_compactions",
 ]

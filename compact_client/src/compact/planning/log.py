@@ -18,24 +18,23 @@ class AgentThread:
 
     def __init__(self, thread_id: str) -> None:
         self.thread_id = thread_id
-        self._messages: list[Message] = []
         self._by_id: dict[str, Message] = {}
         self._last_number = 0
 
     def __len__(self) -> int:
-        return len(self._messages)
+        return len(self._by_id)
 
     def __iter__(self) -> Iterator[Message]:
-        return iter(self._messages)
+        return iter(self._by_id.values())
 
     @property
     def version(self) -> int:
         """The number of messages in the log."""
-        return len(self._messages)
+        return len(self._by_id)
 
     @property
     def messages(self) -> Sequence[Message]:
-        return tuple(self._messages)
+        return tuple(self._by_id.values())
 
     def append(self, message: Message) -> Message:
         """Append a message and return it with its id."""
@@ -45,7 +44,6 @@ class AgentThread:
         self._last_number += 1
         # Copy the meta, because the caller may change its own dict later.
         added = replace(message, id=f"m{self._last_number}-{digest}", meta=dict(message.meta))
-        self._messages.append(added)
         assert added.id is not None
         self._by_id[added.id] = added
         return added
@@ -54,11 +52,15 @@ class AgentThread:
         """Append a message under the id that a stored plan uses for it."""
         if message.id is None or message.id in self._by_id:
             return self.append(message)
-        self._messages.append(message)
         self._by_id[message.id] = message
         digits = message.id[1:].partition("-")[0]
         self._last_number = max(self._last_number, int(digits) if digits.isdigit() else 0)
         return message
+
+    def restate(self, message_id: str, message: Message) -> Message:
+        """Replace the form of a message that says the same, such as one with another cache mark. It keeps its id."""
+        self._by_id[message_id] = replace(message, id=message_id, meta=dict(message.meta))
+        return self._by_id[message_id]
 
     def get(self, message_id: str) -> Message | None:
         return self._by_id.get(message_id)

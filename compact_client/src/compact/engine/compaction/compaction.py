@@ -189,9 +189,11 @@ class Compaction:
 
     def _last_step(self) -> int:
         """Return the number of the last compaction, also if an earlier process left its summary in the history."""
-        if self.session.plan is not None:
-            return self.session.plan.step
-        return max((_summary_version(message) for message in self.session.view if message.is_summary), default=0)
+        session = self.session
+        versions = (_summary_version(message) for message in session.view if message.is_summary)
+        step = session.plan.step if session.plan is not None else max(versions, default=0)
+        # Another branch of the session may have compacted since.
+        return max(step, session.shared.last_step)
 
     # Apply the ladder and build the plan.
 
@@ -265,7 +267,7 @@ class Compaction:
             if not is_committed:
                 text = f"Another process committed a plan for session {session.session_id!r} after version {expected}."
                 raise PlanConflict(text)
-        session.plans[plan.version] = plan
+        session.set_plan(plan)
 
     def _report_start(self) -> None:
         policy = self.engine.policy

@@ -46,7 +46,7 @@ def build_plan(compaction: Compaction, ladder: Ladder) -> CompactionPlan:
         thread_id=session.session_id,
         thread_version=session.thread.version,
         created_at=events.iso(compaction.engine.clock()),
-        version=max(session.plans, default=0) + 1,
+        version=session.next_plan_version,
         step=compaction.step,
         renderer=renderer,
         externalizations=(*externalizations, *_of_type(records, ExternalizationRecord)),

@@ -83,8 +83,7 @@ class OverflowRecovery:
         if engine.cfg.plan_store is not None:
             # This request must be sent now, so a conflict is left to the next preflight.
             yield from commit_plan(session, engine.cfg.plan_store, plan, check)
-        session.plan = plan
-        session.plans[plan.version] = plan
+        session.set_plan(plan)
         session.render(engine.render_options)
         freed_tokens = round(sum(entry.tokens for entry in removal.entries) * session.correction)
         session.last_estimate = max(0, tokens_before - freed_tokens)
@@ -150,7 +149,7 @@ class OverflowRecovery:
                 session.session_id,
                 session.thread.version,
                 now,
-                version=max(session.plans, default=0) + 1,
+                version=session.next_plan_version,
                 step=0,
                 # The in-place renderer moves nothing to the front because of a removal.
                 renderer="inplace",
@@ -159,7 +158,7 @@ class OverflowRecovery:
             )
         return replace(
             plan,
-            version=plan.version + 1,
+            version=session.next_plan_version,
             created_at=now,
             drops=(*plan.drops, removal.drop),
             absorbed=(*plan.absorbed, *removal.entries),

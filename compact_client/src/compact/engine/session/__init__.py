@@ -1,8 +1,9 @@
-"""State of one session between calls: its log, the host's message list, its plan and its last request."""
+"""State of a session between calls. Each branch has a log, the host's message list, a plan and a last request."""
 
 from __future__ import annotations
 
+from compact.engine.session.branches import Branches, Evictions
 from compact.engine.session.request import Request, SentRequest
 from compact.engine.session.session import Observation, RenderOptions, Session
 
-__all__ = ["Observation", "RenderOptions", "Request", "SentRequest", "Session"]
+__all__ = ["Branches", "Evictions", "Observation", "RenderOptions", "Request", "SentRequest", "Session"]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from compact.engine.session.continuation import is_instruction
 from compact.messages import Message
 from compact.planning.budget import PARTS, Breakdown, breakdown_part
 
@@ -18,6 +20,8 @@ class ListSnapshot:
     metas: list[dict[str, Any] | None] | None = None
     """The meta of each `Message` object, because a caller may change it in place. None without such objects."""
     ids: list[str] = field(default_factory=list)
+    spoken_count: int = 0
+    """The number of items that are not instructions."""
 
     def is_prefix_of(self, items: Sequence[Any]) -> bool:
         """True if the list starts with exactly these items."""
@@ -34,6 +38,13 @@ class ListSnapshot:
             self.metas.append(dict(item.meta) if isinstance(item, Message) else None)
         self.items.append(item)
         self.ids.append(message_id)
+        self.spoken_count += not is_instruction(item)
+
+    def is_unchanged(self, index: int, item: Any) -> bool:
+        """True if the host shows the item at this index again without any change."""
+        if item != self.items[index]:
+            return False
+        return self.metas is None or getattr(item, "meta", None) == self.metas[index]
 
 
 @dataclass(slots=True)
@@ -104,10 +115,47 @@ class Request:
 class SentRequest:
     """The data needed to render a past request again."""
 
+    branch: int
     view_version: int
     view_length: int
     plan_version: int
     injected: tuple[Message, ...] = ()
+
+
+class SentRequests:
+    """The last requests of a session, numbered from 1 over all branches."""
+
+    def __init__(self, max_requests: int) -> None:
+        self.count = 0
+        """The number of requests that were ever sent."""
+        self._requests: deque[SentRequest] = deque(maxlen=max_requests)
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    @property
+    def first_number(self) -> int:
+        """The number of the oldest request that is still known."""
+        return self.count - len(self._requests) + 1
+
+    @property
+    def evicted_count(self) -> int:
+        """The number of requests that are no longer known."""
+        return self.count - len(self._requests)
+
+    def append(self, request: SentRequest) -> None:
+        """Add a request, and forget the oldest one if there are too many."""
+        self._requests.append(request)
+        self.count += 1
+
+    def get(self, number: int) -> SentRequest | None:
+        """Return a request by its number, or None if it is not known."""
+        index = number - self.first_number
+        return self._requests[index] if 0 <= index < len(self._requests) else None
+
+    def plan_versions(self, branch: int) -> set[int]:
+        """Return the versions of the plans that the requests of a branch need."""
+        return {request.plan_version for request in self._requests if request.branch == branch}
 
 
 def frozen_copy(item: Any) -> Any:

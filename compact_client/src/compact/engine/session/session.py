@@ -1,4 +1,4 @@
-"""State of one session: the log, the host's view of it, the plan, and the last request.
+"""State of one branch of a session: the log, the host's view of it, the plan, and the last request.
 
 When a host sends the same conversation again with a few more messages, only the new messages cost time. Everything
 known about earlier ones is kept beside a snapshot of the list, which is compared in one pass.
@@ -6,15 +6,28 @@ known about earlier ones is kept beside a snapshot of the list, which is compare
 
 from __future__ import annotations
 
-import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from compact.engine.session.history import is_new_conversation, is_rewound, merge_hidden, recognize_items
-from compact.engine.session.request import ListSnapshot, Request, SentRequest, frozen_copy, source_item, to_plain
+from compact.engine.session.continuation import (
+    find_overlap,
+    identity_key,
+    is_instruction,
+    is_long_enough,
+    is_replacement,
+)
+from compact.engine.session.edit import KnownItem, merge_history, recognize_items, visible_part
+from compact.engine.session.request import (
+    ListSnapshot,
+    Request,
+    SentRequest,
+    SentRequests,
+    frozen_copy,
+    source_item,
+    to_plain,
+)
 from compact.messages import Message
 from compact.messages.codecs import CHAT, detect_codec, get_codec
 from compact.messages.codecs.base import Codec
@@ -47,23 +60,45 @@ class RenderOptions:
     protected_flag: str
 
 
-class Session:
-    """One session's log, plan and last request."""
+@dataclass(slots=True)
+class SharedState:
+    """Shared state of all branches of a session: the requests sent, and numbers that must not repeat."""
 
-    def __init__(self, session_id: str, trace_id: str) -> None:
+    sent: SentRequests
+    turn: int = 0
+    last_step: int = 0
+    last_plan_version: int = 0
+    requested_note: str | None = None
+    is_warned_of_redaction: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The part of the branch that a host's list starts with."""
+
+    kind: Literal["extended", "adopted", "edited"]
+    reference: ListSnapshot
+    start: int
+    """Index of the first matched message among the reference's messages that are not instructions."""
+    size: int
+    """The number of matched messages, without instructions."""
+
+
+class Session:
+    """One branch of a session: its log, plan and last request."""
+
+    def __init__(self, session_id: str, trace_id: str, *, number: int = 0, shared: SharedState) -> None:
         self.session_id = session_id
         self.trace_id = trace_id
-        self.lock = threading.Lock()
-        self._caller_thread_id: int | None = None
-        """The thread that is running a call for this session, or whose event loop is."""
-        self._worker_thread_id: int | None = None
-        """The worker thread that runs the steps of an async call."""
-        self._steps_lock = threading.RLock()
-        """Held while steps run in a worker thread, so that the event loop's thread can read between them."""
+        self.number = number
+        """The number of the branch, 0 for the first one."""
+        self.shared = shared
         self.thread = AgentThread(session_id)
         self.codec: Codec | None = None
+        self.history: list[Message] = []
+        """All messages of the branch in the host's order, including those that the host no longer shows."""
         self.view: list[Message] = []
-        """The logged messages of the host's history, including those that the plan hides."""
+        """The messages of the history that the host still shows, and those that the plan hides."""
         self.view_version = 0
         """Increases when the host edits its history, but not when it appends."""
         self.old_views: dict[int, list[Message]] = {}
@@ -79,9 +114,6 @@ class Session:
         self.request = Request()
         self.is_request_current = True
         """True if the request is the rendered view, apart from messages appended since."""
-        self.sent: list[SentRequest] = []
-        self.turn = 0
-        self.requested_note: str | None = None
         self.protected_ids: set[str] = set()
         self.durability: dict[str, ToolDurabilityPolicy] = {}
         """The durability of each tool that any call of the session declared."""
@@ -108,46 +140,43 @@ class Session:
         """Messages whose form in the prompt was chosen: truncated ones, and those shown in full again."""
         self._earlier_forms: list[tuple[int, str, Message]] = []
         """Forms that were replaced: the number of requests sent by then, the message id, the form."""
+        self._keys: dict[str, str] = {}
+        """The identity key of each message in the history."""
+        self._last_match: tuple[Sequence[Any], Match] | None = None
+        """The result of the `match` that selected this branch, because `observe` needs it again."""
+
+    @property
+    def sent(self) -> SentRequests:
+        """The requests that were sent, of all branches."""
+        return self.shared.sent
+
+    @property
+    def turn(self) -> int:
+        """The number of checks so far, of all branches."""
+        return self.shared.turn
+
+    @turn.setter
+    def turn(self, turn: int) -> None:
+        self.shared.turn = turn
+
+    @property
+    def requested_note(self) -> str | None:
+        """The note of a compaction that was requested for the next check."""
+        return self.shared.requested_note
+
+    @requested_note.setter
+    def requested_note(self, note: str | None) -> None:
+        self.shared.requested_note = note
+
+    @property
+    def next_plan_version(self) -> int:
+        """The version of the next plan. It is unique among the branches."""
+        return self.shared.last_plan_version + 1
 
     @property
     def average_growth(self) -> float:
         """Tokens that a call adds on average, 0 before the second call."""
         return sum(self.growth) / len(self.growth) if self.growth else 0.0
-
-    @property
-    def is_active_here(self) -> bool:
-        """True if this thread is running a call for this session, or its event loop is."""
-        return threading.get_ident() in (self._caller_thread_id, self._worker_thread_id)
-
-    @contextmanager
-    def run_call(self) -> Iterator[None]:
-        """Mark this thread as running a call. The caller holds the lock."""
-        self._caller_thread_id = threading.get_ident()
-        try:
-            yield
-        finally:
-            self._caller_thread_id = None
-
-    @contextmanager
-    def run_worker(self) -> Iterator[None]:
-        """Mark this thread as the worker of an async call."""
-        self._worker_thread_id = threading.get_ident()
-        try:
-            yield
-        finally:
-            self._worker_thread_id = None
-
-    @contextmanager
-    def run_steps(self) -> Iterator[None]:
-        """Keep the event loop's thread from reading the session while a worker changes it."""
-        with self._steps_lock:
-            yield
-
-    @contextmanager
-    def read_access(self) -> Iterator[None]:
-        """Hold the lock. A thread that is running a call would wait for itself, so it only waits for the worker."""
-        with self._steps_lock if self.is_active_here else self.lock:
-            yield
 
     def select_codec(self, items: Sequence[Any], format_name: str | None) -> Codec:
         """Return the codec for a list. Items without a recognizable format are read like the earlier ones."""
@@ -161,77 +190,156 @@ class Session:
     def restart_log(self) -> None:
         """Empty the log, and forget everything that was recorded under the ids of its messages."""
         self.thread = AgentThread(self.session_id)
-        self._replace_view([], ListSnapshot())
+        self._replace_view([], [], ListSnapshot())
         self.request = Request()
         self.redacted, self.hashes, self._tokens, self._prompt_forms, self._earlier_forms = {}, {}, {}, {}, []
+        self._keys = {}
+
+    def set_plan(self, plan: CompactionPlan) -> None:
+        """Use a plan from now on."""
+        self.plan = self.plans[plan.version] = plan
+        self.shared.last_plan_version = max(self.shared.last_plan_version, plan.version)
+        self.shared.last_step = max(self.shared.last_step, plan.step)
+
+    # The host's list.
+
+    def match(self, items: Sequence[Any]) -> Match | None:
+        """Return how these messages continue the branch, or None if they do not."""
+        match = self._find_match(items)
+        self._last_match = None if match is None else (items, match)
+        return match
+
+    def _find_match(self, items: Sequence[Any]) -> Match | None:
+        returned, host_list = self.returned_list, self.host_list
+        extends_host_list = host_list.is_prefix_of(items)
+        # If we only added to the host's list, both snapshots match. The longer one is what the host has now.
+        if returned.items and not (extends_host_list and len(host_list.items) > len(returned.items)):
+            is_whole_history = returned.spoken_count == self._spoken_count(self.history)
+            if returned.is_prefix_of(items) and (is_whole_history or _is_proof(_spoken(returned.items))):
+                return Match("adopted", returned, 0, returned.spoken_count)
+        if extends_host_list:
+            return Match("extended", host_list, 0, host_list.spoken_count)
+        return self._find_edited_match(items)
+
+    def _find_edited_match(self, items: Sequence[Any]) -> Match | None:
+        """Compare by content, for a host that changed its instructions, trimmed its list or shows an older one."""
+        keys = [identity_key(to_plain(item)) for item in _spoken(items)]
+        history = ListSnapshot()
+        for message in self.history:
+            history.add(source_item(message), message.id or "")
+        best: Match | None = None
+        for reference in (history, self.returned_list, self.host_list):
+            spoken = _spoken(reference.items)
+            overlap = find_overlap(self._reference_keys(reference), keys)
+            is_whole_history = reference is history and overlap.size == len(spoken)
+            if not is_whole_history and not _is_proof(spoken[overlap.start :]):
+                continue
+            if best is None or overlap.size > best.size:
+                best = Match("edited", reference, overlap.start, overlap.size)
+        return best
+
+    def _reference_keys(self, reference: ListSnapshot) -> list[str]:
+        """Return the identity keys of a known list. Those of logged messages in their own form are cached."""
+        keys = []
+        for item, message_id in zip(reference.items, reference.ids, strict=True):
+            if is_instruction(item):
+                continue
+            logged = self.thread.get(message_id)
+            if logged is None or source_item(logged) is not item:
+                keys.append(identity_key(to_plain(item)))
+                continue
+            if message_id not in self._keys:
+                self._keys[message_id] = identity_key(to_plain(item))
+            keys.append(self._keys[message_id])
+        return keys
+
+    @staticmethod
+    def _spoken_count(messages: Sequence[Message]) -> int:
+        return sum(not is_instruction(message) for message in messages)
 
     def observe(self, items: Sequence[Any], codec: Codec) -> Observation:
         """Compare the host's list with the last one, and append what is new to the log."""
+        last_match, self._last_match = self._last_match, None
+        match = last_match[1] if last_match is not None and last_match[0] is items else self._find_match(items)
+        assert match is not None, "the caller selects a branch that the items continue"
         self.codec = codec
-        extends_host_list = self.host_list.is_prefix_of(items)
-        # If we only added to the host's list, both snapshots match. The longer one is what the host has now.
-        if self.returned_list.items and not (
-            extends_host_list and len(self.host_list.items) > len(self.returned_list.items)
-        ):
-            is_adopted = self.returned_list.is_prefix_of(items)
-        else:
-            is_adopted = False
-        if not is_adopted and not extends_host_list:
-            return self._observe_edit(items, codec)
-        change: Change = "extended" if self.host_list.items else "new"
-        if is_adopted:
+        if match.kind == "edited":
+            return self._observe_edit(items, codec, match)
+        change: Change = "extended" if self.host_list.items else "reset" if self.number else "new"
+        start = len(match.reference.items)
+        copies = [frozen_copy(item) for item in items[start:]]
+        # Decode everything before logging anything, so that a malformed item leaves no trace.
+        decoded = [codec.decode(to_plain(item), start + offset) for offset, item in enumerate(copies)]
+        if match.kind == "adopted":
             change = "adopted"
             self.host_list, self.returned_list = self.returned_list, ListSnapshot()
             self.request.origins = list(range(len(self.request.messages)))
             self.request.is_host_list = True
-        start = len(self.host_list.items)
-        copies = [frozen_copy(item) for item in items[start:]]
-        # Decode everything before logging anything, so that a malformed item leaves no trace.
-        decoded = [codec.decode(to_plain(item), start + offset) for offset, item in enumerate(copies)]
         new = [self.thread.append(message) for message in decoded]
         for item, message in zip(copies, new, strict=True):
             self.host_list.add(item, message.id or "")
         self.view.extend(new)
+        self.history.extend(new)
         return Observation(change, tuple(new))
 
-    def _observe_edit(self, items: Sequence[Any], codec: Codec) -> Observation:
-        matches, reference = recognize_items(items, codec, self.host_list, self.returned_list, self.view)
-        reference_items = dict(zip(reference.ids, reference.items, strict=True))
+    def _observe_edit(self, items: Sequence[Any], codec: Codec, match: Match) -> Observation:
+        known = recognize_items(items, match.reference, match.start, match.size, self.history)
         # As above, decode everything before logging anything.
-        copies = {index: frozen_copy(items[index]) for index, known_id in enumerate(matches) if known_id is None}
+        changed = [index for index, item in enumerate(known) if item is None or not item.is_unchanged]
+        copies = {index: frozen_copy(items[index]) for index in changed}
         decoded = {index: codec.decode(to_plain(item), index) for index, item in copies.items()}
-        by_id = {message.id: message for message in self.view}
-        host_list, view, new = ListSnapshot(), [], []
-        for index, known_id in enumerate(matches):
-            if known_id is not None:
-                host_list.add(reference_items[known_id], known_id)
-                message = by_id.get(known_id)
-                if message is not None:
-                    view.append(message)
-                continue
-            added = self.thread.append(decoded[index])
-            host_list.add(copies[index], added.id or "")
-            new.append(added)
-            view.append(added)
-        change: Change = "edited"
-        known_ids = [known_id for known_id in matches if known_id is not None]
-        if is_new_conversation(known_ids, self.view) or is_rewound(known_ids, self.view, self.plan):
-            # The old summary must not leak into another conversation, or replace the message to be answered now.
-            change, self.plan = "reset", None
-        else:
-            view = merge_hidden(view, self.view, reference)
-        self._replace_view(view, host_list)
-        return Observation(change, tuple(new))
+        reference_items = dict(zip(match.reference.ids, match.reference.items, strict=True))
+        absorbed_ids = {entry.id for entry in self.plan.absorbed} if self.plan else set()
+        host_list = ListSnapshot()
+        shown: list[Message | None] = []
+        first_number = self.thread.version
+        for index, item in enumerate(known):
+            message, message_id = self._log_item(item, decoded.get(index), absorbed_ids)
+            shown.append(message)
+            host_list.add(copies.get(index) or reference_items.get(message_id) or frozen_copy(items[index]), message_id)
+        history = merge_history(self.history, items, shown, known)
+        shown_ids = {message.id or "" for message in shown if message is not None}
+        self._replace_view(visible_part(history, shown_ids, absorbed_ids), history, host_list)
+        return Observation("edited", tuple(self.thread.messages[first_number:]))
 
-    def _replace_view(self, view: list[Message], host_list: ListSnapshot) -> None:
+    def _log_item(
+        self, item: KnownItem | None, decoded: Message | None, absorbed_ids: Collection[str]
+    ) -> tuple[Message | None, str]:
+        """Return the message and id of an item, after logging what is new. A summary or pointer has no message.
+
+        `decoded` is the host's form of an item that is new or changed.
+        """
+        message = None if item is None else self.thread.get(item.message_id)
+        if item is not None and (message is None or decoded is None):
+            return message, item.message_id
+        assert decoded is not None
+        # The host may mark a message that the plan hides, for example as protected. Then it is shown again.
+        if message is None or (message.id in absorbed_ids and decoded.meta != message.meta):
+            message = self.thread.append(decoded)
+        else:
+            message = self._restate(message, decoded)
+        return message, message.id or ""
+
+    def _restate(self, message: Message, changed: Message) -> Message:
+        """Use the host's new form of a message that says the same. Requests already sent keep the form they had."""
+        message_id = message.id or ""
+        if message_id in self._prompt_forms:
+            self._earlier_forms.append((self.sent.count, message_id, self._prompt_forms.pop(message_id)))
+        for cache in (self._tokens, self._keys, self.redacted, self.hashes):
+            cache.pop(message_id, None)
+        return self.thread.restate(message_id, changed)
+
+    def _replace_view(self, view: list[Message], history: list[Message], host_list: ListSnapshot) -> None:
         """Start a new view. Requests of the old one can still be rendered."""
         self.old_views[self.view_version] = self.view
         if len(self.old_views) > _MAX_OLD_VIEWS:
             del self.old_views[min(self.old_views)]
         self.view_version += 1
         self.view = view
+        self.history = history
         self.host_list, self.returned_list = host_list, ListSnapshot()
         self.is_request_current = False
+        self._last_match = None
 
     def turn_numbers(self, messages: Sequence[Message]) -> list[int]:
         """Return the user turn of the whole conversation that each message belongs to, counted from 1."""
@@ -250,7 +358,7 @@ class Session:
         """Use a shorter form of a message from now on. Requests already sent keep the form they had."""
         current = self._prompt_forms.get(message_id) or self.thread.get(message_id)
         if current is not None:
-            self._earlier_forms.append((len(self.sent), message_id, current))
+            self._earlier_forms.append((self.sent.count, message_id, current))
         self._prompt_forms[message_id] = replace(short, id=message_id)
         self._tokens.pop(message_id, None)
 
@@ -258,7 +366,7 @@ class Session:
         """Use the logged form of a truncated message from now on. Requests already sent keep the form they had."""
         logged = self.thread.get(message_id)
         if logged is not None and message_id in self._prompt_forms:
-            self._earlier_forms.append((len(self.sent), message_id, self._prompt_forms[message_id]))
+            self._earlier_forms.append((self.sent.count, message_id, self._prompt_forms[message_id]))
             self._prompt_forms[message_id] = logged
             self._tokens.pop(message_id, None)
 
@@ -359,7 +467,26 @@ class Session:
     def record_sent(self, injected: tuple[Message, ...] = ()) -> None:
         """Remember how to render the current request again."""
         plan_version = self.plan.version if self.plan else 0
-        self.sent.append(SentRequest(self.view_version, len(self.view), plan_version, injected))
+        self.sent.append(SentRequest(self.number, self.view_version, len(self.view), plan_version, injected))
+        if self.sent.evicted_count:
+            self._forget_unused_forms(plan_version)
+
+    def _forget_unused_forms(self, plan_version: int) -> None:
+        """Forget the plans and message forms that only forgotten requests used."""
+        while self._earlier_forms and self._earlier_forms[0][0] < self.sent.first_number:
+            del self._earlier_forms[0]
+        if len(self.plans) > 1:
+            used = {plan_version, *self.sent.plan_versions(self.number)}
+            self.plans = {version: plan for version, plan in self.plans.items() if version in used}
+
+
+def _spoken(items: Sequence[Any]) -> list[Any]:
+    """Return the items that are not instructions."""
+    return [item for item in items if not is_instruction(item)]
+
+
+def _is_proof(items: Sequence[Any]) -> bool:
+    return is_long_enough(len(items), has_replacement=any(is_replacement(item) for item in items))
 
 
 def _is_same(item: Any, host_item: Any) -> bool:

@@ -6,12 +6,12 @@ Messages are recognized by their hashes alone, so the plan is all that processes
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from compact import events
 from compact.engine.effects import Steps, call_store
-from compact.engine.session.alignment import align
+from compact.engine.session.continuation import find_overlap, is_instruction, is_long_enough
 from compact.engine.session.request import frozen_copy, to_plain
 from compact.engine.session.session import Session
 from compact.exceptions import StoreFailed
@@ -22,6 +22,7 @@ from compact.rendering import get_renderer
 
 LOCAL_PLAN_FALLBACK = "the plan stays in this process only"
 _ROLES: dict[str, Role] = {"system": "system", "developer": "developer", "user": "user", "tool": "tool"}
+_INSTRUCTION_ROLES = ("system", "developer")
 
 Hasher = Callable[[Message], str]
 
@@ -68,36 +69,63 @@ def restore_plan(
     copies = [frozen_copy(item) for item in items]
     decoded = [codec.decode(to_plain(item), index) for index, item in enumerate(copies)]
     hashes = [hash_message(message) for message in decoded]
-    known_ids, reference_ids = _recognize(plan, hashes, codec, hash_message)
-    instruction_ids = {entry.id for entry in (*plan.absorbed, *plan.ledger) if entry.role in ("system", "developer")}
-    if not any(message_id is not None and message_id not in instruction_ids for message_id in known_ids):
+    known_ids = _recognize(plan, decoded, hashes, codec, hash_message)
+    if known_ids is None:
         return False
     absorbed = {entry.id: entry for entry in plan.absorbed}
-    hidden_ids = sorted(absorbed.keys() - set(reference_ids), key=sequence_number)
+    hidden_ids = sorted(absorbed.keys() - set(known_ids), key=sequence_number)
     _rebuild_log(session, copies, decoded, known_ids, [absorbed[message_id] for message_id in hidden_ids])
-    session.plan = plan
-    session.plans[plan.version] = plan
+    session.set_plan(plan)
     return True
 
 
+@dataclass(frozen=True, slots=True)
+class _KnownMessage:
+    """A message of a list that the plan describes."""
+
+    id: str
+    hash: str
+    is_instruction: bool
+    is_replacement: bool
+
+
 def _recognize(
-    plan: CompactionPlan, hashes: Sequence[str], codec: Codec, hash_message: Hasher
-) -> tuple[list[str | None], Sequence[str]]:
-    """Return the id of each message that the plan knows, and all ids of the list that matched best.
+    plan: CompactionPlan, decoded: Sequence[Message], hashes: Sequence[str], codec: Codec, hash_message: Hasher
+) -> list[str | None] | None:
+    """Return the id of each message that the plan knows, or None if the host's list does not continue the plan's."""
+    keys = [digest for message, digest in zip(decoded, hashes, strict=True) if not is_instruction(message)]
+    tails = [_matched_tail(known, keys, is_log=is_log) for is_log, known in _reference_lists(plan, codec, hash_message)]
+    tail = max(tails, key=len)
+    if not tail:
+        return None
+    spoken_ids = iter([message.id for message in tail])
+    instruction_ids: dict[str, list[str]] = {}
+    for entry in (*plan.absorbed, *plan.ledger):
+        if entry.role in _INSTRUCTION_ROLES and entry.id not in instruction_ids.get(entry.hash, ()):
+            instruction_ids.setdefault(entry.hash, []).append(entry.id)
+    known_ids: list[str | None] = []
+    for message, digest in zip(decoded, hashes, strict=True):
+        if not is_instruction(message):
+            known_ids.append(next(spoken_ids, None))
+        else:
+            known_ids.append(instruction_ids[digest].pop(0) if instruction_ids.get(digest) else None)
+    return known_ids
 
-    The order matters: only their neighbors distinguish two messages with the same text.
-    """
-    best: list[str | None] = []
-    best_ids: Sequence[str] = ()
-    for reference_hashes, ids in _reference_lists(plan, codec, hash_message):
-        known_ids = [None if index is None else ids[index] for index in align(hashes, reference_hashes)]
-        if not best or known_ids.count(None) < best.count(None):
-            best, best_ids = known_ids, ids
-    return best, best_ids
+
+def _matched_tail(known: Sequence[_KnownMessage], keys: Sequence[str], *, is_log: bool) -> list[_KnownMessage]:
+    """Return the end of a known list that the keys start with. It is empty if it proves nothing."""
+    spoken = [message for message in known if not message.is_instruction]
+    overlap = find_overlap([message.hash for message in spoken], keys)
+    tail = spoken[overlap.start :]
+    is_whole_log = is_log and len(tail) == len(spoken)
+    has_replacement = any(message.is_replacement for message in tail)
+    return tail if is_whole_log or is_long_enough(len(tail), has_replacement=has_replacement) else []
 
 
-def _reference_lists(plan: CompactionPlan, codec: Codec, hash_message: Hasher) -> Iterator[tuple[list[str], list[str]]]:
-    """Yield the hashes and ids of each list that a host may show.
+def _reference_lists(
+    plan: CompactionPlan, codec: Codec, hash_message: Hasher
+) -> Iterator[tuple[bool, list[_KnownMessage]]]:
+    """Yield the lists that a host may show, and whether each is the log.
 
     These are the request after the plan, the request before it, and the full log.
     """
@@ -107,15 +135,17 @@ def _reference_lists(plan: CompactionPlan, codec: Codec, hash_message: Hasher) -
     hashes = {entry.id: entry.hash for entry in (*absorbed, *kept)}
     log = _merge_by_sequence(_placeholders(kept), _placeholders(absorbed))
     rendered = get_renderer(plan.renderer).render(log, plan, codec)
-    yield [hashes.get(item.id or "") or hash_message(item) for item in rendered], _ids(rendered)
+    yield False, [_known_message(item, hashes.get(item.id or "") or hash_message(item)) for item in rendered]
     # The process that compacted may have ended before the host received the new request.
-    yield [entry.hash for entry in plan.ledger], [entry.id for entry in plan.ledger]
-    log_ids = _ids(log)
-    yield [hashes[message_id] for message_id in log_ids], log_ids
+    placeholders = _placeholders(plan.ledger)
+    yield False, [_known_message(item, entry.hash) for item, entry in zip(placeholders, plan.ledger, strict=True)]
+    yield True, [_known_message(item, hashes[item.id or ""]) for item in log]
 
 
-def _ids(messages: Sequence[Message]) -> list[str]:
-    return [message.id or "" for message in messages]
+def _known_message(message: Message, digest: str) -> _KnownMessage:
+    message_id = message.id or ""
+    # The ids of logged messages start with "m". Renderers choose other ids for what they write.
+    return _KnownMessage(message_id, digest, is_instruction(message), not message_id.startswith("m"))
 
 
 def _placeholders(entries: Sequence[LedgerEntry]) -> list[Message]:
@@ -143,6 +173,7 @@ def _rebuild_log(
         session.host_list.add(item, added.id or "")
         session.view.append(added)
     session.view = _merge_by_sequence(session.view, placeholders)
+    session.history = list(session.view)
 
 
 def sequence_number(message_id: str) -> int:

@@ -1,0 +1,91 @@
+"""Recognize the messages of a list that continues a branch without repeating its last list exactly.
+
+The host may have changed its instructions, trimmed old messages, moved a cache mark or protected a message. A
+recognized message keeps its id, so the plan continues to apply to it. Pure functions over lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from compact.engine.session.continuation import is_instruction
+from compact.engine.session.request import ListSnapshot, source_item, to_plain
+from compact.messages import Message
+
+
+@dataclass(frozen=True, slots=True)
+class KnownItem:
+    """An item that the branch knows: the id of its message, and whether the host shows it unchanged."""
+
+    message_id: str
+    is_unchanged: bool
+
+
+def recognize_items(
+    items: Sequence[Any], reference: ListSnapshot, start: int, size: int, history: Sequence[Message]
+) -> list[KnownItem | None]:
+    """Return what is known about each item. The first `size` messages are those of the reference from `start` on."""
+    spoken = [index for index, item in enumerate(reference.items) if not is_instruction(item)][start : start + size]
+    matched = iter(spoken)
+    instructions = [message for message in history if is_instruction(message)]
+    known: list[KnownItem | None] = []
+    for item in items:
+        if is_instruction(item):
+            known.append(_take_instruction(item, instructions))
+            continue
+        index = next(matched, None)
+        known.append(None if index is None else KnownItem(reference.ids[index], reference.is_unchanged(index, item)))
+    return known
+
+
+def merge_history(
+    history: Sequence[Message], items: Sequence[Any], shown: Sequence[Message | None], known: Sequence[KnownItem | None]
+) -> list[Message]:
+    """Return the history with the host's instructions, the current form of each message, and the new messages.
+
+    `shown` has the message of each item, or None for a summary or pointer. Messages that the host trimmed stay.
+    """
+    positions = {message.id: index for index, message in enumerate(history)}
+    end = len(history)
+    entries: dict[int, Message] = {
+        index: message for index, message in enumerate(history) if not is_instruction(message)
+    }
+    inserted: list[tuple[int, int, Message]] = []
+    anchor = end
+    last_spoken = next((index for index, item in enumerate(items) if not is_instruction(item)), len(items))
+    for index in range(len(items) - 1, -1, -1):
+        message, item = shown[index], known[index]
+        position = positions.get(item.message_id) if item is not None else None
+        if message is None:
+            continue
+        if is_instruction(items[index]):
+            # Instructions at the front stay there, also if the plan hides the messages after them.
+            inserted.append((-1 if index < last_spoken else anchor, index, message))
+        elif position is None:
+            inserted.append((end, index, message))
+        else:
+            entries[position] = message
+            anchor = position
+    merged = [*((index, 1, 0, message) for index, message in entries.items())]
+    merged += [(position, 0, index, message) for position, index, message in inserted]
+    return [message for *_, message in sorted(merged, key=lambda entry: entry[:3])]
+
+
+def visible_part(
+    history: Sequence[Message], shown_ids: Collection[str], absorbed_ids: Collection[str]
+) -> list[Message]:
+    """Return the messages that the host shows, and those that the plan hides."""
+    return [message for message in history if message.id in shown_ids or message.id in absorbed_ids]
+
+
+def _take_instruction(item: Any, instructions: list[Message]) -> KnownItem | None:
+    """Find the logged form of an instruction. Each one is used once."""
+    plain = to_plain(item)
+    for index, message in enumerate(instructions):
+        known = source_item(message)
+        if known == item or (isinstance(plain, Mapping) and known == plain):
+            del instructions[index]
+            return KnownItem(message.id or "", is_unchanged=True)
+    return None
