@@ -339,6 +339,11 @@ INGEST_KEY_BYTES_PER_S = env_int("ARIADNE_INGEST_KEY_BYTES_PER_S", 128 * 1024 * 
 INGEST_READ_TIMEOUT_S = env_int("ARIADNE_INGEST_READ_TIMEOUT_S", 30)
 #: Seconds after which a pending commit is answered with 503, so that the client retries.
 INGEST_ANSWER_TIMEOUT_S = env_int("ARIADNE_INGEST_ANSWER_TIMEOUT_S", 10)
+# Two, so that a large body of one project does not stop the bodies of others. More would only compete for the CPU.
+#: Processes that decode and redact bodies above 16 kB, for each web process. 0 decodes them in the web process.
+INGEST_DECODE_PROCESSES = env_int("ARIADNE_INGEST_DECODE_PROCESSES", 2)
+#: Seconds after which decoding a body is stopped and answered with 413.
+INGEST_DECODE_TIMEOUT_S = env_int("ARIADNE_INGEST_DECODE_TIMEOUT_S", 30)
 #: Bytes of request bodies that one process keeps in memory. Above it, requests are answered with 503.
 INGEST_MAX_HELD_BYTES = env_int("ARIADNE_INGEST_MAX_HELD_BYTES", 256 * 1024 * 1024)
 

@@ -26,6 +26,10 @@ commit_seconds = Histogram("ariadne_ingest_commit_seconds", "Time of one transac
 database_failures = Counter(
     "ariadne_ingest_database_failures_total", "Commits that failed because of the database or the connection"
 )
+decode_failures = Counter(
+    "ariadne_ingest_decode_failures_total", "Bodies that timed out or crashed a worker process", ["reason"]
+)
+decode_waiting = Gauge("ariadne_ingest_decode_waiting", "Bodies that wait for a worker process")
 queue_records = Gauge("ariadne_ingest_queue_records", "Records queued or being committed")
 queue_bytes = Gauge("ariadne_ingest_queue_bytes", "Bytes queued or being committed")
 database_connected = Gauge("ariadne_ingest_database_connected", "1 if the database responds, otherwise 0")

@@ -16,15 +16,17 @@ from typing import TypeVar
 T = TypeVar("T")
 
 MAX_GROWTH = 2.5
-"""The highest cost of twice the input, relative to the input."""
+"""The highest cost of twice the input, relative to the input, as the mean of three doublings."""
 MAX_SHARE = 20.0
 """The highest cost of hostile input, relative to ordinary input of the same size."""
 _DOUBLINGS = 3
 _FIRST_SIZE = 4_000
-_MAX_FIRST_SIZE = 256_000
+_MAX_FIRST_SIZE = 64_000
 # Shorter runs are not compared, because the clock and the caches decide how long they take.
-_MIN_S = 0.002
-_MIN_RUNS, _ATTEMPTS = 3, 4
+_MIN_S = 0.001
+# Each cost is the least of this many runs. Expensive runs are repeated less often.
+_RUNS, _ENOUGH_S = 3, 0.1
+_ATTEMPTS = 4
 
 
 def assert_linear(
@@ -36,29 +38,30 @@ def assert_linear(
 ) -> None:
     """Fail if the cost of `run(make(size))` grows faster than linearly, or is far above that of `run(ordinary(size))`.
 
-    The size is doubled three times. Measuring starts at the first size that takes a few milliseconds, so that a
-    quadratic function fails quickly and a cheap one is measured at all.
+    The size is doubled three times. Measuring starts at the first size that takes a millisecond, so that a quadratic
+    function fails quickly and a cheap one is measured at all. The mean of the doublings counts, because a single one
+    may cross the size of a cache.
     """
     size = first_size
     while size < _MAX_FIRST_SIZE and cost_s(run, make(size)) < _MIN_S:
         size *= 2
-    for _ in range(_DOUBLINGS):
-        _assert_growth(run, make(size), make(2 * size), size)
-        size *= 2
+    _assert_growth(run, make(size), make(size * 2**_DOUBLINGS), size)
     if ordinary is not None:
         _assert_share(run, make(size), ordinary(size), size)
 
 
-def cost_s(run: Callable[[T], object], value: T, *, runs: int = _MIN_RUNS) -> float:
+def cost_s(run: Callable[[T], object], value: T) -> float:
     """Return the CPU seconds of the fastest of several runs."""
     fastest = float("inf")
+    total = 0.0
     gc.disable()
     try:
-        for _ in range(runs):
+        for _ in range(_RUNS):
             began = time.process_time()
             run(value)
-            fastest = min(fastest, time.process_time() - began)
-            if fastest > 1.0:
+            elapsed = time.process_time() - began
+            fastest, total = min(fastest, elapsed), total + elapsed
+            if total > _ENOUGH_S:
                 break
     finally:
         gc.enable()
@@ -69,11 +72,12 @@ def _assert_growth(run: Callable[[T], object], smaller: T, larger: T, size: int)
     before, after = float("inf"), float("inf")
     for _ in range(_ATTEMPTS):
         before, after = min(before, cost_s(run, smaller)), min(after, cost_s(run, larger))
-        if after < _MIN_S or after <= MAX_GROWTH * before:
+        growth = (after / before) ** (1 / _DOUBLINGS)
+        if after < _MIN_S or growth <= MAX_GROWTH:
             return
     raise AssertionError(
-        f"{size:,} → {2 * size:,} takes {before * 1000:,.1f} → {after * 1000:,.1f} ms of CPU, "
-        f"{after / before:.1f} times as long. The limit is {MAX_GROWTH}."
+        f"{size:,} → {size * 2**_DOUBLINGS:,} takes {before * 1000:,.1f} → {after * 1000:,.1f} ms of CPU. "
+        f"Each doubling takes {growth:.1f} times as long. The limit is {MAX_GROWTH}."
     )
 
 

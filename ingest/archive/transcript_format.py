@@ -11,6 +11,8 @@ from ingest.archive.hash_chain import canonical
 from ingest.decoding.lenient_json import MAX_DEPTH, is_deep, sanitize
 
 Redact = Callable[[Any], tuple[Any, Mapping[str, int]]]
+Parsed = tuple[list[str | None], list[bytes], Mapping[str, int]]
+"""Ids and canonical texts of messages, and the number of redactions for each rule."""
 
 _INVALID_NUMBER = "contains NaN, an infinity, or a number that is too large"
 
@@ -24,7 +26,7 @@ class BadTranscript(ValueError):
         self.message = message
 
 
-def parse_messages(body: bytes, redact: Redact) -> tuple[list[str | None], list[bytes], Counter[str]]:
+def parse_messages(body: bytes, redact: Redact) -> Parsed:
     """Return the ids and canonical texts of the messages, and the number of redactions for each rule.
 
     The `hash` of a line is dropped because the archive computes its own.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -21,7 +22,7 @@ from django.dispatch import Signal
 from django.utils import timezone
 
 from ingest.archive.hash_chain import Link, format_time
-from ingest.archive.transcript_format import BadTranscript, Redact, archived_line, parse_messages
+from ingest.archive.transcript_format import BadTranscript, Parsed, Redact, archived_line, parse_messages
 from ingest.decoding.schema import SESSION_MAX_BYTES
 from ingest.models import ChainLink, Content, Project, Transcript, session_key
 
@@ -80,17 +81,21 @@ def store(
     body: bytes,
     sha256: str,
     redact: Redact | None = None,
+    parsed: Parsed | None = None,
     created_at: datetime | None = None,
     redactions: Mapping[str, int] | None = None,
 ) -> StoredTranscript:
     """Archive one step. `body` is its JSONL as sent and `sha256` the digest of these bytes.
+
+    `parsed` is the result of `parse_messages` for this body, if it is known.
 
     The same bytes again change nothing. Other bytes for the same step raise `StepConflict`.
     """
     _check_arguments(session_id, step)
     if hashlib.sha256(body).hexdigest() != sha256.lower():
         raise BadTranscript("sha256", "does not match the body, which was truncated or changed in transit")
-    ids, texts, counts = parse_messages(body, redact or default_redactor().tree)
+    ids, texts, redacted = parsed or parse_messages(body, redact or default_redactor().tree)
+    counts = Counter(redacted)
     counts.update(redactions or {})
     # Redactions by the client can be counted, but their rules are unknown.
     if client_redactions := body.count(MASK.encode()):

@@ -78,7 +78,7 @@ def _decode_strictly(body: bytes, *, is_lines: bool) -> list[Event] | None:
 def _decode_leniently(body: bytes, max_events: int, *, is_lines: bool) -> Decoded:
     """Decode each event by itself."""
     decoded = Decoded()
-    for index, value in enumerate(_lines(body) if is_lines else _values(body)):
+    for index, value in enumerate(_lines(body, max_events) if is_lines else _values(body, max_events)):
         if index >= max_events:
             raise _too_many_events(max_events)
         try:
@@ -104,7 +104,7 @@ def _too_many_events(max_events: int) -> TooLarge:
     return TooLarge(f"The body has more than {max_events:,} events. Send them in several requests.")
 
 
-def _values(body: bytes) -> Iterator[Any]:
+def _values(body: bytes, max_events: int) -> Iterator[Any]:
     """Yield the events of a JSON body."""
     try:
         value = lenient_json.parse(body)
@@ -112,19 +112,25 @@ def _values(body: bytes) -> Iterator[Any]:
         # Some clients send NDJSON as application/json.
         if not _is_json(body.partition(b"\n")[0]):
             raise Malformed(_not_json(error)) from None
-        yield from _lines(body)
+        yield from _lines(body, max_events)
         return
     if isinstance(value, dict):
         yield from _unwrap(value)
     elif isinstance(value, list):
+        if len(value) > max_events:
+            raise _too_many_events(max_events)
         yield from value
     else:
         raise Malformed("The body must be an event, a list of events, or one JSON object per line.")
 
 
-def _lines(body: bytes) -> Iterator[Any]:
+def _lines(body: bytes, max_events: int) -> Iterator[Any]:
     """Yield the events of an NDJSON body, with an error in the place of each line that is not JSON."""
-    for line in filter(None, map(bytes.strip, body.split(b"\n"))):
+    lines = [line for line in map(bytes.strip, body.split(b"\n")) if line]
+    # Checked first, because a line that is not JSON takes much longer than its few bytes suggest.
+    if len(lines) > max_events:
+        raise _too_many_events(max_events)
+    for line in lines:
         try:
             value = lenient_json.parse(line)
         except (ValueError, RecursionError):
@@ -156,4 +162,6 @@ def _is_json(raw: bytes) -> bool:
 def _not_json(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"The body is not valid JSON: {error.msg} (line {error.lineno}, column {error.colno})."
+    if isinstance(error, lenient_json.TruncatedJson):
+        return "The body is not valid JSON: it ends in the middle of a value."
     return "The body is not valid JSON."

@@ -18,7 +18,7 @@ USAGE_KEYS = ("usage", *_INPUT_TOKENS, *_OUTPUT_TOKENS)
 """Keys under which a model call reports its token usage."""
 
 
-class Stats(msgspec.Struct, frozen=True, gc=False):
+class Stats(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Contribution of one span to its session's aggregates."""
 
     model: str = ""

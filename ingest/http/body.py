@@ -6,6 +6,7 @@ The limits are enforced while reading, on the compressed and the decompressed by
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import zlib
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -18,8 +19,9 @@ from ingest.http.limits import run_in_thread
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 # Each member costs as much as a small request. Concatenated files have some dozens.
 _MAX_MEMBERS = 1_000
-# Data can expand a thousandfold, so decompressing larger bodies could block the event loop.
-_MAX_INLINE_BYTES = 16 * 1024
+# Data can expand a thousandfold. Bodies that are larger than this, before or after decompression, would block the event
+# loop for too long.
+_MAX_INLINE_BYTES, _MAX_INLINE_RESULT_BYTES = 16 * 1024, 256 * 1024
 
 
 class ClientDisconnected(Exception):
@@ -35,9 +37,12 @@ async def read_body(receive: Receive, *, content_length: str, encoding: str, max
             body = await _receive_body(receive, max_bytes)
     except TimeoutError:
         raise TooSlow(f"The body did not arrive within {timeout_s:.0f} seconds.") from None
-    if len(body) > _MAX_INLINE_BYTES and encoding:
-        return await run_in_thread(decompress, body, encoding, max_bytes)
-    return decompress(body, encoding, max_bytes)
+    if not encoding:
+        return body
+    if len(body) <= _MAX_INLINE_BYTES:
+        with contextlib.suppress(TooLarge):
+            return decompress(body, encoding, min(max_bytes, _MAX_INLINE_RESULT_BYTES))
+    return await run_in_thread(decompress, body, encoding, max_bytes)
 
 
 async def _receive_body(receive: Receive, max_bytes: int) -> bytes:

@@ -6,8 +6,8 @@ these steps together. All errors have the same JSON shape.
 
 from __future__ import annotations
 
-import asyncio
 import logging
+import re
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -19,10 +19,8 @@ from django.conf import settings
 from ingest import metrics
 from ingest.archive import transcripts
 from ingest.archive.transcript_format import BadTranscript
-from ingest.decoding import json_body
 from ingest.decoding.otlp import conversion
-from ingest.decoding.records import Decoded, Rejection, Span
-from ingest.decoding.redaction import redact, redact_value
+from ingest.decoding.records import Decoded, Rejection
 from ingest.errors import (
     Conflict,
     Malformed,
@@ -34,18 +32,16 @@ from ingest.errors import (
 )
 from ingest.http import health
 from ingest.http.body import ClientDisconnected, Receive, decompress
+from ingest.http.decode_jobs import Format
 from ingest.http.keys import Grant
 from ingest.http.limits import run_in_thread
 from ingest.http.request import Request, Scope
 from ingest.http.service import Service, get_service
-from ingest.storage.messages import extract
 
 logger = logging.getLogger("ariadne.ingest")
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Response = tuple[int, bytes, list[tuple[bytes, bytes]]]
-Decode = Callable[[bytes, int], Decoded]
-"""Decode a body with at most the given number of events."""
 
 _JSON = [(b"content-type", b"application/json")]
 _PROTOBUF = [(b"content-type", b"application/x-protobuf")]
@@ -54,8 +50,7 @@ _JSON_TYPES = {"", "application/json", "text/json"}
 _FORM_TYPE = "application/x-www-form-urlencoded"
 _LINE_TYPES = {f"application/{prefix}{name}" for prefix in ("", "x-") for name in ("ndjson", "jsonl", "jsonlines")}
 _GZIP_MAGIC = b"\x1f\x8b"
-# Decoding larger bodies would block the event loop for too long, so a thread does it.
-_MAX_INLINE_BYTES = 512 * 1024
+_LOOKS_LIKE_JSON = re.compile(rb"\s*[{\[]").match
 _encode = msgspec.json.Encoder().encode
 
 
@@ -126,18 +121,15 @@ async def ingest_events(service: Service, request: Request) -> Response:
     is_lines = media_type in _LINE_TYPES
     if not is_lines and media_type not in {*_JSON_TYPES, _FORM_TYPE}:
         raise _unsupported_type(media_type)
-
-    def decode(body: bytes, max_events: int) -> Decoded:
-        if media_type == _FORM_TYPE and body.lstrip()[:1] not in {b"{", b"["}:
-            raise _unsupported_type(media_type)
-        return json_body.decode(body, max_events=max_events, is_lines=is_lines)
-
-    decoded = await _store(service, request, grant, "/ingest", decode)
+    body = await request.body()
+    if media_type == _FORM_TYPE and not _LOOKS_LIKE_JSON(body):
+        raise _unsupported_type(media_type)
+    decoded = await _store(service, grant, "/ingest", body, "lines" if is_lines else "json")
     if decoded.rejections and not decoded.records:
         rejected = [msgspec.to_builtins(rejection) for rejection in decoded.rejections]
         raise Malformed("All events are invalid. See `rejected` for the reasons.", rejected=rejected)
-    body = {"success": True, "count": decoded.count, "rejected": decoded.rejections}
-    return 200, _encode(body), _JSON
+    result = {"success": True, "count": decoded.count, "rejected": decoded.rejections}
+    return 200, _encode(result), _JSON
 
 
 def _unsupported_type(media_type: str) -> UnsupportedType:
@@ -150,27 +142,20 @@ async def ingest_traces(service: Service, request: Request) -> Response:
     is_protobuf = request.is_protobuf
     if not is_protobuf and request.media_type not in _JSON_TYPES:
         raise UnsupportedType("Use Content-Type application/x-protobuf or application/json.")
-
-    def decode(body: bytes, max_events: int) -> Decoded:
-        return (conversion.from_protobuf if is_protobuf else conversion.from_json)(body, max_events=max_events)
-
-    decoded = await _store(service, request, grant, "/v1/traces", decode)
+    body = await request.body()
+    decoded = await _store(service, grant, "/v1/traces", body, "otlp_protobuf" if is_protobuf else "otlp_json")
     return 200, conversion.response(decoded.rejections, is_json=not is_protobuf), _PROTOBUF if is_protobuf else _JSON
 
 
-async def _store(service: Service, request: Request, grant: Grant, endpoint: str, decode: Decode) -> Decoded:
-    """Read, decode, redact and write the body of a request. Returns after the commit."""
-    body = await request.body()
+async def _store(service: Service, grant: Grant, endpoint: str, body: bytes, body_format: Format) -> Decoded:
+    """Decode, redact and write the body of a request. Returns after the commit."""
     service.byte_rate.consume(grant.key_id, len(body))
     with service.memory.reserve(len(body)):
-        if len(body) > _MAX_INLINE_BYTES:
-            decoded = await run_in_thread(_decode_and_redact, body, decode)
-        else:
-            # One body at a time, with a turn of the event loop in between. Otherwise bodies that arrive together would
-            # block the writer and all pages until the last one is decoded.
-            async with service.decode_lock:
-                decoded = _decode_and_redact(body, decode)
-                await asyncio.sleep(0)
+        decoded = await service.decode_pool.decode_events(
+            grant.project_id, body, body_format, max_events=settings.INGEST_MAX_EVENTS
+        )
+        if decoded.redacted_count:
+            metrics.redacted.inc(decoded.redacted_count)
         service.event_rate.consume(grant.key_id, decoded.count)
         if decoded.records:
             rejections = await service.writer.write(
@@ -182,18 +167,6 @@ async def _store(service: Service, request: Request, grant: Grant, endpoint: str
     metrics.rejected.labels(endpoint).inc(len(decoded.rejections))
     metrics.received_bytes.labels(endpoint).inc(len(body))
     service.keys.mark_used(grant)
-    return decoded
-
-
-def _decode_and_redact(body: bytes, decode: Decode) -> Decoded:
-    decoded = decode(body, settings.INGEST_MAX_EVENTS)
-    if redacted_count := redact(decoded.converted):
-        metrics.redacted.inc(redacted_count)
-    # After redaction, because a message's hash must be that of the stored text.
-    for record, _data, payload in decoded.converted:
-        if payload is not None and type(record) is Span:
-            extract(record, payload)
-    decoded.converted.clear()
     return decoded
 
 
@@ -224,6 +197,7 @@ async def ingest_transcript(service: Service, request: Request) -> Response:
         body = await run_in_thread(decompress, body, "gzip", settings.INGEST_MAX_BODY_BYTES)
     service.byte_rate.consume(grant.key_id, len(body))
     with service.memory.reserve(len(body)):
+        parsed = await service.decode_pool.parse_transcript(grant.project_id, body)
         try:
             stored = await transcripts.astore(
                 project_id=grant.project_id,
@@ -232,7 +206,7 @@ async def ingest_transcript(service: Service, request: Request) -> Response:
                 body=body,
                 sha256=query["sha256"],
                 created_at=_parse_created_at(query.get("created_at", "")),
-                redact=redact_value,
+                parsed=(parsed.ids, parsed.texts, parsed.counts),
             )
         except BadTranscript as error:
             raise Malformed(

@@ -54,6 +54,7 @@ def render_metrics(service: Service) -> tuple[bytes, str]:
     records, size = service.writer.pending
     metrics.queue_records.set(records)
     metrics.queue_bytes.set(size)
+    metrics.decode_waiting.set(service.decode_pool.waiting_count)
     metrics.lag_seconds.set(service.writer.lag_s)
     metrics.database_connected.set(database_status.is_available)
     # Only a web process has a pool. Commands and tests use single connections.

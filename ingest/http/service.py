@@ -18,6 +18,7 @@ from django.conf import settings
 from django.db import connection
 
 from ingest.errors import describe
+from ingest.http.decode_pool import DecodePool
 from ingest.http.keys import FIND_KEY, UPDATE_LAST_USED, KeyCache
 from ingest.http.limits import MemoryLimit, RateLimit
 from ingest.storage import retention
@@ -42,11 +43,12 @@ class Service:
         self.event_rate = RateLimit(settings.INGEST_KEY_EVENTS_PER_S, "events")
         self.byte_rate = RateLimit(settings.INGEST_KEY_BYTES_PER_S, "bytes")
         self.memory = MemoryLimit(settings.INGEST_MAX_HELD_BYTES)
-        self.decode_lock = asyncio.Lock()
+        self.decode_pool = DecodePool(settings.INGEST_DECODE_PROCESSES, timeout_s=settings.INGEST_DECODE_TIMEOUT_S)
         self._maintenance_task = asyncio.create_task(self._run_maintenance(), name="ingest-maintenance")
 
     async def _run_maintenance(self) -> None:
-        """Record when keys were last used, and create and drop partitions."""
+        """Start the worker processes, record when keys were last used, and create and drop partitions."""
+        await self.decode_pool.warm_up()
         next_run = 0.0
         while True:
             if time.monotonic() >= next_run:
@@ -78,6 +80,7 @@ class Service:
 
     async def close(self) -> None:
         self._maintenance_task.cancel()
+        await self.decode_pool.close()
         await self.writer.close()
         await self.probe.close()
 

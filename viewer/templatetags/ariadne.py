@@ -32,6 +32,8 @@ _TAGS = {
     *("p", "br", "hr", "strong", "em", "del", "code", "pre", "blockquote", "ul", "ol", "li"),
     *("h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td"),
 }
+_MARKUP = "[]<>*_`~|&\\#-"
+_MIN_MARKUP = 500
 _markdown = MarkdownIt("commonmark", {"html": False, "linkify": False}).enable(["table", "strikethrough"])
 _MISSING = "–"
 
@@ -121,8 +123,14 @@ def session_url(session: Session) -> str:
 
 @register.filter
 def markdown(value: Any) -> SafeString:
-    """Render an agent's Markdown without links, images and attributes. The result is also sanitized."""
-    html = _markdown.render(str(value))
+    """Render an agent's Markdown without links, images and attributes. The result is also sanitized.
+
+    Text that consists mostly of markup takes hundreds of times as long as prose, and is shown as it is.
+    """
+    text = str(value)
+    if sum(map(text.count, _MARKUP)) > _MIN_MARKUP + len(text) // 6:
+        return format_html("<pre>{}</pre>", text)
+    html = _markdown.render(text)
     return mark_safe(nh3.clean(html, tags=_TAGS, attributes={}))  # noqa: S308 - sanitized by nh3
 
 

@@ -1,0 +1,57 @@
+"""Decode and redact one request body, in the web process or in a worker process. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from ingest.archive.transcript_format import BadTranscript, parse_messages
+from ingest.decoding import json_body
+from ingest.decoding.otlp import conversion
+from ingest.decoding.records import Decoded, Span
+from ingest.decoding.redaction import redact, redact_value
+from ingest.errors import Malformed, RequestError, TooLarge, UnsupportedType
+from ingest.storage.messages import extract
+
+Format = Literal["json", "lines", "otlp_protobuf", "otlp_json"]
+ERRORS: dict[str, type[RequestError]] = {error.__name__: error for error in (Malformed, TooLarge, UnsupportedType)}
+
+
+class ParsedTranscript(msgspec.Struct):
+    """Messages of a transcript after redaction."""
+
+    ids: list[str | None]
+    texts: list[bytes]
+    counts: dict[str, int]
+
+
+def decode_events(body: bytes, body_format: Format, max_events: int) -> Decoded:
+    """Decode a body with at most `max_events` events, and redact them."""
+    decoded = _DECODERS[body_format](body, max_events)
+    decoded.redacted_count = redact(decoded.converted)
+    # After redaction, because a message's hash must be that of the stored text.
+    for record, _data, payload in decoded.converted:
+        if payload is not None and type(record) is Span:
+            extract(record, payload)
+    decoded.converted.clear()
+    return decoded
+
+
+_DECODERS: dict[Format, Callable[[bytes, int], Decoded]] = {
+    "json": lambda body, limit: json_body.decode(body, max_events=limit),
+    "lines": lambda body, limit: json_body.decode(body, max_events=limit, is_lines=True),
+    "otlp_protobuf": lambda body, limit: conversion.from_protobuf(body, max_events=limit),
+    "otlp_json": lambda body, limit: conversion.from_json(body, max_events=limit),
+}
+
+
+def parse_transcript(body: bytes) -> ParsedTranscript:
+    """Parse and redact a transcript, or raise `Malformed`."""
+    try:
+        ids, texts, counts = parse_messages(body, redact_value)
+    except BadTranscript as error:
+        rejected = [{"index": 0, "path": error.path, "message": error.message}]
+        raise Malformed(error.message, rejected=rejected) from None
+    return ParsedTranscript(ids, texts, dict(counts))

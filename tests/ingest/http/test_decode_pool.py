@@ -1,0 +1,145 @@
+"""Worker processes decode bodies like the web process does, fairly, and are replaced when they fail."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from ingest.errors import Malformed, RequestError, TooLarge, Unavailable
+from ingest.http.decode_jobs import decode_events, parse_transcript
+from ingest.http.decode_pool import MAX_INLINE_BYTES, DecodePool
+
+SECRETS = {1: "ghp_" + "a1B2" * 9, 2: "ghp_" + "z9Y8" * 9}
+
+
+def body_of(project: int, *, events: int = 200, text_bytes: int = 100) -> bytes:
+    """Return a body that names its project in each event and contains the project's secret once."""
+    batch = [
+        {
+            "type": "span",
+            "trace_id": f"p{project}",
+            "span_id": str(number),
+            "started_at": 1_763_265_600,
+            "data": {"text": f"project {project} " + "word " * (text_bytes // 5)},
+            "payload": {"input": [{"role": "user", "content": f"message of {project} " * 20}]},
+        }
+        for number in range(events)
+    ]
+    batch[0]["data"] = {"note": f"token {SECRETS[project]}"}
+    return json.dumps({"batch": [*batch, {"type": "trace", "trace_id": f"p{project}"}, {"type": "odd"}]}).encode()
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[DecodePool]:
+    pool = DecodePool(2, timeout_s=30)
+    yield pool
+    await pool.close()
+
+
+async def test_workers_give_the_same_result_as_the_web_process(pool: DecodePool) -> None:
+    """Two projects at once: records, indexes, rejections and redactions are the same, and no project sees the other."""
+    bodies = {project: body_of(project) for project in SECRETS}
+    assert all(len(body) > MAX_INLINE_BYTES for body in bodies.values())
+    results = await asyncio.gather(
+        *(pool.decode_events(project, body, "json", max_events=500) for project, body in bodies.items())
+    )
+    for (project, body), result in zip(bodies.items(), results, strict=True):
+        assert result == decode_events(body, "json", 500)
+        assert (len(result.records), len(result.rejections), result.redacted_count) == (201, 1, 1)
+        encoded = msgspec.msgpack.encode(result.records)
+        assert not any(secret.encode() in encoded for secret in SECRETS.values())
+        assert b"project %d " % (3 - project) not in encoded
+
+
+async def test_errors_of_a_body_reach_the_caller(pool: DecodePool) -> None:
+    for body, error in ((b"[" * 20_000, Malformed), (b"[" + b"{}," * 20_000 + b"{}]", TooLarge)):
+        with pytest.raises(error):
+            await pool.decode_events(1, body, "json", max_events=500)
+    with pytest.raises(Malformed, match="is not valid JSON") as caught:
+        await pool.parse_transcript(1, b'{"role":"user"}\n' * 2_000 + b"{nope}")
+    assert caught.value.rejected == [{"index": 0, "path": "line 2001", "message": caught.value.message}]
+    transcript = b'{"id":"m","role":"user","content":"hello"}\n' * 1_000
+    assert await pool.parse_transcript(1, transcript) == parse_transcript(transcript)
+
+
+async def test_large_bodies_of_one_project_leave_a_worker_for_others(pool: DecodePool) -> None:
+    """A small body of another project, and of the same one, does not wait for the second large body."""
+    finished: list[str] = []
+
+    async def decode(name: str, project: int, body: bytes) -> None:
+        await pool.decode_events(project, body, "json", max_events=10_000)
+        finished.append(name)
+
+    large = body_of(1, events=3_000, text_bytes=2_000)
+    small = {project: body_of(project) for project in SECRETS}
+    await asyncio.gather(
+        *(decode(f"large {number}", 1, large) for number in range(2)),
+        decode("small", 1, small[1]),
+        decode("other", 2, small[2]),
+    )
+    assert finished.index("other") < finished.index("large 1")
+    assert finished.index("small") < finished.index("large 1")
+
+
+async def test_waiting_projects_take_turns() -> None:
+    """With one worker, the only body of a project runs after one body of the project that sent ten."""
+    pool = DecodePool(1, timeout_s=30)
+    finished: list[int] = []
+
+    async def decode(project: int) -> None:
+        await pool.decode_events(project, body_of(project), "json", max_events=500)
+        finished.append(project)
+
+    await asyncio.gather(*(decode(1) for _ in range(10)), decode(2))
+    await pool.close()
+    assert finished.index(2) <= 2
+
+
+async def test_a_worker_that_takes_too_long_is_replaced() -> None:
+    pool = DecodePool(1, timeout_s=1)
+    await pool.decode_events(1, body_of(1), "json", max_events=500)
+    pool._timeout_s = 0.001
+    with pytest.raises(TooLarge, match="Send fewer events"):
+        await pool.decode_events(1, body_of(1, events=3_000), "json", max_events=10_000)
+    pool._timeout_s = 30
+    assert (await pool.decode_events(2, body_of(2), "json", max_events=500)).count == 201
+    await pool.close()
+
+
+async def test_a_worker_that_dies_is_replaced(pool: DecodePool) -> None:
+    await pool.decode_events(1, body_of(1), "json", max_events=500)
+    (worker,) = pool._idle
+    worker.process.kill()
+    worker.process.wait()
+    with pytest.raises(Unavailable):
+        await pool.decode_events(1, body_of(1), "json", max_events=500)
+    assert (await pool.decode_events(1, body_of(1), "json", max_events=500)).count == 201
+
+
+async def test_a_canceled_request_does_not_disturb_the_next_one() -> None:
+    """The worker finishes the job of a client that disconnected, and its result goes nowhere."""
+    pool = DecodePool(1, timeout_s=30)
+    requests = [
+        asyncio.ensure_future(pool.decode_events(project, body_of(project), "json", max_events=500))
+        for project in (1, 1, 2)
+    ]
+    await asyncio.sleep(0)
+    requests[0].cancel()
+    requests[1].cancel()
+    decoded = await requests[2]
+    assert {record.trace_id for record in decoded.records} == {"p2"}
+    assert pool.waiting_count == 0
+    await pool.close()
+
+
+async def test_small_bodies_need_no_worker(pool: DecodePool) -> None:
+    """But a small body with many short events does."""
+    assert (await pool.decode_events(1, b'[{"trace_id":"t","span_id":"s"}]', "json", max_events=10)).count == 1
+    assert not pool._idle
+    with pytest.raises(RequestError):
+        await pool.decode_events(1, b"[" * 1_000, "json", max_events=10)
+    assert len(pool._idle) == 1
