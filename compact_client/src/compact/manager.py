@@ -293,6 +293,7 @@ class CompactManager:
             branches = self._sessions[session_id] = Branches(
                 session_id,
                 events.new_trace_id(),
+                redactor=self._engine.redactor,
                 max_branches=limits.max_branches,
                 max_requests=limits.max_requests,
             )

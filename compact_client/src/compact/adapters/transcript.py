@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from compact.messages import Message, canonical_json
+from compact.messages import Message, RedactedMessage, canonical_json
+from compact.redaction.view import mask_conversation
 
 _TRANSCRIPT_NAME = re.compile(r"transcript-pre-compact-(\d{3,})\.jsonl")
 
@@ -28,8 +29,8 @@ class Transcript:
 
     @classmethod
     def from_messages(cls, messages: Sequence[Message]) -> Transcript:
-        """Encode messages, one line each, with their ids in the log. The messages must be redacted already."""
-        body = b"".join(canonical_json(_to_line(message)) + b"\n" for message in messages)
+        """Encode messages, one line each, with their ids in the log. Messages of no session are redacted first."""
+        body = b"".join(canonical_json(_to_line(message)) + b"\n" for message in mask_conversation(messages))
         return cls(body, hashlib.sha256(body).hexdigest(), len(messages))
 
     def receipt(self, step: int, **location: str) -> dict[str, Any]:
@@ -39,7 +40,8 @@ class Transcript:
 
 def encode_summary(session_id: str, summary: Message, step: int) -> bytes:
     """Return a summary as indented JSON."""
-    document = {"session_id": session_id, "step": step, "summary": _to_line(summary)}
+    (redacted,) = mask_conversation([summary])
+    document = {"session_id": session_id, "step": step, "summary": _to_line(redacted)}
     text = json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False, default=str)
     return text.encode("utf-8", "replace") + b"\n"
 
@@ -71,7 +73,7 @@ def parse_step(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def _to_line(message: Message) -> dict[str, Any]:
+def _to_line(message: RedactedMessage) -> dict[str, Any]:
     line = message.to_dict()
     if message.id is not None:
         line["id"] = message.id

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 from compact import events
 from compact.config import CompactConfig
 from compact.engine.call import Call, FixedTokens
-from compact.engine.compaction.ledger import message_hash
 from compact.engine.effects import Steps
 from compact.engine.event_delivery import EventDelivery
 from compact.engine.session import Observation, RenderOptions, Session
@@ -110,13 +109,7 @@ class Engine:
         session.render(self.render_options)
 
     def _load_plan(self, session: Session, items: Sequence[Any], check: events.CheckSpan) -> Steps[None]:
-        yield from load_plan(
-            session,
-            self.cfg.plan_store,
-            items,
-            check,
-            lambda message: message_hash(session, self.redactor, message),
-        )
+        yield from load_plan(session, self.cfg.plan_store, items, check)
 
     def _update_request(self, session: Session, observation: Observation, check: events.CheckSpan) -> None:
         only_appended = observation.change in ("new", "extended", "adopted") and session.is_request_current

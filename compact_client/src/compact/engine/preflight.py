@@ -274,8 +274,9 @@ class Preflight:
         indices = sorted(index for unit in draft.partition.remainder for index in unit.indices)
         messages = [compaction.messages[index] for index in indices]
         if messages:
+            session.redaction.update(session.history)
             prepare(
-                [session.thread.get(message.id or "") or message for message in messages],
+                [session.redaction.reversible(message) for message in messages],
                 style=engine.policy.strategy,
                 keep_keys=engine.policy.keep_keys,
                 max_tokens=draft.summary_tokens,

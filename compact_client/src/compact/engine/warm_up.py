@@ -53,7 +53,7 @@ def rehearse(cfg: CompactConfig) -> None:
     policy = CompactPolicy(strategy=cfg.policy.strategy, renderer=cfg.policy.renderer)
     engine = Engine(CompactConfig(cfg.model, _WINDOW_TOKENS, policy, redaction=cfg.redaction), events.utc_now)
     call = Call(_conversation(), note="warm-up")
-    branches = Branches("warm-up", events.new_trace_id(), max_branches=1, max_requests=1)
+    branches = Branches("warm-up", events.new_trace_id(), redactor=engine.redactor, max_branches=1, max_requests=1)
     run(preflight(engine, branches.select(call.items), call))
 
 

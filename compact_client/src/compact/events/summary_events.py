@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from compact.events.base import PRIVATE_TEXT, Event
+from compact.messages.redacted_types import RedactedText, RedactedTree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,8 +19,8 @@ class RetentionEvent(Event):
     step: int
     retention_pct: float
     by_kind: Mapping[str, Mapping[str, int]]
-    lost: Sequence[Mapping[str, Any]] = field(metadata=PRIVATE_TEXT)
-    restored: Sequence[Mapping[str, Any]] = field(metadata=PRIVATE_TEXT)
+    lost: Sequence[RedactedTree] = field(metadata=PRIVATE_TEXT)
+    restored: Sequence[RedactedTree] = field(metadata=PRIVATE_TEXT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,5 +39,5 @@ class SummaryCreatedEvent(Event):
     latency_ms: float
     summarizer: str
     model: str | None
-    summary: str | None = field(metadata=PRIVATE_TEXT)
-    structured: Mapping[str, Any] = field(metadata=PRIVATE_TEXT)
+    summary: RedactedText | None = field(metadata=PRIVATE_TEXT)
+    structured: RedactedTree = field(metadata=PRIVATE_TEXT)

@@ -13,12 +13,16 @@ from compact.messages.message import (
     content_hash,
     text_of,
 )
+from compact.messages.redacted_types import RedactedMessage, RedactedText, RedactedTree
 
 __all__ = [
     "POINTER_TAG",
     "SPAN_TAG",
     "SUMMARY_TAG",
     "Message",
+    "RedactedMessage",
+    "RedactedText",
+    "RedactedTree",
     "Role",
     "ToolCall",
     "canonical_json",

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from dataclasses import replace as replace_fields
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from compact.messages import Message
-from compact.redaction.findings import Replace, mask
 from compact.redaction.redactor import Redactor, default_redactor
 
 T = TypeVar("T")
@@ -52,33 +50,15 @@ class OutboundRedactor:
         """True if a user-supplied hook processes every message."""
         return self._hook is not None
 
-    def redact_message(self, message: Message, counts: Counter[str] | None = None) -> Message:
-        """Return the message as it may be exported or archived, or the same object if nothing needs redaction."""
-        ((clean, redactions),) = self.redact_messages([message])
-        if counts is not None:
-            counts.update(redactions)
-        return clean
-
-    def redact_messages(
-        self, messages: Sequence[Message], *, replace: Replace = mask
-    ) -> list[tuple[Message, Counter[str]]]:
-        """Redact adjacent messages together. Return each with its number of redactions per rule.
-
-        A key that is split over two of the messages is found in both. A message without secrets is returned as it is.
-        `replace` may return placeholders instead of masks. See `compact.redaction.Replace`.
-        """
-        hooked = [message if self._hook is None else self._hook(message) for message in messages]
-        counts = [
-            Counter({"hook": 1}) if clean is not message and clean != message else Counter[str]()
-            for message, clean in zip(messages, hooked, strict=True)
-        ]
-        if not self.enabled:
-            return list(zip(hooked, counts, strict=True))
-        results = self._redactor.trees([_parts(message) for message in hooked], replace=replace)
-        return [
-            (_with_parts(message, parts) if redactions else message, counter + redactions)
-            for message, (parts, redactions), counter in zip(hooked, results, counts, strict=True)
-        ]
+    def apply_message_hook(self, message: Message) -> Message:
+        """Return the message as the user-supplied hook returns it, or the message itself without a hook."""
+        if self._hook is None:
+            return message
+        hooked = self._hook(message)
+        if hooked.source is not None and hooked.source is message.source and hooked != message:
+            # The provider's item still has the text that the hook removed.
+            hooked = replace(hooked, source=None)
+        return hooked
 
     def apply_hook(self, value: Any) -> Any:
         """Run the user-supplied hook on all conversation text in a JSON value.
@@ -102,30 +82,11 @@ class OutboundRedactor:
             counts.update(redactions)
         return clean
 
-
-def _parts(message: Message) -> dict[str, Any]:
-    return {
-        "content": message.content,
-        "calls": [call.arguments for call in message.tool_calls],
-        "meta": message.meta,
-        "name": message.name,
-        "source": dict(message.source) if isinstance(message.source, Mapping) else None,
-    }
-
-
-def _with_parts(message: Message, parts: dict[str, Any]) -> Message:
-    calls = tuple(
-        replace_fields(call, arguments=arguments)
-        for call, arguments in zip(message.tool_calls, parts["calls"], strict=True)
-    )
-    return replace_fields(
-        message,
-        content=parts["content"],
-        tool_calls=calls,
-        meta=parts["meta"],
-        name=parts["name"],
-        source=parts["source"],
-    )
+    def redact_values(self, values: Sequence[T]) -> list[tuple[T, Counter[str]]]:
+        """Redact adjacent messages together, so that a key may span two of them. Return each with its counts."""
+        if not self.enabled:
+            return [(value, Counter()) for value in values]
+        return self._redactor.trees(values)
 
 
 def _redactor(settings: RedactionSettings) -> Redactor:

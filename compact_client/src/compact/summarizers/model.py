@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from compact.exceptions import ConfigError, SummarizationError, SummaryTooLong
-from compact.messages import Message
+from compact.messages import Message, RedactedMessage
+from compact.redaction.view import RedactionView, redact_conversation
 from compact.summarizers.cache import MemorySummaryCache, SummaryCache, SummaryCacheKey, policy_version
 from compact.summarizers.endpoint import completion_body, request_completion
 from compact.summarizers.extraction.summary_builder import CountTokens, estimate_tokens, fit, rendered_tokens
@@ -33,7 +34,7 @@ _MIN_REPLY_TOKENS: Final = 256  # A JSON reply needs about this much to be compl
 class _SpanRequest:
     """The arguments of one `summarize_span` call."""
 
-    messages: Sequence[Message]
+    messages: Sequence[RedactedMessage]
     style: str
     keep_keys: Sequence[str]
     max_tokens: int
@@ -49,7 +50,8 @@ class ModelSummarizer:
     """Asks a model for the meaning and keeps facts by rule.
 
     `summarize_span` blocks and `asummarize_span` awaits, both for at most `timeout_s` including retries. Errors are
-    raised as `SummarizationError` or one of its subclasses, never as httpx errors.
+    raised as `SummarizationError` or one of its subclasses, never as httpx errors. The endpoint only receives redacted
+    text, whatever its address is.
     """
 
     name = "model"
@@ -101,13 +103,14 @@ class ModelSummarizer:
         count_tokens: Callable[[str], int] | None = None,
     ) -> StructuredSummary:
         """Return the model's validated summary, extended with verbatim lines."""
-        request = _SpanRequest(messages, style, keep_keys, max_tokens, visible, count_tokens or estimate_tokens)
+        redacted, view = redact_conversation(messages)
+        request = _SpanRequest(redacted, style, keep_keys, max_tokens, visible, count_tokens or estimate_tokens)
         key = self._cache_key(request)
         reply = self._cache.get(key)
         if reply is None:
             reply = _run_in_thread(self._ask(request))
             self._cache.put(key, reply)
-        return self._add_verbatim_lines(reply, request)
+        return _restore(self._add_verbatim_lines(reply, request), view)
 
     async def asummarize_span(
         self,
@@ -120,13 +123,14 @@ class ModelSummarizer:
         count_tokens: Callable[[str], int] | None = None,
     ) -> StructuredSummary:
         """Async version of `summarize_span`."""
-        request = _SpanRequest(messages, style, keep_keys, max_tokens, visible, count_tokens or estimate_tokens)
+        redacted, view = redact_conversation(messages)
+        request = _SpanRequest(redacted, style, keep_keys, max_tokens, visible, count_tokens or estimate_tokens)
         key = self._cache_key(request)
         reply = self._cache.get(key)
         if reply is None:
             reply = await self._ask(request)
             self._cache.put(key, reply)
-        return self._add_verbatim_lines(reply, request)
+        return _restore(self._add_verbatim_lines(reply, request), view)
 
     def summarize(self, messages: Sequence[Message], style: str, keep_keys: Sequence[str]) -> Message:
         """Return the summary as one assistant message (the `Summarizer` protocol)."""
@@ -200,6 +204,13 @@ class ModelSummarizer:
             count_tokens=request.count_tokens,
             keep_keys=request.keep_keys,
         )
+
+
+def _restore(summary: StructuredSummary, view: RedactionView | None) -> StructuredSummary:
+    """Put the values back into the summary of a caller that passed messages of its own."""
+    if view is None or not view.has_values:
+        return summary
+    return StructuredSummary.from_dict(view.restore_tree(summary.to_dict()))
 
 
 def _run_in_thread(request: Coroutine[Any, Any, StructuredSummary]) -> StructuredSummary:

@@ -14,7 +14,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from compact.exceptions import SummarizerOverflow
-from compact.messages import Message
+from compact.messages import RedactedMessage
 
 WINDOW_SHARE: Final = 0.8
 OMITTED_NOTE: Final = "Note: earlier messages were omitted because they did not fit. The record starts later."
@@ -39,7 +39,7 @@ def prompt_version(style: str) -> str:
 
 
 def build_prompt(
-    messages: Sequence[Message],
+    messages: Sequence[RedactedMessage],
     *,
     style: str,
     keep_keys: Sequence[str],
@@ -57,7 +57,7 @@ def build_prompt(
             f"The instructions alone exceed {WINDOW_SHARE:.0%} of the summarizer's window of {window_tokens:,} tokens. "
             "Use a model with a larger window."
         )
-    lines = _newest_lines([record_line(message) for message in messages], messages, room, count_tokens)
+    lines = _newest_lines([record_line(message, message.text) for message in messages], messages, room, count_tokens)
     note = [{"role": "system", "content": OMITTED_NOTE}] if len(lines) < len(messages) else []
     return [
         {"role": "system", "content": instructions},
@@ -66,10 +66,10 @@ def build_prompt(
     ]
 
 
-def record_line(message: Message) -> str:
+def record_line(message: RedactedMessage, text: str, *, with_calls: bool = True) -> str:
     """Return a message as one line of JSON, escaped so that its text cannot end the record or imitate a tag."""
-    entry: dict[str, Any] = {"id": message.id or "", "role": message.role, "text": message.text}
-    if message.tool_calls:
+    entry: dict[str, Any] = {"id": message.id or "", "role": message.role, "text": text}
+    if message.tool_calls and with_calls:
         entry["calls"] = [{"name": call.name, "arguments": call.arguments} for call in message.tool_calls]
     line = json.dumps(entry, ensure_ascii=False).replace("<", "\\u003c").replace("RECORD", "R\\u0045CORD")
     # A lone surrogate from tool output cannot be sent.
@@ -77,7 +77,7 @@ def record_line(message: Message) -> str:
 
 
 def _newest_lines(
-    lines: list[str], messages: Sequence[Message], room: int, count_tokens: Callable[[str], int]
+    lines: list[str], messages: Sequence[RedactedMessage], room: int, count_tokens: Callable[[str], int]
 ) -> list[str]:
     """Return all system lines and the newest other lines that fit, in order."""
     prefix = [index for index, message in enumerate(messages) if message.role in _PREFIX_ROLES]
@@ -96,12 +96,12 @@ def _newest_lines(
     return [lines[index] for index in sorted(kept)]
 
 
-def _clip_middle(message: Message, room: int, count_tokens: Callable[[str], int]) -> str:
+def _clip_middle(message: RedactedMessage, room: int, count_tokens: Callable[[str], int]) -> str:
     """Return the line of a message with the middle of its text removed until it fits."""
     chars = max(_MIN_MESSAGE_CHARS, room * 2)
     while True:
         text = f"{message.text[: chars // 2]} …omitted… {message.text[-chars // 2 :]}"
-        line = record_line(Message(message.role, text, id=message.id))
+        line = record_line(message, text, with_calls=False)
         if count_tokens(line) <= room:
             return line
         if chars <= _MIN_MESSAGE_CHARS:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from compact import events
 from compact.delivery.stderr import say
-from compact.engine.compaction.ledger import redact_all, redacted_copy
 from compact.engine.effects import Steps
 from compact.exceptions import CompactError
 from compact.messages import Message
@@ -31,13 +30,11 @@ def archive_transcript(compaction: Compaction) -> Steps[None]:
     engine, session, storage = compaction.engine, compaction.session, compaction.engine.cfg.storage
     if storage is None:
         return
+    session.redaction.update(session.history)
+    transcript = [session.redaction.mask(message) for message in session.view]
     counts: Counter[str] = Counter()
-    transcript: list[Message] = []
-    redact_all(session, engine.redactor, session.view)
     for message in session.view:
-        copy, redactions = redacted_copy(session, engine.redactor, message)
-        counts.update(redactions)
-        transcript.append(copy)
+        counts.update(session.redaction.counts(message))
     options = {"step": compaction.step} if _accepts_step(storage.save_transcript) else {}
     try:
         location = yield lambda: storage.save_transcript(session.session_id, transcript, **options)
@@ -60,11 +57,11 @@ def archive_transcript(compaction: Compaction) -> Steps[None]:
 
 def archive_summary(compaction: Compaction) -> Steps[None]:
     """Save the new summary. A failure is only reported, because the history is already archived."""
-    engine, session, storage = compaction.engine, compaction.session, compaction.engine.cfg.storage
+    session, storage = compaction.session, compaction.engine.cfg.storage
     plan = session.plan
     if storage is None or plan is None or not plan.summary_text:
         return
-    summary = engine.redactor.redact_message(Message("assistant", plan.summary_text, id=plan.summary_id))
+    summary = session.redaction.mask(Message("assistant", plan.summary_text, id=plan.summary_id))
     try:
         yield lambda: storage.save_summary(session.session_id, summary, compaction.step)
     except Exception as error:

@@ -150,7 +150,8 @@ class Compaction:
         if plan is None or not plan.summary_text or self.keeps_span_summaries(draft):
             return False
         # Count it as a message, because its framing matters when the budget is met exactly.
-        return self.engine.counter.count_assistant_text(plan.summary_text) > max(draft.summary_tokens, 1)
+        text = self.session.redaction.restore(plan.summary_text)
+        return self.engine.counter.count_assistant_text(text) > max(draft.summary_tokens, 1)
 
     # Draft.
 
@@ -235,7 +236,7 @@ class Compaction:
     def _complete_plan(self) -> None:
         """Add the ledger and the effect on the prompt cache to the plan."""
         session, plan = self.session, self._plan
-        ledger = build_ledger(session, self.engine.redactor, self.ladder.draft, plan, self.request_before)
+        ledger = build_ledger(session, self.ladder.draft, plan, self.request_before)
         absorbed_before = self.plan_before.absorbed if self.plan_before else ()
         session.plan = replace(
             plan,
@@ -306,7 +307,7 @@ class Compaction:
                 cache=plan.cache.to_dict() if plan.cache else None,
                 fates=fate_counts(plan.ledger),
                 ledger=[entry.to_dict() for entry in plan.ledger],
-                after=prompt_entries(session, self.engine.redactor),
+                after=prompt_entries(session),
             )
         )
 

@@ -154,4 +154,5 @@ def _replacement_tokens(compaction: Compaction) -> int:
     texts = [pointer_text(record) for record in plan.externalizations if not record.is_folded]
     if compaction.engine.policy.renderer == "inplace":
         texts += [span_text(record) for record in plan.summarizations]
-    return sum(compaction.engine.counter.count_assistant_text(text) for text in texts)
+    restore = compaction.session.redaction.restore
+    return sum(compaction.engine.counter.count_assistant_text(restore(text)) for text in texts)

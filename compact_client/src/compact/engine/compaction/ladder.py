@@ -6,12 +6,13 @@ strategy together leaves the request over budget, the oldest units are dropped.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, cast
 
 from compact import events
 from compact.engine.compaction.summary_update import SummaryUpdate
 from compact.engine.effects import Steps, call_store
+from compact.messages import Message, RedactedMessage
 from compact.messages.units import Unit
 from compact.planning.draft import Draft
 from compact.planning.plan import ClearRecord, CompactionRecord, ExternalizationRecord
@@ -108,16 +109,18 @@ class Ladder:
             return
         self._removed_units.update(unit.first for unit in proposal.units)
         if isinstance(record, ExternalizationRecord):
-            self._pointer_tokens += self._counter.count_assistant_text(pointer_text(record))
+            self._pointer_tokens += self._counter.count_assistant_text(
+                self._compaction.session.redaction.restore(pointer_text(record))
+            )
 
     def _store_artifact(self, strategy: ExternalizeStrategy, proposal: CompactionProposal) -> Steps[str]:
         compaction = self._compaction
-        content, sensitivity = strategy.artifact(proposal, self._context)
+        content = _artifact_text(compaction, proposal)
         metadata = ArtifactMetadata(
             thread_id=compaction.session.session_id,
             tenant_id=getattr(compaction.engine.cfg.security_context, "tenant_id", None),
             created_at=self._context.now,
-            sensitivity=sensitivity,
+            sensitivity=strategy.sensitivity(proposal, self._context),
         )
         artifact_id = yield from call_store("artifact", lambda: compaction.artifact_store.store(content, metadata))
         return cast(str, artifact_id)
@@ -126,12 +129,19 @@ class Ladder:
         messages = strategy.messages(proposal, self._context)
         kept = (*self.draft.partition.pinned, *self.draft.partition.recent)
         kept_indices = {index for unit in kept for index in unit.indices}
-        visible = [message for index, message in enumerate(self._context.messages) if index in kept_indices]
+        visible = [self._prompt_form(index) for index in sorted(kept_indices)]
         summaries = yield from self._summary_update.write(messages, proposal.span, visible)
         if summaries is None:
             return None
         self.summary, span_summary = summaries
         return span_summary
+
+    def _prompt_form(self, index: int) -> RedactedMessage:
+        """Return a message that stays in the prompt, with placeholders and truncated as the prompt shows it."""
+        message, session = self._compaction.messages[index], self._compaction.session
+        if message.id in session.truncated_ids:
+            return session.redaction.reversible_excerpt(message)
+        return self._context.messages[index]
 
     def _drop_unsummarized(self, proposal: CompactionProposal) -> None:
         """Drop a span that no summarizer could summarize."""
@@ -140,20 +150,37 @@ class Ladder:
             self._add_record(drop, get_strategy(_DROP).execute(drop, self._context, None))
 
 
+def _artifact_text(compaction: Compaction, proposal: CompactionProposal) -> str:
+    """Return the content to externalize. It is part of the agent's memory, so it keeps its secrets."""
+    thread = compaction.session.thread
+    messages = [compaction.messages[index] for index in proposal.units[0].indices]
+    return "\n\n".join(_full_text(thread.get(message.id or "") or message) for message in messages)
+
+
+def _full_text(message: Message) -> str:
+    calls = "\n".join(f"{call.name}({call.arguments})" for call in message.tool_calls)
+    return "\n".join(part for part in (calls, message.text) if part)
+
+
 def _strategy_context(compaction: Compaction, draft: Draft) -> StrategyContext:
     engine, session = compaction.engine, compaction.session
     assert session.codec is not None
-    messages = compaction.messages
-    logged = ((message.id or "", session.thread.get(message.id or "")) for message in messages)
+    messages, codec = compaction.messages, session.codec
+    session.redaction.update(session.history)
+
+    def count_outputs(index: int, call_ids: Collection[str]) -> int:
+        outputs = codec.outputs(messages[index])
+        return sum(engine.counter.count_text(text) for call_id, text in outputs if call_id in call_ids)
+
     return StrategyContext(
-        messages=messages,
+        messages=[session.redaction.reversible(message) for message in messages],
         counts=compaction.counts,
         sizes=draft.sizes,
-        originals={message_id: original for message_id, original in logged if original},
-        outputs=session.codec.outputs,
+        outputs=codec.outputs,
         policy=engine.policy,
         turns=session.turn_numbers(messages),
-        count_text=engine.counter.count_text,
+        count_outputs=count_outputs,
+        restore=session.redaction.restore,
         now=events.iso(engine.clock()),
         durability=session.durability,
         can_externalize=compaction.artifact_store is not None,

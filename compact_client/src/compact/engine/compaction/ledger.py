@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from compact import events
 from compact.engine.session import Request, Session
-from compact.messages import Message, content_hash
+from compact.messages import Message
 from compact.planning.draft import Draft
 from compact.planning.plan import (
     CacheEffect,
@@ -23,57 +23,15 @@ from compact.planning.plan import (
     LedgerEntry,
     SummarizationRecord,
 )
-from compact.redaction.outbound import OutboundRedactor
+from compact.redaction.view import RedactionView
 from compact.rendering.inplace import span_text
 
 # A cached input token costs about a tenth of a fresh one with OpenAI and Anthropic.
 _CACHED_PRICE = 0.1
 _ABSORBED_FATES = ("summarized", "externalized", "dropped")
-_NO_REDACTIONS: Counter[str] = Counter()
 
 Verdict = tuple[Fate, str, str | None]
 """The fate of a message, the rule that decided it, and the message or artifact that contains it now."""
-
-
-def redacted_copy(session: Session, redactor: OutboundRedactor, message: Message) -> tuple[Message, Counter[str]]:
-    """Return a message as it may leave the process, and the redactions per rule. Logged messages are cached."""
-    message_id = message.id or ""
-    logged = session.thread.get(message_id)
-    if logged is not None and message_id in session.redacted:
-        return session.redacted[message_id]
-    counts: Counter[str] = Counter()
-    copy = (redactor.redact_message(logged or message, counts), counts)
-    if logged is not None:
-        session.redacted[message_id] = copy
-    return copy
-
-
-def redact_all(session: Session, redactor: OutboundRedactor, messages: Sequence[Message]) -> None:
-    """Redact and hash many logged messages in one pass, which saves the rules' start-up cost per message."""
-    if redactor.has_hook:
-        return
-    pending = [
-        logged
-        for message in messages
-        if message.id not in session.redacted and (logged := session.thread.get(message.id or "")) is not None
-    ]
-    items = [message.source if message.source is not None else message.to_dict() for message in pending]
-    for message, item, clean in zip(pending, items, redactor.redact_value(items), strict=True):
-        assert message.id is not None
-        session.hashes[message.id] = content_hash(clean)
-        if clean is item:
-            session.redacted[message.id] = (message, _NO_REDACTIONS)
-
-
-def message_hash(session: Session, redactor: OutboundRedactor, message: Message) -> str:
-    """Return the hash of a message's redacted form, before any truncation."""
-    message_id = message.id or ""
-    digest = session.hashes.get(message_id)
-    if digest is None:
-        digest = content_hash(redacted_copy(session, redactor, message)[0].to_dict())
-        if session.thread.get(message_id) is not None:
-            session.hashes[message_id] = digest
-    return digest
 
 
 def is_host_message(message: Message) -> bool:
@@ -81,9 +39,7 @@ def is_host_message(message: Message) -> bool:
     return (message.id or "").startswith(("m", "aborted-"))
 
 
-def build_ledger(
-    session: Session, redactor: OutboundRedactor, draft: Draft, plan: CompactionPlan, before: Request
-) -> tuple[LedgerEntry, ...]:
+def build_ledger(session: Session, draft: Draft, plan: CompactionPlan, before: Request) -> tuple[LedgerEntry, ...]:
     """Return one entry per message of the prompt before the compaction."""
     host_ids = [message.id or "" for message in before.messages if is_host_message(message)]
     rules = {
@@ -92,17 +48,17 @@ def build_ledger(
     pinned_ids = {host_ids[index] for unit in draft.partition.pinned for index in unit.indices}
     truncated_ids = session.truncated_ids
     entries = []
-    redact_all(session, redactor, before.messages)
+    session.redaction.update(session.history)
     for message, tokens in zip(before.messages, before.counts, strict=True):
         message_id = message.id or ""
         rule = rules.get(message_id, "")
         fate, rule, into = (
             _fate_by_plan(message_id, plan)
             or (("pinned", rule, None) if message_id in pinned_ids else None)
-            or _fate_of_replacement(message, plan)
+            or _fate_of_replacement(message, plan, session.redaction)
             or _fate_of_kept(rule, is_truncated=message_id in truncated_ids)
         )
-        digest = message_hash(session, redactor, message)
+        digest = session.redaction.hash(message)
         entries.append(LedgerEntry(message_id, digest, message.role, tokens, fate, rule, into))
     return tuple(entries)
 
@@ -122,23 +78,23 @@ def _fate_by_plan(message_id: str, plan: CompactionPlan) -> Verdict | None:
     return None
 
 
-def _fate_of_replacement(message: Message, plan: CompactionPlan) -> Verdict | None:
+def _fate_of_replacement(message: Message, plan: CompactionPlan, redaction: RedactionView) -> Verdict | None:
     """Return the fate of a summary or pointer that an earlier compaction wrote."""
     message_id = message.id or ""
     if message_id.startswith("summary-v") and message_id != plan.summary_id:
         return "summarized", "merged into the next summary", plan.summary_id
     if message_id.startswith("span-"):
-        return _fate_of_span_summary(message, plan)
+        return _fate_of_span_summary(message, plan, redaction)
     if message_id.startswith("artifact-"):
         return _fate_of_pointer(message_id.removeprefix("artifact-"), plan)
     return None
 
 
-def _fate_of_span_summary(message: Message, plan: CompactionPlan) -> Verdict:
+def _fate_of_span_summary(message: Message, plan: CompactionPlan, redaction: RedactionView) -> Verdict:
     """Return the fate of an earlier span's summary. It stays in place, or its span is part of a larger one now."""
     _, record = plan.get_action((message.id or "").removeprefix("span-"))
     if isinstance(record, SummarizationRecord):
-        if message.text == span_text(record):
+        if message.text == redaction.restore(span_text(record)):
             return _fate_of_kept("summary of an earlier span")
         return "summarized", "merged into the next summary", f"span-{record.span.start_message_id}"
     return "dropped", record.reason if isinstance(record, DropRecord) else "its span is gone", None
@@ -165,13 +121,11 @@ def absorbed_entries(ledger: Sequence[LedgerEntry]) -> tuple[LedgerEntry, ...]:
     return tuple(entry for entry in ledger if entry.fate in _ABSORBED_FATES and entry.id.startswith("m"))
 
 
-def prompt_entries(session: Session, redactor: OutboundRedactor) -> list[events.PromptEntry]:
+def prompt_entries(session: Session) -> list[events.PromptEntry]:
     """Return the id, hash, role and tokens of each message of the current request."""
     request = session.request
     return [
-        events.PromptEntry(
-            id=message.id, hash=message_hash(session, redactor, message), role=message.role, tokens=tokens
-        )
+        events.PromptEntry(id=message.id, hash=session.redaction.hash(message), role=message.role, tokens=tokens)
         for message, tokens in zip(request.messages, request.counts, strict=True)
     ]
 

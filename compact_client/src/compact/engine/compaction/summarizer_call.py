@@ -14,9 +14,10 @@ from typing import Any
 from compact import events
 from compact.engine.effects import Steps
 from compact.exceptions import SummarizationError, SummarizerOverflow, SummaryRefused, SummaryTooLong
-from compact.messages import SUMMARY_TAG, Message, text_of
+from compact.messages import SUMMARY_TAG, Message, RedactedMessage, text_of
 from compact.messages.span import SpanReference
 from compact.policy import CompactPolicy
+from compact.redaction.view import RedactionView
 from compact.summarizers.reply import is_refusal
 from compact.summary.entries import Note
 from compact.summary.structured_summary import StructuredSummary
@@ -31,12 +32,12 @@ _FRAME_TOKENS = 24
 class SummaryRequest:
     """A span to summarize, and the prompt around it."""
 
-    messages: Sequence[Message]
+    messages: Sequence[RedactedMessage]
     span: SpanReference
-    visible: Sequence[Message]
+    visible: Sequence[RedactedMessage]
     """Messages that stay in the prompt, so the summary need not repeat them."""
-    previous: str | None
-    """The text of the current summary, for summarizers that rewrite it."""
+    previous: RedactedMessage | None
+    """The current summary, for summarizers that rewrite it."""
 
 
 class SummarizerCall:
@@ -49,11 +50,13 @@ class SummarizerCall:
         policy: CompactPolicy,
         count_text: Callable[[str], int],
         check: events.CheckSpan,
+        redaction: RedactionView,
     ) -> None:
         self._summarizer = summarizer
         self._policy = policy
         self._count_text = count_text
         self._check = check
+        self._redaction = redaction
         self.name: str = getattr(summarizer, "name", None) or type(summarizer).__name__
         self.model: str | None = getattr(summarizer, "model", None) or None
         self.style = policy.strategy
@@ -69,6 +72,7 @@ class SummarizerCall:
             attempt += 1
             try:
                 summary = yield from ask(request, limit)
+                summary = self._protect(summary)
                 self._require_length(summary, limit)
                 return summary
             except SummaryTooLong as error:
@@ -107,8 +111,8 @@ class SummarizerCall:
 
     def _ask_custom(self, request: SummaryRequest, max_tokens: int) -> Steps[StructuredSummary]:
         messages = list(request.messages)
-        if request.previous:
-            messages.insert(0, Message("assistant", request.previous, id="previous-summary"))
+        if request.previous is not None:
+            messages.insert(0, request.previous)
         summarize = self._summarizer.summarize
         options = {"max_tokens": max_tokens} if "max_tokens" in _parameter_names(summarize) else {}
         reply = yield lambda: summarize(messages, self.style, self._policy.keep_keys, **options)
@@ -120,6 +124,12 @@ class SummarizerCall:
         if is_refusal(text):
             raise SummaryRefused(f"{self.name} declined: {text.strip()[:120]}")
         return StructuredSummary.from_text(text.strip(), request.span.message_ids)
+
+    def _protect(self, summary: StructuredSummary) -> StructuredSummary:
+        """Replace secrets that the summarizer did not get from the redacted messages."""
+        data = summary.to_dict()
+        protected = self._redaction.protect(data)
+        return summary if protected is data else StructuredSummary.from_dict(protected)
 
     def _require_length(self, summary: StructuredSummary, max_tokens: int) -> None:
         tokens = self._count_text(summary.render(version=1))

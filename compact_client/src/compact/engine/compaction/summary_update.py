@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from compact import events
 from compact.engine.compaction.summarizer_call import SummarizerCall, SummaryRequest
 from compact.engine.effects import Steps
-from compact.messages import Message
+from compact.messages import Message, RedactedMessage
 from compact.messages.span import SpanReference
 from compact.planning.draft import Draft
 from compact.planning.plan import SummarizationRecord
@@ -63,13 +63,14 @@ class SummaryUpdate:
         self._current = self._plan.session_summary if self._plan else None
         self._previous = None if self._keeps_spans else self._current
         self._is_inplace = self._engine.policy.renderer == "inplace"
+        self._redaction = compaction.session.redaction
 
     def carry_over(self) -> PromptSummary:
         """Return the summary the session has now. It takes no room if a new one is shown beside it."""
         plan = self._plan
         if plan is None or plan.session_summary is None:
             return PromptSummary()
-        tokens = 0 if self._keeps_spans else self._engine.counter.count_assistant_text(plan.summary_text or "")
+        tokens = 0 if self._keeps_spans else self._count_message(plan.summary_text or "")
         return PromptSummary(plan.session_summary, plan.summary_text, tokens)
 
     def shorten(self, summary: PromptSummary) -> PromptSummary:
@@ -78,15 +79,15 @@ class SummaryUpdate:
         content = self._with_artifacts(summary.content or StructuredSummary(), summary.content, limit)
         if not limit or content.is_empty:
             return replace(summary, content=None, text=None, tokens=0)
-        content = fit(content, max_tokens=limit, count_tokens=self._engine.counter.count_text)
+        content = fit(content, max_tokens=limit, count_tokens=self._count_text)
         text = self._render(content)
-        return replace(summary, content=content, text=text, tokens=self._engine.counter.count_assistant_text(text))
+        return replace(summary, content=content, text=text, tokens=self._count_message(text))
 
     def write(
-        self, messages: Sequence[Message], span: SpanReference, visible: Sequence[Message]
+        self, messages: Sequence[RedactedMessage], span: SpanReference, visible: Sequence[RedactedMessage]
     ) -> Steps[tuple[PromptSummary, SpanSummary] | None]:
         """Summarize a span. Return the session's new summary and the span's own, or None if there is none."""
-        counter, started = self._engine.counter, self._engine.clock()
+        started = self._engine.clock()
         freed_tokens = self._pointer_tokens()
         limit = self._max_tokens(freed_tokens)
         # Aborted calls were added by normalization and say nothing.
@@ -95,13 +96,14 @@ class SummaryUpdate:
             source,
             span,
             self._with_span_summaries(visible),
-            self._plan.summary_text if self._plan and not self._keeps_spans else None,
+            self._previous_message(),
         )
         call = SummarizerCall(
             self._engine.summarizer,
             policy=self._engine.policy,
-            count_text=counter.count_text_by_line,
+            count_text=self._count_text,
             check=self._compaction.check,
+            redaction=self._redaction,
         )
         new = yield from call.summarize(request, max_tokens=limit - self._artifact_tokens(limit))
         if new is None:
@@ -111,7 +113,7 @@ class SummaryUpdate:
         merged, missing = self._check_retention(merged, request, limit, max_tokens + freed_tokens)
         summary = self._to_prompt(merged, span, missing)
         content = merged if self._is_inplace else new
-        span_summary = SpanSummary(content, counter.count_text_by_line(content.render_as_message()))
+        span_summary = SpanSummary(content, self._count_text(content.render_as_message()))
         if self._compaction.check.has_listeners:
             self._report(call, summary, merged, source, started)
         return summary, span_summary
@@ -126,19 +128,32 @@ class SummaryUpdate:
         if self._plan is None or self._draft.folds_replacements:
             return 0
         pointers = [pointer_text(record) for record in self._plan.externalizations if not record.is_folded]
-        return sum(self._engine.counter.count_assistant_text(text) for text in pointers)
+        return sum(self._count_message(text) for text in pointers)
 
     def _artifact_tokens(self, limit: int) -> int:
         """Return the room to reserve for the artifact list. Fitting the summary again later would lose more."""
         summary = self._with_artifacts(StructuredSummary(), self._previous, limit)
         if not summary.artifacts:
             return 0
-        return self._engine.counter.count_text_by_line(summary.render_as_message())
+        return self._count_text(summary.render_as_message())
 
-    def _with_span_summaries(self, visible: Sequence[Message]) -> Sequence[Message]:
+    def _with_span_summaries(self, visible: Sequence[RedactedMessage]) -> Sequence[RedactedMessage]:
         if self._plan is None or not self._keeps_spans:
             return visible
-        return [*visible, *(Message("assistant", span_text(record)) for record in self._plan.summarizations)]
+        return [*visible, *(self._redaction.protect_text(span_text(record)) for record in self._plan.summarizations)]
+
+    def _previous_message(self) -> RedactedMessage | None:
+        """Return the current summary for a summarizer that rewrites it."""
+        if self._plan is None or self._keeps_spans or not self._plan.summary_text:
+            return None
+        return self._redaction.protect_text(self._plan.summary_text, "previous-summary")
+
+    def _count_text(self, text: str) -> int:
+        """Return the tokens of a part of the summary, as the prompt shows it."""
+        return self._engine.counter.count_text_by_line(self._redaction.restore(text))
+
+    def _count_message(self, text: str) -> int:
+        return self._engine.counter.count_assistant_text(self._redaction.restore(text))
 
     def _merge(
         self, new: StructuredSummary, request: SummaryRequest, limit: int, *, is_custom: bool
@@ -149,8 +164,7 @@ class SummaryUpdate:
             return merged
         if self._previous is not None:
             merged = replace(self._previous, artifacts=()).merge(merged)
-        count = self._engine.counter.count_text_by_line
-        return fit(merged, max_tokens=limit, visible=request.visible, count_tokens=count)
+        return fit(merged, max_tokens=limit, visible=request.visible, count_tokens=self._count_text)
 
     def _with_artifacts(
         self, summary: StructuredSummary, previous: StructuredSummary | None, limit: int
@@ -169,7 +183,7 @@ class SummaryUpdate:
         room_tokens = int(limit * _ARTIFACTS_PCT)
         for artifact in reversed(known.values()):
             line = StructuredSummary(artifacts=(artifact,)).render_as_message()
-            room_tokens -= self._engine.counter.count_text_by_line(line)
+            room_tokens -= self._count_text(line)
             if room_tokens < 0:
                 break
             listed.append(artifact)
@@ -180,13 +194,13 @@ class SummaryUpdate:
         self, summary: StructuredSummary, request: SummaryRequest, limit: int, max_tokens: int
     ) -> tuple[StructuredSummary, int]:
         """Restore what the summary must not lose. Return it and the number of instructions that did not fit."""
-        redactor, check = self._engine.redactor, self._compaction.check
+        redaction, check = self._redaction, self._compaction.check
         report = self._retention_report(summary, request, limit)
         if report.is_blocking and max_tokens > limit:
             report = self._retention_report(summary, request, max_tokens)
         missing = report.missing_constraints
         if report.is_blocking:
-            first = redactor.apply_hook(missing[0])
+            first = redaction.text(missing[0])
             text = f"Standing instructions that did not fit into the summary: {len(missing)}. First: {first}"
             check.emit(events.WarningEvent(severity="high", code="constraint_lost", message=text))
         check.emit(
@@ -194,8 +208,8 @@ class SummaryUpdate:
                 step=self._compaction.step,
                 retention_pct=report.retention_pct,
                 by_kind=report.by_kind,
-                lost=[finding.to_dict() for finding in report.lost],
-                restored=[finding.to_dict() for finding in report.restored],
+                lost=[redaction.tree(fact.to_dict()) for fact in report.lost],
+                restored=[redaction.tree(fact.to_dict()) for fact in report.restored],
             )
         )
         return report.summary, len(missing)
@@ -208,19 +222,18 @@ class SummaryUpdate:
             [*request.visible, Message("assistant", summary.render(version=1))],
             summary,
             max_tokens=max_tokens,
-            count_tokens=self._engine.counter.count_text_by_line,
+            count_tokens=self._count_text,
             previous=self._current,
         )
 
     def _to_prompt(self, merged: StructuredSummary, span: SpanReference, missing_constraints: int) -> PromptSummary:
         """Return the session's new summary, with the tokens of what the renderer shows."""
-        counter = self._engine.counter
         content = self._current.merge(merged) if self._keeps_spans and self._current is not None else merged
         text = self._render(content)
         shown_text = span_text(SummarizationRecord(span, merged)) if self._is_inplace else text
         # Counting by line uses cached lines, and it caches the text for the message that follows.
-        counter.count_text_by_line(shown_text)
-        tokens = counter.count_assistant_text(shown_text)
+        self._count_text(shown_text)
+        tokens = self._count_message(shown_text)
         return PromptSummary(content, text, tokens, True, missing_constraints)
 
     def _render(self, content: StructuredSummary) -> str:
@@ -231,11 +244,13 @@ class SummaryUpdate:
         call: SummarizerCall,
         summary: PromptSummary,
         merged: StructuredSummary,
-        source: Sequence[Message],
+        source: Sequence[RedactedMessage],
         started: datetime,
     ) -> None:
         step = self._compaction.step
-        input_tokens = sum(self._engine.counter.count_message(message) for message in source)
+        thread = self._compaction.session.thread
+        originals = (thread.get(message.id or "") or message for message in source)
+        input_tokens = sum(self._engine.counter.count_message(message) for message in originals)
         self._compaction.check.emit(
             events.SummaryCreatedEvent(
                 strategy=call.style,
@@ -248,8 +263,8 @@ class SummaryUpdate:
                 latency_ms=round((self._engine.clock() - started).total_seconds() * 1000, 3),
                 summarizer=call.name,
                 model=call.model,
-                summary=summary.text,
-                structured=merged.to_dict(),
+                summary=self._redaction.text(summary.text) if summary.text else None,
+                structured=self._redaction.tree(merged.to_dict()),
             ),
             started=started,
         )

@@ -14,7 +14,6 @@ from compact import events
 from compact.engine.call import Call, FixedTokens
 from compact.engine.compaction.compaction import warn_of_evicted_results
 from compact.engine.compaction.drafts import host_messages
-from compact.engine.compaction.ledger import message_hash
 from compact.engine.effects import Steps
 from compact.engine.engine import Engine
 from compact.engine.overflow.errors import Overflow, oldest_units, read_overflow
@@ -124,13 +123,14 @@ class OverflowRecovery:
         indices = sorted(index for unit in units for index in unit.indices)
         ids = tuple(messages[index].id or "" for index in indices)
         turns = session.turn_numbers(messages)
+        session.redaction.update(session.history)
         drop = DropRecord(
             SpanReference(ids, turns[indices[0]], turns[indices[-1]]), f"context overflow, attempt {self._attempt}"
         )
         entries = tuple(
             LedgerEntry(
                 messages[index].id or "",
-                message_hash(session, self._engine.redactor, messages[index]),
+                session.redaction.hash(messages[index]),
                 messages[index].role,
                 counts[index],
                 "dropped",

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from compact.engine.effects import Steps
 from compact.engine.session.request import SentRequests
 from compact.engine.session.session import Session, SharedState
+from compact.redaction.outbound import OutboundRedactor
 
 R = TypeVar("R")
 
@@ -34,7 +35,15 @@ class Evictions:
 class Branches:
     """All branches of one session id, the last used one at the end. The caller of `select` holds the lock."""
 
-    def __init__(self, session_id: str, trace_id: str, *, max_branches: int, max_requests: int) -> None:
+    def __init__(
+        self,
+        session_id: str,
+        trace_id: str,
+        *,
+        redactor: OutboundRedactor,
+        max_branches: int,
+        max_requests: int,
+    ) -> None:
         self.session_id = session_id
         self.trace_id = trace_id
         self.lock = threading.Lock()
@@ -44,7 +53,7 @@ class Branches:
         """The worker thread that runs the steps of an async call."""
         self._steps_lock = threading.RLock()
         """Held while steps run in a worker thread, so that the event loop's thread can read between them."""
-        self.shared = SharedState(SentRequests(max_requests))
+        self.shared = SharedState(SentRequests(max_requests), redactor)
         self.evicted_count = 0
         self._max_branches = max_branches
         self._created_count = 0

@@ -6,7 +6,7 @@ known about earlier ones is kept beside a snapshot of the list, which is compare
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -35,6 +35,8 @@ from compact.messages.normalization import normalize
 from compact.planning.log import AgentThread
 from compact.planning.plan import CompactionPlan
 from compact.planning.tool_results.durability import ToolDurabilityPolicy
+from compact.redaction.outbound import OutboundRedactor
+from compact.redaction.view import RedactionView
 from compact.rendering import get_renderer
 
 Change = Literal["new", "extended", "adopted", "edited", "reset"]
@@ -65,6 +67,7 @@ class SharedState:
     """Shared state of all branches of a session: the requests sent, and numbers that must not repeat."""
 
     sent: SentRequests
+    redactor: OutboundRedactor
     turn: int = 0
     last_step: int = 0
     last_plan_version: int = 0
@@ -132,9 +135,8 @@ class Session:
         """The turn in which each artifact was last rehydrated."""
         self.asked_for_context = False
         self.task_success: bool | None = None
-        self.redacted: dict[str, tuple[Message, Counter[str]]] = {}
-        """The redacted copy of each logged message, and the number of redactions per rule."""
-        self.hashes: dict[str, str] = {}
+        self.redaction = RedactionView(shared.redactor)
+        """The redacted form of each message. Everything that leaves the process is built from it."""
         self._tokens: dict[str, int] = {}
         self._prompt_forms: dict[str, Message] = {}
         """Messages whose form in the prompt was chosen: truncated ones, and those shown in full again."""
@@ -192,7 +194,8 @@ class Session:
         self.thread = AgentThread(self.session_id)
         self._replace_view([], [], ListSnapshot())
         self.request = Request()
-        self.redacted, self.hashes, self._tokens, self._prompt_forms, self._earlier_forms = {}, {}, {}, {}, []
+        self.redaction.clear()
+        self._tokens, self._prompt_forms, self._earlier_forms = {}, {}, []
         self._keys = {}
 
     def set_plan(self, plan: CompactionPlan) -> None:
@@ -325,8 +328,9 @@ class Session:
         message_id = message.id or ""
         if message_id in self._prompt_forms:
             self._earlier_forms.append((self.sent.count, message_id, self._prompt_forms.pop(message_id)))
-        for cache in (self._tokens, self._keys, self.redacted, self.hashes):
-            cache.pop(message_id, None)
+        self._tokens.pop(message_id, None)
+        self._keys.pop(message_id, None)
+        self.redaction.forget(message_id)
         return self.thread.restate(message_id, changed)
 
     def _replace_view(self, view: list[Message], history: list[Message], host_list: ListSnapshot) -> None:
@@ -432,7 +436,14 @@ class Session:
         """Return the messages of a view under a plan, before normalization."""
         assert self.codec is not None
         messages = [form(message) for message in view]
-        return messages if plan is None else get_renderer(plan.renderer).render(messages, plan, self.codec)
+        if plan is None:
+            return messages
+        # A plan contains placeholders in place of secrets. Only the prompt has the values.
+        host_messages = {id(message) for message in messages}
+        return [
+            message if id(message) in host_messages else self.redaction.restore_message(message)
+            for message in get_renderer(plan.renderer).render(messages, plan, self.codec)
+        ]
 
     def set_request(self, messages: Sequence[Message], options: RenderOptions) -> None:
         """Replace the request with these messages."""

@@ -5,7 +5,7 @@ Messages are recognized by their hashes alone, so the plan is all that processes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,18 +18,16 @@ from compact.exceptions import StoreFailed
 from compact.messages import Message, Role
 from compact.messages.codecs.base import Codec
 from compact.planning.plan import CompactionPlan, LedgerEntry
+from compact.redaction.placeholders import has_placeholder, template_values
+from compact.redaction.view import RedactionView
 from compact.rendering import get_renderer
 
 LOCAL_PLAN_FALLBACK = "the plan stays in this process only"
 _ROLES: dict[str, Role] = {"system": "system", "developer": "developer", "user": "user", "tool": "tool"}
 _INSTRUCTION_ROLES = ("system", "developer")
 
-Hasher = Callable[[Message], str]
 
-
-def load_plan(
-    session: Session, store: Any, items: Sequence[Any], check: events.CheckSpan, hash_message: Hasher
-) -> Steps[None]:
+def load_plan(session: Session, store: Any, items: Sequence[Any], check: events.CheckSpan) -> Steps[None]:
     """Replace the session's plan with the stored one, if that is newer and about this conversation."""
     try:
         plan, version = yield from call_store("plan", lambda: store.get_current_plan(session.session_id))
@@ -38,7 +36,7 @@ def load_plan(
         return
     if plan is not None and version != session.stored_plan_version:
         assert session.codec is not None
-        restore_plan(session, plan, items, session.codec, hash_message)
+        restore_plan(session, plan, items, session.codec)
     session.stored_plan_version = version
 
 
@@ -58,9 +56,7 @@ def commit_plan(session: Session, store: Any, plan: CompactionPlan, check: event
     return bool(is_committed)
 
 
-def restore_plan(
-    session: Session, plan: CompactionPlan, items: Sequence[Any], codec: Codec, hash_message: Hasher
-) -> bool:
+def restore_plan(session: Session, plan: CompactionPlan, items: Sequence[Any], codec: Codec) -> bool:
     """Use a plan that another process made. Return False if it is about another conversation.
 
     Messages that the plan removed and the host no longer shows get a placeholder, so that their summary keeps its
@@ -68,15 +64,31 @@ def restore_plan(
     """
     copies = [frozen_copy(item) for item in items]
     decoded = [codec.decode(to_plain(item), index) for index, item in enumerate(copies)]
-    hashes = [hash_message(message) for message in decoded]
-    known_ids = _recognize(plan, decoded, hashes, codec, hash_message)
+    templates = _match_templates(plan, decoded, codec)
+    hashes = session.redaction.hashes([templates.get(index, message) for index, message in enumerate(decoded)])
+    known_ids = _recognize(plan, decoded, hashes, codec, session.redaction)
     if known_ids is None:
         return False
     absorbed = {entry.id: entry for entry in plan.absorbed}
     hidden_ids = sorted(absorbed.keys() - set(known_ids), key=sequence_number)
     _rebuild_log(session, copies, decoded, known_ids, [absorbed[message_id] for message_id in hidden_ids])
+    for index, template in templates.items():
+        session.redaction.learn(template, decoded[index])
     session.set_plan(plan)
     return True
+
+
+def _match_templates(plan: CompactionPlan, decoded: Sequence[Message], codec: Codec) -> dict[int, Message]:
+    """Return the replacement with placeholders for each message that shows it with the values restored."""
+    rendered = get_renderer(plan.renderer).render(_full_log(plan), plan, codec)
+    templates = [message for message in rendered if has_placeholder(message.text)]
+    return {
+        index: template
+        for index, message in enumerate(decoded)
+        if message.is_replacement
+        for template in templates
+        if template_values(template.text, message.text) is not None
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +102,11 @@ class _KnownMessage:
 
 
 def _recognize(
-    plan: CompactionPlan, decoded: Sequence[Message], hashes: Sequence[str], codec: Codec, hash_message: Hasher
+    plan: CompactionPlan, decoded: Sequence[Message], hashes: Sequence[str], codec: Codec, redaction: RedactionView
 ) -> list[str | None] | None:
     """Return the id of each message that the plan knows, or None if the host's list does not continue the plan's."""
     keys = [digest for message, digest in zip(decoded, hashes, strict=True) if not is_instruction(message)]
-    tails = [_matched_tail(known, keys, is_log=is_log) for is_log, known in _reference_lists(plan, codec, hash_message)]
+    tails = [_matched_tail(known, keys, is_log=is_log) for is_log, known in _reference_lists(plan, codec, redaction)]
     tail = max(tails, key=len)
     if not tail:
         return None
@@ -123,23 +135,28 @@ def _matched_tail(known: Sequence[_KnownMessage], keys: Sequence[str], *, is_log
 
 
 def _reference_lists(
-    plan: CompactionPlan, codec: Codec, hash_message: Hasher
+    plan: CompactionPlan, codec: Codec, redaction: RedactionView
 ) -> Iterator[tuple[bool, list[_KnownMessage]]]:
     """Yield the lists that a host may show, and whether each is the log.
 
     These are the request after the plan, the request before it, and the full log.
     """
-    absorbed = sorted(plan.absorbed, key=lambda entry: sequence_number(entry.id))
-    absorbed_ids = {entry.id for entry in absorbed}
-    kept = [entry for entry in plan.ledger if entry.id not in absorbed_ids and entry.id.startswith("m")]
-    hashes = {entry.id: entry.hash for entry in (*absorbed, *kept)}
-    log = _merge_by_sequence(_placeholders(kept), _placeholders(absorbed))
+    hashes = {entry.id: entry.hash for entry in (*plan.absorbed, *plan.ledger) if entry.id.startswith("m")}
+    log = _full_log(plan)
     rendered = get_renderer(plan.renderer).render(log, plan, codec)
-    yield False, [_known_message(item, hashes.get(item.id or "") or hash_message(item)) for item in rendered]
+    yield False, [_known_message(item, hashes.get(item.id or "") or redaction.hash(item)) for item in rendered]
     # The process that compacted may have ended before the host received the new request.
     placeholders = _placeholders(plan.ledger)
     yield False, [_known_message(item, entry.hash) for item, entry in zip(placeholders, plan.ledger, strict=True)]
     yield True, [_known_message(item, hashes[item.id or ""]) for item in log]
+
+
+def _full_log(plan: CompactionPlan) -> list[Message]:
+    """Return an empty message for each one of the log that the plan names, in order."""
+    absorbed = sorted(plan.absorbed, key=lambda entry: sequence_number(entry.id))
+    absorbed_ids = {entry.id for entry in absorbed}
+    kept = [entry for entry in plan.ledger if entry.id not in absorbed_ids and entry.id.startswith("m")]
+    return _merge_by_sequence(_placeholders(kept), _placeholders(absorbed))
 
 
 def _known_message(message: Message, digest: str) -> _KnownMessage:

@@ -7,11 +7,11 @@ recent messages are never among the candidates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from compact.messages import Message, ToolCall
+from compact.messages import Message, RedactedMessage, ToolCall
 from compact.messages.span import SpanReference
 from compact.messages.units import Unit
 from compact.planning.plan import CompactionRecord
@@ -39,20 +39,21 @@ class CompactionProposal:
 class StrategyContext:
     """The data a strategy may look at."""
 
-    messages: Sequence[Message]
-    """The request before this compaction. The indices of units refer to it."""
+    messages: Sequence[RedactedMessage]
+    """The request before this compaction, in full and with placeholders. The indices of units refer to it."""
     counts: Sequence[int]
     """The tokens of each message."""
     sizes: Mapping[int, int]
     """The tokens of each unit, by the index of its first message."""
-    originals: Mapping[str, Message]
-    """The logged form of each message by id, before any truncation."""
     outputs: Callable[[Message], Sequence[tuple[str, str]]]
     """Returns the call id and text of each tool output in a message."""
     policy: CompactPolicy
     turns: Sequence[int]
     """The user turn of each message."""
-    count_text: Callable[[str], int]
+    count_outputs: Callable[[int, Collection[str]], int]
+    """Returns the tokens of the outputs of some calls in a message, as the prompt shows them."""
+    restore: Callable[[str], str]
+    """Returns a text with its placeholders replaced, for code that never leaves the process."""
     now: str
     durability: Mapping[str, ToolDurabilityPolicy] = field(default_factory=dict)
     can_externalize: bool = False
@@ -72,21 +73,16 @@ class StrategyContext:
         ids = tuple(self.messages[index].id or "" for index in indices)
         return SpanReference(ids, self.turns[indices[0]], self.turns[indices[-1]])
 
-    def original(self, index: int) -> Message:
-        """Return the logged form of a message."""
-        message = self.messages[index]
-        return self.originals.get(message.id or "", message)
-
     def envelopes(self, unit: Unit) -> list[tuple[int, ToolCall, ToolResultEnvelope]]:
         """Return each tool output of a unit with its message index and its call. A message may hold several."""
         calls = {call.id: call for index in unit.indices for call in self.messages[index].tool_calls}
         envelopes = []
         for index in unit.indices:
-            message, original = self.messages[index], self.original(index)
+            message = self.messages[index]
             name = message.name or str(message.meta.get("tool_name", ""))
-            for call_id, text in self.outputs(original):
+            for call_id, text in self.outputs(message):
                 call = calls.get(call_id) or ToolCall(call_id, name)
-                envelopes.append((index, call, envelope_for(call, original, self.durability, text=text)))
+                envelopes.append((index, call, envelope_for(call, message, self.durability, text=text)))
         return envelopes
 
     def durability_of(self, call: ToolCall) -> ToolDurabilityPolicy:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from compact.messages import ToolCall
 from compact.messages.span import SpanReference
@@ -57,7 +58,9 @@ def _clearable_results(context: StrategyContext, unit: Unit) -> dict[int, Result
     """Return the clearable results of a unit by message index."""
     results: dict[int, Results] = {}
     for index, call, envelope in context.envelopes(unit):
-        if may_clear(envelope, call, context.durability_of(call)):
+        # The tool's own check of its arguments runs in this process, so it gets the real ones.
+        original_call = replace(call, arguments=context.restore(call.arguments))
+        if may_clear(envelope, original_call, context.durability_of(call)):
             results.setdefault(index, []).append((call, envelope))
     return results
 
@@ -67,5 +70,4 @@ def _count_results(context: StrategyContext, index: int, results: Results) -> in
     message = context.messages[index]
     if not message.also_answers:
         return context.counts[index]
-    call_ids = {call.id for call, _ in results}
-    return sum(context.count_text(text) for call_id, text in context.outputs(message) if call_id in call_ids)
+    return context.count_outputs(index, {call.id for call, _ in results})

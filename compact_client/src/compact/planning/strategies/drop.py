@@ -32,7 +32,7 @@ class DropStrategy:
 
     def execute(self, proposal: CompactionProposal, context: StrategyContext, result: None = None) -> DropRecord:
         """Return the record with the span's most frequent words and its first line."""
-        texts = [context.original(index).text for unit in proposal.units for index in unit.indices]
+        texts = [context.messages[index].text for unit in proposal.units for index in unit.indices]
         counts = Counter(word for text in texts for word in _WORD.findall(text[:_MAX_INDEXED_CHARS]))
         by_frequency = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         keywords = tuple(word for word, _ in by_frequency[:_MAX_KEYWORDS])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compact.messages import Message
 from compact.messages.units import Unit
 from compact.planning.plan import ExternalizationRecord
 from compact.planning.strategies.base import CompactionProposal, StrategyContext
@@ -39,12 +38,10 @@ class ExternalizeStrategy:
                 proposals.append(CompactionProposal(self.name, span, tokens - POINTER_TOKENS, reason, (unit,)))
         return proposals
 
-    def artifact(self, proposal: CompactionProposal, context: StrategyContext) -> tuple[str, Sensitivity]:
-        """Return the content to store, and the highest sensitivity of the tools it came from."""
-        unit = proposal.units[0]
-        content = "\n\n".join(_full_text(context.original(index)) for index in unit.indices)
-        levels = [context.durability_of(call).sensitivity for _, call, _ in context.envelopes(unit)]
-        return content, max(levels, key=_SENSITIVITY_RANK.__getitem__)
+    def sensitivity(self, proposal: CompactionProposal, context: StrategyContext) -> Sensitivity:
+        """Return the highest sensitivity of the tools whose results are moved."""
+        levels = [context.durability_of(call).sensitivity for _, call, _ in context.envelopes(proposal.units[0])]
+        return max(levels, key=_SENSITIVITY_RANK.__getitem__)
 
     def execute(self, proposal: CompactionProposal, context: StrategyContext, result: str) -> ExternalizationRecord:
         """Return the record that points to the artifact id in `result`."""
@@ -56,7 +53,7 @@ class ExternalizeStrategy:
         summary = StructuredSummary(
             span=proposal.span,
             style="brief",
-            facts=(Note(f"{tools}: {_one_line(context.original(unit.last).text, 160)}", ids),),
+            facts=(Note(f"{tools}: {_one_line(context.messages[unit.last].text, 160)}", ids),),
             artifacts=(ArtifactReference(result, tools, hint, ids),),
         )
         return ExternalizationRecord(proposal.span, result, summary, hint)
@@ -76,11 +73,6 @@ def _reason(context: StrategyContext, unit: Unit, tokens: int) -> str | None:
         *(context.durability_of(call).externalize_threshold_tokens for _, call, _ in envelopes),
     )
     return f"{tokens:,} tokens, threshold {threshold:,}" if tokens >= threshold else None
-
-
-def _full_text(message: Message) -> str:
-    calls = "\n".join(f"{call.name}({call.arguments})" for call in message.tool_calls)
-    return "\n".join(part for part in (calls, message.text) if part)
 
 
 def _one_line(text: str, limit: int = 80) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compact.messages import Message
+from compact.messages import RedactedMessage
 from compact.messages.units import Unit
 from compact.planning.plan import SummarizationRecord
 from compact.planning.strategies.base import CompactionProposal, StrategyContext
@@ -36,10 +36,10 @@ class SummarizeStrategy:
         span = context.span(candidates)
         return [CompactionProposal(self.name, span, tokens, "older than the recent window", tuple(candidates))]
 
-    def messages(self, proposal: CompactionProposal, context: StrategyContext) -> list[Message]:
-        """Return the logged messages of the span, in order."""
+    def messages(self, proposal: CompactionProposal, context: StrategyContext) -> list[RedactedMessage]:
+        """Return the messages of the span, in order."""
         indices = sorted(index for unit in proposal.units for index in unit.indices)
-        return [context.original(index) for index in indices]
+        return [context.messages[index] for index in indices]
 
     def execute(
         self, proposal: CompactionProposal, context: StrategyContext, result: SpanSummary

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from compact.messages import Message
 from compact.summarizers.extraction.blocks import Block, LineKind, read_blocks
 from compact.summary.entries import Entity, Entry, Note
 from compact.summary.renderer import SHOWN, entry_lines
 from compact.summary.structured_summary import READING_ORDER, StructuredSummary
+
+M = TypeVar("M", bound=Message)
 
 _FIELD_KINDS: Final[dict[str, LineKind]] = {
     "current_task": "user",
@@ -28,10 +30,10 @@ _FIELD_KINDS: Final[dict[str, LineKind]] = {
 _ROLE_KINDS: Final[dict[str, LineKind]] = {"user": "user", "tool": "output", "code": "code"}
 
 
-class ParsedMessages(Sequence[Message]):
+class ParsedMessages(Sequence[M]):
     """Messages with cached blocks, so that several consumers parse them only once."""
 
-    def __init__(self, messages: Sequence[Message]) -> None:
+    def __init__(self, messages: Sequence[M]) -> None:
         self._messages = tuple(messages)
 
     def __len__(self) -> int:
@@ -40,7 +42,7 @@ class ParsedMessages(Sequence[Message]):
     def __getitem__(self, index: Any) -> Any:
         return self._messages[index]
 
-    def __iter__(self) -> Iterator[Message]:
+    def __iter__(self) -> Iterator[M]:
         return iter(self._messages)
 
     @cached_property

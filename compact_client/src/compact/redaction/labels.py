@@ -1,0 +1,63 @@
+"""Separate the labels of a provider's item, such as its role, from its texts.
+
+Texts of adjacent messages are searched as one text. A label between them would split a key, or be masked as part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+_KEYS = frozenset({"role", "type", "id", "tool_call_id", "call_id", "tool_use_id", "status"})
+_MAX_CHARS = 120
+
+
+def split_labels(value: Any, labels: list[str]) -> Any:
+    """Return a JSON value without its labels, which are appended to the list."""
+    if isinstance(value, dict):
+        content: dict[Any, Any] = {}
+        for key, item in value.items():
+            if _is_label(key, item):
+                labels.append(item)
+            else:
+                content[key] = split_labels(item, labels) if isinstance(item, (dict, list)) else item
+        return content
+    if isinstance(value, list):
+        return [split_labels(item, labels) if isinstance(item, (dict, list)) else item for item in value]
+    return value
+
+
+def join_labels(value: Any, content: Any, labels: Iterator[str]) -> Any:
+    """Return the original value with redacted content and labels, in the original order of keys."""
+    if isinstance(value, dict) and isinstance(content, dict):
+        joined: dict[Any, Any] = {}
+        contents = iter(content.items())
+        for key, item in value.items():
+            if _is_label(key, item):
+                joined[key] = next(labels)
+            else:
+                # A key that is itself a secret was renamed, so only the order is the same.
+                new_key, new_item = next(contents)
+                joined[new_key] = join_labels(item, new_item, labels)
+        return joined
+    if isinstance(value, list) and isinstance(content, list):
+        return [join_labels(item, new_item, labels) for item, new_item in zip(value, content, strict=True)]
+    _skip_labels(value, labels)
+    return content
+
+
+def _skip_labels(value: Any, labels: Iterator[str]) -> None:
+    """Skip the labels of a value that was masked as a whole."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if _is_label(key, item):
+                next(labels)
+            elif isinstance(item, (dict, list)):
+                _skip_labels(item, labels)
+    elif isinstance(value, list):
+        for item in value:
+            _skip_labels(item, labels)
+
+
+def _is_label(key: Any, item: Any) -> bool:
+    return key in _KEYS and isinstance(item, str) and len(item) <= _MAX_CHARS
