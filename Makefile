@@ -38,7 +38,7 @@ requirements: $(VENV)/.dev ## print each requirement with its tests and results
 lint: $(VENV)/.dev ## check format, rules, types, layers, complexity, words, spelling and JavaScript
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy ariadne ingest viewer compact_client/src/compact
+	$(BIN)/mypy ariadne ingest viewer compact_client/src/compact tests/client/integrations/typed_clients.py
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.complexity
 	$(BIN)/python -m tools.words

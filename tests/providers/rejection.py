@@ -16,6 +16,7 @@ class Rejection(Exception):
         self.body = body
         self.status = status
         self.is_overflow = is_overflow
+        self.headers: dict[str, str] = {}
 
 
 def openai_rejection(

@@ -220,15 +220,17 @@ def _handler(provider: StrictProvider) -> type[BaseHTTPRequestHandler]:
             # A client that was canceled or timed out has closed the connection.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 if isinstance(reply, Rejection):
-                    self._send_json(reply.status, reply.body)
+                    self._send_json(reply.status, reply.body, reply.headers)
                 elif body.get("stream"):
                     self._send_events(reply.events)
                 else:
                     self._send_json(200, reply.body)
 
-        def _send_json(self, status: int, body: dict[str, Any]) -> None:
+        def _send_json(self, status: int, body: dict[str, Any], headers: dict[str, str] | None = None) -> None:
             data = json.dumps(body).encode()
             self.send_response(status)
+            for name, value in (headers or {}).items():
+                self.send_header(name, value)
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(data)))
             self.end_headers()

@@ -57,7 +57,7 @@ def check(value: Any, annotation: Any, path: Path = ()) -> None:
         (item_type,) = get_args(annotation)
         for index, item in enumerate(value):
             check(item, item_type, (*path, index))
-    elif origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
+    elif _is_mapping(annotation):
         if not isinstance(value, dict):
             raise ShapeError("type", path, describe(value))
     else:
@@ -67,6 +67,12 @@ def check(value: Any, annotation: Any, path: Path = ()) -> None:
 def describe(value: Any) -> str:
     """Return the words with which OpenAI names the type of a JSON value."""
     return "null" if value is None else _NAMES.get(type(value), type(value).__name__)
+
+
+def _is_mapping(annotation: Any) -> bool:
+    """True for a dict with any keys, such as a JSON schema."""
+    origin = get_origin(annotation)
+    return isinstance(origin, type) and issubclass(origin, Mapping)
 
 
 def _check_scalar(value: Any, annotation: Any, path: Path) -> None:
@@ -99,10 +105,11 @@ def _check_dict(value: Any, annotation: Any, path: Path) -> None:
 
 def _check_union(value: Any, members: list[Any], path: Path) -> None:
     dicts = [member for member in members if typing_extensions.is_typeddict(member)]
-    if isinstance(value, dict) and dicts:
+    others = [member for member in members if member not in dicts]
+    is_open = any(_is_mapping(member) for member in others)
+    if isinstance(value, dict) and dicts and not is_open:
         _check_alternatives(value, _match_types(value, dicts, path), path)
         return
-    others = [member for member in members if member not in dicts]
     _check_alternatives(value, others or dicts, path)
 
 

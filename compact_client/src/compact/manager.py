@@ -26,13 +26,13 @@ from compact.engine.session.request import to_item
 from compact.engine.warm_up import WarmUp, rehearse
 from compact.exceptions import CompactError
 from compact.memory import Memory
-from compact.messages import Message
 from compact.messages.normalization import normalize
 from compact.planning.budget import Usage, correction_factor
 from compact.planning.plan import CompactionPlan
 from compact.protocols import Exporter
 
-T = TypeVar("T", Message, dict[str, Any])
+T = TypeVar("T")
+"""The type of the host's messages: `Message`, a dict, or a type of a provider's or framework's package."""
 R = TypeVar("R")
 
 _MAX_LOCK_POLL_S = 0.02

@@ -3,33 +3,120 @@
     messages = AnthropicMessages(anthropic.Anthropic(), manager, session_id="s1")
     response = messages.create(model="claude-opus-4-6", max_tokens=1_000, system=system, messages=history)
 
-The client is passed in, so this module does not import the package `anthropic`.
+It has the methods of the client's own `messages`. For the beta API, pass `client.beta` instead of the client. This
+module does not import the package `anthropic`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, Literal, overload
 
-from compact.integrations.client import CompactingClient
+from compact.integrations.client import Body, C, CompactingClient
 from compact.integrations.model_call import CallOptions, Messages
 from compact.messages import text_of
+
+if TYPE_CHECKING:
+    from anthropic import Anthropic, AsyncAnthropic, AsyncStream, Stream
+    from anthropic.lib.streaming import AsyncMessageStreamManager, MessageStreamManager
+    from anthropic.types import Message, MessageParam, RawMessageStreamEvent
 
 _OPENING = {"role": "user", "content": "(The conversation so far is summarized below.)"}
 
 
-class AnthropicMessages(CompactingClient):
-    """The client's `messages`, with compaction."""
+class AnthropicMessages(CompactingClient[C]):
+    """The client's `messages`, with compaction. The client may be sync or async."""
 
-    def _options(self, arguments: dict[str, Any]) -> CallOptions:
-        system = arguments.get("system")
+    _paths = ("/messages",)
+
+    def _resource(self) -> Any:
+        return self._client.messages
+
+    def _options(self, arguments: Body) -> CallOptions:
+        system, tools = arguments.get("system"), arguments.get("tools")
         return {
-            "tools": arguments.get("tools") or None,
+            "tools": list(tools) if tools else None,
             "instructions": text_of(system) if system else None,
+            "output_schema": arguments.get("output_config") or arguments.get("output_format") or None,
             "format": "anthropic",
         }
 
-    def _send(self, arguments: dict[str, Any], messages: Messages) -> Any:
+    def _valid_items(self, items: Messages) -> Messages:
         # The API requires a user message first, but the summary is an assistant message.
-        if messages and messages[0].get("role") == "assistant":
-            messages = [_OPENING, *messages]
-        return self._client.messages.create(**{**arguments, "messages": messages})
+        if items and items[0].get("role") == "assistant":
+            return [_OPENING, *items]
+        return items
+
+    if TYPE_CHECKING:
+
+        @overload
+        def create(
+            self: AnthropicMessages[Anthropic],
+            *,
+            model: str,
+            max_tokens: int,
+            messages: Iterable[MessageParam],
+            stream: Literal[True],
+            protected: Collection[int] = (),
+            **arguments: Any,
+        ) -> Stream[RawMessageStreamEvent]: ...
+        @overload
+        def create(
+            self: AnthropicMessages[Anthropic],
+            *,
+            model: str,
+            max_tokens: int,
+            messages: Iterable[MessageParam],
+            stream: Literal[False] = False,
+            protected: Collection[int] = (),
+            **arguments: Any,
+        ) -> Message: ...
+        @overload
+        def create(
+            self: AnthropicMessages[AsyncAnthropic],
+            *,
+            model: str,
+            max_tokens: int,
+            messages: Iterable[MessageParam],
+            stream: Literal[True],
+            protected: Collection[int] = (),
+            **arguments: Any,
+        ) -> Coroutine[Any, Any, AsyncStream[RawMessageStreamEvent]]: ...
+        @overload
+        def create(
+            self: AnthropicMessages[AsyncAnthropic],
+            *,
+            model: str,
+            max_tokens: int,
+            messages: Iterable[MessageParam],
+            stream: Literal[False] = False,
+            protected: Collection[int] = (),
+            **arguments: Any,
+        ) -> Coroutine[Any, Any, Message]: ...
+        @overload
+        def create(self, **arguments: Any) -> Any: ...
+        def create(self, **arguments: Any) -> Any: ...
+
+        @overload
+        def stream(
+            self: AnthropicMessages[Anthropic],
+            *,
+            model: str,
+            max_tokens: int,
+            messages: Iterable[MessageParam],
+            protected: Collection[int] = (),
+            **arguments: Any,
+        ) -> MessageStreamManager[Any]: ...
+        @overload
+        def stream(
+            self: AnthropicMessages[AsyncAnthropic],
+            *,
+            model: str,
+            max_tokens: int,
+            messages: Iterable[MessageParam],
+            protected: Collection[int] = (),
+            **arguments: Any,
+        ) -> AsyncMessageStreamManager[Any]: ...
+        @overload
+        def stream(self, **arguments: Any) -> Any: ...
+        def stream(self, **arguments: Any) -> Any: ...

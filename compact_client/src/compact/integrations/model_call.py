@@ -1,7 +1,7 @@
 """One model call: preflight, send, recover from a context overflow, report usage.
 
 Every integration creates one `ModelCall` per request. If a framework hands over the function that sends the request,
-the integration uses `run`, `arun` or `astream`. If a framework offers callbacks instead, it calls `prepare`,
+the integration uses `run`, `arun`, `stream` or `astream`. If a framework offers callbacks instead, it calls `prepare`,
 `recover` and `report` from them.
 
 A failure in this library never fails the model call. The request is sent unchanged, and one line on stderr says why.
@@ -9,7 +9,7 @@ A failure in this library never fails the model call. The request is sent unchan
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ from compact.delivery.stderr import say
 from compact.engine.call import CallOptions
 from compact.engine.overflow.errors import is_context_length_error
 from compact.exceptions import CompactError
+from compact.integrations.stream_events import StreamedOverflow, StreamHead, response_of
 from compact.manager import CompactManager
 
 __all__ = ["CallOptions", "Messages", "ModelCall", "log_failure", "report_usage", "usage_of"]
@@ -81,27 +82,55 @@ class ModelCall:
                 self.report(response)
                 return response
 
+    def stream(self, open_stream: Callable[[Messages], Iterator[R]], *, prepared: Messages) -> Iterator[R]:
+        """Yield the events of a streamed response. Report the token counts in it.
+
+        The request is sent again if an overflow is reported before the first content. Until then, the events are held
+        back. After that, the consumer has already seen a part of the response.
+        """
+        messages = prepared
+        self._attempt = 0
+        while True:
+            head = StreamHead()
+            try:
+                for event in open_stream(messages):
+                    self._report_event(event)
+                    yield from head.add(event)
+                yield from head.release()
+                return
+            except Exception as error:
+                if head.has_content:
+                    raise
+                try:
+                    messages = self.recover(error)
+                except StreamedOverflow as overflow:
+                    yield from (*head.release(), overflow.event)
+                    return
+
     async def astream(
         self, open_stream: Callable[[Messages], AsyncIterator[R]], *, prepared: Messages | None = None
     ) -> AsyncIterator[R]:
-        """Yield the events of a streamed response.
-
-        The request is sent again only if it fails before the first event. After that, the consumer has already seen a
-        part of the response.
-        """
+        """Async version of `stream`. Pass `prepared` if `aprepare` already ran."""
         messages = await self._first_messages(prepared)
         while True:
-            has_started = False
+            head = StreamHead()
             try:
                 async for event in open_stream(messages):
-                    has_started = True
-                    yield event
-            except Exception as error:
-                if has_started:
-                    raise
-                messages = await self.arecover(error)
-            else:
+                    self._report_event(event)
+                    for visible in head.add(event):
+                        yield visible
+                for visible in head.release():
+                    yield visible
                 return
+            except Exception as error:
+                if head.has_content:
+                    raise
+                try:
+                    messages = await self.arecover(error)
+                except StreamedOverflow as overflow:
+                    for visible in (*head.release(), overflow.event):
+                        yield visible
+                    return
 
     def preflight(self) -> Messages:
         """Return the messages to send. Raise if compaction fails."""
@@ -161,6 +190,11 @@ class ModelCall:
     def _preflight_options(self) -> CallOptions:
         # A running agent must not stop because one turn and one tool pair do not fit, unless the policy says so.
         return {"floor": "newest", **self._options()}
+
+    def _report_event(self, event: Any) -> None:
+        response = response_of(event)
+        if response is not None:
+            self.report(response)
 
     async def _first_messages(self, prepared: Messages | None) -> Messages:
         self._attempt = 0

@@ -1,28 +1,259 @@
-"""OpenAI chat completions with compaction.
+"""OpenAI chat completions and responses with compaction.
 
     chat = ChatCompletions(openai.OpenAI(), manager, session_id="s1")
     response = chat.create(model="gpt-5", messages=history, tools=tools)
 
-Works with any client that has `chat.completions.create`. This module does not import the package `openai`.
+    responses = Responses(openai.AsyncOpenAI(), manager, session_id="s1")
+    response = await responses.create(model="gpt-5", input=history)
+
+Both have the methods of the client's own `chat.completions` and `responses`. This module does not import the package
+`openai`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from compact.integrations.client import CompactingClient
-from compact.integrations.model_call import CallOptions, Messages
+from compact.integrations.client import Body, C, CompactingClient
+from compact.integrations.model_call import CallOptions
+from compact.messages import text_of
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI, AsyncStream, OpenAI, Stream
+    from openai.lib.streaming.chat import AsyncChatCompletionStreamManager, ChatCompletionStreamManager
+    from openai.lib.streaming.responses import AsyncResponseStreamManager, ResponseStreamManager
+    from openai.types.chat import ChatCompletion, ChatCompletionChunk, ChatCompletionMessageParam, ParsedChatCompletion
+    from openai.types.responses import ParsedResponse, Response, ResponseInputParam, ResponseStreamEvent
+
+T = TypeVar("T")
 
 
-class ChatCompletions(CompactingClient):
-    """The client's `chat.completions`, with compaction."""
+class ChatCompletions(CompactingClient[C]):
+    """The client's `chat.completions`, with compaction. The client may be sync or async."""
 
-    def _options(self, arguments: dict[str, Any]) -> CallOptions:
+    _paths = ("/chat/completions",)
+
+    def _resource(self) -> Any:
+        return self._client.chat.completions
+
+    def _options(self, arguments: Body) -> CallOptions:
         return {
-            "tools": arguments.get("tools") or None,
+            "tools": _list(arguments.get("tools")),
             "output_schema": arguments.get("response_format") or None,
             "format": "chat",
         }
 
-    def _send(self, arguments: dict[str, Any], messages: Messages) -> Any:
-        return self._client.chat.completions.create(**{**arguments, "messages": messages})
+    if TYPE_CHECKING:
+
+        @overload
+        def create(
+            self: ChatCompletions[OpenAI],
+            *,
+            model: str,
+            messages: Iterable[ChatCompletionMessageParam],
+            stream: Literal[True],
+            protected: Collection[int] = (),
+            **arguments: Any,
+        ) -> Stream[ChatCompletionChunk]: ...
+        @overload
+        def create(
+            self: ChatCompletions[OpenAI],
+            *,
+            model: str,
+            messages: Iterable[ChatCompletionMessageParam],
+            stream: Literal[False] | None = None,
+            protected: Collection[int] = (),
+            **arguments: Any,
+        ) -> ChatCompletion: ...
+        @overload
+        def create(
+            self: ChatCompletions[AsyncOpenAI],
+            *,
+            model: str,
+            messages: Iterable[ChatCompletionMessageParam],
+            stream: Literal[True],
+            protected: Collection[int] = (),
+            **arguments: Any,
+        ) -> Coroutine[Any, Any, AsyncStream[ChatCompletionChunk]]: ...
+        @overload
+        def create(
+            self: ChatCompletions[AsyncOpenAI],
+            *,
+            model: str,
+            messages: Iterable[ChatCompletionMessageParam],
+            stream: Literal[False] | None = None,
+            protected: Collection[int] = (),
+            **arguments: Any,
+        ) -> Coroutine[Any, Any, ChatCompletion]: ...
+        @overload
+        def create(self, **arguments: Any) -> Any: ...
+        def create(self, **arguments: Any) -> Any: ...
+
+        @overload
+        def parse(
+            self: ChatCompletions[OpenAI],
+            *,
+            model: str,
+            messages: Iterable[ChatCompletionMessageParam],
+            response_format: type[T],
+            protected: Collection[int] = (),
+            **arguments: Any,
+        ) -> ParsedChatCompletion[T]: ...
+        @overload
+        def parse(
+            self: ChatCompletions[AsyncOpenAI],
+            *,
+            model: str,
+            messages: Iterable[ChatCompletionMessageParam],
+            response_format: type[T],
+            protected: Collection[int] = (),
+            **arguments: Any,
+        ) -> Coroutine[Any, Any, ParsedChatCompletion[T]]: ...
+        @overload
+        def parse(self, **arguments: Any) -> Any: ...
+        def parse(self, **arguments: Any) -> Any: ...
+
+        @overload
+        def stream(
+            self: ChatCompletions[OpenAI],
+            *,
+            model: str,
+            messages: Iterable[ChatCompletionMessageParam],
+            protected: Collection[int] = (),
+            **arguments: Any,
+        ) -> ChatCompletionStreamManager[Any]: ...
+        @overload
+        def stream(
+            self: ChatCompletions[AsyncOpenAI],
+            *,
+            model: str,
+            messages: Iterable[ChatCompletionMessageParam],
+            protected: Collection[int] = (),
+            **arguments: Any,
+        ) -> AsyncChatCompletionStreamManager[Any]: ...
+        @overload
+        def stream(self, **arguments: Any) -> Any: ...
+        def stream(self, **arguments: Any) -> Any: ...
+
+
+class Responses(CompactingClient[C]):
+    """The client's `responses`, with compaction. The client may be sync or async.
+
+    A request with `previous_response_id` or `conversation` contains only the new items, so it is sent unchanged.
+    """
+
+    _items_key = "input"
+    _paths = ("/responses",)
+
+    def _resource(self) -> Any:
+        return self._client.responses
+
+    def _options(self, arguments: Body) -> CallOptions:
+        instructions = arguments.get("instructions")
+        text = arguments.get("text")
+        return {
+            "tools": _list(arguments.get("tools")),
+            "instructions": text_of(instructions) if instructions else None,
+            "output_schema": (text.get("format") if isinstance(text, dict) else None) or None,
+            "format": "responses",
+        }
+
+    def _is_kept_by_server(self, arguments: Body) -> bool:
+        return bool(arguments.get("previous_response_id") or arguments.get("conversation"))
+
+    if TYPE_CHECKING:
+
+        @overload
+        def create(
+            self: Responses[OpenAI],
+            *,
+            model: str,
+            input: str | ResponseInputParam,
+            stream: Literal[True],
+            protected: Collection[int] = (),
+            **arguments: Any,
+        ) -> Stream[ResponseStreamEvent]: ...
+        @overload
+        def create(
+            self: Responses[OpenAI],
+            *,
+            model: str,
+            input: str | ResponseInputParam,
+            stream: Literal[False] | None = None,
+            protected: Collection[int] = (),
+            **arguments: Any,
+        ) -> Response: ...
+        @overload
+        def create(
+            self: Responses[AsyncOpenAI],
+            *,
+            model: str,
+            input: str | ResponseInputParam,
+            stream: Literal[True],
+            protected: Collection[int] = (),
+            **arguments: Any,
+        ) -> Coroutine[Any, Any, AsyncStream[ResponseStreamEvent]]: ...
+        @overload
+        def create(
+            self: Responses[AsyncOpenAI],
+            *,
+            model: str,
+            input: str | ResponseInputParam,
+            stream: Literal[False] | None = None,
+            protected: Collection[int] = (),
+            **arguments: Any,
+        ) -> Coroutine[Any, Any, Response]: ...
+        @overload
+        def create(self, **arguments: Any) -> Any: ...
+        def create(self, **arguments: Any) -> Any: ...
+
+        @overload
+        def parse(
+            self: Responses[OpenAI],
+            *,
+            model: str,
+            input: str | ResponseInputParam,
+            text_format: type[T],
+            protected: Collection[int] = (),
+            **arguments: Any,
+        ) -> ParsedResponse[T]: ...
+        @overload
+        def parse(
+            self: Responses[AsyncOpenAI],
+            *,
+            model: str,
+            input: str | ResponseInputParam,
+            text_format: type[T],
+            protected: Collection[int] = (),
+            **arguments: Any,
+        ) -> Coroutine[Any, Any, ParsedResponse[T]]: ...
+        @overload
+        def parse(self, **arguments: Any) -> Any: ...
+        def parse(self, **arguments: Any) -> Any: ...
+
+        @overload
+        def stream(
+            self: Responses[OpenAI],
+            *,
+            model: str,
+            input: str | ResponseInputParam,
+            protected: Collection[int] = (),
+            **arguments: Any,
+        ) -> ResponseStreamManager[Any]: ...
+        @overload
+        def stream(
+            self: Responses[AsyncOpenAI],
+            *,
+            model: str,
+            input: str | ResponseInputParam,
+            protected: Collection[int] = (),
+            **arguments: Any,
+        ) -> AsyncResponseStreamManager[Any]: ...
+        @overload
+        def stream(self, **arguments: Any) -> Any: ...
+        def stream(self, **arguments: Any) -> Any: ...
+
+
+def _list(values: Any) -> list[Any] | None:
+    return list(values) if values else None

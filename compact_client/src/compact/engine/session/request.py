@@ -41,8 +41,8 @@ class ListSnapshot:
         self.spoken_count += not is_instruction(item)
 
     def is_unchanged(self, index: int, item: Any) -> bool:
-        """True if the host shows the item at this index again without any change."""
-        if item != self.items[index]:
+        """True if the host shows the item at this index again, as it was or as it was returned, without `meta`."""
+        if item not in (self.items[index], without_meta(self.items[index])):
             return False
         return self.metas is None or getattr(item, "meta", None) == self.metas[index]
 
@@ -104,9 +104,9 @@ class Request:
     def to_items(self, host_items: Sequence[Any]) -> list[Any]:
         """Return the list to send: the host's own objects where they are unchanged, copies of ours elsewhere."""
         if self.is_host_list:
-            return list(host_items)
+            return [without_meta(item) for item in host_items]
         return [
-            host_items[origin] if origin is not None else to_item(message)
+            without_meta(host_items[origin]) if origin is not None else to_item(message)
             for message, origin in zip(self.messages, self.origins, strict=True)
         ]
 
@@ -183,4 +183,11 @@ def source_item(message: Message) -> Any:
 
 def to_item(message: Message) -> Any:
     """Return a message in the host's format, as a copy that the host may change."""
-    return frozen_copy(message.source) if message.source is not None else message
+    return without_meta(frozen_copy(message.source)) if message.source is not None else message
+
+
+def without_meta(item: Any) -> Any:
+    """Return a provider's item without the key that only this library understands. The providers reject it."""
+    if isinstance(item, dict) and "meta" in item:
+        return {key: value for key, value in item.items() if key != "meta"}
+    return item

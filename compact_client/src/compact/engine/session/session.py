@@ -27,6 +27,7 @@ from compact.engine.session.request import (
     frozen_copy,
     source_item,
     to_plain,
+    without_meta,
 )
 from compact.messages import Message
 from compact.messages.codecs import CHAT, detect_codec, get_codec
@@ -415,10 +416,10 @@ class Session:
                 request.is_host_list = False
                 self.returned_list = ListSnapshot()
                 for item, message_id in zip(self.host_list.items[:index], self.host_list.ids[:index], strict=True):
-                    self.returned_list.add(item, message_id)
+                    self.returned_list.add(without_meta(item), message_id)
             if not request.is_host_list:
                 item = source_item(form) if is_truncated else self.host_list.items[index]
-                self.returned_list.add(item, message.id or "")
+                self.returned_list.add(without_meta(item), message.id or "")
             index += 1
         return request.is_normal and not request.open_calls
 
@@ -456,7 +457,7 @@ class Session:
             if origin is not None and not _is_same(item, self.host_list.items[origin]):
                 origin = None
             request.add(message, self.count_message(message, options), origin, protected_flag=options.protected_flag)
-            returned.add(item if origin is None else self.host_list.items[origin], message.id or "")
+            returned.add(without_meta(item if origin is None else self.host_list.items[origin]), message.id or "")
         # The messages are paired now. A call that is still open is one that the provider itself answers.
         request.is_normal, request.open_calls = True, {}
         request.is_host_list = request.origins == list(range(len(self.host_list.items)))
