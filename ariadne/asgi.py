@@ -17,13 +17,18 @@ django_application = get_asgi_application()
 
 from ariadne.runtime import request_guard  # noqa: E402 - Django must be set up first
 from ariadne.runtime.db_middleware import connection_options  # noqa: E402
+from ariadne.runtime.request_deadline import with_deadline  # noqa: E402
 from ingest.http import endpoints  # noqa: E402
 from ingest.http.service import get_service  # noqa: E402
 from viewer.accounts.authentication import SocketAuth  # noqa: E402
 from viewer.live.routing import websocket_urlpatterns  # noqa: E402
 
 database = connections.settings["default"]
-database["OPTIONS"] = {**connection_options(settings.DATABASE_CONNECTIONS), **database["OPTIONS"]}
+database["OPTIONS"] = {
+    **connection_options(settings.DATABASE_CONNECTIONS, timeout_s=settings.REQUEST_TIMEOUT_S),
+    **database["OPTIONS"],
+}
+pages = with_deadline(django_application, settings.REQUEST_TIMEOUT_S)
 request_guard.install(endpoints.PATHS)
 # Events contain no reference cycles, but the default garbage collector settings spent a third of the write path's time
 # looking for them.
@@ -39,7 +44,7 @@ async def http(scope: dict[str, Any], receive: Any, send: Any) -> None:
     else:
         # The first request of any kind creates the service, which monitors the database for all requests.
         get_service()
-        await django_application(scope, receive, send)
+        await pages(scope, receive, send)
 
 
 websocket = SocketAuth(URLRouter(websocket_urlpatterns))

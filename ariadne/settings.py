@@ -325,6 +325,8 @@ REST_FRAMEWORK = {
 }
 SPECTACULAR_SETTINGS = {"TITLE": "Ariadne", "VERSION": "1", "SERVE_INCLUDE_SCHEMA": False}
 
+#: Seconds after which a request without a response is answered with 503.
+REQUEST_TIMEOUT_S = env_int("ARIADNE_REQUEST_TIMEOUT_S", 60)
 # An event may contain a 5 MB tool output, and a body may contain a batch of events.
 #: The largest request body after decompression.
 INGEST_MAX_BODY_BYTES = env_int("ARIADNE_INGEST_MAX_BODY_BYTES", 32 * 1024 * 1024)

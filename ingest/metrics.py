@@ -39,3 +39,8 @@ database_connections = Gauge(
     "ariadne_database_connections", "Pooled connections for pages and live views, by state", ["state"]
 )
 live_sockets = Gauge("ariadne_live_sockets", "Open websockets")
+loop_lag_seconds = Histogram(
+    "ariadne_event_loop_lag_seconds",
+    "Delay of a timer on the event loop, measured four times per second",
+    buckets=_LATENCY_BUCKETS_S,
+)

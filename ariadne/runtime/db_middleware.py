@@ -29,10 +29,14 @@ def reject_while_database_is_down(get_response: Callable[[HttpRequest], Any]) ->
     return lambda request: database_unavailable(request) if not database_status.is_available else get_response(request)
 
 
-def connection_options(max_connections: int) -> dict[str, Any]:
-    """Return the extra Django database options of a web process: a small connection pool shared by its threads."""
+def connection_options(max_connections: int, *, timeout_s: int) -> dict[str, Any]:
+    """Return the extra Django database options of a web process: a small connection pool shared by its threads.
+
+    Statements end after `timeout_s`, because nobody waits for their result any more.
+    """
     return {
         "connect_timeout": CONNECT_TIMEOUT_S,
+        "options": f"-c statement_timeout={timeout_s * 1000}",
         "pool": {
             "connection_class": FailFastConnection,
             "min_size": 1,

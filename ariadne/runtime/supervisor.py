@@ -1,7 +1,8 @@
 """Supervise the web processes of one machine: start them, replace dead ones, and restart them one by one on request.
 
 The supervisor holds the listening socket and all web processes accept from it, so no connection is refused during a
-restart. SIGUSR2 triggers a rolling restart: each new process serves before the old one is asked to stop.
+restart. SIGUSR2 triggers a rolling restart: each new process serves before the old one is asked to stop. A process
+whose event loop does not answer is replaced too, after it printed the stacks of its threads.
 """
 
 from __future__ import annotations
@@ -20,13 +21,20 @@ from typing import Self
 
 from ariadne.paths import ROOT
 from ariadne.runtime.launcher import die_with_parent
+from ariadne.runtime.loop_monitor import DUMP_SIGNAL
 
 READY_TIMEOUT_S = 60.0
 # Longer than a web process needs to finish its open requests.
 STOP_TIMEOUT_S = 20.0
 # More restarts than this within a minute mean that the web process cannot run.
 MAX_RESTARTS_PER_MINUTE = 5
+APPLICATION = "ariadne.asgi:application"
 _WATCH_INTERVAL_S = 0.2
+# A round of `watch` takes this long only if the supervisor waited for a process or did not get any CPU time.
+_STALL_S = 5.0
+# Time to print the stacks before the process is killed.
+_DUMP_S = 1.0
+_PIPE_BYTES = 4096
 
 Child = subprocess.Popen[bytes]
 
@@ -73,22 +81,81 @@ def children() -> Iterator[list[Child]]:
         stop(processes)
 
 
-class WebProcesses:
-    """Web processes that share one listening socket: `with WebProcesses(listener, 4) as web: web.watch()`."""
+class _WebProcess:
+    """A web process and the pipe on which it reports that it is ready, and then every second that it is alive."""
 
-    def __init__(self, listener: socket.socket, count: int, *, log_line: Callable[[str], None] = print) -> None:
+    def __init__(self, listener: socket.socket, application: str) -> None:
+        self._pipe, write_end = os.pipe()
+        os.set_blocking(self._pipe, False)
+        handle = listener.fileno()
+        options = ["--fd", str(handle), "--ready-fd", str(write_end)]
+        arguments = ["-m", "ariadne.runtime.web_process", application, *options]
+        try:
+            self.child = spawn(arguments, pass_fds=(handle, write_end))
+        except BaseException:
+            os.close(self._pipe)
+            raise
+        finally:
+            os.close(write_end)
+        # A process that has not reported yet is given the time that it may take to start.
+        self.alive_at = time.monotonic() + READY_TIMEOUT_S
+
+    def wait_ready(self) -> None:
+        readable, _, _ = select.select([self._pipe], [], [], READY_TIMEOUT_S)
+        if not readable:
+            raise WebProcessError(f"The web process was not ready within {READY_TIMEOUT_S:.0f} seconds.")
+        if not os.read(self._pipe, _PIPE_BYTES):
+            raise WebProcessError(f"The web process exited with {self.child.wait()}. Its error message is above.")
+        self.alive_at = time.monotonic()
+
+    def read_beats(self, now: float) -> None:
+        """Update `alive_at` if the process wrote to the pipe since the last call."""
+        with contextlib.suppress(BlockingIOError):
+            if os.read(self._pipe, _PIPE_BYTES):
+                self.alive_at = now
+
+    def dump_and_kill(self) -> None:
+        """Let the process print the stacks of its threads, then kill it."""
+        self.child.send_signal(DUMP_SIGNAL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.child.wait(timeout=_DUMP_S)
+        self.child.kill()
+        self.child.wait()
+
+    def close(self) -> None:
+        os.close(self._pipe)
+
+
+class WebProcesses:
+    """Web processes that share one listening socket: `with WebProcesses(listener, 4) as web: web.watch()`.
+
+    A process whose event loop does not answer for `liveness_timeout_s` seconds is replaced. 0 turns this off.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        count: int,
+        *,
+        application: str = APPLICATION,
+        liveness_timeout_s: float = 0,
+        log_line: Callable[[str], None] = print,
+    ) -> None:
         self._listener = listener
         self._count = count
+        self._application = application
+        self._liveness_timeout_s = liveness_timeout_s
         self._log_line = log_line
-        self._running: list[Child] = []
+        self._running: list[_WebProcess] = []
         self._restarts: list[float] = []
         self._is_restart_requested = False
+        self._checked_at = time.monotonic()
 
     def __enter__(self) -> Self:
         signal.signal(signal.SIGUSR2, self._request_restart)
         try:
-            for child, ready in [self._start() for _ in range(self._count)]:
-                self._wait_ready(child, ready)
+            for process in [self._start() for _ in range(self._count)]:
+                process.wait_ready()
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -98,11 +165,14 @@ class WebProcesses:
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         signal.signal(signal.SIGUSR2, signal.SIG_IGN)
-        stop(self._running)
+        stop([process.child for process in self._running])
+        for process in list(self._running):
+            self._forget(process)
 
     def check(self) -> None:
         """Raise if a web process has exited."""
-        if exit_codes := [child.returncode for child in self._running if child.poll() is not None]:
+        exit_codes = [process.child.returncode for process in self._running if process.child.poll() is not None]
+        if exit_codes:
             raise WebProcessError(f"The web process exited with {exit_codes[0]}. Its error message is above.")
 
     def watch(self, on_tick: Callable[[], None] = lambda: None) -> None:
@@ -113,6 +183,7 @@ class WebProcesses:
         while True:
             time.sleep(_WATCH_INTERVAL_S)
             on_tick()
+            self._kill_unresponsive()
             self._replace_dead()
             if self._is_restart_requested:
                 self._is_restart_requested = False
@@ -121,51 +192,54 @@ class WebProcesses:
     def _request_restart(self, _number: int, _frame: FrameType | None) -> None:
         self._is_restart_requested = True
 
-    def _start(self) -> tuple[Child, int]:
-        """Start a process. Return it with the read end of the pipe on which it reports that it is ready."""
-        ready, ready_write_end = os.pipe()
-        handle = self._listener.fileno()
-        arguments = ["-m", "ariadne.runtime.web_process", "--fd", str(handle), "--ready-fd", str(ready_write_end)]
-        try:
-            child = spawn(arguments, pass_fds=(handle, ready_write_end))
-        finally:
-            os.close(ready_write_end)
-        self._running.append(child)
-        return child, ready
+    def _start(self) -> _WebProcess:
+        process = _WebProcess(self._listener, self._application)
+        self._running.append(process)
+        return process
 
-    def _wait_ready(self, child: Child, ready: int) -> None:
-        try:
-            readable, _, _ = select.select([ready], [], [], READY_TIMEOUT_S)
-            if not readable:
-                raise WebProcessError(f"The web process was not ready within {READY_TIMEOUT_S:.0f} seconds.")
-            if not os.read(ready, 5):
-                raise WebProcessError(f"The web process exited with {child.wait()}. Its error message is above.")
-        finally:
-            os.close(ready)
+    def _forget(self, process: _WebProcess) -> None:
+        self._running.remove(process)
+        process.close()
+
+    def _kill_unresponsive(self) -> None:
+        now = time.monotonic()
+        # If the supervisor itself did not run, neither did its children, for example in a frozen container.
+        was_stalled, self._checked_at = now - self._checked_at > _STALL_S, now
+        for process in self._running:
+            process.read_beats(now)
+            if was_stalled:
+                process.alive_at = max(process.alive_at, now)
+            silent_s = now - process.alive_at
+            if 0 < self._liveness_timeout_s < silent_s and process.child.poll() is None:
+                self._log_line(
+                    f"Web process {process.child.pid} did not answer for {silent_s:.0f} seconds. "
+                    "Its stacks follow. It will be replaced."
+                )
+                process.dump_and_kill()
 
     def _replace_dead(self) -> None:
-        for child in [child for child in self._running if child.poll() is not None]:
+        for process in [process for process in self._running if process.child.poll() is not None]:
             now = time.monotonic()
             self._restarts = [moment for moment in self._restarts if moment > now - 60] + [now]
+            exit_code = process.child.returncode
             if len(self._restarts) > MAX_RESTARTS_PER_MINUTE:
-                raise WebProcessError(f"The web process keeps exiting. The last exit code was {child.returncode}.")
-            self._log_line(f"A web process exited with {child.returncode}. Starting a new one.")
-            self._running.remove(child)
-            _, ready = self._start()
-            os.close(ready)
+                raise WebProcessError(f"The web process keeps exiting. The last exit code was {exit_code}.")
+            self._log_line(f"A web process exited with {exit_code}. Starting a new one.")
+            self._forget(process)
+            self._start()
 
     def _restart_all(self) -> None:
         self._log_line("Restarting the web processes …")
         for old in list(self._running):
-            new, ready = self._start()
+            new = self._start()
             try:
-                self._wait_ready(new, ready)
+                new.wait_ready()
             except WebProcessError as error:
                 # If the new version does not start, the old processes keep serving.
                 self._log_line(f"{error} The old web processes keep running.")
-                stop([new])
-                self._running.remove(new)
+                stop([new.child])
+                self._forget(new)
                 return
-            stop([old])
-            self._running.remove(old)
+            stop([old.child])
+            self._forget(old)
         self._log_line("Restarted.")

@@ -73,7 +73,9 @@ def _run() -> None:
                 _print("Starting Postgres …")
                 os.environ["DATABASE_URL"] = stack.enter_context(postgres.run())
             credentials = _prepare(data_dir, url)
-            web = stack.enter_context(WebProcesses(listener, _processes(), log_line=_print))
+            web = stack.enter_context(
+                WebProcesses(listener, _processes(), liveness_timeout_s=_liveness_timeout_s(), log_line=_print)
+            )
             _wait_until_ready(url, web)
             _banner(credentials, data_dir)
             if has_demo and _is_empty():
@@ -118,6 +120,14 @@ def _processes() -> int:
         raise StartupError(f"PROCESSES={value} is not valid. Use 1 or more.")
     if int(value) > 1 and not os.environ.get("REDIS_URL"):
         raise StartupError("PROCESSES above 1 needs a shared channel layer. Set REDIS_URL=redis://host:6379/0.")
+    return int(value)
+
+
+def _liveness_timeout_s() -> int:
+    #: Seconds without an answer of its event loop after which a web process is replaced. 0 never replaces one.
+    value = os.environ.get("ARIADNE_LIVENESS_TIMEOUT_S", "20")
+    if not value.isdigit():
+        raise StartupError(f"ARIADNE_LIVENESS_TIMEOUT_S={value} is not valid. Use a number of seconds, or 0.")
     return int(value)
 
 

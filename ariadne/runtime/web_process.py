@@ -2,7 +2,7 @@
 
 On SIGTERM it stops accepting connections, finishes open requests, asks websocket clients to reconnect (they resume by
 sequence number on another process), and exits. It reports readiness so that the supervisor can restart processes one
-by one.
+by one, and then once per second that its event loop is alive.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from weakref import WeakSet
 from daphne.server import Server
 from daphne.ws_protocol import WebSocketProtocol
 
+from ariadne.runtime.loop_monitor import LoopMonitor
+
+READY = b"ready"
 APPLICATION = "ariadne.asgi:application"
 # Longer than the writer's commit timeout, shorter than the supervisor's stop timeout.
 DRAIN_TIMEOUT_S = 15.0
@@ -80,8 +83,8 @@ class WebProcess(Server):  # type: ignore[misc]
         if self._ready_fd is not None:
             # The supervisor may have stopped waiting.
             with contextlib.suppress(BrokenPipeError):
-                os.write(self._ready_fd, b"ready")
-            os.close(self._ready_fd)
+                os.write(self._ready_fd, READY)
+        LoopMonitor(asyncio.get_running_loop(), self._ready_fd)
 
     def _begin_drain(self) -> None:
         # A second signal stops immediately.
@@ -153,7 +156,9 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--bind", metavar="HOST:PORT", default="127.0.0.1:8000", help="address to listen on")
     parser.add_argument("--fd", type=int, help="listen on this inherited socket instead")
-    parser.add_argument("--ready-fd", type=int, help="write to this file descriptor once the process accepts requests")
+    parser.add_argument(
+        "--ready-fd", type=int, help="write to this pipe once the process accepts requests, and then every second"
+    )
     options = parser.parse_args(arguments)
     host, _, port = options.bind.rpartition(":")
     if not host or not port.isdigit():

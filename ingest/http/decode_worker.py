@@ -7,6 +7,7 @@ not that of the web process. The process ends when the web process closes the so
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import os
 import signal
@@ -26,6 +27,7 @@ _NICENESS = 5
 _PART_RECORDS = 500
 _PART_BYTES = 1024 * 1024
 HEADER_BYTES = 4
+_PR_SET_PDEATHSIG = 1
 READY = b"r"
 
 
@@ -114,10 +116,17 @@ def serve(stream: Stream) -> None:
         stream.flush()
 
 
+def _die_with_parent() -> None:
+    """Have the kernel kill this process when the web process dies during a job. Does nothing outside Linux."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def main() -> None:
     # Ctrl-C and a shutdown reach the whole process group. The web process closes the socket after its last request.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _die_with_parent()
     os.nice(_NICENESS)
     # Events contain no reference cycles.
     gc.collect()

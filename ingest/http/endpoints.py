@@ -6,6 +6,7 @@ these steps together. All errors have the same JSON shape.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import time
@@ -86,7 +87,11 @@ async def _respond(endpoint: str, scope: Scope, receive: Receive) -> Response:
     try:
         if scope["method"] != method and not (method == "GET" and scope["method"] == "HEAD"):
             raise MethodNotAllowed(f"Use {method} for {endpoint}.")
-        return await handle(get_service(), request)
+        async with asyncio.timeout(settings.REQUEST_TIMEOUT_S):
+            return await handle(get_service(), request)
+    except TimeoutError:
+        late = Unavailable(f"The request took longer than {settings.REQUEST_TIMEOUT_S} s. Try again later.")
+        return _error_response(late, request, endpoint)
     except RequestError as error:
         status, body, headers = _error_response(error, request, endpoint)
         if isinstance(error, MethodNotAllowed):

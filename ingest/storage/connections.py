@@ -24,6 +24,7 @@ CONNECT_TIMEOUT_S = 5
 CONNECTION_ERRORS = (psycopg.OperationalError, psycopg.InterfaceError, OSError)
 # The server cancels a commit that takes longer, which releases the locks it holds.
 STATEMENT_TIMEOUT_MS = 15_000
+_OPTIONS = f"-c statement_timeout={STATEMENT_TIMEOUT_MS} -c timezone=UTC -c jit=off"
 # All statements look rows up by complete keys, so one generic plan with index scans is right for any number of keys.
 # Custom plans for large groups would scan whole partitions. Citus needs custom plans to find the shards.
 _USE_GENERIC_PLANS = """
@@ -55,11 +56,13 @@ def address() -> tuple[str, str, str]:
 
 async def connect(*, application: str) -> psycopg.AsyncConnection[Any]:
     """Open a connection in autocommit mode. Callers open transactions explicitly."""
+    target = parameters()
     connection = await psycopg.AsyncConnection.connect(
         **{
             "connect_timeout": CONNECT_TIMEOUT_S,
-            "options": f"-c statement_timeout={STATEMENT_TIMEOUT_MS} -c timezone=UTC -c jit=off",
-            **parameters(),
+            **target,
+            # After those of the configured database, which are for pages. The last value of a parameter counts.
+            "options": f"{target.get('options', '')} {_OPTIONS}",
             "application_name": application,
         },
         autocommit=True,

@@ -1,8 +1,9 @@
-"""An ASGI application with a blocking address: `/wait` responds after a request for `/go`."""
+"""An ASGI application: `/wait` responds after a request for `/go`, and `/block` blocks the event loop."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 _go: list[asyncio.Event] = []
@@ -28,6 +29,12 @@ async def _answer(path: str) -> bytes:
         _waiting.append(path)
         await _go[0].wait()
         return b"waited"
+    if path == "/block":
+        block_the_event_loop()
     if path == "/go":
         _go[0].set()
     return b"%d" % len(_waiting)
+
+
+def block_the_event_loop() -> None:
+    time.sleep(600)
