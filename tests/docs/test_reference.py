@@ -48,7 +48,7 @@ def test_readme_lists_every_setting_with_its_default() -> None:
 
 
 def _format_default(default: Any) -> str:
-    if default is None or default == ():
+    if default is None or default in ((), {}):
         return "none"
     if isinstance(default, bool):
         return str(default).lower()

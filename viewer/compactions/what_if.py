@@ -147,16 +147,16 @@ def _plan(messages: list[dict[str, Any]], check: Check, choice: Choice, overhead
         keep_recent_turns=choice.keep_recent_turns,
         keep_tool_io_pairs=choice.keep_tool_io_pairs,
     )
-    manager = CompactManager(
-        CompactConfig(
-            model=str(check.value("model", CHECK, ESTIMATE) or _DEFAULT_MODEL),
-            max_context_tokens=window,
-            policy=policy,
-            exporter=CallbackExporter(events.append),
-        )
-    )
     without_hashes = [{key: value for key, value in message.items() if key != "hash"} for message in messages]
     try:
+        manager = CompactManager(
+            CompactConfig(
+                model=str(check.value("model", CHECK, ESTIMATE) or _DEFAULT_MODEL),
+                max_context_tokens=window,
+                policy=policy,
+                exporter=CallbackExporter(events.append),
+            )
+        )
         manager.preflight("what-if", without_hashes)
     except CompactError as error:
         raise CannotPlan(str(error)) from None

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import tool_pair
 from compact import (
     CompactConfig,
     CompactManager,
     CompactPolicy,
     ConfigError,
     ConsoleExporter,
+    DatabaseStorage,
     FileStorage,
     Message,
     MultiExporter,
@@ -22,6 +26,7 @@ from compact import (
 )
 from compact.config.settings import SETTINGS
 from compact.config.sources import resolve, unknown_variables
+from compact.planning.tool_results.durability import ToolDurability
 
 # Verbatim from document 000, section 7.1.
 EXAMPLE = r"""
@@ -113,6 +118,7 @@ def test_every_setting_has_an_environment_variable() -> None:
     for path, setting in SETTINGS.items():
         default = setting.default
         text = ",".join(default) if isinstance(default, tuple) else default
+        text = json.dumps(default) if isinstance(default, dict) else text
         resolved = resolve(environ={setting.variable: "" if text is None else str(text)})
         assert resolved.sources[path] == f"environment {setting.variable}"
         assert setting.value_in(resolved.settings) == default
@@ -200,11 +206,119 @@ def test_background_setting_wraps_the_model_summarizer() -> None:
     assert callable(load_config(environ=environ).summarizer.prepare)
 
 
+@pytest.mark.req("K-CFG-1")
 def test_misspelled_variables_are_reported() -> None:
     """A COMPACT_* variable without a setting is probably a typo."""
-    assert unknown_variables({"COMPACT_TRIGER_PCT": "1", "COMPACT_TRIGGER_PCT": "1", "COMPACT_SPOOL_DIR": "x"}) == [
-        "COMPACT_TRIGER_PCT"
+    environ = {"COMPACT_TRIGER_PCT": "0.5", "COMPACT_KEEP_RECENT_TURNS": "3", "COMPACT_SPOOL_DIR": "x"}
+    text = "COMPACT_TRIGER_PCT is not a setting. Did you mean COMPACT_TRIGGER_PCT?"
+    assert [" ".join(problem) for problem in unknown_variables(environ)] == [text]
+    with pytest.warns(UserWarning, match=re.escape(text)):
+        assert load_config(environ=environ).policy.keep_recent_turns == 3
+
+
+@pytest.mark.req("K-CFG-1")
+def test_all_problems_are_reported_at_once() -> None:
+    """Unknown settings, wrong types, several limits of the policy and missing parts are one error."""
+    code = {
+        "telemetri": {},
+        "max_context_tokens": "many",
+        "policy": {"trigger_pct": 9, "target_pct": -1, "keep_recent_turns": "x", "strategy": "poem"},
+        "redaction": {"patterns": ["("]},
+        "rehydration": {"cooldown_turn": 1},
+        "tool_durability": {"read": {"durability": "forever"}},
+    }
+    with pytest.raises(ConfigError) as caught:
+        load_config(environ={}, **code)
+    assert {line.split()[0] for line in str(caught.value).splitlines()} == {
+        "max_context_tokens",
+        "policy.keep_recent_turns",
+        "policy.strategy",
+        "policy.target_pct",
+        "policy.trigger_pct",
+        "telemetri",
+        "redaction.patterns[0]",
+        "rehydration.cooldown_turn",
+        "tool_durability.read.durability",
+    }
+    parts = {"storage": {"adapter": "s3"}, "plan_store": {"adapter": "custom"}, "max_context_tokens": 1000}
+    with pytest.raises(ConfigError) as caught:
+        load_config(environ={}, **parts)
+    assert [line.split()[0] for line in str(caught.value).splitlines()] == [
+        "storage.bucket",
+        "plan_store.custom",
+        "max_context_tokens",
     ]
+
+
+@pytest.mark.req("K-CFG-1")
+def test_a_window_must_be_larger_than_the_buffer() -> None:
+    """A negative budget is rejected when the configuration is created, with both numbers."""
+    with pytest.raises(ConfigError, match=r"max_context_tokens must be greater .* 1,500 - 1,500 leaves nothing"):
+        CompactConfig("gpt-5", 1500)
+    assert CompactConfig("gpt-5", 1501).max_context_tokens == 1501
+
+
+@pytest.mark.req("K-CFG-1")
+def test_a_manual_compaction_with_an_unknown_window_says_so() -> None:
+    """There is nothing to aim at, so the error names both settings that would help."""
+    manager = CompactManager(CompactConfig("gpt-5", None))
+    with pytest.raises(ConfigError, match=r"max_context_tokens is unknown.*auto_compact_token_limit"):
+        manager.manual_compact("s", [Message("user", f"message {n} " + "word " * 40) for n in range(40)])
+
+
+@pytest.mark.req("K-CFG-1")
+def test_misuse_in_code_is_reported() -> None:
+    """A file name instead of a function, and an assignment that would have no effect."""
+    with pytest.raises(ConfigError, match=r"not 'archive.db'. For SQLite: DatabaseStorage\(lambda: sqlite3.connect"):
+        DatabaseStorage("archive.db")  # type: ignore[arg-type]
+    manager = CompactManager(CompactConfig("gpt-5", 128_000))
+    with pytest.raises(AttributeError):
+        manager.cfg = CompactConfig("gpt-5", 128_000)  # type: ignore[misc]
+
+
+class Reverse:
+    """A cipher for tests."""
+
+    def encrypt(self, data: bytes, key_id: str) -> bytes:
+        return data[::-1]
+
+    decrypt = encrypt
+
+
+@pytest.mark.req("K-CFG-2")
+def test_stores_rehydration_and_durability_are_configured_in_a_file(tmp_path: Path) -> None:
+    """A file configures what used to need code. A compaction uses all of it."""
+    file = tmp_path / "compact.yaml"
+    file.write_text(f"""
+model: gpt-5
+max_context_tokens: 4000
+policy: {{hard_cap_buffer: 100, keep_recent_turns: 1, keep_tool_io_pairs: 0}}
+plan_store: {{adapter: fs, path: {tmp_path}/plans}}
+artifact_store:
+  adapter: fs
+  path: {tmp_path}/artifacts
+  ttl_seconds: 3600
+  encryption_key_id: key-1
+  cipher: {__name__}:Reverse
+rehydration: {{max_artifacts_per_turn: 1, auto_rehydrate_sensitivities: [public]}}
+tool_durability:
+  run: {{durability: non_replayable, sensitivity: confidential}}
+summarizer: {{kind: model, model: small, window_tokens: 16000}}
+""")
+    cfg = load_config(file, environ={})
+    assert (cfg.rehydration.max_artifacts_per_turn, cfg.rehydration.cooldown_turns) == (1, 2)
+    assert cfg.rehydration.auto_rehydrate_sensitivities == {"public"}
+    assert cfg.tool_durability["run"].durability is ToolDurability.NON_REPLAYABLE
+    cfg = load_config(file, environ={}, summarizer={"kind": "extractive"})
+    messages: list[Any] = [{"role": "user", "content": "start"}]
+    for number in range(8):
+        messages += tool_pair(number, f"result {number} " + "word " * 600)
+    CompactManager(cfg).preflight("s", [*messages, {"role": "user", "content": "go on"}])
+    assert list((tmp_path / "plans").rglob("*.json"))
+    record = json.loads(next((tmp_path / "artifacts").rglob("*.json")).read_text())
+    assert (record["metadata"]["ttl_seconds"], record["metadata"]["encryption_key_id"]) == (3600, "key-1")
+    assert record["metadata"]["sensitivity"] == "confidential"
+    assert b"result" not in base64.b64decode(record["content"])
 
 
 def test_import_loads_no_optional_package() -> None:

@@ -9,7 +9,7 @@ import time
 
 import pytest
 from builders import FixedEstimator, chat_turns, tool_pair
-from compact import CompactConfig, CompactManager, Message, NoopEstimator, TiktokenEstimator
+from compact import CompactConfig, CompactManager, CompactPolicy, Message, NoopEstimator, TiktokenEstimator
 from compact.estimators import encodings
 from compact.estimators.encodings import encoding_name, fast_counter, load_encoding, tiktoken_counter
 from compact.protocols import ProviderAwareTokenizer, TokenEstimator
@@ -134,6 +134,8 @@ def test_preflight_counts_only_new_messages():
 @pytest.mark.req("P-BUD-1")
 def test_custom_estimator_determines_the_total():
     """The total of a custom estimator is the estimate."""
-    manager = CompactManager(CompactConfig("gpt-5", 1000, token_estimator=FixedEstimator(700)))
+    manager = CompactManager(
+        CompactConfig("gpt-5", 1000, policy=CompactPolicy(hard_cap_buffer=100), token_estimator=FixedEstimator(700))
+    )
     manager.preflight("s", [{"role": "user", "content": "hi"}, *tool_pair(1)])
     assert manager.remember("s").tokens == 700

@@ -179,7 +179,7 @@ async def test_a_failed_compaction_does_not_fail_the_run(
         def estimate(self, messages: Any, model: str) -> int:
             raise ValueError("cannot count, api_key=sk-abc123")
 
-    broken = CompactManager(CompactConfig(model="m", max_context_tokens=100, token_estimator=BrokenEstimator()))
+    broken = CompactManager(CompactConfig(model="m", max_context_tokens=2000, token_estimator=BrokenEstimator()))
     model = ScriptedModel([[assistant_message("done")]])
     result = await Runner.run(Agent(name="a", model=model), "hello", **compacting(broken))
     assert result.final_output == "done"

@@ -11,7 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from client.chat_endpoint import BODY_START, HEADERS_START, ChatEndpoint, completion, failure
-from compact import CallbackExporter, CompactConfig, CompactManager, CompactPolicy
+from compact import (
+    CallbackExporter,
+    CompactConfig,
+    CompactManager,
+    CompactPolicy,
+    TiktokenEstimator,
+    load_config,
+)
 from compact.exceptions import SummarizationError, SummarizerOverflow, SummaryRefused, SummaryTooLong
 from compact.messages import Message
 from compact.summarizers import DiskSummaryCache, MemorySummaryCache, ModelSummarizer, TieredSummaryCache
@@ -145,6 +152,40 @@ def test_a_long_prompt_is_trimmed_to_80_percent_of_the_window(endpoint):
     assert "Rules of the house." in prompt[-1]["content"]
     assert "ORD-4711" in prompt[-1]["content"]
     assert "message 0 " not in prompt[-1]["content"]
+
+
+@pytest.mark.req("K-ACC-3")
+@pytest.mark.parametrize("window", [4_000, 16_000])
+def test_a_request_and_its_reply_fit_the_summarizers_window(endpoint, window):
+    """Messages, instructions, the reply's schema and the reply together, also with huge system messages."""
+    endpoint.respond(completion(GOOD))
+    count = TiktokenEstimator().count_tokens
+    history = [Message("system", "A rule that is very long. " * 2_000, id="s")]
+    history += [Message("user", f"message {n} " + "word " * 400, id=f"u{n}") for n in range(200)]
+    span = {"max_tokens": 3_000, "count_tokens": count}
+    summarizer(endpoint, window_tokens=window).summarize_span(history, **span)
+    (body,) = endpoint.requests
+    schema = json.dumps(body["response_format"]["json_schema"]["schema"], separators=(",", ":"))
+    prompt_tokens = sum(count(part["content"]) + 4 for part in body["messages"]) + count(schema)
+    assert prompt_tokens + body["max_tokens"] <= window
+    assert prompt_tokens > window * 0.4
+
+
+@pytest.mark.req("K-ACC-3")
+def test_a_summarizer_without_a_window_uses_the_agents(endpoint, tmp_path):
+    """In code and in a file, an agent with a window of 16k tokens sends no request of 81k."""
+    count = TiktokenEstimator().count_tokens
+    messages = [Message("user", f"message {n} " + "word " * 400) for n in range(200)]
+    file = tmp_path / "compact.yaml"
+    file.write_text(f"model: m\nmax_context_tokens: 16000\nsummarizer: {{kind: model, base_url: {endpoint.url}}}\n")
+    in_code = CompactConfig("m", 16_000, summarizer=ModelSummarizer("m", base_url=endpoint.url))
+    for cfg in (in_code, load_config(file, environ={})):
+        endpoint.requests.clear()
+        endpoint.respond(completion(GOOD))
+        CompactManager(cfg).preflight("s", messages)
+        assert endpoint.requests
+        for body in endpoint.requests:
+            assert sum(count(part["content"]) for part in body["messages"]) + body["max_tokens"] <= 16_000
 
 
 def test_a_short_prompt_has_no_note(endpoint):

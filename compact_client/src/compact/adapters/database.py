@@ -14,6 +14,7 @@ from contextlib import closing
 from typing import Any
 
 from compact.adapters.transcript import Transcript, encode_summary
+from compact.exceptions import ConfigError
 from compact.messages import Message
 
 _TABLES = (
@@ -44,6 +45,12 @@ class DatabaseStorage:
         placeholder: str = "?",
         retention_days: float | None = None,
     ) -> None:
+        if not callable(connect):
+            raise ConfigError(
+                "DatabaseStorage.connect",
+                f"must be a function that returns a new connection, not {connect!r}. "
+                f"For SQLite: DatabaseStorage(lambda: sqlite3.connect({str(connect)!r}))",
+            )
         self._connect = connect
         self._placeholder = placeholder
         self.retention_days = retention_days

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from compact.cli import exit_codes, output
@@ -17,31 +18,40 @@ _COLUMNS = ("setting", "value", "source", "variable")
 
 def config(options: argparse.Namespace) -> int:
     """Check or show the settings that a file, the environment and the defaults result in."""
-    unknown = unknown_variables(os.environ)
+    problems = [f"{name} {message}" for name, message in unknown_variables(os.environ)]
+    resolved = None
     try:
         resolved = resolve(options.config or options.file)
         if options.action == "check":
             build(resolved.settings)
     except ConfigError as error:
-        if not options.json:
-            raise
-        output.document({"ok": False, "problems": str(error).splitlines(), "unknown_variables": unknown})
-        return exit_codes.FAILED
+        problems = [*str(error).splitlines(), *problems]
+    if resolved is None or (problems and options.action == "check"):
+        return _report(problems, as_json=options.json)
     rows = [
         (path, _text(setting.value_in(resolved.settings)), resolved.sources.get(path, "default"), setting.variable)
         for path, setting in SETTINGS.items()
     ]
     if options.json:
         settings = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
-        output.document({"ok": True, "unknown_variables": unknown, "settings": settings})
+        output.document({"ok": not problems, "problems": problems, "settings": settings})
         return exit_codes.OK
     if options.action == "show":
         output.table("", _COLUMNS, rows)
     else:
         output.console().print("All settings are valid.", style="green")
-    if unknown:
-        output.console(to_stderr=True).print(f"Unknown variables: {', '.join(unknown)}", style="yellow")
+    for problem in problems:
+        output.console(to_stderr=True).print(problem, style="yellow", soft_wrap=True)
     return exit_codes.OK
+
+
+def _report(problems: Sequence[str], *, as_json: bool) -> int:
+    """Print everything that is wrong with the settings."""
+    if as_json:
+        output.document({"ok": False, "problems": list(problems)})
+    for problem in problems if not as_json else ():
+        output.console(to_stderr=True).print(problem, style="red", soft_wrap=True)
+    return exit_codes.FAILED
 
 
 def _text(value: Any) -> str:

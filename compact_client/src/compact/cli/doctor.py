@@ -82,8 +82,8 @@ def _check_settings(path: str | None) -> Iterator[Finding]:
         return
     sources = sorted({source.partition(" ")[0] for source in resolved.sources.values()}) or ["defaults"]
     yield "settings", "ok", f"from {', '.join(sources)}"
-    for name in unknown_variables(os.environ):
-        yield name, "note", "unknown variable, possibly misspelled"
+    for name, message in unknown_variables(os.environ):
+        yield name, "note", message
     if not resolved.settings.redaction.enabled:
         yield "redaction", "note", "disabled: secrets are sent to the exporter and the archive"
     if resolved.settings.storage.adapter == "fs":

@@ -7,6 +7,7 @@ variables and keyword arguments.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,10 @@ from compact.redaction.outbound import RedactionSettings
 
 if TYPE_CHECKING:
     from compact.messages import Message
+
+
+# Settings whose section may be replaced by an object in code.
+OBJECTS = ("exporter", "storage", "summarizer", "token_estimator", "redact", "plan_store", "artifact_store")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,10 @@ class CompactConfig:
     archive_required: bool = True
     """If True, nothing is pruned when archiving fails. If False, it is pruned and a warning event is emitted."""
     artifact_store: Any = None
+    artifact_ttl_seconds: int | None = None
+    """Lifetime of stored artifacts, None for no end."""
+    artifact_key_id: str | None = None
+    """The key with which the artifact store's cipher encrypts, None for plain text."""
     plan_store: Any = None
     security_context: Any = None
     rehydration: Any = None
@@ -54,6 +63,13 @@ class CompactConfig:
             object.__setattr__(self, "limits", SessionLimits(**self.limits))
         if not isinstance(self.policy, CompactPolicy):
             raise ConfigError("policy", f"must be a CompactPolicy, not {type(self.policy).__name__}")
+        buffer = self.policy.hard_cap_buffer
+        if window is not None and window <= buffer:
+            raise ConfigError(
+                "max_context_tokens",
+                f"must be greater than policy.hard_cap_buffer: {window:,} - {buffer:,} leaves nothing for messages. "
+                "Use the model's real window, or a smaller buffer",
+            )
 
 
 def load_config(
@@ -63,15 +79,18 @@ def load_config(
 
     Without `path`, the file is the one that `COMPACT_CONFIG` names, or `compact.yaml`, `compact.yml` or `compact.json`
     in the current directory, if there is one. `overrides` are top-level settings (`model="gpt-5"`). A section is a dict
-    (`policy={"trigger_pct": 0.9}`), and `exporter`, `storage`, `summarizer` and `token_estimator` may be objects.
+    (`policy={"trigger_pct": 0.9}`), and `exporter`, `storage`, `summarizer`, `token_estimator`, `plan_store` and
+    `artifact_store` may be objects. A `COMPACT_*` variable that matches no setting is a warning.
     """
     # Import pydantic and YAML here to keep `import compact` fast.
     from compact.config.factory import build
-    from compact.config.sources import resolve
+    from compact.config.sources import resolve, unknown_variables
 
+    for problem in unknown_variables(os.environ if environ is None else environ):
+        warnings.warn(f"{problem.path} {problem.message}", UserWarning, stacklevel=2)
     objects: dict[str, Any] = {
         name: overrides.pop(name)
-        for name in ("exporter", "storage", "summarizer", "token_estimator", "redact")
+        for name in OBJECTS
         if name in overrides and not isinstance(overrides[name], (str, Mapping, type(None)))
     }
     return build(resolve(path, environ=environ, code=overrides).settings, objects)

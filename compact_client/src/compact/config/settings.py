@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
 from compact.config.session_limits import SessionLimits
+from compact.planning.tool_results.artifacts import Sensitivity
 from compact.policy import CompactPolicy
 
 
@@ -94,10 +95,61 @@ class Summarizer(_Section):
     model: str | None = Field(default=None, description="model for summaries (default: the agent's model)")
     base_url: str | None = Field(default=None, description="OpenAI-compatible endpoint (default: OPENAI_BASE_URL)")
     api_key: SecretStr | None = Field(default=None, description="API key of the endpoint (prefer OPENAI_API_KEY)")
+    window_tokens: int | None = Field(
+        default=None, gt=0, description="context window of the summarizer's model (default: max_context_tokens)"
+    )
     background: bool = Field(
         default=False, description="start the summary before the trigger, so that no model call waits for it"
     )
     custom: str | None = Field(default=None, description="module:callable that returns a summarizer")
+
+
+class PlanStore(_Section):
+    """Store that shares plans between processes."""
+
+    adapter: Literal["none", "memory", "fs", "custom"] = Field(
+        default="none", description="one of none, memory (this process), fs, custom"
+    )
+    path: str = Field(default="./.compact/plans", description="directory (fs)")
+    custom: str | None = Field(default=None, description="module:callable that returns a plan store")
+
+
+class ArtifactStore(_Section):
+    """Store for large tool results that are replaced by pointers."""
+
+    adapter: Literal["none", "memory", "fs", "custom"] = Field(
+        default="none", description="one of none, memory (this process), fs, custom"
+    )
+    path: str = Field(default="./.compact/artifacts", description="directory (fs)")
+    ttl_seconds: int | None = Field(default=None, gt=0, description="delete artifacts after this many seconds")
+    encryption_key_id: str | None = Field(default=None, description="encrypt artifacts with this key (fs)")
+    cipher: str | None = Field(default=None, description="module:callable that returns the cipher (fs)")
+    custom: str | None = Field(default=None, description="module:callable that returns an artifact store")
+
+
+class Rehydration(_Section):
+    """Limits of automatic rehydration."""
+
+    enabled: bool = Field(default=True, description="show stored tool results again when a message asks for them")
+    max_artifacts_per_turn: int = Field(default=3, ge=0, description="artifacts per user turn")
+    max_tokens_per_artifact: int = Field(default=4000, gt=0, description="tokens of one artifact")
+    total_budget_tokens: int = Field(default=8000, ge=0, description="tokens of all artifacts of a user turn")
+    reserve_tokens: int = Field(default=2000, ge=0, description="tokens that a compaction leaves free for them")
+    cooldown_turns: int = Field(default=2, ge=0, description="user turns before the same artifact is shown again")
+    auto_rehydrate_sensitivities: tuple[Sensitivity, ...] = Field(
+        default=("internal", "public"), description="sensitivities that may be shown without an explicit request"
+    )
+
+
+class ToolDurability(_Section):
+    """Durability of one tool's results."""
+
+    durability: Literal["ephemeral", "anchoring", "replayable", "non_replayable"] = "anchoring"
+    must_preserve_fields: tuple[str, ...] = ()
+    externalize_threshold_tokens: int = Field(default=1000, gt=0)
+    replay_cost: Literal["free", "cheap", "expensive"] = "cheap"
+    capture_determinism: str | None = Field(default=None, description="module:callable, called with the arguments")
+    sensitivity: Sensitivity = "internal"
 
 
 class Settings(_Section):
@@ -116,6 +168,12 @@ class Settings(_Section):
     storage: Storage = Storage()
     redaction: Redaction = Redaction()
     limits: SessionLimits = Field(default_factory=SessionLimits, description="how much a manager remembers")
+    plan_store: PlanStore = PlanStore()
+    artifact_store: ArtifactStore = ArtifactStore()
+    rehydration: Rehydration = Rehydration()
+    tool_durability: dict[str, ToolDurability] = Field(
+        default={}, description="durability of tool results, by the name of the tool"
+    )
 
 
 class Setting(NamedTuple):

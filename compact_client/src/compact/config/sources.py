@@ -6,10 +6,11 @@ lists or variable names without their section.
 
 from __future__ import annotations
 
+import copy
 import difflib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_origin
@@ -23,6 +24,8 @@ from compact.exceptions import ConfigError
 FILES = ("compact.yaml", "compact.yml", "compact.json")
 # Variables that are not settings of the manager and are read elsewhere.
 OTHER_VARIABLES = {"COMPACT_CONFIG", "COMPACT_SPOOL_DIR"}
+_MAX_ROUNDS = 100
+_MISSING = object()
 
 # Openings of pydantic's messages, and how to continue a sentence that starts with the path of a setting.
 _PHRASES = {
@@ -69,18 +72,48 @@ def resolve(
                 layers.add(_nest(setting.path, value), f"environment {variable}")
     layers.add(code or {}, "code")
     problems = list(_find_unknown(layers.values, Settings))
-    if not problems:
+    values = copy.deepcopy(layers.values)
+    for problem in problems:
+        _remove(values, problem.path)
+    # A policy reports its first problem only. Validate again without the invalid values, to report all at once.
+    for _ in range(_MAX_ROUNDS):
         try:
-            return Resolved(Settings.model_validate(layers.values), layers.sources)
+            settings = Settings.model_validate(values)
         except ValidationError as error:
-            problems = [_to_problem(item) for item in error.errors()]
+            invalid = [_to_problem(item) for item in error.errors()]
+            problems += invalid
+            removed = [_remove(values, problem.path) for problem in invalid]
+            if not all(removed):
+                break
+        else:
+            if not problems:
+                return Resolved(settings, layers.sources)
+            break
     raise layers.error(problems)
 
 
-def unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    """Return the COMPACT_* variables that match no setting and are probably misspelled."""
+def _remove(values: dict[str, Any], path: str) -> bool:
+    """Remove the value at a path, or the nearest one above it. Return False if there is none."""
+    parts = path.partition("[")[0].split(".")
+    for depth in range(len(parts), 0, -1):
+        section: Any = values
+        for part in parts[: depth - 1]:
+            section = section.get(part) if isinstance(section, dict) else None
+        if isinstance(section, dict) and section.pop(parts[depth - 1], _MISSING) is not _MISSING:
+            return True
+    return False
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[Problem]:
+    """Return the COMPACT_* variables that match no setting, with the name that was probably meant."""
     names = {variable for setting in SETTINGS.values() for variable in setting.variables} | OTHER_VARIABLES
-    return sorted(name for name in environ if name.startswith("COMPACT_") and name not in names)
+    unknown = sorted(name for name in environ if name.startswith("COMPACT_") and name not in names)
+    return [Problem(name, f"is not a setting{_hint(name, names)}") for name in unknown]
+
+
+def _hint(name: str, names: Iterable[str], prefix: str = "") -> str:
+    similar = difflib.get_close_matches(name, names, n=1)
+    return f". Did you mean {prefix}{similar[0]}?" if similar else ""
 
 
 @dataclass(slots=True)
@@ -100,6 +133,8 @@ class _Layers:
             if isinstance(value, Mapping):
                 if not isinstance(target.get(name), dict):
                     target[name] = {}
+                if not value:
+                    self.sources[f"{prefix}{name}"] = source
                 self._merge(target[name], value, source, f"{prefix}{name}.")
             else:
                 target[name] = value
@@ -107,9 +142,7 @@ class _Layers:
 
     def error(self, problems: list[Problem]) -> ConfigError:
         """Return one error with a line for each problem, its value and its source."""
-        lines = [self._explain(problem) for problem in problems]
-        rest = "".join(f"\n{line.path} {line.message}" for line in lines[1:])
-        return ConfigError(lines[0].path, lines[0].message + rest)
+        return config_error([self._explain(problem) for problem in problems])
 
     def _explain(self, problem: Problem) -> Problem:
         path, message = problem
@@ -121,6 +154,12 @@ class _Layers:
         sources = (source for name, source in self.sources.items() if path == name or path.startswith(f"{name}."))
         source = next(sources, None)
         return Problem(path, f"{message} ({shown}from {source})" if source else message)
+
+
+def config_error(problems: Sequence[Problem]) -> ConfigError:
+    """Return one error with a line for each problem."""
+    rest = "".join(f"\n{problem.path} {problem.message}" for problem in problems[1:])
+    return ConfigError(problems[0].path, problems[0].message + rest)
 
 
 def _as_mapping(section: Any) -> dict[str, Any]:
@@ -135,9 +174,12 @@ def _nest(path: str, value: Any) -> dict[str, Any]:
 
 
 def _parse(text: str, annotation: Any) -> Any:
-    """Return the value of a variable: a list is JSON or comma-separated, and an optional value may be "none"."""
-    if get_origin(annotation) in (tuple, list):
-        if not text.strip().startswith("["):
+    """Return the value of a variable.
+
+    A list is JSON or comma-separated, a mapping is JSON, and an optional value may be "none".
+    """
+    if get_origin(annotation) in (tuple, list, dict):
+        if not text.strip().startswith(("[", "{")):
             return [part.strip() for part in text.split(",") if part.strip()]
         try:
             return json.loads(text)
@@ -175,9 +217,7 @@ def _find_unknown(values: Mapping[str, Any], section: Any, prefix: str = "") -> 
     annotations = section_fields(section)
     for name, value in values.items():
         if name not in annotations:
-            similar = difflib.get_close_matches(str(name), annotations, n=1)
-            hint = f". Did you mean {prefix}{similar[0]}?" if similar else ""
-            yield Problem(f"{prefix}{name}", f"is not a setting{hint}")
+            yield Problem(f"{prefix}{name}", f"is not a setting{_hint(str(name), annotations, prefix)}")
         elif isinstance(value, Mapping) and is_section(annotations[name]):
             yield from _find_unknown(value, annotations[name], f"{prefix}{name}.")
 

@@ -21,6 +21,7 @@ from compact.messages import Message
 from compact.messages.codecs.base import Codec
 from compact.planning.draft import Draft
 from compact.planning.rehydration import RehydrationConfig
+from compact.planning.tool_results.artifacts import ArtifactMetadata, Sensitivity
 from compact.planning.tool_results.durability import ToolDurabilityPolicy, declared_policy
 from compact.planning.tool_results.truncation import fits_without_counting, truncate_output
 from compact.planning.trigger import Decision, decide
@@ -40,6 +41,8 @@ class Engine:
         self.counter = TokenCounter(cfg.token_estimator, cfg.model)
         self.redactor = OutboundRedactor(cfg.redaction, hook=cfg.redact)
         self.summarizer = cfg.summarizer if cfg.summarizer is not None else _built_in_summarizer()
+        if hasattr(self.summarizer, "assume_window"):
+            self.summarizer.assume_window(cfg.model, cfg.max_context_tokens)
         self.rehydration: RehydrationConfig = cfg.rehydration or RehydrationConfig()
         self.render_options = RenderOptions(self.counter.count_message, self._truncate, self.policy.protected_flag)
         self._delivery = EventDelivery(cfg.exporter, cfg.storage)
@@ -217,6 +220,18 @@ class Engine:
                 kept=kept,
                 pruned_count=pruned_count,
             )
+        )
+
+    def artifact_metadata(self, session_id: str, sensitivity: Sensitivity) -> ArtifactMetadata:
+        """Return the owner, lifetime and key of a new artifact."""
+        cfg = self.cfg
+        return ArtifactMetadata(
+            thread_id=session_id,
+            tenant_id=getattr(cfg.security_context, "tenant_id", None),
+            created_at=events.iso(self.clock()),
+            ttl_seconds=cfg.artifact_ttl_seconds,
+            encryption_key_id=cfg.artifact_key_id,
+            sensitivity=sensitivity,
         )
 
     def tool_durability(self, tools: Sequence[Any] | None) -> dict[str, ToolDurabilityPolicy]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from compact.exceptions import ConfigError
 from compact.policy import CompactPolicy
 
 # Shares of the trigger that a compacted request may fill. A session without measured growth arrives with its whole
@@ -46,7 +47,13 @@ def limits_for(
     If the window is unknown, `auto_compact_token_limit` is used in its place. `growth_tokens` is the average number of
     tokens that a call of this session adds, or 0 if it has not been measured.
     """
-    window = window_tokens or policy.auto_compact_token_limit or 0
+    window = window_tokens or policy.auto_compact_token_limit
+    if window is None:
+        raise ConfigError(
+            "max_context_tokens",
+            "is unknown, so a compaction has no size to aim at. Set it to the model's window, or set "
+            "policy.auto_compact_token_limit",
+        )
     budget = window if window_tokens is None else window - policy.hard_cap_buffer
     trigger = window if trigger_tokens is None else trigger_tokens
     soft_limit = int(min(budget, trigger) * (_SOFT_LIMIT_PCT if growth_tokens else _FIRST_SOFT_LIMIT_PCT))

@@ -29,6 +29,8 @@ class RehydrationConfig:
     max_artifacts_per_turn: int = 3
     max_tokens_per_artifact: int = 4000
     total_budget_tokens: int = 8000
+    reserve_tokens: int = 2000
+    """Tokens that a compaction leaves free for rehydrated content, as long as there are artifacts."""
     cooldown_turns: int = 2
     auto_rehydrate_sensitivities: frozenset[str] = frozenset({"public", "internal"})
 

@@ -44,6 +44,11 @@ class BackgroundSummarizer:
         self.name = f"background {getattr(inner, 'name', type(inner).__name__)}"
         self.model = getattr(inner, "model", None)
 
+    def assume_window(self, model: str, window_tokens: int | None) -> None:
+        """Tell the wrapped summarizer the agent's window."""
+        if hasattr(self._inner, "assume_window"):
+            self._inner.assume_window(model, window_tokens)
+
     def prepare(
         self,
         messages: Sequence[Message],

@@ -26,6 +26,7 @@ from compact.summarizers.reply import read_reply
 from compact.summary.structured_summary import StructuredSummary
 
 DEFAULT_BASE_URL: Final = "https://api.openai.com/v1"
+DEFAULT_WINDOW_TOKENS: Final = 128_000
 _MODEL_SHARE: Final = 0.5  # of the summary's tokens. Verbatim lines get the rest.
 _MIN_REPLY_TOKENS: Final = 256  # A JSON reply needs about this much to be complete.
 
@@ -62,7 +63,7 @@ class ModelSummarizer:
         *,
         base_url: str | None = None,
         api_key: str | None = None,
-        window_tokens: int = 128_000,
+        window_tokens: int | None = None,
         timeout_s: float = 60.0,
         seed: int = 42,
         temperature: float = 0.0,
@@ -80,7 +81,8 @@ class ModelSummarizer:
         self._headers = {"content-type": "application/json", **(headers or {})}
         if key := api_key if api_key is not None else os.environ.get("OPENAI_API_KEY", ""):
             self._headers["authorization"] = f"Bearer {key}"
-        self._window_tokens = window_tokens
+        self._window_tokens = window_tokens or DEFAULT_WINDOW_TOKENS
+        self._is_window_known = window_tokens is not None
         self._timeout_s = timeout_s
         self._seed = seed
         self._temperature = temperature
@@ -91,6 +93,11 @@ class ModelSummarizer:
     def cheapest(cls, *, model: str, summarizer_model: str | None = None, **options: Any) -> ModelSummarizer:
         """Create a summarizer with its own, cheaper model if one is given, or else with the agent's model."""
         return cls(summarizer_model or model, **options)
+
+    def assume_window(self, model: str, window_tokens: int | None) -> None:
+        """Use the agent's window if this summarizer has the agent's model and was created without a window."""
+        if not self._is_window_known and window_tokens is not None and model == self.model:
+            self._window_tokens = window_tokens
 
     def summarize_span(
         self,

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from compact.exceptions import SummarizerOverflow
 from compact.messages import RedactedMessage
+from compact.summarizers.reply import SUMMARY_JSON_SCHEMA
 
 WINDOW_SHARE: Final = 0.8
 OMITTED_NOTE: Final = "Note: earlier messages were omitted because they did not fit. The record starts later."
@@ -47,15 +48,22 @@ def build_prompt(
     window_tokens: int,
     count_tokens: Callable[[str], int],
 ) -> list[dict[str, str]]:
-    """Return the chat messages that request a summary, within 80% of the window."""
+    """Return the chat messages that request a summary of at most `max_tokens`.
+
+    They use at most 80% of the window, and leave room for the reply.
+    """
     instructions = template(style).replace("{max_tokens}", str(max_tokens))
     if keep_keys:
         instructions += f"\nCopy every line that mentions one of these verbatim: {', '.join(keep_keys)}.\n"
-    room = int(window_tokens * WINDOW_SHARE) - count_tokens(instructions) - count_tokens(OMITTED_NOTE) - _FRAME_TOKENS
+    # The schema of the reply is sent beside the messages, and the reply itself is part of the window.
+    fixed_tokens = (
+        count_tokens(instructions) + count_tokens(OMITTED_NOTE) + _schema_tokens(count_tokens) + _FRAME_TOKENS
+    )
+    room = min(int(window_tokens * WINDOW_SHARE), window_tokens - max_tokens) - fixed_tokens
     if room <= 0:
         raise SummarizerOverflow(
-            f"The instructions alone exceed {WINDOW_SHARE:.0%} of the summarizer's window of {window_tokens:,} tokens. "
-            "Use a model with a larger window."
+            f"The instructions and a reply of {max_tokens:,} tokens leave no room for messages in the summarizer's "
+            f"window of {window_tokens:,} tokens. Use a model with a larger window."
         )
     lines = _newest_lines([record_line(message, message.text) for message in messages], messages, room, count_tokens)
     note = [{"role": "system", "content": OMITTED_NOTE}] if len(lines) < len(messages) else []
@@ -64,6 +72,10 @@ def build_prompt(
         *note,
         {"role": "user", "content": "\n".join(["BEGIN RECORD", *lines, "END RECORD"])},
     ]
+
+
+def _schema_tokens(count_tokens: Callable[[str], int]) -> int:
+    return count_tokens(json.dumps(SUMMARY_JSON_SCHEMA, separators=(",", ":")))
 
 
 def record_line(message: RedactedMessage, text: str, *, with_calls: bool = True) -> str:
@@ -82,6 +94,10 @@ def _newest_lines(
     """Return all system lines and the newest other lines that fit, in order."""
     prefix = [index for index, message in enumerate(messages) if message.role in _PREFIX_ROLES]
     kept = set(prefix)
+    for index in prefix:
+        prefix_room = room // 2 // len(prefix)
+        if count_tokens(lines[index]) > prefix_room:
+            lines[index] = _clip_middle(messages[index], prefix_room, count_tokens)
     room -= sum(count_tokens(lines[index]) + 1 for index in prefix)
     newest_first = [index for index in range(len(lines) - 1, -1, -1) if index not in kept]
     for index in newest_first:
@@ -106,7 +122,7 @@ def _clip_middle(message: RedactedMessage, room: int, count_tokens: Callable[[st
             return line
         if chars <= _MIN_MESSAGE_CHARS:
             raise SummarizerOverflow(
-                f"The newest message does not fit into the {room:,} tokens left in the summarizer's window. "
+                f"A message does not fit into the {room:,} tokens left for it in the summarizer's window. "
                 "Use a model with a larger window."
             )
         chars //= 2

@@ -26,7 +26,6 @@ from compact.planning.strategies import (
     get_strategy,
     propose_drop,
 )
-from compact.planning.tool_results.artifacts import ArtifactMetadata
 from compact.rendering.base import pointer_text
 
 if TYPE_CHECKING:
@@ -116,12 +115,8 @@ class Ladder:
     def _store_artifact(self, strategy: ExternalizeStrategy, proposal: CompactionProposal) -> Steps[str]:
         compaction = self._compaction
         content = _artifact_text(compaction, proposal)
-        metadata = ArtifactMetadata(
-            thread_id=compaction.session.session_id,
-            tenant_id=getattr(compaction.engine.cfg.security_context, "tenant_id", None),
-            created_at=self._context.now,
-            sensitivity=strategy.sensitivity(proposal, self._context),
-        )
+        sensitivity = strategy.sensitivity(proposal, self._context)
+        metadata = compaction.engine.artifact_metadata(compaction.session.session_id, sensitivity)
         artifact_id = yield from call_store("artifact", lambda: compaction.artifact_store.store(content, metadata))
         return cast(str, artifact_id)
 
