@@ -19,6 +19,7 @@ EXPECTED_OUTPUT = {
     "chat_completions.py": r"25 messages in the history",
     "coding_session.py": r"transcript-pre-compact-001\.jsonl",
     "langchain_agent.py": r"18 messages kept in the state",
+    "langgraph_agent.py": r"18 messages kept in the state",
     "long_research.py": r"window 16,000: [4-9]\d* compactions",
     "pydantic_ai_agent.py": r"18 messages kept",
 }

@@ -29,17 +29,23 @@ class Overlap:
     size: int
 
 
+def _role(item: Any) -> Any:
+    """Return the role of a message. LangChain calls it `type`."""
+    if isinstance(item, Mapping):
+        return item.get("role") or item.get("type")
+    return getattr(item, "role", None) or getattr(item, "type", None)
+
+
 def is_instruction(item: Any) -> bool:
     """True for a system or developer message."""
-    role = item.get("role") if isinstance(item, Mapping) else getattr(item, "role", None)
-    return role in ("system", "developer")
+    return _role(item) in ("system", "developer")
 
 
 def is_replacement(item: Any) -> bool:
     """True for a summary or pointer that a renderer wrote."""
     if isinstance(item, Message):
         return item.is_replacement
-    if not isinstance(item, Mapping) or item.get("role") != "assistant":
+    if not isinstance(item, Mapping) or _role(item) not in ("assistant", "ai"):
         return False
     return text_of(item.get("content")).startswith(_REPLACEMENT_TAGS)
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from compact.engine.session.continuation import is_instruction
 from compact.messages import Message
+from compact.messages.codecs import LANGCHAIN
+from compact.messages.codecs.langchain import to_langchain
 from compact.planning.budget import PARTS, Breakdown, breakdown_part
 
 
@@ -183,7 +185,11 @@ def source_item(message: Message) -> Any:
 
 def to_item(message: Message) -> Any:
     """Return a message in the host's format, as a copy that the host may change."""
-    return without_meta(frozen_copy(message.source)) if message.source is not None else message
+    if message.source is None:
+        return message
+    if LANGCHAIN.recognizes(message.source):
+        return to_langchain(message.source)
+    return without_meta(frozen_copy(message.source))
 
 
 def without_meta(item: Any) -> Any:

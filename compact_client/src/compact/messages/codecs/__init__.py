@@ -14,21 +14,32 @@ from compact.messages import Message
 from compact.messages.codecs.anthropic import AnthropicCodec
 from compact.messages.codecs.base import Codec
 from compact.messages.codecs.chat import ChatCodec
+from compact.messages.codecs.langchain import LangChainCodec
 from compact.messages.codecs.native import NativeCodec
 from compact.messages.codecs.responses import ResponsesCodec
 
-__all__ = ["AnthropicCodec", "ChatCodec", "Codec", "NativeCodec", "ResponsesCodec", "detect_codec", "get_codec"]
+__all__ = [
+    "AnthropicCodec",
+    "ChatCodec",
+    "Codec",
+    "LangChainCodec",
+    "NativeCodec",
+    "ResponsesCodec",
+    "detect_codec",
+    "get_codec",
+]
 
 NATIVE = NativeCodec()
 CHAT = ChatCodec()
 RESPONSES = ResponsesCodec()
 ANTHROPIC = AnthropicCodec()
+LANGCHAIN = LangChainCodec()
 
-_BY_NAME: dict[str, Codec] = {codec.name: codec for codec in (NATIVE, CHAT, RESPONSES, ANTHROPIC)}
+_BY_NAME: dict[str, Codec] = {codec.name: codec for codec in (NATIVE, CHAT, RESPONSES, ANTHROPIC, LANGCHAIN)}
 
 
 def get_codec(name: str) -> Codec:
-    """Return the codec called `native`, `chat`, `responses` or `anthropic`."""
+    """Return the codec called `native`, `chat`, `responses`, `anthropic` or `langchain`."""
     try:
         return _BY_NAME[name]
     except KeyError:
@@ -42,6 +53,8 @@ def detect_codec(items: Sequence[Any]) -> Codec | None:
     for item in items:
         if not isinstance(item, Mapping):
             continue
+        if LANGCHAIN.recognizes(item):
+            return LANGCHAIN
         if "tool_calls" in item or "tool_call_id" in item or item.get("role") in ("tool", "function"):
             return CHAT
         if RESPONSES.recognizes(item):

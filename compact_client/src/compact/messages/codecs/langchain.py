@@ -1,0 +1,136 @@
+"""Codec for LangChain message objects, read as the dicts that their `model_dump` returns.
+
+The host's own objects are returned where they are unchanged. LangChain is imported only to write new messages.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from compact.exceptions import MalformedMessage
+from compact.messages import Message, Role, ToolCall, text_of
+from compact.messages.codecs.base import IMAGE_TOKENS, ChangeOutput, DictCodec, require_mapping, string_field
+
+_ROLES: dict[str, Role] = {
+    "human": "user",
+    "HumanMessageChunk": "user",
+    "ai": "assistant",
+    "AIMessageChunk": "assistant",
+    "system": "system",
+    "SystemMessageChunk": "system",
+    "tool": "tool",
+    "ToolMessageChunk": "tool",
+}
+_CLASSES: dict[Role, str] = {
+    "user": "HumanMessage",
+    "assistant": "AIMessage",
+    "system": "SystemMessage",
+    "tool": "ToolMessage",
+}
+# Blocks that are counted through the message's text or its tool calls.
+_TEXT_BLOCKS = ("text", "thinking", "reasoning", "tool_use", "tool_call", "function_call", "refusal", None)
+
+
+class LangChainCodec(DictCodec):
+    name = "langchain"
+
+    def recognizes(self, item: Mapping[str, Any]) -> bool:
+        """True if the item has the keys that every LangChain message has."""
+        return "additional_kwargs" in item and item.get("type") in _ROLES
+
+    def decode(self, item: Any, index: int) -> Message:
+        item = require_mapping(item, index)
+        role = _ROLES.get(string_field(item, "type"))
+        content = item.get("content")
+        if role is None:
+            return Message("assistant", text_of(content), kind="opaque", source=item)
+        call_id = string_field(item, "tool_call_id") if role == "tool" else None
+        if call_id == "":
+            raise MalformedMessage(index, "is a tool message without a tool_call_id")
+        return Message(
+            role,
+            _text(content),
+            _meta(item),
+            tool_calls=tuple(_call(call, index) for call in item.get("tool_calls") or ())
+            if role == "assistant"
+            else (),
+            tool_call_id=call_id,
+            name=string_field(item, "name") or None,
+            extra_tokens=_attachment_tokens(content),
+            source=item,
+        )
+
+    def encode(self, message: Message) -> Any:
+        return message.source if message.source is not None else message.to_dict()
+
+    def assistant_message(self, text: str, message_id: str) -> Message:
+        return Message("assistant", text, id=message_id, source=_dump("AIMessage", content=text))
+
+    def user_message(self, text: str, message_id: str) -> Message:
+        return Message("user", text, id=message_id, source=_dump("HumanMessage", content=text))
+
+    def tool_message(self, call: ToolCall, call_message: Message, text: str, message_id: str) -> Message:
+        source = _dump("ToolMessage", content=text, tool_call_id=call.id, name=call.name, status="error")
+        return Message("tool", text, tool_call_id=call.id, id=message_id, source=source)
+
+    def map_outputs(self, message: Message, change: ChangeOutput) -> Message:
+        changed = change(message.tool_call_id or "", message.text)
+        if message.source is None or changed == message.text:
+            return message
+        return replace(message, content=changed, extra_tokens=0, source={**message.source, "content": changed})
+
+
+def to_langchain(source: Mapping[str, Any]) -> Any:
+    """Return the LangChain message for a dict that this codec wrote."""
+    import langchain_core.messages
+
+    return getattr(langchain_core.messages, _CLASSES[_ROLES[source["type"]]])(**source)
+
+
+def _dump(class_name: str, **fields: Any) -> dict[str, Any]:
+    import langchain_core.messages
+
+    message = getattr(langchain_core.messages, class_name)(**fields)
+    dumped: dict[str, Any] = message.model_dump(mode="json", exclude_none=True)
+    return dumped
+
+
+def _meta(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the marks of a message: `additional_kwargs={"protected": True}`, or a dict under its key `meta`."""
+    marks = item.get("additional_kwargs")
+    if not isinstance(marks, Mapping):
+        return {}
+    meta = marks.get("meta")
+    return {
+        **(meta if isinstance(meta, Mapping) else {}),
+        **{key: True for key, value in marks.items() if value is True},
+    }
+
+
+def _call(call: Any, index: int) -> ToolCall:
+    if not isinstance(call, Mapping) or not isinstance(call.get("id"), str):
+        raise MalformedMessage(index, "has a tool call without an id")
+    arguments = json.dumps(call.get("args") or {}, ensure_ascii=False, default=str)
+    return ToolCall(call["id"], str(call.get("name", "")), arguments)
+
+
+def _text(content: Any) -> str:
+    """Return the text without tool calls, which content blocks repeat."""
+    if not isinstance(content, list):
+        return text_of(content)
+    blocks = (block for block in content if not isinstance(block, Mapping) or block.get("type") in _TEXT_BLOCKS)
+    return "\n".join(filter(None, map(_block_text, blocks)))
+
+
+def _block_text(block: Any) -> str:
+    is_call = isinstance(block, Mapping) and block.get("type") in ("tool_use", "tool_call", "function_call")
+    return "" if is_call else text_of(block)
+
+
+def _attachment_tokens(content: Any) -> int:
+    if not isinstance(content, list):
+        return 0
+    return sum(IMAGE_TOKENS for part in content if isinstance(part, Mapping) and part.get("type") not in _TEXT_BLOCKS)
