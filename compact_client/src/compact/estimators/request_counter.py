@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from compact.estimators.media_tokens import media_tokens
 from compact.messages import Message
 
 MESSAGE_TOKENS = 4
@@ -34,6 +35,8 @@ class RequestCounter:
         content = message.content
         text = content if isinstance(content, str) else message.text
         tokens = MESSAGE_TOKENS + message.extra_tokens + (self.count_tokens(text, model) if text else 0)
+        for media in message.media:
+            tokens += media_tokens(media, model)
         for call in message.tool_calls:
             tokens += CALL_TOKENS + self.count_tokens(call.name, model) + self.count_tokens(call.arguments, model)
         if message.name:

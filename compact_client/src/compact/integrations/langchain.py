@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware
-from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages, convert_to_openai_messages
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, convert_to_messages, convert_to_openai_messages
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from compact.integrations.model_call import CallOptions, ModelCall
@@ -67,7 +67,13 @@ class _ChatView:
 
 
 def _chat_dict(message: BaseMessage) -> dict[str, Any]:
-    converted = convert_to_openai_messages(message)
+    try:
+        converted = convert_to_openai_messages(message)
+    except ValueError:
+        # A block that OpenAI's format does not have, such as a video. The codec reads LangChain's own blocks too.
+        role = {"human": "user", "tool": "tool"}.get(message.type, "assistant")
+        item = {"role": role, "content": message.content}
+        return {**item, "tool_call_id": message.tool_call_id} if isinstance(message, ToolMessage) else item
     if isinstance(converted, dict):
         return converted
     # The chat format would split this message. It must stay whole, so only its text is counted.

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.exceptions import RetryModelRequest
 from pydantic_ai.messages import (
+    BinaryContent,
+    FileUrl,
     ModelMessage,
     ModelRequest,
     ModelResponse,
@@ -167,13 +169,49 @@ def _response_dict(message: ModelResponse) -> dict[str, Any]:
 def _part_dict(part: Any) -> dict[str, Any]:
     if isinstance(part, SystemPromptPart):
         return {"role": "system", "content": part.content}
-    if isinstance(part, ToolReturnPart) or getattr(part, "tool_name", None):
-        text = part.model_response_str() if isinstance(part, ToolReturnPart) else part.model_response()
-        return {"role": "tool", "tool_call_id": part.tool_call_id, "content": text}
     content = getattr(part, "content", "")
+    if isinstance(part, ToolReturnPart) or getattr(part, "tool_name", None):
+        files = _files_in(content)
+        if files:
+            result: Any = [*(_text_parts(content)), *files]
+        else:
+            result = part.model_response_str() if isinstance(part, ToolReturnPart) else part.model_response()
+        return {"role": "tool", "tool_call_id": part.tool_call_id, "content": result}
     if not isinstance(content, str):
-        content = json.dumps(content, default=str)
+        files = _files_in(content)
+        content = [*_text_parts(content), *files] if files else _json_text(content)
     return {"role": "user", "content": content}
+
+
+def _files_in(content: Any) -> list[dict[str, Any]]:
+    """Return the images, recordings and documents of a content as chat parts."""
+    if isinstance(content, Mapping):
+        return _files_in(list(content.values()))
+    if isinstance(content, list | tuple):
+        return [part for item in content for part in _files_in(item)]
+    if isinstance(content, BinaryContent):
+        return [_file_part(content.media_type, content.data_uri)]
+    if isinstance(content, FileUrl):
+        return [_file_part(content.media_type, content.url)]
+    return []
+
+
+def _file_part(media_type: str, url: str) -> dict[str, Any]:
+    if media_type.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": url}}
+    if media_type.startswith("audio/"):
+        return {"type": "input_audio", "input_audio": {"data": url, "format": media_type.partition("/")[2]}}
+    return {"type": "file", "file": {"file_data": url, "mime_type": media_type}}
+
+
+def _text_parts(content: Any) -> list[dict[str, Any]]:
+    items = content if isinstance(content, list | tuple) else [content]
+    texts = [item if isinstance(item, str) else _json_text(item) for item in items if not _files_in(item)]
+    return [{"type": "text", "text": text} for text in texts]
+
+
+def _json_text(content: Any) -> str:
+    return json.dumps(content, default=str)
 
 
 def _part(item: dict[str, Any]) -> Any:

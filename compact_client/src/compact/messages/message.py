@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from compact.messages.media import Media, media_in
+
 Role = Literal["system", "developer", "assistant", "user", "tool"]
 Kind = Literal["message", "reasoning", "opaque", "sealed"]
 """`opaque` is an item of an unknown type. `sealed` is a provider's own compaction item, which is never removed."""
@@ -48,7 +50,9 @@ class Message:
     also_answers: tuple[str, ...] = field(default=(), kw_only=True)
     """Ids of further calls that this message answers. An Anthropic message may contain several tool results."""
     extra_tokens: int = field(default=0, kw_only=True, repr=False)
-    """Tokens of images and encrypted parts."""
+    """Tokens of encrypted parts."""
+    media: tuple[Media, ...] = field(default=(), kw_only=True, repr=False, compare=False)
+    """Images, audio and documents. Their tokens depend on the model."""
     source: Mapping[str, Any] | None = field(default=None, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
@@ -58,6 +62,8 @@ class Message:
             object.__setattr__(self, "content", "")
         if self.tool_calls and not isinstance(self.tool_calls, tuple):
             object.__setattr__(self, "tool_calls", tuple(self.tool_calls))
+        if not self.media and not isinstance(self.content, str):
+            object.__setattr__(self, "media", media_in(self.content))
         if any(not isinstance(call, ToolCall) for call in self.tool_calls):
             object.__setattr__(self, "tool_calls", tuple(_as_call(call) for call in self.tool_calls))
         if self.tool_call_id is None and self.role == "tool" and isinstance(self.meta.get("tool_call_id"), str):

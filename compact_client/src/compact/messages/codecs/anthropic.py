@@ -14,13 +14,14 @@ from typing import Any
 from compact.exceptions import MalformedMessage
 from compact.messages import Message, Role, ToolCall, text_of
 from compact.messages.codecs.base import (
-    IMAGE_TOKENS,
     ChangeOutput,
     DictCodec,
+    document_text,
     meta_field,
     require_mapping,
     string_field,
 )
+from compact.messages.media import Media, media_in, without_binary
 
 Block = Mapping[str, Any]
 
@@ -36,6 +37,7 @@ _OWN_BLOCKS = frozenset(
     }
 )
 _ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "assistant", "developer": "developer"}
+_PROVIDER = "anthropic"
 # Redacted thinking is encrypted: about six base64 characters per token.
 _REDACTED_CHARS_PER_TOKEN = 6
 
@@ -70,6 +72,7 @@ class AnthropicCodec(DictCodec):
             tool_call_id=parts.answers[0] if parts.answers else None,
             also_answers=tuple(parts.answers[1:]),
             extra_tokens=parts.extra_tokens,
+            media=tuple(parts.media),
             source=item,
         )
 
@@ -87,7 +90,7 @@ class AnthropicCodec(DictCodec):
         if message.source is None:
             return super().outputs(message)
         results = (block for block in _blocks(message.source) if block.get("type") == "tool_result")
-        return [(block["tool_use_id"], text_of(block.get("content"))) for block in results]
+        return [(block["tool_use_id"], document_text(block.get("content"))) for block in results]
 
     def map_outputs(self, message: Message, change: ChangeOutput) -> Message:
         if message.source is None or not message.answers:
@@ -124,6 +127,7 @@ class _Parts:
     calls: list[ToolCall] = field(default_factory=list)
     answers: list[str] = field(default_factory=list)
     extra_tokens: int = 0
+    media: list[Media] = field(default_factory=list)
 
 
 def _read_text(parts: _Parts, block: Block) -> None:
@@ -141,8 +145,8 @@ def _read_tool_result(parts: _Parts, block: Block) -> None:
     if not isinstance(block.get("tool_use_id"), str) or not block["tool_use_id"]:
         raise MalformedMessage(parts.index, "has a tool_result block without a tool_use_id")
     parts.answers.append(block["tool_use_id"])
-    parts.texts.append(text_of(block.get("content")))
-    parts.extra_tokens += _image_tokens(block.get("content"))
+    parts.texts.append(document_text(block.get("content")))
+    parts.media += media_in(block.get("content"), _PROVIDER)
 
 
 def _read_redacted_thinking(parts: _Parts, block: Block) -> None:
@@ -150,11 +154,16 @@ def _read_redacted_thinking(parts: _Parts, block: Block) -> None:
 
 
 def _read_attachment(parts: _Parts, block: Block) -> None:
-    parts.extra_tokens += IMAGE_TOKENS
+    source = block.get("source")
+    nested = source.get("content") if isinstance(source, Mapping) and source.get("type") == "content" else None
+    parts.texts.append(document_text(nested) if nested is not None else document_text([block]))
+    parts.media += media_in(block, _PROVIDER)
 
 
 def _read_unknown(parts: _Parts, block: Block) -> None:
-    parts.texts.append(json.dumps(dict(block), ensure_ascii=False, separators=(",", ":"), default=str))
+    rest, media = without_binary(dict(block), _PROVIDER)
+    parts.texts.append(json.dumps(rest, ensure_ascii=False, separators=(",", ":"), default=str))
+    parts.media += media
 
 
 _READERS: dict[str, Callable[[_Parts, Block], None]] = {
@@ -176,17 +185,11 @@ def _blocks(item: Mapping[str, Any]) -> list[Block]:
 def _change_result(block: Block, change: ChangeOutput) -> Block:
     """Return a tool_result block with its text changed, or the same block if nothing changed."""
     content = block.get("content")
-    text = text_of(content)
+    text = document_text(content)
     changed = change(block["tool_use_id"], text)
     if changed == text:
         return block
     if isinstance(content, list):
-        others = [part for part in content if isinstance(part, Mapping) and part.get("type") != "text"]
+        others = [part for part in content if media_in(part)]
         return {**block, "content": [{"type": "text", "text": changed}, *others]}
     return {**block, "content": changed}
-
-
-def _image_tokens(content: Any) -> int:
-    if not isinstance(content, list):
-        return 0
-    return sum(IMAGE_TOKENS for part in content if isinstance(part, Mapping) and part.get("type") == "image")

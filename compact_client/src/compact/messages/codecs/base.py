@@ -9,12 +9,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from compact.exceptions import MalformedMessage
-from compact.messages import Message, ToolCall
+from compact.messages import Message, ToolCall, text_of
+from compact.messages.media import text_in_document
 
 ChangeOutput = Callable[[str, str], str]
 """Returns the new text of an output, given its call id and its text."""
-IMAGE_TOKENS = 765
-"""Tokens of a 1024 x 1024 image in OpenAI's high detail. Other providers charge about the same."""
 
 
 class Codec(Protocol):
@@ -69,6 +68,14 @@ class DictCodec:
 
     def without_outputs(self, message: Message, call_ids: Collection[str]) -> Message | None:
         return None if set(message.answers) <= set(call_ids) else message
+
+
+def document_text(content: Any) -> str:
+    """Return the text of a content with its plain-text documents, which providers count as text."""
+    if not isinstance(content, list | tuple):
+        return text_of(content)
+    texts = ((text_in_document(part) if isinstance(part, Mapping) else None) or text_of(part) for part in content)
+    return "\n".join(text for text in texts if text)
 
 
 def require_mapping(item: Any, index: int) -> Mapping[str, Any]:

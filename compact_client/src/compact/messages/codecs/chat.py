@@ -12,15 +12,16 @@ from dataclasses import replace
 from typing import Any
 
 from compact.exceptions import MalformedMessage
-from compact.messages import Message, Role, ToolCall, text_of
+from compact.messages import Message, Role, ToolCall
 from compact.messages.codecs.base import (
-    IMAGE_TOKENS,
     ChangeOutput,
     DictCodec,
+    document_text,
     meta_field,
     require_mapping,
     string_field,
 )
+from compact.messages.media import media_in
 
 _ROLES: dict[str, Role] = {
     "system": "system",
@@ -39,20 +40,22 @@ class ChatCodec(DictCodec):
         item = require_mapping(item, index)
         role = _ROLES.get(string_field(item, "role"))
         content = item.get("content")
-        text = content if isinstance(content, str) else text_of(content)
+        text = content if isinstance(content, str) else document_text(content)
+        media = media_in(content)
         meta = meta_field(item)
         if role is None:
-            return Message("assistant", text, meta, kind="opaque", source=item)
+            return Message("assistant", text, meta, kind="opaque", media=media, source=item)
         name = string_field(item, "name") or None
         if role == "tool":
-            return Message("tool", text, meta, tool_call_id=_output_call_id(item, index), name=name, source=item)
+            call_id = _output_call_id(item, index)
+            return Message("tool", text, meta, tool_call_id=call_id, name=name, media=media, source=item)
         return Message(
             role,
             text,
             meta,
             tool_calls=_calls(item, index) if role == "assistant" else (),
             name=name,
-            extra_tokens=_attachment_tokens(content),
+            media=media,
             source=item,
         )
 
@@ -72,8 +75,11 @@ class ChatCodec(DictCodec):
         changed = change(message.tool_call_id or "", text)
         if changed == text:
             return message
-        source = {**(message.source or message.to_dict()), "content": changed}
-        return replace(message, content=changed, source=source)
+        source = message.source or message.to_dict()
+        content: Any = changed
+        if message.media and isinstance(source.get("content"), list):
+            content = [{"type": "text", "text": changed}, *(part for part in source["content"] if media_in(part))]
+        return replace(message, content=changed, source={**source, "content": content})
 
 
 def _output_call_id(item: Mapping[str, Any], index: int) -> str:
@@ -112,14 +118,3 @@ def _json_text(arguments: Any) -> str:
     if isinstance(arguments, str):
         return arguments
     return "" if arguments is None else json.dumps(arguments, ensure_ascii=False, default=str)
-
-
-def _attachment_tokens(content: Any) -> int:
-    """Return the tokens of images, audio and files in the content."""
-    if not isinstance(content, list | tuple):
-        return 0
-    return sum(
-        IMAGE_TOKENS
-        for part in content
-        if isinstance(part, Mapping) and part.get("type") not in ("text", "refusal", None)
-    )

@@ -14,13 +14,14 @@ from typing import Any
 from compact.exceptions import MalformedMessage
 from compact.messages import Message, Role, ToolCall, text_of
 from compact.messages.codecs.base import (
-    IMAGE_TOKENS,
     ChangeOutput,
     DictCodec,
+    document_text,
     meta_field,
     require_mapping,
     string_field,
 )
+from compact.messages.media import Media, media_in, without_binary
 
 _OUTPUT_OF = {
     "function_call": "function_call_output",
@@ -41,7 +42,7 @@ _HOSTED = frozenset(
 _KNOWN = frozenset(_OUTPUT_OF) | _OUTPUTS | _HOSTED | {"reasoning", "compaction", "item_reference", "mcp_list_tools"}
 _ROLES: dict[str, Role] = {"system": "system", "developer": "developer", "user": "user", "assistant": "assistant"}
 _TEXT_PARTS = ("input_text", "output_text", "text")
-_ATTACHMENT_PARTS = ("input_image", "input_file", "input_audio")
+_PROVIDER = "openai"
 # Encrypted reasoning is base64 with about as many bytes as its text: about six characters per token.
 _SEALED_CHARS_PER_TOKEN = 6
 
@@ -73,9 +74,10 @@ class ResponsesCodec(DictCodec):
             return Message("assistant", text, kind="reasoning", extra_tokens=_sealed_tokens(item), source=item)
         if kind == "compaction":
             return Message("assistant", "", kind="sealed", extra_tokens=_sealed_tokens(item), source=item)
-        if kind in _HOSTED:
-            return Message("assistant", _compact_json(item, drop=("type", "id", "status")), source=item)
-        return Message("assistant", _compact_json(item, drop=("type", "id")), kind="opaque", source=item)
+        drop = ("type", "id", "status") if kind in _HOSTED else ("type", "id")
+        rest, media = without_binary({key: value for key, value in item.items() if key not in drop}, _PROVIDER)
+        text = _compact_json(rest, drop=())
+        return Message("assistant", text, kind="message" if kind in _HOSTED else "opaque", media=media, source=item)
 
     def encode(self, message: Message) -> Any:
         return message.source if message.source is not None else {"role": message.role, "content": message.text}
@@ -139,12 +141,8 @@ def _text_parts(output: Any) -> list[str]:
 
 def _decode_message(item: Mapping[str, Any]) -> Message:
     content = item.get("content")
-    extra_tokens = 0
-    if isinstance(content, list):
-        extra_tokens = sum(
-            IMAGE_TOKENS for part in content if isinstance(part, Mapping) and part.get("type") in _ATTACHMENT_PARTS
-        )
-    return Message(_ROLES[item["role"]], text_of(content), meta_field(item), extra_tokens=extra_tokens, source=item)
+    media = media_in(content, _PROVIDER)
+    return Message(_ROLES[item["role"]], document_text(content), meta_field(item), media=media, source=item)
 
 
 def _decode_call(item: Mapping[str, Any], index: int) -> Message:
@@ -171,20 +169,22 @@ def _decode_output(item: Mapping[str, Any], index: int) -> Message:
         if kind == "tool_search_output":
             return Message("assistant", _compact_json(item, drop=("type",)), kind="opaque", source=item)
         raise MalformedMessage(index, f"is a {kind} without a call_id")
-    text, extra_tokens = _output_text(item)
-    return Message("tool", text, tool_call_id=call_id, extra_tokens=extra_tokens, source=item)
+    text, media = _output_text(item)
+    return Message("tool", text, tool_call_id=call_id, media=media, source=item)
 
 
-def _output_text(item: Mapping[str, Any]) -> tuple[str, int]:
-    """Return the text of an output item, and the tokens of its images."""
+def _output_text(item: Mapping[str, Any]) -> tuple[str, tuple[Media, ...]]:
+    """Return the text of an output item, and its images and files."""
     output = item.get("output")
     if isinstance(output, str):
-        return output, 0
-    if texts := _text_parts(output):
-        return "\n".join(texts), IMAGE_TOKENS * (len(output) - len(texts)) if isinstance(output, list) else 0
-    if isinstance(output, Mapping) and "image_url" in output:
-        return "", IMAGE_TOKENS
-    return _compact_json(item, drop=("type", "id", "call_id", "status")), 0
+        return output, ()
+    media = media_in(output, _PROVIDER)
+    if media or _text_parts(output):
+        return document_text(output) if isinstance(output, list) else "", media
+    rest, media = without_binary(
+        {key: value for key, value in item.items() if key not in ("type", "id", "call_id", "status")}, _PROVIDER
+    )
+    return _compact_json(rest, drop=()), media
 
 
 def _sealed_tokens(item: Mapping[str, Any]) -> int:
