@@ -21,7 +21,8 @@ from compact.messages import Message
 
 # Optional modules and the extra that installs each.
 _EXTRAS = {
-    "agents": "agents", "langchain": "langchain", "langgraph": "langgraph", "pydantic_ai": "pydantic-ai", "anthropic": "anthropic",
+    "agents": "agents", "langchain": "langchain", "langgraph": "langgraph", "pydantic_ai": "pydantic-ai",
+    "anthropic": "anthropic",
     "opentelemetry.sdk": "otlp", "boto3": "s3", "rich": "cli", "websockets": "cli", "shtab": "cli",
     "ahocorasick_rs": "fast", "cryptography": "verify",
 }  # fmt: skip
