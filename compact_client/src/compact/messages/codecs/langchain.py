@@ -12,7 +12,8 @@ from typing import Any
 
 from compact.exceptions import MalformedMessage
 from compact.messages import Message, Role, ToolCall, text_of
-from compact.messages.codecs.base import IMAGE_TOKENS, ChangeOutput, DictCodec, require_mapping, string_field
+from compact.messages.codecs.base import ChangeOutput, DictCodec, document_text, require_mapping, string_field
+from compact.messages.media import media_in
 
 _ROLES: dict[str, Role] = {
     "human": "user",
@@ -30,8 +31,7 @@ _CLASSES: dict[Role, str] = {
     "system": "SystemMessage",
     "tool": "ToolMessage",
 }
-# Blocks that are counted through the message's text or its tool calls.
-_TEXT_BLOCKS = ("text", "thinking", "reasoning", "tool_use", "tool_call", "function_call", "refusal", None)
+_CALL_BLOCKS = ("tool_use", "tool_call", "function_call")
 
 
 class LangChainCodec(DictCodec):
@@ -59,7 +59,7 @@ class LangChainCodec(DictCodec):
             else (),
             tool_call_id=call_id,
             name=string_field(item, "name") or None,
-            extra_tokens=_attachment_tokens(content),
+            media=media_in(content),
             source=item,
         )
 
@@ -80,7 +80,11 @@ class LangChainCodec(DictCodec):
         changed = change(message.tool_call_id or "", message.text)
         if message.source is None or changed == message.text:
             return message
-        return replace(message, content=changed, extra_tokens=0, source={**message.source, "content": changed})
+        content: Any = changed
+        if message.media and isinstance(message.source.get("content"), list):
+            parts = message.source["content"]
+            content = [{"type": "text", "text": changed}, *(part for part in parts if media_in(part))]
+        return replace(message, content=changed, source={**message.source, "content": content})
 
 
 def to_langchain(source: Mapping[str, Any]) -> Any:
@@ -121,16 +125,8 @@ def _text(content: Any) -> str:
     """Return the text without tool calls, which content blocks repeat."""
     if not isinstance(content, list):
         return text_of(content)
-    blocks = (block for block in content if not isinstance(block, Mapping) or block.get("type") in _TEXT_BLOCKS)
-    return "\n".join(filter(None, map(_block_text, blocks)))
+    return document_text([block for block in content if not _is_call(block)])
 
 
-def _block_text(block: Any) -> str:
-    is_call = isinstance(block, Mapping) and block.get("type") in ("tool_use", "tool_call", "function_call")
-    return "" if is_call else text_of(block)
-
-
-def _attachment_tokens(content: Any) -> int:
-    if not isinstance(content, list):
-        return 0
-    return sum(IMAGE_TOKENS for part in content if isinstance(part, Mapping) and part.get("type") not in _TEXT_BLOCKS)
+def _is_call(block: Any) -> bool:
+    return isinstance(block, Mapping) and block.get("type") in _CALL_BLOCKS
