@@ -332,9 +332,15 @@ REQUEST_TIMEOUT_S = env_int("ARIADNE_REQUEST_TIMEOUT_S", 60)
 INGEST_MAX_BODY_BYTES = env_int("ARIADNE_INGEST_MAX_BODY_BYTES", 32 * 1024 * 1024)
 #: The maximum number of events in one request.
 INGEST_MAX_EVENTS = env_int("ARIADNE_INGEST_MAX_EVENTS", 10_000)
-# The defaults are so high that only a mistake or an attack reaches them.
+# Two cores store 11,000 to 26,000 events per second (tests/bench/ingest/README.md). The rates are twice that, so that
+# they stop mistakes and attacks. The backlog, in seconds of the capacity that this process measures, keeps a busy
+# project from filling the queue.
 #: Events per second that one key may send to one process. 0 means no limit.
-INGEST_KEY_EVENTS_PER_S = env_int("ARIADNE_INGEST_KEY_EVENTS_PER_S", 100_000)
+INGEST_KEY_EVENTS_PER_S = env_int("ARIADNE_INGEST_KEY_EVENTS_PER_S", 50_000)
+#: Events per second that all keys of one project may send to one process. 0 means no limit.
+INGEST_PROJECT_EVENTS_PER_S = env_int("ARIADNE_INGEST_PROJECT_EVENTS_PER_S", 50_000)
+#: Seconds of work that one project may have in the write queue. Above it, its requests are answered with 429.
+INGEST_MAX_BACKLOG_S = env_int("ARIADNE_INGEST_MAX_BACKLOG_S", 2)
 #: Bytes per second that one key may send to one process. 0 means no limit.
 INGEST_KEY_BYTES_PER_S = env_int("ARIADNE_INGEST_KEY_BYTES_PER_S", 128 * 1024 * 1024)
 #: Seconds for a request to arrive, in addition to the time that its body takes at 64 kB per second.

@@ -32,7 +32,7 @@ def reject_while_database_is_down(get_response: Callable[[HttpRequest], Any]) ->
 def connection_options(max_connections: int, *, timeout_s: int) -> dict[str, Any]:
     """Return the extra Django database options of a web process: a small connection pool shared by its threads.
 
-    Statements end after `timeout_s`, because nobody waits for their result any more.
+    Statements end after `timeout_s`, because the request has been answered by then.
     """
     return {
         "connect_timeout": CONNECT_TIMEOUT_S,

@@ -155,16 +155,19 @@ async def ingest_traces(service: Service, request: Request) -> Response:
 async def _store(service: Service, grant: Grant, endpoint: str, body: bytes, body_format: Format) -> Decoded:
     """Decode, redact and write the body of a request. Returns after the commit."""
     service.byte_rate.consume(grant.key_id, len(body))
-    with service.memory.reserve(len(body)):
+    # Before decoding, which is most of the work.
+    service.writer.backlog.require_room(grant.project_id, grant.key_id)
+    with service.memory.reserve(len(body), grant.project_id):
         decoded = await service.decode_pool.decode_events(
             grant.project_id, body, body_format, max_events=settings.INGEST_MAX_EVENTS
         )
         if decoded.redacted_count:
             metrics.redacted.inc(decoded.redacted_count)
         service.event_rate.consume(grant.key_id, decoded.count)
+        service.project_rate.consume(grant.project_id, decoded.count)
         if decoded.records:
             rejections = await service.writer.write(
-                grant.project_id, decoded.records, size=len(body), indexes=decoded.indexes
+                grant.project_id, decoded.records, size=len(body), indexes=decoded.indexes, key_id=grant.key_id
             )
             if rejections:
                 decoded = _without_rejected(decoded, rejections)
@@ -201,7 +204,7 @@ async def ingest_transcript(service: Service, request: Request) -> Response:
         # A compressed file that was sent without Content-Encoding. JSON cannot start with these bytes.
         body = await run_in_thread(decompress, body, "gzip", settings.INGEST_MAX_BODY_BYTES)
     service.byte_rate.consume(grant.key_id, len(body))
-    with service.memory.reserve(len(body)):
+    with service.memory.reserve(len(body), grant.project_id):
         parsed = await service.decode_pool.parse_transcript(grant.project_id, body)
         try:
             stored = await transcripts.astore(

@@ -1,4 +1,4 @@
-"""Rate limits for each key, and a limit on the bytes one process holds.
+"""Rate limits for each key and project, and a limit on the bytes one process holds.
 
 Limits are enforced in each process. They protect the process's memory and CPU. They do not measure a customer's usage.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -29,11 +29,12 @@ async def run_in_thread(function: Callable[..., T], *arguments: Any) -> T:
 
 
 class RateLimit:
-    """A token bucket for each key that holds two seconds' worth of tokens."""
+    """A token bucket for each key or project that holds two seconds' worth of tokens."""
 
-    def __init__(self, per_second: float, unit: str) -> None:
+    def __init__(self, per_second: float, unit: str, *, owner: str = "key") -> None:
         self._rate = per_second
         self._unit = unit
+        self._owner = owner
         self._buckets: OrderedDict[int, tuple[float, float]] = OrderedDict()
 
     def consume(self, key_id: int, amount: float) -> None:
@@ -50,7 +51,7 @@ class RateLimit:
             self._buckets[key_id] = (level, now)
             wait_s = int((required - level) / self._rate) + 1
             raise RateLimited(
-                f"This key may send {self._rate:,.0f} {self._unit} per second. Retry after {wait_s} s.",
+                f"This {self._owner} may send {self._rate:,.0f} {self._unit} per second. Retry after {wait_s} s.",
                 retry_after_s=wait_s,
             )
         self._buckets[key_id] = (level - amount, now)
@@ -61,19 +62,29 @@ class RateLimit:
 
 
 class MemoryLimit:
-    """A limit on the bytes of request bodies that a process holds at once."""
+    """A limit on the bytes of request bodies that a process holds at once. One project may use half of it."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
+        self._by_project: Counter[int] = Counter()
         self.held_bytes = 0
 
     @contextmanager
-    def reserve(self, size: int) -> Iterator[None]:
-        """Reserve `size` bytes, or raise `Unavailable`. A single request of any size is always accepted."""
+    def reserve(self, size: int, project_id: int = 0) -> Iterator[None]:
+        """Reserve `size` bytes, or raise `RateLimited` or `Unavailable`.
+
+        A single request of any size is always accepted.
+        """
+        if self._by_project[project_id] and self._by_project[project_id] + size > self._max_bytes // 2:
+            raise RateLimited("This project has too many large requests in progress. Retry after 1 s.", retry_after_s=1)
         if self.held_bytes and self.held_bytes + size > self._max_bytes:
             raise Unavailable("The server is handling too many large requests. Try again later.")
         self.held_bytes += size
+        self._by_project[project_id] += size
         try:
             yield
         finally:
             self.held_bytes -= size
+            self._by_project[project_id] -= size
+            if not self._by_project[project_id]:
+                del self._by_project[project_id]

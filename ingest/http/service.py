@@ -41,6 +41,7 @@ class Service:
         self.probe = DatabaseProbe(on_unavailable=self.writer.fail_pending)
         self.keys = KeyCache(self._find_key)
         self.event_rate = RateLimit(settings.INGEST_KEY_EVENTS_PER_S, "events")
+        self.project_rate = RateLimit(settings.INGEST_PROJECT_EVENTS_PER_S, "events", owner="project")
         self.byte_rate = RateLimit(settings.INGEST_KEY_BYTES_PER_S, "bytes")
         self.memory = MemoryLimit(settings.INGEST_MAX_HELD_BYTES)
         self.decode_pool = DecodePool(settings.INGEST_DECODE_PROCESSES, timeout_s=settings.INGEST_DECODE_TIMEOUT_S)

@@ -1,7 +1,9 @@
 """Group commit: queue batches, write them in groups, and acknowledge each batch after its commit.
 
-Batches that arrive during a commit form the next group, so a single request never waits for a timer. The queue is
-bounded in records and bytes. Pending requests fail immediately when the database becomes unavailable.
+Batches that arrive during a commit form the next group, so a single request never waits for a timer. Each project has
+its own queue, and groups are filled by deficit round-robin (`fair_queue`), so a project that floods the server delays
+only itself. The queues are bounded in records and bytes, and each project and key in seconds of measured capacity.
+Pending requests fail immediately when the database becomes unavailable.
 """
 
 from __future__ import annotations
@@ -10,7 +12,6 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -21,13 +22,18 @@ from ingest import metrics
 from ingest.decoding import lenient_json
 from ingest.decoding.records import Record, Rejection, Trace
 from ingest.errors import Unavailable, describe
+from ingest.storage.backlog import Backlog
 from ingest.storage.connections import CONNECTION_ERRORS, database_status
+from ingest.storage.fair_queue import FairQueue
 from ingest.storage.transactions import Transactions
 
 logger = logging.getLogger("ariadne.ingest")
 
 # A group is one COPY: large enough to spread its fixed costs, small enough that packing it does not block the loop.
 GROUP_MAX_RECORDS = 2_000
+# Larger requests are committed in parts, so that a retry after a timeout does not start from zero and other projects
+# get their turn in between.
+CHUNK_RECORDS = 500
 GROUP_MAX_BYTES = 16 * 1024 * 1024
 QUEUE_MAX_BYTES = 128 * 1024 * 1024
 QUEUE_MAX_RECORDS = 100_000
@@ -43,6 +49,7 @@ class Batch:
     """Records of one request and the future that acknowledges them."""
 
     project_id: int
+    key_id: int
     records: Sequence[Record]
     size: int
     future: asyncio.Future[list[Rejection]]
@@ -55,18 +62,29 @@ class Writer:
 
     def __init__(self) -> None:
         self._transactions = Transactions()
-        self._queue: deque[Batch] = deque()
+        self._queue: FairQueue[Batch] = FairQueue()
         self._group: list[Batch] = []
         self._pending_records = self._pending_bytes = 0
+        self.backlog = Backlog(max_s=settings.INGEST_MAX_BACKLOG_S)
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._is_closing = False
 
     async def write(
-        self, project_id: int, records: Sequence[Record], *, size: int, indexes: Sequence[int] | None = None
+        self,
+        project_id: int,
+        records: Sequence[Record],
+        *,
+        size: int,
+        indexes: Sequence[int] | None = None,
+        key_id: int = 0,
     ) -> list[Rejection]:
-        """Store `records` and return after their commit, with a rejection for each record that cannot be stored."""
+        """Store `records` and return after their commit, with a rejection for each record that cannot be stored.
+
+        Raise `RateLimited` if the project or the key already has too many records in the queue.
+        """
         database_status.require_available()
+        self.backlog.require_room(project_id, key_id)
         is_full = (
             self._pending_bytes + size > QUEUE_MAX_BYTES or self._pending_records + len(records) > QUEUE_MAX_RECORDS
         )
@@ -75,7 +93,7 @@ class Writer:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name="ingest-writer")
         futures = [
-            self._enqueue(project_id, chunk, len(chunk) * size // max(1, len(records)), chunk_indexes)
+            self._enqueue(project_id, key_id, chunk, len(chunk) * size // max(1, len(records)), chunk_indexes)
             for chunk, chunk_indexes in _chunks(records, indexes or range(len(records)))
         ]
         self._wake.set()
@@ -86,12 +104,13 @@ class Writer:
             raise Unavailable("The database did not respond in time. Try again later.") from None
 
     def _enqueue(
-        self, project_id: int, records: Sequence[Record], size: int, indexes: Sequence[int]
+        self, project_id: int, key_id: int, records: Sequence[Record], size: int, indexes: Sequence[int]
     ) -> asyncio.Future[list[Rejection]]:
         future: asyncio.Future[list[Rejection]] = asyncio.get_running_loop().create_future()
-        self._queue.append(Batch(project_id, records, size, future, indexes))
+        self._queue.append(project_id, Batch(project_id, key_id, records, size, future, indexes))
         self._pending_records += len(records)
         self._pending_bytes += size
+        self.backlog.add(project_id, key_id, len(records))
         return future
 
     async def close(self) -> None:
@@ -118,8 +137,8 @@ class Writer:
     @property
     def lag_s(self) -> float:
         """Age of the oldest pending batch in seconds."""
-        oldest = next(iter(self._group or self._queue), None)
-        return 0.0 if oldest is None else time.monotonic() - oldest.queued_at
+        heads = self._group[:1] or self._queue.heads()
+        return time.monotonic() - min(batch.queued_at for batch in heads) if heads else 0.0
 
     async def _run(self) -> None:
         retry_s = _RETRY_MIN_S
@@ -130,7 +149,10 @@ class Writer:
                 self._wake.clear()
                 await self._wake.wait()
             self._group = self._next_group()
+            began = time.monotonic()
             is_connected = await self._try_commit(self._group)
+            if is_connected:
+                self.backlog.observe(sum(len(batch.records) for batch in self._group), time.monotonic() - began)
             self._release(self._group)
             self._group = []
             if is_connected:
@@ -162,11 +184,15 @@ class Writer:
     def _next_group(self) -> list[Batch]:
         group: list[Batch] = []
         records = size = 0
-        while self._queue:
-            batch = self._queue[0]
-            if group and (records + len(batch.records) > GROUP_MAX_RECORDS or size + batch.size > GROUP_MAX_BYTES):
+        max_records = GROUP_MAX_RECORDS
+        # A project with a single event waits for the current group and for its own, so groups are small while several
+        # projects write.
+        if self.backlog.has_several_projects:
+            max_records = self.backlog.group_records(GROUP_MAX_RECORDS)
+        while (batch := self._queue.peek()) is not None:
+            if group and (records + len(batch.records) > max_records or size + batch.size > GROUP_MAX_BYTES):
                 break
-            self._queue.popleft()
+            self._queue.pop()
             # The request already failed, and its client will retry.
             if batch.future.done():
                 self._release([batch])
@@ -177,8 +203,7 @@ class Writer:
         return group
 
     def _drain_queue(self) -> list[Batch]:
-        batches = list(self._queue)
-        self._queue.clear()
+        batches = self._queue.clear()
         self._release(batches)
         return batches
 
@@ -186,6 +211,7 @@ class Writer:
         for batch in batches:
             self._pending_records -= len(batch.records)
             self._pending_bytes -= batch.size
+            self.backlog.remove(batch.project_id, batch.key_id, len(batch.records))
 
     def _fail(self, batches: list[Batch], message: str = "The database is unavailable. Try again later.") -> None:
         for batch in batches:
@@ -239,9 +265,9 @@ def _is_data_error(error: psycopg.Error) -> bool:
 
 
 def _chunks(records: Sequence[Record], indexes: Sequence[int]) -> Iterator[tuple[Sequence[Record], Sequence[int]]]:
-    """Split a large request into several commits, so that a retry after a timeout does not start from zero."""
-    for first in range(0, len(records), GROUP_MAX_RECORDS):
-        chunk = slice(first, first + GROUP_MAX_RECORDS)
+    """Split a large request into parts that may be committed separately."""
+    for first in range(0, len(records), CHUNK_RECORDS):
+        chunk = slice(first, first + CHUNK_RECORDS)
         yield records[chunk], indexes[chunk]
 
 
