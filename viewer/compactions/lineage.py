@@ -115,6 +115,10 @@ class Version:
     text: str
     lines: list[Line]
     is_compared: bool
+    omitted: str = ""
+    """The reason why the text is missing, if the client or the server left it out."""
+    original_bytes: int = 0
+    """Size of the event before its longest texts were truncated, 0 if the text is complete."""
 
     def count(self, state: str) -> int:
         return sum(line.state == state for line in self.lines)
@@ -169,10 +173,17 @@ def summary_versions(summarized: Sequence[tuple[int, Check]], payloads: Mapping[
                 input_tokens=to_count(span.data.get("input_tokens")),
                 text=text,
                 is_compared=previous is not None,
+                omitted="" if text else str(payload.get("omitted") or ""),
+                original_bytes=_original_bytes(payload),
                 lines=[replace(line, sources=line.sources or sources.get(_normalize(line.text), ())) for line in lines],
             )
         )
     return versions
+
+
+def _original_bytes(payload: Mapping[str, Any]) -> int:
+    truncated = payload.get("truncated")
+    return to_count(truncated.get("original_bytes")) if isinstance(truncated, Mapping) else 0
 
 
 def _parse_sources(structured: Any) -> dict[str, tuple[str, ...]]:

@@ -273,6 +273,15 @@ def test_doctor_reports_problems(capsys: pytest.CaptureFixture[str], monkeypatch
     assert run(capsys, "doctor", "--url", "http://127.0.0.1:1")[0] == exit_codes.FAILED
 
 
+def test_doctor_explains_an_address_that_is_not_ariadne(capsys: pytest.CaptureFixture[str]) -> None:
+    """The receiver answers GET requests with an HTML error page, like any other web server."""
+    with Receiver() as other:
+        code, out, _ = run(capsys, "doctor", "--url", f"{other.url}/wrong", "--json")
+    finding = next(finding for finding in json.loads(out)["findings"] if finding["what"] == "server")
+    assert (code, finding["state"]) == (exit_codes.FAILED, "problem")
+    assert f"{other.url}/wrong/readyz returned 501, but not from an Ariadne server" in finding["detail"]
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_covers_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The script is generated from the parser."""

@@ -129,17 +129,75 @@ def test_timeout_over_two_seconds_is_rejected(options: dict[str, Any]) -> None:
         AriadneExporter("http://127.0.0.1:1", spool_dir=None, **options)
 
 
-def test_large_batches_are_split_and_oversized_payloads_omitted(receiver: Receiver, make: Make) -> None:
-    """No body exceeds the limit. An event that is too large by itself loses its payload and keeps its properties."""
+def test_large_batches_are_split_and_a_large_event_gets_its_own_body(receiver: Receiver, make: Make) -> None:
+    """No batch exceeds the limit. An event that is larger by itself is sent whole."""
     exporter = make(receiver.url, max_body_bytes=4_000)
     for number in range(100):
         exporter.emit(event(number, payload={"text": "x" * 200}))
     exporter.emit(event(100, payload={"text": "x" * 50_000}))
     assert exporter.flush(20)
-    assert all(len(request.raw) <= 4_000 for request in receiver.requests)
+    *batches, large = receiver.requests
+    assert all(len(request.raw) <= 4_000 for request in batches)
     assert {e["span_id"] for e in receiver.events} == {f"{n:016x}" for n in range(101)}
-    assert "omitted" in receiver.events[-1]["payload"]
-    assert receiver.events[-1]["properties"] == {"t_est": 100}
+    assert [e["payload"] for e in large.events] == [{"text": "x" * 50_000}]
+
+
+@pytest.mark.parametrize("text", ["Plain. ", "Сводка работы. ", "\0\x1f"])
+def test_a_summary_of_200_kb_arrives_whole(receiver: Receiver, make: Make, text: str) -> None:
+    """JSON needs six bytes for some characters, so the event is larger than a body."""
+    summary = (text * 200_000)[:200_000]
+    exporter = make(receiver.url)
+    exporter.emit(event(1, payload={"summary": summary}))
+    assert exporter.flush(20)
+    assert receiver.events[0]["payload"] == {"summary": summary}
+
+
+def test_texts_over_the_limit_are_truncated_with_their_original_size(
+    receiver: Receiver, make: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only the longest text is cut, and it says how much is missing."""
+    summary = "s" * 6_000_000
+    exporter = make(receiver.url)
+    exporter.emit(event(1, payload={"summary": summary, "note": "kept"}))
+    assert exporter.flush(20)
+    (sent,) = receiver.events
+    assert sent["payload"]["note"] == "kept"
+    assert sent["payload"]["summary"].startswith("s" * 2_000_000)
+    assert "of 6,000,000 characters removed)" in sent["payload"]["summary"]
+    assert sent["payload"]["truncated"]["original_bytes"] > 6_000_000
+    assert sent["properties"] == {"t_est": 1}
+    assert "over the limit" in capsys.readouterr().err
+
+
+def test_a_single_event_rejected_as_too_large_is_truncated(make: Make) -> None:
+    """A proxy may have a lower limit than the server."""
+    with Receiver(Answer(413), Answer(413), Answer()) as receiver:
+        exporter = make(receiver.url)
+        exporter.emit(event(1, payload={"summary": "s" * 400_000}))
+        assert exporter.flush(20)
+        sizes = [len(request.raw) for request in receiver.requests]
+        assert sizes[0] > 400_000
+        assert sizes[2] < 110_000
+        assert "characters removed)" in receiver.requests[2].events[0]["payload"]["summary"]
+        assert exporter.stats()["sent"] == 1
+
+
+@pytest.mark.parametrize("status", [301, 404, 405])
+def test_events_are_kept_if_the_address_is_wrong(
+    make: Make, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """One line names the address. The events are sent as soon as a server answers there."""
+    monkeypatch.setattr("compact.delivery.sender._MISCONFIGURED_RETRY_S", 0.01)
+    monkeypatch.setattr("compact.delivery.sender._REPEAT_WARNING_S", 0.0)
+    with Receiver(*[Answer(status, body={"detail": "Not Found"})] * 5, Answer()) as receiver:
+        exporter = make(receiver.url)
+        exporter.emit(event(1))
+        assert exporter.flush(20)
+        assert len(receiver.requests) == 6
+        assert exporter.stats() == {"sent": 1, "rejected": 0, "dropped": 0, "failures": 5, "queued": 0, "spooled": 0}
+        errors = capsys.readouterr().err
+        assert errors.count("no Ariadne server answers at this address") == 1
+        assert f"Cannot send to {receiver.url}/ingest (HTTP {status}" in errors
 
 
 def test_body_rejected_as_too_large_is_split(make: Make) -> None:

@@ -114,12 +114,28 @@ def _check_server(given_url: str | None, given_key: str | None) -> Iterator[Find
         yield "server", "note", f"{address} is unreachable ({type(error).__name__}). Events would be spooled to disk."
         return
     status = response.status_code
+    if not _is_ariadne(response):
+        yield (
+            "server",
+            "problem",
+            f"{address}/readyz returned {status}, but not from an Ariadne server. Events are kept on disk. "
+            "Set ARIADNE_URL to the address that opens the Ariadne pages, without a path.",
+        )
+        return
     yield "server", "ok" if status == 200 else "problem", f"{address}/readyz returned {status}"
     key = given_key or os.environ.get("ARIADNE_API_KEY")
     if key:
         yield _check_key(url, key)
     else:
         yield "ingest key", "note", "not set. Set ARIADNE_API_KEY or use --key."
+
+
+def _is_ariadne(response: httpx.Response) -> bool:
+    try:
+        body = response.json()
+    except ValueError:
+        return False
+    return isinstance(body, dict) and "ready" in body
 
 
 def _check_key(url: str, key: str) -> Finding:

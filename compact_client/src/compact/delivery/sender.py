@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     import httpx
 
 _REPEAT_WARNING_S = 60.0
-_REJECTED_KEY_RETRY_S = 30.0
+_MISCONFIGURED_RETRY_S = 30.0
+# Answers of something that is not an Ariadne server, or of an unexpected address on one. Events are kept until the
+# address is corrected.
+_WRONG_ADDRESS = (404, 405, 410)
 
 
 class Encoder(Protocol):
@@ -150,7 +153,15 @@ class Sender:
         if response.status in (401, 403):
             self._fail(
                 f"HTTP {response.status}: the server rejected the ingest key, check ARIADNE_API_KEY",
-                retry_after_s=_REJECTED_KEY_RETRY_S,
+                retry_after_s=_MISCONFIGURED_RETRY_S,
+            )
+            return None
+        if response.status in _WRONG_ADDRESS or 300 <= response.status < 400:
+            self._fail(
+                f"HTTP {response.status}: no Ariadne server answers at this address, check ARIADNE_URL "
+                "or run `compactctl doctor`",
+                retry_after_s=_MISCONFIGURED_RETRY_S,
+                is_repeated=False,
             )
             return None
         return response
@@ -189,11 +200,12 @@ class Sender:
             self._client = httpx.Client(headers=headers, timeout=self._timeout_s)
         return self._client
 
-    def _fail(self, problem: str, *, retry_after_s: float | None = None) -> None:
+    def _fail(self, problem: str, *, retry_after_s: float | None = None, is_repeated: bool = True) -> None:
+        """Schedule a retry and log the problem, again after a minute if it `is_repeated`."""
         self._counts.failures += 1
         delay_s = self._backoff.fail(retry_after_s)
         now = time.monotonic()
-        if self._warned_at is not None and now - self._warned_at < _REPEAT_WARNING_S:
+        if self._warned_at is not None and (not is_repeated or now - self._warned_at < _REPEAT_WARNING_S):
             return
         self._warned_at = now
         place = "on disk" if self._spool.is_durable else "in memory"

@@ -19,6 +19,11 @@ _HEAD, _TAIL = b'{"batch":[', b"]}"
 _SPAN_FIELDS = ("trace_id", "span_id", "parent_id", "started_at", "ended_at", "status", "session_id")
 # Encoding runs beside the agent, so speed matters more than size.
 _GZIP_LEVEL = 1
+# An event larger than a body is sent by itself up to this size, which is well below the server's limit.
+_MAX_EVENT_BYTES = 4 * 1024 * 1024
+# A single event that the server or a proxy rejects as too large is halved down to this size.
+_MIN_EVENT_BYTES = 16 * 1024
+_MIN_TEXT_CHARS = 64
 
 
 class EventEncoder:
@@ -39,7 +44,7 @@ class EventEncoder:
         self._last_session_id = event.get("session_id") or self._last_session_id
 
     def encode(self, items: list[Event]) -> Iterator[Record]:
-        """Pack events into records of at most `max_bytes` before compression."""
+        """Pack events into records of at most `max_bytes` before compression. A larger event gets its own record."""
         if items:
             self._last_session_id = items[-1].get("session_id") or self._last_session_id
         if drops := self._counts.take_drops():
@@ -51,13 +56,15 @@ class EventEncoder:
         return "", record.body
 
     def split(self, record: Record) -> list[Record]:
-        """Return the record as two halves, or nothing if it has a single event."""
+        """Return the record as two halves, or a single event with shorter texts, or nothing if it is small."""
         try:
-            batch = json.loads(gzip.decompress(record.body))["batch"]
+            body = gzip.decompress(record.body)
+            batch = json.loads(body)["batch"]
         except (OSError, EOFError, ValueError, KeyError, zlib.error):
             return []
         if len(batch) < 2:
-            return []
+            half = len(body) // 2
+            return [_pack([encode_event(event, max_bytes=half)]) for event in batch] if half > _MIN_EVENT_BYTES else []
         middle = len(batch) // 2
         return [_pack([_dumps(event) for event in half]) for half in (batch[:middle], batch[middle:])]
 
@@ -74,11 +81,11 @@ class EventEncoder:
 
 
 def pack_events(events: Iterable[Event], *, max_bytes: int, max_events: int) -> Iterator[Record]:
-    """Pack events into gzip bodies of at most `max_bytes` before compression."""
+    """Pack events into gzip bodies of at most `max_bytes` before compression. A larger event gets its own body."""
     parts: list[bytes] = []
     size = len(_HEAD) + len(_TAIL)
     for event in events:
-        part = encode_event(event, max_bytes=max_bytes - len(_HEAD) - len(_TAIL))
+        part = encode_event(event, max_bytes=max(max_bytes, _MAX_EVENT_BYTES) - len(_HEAD) - len(_TAIL))
         if parts and (size + len(part) + 1 > max_bytes or len(parts) >= max_events):
             yield _pack(parts)
             parts, size = [], len(_HEAD) + len(_TAIL)
@@ -89,17 +96,43 @@ def pack_events(events: Iterable[Event], *, max_bytes: int, max_events: int) -> 
 
 
 def encode_event(event: Event, *, max_bytes: int) -> bytes:
-    """Return one event as JSON. If it is too large, its payload is replaced with a note, then its properties too."""
+    """Return one event as JSON. If it is too large, its longest texts are truncated and say how long they were."""
     span = to_span(event)
     data = _dumps(span)
-    if len(data) <= max_bytes:
-        return data
-    note = {"omitted": f"{len(data):,} bytes are over the limit of {max_bytes:,}"}
-    without_payload = _dumps({**span, "payload": note})
-    if len(without_payload) <= max_bytes:
+    return data if len(data) <= max_bytes else _dumps(_shrink(span, len(data), max_bytes))
+
+
+def _shrink(span: Event, size: int, max_bytes: int) -> Event:
+    """Return the event with texts truncated until it has at most `max_bytes`."""
+    say("Ariadne", f"An event of {size:,} bytes is over the limit of {max_bytes:,}. Its longest texts are truncated.")
+    max_chars = max_bytes // 2
+    while max_chars >= _MIN_TEXT_CHARS:
+        short: Event = _truncate_texts(span, max_chars)
+        if isinstance(short.get("payload"), dict):
+            short["payload"] = {**short["payload"], "truncated": {"original_bytes": size}}
+        if len(_dumps(short)) <= max_bytes:
+            return short
+        max_chars //= 2
+    # Many values instead of long texts.
+    note = {"omitted": f"{size:,} bytes are over the limit of {max_bytes:,}"}
+    without_payload = {**span, "payload": note}
+    if len(_dumps(without_payload)) <= max_bytes:
         return without_payload
     fields = {key: value for key, value in span.items() if key not in ("payload", "properties", "data", "metadata")}
-    return _dumps({**fields, "properties": note})
+    return {**fields, "properties": note}
+
+
+def _truncate_texts(value: Any, max_chars: int) -> Any:
+    if isinstance(value, str):
+        rest = len(value) - max_chars
+        return (
+            value if rest <= 0 else f"{value[:max_chars]}… (truncated, {rest:,} of {len(value):,} characters removed)"
+        )
+    if isinstance(value, dict):
+        return {key: _truncate_texts(item, max_chars) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_truncate_texts(item, max_chars) for item in value]
+    return value
 
 
 def to_span(event: Event) -> Event:
