@@ -148,9 +148,9 @@ def test_the_ledger_shows_the_key_line_of_a_long_result():
 
 @pytest.mark.req("S-SUM-3")
 def test_code_delta_has_a_bullet_per_file():
-    """The bullet has the path and the change."""
+    """The bullet has the path and the first line that the edit adds."""
     text = summarize(coding_session(), style="code_delta").render()
-    assert "- /srv/app/src/auth/login.py: Edit(old_string=sleep(30), new_string=sleep(3))" in text
+    assert "- /srv/app/src/auth/login.py: edited, sleep(3)" in text
 
 
 @pytest.mark.req("S-SUM-3")
@@ -177,7 +177,7 @@ def test_every_line_is_copied_from_the_messages(style):
     summary = summarize(messages, style=style)
     source = "\n".join(message.text + " ".join(call.arguments for call in message.tool_calls) for message in messages)
     for note in (*summary.constraints, *summary.facts, *summary.goals, *summary.errors):
-        assert note.text in source
+        assert note.text in " ".join(source.split())
     for decision in summary.decisions:
         assert decision.decision in source
         assert decision.rationale in source

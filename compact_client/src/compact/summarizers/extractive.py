@@ -16,6 +16,7 @@ from compact.summarizers.extraction.decision_context import DecisionContexts
 from compact.summarizers.extraction.entities import find_entities, original_spelling
 from compact.summarizers.extraction.line_classifier import is_open_item
 from compact.summarizers.extraction.span_index import SpanIndex
+from compact.summarizers.extraction.state_blocks import with_state
 from compact.summarizers.extraction.summary_blocks import message_blocks
 from compact.summarizers.extraction.summary_builder import build_summary, estimate_tokens
 from compact.summarizers.extraction.todo_list import read_todo_list
@@ -49,11 +50,13 @@ class ExtractiveSummarizer:
         """Return a summary of the messages whose rendered text has at most `max_tokens` tokens."""
         all_messages = [*messages, *visible]
         last_user = max((index for index, message in enumerate(all_messages) if message.role == "user"), default=-1)
-        plan, done = read_todo_list(all_messages)
+        plan, done, todo_calls = read_todo_list(all_messages)
         # A plan that stays in the prompt is not repeated, and an older one would contradict it.
         if plan is not None and plan.position >= len(messages):
             plan = None
-        blocks = _mark_current_task(message_blocks(messages), last_user, plan)
+        blocks = list(with_state(messages, visible, message_blocks(messages), todo_calls=todo_calls))
+        if plan is not None:
+            blocks.append(plan)
         index = SpanIndex(keep_keys)
         index.add(_group_by_file(blocks) if style == "code_delta" else blocks, last_user=last_user)
         index.add_visible(message_blocks(visible), last_user=last_user - len(messages))
@@ -72,21 +75,6 @@ class ExtractiveSummarizer:
         """Return the summary as one assistant message (the `Summarizer` protocol)."""
         summary = self.summarize_span(messages, style=style, keep_keys=keep_keys)
         return Message("assistant", summary.render(version=1))
-
-
-def _mark_current_task(blocks: Iterable[Block], last_user: int, plan: Block | None) -> Iterable[Block]:
-    """Yield the blocks with the first line of the last user message marked as the current task, then the plan."""
-    has_task = False
-    for block in blocks:
-        rest = block
-        if block.kind == "user" and block.position == last_user and not has_task and not block.field:
-            has_task = True
-            yield block._replace(lines=block.lines[:1], field="current_task")
-            rest = block._replace(lines=block.lines[1:])
-        if rest.lines:
-            yield rest
-    if plan is not None:
-        yield plan
 
 
 def _group_by_file(blocks: Iterable[Block]) -> Iterable[Block]:

@@ -116,10 +116,11 @@ class ArtifactReference:
 
 @dataclass(frozen=True, slots=True)
 class FileTouched:
-    """A changed file, with excerpts of the changes."""
+    """A file, its last state, and in words what changed."""
 
     path: str
     change: str = ""
+    state: Literal["created", "changed", "deleted", "renamed", "read"] = "changed"
     excerpts: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     order: int = 0
@@ -127,6 +128,23 @@ class FileTouched:
     @property
     def key(self) -> str:
         return self.path
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Whole `field=value` pairs of one object of a tool result, with its kind and id first."""
+
+    text: str
+    sources: tuple[str, ...] = ()
+    order: int = 0
+
+    @property
+    def key(self) -> str:
+        return self.text.partition("=")[0]
+
+    @property
+    def kind(self) -> str:
+        return self.text.partition(" ")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,4 +183,4 @@ class ToolOutcome:
         return normalize(self.call) or f"{self.tool_name}:{sorted(map(str, self.key_fields.values()))}"
 
 
-Entry = Note | Decision | OpenItem | Entity | ArtifactReference | FileTouched | Command | ToolOutcome
+Entry = Note | Decision | OpenItem | Entity | ArtifactReference | FileTouched | Record | Command | ToolOutcome

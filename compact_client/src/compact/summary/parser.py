@@ -20,13 +20,26 @@ from compact.summary.entries import (
     FileTouched,
     Note,
     OpenItem,
+    Record,
     ToolOutcome,
 )
-from compact.summary.renderer import EMPTY_PART, EXCERPT_PREFIX, HEADINGS, STEP_MARKERS, USER_PREFIX, split_names
+from compact.summary.renderer import (
+    EMPTY_PART,
+    EXCERPT_PREFIX,
+    FILE_HEADINGS,
+    HEADINGS,
+    READ_LABEL,
+    RELATIVE_TO,
+    STEP_MARKERS,
+    USER_PREFIX,
+    entity_role,
+    split_names,
+)
 from compact.summary.structured_summary import StructuredSummary
 
 _FIELD_BY_HEADING: Final = {heading: name for name, heading in HEADINGS.items()} | {"Requirements": "constraints"}
-_FIELD_BY_MARKER: Final = {marker: name for name, marker in STEP_MARKERS.items()} | {"?": "goals"}
+_STATE_BY_HEADING: Final = {heading: state for state, heading in FILE_HEADINGS.items()}
+_FIELD_BY_MARKER: Final = {marker: name for name, marker in STEP_MARKERS.items()} | {"?": "goals", "*": "files"}
 _FIRST_FIELD_BY_STYLE: Final = {"decision_log": "decisions", "code_delta": "files"}
 _HEADER: Final = re.compile(r"\[Summary (v[\d.]+) (\w+)\]")
 _LEDGER: Final = re.compile(r"\[([^\]\n]*)\] (.*?) :: (.*?) :: (.*?) :: (.*)")
@@ -52,12 +65,14 @@ class _Parser:
         self._fields: dict[str, list[Any]] = {}
         self._order = 0
         self._last_field = ""
+        self._file_state = ""
+        self._file_root = ""
 
     def parse(self, lines: list[str]) -> StructuredSummary:
         heading = _FIRST_FIELD_BY_STYLE.get(self._style, "")
         for line in lines:
             if line.startswith("## "):
-                heading = _FIELD_BY_HEADING.get(line[3:].strip(), "")
+                heading = self._read_heading(line[3:].strip())
             elif line.startswith(EXCERPT_PREFIX):
                 self._add_excerpt(line[len(EXCERPT_PREFIX) :])
             elif line.strip():
@@ -65,6 +80,24 @@ class _Parser:
         task = self._fields.pop("current_task", [None])[-1]
         values: dict[str, Any] = {name: tuple(entries) for name, entries in self._fields.items()}
         return StructuredSummary(style=self._style, current_task=task, **values)
+
+    def _read_heading(self, text: str) -> str:
+        """Return the field of a heading. A heading of files also gives their state and common directory."""
+        title, _, root = text.partition(RELATIVE_TO)
+        if title not in _STATE_BY_HEADING:
+            return _FIELD_BY_HEADING.get(text, "")
+        self._file_state, self._file_root = _STATE_BY_HEADING[title], root
+        return "files"
+
+    def _add_files(self, text: str) -> None:
+        if f"- {text}".startswith(READ_LABEL):
+            for path in f"- {text}".removeprefix(READ_LABEL).split(", "):
+                self._order += 1
+                self._add("files", FileTouched(self._file_root + path, "read", "read", order=self._order))
+            return
+        path, _, change = text.partition(": ")
+        state: Any = "created" if change.startswith("created") else self._file_state or _state_of(change)
+        self._add("files", FileTouched(self._file_root + path, change, state, order=self._order))
 
     def _add_line(self, heading: str, line: str) -> None:
         name, text = heading, line.removeprefix("- ")
@@ -77,10 +110,12 @@ class _Parser:
         if name == "constraints" and (match := _REQUIREMENT.match(text)):
             name, text = f"{match.group(1)}s", text[match.end() :]
         self._order += 1
-        if name == "entities":
-            role, _, names = text.partition(": ")
+        if name == "files":
+            self._add_files(text)
+        elif name == "entities":
+            label, _, names = text.partition(": ")
             for entity_name in split_names(names):
-                self._add(name, Entity(entity_name, "" if role == "name" else role, (), self._order))
+                self._add(name, Entity(entity_name, entity_role(label), (), self._order))
         else:
             self._add(name, _ENTRY_PARSERS.get(name, _parse_note)(text, self._order))
 
@@ -124,9 +159,12 @@ def _parse_open_item(text: str, order: int) -> OpenItem:
     return OpenItem(text[match.end() :] if match else text, priority=priority, order=order)
 
 
-def _parse_file(text: str, order: int) -> FileTouched:
-    path, _, change = text.partition(": ")
-    return FileTouched(path, change, order=order)
+def _state_of(change: str) -> str:
+    return next((state for state in ("created", "deleted", "renamed") if change.startswith(state)), "changed")
+
+
+def _parse_record(text: str, order: int) -> Record:
+    return Record(text, order=order)
 
 
 def _parse_command(text: str, order: int) -> Command:
@@ -148,7 +186,7 @@ def _parse_artifact(text: str, order: int) -> ArtifactReference:
 _ENTRY_PARSERS: Final[dict[str, Callable[[str, int], Entry]]] = {
     "decisions": _parse_decision,
     "open_items": _parse_open_item,
-    "files": _parse_file,
+    "records": _parse_record,
     "commands": _parse_command,
     "tool_outcomes": _parse_tool_outcome,
     "artifacts": _parse_artifact,

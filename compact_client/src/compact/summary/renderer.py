@@ -21,6 +21,7 @@ from compact.summary.entries import (
     FileTouched,
     Note,
     OpenItem,
+    Record,
     ToolOutcome,
 )
 
@@ -34,12 +35,14 @@ HEADINGS: Final[dict[str, str]] = {
     "decisions": "Decisions",
     "open_items": "Open actions",
     "current_plan": "Recorded plan",
+    "checks": "Last check",
+    "changed_values": "Values changed by edits",
+    "records": "Records from tool results",
     "artifacts": "Artifacts",
     "entities": "Entities",
     "sources": "Sources",
 }
 RECORD_MARKERS: Final[dict[str, str]] = {
-    "files": "*",
     "commands": "$",
     "tool_outcomes": ">",
     "errors": "!",
@@ -52,11 +55,21 @@ EMPTY_PART: Final = "-"
 # The role of a bare name starts with its origin: mentioned by the user or the assistant, or only shown by a tool.
 SAID: Final = "said"
 SHOWN: Final = "shown"
+ORIGIN_LABELS: Final = {SAID: "mentioned", SHOWN: "in tool output"}
 USER_PREFIX: Final = "user: "
-PHRASE_END: Final = ", "
+PHRASE_END: Final = "; "
 _TOOL_TEXT_ROLES: Final = ("tool", "code")
 _LOOKS_MARKED: Final = re.compile(r"(?:\d+\. )?[=*$>!?-] |## | ")
+_STATE_SECTIONS: Final = ("files", "checks", "changed_values", "records")
 _LAST_SECTIONS: Final = ("artifacts", "entities", "sources")
+FILE_HEADINGS: Final[dict[str, str]] = {
+    "changed": "Files changed or created",
+    "deleted": "Files deleted",
+    "renamed": "Files renamed",
+    "read": "Files only read",
+}
+RELATIVE_TO: Final = ", relative to "
+READ_LABEL: Final = "- Files read: "
 
 
 def render_body(summary: StructuredSummary) -> str:
@@ -71,26 +84,27 @@ def entry_lines(entry: Entry) -> list[str]:
 
 def _task_state(summary: StructuredSummary) -> Iterator[str]:
     yield from _sections(summary, ("current_task", "goals", "constraints", "decisions", "open_items", "current_plan"))
+    yield from _sections(summary, _STATE_SECTIONS)
     yield from _record(summary, RECORD_MARKERS)
     yield from _sections(summary, _LAST_SECTIONS)
 
 
 def _brief(summary: StructuredSummary) -> Iterator[str]:
-    yield from _sections(summary, ("current_task", "constraints", "open_items", "current_plan"))
+    yield from _sections(summary, ("current_task", "constraints", "open_items", "current_plan", *_STATE_SECTIONS))
     yield from _record(summary, {"goals": "?", "decisions": "=", **RECORD_MARKERS})
     yield from _sections(summary, _LAST_SECTIONS)
 
 
 def _step_ledger(summary: StructuredSummary) -> Iterator[str]:
     yield from _sections(summary, ("current_task", "goals", "constraints"))
-    steps = _in_order(summary, ("decisions", "files", "commands", "tool_outcomes"))
+    steps = _in_order(summary, ("decisions", "commands", "tool_outcomes"))
     if steps:
         yield "## Steps"
     for number, (name, entry) in enumerate(steps, start=1):
         first, *rest = entry_lines(entry)
         yield f"{number}. {STEP_MARKERS[name]} {first.removeprefix('- ')}"
         yield from rest
-    yield from _sections(summary, ("open_items", "current_plan"))
+    yield from _sections(summary, ("open_items", "current_plan", *_STATE_SECTIONS))
     yield from _record(summary, {"errors": "!", "facts": "-"})
     yield from _sections(summary, _LAST_SECTIONS)
 
@@ -105,17 +119,20 @@ def _requirements_ledger(summary: StructuredSummary) -> Iterator[str]:
         yield "## Requirements"
         for number, (_, kind, note) in enumerate(requirements, start=1):
             yield f"R{number} ({kind}) {_single_line(note.text)}"
-    yield from _sections(summary, ("current_task", "decisions", "open_items", "current_plan"))
+    yield from _sections(summary, ("current_task", "decisions", "open_items", "current_plan", *_STATE_SECTIONS))
     yield from _record(summary, RECORD_MARKERS)
     yield from _sections(summary, _LAST_SECTIONS)
 
 
 def _code_delta(summary: StructuredSummary) -> Iterator[str]:
     for file in sorted(summary.files, key=lambda entry: entry.order):
-        yield f"- {file.path}: {_single_line(file.change) or 'changed'}"
-        yield from (f"{EXCERPT_PREFIX}{line}" for line in file.excerpts)
+        if file.state != "read":
+            yield f"- {file.path}: {_single_line(file.change) or file.state}"
+            yield from (f"{EXCERPT_PREFIX}{line}" for line in file.excerpts)
+    yield from _file_section("read", [file for file in summary.files if file.state == "read"])
     yield from _sections(summary, ("current_task", "goals", "constraints", "decisions", "open_items", "current_plan"))
-    yield from _record(summary, {name: marker for name, marker in RECORD_MARKERS.items() if name != "files"})
+    yield from _sections(summary, ("checks", "changed_values", "records"))
+    yield from _record(summary, RECORD_MARKERS)
     yield from _sections(summary, _LAST_SECTIONS)
 
 
@@ -123,6 +140,7 @@ def _decision_log(summary: StructuredSummary) -> Iterator[str]:
     for decision in sorted(summary.decisions, key=lambda entry: entry.order):
         yield ledger_line(decision)
     yield from _sections(summary, ("current_task", "goals", "constraints", "open_items", "current_plan"))
+    yield from _sections(summary, _STATE_SECTIONS)
     yield from _record(summary, RECORD_MARKERS)
     yield from _sections(summary, _LAST_SECTIONS)
 
@@ -151,12 +169,60 @@ def _sections(summary: StructuredSummary, names: Iterable[str]) -> Iterator[str]
         entries = summary.entries_of(name)
         if not entries:
             continue
+        if name == "files":
+            yield from _file_sections(summary.files)
+            continue
         yield f"## {HEADINGS[name]}"
+        if name == "records":
+            yield from _record_lines(summary.records)
+            continue
         if name == "entities":
             yield from _entity_lines(summary.entities)
             continue
         for entry in sorted(entries, key=lambda entry: entry.order):
             yield from entry_lines(entry)
+
+
+def _file_sections(files: Iterable[FileTouched]) -> Iterator[str]:
+    """Render one section per state. A created file is a changed file."""
+    by_state: dict[str, list[FileTouched]] = {}
+    for file in sorted(files, key=lambda entry: entry.order):
+        by_state.setdefault("changed" if file.state == "created" else file.state, []).append(file)
+    for state in FILE_HEADINGS:
+        yield from _file_section(state, by_state.get(state, []))
+
+
+def _file_section(state: str, files: list[FileTouched]) -> Iterator[str]:
+    if not files:
+        return
+    root = _common_root([file.path for file in files])
+    yield f"## {FILE_HEADINGS[state]}{f'{RELATIVE_TO}{root}' if root else ''}"
+    if state == "read":
+        yield f"{READ_LABEL}{', '.join(file.path.removeprefix(root) for file in files)}"
+        return
+    for file in files:
+        change = _single_line(file.change) or file.state
+        yield f"- {file.path.removeprefix(root)}: {change}"
+        yield from (f"{EXCERPT_PREFIX}{line}" for line in file.excerpts)
+
+
+def _common_root(paths: list[str]) -> str:
+    """Return the directory that all paths share, with a final slash, or an empty text if it saves nothing."""
+    if len(paths) < 2:
+        return ""
+    first, last = min(paths), max(paths)
+    shared = next((index for index, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    root = first[: first.rfind("/", 0, shared) + 1]
+    return root if root.count("/") > 1 else ""
+
+
+def _record_lines(records: Iterable[Record]) -> Iterator[str]:
+    """Render records grouped by kind, the kinds and the records in chronological order."""
+    by_kind: dict[str, list[Record]] = {}
+    for record in sorted(records, key=lambda entry: entry.order):
+        by_kind.setdefault(record.kind, []).append(record)
+    for group in by_kind.values():
+        yield from (f"- {_single_line(record.text)}" for record in group)
 
 
 def _record(summary: StructuredSummary, markers: Mapping[str, str]) -> Iterator[str]:
@@ -181,17 +247,31 @@ def _in_order(summary: StructuredSummary, names: Iterable[str]) -> list[tuple[st
 
 
 def _entity_lines(entities: Iterable[Entity]) -> Iterator[str]:
-    """Render the names of each role on one line, in chronological order. Phrases are separated by commas."""
+    """Render the names of each label on one line, in chronological order. Phrases are separated by semicolons."""
     words: dict[str, list[str]] = {}
     phrases: dict[str, list[str]] = {}
     for entity in sorted(entities, key=lambda entity: entity.order):
-        name, origin = _single_line(entity.name), entity.role.partition(" ")[0]
-        role = origin if origin in (SAID, SHOWN) else entity.role or "name"
-        (phrases if " " in name or name.endswith(",") else words).setdefault(role, []).append(name)
-    for role, names in words.items():
-        yield f"- {role}: {' '.join(names)}"
-    for role, names in phrases.items():
-        yield f"- {role}: {PHRASE_END.join([*names, ''])}".rstrip(" ")
+        name, label = _single_line(entity.name), _entity_label(entity.role)
+        (phrases if " " in name or name.endswith(";") else words).setdefault(label, []).append(name)
+    for label, names in words.items():
+        yield f"- {label}: {' '.join(names)}"
+    for label, names in phrases.items():
+        yield f"- {label}: {PHRASE_END.join([*names, ''])}".rstrip(" ")
+
+
+def _entity_label(role: str) -> str:
+    origin, _, kind = role.partition(" ")
+    if origin not in ORIGIN_LABELS:
+        return role or "name"
+    return f"{kind or 'names'} {ORIGIN_LABELS[origin]}"
+
+
+def entity_role(label: str) -> str:
+    """Return the role of the names under a label that `_entity_lines` rendered."""
+    for origin, suffix in ORIGIN_LABELS.items():
+        if label.endswith(f" {suffix}"):
+            return f"{origin} {label.removesuffix(f' {suffix}')}"
+    return "" if label == "name" else label
 
 
 def split_names(text: str) -> list[str]:
@@ -199,6 +279,10 @@ def split_names(text: str) -> list[str]:
     if text.endswith(PHRASE_END.rstrip()):
         return [name for name in f"{text} ".split(PHRASE_END) if name]
     return text.split()
+
+
+def _single_record_lines(record: Record) -> Iterator[str]:
+    yield f"- {_single_line(record.text)}"
 
 
 def _note_lines(note: Note) -> Iterator[str]:
@@ -270,6 +354,7 @@ _ENTRY_RENDERERS: Final[dict[type, Callable[[Any], Iterator[str]]]] = {
     OpenItem: _open_item_lines,
     ArtifactReference: _artifact_lines,
     FileTouched: _file_lines,
+    Record: _single_record_lines,
     Command: _command_lines,
     ToolOutcome: _tool_outcome_lines,
 }

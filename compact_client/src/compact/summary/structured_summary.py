@@ -21,6 +21,7 @@ from compact.summary.entries import (
     FileTouched,
     Note,
     OpenItem,
+    Record,
     ToolOutcome,
 )
 from compact.summary.renderer import render_body
@@ -39,6 +40,9 @@ READING_ORDER: Final = (
     "decisions",
     "artifacts",
     "files",
+    "checks",
+    "changed_values",
+    "records",
     "errors",
     "commands",
     "tool_outcomes",
@@ -49,7 +53,17 @@ READING_ORDER: Final = (
 
 _E = TypeVar("_E", bound=Entry)
 _WORD: Final = re.compile(r"[a-z0-9_./-]{3,}")
-_NOTE_FIELDS: Final = ("goals", "constraints", "facts", "errors", "sources", "current_plan", "completed")
+_NOTE_FIELDS: Final = (
+    "goals",
+    "constraints",
+    "facts",
+    "errors",
+    "sources",
+    "current_plan",
+    "checks",
+    "changed_values",
+    "completed",
+)
 _ENTRY_TYPES: Final[dict[str, type[Any]]] = {
     **dict.fromkeys(_NOTE_FIELDS, Note),
     "decisions": Decision,
@@ -57,6 +71,7 @@ _ENTRY_TYPES: Final[dict[str, type[Any]]] = {
     "entities": Entity,
     "artifacts": ArtifactReference,
     "files": FileTouched,
+    "records": Record,
     "commands": Command,
     "tool_outcomes": ToolOutcome,
 }
@@ -78,6 +93,11 @@ class StructuredSummary:
     open_items: tuple[OpenItem, ...] = ()
     current_plan: tuple[Note, ...] = ()
     files: tuple[FileTouched, ...] = ()
+    checks: tuple[Note, ...] = ()
+    """The last test, lint or build command and its verdict."""
+    changed_values: tuple[Note, ...] = ()
+    """Names that edits set to another value."""
+    records: tuple[Record, ...] = ()
     commands: tuple[Command, ...] = ()
     tool_outcomes: tuple[ToolOutcome, ...] = ()
     errors: tuple[Note, ...] = ()
@@ -132,6 +152,7 @@ class StructuredSummary:
             "style": newer.style,
             "current_task": newer.current_task or self.current_task,
             "current_plan": newer.current_plan or self.current_plan,
+            "checks": newer.checks or self.checks,
             "decisions": _supersede(self.decisions, newer.decisions),
             "completed": (),
             "said": tuple(dict.fromkeys((*self.said, *newer.said))),

@@ -10,7 +10,7 @@ from compact.messages.span import SpanReference
 from compact.summarizers.extraction.decision_context import DecisionContexts
 from compact.summarizers.extraction.line_classifier import is_error
 from compact.summarizers.extraction.span_index import CALL_FIELDS, Candidate
-from compact.summary.entries import Command, Decision, Entry, FileTouched, Note, OpenItem, ToolOutcome
+from compact.summary.entries import Command, Decision, Entry, FileTouched, Note, OpenItem, Record, ToolOutcome
 from compact.summary.structured_summary import StructuredSummary
 
 _ROLES: Final = {"user": "user", "output": "tool", "code": "code"}
@@ -92,6 +92,8 @@ class _Entries:
             if self._contexts is None:
                 return field, decision
             return field, replace(decision, **self._contexts.at(block.position)._asdict())
+        if field == "records":
+            return field, Record(text, block.sources, order)
         if field == "open_items":
             return field, OpenItem(text, sources=block.sources, order=order)
         note = Note(text, block.sources, order, _ROLES.get(block.kind, ""))
@@ -102,10 +104,11 @@ def _call_entry(line: Candidate) -> tuple[str, Any]:
     text, sources, order = line.text, line.block.sources, line.order
     if line.block.entry is not None:
         entry: Any = line.block.entry
-        return line.field, replace(entry, excerpts=(), order=order)
+        name = "files" if line.field == "files_read" else line.field
+        return name, replace(entry, excerpts=(), order=order)
     if line.field == "commands":
         return "commands", Command(text, sources=sources, order=order)
-    if line.field in ("files", "changes"):
+    if line.field == "changes":
         path, _, change = text.partition(": ")
         return "files", FileTouched(path, change, sources=sources, order=order)
     return "tool_outcomes", ToolOutcome(text.partition("(")[0], call=text, sources=sources, order=order)

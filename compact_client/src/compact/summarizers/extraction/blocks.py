@@ -12,12 +12,21 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from compact.messages import Message, ToolCall
+from compact.summarizers.extraction.file_ledger import (
+    change_detail,
+    changed_texts,
+    edited_path,
+    failed_calls,
+    parse_arguments,
+)
+from compact.summarizers.extraction.records import read_result
 
 if TYPE_CHECKING:
     from compact.summary.entries import Entry
 
 MAX_SENTENCE_CHARS: Final = 320  # Longer sentences are split at commas, because a long line brings irrelevant text.
 MAX_OUTPUT_CHARS: Final = 200  # Tool output and code carry less information per character.
+_MAX_ROW_CHARS: Final = 400
 _MAX_ARGUMENT_CHARS: Final = 200
 _MAX_ARGUMENT_PREVIEW_CHARS: Final = 80
 _MAX_UNSPLIT_CHARS: Final = 120
@@ -33,14 +42,19 @@ _HAS_SENTENCE_END: Final = re.compile(r"[.!?]\s|[。！？]")  # a cheap necessa
 _BULLET: Final = re.compile(r"^[-*•]\s+(?=\S)")
 _SOFT_BREAK: Final = re.compile(r"(?<=[,;}\]|])\s+|(?<=[,;])(?=[\"{\[])")
 _LINE_NUMBER: Final = re.compile(r"^\s*\d+(?:→|\t|\| ?)\s*")
+_PAIR: Final = re.compile(r"\*{0,2}[A-Za-z][\w /()-]{1,30}?\*{0,2}:\*{0,2} \S")
+_MAX_PAIR_CHARS: Final = 80
 _FENCE: Final = "```"
 
+_PATH_LINE: Final = re.compile(r"[~.\w@+-]*(?:/[\w.@+-]+)+/?")
+_PATHS_LABEL: Final = "listed files: "
+_MIN_LISTED_PATHS: Final = 2
+_PATHS_PER_LINE: Final = 3
 _COMMAND_KEYS: Final = ("command", "cmd", "script", "action", "code", "query", "sql")
-_PATH_KEYS: Final = ("file_path", "path", "filename", "file", "notebook_path", "target_file")
 _EDIT_TOOL: Final = re.compile(r"edit|write|create|patch|replace|insert|delete|remove|rename|move|apply", re.IGNORECASE)
 
 
-LineKind = Literal["user", "prose", "code", "call", "command", "edit", "output"]
+LineKind = Literal["user", "prose", "code", "call", "command", "edit", "output", "record"]
 
 
 class Block(NamedTuple):
@@ -58,24 +72,47 @@ class Block(NamedTuple):
 
 def read_blocks(messages: Sequence[Message]) -> Iterator[Block]:
     """Yield the lines of the messages in order."""
-    call_lines: dict[str, str] = {}
+    calls = _Calls(messages)
     for position, message in enumerate(messages):
         sources = (message.id,) if message.id else ()
-        text = _truncate(message.text)
         if message.role == "tool" or message.answers:
-            if lines := _cached_output_lines(text):
-                call_line = call_lines.get(message.answers[0] if message.answers else "", message.name or "")
-                yield Block(lines, "output", sources, position, call_line, size=len(text))
+            yield from calls.result_blocks(message, sources, position)
             continue
         kind: LineKind = "user" if message.role == "user" else "prose"
-        for lines, is_code in _cached_prose_blocks(text):
+        for lines, is_code in _cached_prose_blocks(_truncate(message.text)):
             yield Block(lines, "code" if is_code and kind == "prose" else kind, sources, position)
         for call in message.tool_calls:
-            line, kind, rest = describe_call(call)
-            call_lines[call.id] = line
-            yield Block((line,), kind, sources, position)
-            if rest:
-                yield Block(rest, "code", sources, position, line)
+            yield from calls.call_blocks(call, sources, position)
+
+
+class _Calls:
+    """Reads calls and their results. A result belongs to the line of its call."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._failed = failed_calls(messages)
+        self._lines: dict[str, str] = {}
+        self._arguments: dict[str, str] = {}
+
+    def call_blocks(self, call: ToolCall, sources: tuple[str, ...], position: int) -> Iterator[Block]:
+        line, kind, rest = describe_call(call)
+        if call.id in self._failed:
+            line, kind, rest = f"{line} → failed", "call", []
+        self._lines[call.id] = line
+        self._arguments[call.id] = call.arguments
+        yield Block((line,), kind, sources, position)
+        if rest:
+            yield Block(rest, "code", sources, position, line)
+
+    def result_blocks(self, message: Message, sources: tuple[str, ...], position: int) -> Iterator[Block]:
+        call_id = message.answers[0] if message.answers else ""
+        text = _truncate(message.text)
+        result = read_result(text, parse_arguments(self._arguments.get(call_id, "")))
+        if result.record_lines:
+            yield Block(result.record_lines, "record", sources, position, size=len(text))
+        if lines := _cached_output_lines(result.rest):
+            yield Block(
+                lines, "output", sources, position, self._lines.get(call_id, message.name or ""), size=len(text)
+            )
 
 
 def describe_call(call: ToolCall) -> tuple[str, LineKind, list[str]]:
@@ -84,6 +121,20 @@ def describe_call(call: ToolCall) -> tuple[str, LineKind, list[str]]:
     if not isinstance(arguments, dict):
         text = collapse_whitespace(str(call.arguments or ""))
         return f"{call.name}({clip(text, _MAX_ARGUMENT_CHARS)})", "call", []
+    path = edited_path(arguments) if _EDIT_TOOL.search(call.name) else ""
+    if path and any(changed_texts(arguments)):
+        return f"{path}: {call.name}({change_detail(arguments)})", "edit", _added_lines(arguments)
+    shown, rest = _argument_lines(arguments)
+    if (key := next((key for key in _COMMAND_KEYS if key in arguments), None)) is not None:
+        return _command_line(call.name, key, shown), "command", rest
+    if path:
+        change = _join_arguments({key: value for key, value in shown.items() if value != path})
+        return f"{path}: {call.name}({change})", "edit", rest
+    return f"{call.name}({_join_arguments(shown)})", "call", rest
+
+
+def _argument_lines(arguments: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
+    """Return the text of each argument for the call line, and the lines of those that are too long for it."""
     shown: dict[str, str] = {}
     rest: list[str] = []
     for key, value in arguments.items():
@@ -95,13 +146,7 @@ def describe_call(call: ToolCall) -> tuple[str, LineKind, list[str]]:
         lines = output_lines(_truncate(stripped))
         shown[key] = clip(lines[0] if lines else "", _MAX_ARGUMENT_PREVIEW_CHARS)
         rest += lines
-    if (key := next((key for key in _COMMAND_KEYS if key in arguments), None)) is not None:
-        return _command_line(call.name, key, shown), "command", rest
-    path = _edited_path(call.name, arguments)
-    if path is not None:
-        change = _join_arguments({key: value for key, value in shown.items() if value != path})
-        return f"{path}: {call.name}({change})", "edit", rest
-    return f"{call.name}({_join_arguments(shown)})", "call", rest
+    return shown, rest
 
 
 def _command_line(tool: str, command_key: str, shown: dict[str, str]) -> str:
@@ -115,11 +160,25 @@ def _join_arguments(shown: dict[str, str]) -> str:
     return ", ".join(f"{key}={value}" for key, value in shown.items())
 
 
-def _edited_path(tool: str, arguments: dict[str, Any]) -> str | None:
-    """Return the file that a call writes to, or None if the tool does not edit files."""
-    if not _EDIT_TOOL.search(tool):
-        return None
-    return next((str(arguments[key]) for key in _PATH_KEYS if arguments.get(key)), None)
+def _added_lines(arguments: dict[str, Any]) -> list[str]:
+    """Return the lines that an edit adds. The lines it removes are no longer true."""
+    old, new = changed_texts(arguments)
+    removed = set(output_lines(_truncate(old)))
+    return [line for line in output_lines(_truncate(new)) if line not in removed]
+
+
+def removed_lines(messages: Sequence[Message]) -> dict[str, int]:
+    """Return the lines that edits removed, with the position of the last edit that removed each."""
+    failed = failed_calls(messages)
+    positions: dict[str, int] = {}
+    for position, message in enumerate(messages):
+        for call in message.tool_calls:
+            if call.id in failed or "old" not in call.arguments:
+                continue
+            old, new = changed_texts(parse_arguments(call.arguments))
+            kept = set(output_lines(_truncate(new)))
+            positions.update((line, position) for line in output_lines(_truncate(old)) if line not in kept)
+    return positions
 
 
 def _parse_arguments(raw: Any) -> Any:
@@ -153,7 +212,32 @@ def prose_blocks(text: str) -> list[tuple[list[str], bool]]:
         else:
             for sentence in _SENTENCE_END.split(line) if _HAS_SENTENCE_END.search(line) else (line,):
                 lines += _split_line(sentence, MAX_SENTENCE_CHARS)
-    return [block for block in blocks if block[0]]
+    return [(lines if is_code else _join_pairs(lines), is_code) for lines, is_code in blocks if lines]
+
+
+def _join_pairs(lines: list[str]) -> list[str]:
+    """Join consecutive `Key: value` lines, which describe one thing and mean little apart."""
+    joined: list[str] = []
+    was_pair = False
+    for line in lines:
+        is_pair = len(line) <= _MAX_PAIR_CHARS and _PAIR.match(line) is not None
+        if (
+            is_pair
+            and was_pair
+            and len(joined[-1]) + len(line) <= MAX_SENTENCE_CHARS
+            and not _starts_new(joined[-1], line)
+        ):
+            joined[-1] = f"{joined[-1]}; {line}"
+        else:
+            joined.append(line)
+        was_pair = is_pair
+    return joined
+
+
+def _starts_new(pending: str, line: str) -> bool:
+    """True if the key of a line already occurs in the pending pairs, so that it describes the next thing."""
+    key = line.partition(":")[0]
+    return pending.startswith(f"{key}:") or f"; {key}:" in pending
 
 
 # The summarizer, the retention check and the next compaction read the same texts. The limits on length and entries
@@ -186,17 +270,40 @@ def _long_output_lines(text: str) -> Sequence[str]:
 def output_lines(text: str) -> list[str]:
     """Return the lines of a tool output without line numbers and separator lines."""
     lines: list[str] = []
+    paths: list[str] = []
     for raw in text.split("\n"):
         line = raw.strip()
         if line and line[0].isdigit():
             line = _LINE_NUMBER.sub("", line)
+        if _is_path(line):
+            paths.append(line)
+            continue
+        if paths:
+            _add_paths(lines, paths)
+            paths = []
         if len(line) < 4 or not (line[0].isalnum() or line.strip("-=_*#~|+`./\\<>(){}[];:,! ")):
             continue
-        if len(line) <= MAX_OUTPUT_CHARS:
+        # Half a row of a table has lost its columns.
+        if len(line) <= MAX_OUTPUT_CHARS or (line[0] == "|" and len(line) <= _MAX_ROW_CHARS):
             lines.append(line)
         else:
             lines += _split_line(line, MAX_OUTPUT_CHARS)
+    if paths:
+        _add_paths(lines, paths)
     return lines
+
+
+def _is_path(line: str) -> bool:
+    return "/" in line and " " not in line and "\t" not in line and _PATH_LINE.fullmatch(line) is not None
+
+
+def _add_paths(lines: list[str], paths: list[str]) -> None:
+    """Add a listing of paths as lines of several paths with a label."""
+    if len(paths) < _MIN_LISTED_PATHS:
+        lines += paths
+        return
+    for start in range(0, len(paths), _PATHS_PER_LINE):
+        lines.append(f"{_PATHS_LABEL}{' '.join(paths[start : start + _PATHS_PER_LINE])}")
 
 
 def _split_line(line: str, limit: int) -> list[str]:

@@ -3,8 +3,8 @@
 This is budgeted maximum coverage. The value of a line is the reuse score of the entities that no selected line mentions
 yet, plus a bonus for its summary field. A greedy algorithm selects lines by value per token and is deterministic.
 
-Standing instructions, the current task, artifacts and lines that match `keep_keys` are selected first, within half of
-the budget. The constants in `span_index` define the value of all other lines.
+The requests are selected first, then standing instructions, artifacts and lines that match `keep_keys`, together within
+half of the budget. The constants in `span_index` define the value of all other lines.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from typing import Final
 from compact.summarizers.extraction.span_index import CALL_FIELDS, Candidate, SpanIndex
 
 _PRIORITY_SHARE: Final = 0.5  # of the budget, at most
+_REQUEST_FIELDS: Final = ("current_task", "goals")
+_REQUESTS_SHARE: Final = 0.35
 _MIN_LINE_TOKENS: Final = 4
+_SUBJECT_VALUE: Final = 0.7  # of the reuse score of a record's id, for each of its lines
 _OUTPUT_HALF_VALUE_LINES: Final = 24.0  # after this many lines of one output, the next one is worth half
 
 
@@ -34,8 +37,10 @@ def select_lines(index: SpanIndex, budget_tokens: float) -> Selection:
     """Select the best lines within the budget. A prefix of the result is the best selection for a smaller budget."""
     reuse_scores = index.reuse_scores()
     selector = _GreedySelector(reuse_scores, index.visible)
-    priority_lines = [line for line in index.candidates if line.is_priority]
-    used_tokens = selector.select(priority_lines, budget_tokens * _PRIORITY_SHARE)
+    requests = [line for line in index.candidates if line.field in _REQUEST_FIELDS]
+    used_tokens = selector.select(requests, budget_tokens * _REQUESTS_SHARE)
+    priority_lines = [line for line in index.candidates if line.is_priority and line.field not in _REQUEST_FIELDS]
+    used_tokens += selector.select(priority_lines, budget_tokens * _PRIORITY_SHARE - used_tokens)
     other_lines = [line for line in index.candidates if line.order not in selector.selected_orders]
     selector.select(other_lines, budget_tokens - used_tokens)
     return Selection(selector.lines, reuse_scores)
@@ -47,6 +52,7 @@ class _GreedySelector:
     def __init__(self, reuse_scores: Sequence[float], visible: Iterable[int]) -> None:
         self.lines: list[Candidate] = []
         self.selected_orders: set[int] = set()
+        self._reuse_scores = reuse_scores
         self._entity_values = list(reuse_scores)  # zero once a selected line mentions the entity
         self._mark_covered(visible)
         self._lines_per_output: Counter[int] = Counter()
@@ -84,6 +90,8 @@ class _GreedySelector:
         entity_values, value = self._entity_values, candidate.bonus
         for entity in candidate.entities:
             value += entity_values[entity]
+        if candidate.subject >= 0:
+            value += _SUBJECT_VALUE * self._reuse_scores[candidate.subject]
         if candidate.block.kind == "output":
             # Diminishing returns: an agent rarely needs a hundred names from one listing.
             selected = self._lines_per_output[candidate.block.position]

@@ -14,27 +14,36 @@ from compact.summarizers.extraction.span_index import CHARS_PER_TOKEN, NUMBER_TY
 from compact.summary.entries import Entity
 from compact.summary.renderer import PHRASE_END, SAID, SHOWN
 
-NAMES_SHARE: Final = 0.18  # of the budget, for entities that are likely to be needed
+NAMES_SHARE: Final = 0.13  # of the budget, for entities that are likely to be needed
 _REQUIRED_SHARE: Final = 0.15  # of the budget, for required entities
-_HEADING_TOKENS: Final = 16  # the list heading, and one line each for said and shown words and phrases
+_HEADING_TOKENS: Final = 40  # the list heading, and the labels
 _MAX_CHARS_PER_TOKEN: Final = 5
+# A list of names is only readable if its label says what they are.
 ROLE_LABELS: Final = {
-    "id": "ids",
+    "id": "identifiers",
+    "uuid": "identifiers",
+    "code": "identifiers",
+    "ticket": "identifiers",
+    "hex": "identifiers",
+    "branch": "identifiers",
     "path": "paths",
-    "number": "amounts",
     "file": "files",
-    "url": "urls",
-    "email": "mails",
-    "uuid": "ids",
-    "code": "ids",
-    "ticket": "ids",
-    "hex": "ids",
-    "branch": "ids",
+    "url": "web addresses",
+    "email": "mail addresses",
     "date": "dates",
     "money": "amounts",
     "unit": "amounts",
-    "error": "errors",
+    "num": "amounts",
+    "number": "amounts",
+    "error": "error types",
     "version": "versions",
+    "flag": "command options",
+    "option": "command options",
+    "ident": "code symbols",
+    "dotted": "code symbols",
+    "acronym": "abbreviations",
+    "name": "people and places",
+    "quoted": "quoted texts",
 }
 
 
@@ -87,7 +96,7 @@ class EntityNames:
                 continue
             chars += len(name) + 1
             usage = index.usages[entity]
-            role = f"{SAID if usage.is_said else SHOWN} {ROLE_LABELS.get(usage.type, '')}".rstrip()
+            role = f"{SAID if usage.is_said else SHOWN} {ROLE_LABELS[usage.type]}"
             names.append(Entity(name, role, index.sources(entity), entity))
         return _fitting_names(names, room, count_tokens)
 

@@ -115,7 +115,8 @@ _CACHE_SIZE: Final = 16_384  # The retention check classifies the lines that the
 # Tool output gets no bonus, so whether it reports an error is only checked after it is selected.
 _FIELD_BY_KIND: Final = {
     "command": "commands",
-    "edit": "files",
+    "edit": "tool_outcomes",
+    "record": "records",
     "call": "tool_outcomes",
     "code": "outputs",
     "output": "outputs",
@@ -137,13 +138,11 @@ def is_error(text: str) -> bool:
     return _ERROR.search(text.lower()) is not None
 
 
-def summary_field(text: str, kind: LineKind, *, is_opening: bool) -> str:
-    """Return the summary field that a line belongs to. The opening line of a conversation is its goal."""
+def summary_field(text: str, kind: LineKind) -> str:
+    """Return the summary field that a line belongs to."""
     if kind == "user":
         if _is_constraint(text):
             return "constraints"
-        if is_opening:
-            return "goals"
         return "requests" if _is_sentence(text) else "facts"
     if kind == "prose":
         return _prose_field(text)

@@ -60,22 +60,29 @@ FIELD_BONUS: Final[dict[str, float]] = {
     "constraints": 1.3,
     "goals": 0.6,
     "open_items": 1.3,
+    "files": 1.3,
+    "checks": 2.0,
+    "changed_values": 0.6,
+    "records": 0.05,
     "changes": 1.3,  # a file and its change, only in the `code_delta` style
     "decisions": 0.95,
     "current_plan": 0.8,
     "commands": 0.35,
+    "files_read": 0.05,
     "requests": 0.06,
     "tool_outcomes": 0.05,
-    "files": 0.05,
     "facts": 0.01,  # ordinary prose, which only fills leftover space
 }
 _REPEATED_CALL_BONUS: Final = 0.3
 _MAX_LINES_PER_TEMPLATE: Final = 3  # lines that differ only in their numbers and still get the bonus
 _WORD_WITH_DIGIT: Final = re.compile(r"(?<!\S)[^\s\d]*+\d\S*+")
+_FIELD_NAME: Final = re.compile(r"(?<![\w.])[A-Za-z_][\w.]*+[=(]")  # the name of a field is not an entity
+_LONE_WORD: Final = re.compile(r"[\"'`][^\"'`\s]{0,80}[\"'`],?")
+_SHOWN_KINDS: Final = frozenset({"output", "record"})
 _CALL_KINDS: Final = frozenset({"call", "command", "edit"})
 _OPTION: Final = re.compile(r"[(,] ?[\w-]+=(?!true|false|null)([A-Za-z][\w-]{2,30})(?=[,)])")
 # Fields whose lines are tool calls and may carry excerpts of their output.
-CALL_FIELDS: Final = frozenset({"commands", "tool_outcomes", "files", "changes"})
+CALL_FIELDS: Final = frozenset({"commands", "tool_outcomes", "files", "files_read", "changes"})
 
 _VERBATIM_NAMES: Final = "branch code date email error file hex id money path ticket url uuid version"
 _VERBATIM_TYPES: Final = frozenset(_VERBATIM_NAMES.split())
@@ -118,6 +125,7 @@ class Candidate:
     tokens: float
     order: int
     is_priority: bool
+    subject: int = -1  # for a record: the entity that identifies it
 
 
 class _EntityIds(dict[Mention, int]):
@@ -174,18 +182,15 @@ class SpanIndex:
     def add(self, blocks: Iterable[Block], *, last_user: int = -1) -> None:
         """Index lines that may be kept. `last_user` is the position of the last user message."""
         candidates = self._candidates_by_line
-        is_opening = True
         for block in blocks:
-            is_opening &= block.position == 0
             is_tool_text = block.kind in ("output", "code")
             for text, entities in zip(block.lines, self._record_usage(block, last_user), strict=True):
                 if text in candidates:
                     if (candidate := candidates[text]) is not None:
                         _record_repetition(candidate, text, block)
-                # Tool text without entities has no value.
-                elif entities or not is_tool_text or self._keep is not None:
-                    candidates[text] = self._add_candidate(text, block, entities, is_opening=is_opening)
-                is_opening = False
+                # Tool text without entities has no value, and a lone quoted word says nothing.
+                elif (entities and not _LONE_WORD.fullmatch(text)) or not is_tool_text or self._keep is not None:
+                    candidates[text] = self._add_candidate(text, block, entities)
 
     def add_visible(self, blocks: Iterable[Block], *, last_user: int = -1) -> None:
         """Index lines that stay in the prompt, so that the summary does not repeat what they mention."""
@@ -223,8 +228,8 @@ class SpanIndex:
             scores.append(TYPE_WEIGHTS[usage.type] / (1.0 + exp(-logit)))
         return scores
 
-    def _add_candidate(self, text: str, block: Block, entities: tuple[int, ...], *, is_opening: bool) -> Candidate:
-        field = block.field or summary_field(text, block.kind, is_opening=is_opening)
+    def _add_candidate(self, text: str, block: Block, entities: tuple[int, ...]) -> Candidate:
+        field = block.field or summary_field(text, block.kind)
         tokens = len(text) / CHARS_PER_TOKEN + (_LINE_TOKENS if field != "entities" else 0.0)
         is_priority = self._is_priority(text, block, field)
         bonus = FIELD_BONUS.get(field, 0.0)
@@ -232,6 +237,8 @@ class SpanIndex:
         if bonus and not is_priority and field != "current_plan" and self._is_boilerplate(text):
             bonus = 0.0
         candidate = Candidate(text, block, field, entities, bonus, tokens, len(self.candidates), is_priority)
+        if block.kind == "record" and entities:
+            candidate.subject = entities[0]
         self.candidates.append(candidate)
         return candidate
 
@@ -244,7 +251,7 @@ class SpanIndex:
         return self._template_counts[template] > _MAX_LINES_PER_TEMPLATE
 
     def _is_priority(self, text: str, block: Block, field: str) -> bool:
-        if field in ("current_task", "artifacts"):
+        if field in ("current_task", "goals", "artifacts", "checks"):
             return True
         if field == "constraints" and (block.entry is not None or is_instruction(text)):
             return True
@@ -268,7 +275,7 @@ class SpanIndex:
             for entity in entities:
                 usage = usages[entity]
                 usage.last_chars = chars
-                if kind == "output":
+                if kind in _SHOWN_KINDS:
                     usage.shown += 1
                 elif kind == "code":
                     usage.written += 1
@@ -281,7 +288,7 @@ class SpanIndex:
             if usage.last_position != position:
                 usage.last_position = position
                 usage.messages += 1
-            if kind == "output":
+            if kind in _SHOWN_KINDS:
                 usage.smallest_output_chars = min(usage.smallest_output_chars, block.size)
             elif kind == "user":
                 usage.by_user = True
@@ -292,6 +299,8 @@ class SpanIndex:
 
 
 def _mentions(text: str, kind: LineKind) -> tuple[Mention, ...]:
+    if kind == "record":
+        return find_entities(_FIELD_NAME.sub(" ", text))
     if kind not in _CALL_KINDS:
         return find_entities(text)
     # Option values are plain words, but the next call of the same tool is likely to use them again.

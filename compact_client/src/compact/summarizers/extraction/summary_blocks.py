@@ -25,6 +25,7 @@ _FIELD_KINDS: Final[dict[str, LineKind]] = {
     "requests": "user",
     "files": "edit",
     "commands": "command",
+    "records": "record",
     "tool_outcomes": "call",
 }
 _ROLE_KINDS: Final[dict[str, LineKind]] = {"user": "user", "tool": "output", "code": "code"}

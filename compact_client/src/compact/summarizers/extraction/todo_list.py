@@ -19,14 +19,16 @@ _TEXT_KEYS: Final = ("content", "step", "title", "task", "subject", "description
 _DONE_STATES: Final = frozenset(
     {"completed", "complete", "done", "finished", "cancelled", "canceled", "skipped"}  # codespell:ignore cancelled
 )
+_TASK_NUMBER: Final = re.compile(r"#(\d+)")
 _CHECKED_ITEM: Final = re.compile(r"^\s*(?:[-*]\s*)?(?:\[[xX]\]|✓|✅|☑)\s*(.+)")
 
 
 class TodoList(NamedTuple):
-    """The lines of the latest list with the state of each item, and every item that was ever completed."""
+    """The lines of the latest list with the state of each item, every item that was ever completed, and the calls."""
 
     plan: Block | None
     done: list[Note]
+    call_ids: frozenset[str]
 
 
 class _Item(NamedTuple):
@@ -43,29 +45,65 @@ def read_todo_list(messages: Sequence[Message]) -> TodoList:
     """Return the latest to-do list and all completed items, including checked boxes in prose."""
     done: dict[str, Note] = {}
     plan: Block | None = None
+    tasks = _NumberedTasks()
+    call_ids: set[str] = set()
     for position, message in enumerate(messages):
         sources = (message.id,) if message.id else ()
         for line in message.text.split("\n") if message.role != "tool" and "x]" in message.text.lower() else ():
             if match := _CHECKED_ITEM.match(line):
                 done[match.group(1)] = Note(match.group(1), sources, position)
+        tasks.read_result(message)
         for call in message.tool_calls:
-            items = _call_items(call)
+            items = _call_items(call) or tasks.read_call(call)
+            if items is None:
+                continue
+            call_ids.add(call.id)
             if not items:
                 continue
             plan = Block([str(item) for item in items], "call", sources, position, field="current_plan")
             done.update((item.text, Note(item.text, sources, position)) for item in items if item.state in _DONE_STATES)
-    return TodoList(plan, list(done.values()))
+    return TodoList(plan, list(done.values()), frozenset(call_ids))
+
+
+class _NumberedTasks:
+    """Tasks that an agent creates one by one and updates by number."""
+
+    def __init__(self) -> None:
+        self._subjects: dict[str, str] = {}  # by call id, until the result gives the number
+        self._tasks: dict[str, _Item] = {}
+
+    def read_call(self, call: ToolCall) -> list[_Item] | None:
+        """Return all tasks after an update, an empty list after a creation, or None for any other call."""
+        if '"subject"' in call.arguments and call.name.lower().endswith("create"):
+            self._subjects[call.id] = collapse_whitespace(str(_arguments(call).get("subject", "")))
+            return []
+        if '"taskId"' not in call.arguments or '"status"' not in call.arguments:
+            return None
+        arguments = _arguments(call)
+        number, status = str(arguments.get("taskId")), arguments.get("status")
+        if number in self._tasks and isinstance(status, str):
+            self._tasks[number] = self._tasks[number]._replace(state=status)
+        return list(self._tasks.values())
+
+    def read_result(self, message: Message) -> None:
+        for call_id in message.answers:
+            subject = self._subjects.pop(call_id, "")
+            if subject and (match := _TASK_NUMBER.search(message.text)):
+                self._tasks[match.group(1)] = _Item(subject, "pending", "")
+
+
+def _arguments(call: ToolCall) -> dict[str, Any]:
+    try:
+        arguments = json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        return {}
+    return arguments if isinstance(arguments, dict) else {}
 
 
 def _call_items(call: ToolCall) -> list[_Item]:
     if '"status"' not in call.arguments:
         return []
-    try:
-        arguments = json.loads(call.arguments)
-    except (ValueError, RecursionError):
-        return []
-    values = arguments.values() if isinstance(arguments, dict) else ()
-    return next((items for value in values if (items := _parse_items(value))), [])
+    return next((items for value in _arguments(call).values() if (items := _parse_items(value))), [])
 
 
 def _parse_items(value: Any) -> list[_Item]:

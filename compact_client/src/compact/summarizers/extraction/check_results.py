@@ -1,0 +1,74 @@
+"""The last test, lint or build command, and its verdict."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from compact.messages import Message
+from compact.summarizers.extraction.file_ledger import parse_arguments
+
+_COMMAND: Final = re.compile(
+    r"\b(?:go (?:test|build|vet)|pytest|py\.test|(?:npm|pnpm|yarn|bun) (?:run )?(?:test|check|build|lint)"
+    r"|mise run (?:test\S*|lint|build|fmt|check)|make (?:test|check|lint|build)|cargo (?:test|build|check|clippy)"
+    r"|golangci-lint|ruff|mypy|eslint|tox|unittest|bin/test|jest|vitest|tsc|mvn (?:test|verify)"
+    r"|gradle\w* (?:test|build)|ctest|rspec)\b"
+)
+_FAILED: Final = re.compile(
+    r"^\s*(?:FAIL\b|--- FAIL|E\s{3}|FAILED\b|panic:)|\b[1-9]\d* (?:failed|failures?|errors?|exceptions?)\b|task failed"
+    r"|Tests? Failed|\berror TS\d+|npm ERR!|exit (?:code|status):? [1-9]|^make: \*\*\*|^\S+\.go:\d+:\d+: "
+    r"|\b[1-9]\d* issues?\b|build failed",
+    re.MULTILINE | re.IGNORECASE,
+)
+_PASSED: Final = re.compile(
+    r"^\s*(?:ok\s+\S+|PASS\b)|\b[1-9]\d* passed\b|\b0 issues\b|\ball tests pass|tests? passed|\bpass(?:es|ing)?\b|^OK$"
+    r"|Tests? Passed|succeeded|build successful",
+    re.MULTILINE | re.IGNORECASE,
+)
+_USER_RUN: Final = re.compile(r"^(?:Test Script|Command: )|tests finished:|>>>>> \w+ Tests \w+", re.MULTILINE)
+_END_CHARS: Final = 4_000
+_MAX_COMMAND_CHARS: Final = 110
+_MAX_LINE_CHARS: Final = 140
+
+
+class CheckResult(NamedTuple):
+    """One run of a check, at the position of its result."""
+
+    position: int
+    line: str
+
+
+def last_check(messages: Sequence[Message]) -> CheckResult | None:
+    """Return the last check whose output says how it ended."""
+    commands: dict[str, str] = {}
+    result: CheckResult | None = None
+    for position, message in enumerate(messages):
+        for call in message.tool_calls:
+            if _COMMAND.search(call.arguments):
+                arguments = parse_arguments(call.arguments)
+                commands[call.id] = str(next((arguments[key] for key in ("command", "cmd") if key in arguments), ""))
+        command = commands.get(message.answers[0]) if message.answers else None
+        if command is None and not (message.role == "user" and _USER_RUN.search(message.text[:_END_CHARS])):
+            continue
+        if verdict := _verdict(message.text[-_END_CHARS:]):
+            result = CheckResult(position, f"{_name(command or '')}: {verdict}")
+    return result
+
+
+def _name(command: str) -> str:
+    line = " ".join(command.split()) if len(command) <= _MAX_COMMAND_CHARS else ""
+    if line:
+        return line
+    match = _COMMAND.search(command)
+    return match.group(0) if match else "test run"
+
+
+def _verdict(output: str) -> str:
+    failure = _FAILED.search(output)
+    if failure is None:
+        return "succeeded" if _PASSED.search(output) else ""
+    start = output.rfind("\n", 0, failure.end()) + 1
+    end = output.find("\n", failure.end())
+    line = " ".join(output[start : end if end >= 0 else None].split())
+    return f"failed: {line}" if len(line) <= _MAX_LINE_CHARS else "failed"

@@ -1,0 +1,319 @@
+"""Rewrite structured tool results as one line per record, so that a value never loses the record it belongs to.
+
+A record is a JSON object with an id, a row of a Markdown table, or a block of `Key: value` lines. Its lines start with
+its kind and id and contain whole `field=value` pairs:
+
+    reservation OBUT9V: cabin=economy, origin=DEN, flights(HAT266, HAT229)
+    flight HAT266 (reservation OBUT9V): date=2024-05-27, price=131
+
+An object without an id belongs to the nearest object around it that has one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+MAX_LINE_CHARS: Final = 200
+_MAX_VALUE_CHARS: Final = 160
+_MAX_TEXT_CHARS: Final = 400_000
+_MAX_RECORDS: Final = 2_000
+_MAX_DEPTH: Final = 24
+_SHORT_TEXT_CHARS: Final = 40_000
+
+# Keys that identify the object around them. Ids of log lines and sessions identify something else.
+_ID_KEY: Final = re.compile(
+    r"(?!(?:session|request|parent|tool_use|message|agent|task)_?(?:id|uuid)$)"
+    r"(?:id|uuid|sha|key|identifier|ticket|number|\w*(?:_id|Id|_number|Number|_key|_uuid|_sha))",
+    re.IGNORECASE,
+)
+_ID: Final = re.compile(r"(?=[^\s]*\d)[\w.:/#@-]{3,60}|[A-Z]{5,12}")
+_KIND_SUFFIX: Final = re.compile(r"_?(?:id|uuid|sha|key|number|identifier)$", re.IGNORECASE)
+_UNIQUE_KEY: Final = re.compile(r"(?:.*_)?(?:id|uuid)|.*Id", re.IGNORECASE)
+_KEY_VALUE: Final = re.compile(r"\s{0,12}(?:[-*•]\s+)?\*{0,2}([A-Za-z][\w /.-]{1,30}?)\*{0,2}:\*{0,2}\s+(\S.*)")
+
+
+class Record(NamedTuple):
+    """One object of a tool result. `parent` is the label of the record around it."""
+
+    label: str
+    parent: str
+    pairs: tuple[str, ...]
+    is_unique: bool  # its key names one object, so that a later record with the same label replaces it
+
+
+_PLACEHOLDER: Final = Record("", "", (), is_unique=False)
+
+
+class _Owner(NamedTuple):
+    label: str
+    is_unique: bool
+    key: str
+
+    @property
+    def identifier(self) -> str:
+        return self.label.rpartition(" ")[2]
+
+
+class ResultText(NamedTuple):
+    """A tool result: the lines of its records, and the text around them."""
+
+    record_lines: Sequence[str]
+    rest: str
+
+
+def read_result(text: str, arguments: Mapping[str, Any] | None = None) -> ResultText:
+    """Separate the records of a tool result from its other text.
+
+    `arguments` are those of the call. The id that a call asked for owns what has no id in its result.
+    """
+    if len(text) > _MAX_TEXT_CHARS:
+        return ResultText((), text)
+    owner = _asked_owner(arguments) if arguments else None
+    return (_cached_result if len(text) <= _SHORT_TEXT_CHARS else _read_result)(text, owner)
+
+
+def _read_result(text: str, owner: _Owner | None) -> ResultText:
+    values = _json_values(text)
+    if values is None:
+        return _read_blocks(text)
+    collector = _Collector()
+    for value in values:
+        collector.walk(value, owner if len(values) == 1 else None)
+    lines = collector.lines()
+    return ResultText(lines, collector.long_text) if lines else ResultText((), text)
+
+
+_cached_result = lru_cache(maxsize=512)(_read_result)
+
+
+def _asked_owner(arguments: Mapping[str, Any]) -> _Owner | None:
+    for key, value in arguments.items():
+        if isinstance(value, str) and _ID_KEY.fullmatch(key) and _ID.fullmatch(value):
+            return _Owner(f"{_kind(key, '')} {value}", is_unique=bool(_UNIQUE_KEY.fullmatch(key)), key=key)
+    return None
+
+
+def _json_values(text: str) -> list[Any] | None:
+    """Return the JSON value of a text, or one value per line, or None if it is anything else."""
+    stripped = text.strip()
+    if stripped[:1] not in ("{", "["):
+        return None
+    try:
+        value = json.loads(stripped)
+    except (ValueError, RecursionError):
+        lines = stripped.split("\n")
+        if len(lines) < 2 or not all(line[:1] in ("{", "[") for line in lines if line.strip()):
+            return None
+        try:
+            return [json.loads(line) for line in lines if line.strip()]
+        except (ValueError, RecursionError):
+            return None
+    return [value] if isinstance(value, dict | list) and value else None
+
+
+class _Collector:
+    """Collects the records of JSON values in the order in which they begin."""
+
+    def __init__(self) -> None:
+        self._records: list[Record] = []
+        self._plain: list[str] = []
+        self._long_texts: list[str] = []
+
+    @property
+    def long_text(self) -> str:
+        """The values that are too long for a pair. Their pairs give only their length."""
+        return "\n".join(self._long_texts)
+
+    def lines(self) -> list[str]:
+        lines = [line for record in self._records for line in _split_record(record)]
+        return [*lines, *_join_pairs("", self._plain)]
+
+    def walk(self, value: Any, owner: _Owner | None, parent: str = "", name: str = "", depth: int = 0) -> list[str]:
+        """Return the pairs of a value that belong to the object around it, and collect its own records."""
+        if depth > _MAX_DEPTH or len(self._records) >= _MAX_RECORDS:
+            return []
+        if isinstance(value, dict):
+            return self._walk_object(value, owner, parent, name, depth)
+        if isinstance(value, list):
+            return self._walk_list(value, owner, parent, name, depth)
+        if isinstance(value, str) and len(value) > _MAX_VALUE_CHARS:
+            self._long_texts.append(value)
+            return [f"{name or 'text'}=<{len(value)} characters>"]
+        return _scalar_pair(name, value)
+
+    def _walk_object(
+        self, value: dict[str, Any], owner: _Owner | None, parent: str, name: str, depth: int
+    ) -> list[str]:
+        own = _own_id(value, name)
+        if own is not None and owner is not None and own.identifier == owner.identifier:
+            # The result repeats the id that the call asked for.
+            owner, own = owner._replace(key=own.key), None
+        if own is not None:
+            self._add_record(value, own, owner.label if owner is not None else parent, depth)
+            return [f"{name}={own.identifier}"] if name and depth else []
+        if depth:
+            return self._nested_pairs(value, owner, name, depth)
+        if owner is not None:
+            self._add_record(value, owner, parent, depth)
+        else:
+            self._plain += [pair for key, item in value.items() for pair in self._walk_item(key, item, None, depth)]
+        return []
+
+    def _add_record(self, value: Mapping[str, Any], subject: _Owner, parent: str, depth: int) -> None:
+        # A record comes before the records inside it.
+        place = len(self._records)
+        self._records.append(_PLACEHOLDER)
+        pairs = [
+            pair
+            for key, item in value.items()
+            if key != subject.key or isinstance(item, dict | list)
+            for pair in self._walk_item(key, item, subject, depth)
+        ]
+        self._records[place] = Record(subject.label, parent, tuple(pairs), subject.is_unique)
+
+    def _walk_item(self, key: str, item: Any, subject: _Owner | None, depth: int) -> list[str]:
+        if isinstance(item, dict) and item and all(_is_keyed_object(k, v) for k, v in item.items()):
+            names = []
+            for identifier, child in item.items():
+                if not isinstance(child, dict):
+                    continue
+                owner = _Owner(f"{_singular(key)} {identifier}", is_unique=True, key="")
+                names.append(identifier)
+                self._keyed_record(child, owner, subject, depth)
+            return [f"{key}({', '.join(names)})"] if names else []
+        return self.walk(item, subject, subject.label if subject else "", key, depth + 1)
+
+    def _keyed_record(self, child: dict[str, Any], owner: _Owner, subject: _Owner | None, depth: int) -> None:
+        place = len(self._records)
+        self._records.append(_PLACEHOLDER)
+        pairs = [
+            pair
+            for key, item in child.items()
+            if str(item) != owner.identifier
+            for pair in self.walk(item, owner, owner.label, key, depth + 2)
+        ]
+        self._records[place] = Record(owner.label, subject.label if subject else "", tuple(pairs), is_unique=True)
+
+    def _nested_pairs(self, value: dict[str, Any], owner: _Owner | None, name: str, depth: int) -> list[str]:
+        inner = [pair for key, item in value.items() for pair in self._walk_item(key, item, owner, depth)]
+        if not name or not inner:
+            return inner
+        joined = f"{name}({', '.join(inner)})"
+        return [joined] if len(joined) <= MAX_LINE_CHARS // 2 else [f"{name}.{pair}" for pair in inner]
+
+    def _walk_list(self, value: list[Any], owner: _Owner | None, parent: str, name: str, depth: int) -> list[str]:
+        pairs = [pair for item in value for pair in self.walk(item, owner, parent, name, depth + 1)]
+        prefix = f"{name}="
+        if len(pairs) > 1 and name and all(pair.startswith(prefix) for pair in pairs):
+            return list(_list_pairs(name, [pair[len(prefix) :] for pair in pairs]))
+        return pairs
+
+
+def _list_pairs(name: str, items: Sequence[str]) -> Iterator[str]:
+    """Join the items of a list to pairs that fit a line."""
+    start, chars = 0, 0
+    for index, item in enumerate(items):
+        if chars + len(item) > MAX_LINE_CHARS // 2 and index > start:
+            yield f"{name}({', '.join(items[start:index])})"
+            start, chars = index, 0
+        chars += len(item) + 2
+    yield f"{name}({', '.join(items[start:])})"
+
+
+def _own_id(value: Mapping[str, Any], name: str) -> _Owner | None:
+    for key, item in value.items():
+        if not _ID_KEY.fullmatch(key) or isinstance(item, bool) or not isinstance(item, str | int):
+            continue
+        if _ID.fullmatch(str(item)):
+            return _Owner(f"{_kind(key, name)} {item}", is_unique=bool(_UNIQUE_KEY.fullmatch(key)), key=key)
+    return None
+
+
+def _is_keyed_object(key: str, value: Any) -> bool:
+    """True for an item of `{"<id>": {…}}`."""
+    return isinstance(value, dict) and len(key) >= 5 and any(map(str.isdigit, key))
+
+
+def _kind(key: str, name: str) -> str:
+    """Return the word for a record: `reservation` for `reservation_id`, or the name of the list around it."""
+    return _KIND_SUFFIX.sub("", key) or _singular(name) or "record"
+
+
+def _singular(name: str) -> str:
+    if name.endswith("ies"):
+        return f"{name[:-3]}y"
+    return name[:-1] if name.endswith("s") and not name.endswith("ss") else name
+
+
+def _scalar_pair(name: str, value: Any) -> list[str]:
+    if value is None or value == "":
+        return []
+    text = json.dumps(value) if isinstance(value, bool) else " ".join(str(value).split())
+    return [f"{name}={text}" if name else text]
+
+
+def _split_record(record: Record) -> Iterator[str]:
+    if not record.label or not record.pairs:
+        return
+    subject = f"{record.label} ({record.parent})" if record.parent and record.parent != record.label else record.label
+    # Plain values first, because a long record is split and its first line should stand alone.
+    yield from _join_pairs(f"{subject}: ", sorted(record.pairs, key=_is_group))
+
+
+def _is_group(pair: str) -> bool:
+    return pair.endswith(")")
+
+
+def _join_pairs(prefix: str, pairs: Iterable[str]) -> Iterator[str]:
+    """Yield lines of whole pairs. A long text is a line of its own."""
+    room = MAX_LINE_CHARS - len(prefix)
+    pending: list[str] = []
+    chars = 0
+    for pair in pairs:
+        if pending and chars + len(pair) > room:
+            yield f"{prefix}{', '.join(pending)}"
+            pending, chars = [], 0
+        pending.append(pair)
+        chars += len(pair) + 2
+    if pending:
+        yield f"{prefix}{', '.join(pending)}"
+
+
+def _read_blocks(text: str) -> ResultText:
+    """Join blocks of `Key: value` lines that contain an id to records."""
+    if ": " not in text and ":\t" not in text:
+        return ResultText((), text)
+    records: list[str] = []
+    rest: list[str] = []
+    block: list[tuple[str, str, str]] = []
+    for line in (*text.split("\n"), ""):
+        match = _KEY_VALUE.fullmatch(line) if len(line) < _MAX_VALUE_CHARS + 40 else None
+        if match:
+            block.append((match.group(1).strip(), match.group(2).strip(" `,"), line))
+            continue
+        lines = _block_lines(block)
+        records += lines
+        rest += (line,) if lines else (*(raw for _, _, raw in block), line)
+        block = []
+    return ResultText(records, "\n".join(rest)) if records else ResultText((), text)
+
+
+def _block_lines(block: Sequence[tuple[str, str, str]]) -> list[str]:
+    identity = next(((key, value) for key, value, _ in block if _is_identity(key, value)), None)
+    if identity is None or len(block) < 2:
+        return []
+    key, identifier = identity
+    pairs = [f"{_field(name)}={value}" for name, value, _ in block if (name, value) != identity]
+    return list(_join_pairs(f"{_kind(_field(key), '')} {identifier}: ", pairs))
+
+
+def _is_identity(key: str, value: str) -> bool:
+    return _ID_KEY.fullmatch(_field(key)) is not None and _ID.fullmatch(value) is not None
+
+
+def _field(key: str) -> str:
+    return key.lower().replace(" ", "_")

@@ -1,0 +1,99 @@
+"""The requests of the user, without greetings, wrappers and program banners."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from compact.messages import Message
+
+_WRAPPER: Final = re.compile(
+    r"<(system-reminder|command-[a-z-]+|local-command-[a-z-]+|task-notification|bash-[a-z-]+|environment_details)\b"
+)
+# Lines that programs add to the user's turn.
+_BANNER: Final = re.compile(
+    r"^(?:Aider v\S+|(?:Main |Weak |Editor )?[Mm]odels?: .*|Git repo: .*|Repo-map: .*|Use /help.*|VSCode terminal.*"
+    r"|Warning: For large repos.*|For more info see:.*|Added \S+ to the chat.*|Add (?:these files|\S+) to the chat.*"
+    r"|Tokens: .*|Cost: .*|\d+ prompt tokens.*|Applied edit to \S+|Commit [0-9a-f]{7}.*"
+    r"|Restored previous conversation.*|Dropping .*"
+    r"|Removed .*from the chat.*|Caveat: The messages below.*|\[Request interrupted by user.*\]|\[image\]"
+    r"|This session is being continued.*|https?://\S+|\S+/bin/aider\b.*|(?:isort|black|flake8)\.{5,}.*)\s*$",
+    re.MULTILINE,
+)
+_TEST_OUTPUT: Final = re.compile(r"^Test Script: [\s\S]*", re.MULTILINE)
+_WORD: Final = re.compile(r"[^\W_][\w'./:-]*")  # a path is one word
+_STOP: Final = (
+    "a an and are as at be by can could do does for from had has have how i if in is it its me my no not of on or our"
+    " so that the their them then there these they this to was we were what when which who will with would you your"
+)
+_STOP_WORDS: Final = frozenset(_STOP.split())
+_FILLER: Final = (
+    "hi hello hey there thanks thank you please ok okay yes no yep yeah sure great good morning afternoon evening day"
+    " fine perfect cool nice continue go ahead proceed on done bye goodbye welcome correct right exactly absolutely"
+    " awesome help need some with my i'd i'm that sounds works looks do it like"
+)
+_FILLER_WORDS: Final = frozenset(_FILLER.split())
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+|\n")
+_MAX_UNCLOSED_TAGS: Final = 16
+_MIN_WORDS: Final = 3
+_MAX_WORDS: Final = 66  # content words: what is pasted below a request is material
+
+
+def request_text(message: Message) -> str:
+    """Return the beginning of a user's request as one line, or an empty text if the message asks for nothing."""
+    text = _clean(message.text)
+    if len(_content_words(text[:4_000])) < _MIN_WORDS:
+        return ""
+    words = 0
+    parts: list[str] = []
+    for part in _SENTENCE_END.split(text[:8_000]):
+        stripped = part.strip()
+        if not stripped or (not parts and len(_content_words(stripped)) < 2):
+            continue
+        parts.append(stripped)
+        words += len(_WORD.findall(stripped)) - sum(word in _STOP_WORDS for word in _WORD.findall(stripped.lower()))
+        if words >= _MAX_WORDS:
+            break
+    return " ".join(" ".join(" ".join(parts).split()).split(" ")[: 3 * _MAX_WORDS])
+
+
+def is_filler(text: str) -> bool:
+    """True if a text of the user is only a greeting, thanks or a confirmation."""
+    return not _content_words(text)
+
+
+def request_positions(messages: Sequence[Message]) -> list[int]:
+    """Return the positions of the user messages that ask for something."""
+    return [
+        position
+        for position, message in enumerate(messages)
+        if message.role == "user" and not message.answers and not message.is_summary and request_text(message)
+    ]
+
+
+def _clean(text: str) -> str:
+    return _BANNER.sub("", _TEST_OUTPUT.sub("", _without_wrappers(text))).strip()
+
+
+def _without_wrappers(text: str) -> str:
+    """Remove the elements in which programs wrap their own text. A tag without its end stays."""
+    parts: list[str] = []
+    start = 0
+    unclosed: set[str] = set()
+    while match := _WRAPPER.search(text, start):
+        tag = match.group(1)
+        # Searching for the same missing end tag again would take quadratic time.
+        end = -1 if tag in unclosed or len(unclosed) > _MAX_UNCLOSED_TAGS else text.find(f"</{tag}>", match.end())
+        if end < 0:
+            unclosed.add(tag)
+            parts.append(text[start : match.end()])
+            start = match.end()
+            continue
+        parts += (text[start : match.start()], " ")
+        start = end + len(tag) + 3
+    return "".join((*parts, text[start:]))
+
+
+def _content_words(text: str) -> set[str]:
+    return {word for word in _WORD.findall(text.lower()) if word not in _STOP_WORDS and word not in _FILLER_WORDS}

@@ -1,0 +1,152 @@
+"""Blocks that state what is true at the end of a span: the requests, the files, the last check and the plan.
+
+They replace the lines they are derived from, which describe how it came to be.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final
+
+from compact.messages import Message
+from compact.summarizers.extraction.blocks import Block, collapse_whitespace, describe_call, removed_lines
+from compact.summarizers.extraction.changed_values import changed_values
+from compact.summarizers.extraction.check_results import last_check
+from compact.summarizers.extraction.file_ledger import LedgerFile, read_ledger
+from compact.summarizers.extraction.line_classifier import is_instruction
+from compact.summarizers.extraction.requests import is_filler, request_positions, request_text
+from compact.summary.entries import FileTouched
+
+_TOOL_TEXT: Final = ("output", "code")
+_CHANGE: Final = re.compile(
+    r"(?P<verb>created|edited)(?: and edited)?(?: (?P<count>\d+)×)?(?:, (?P<detail>.*))?", re.DOTALL
+)
+
+
+def with_state(
+    messages: Sequence[Message],
+    visible: Sequence[Message],
+    blocks: Iterable[Block],
+    *,
+    todo_calls: Collection[str] = (),
+) -> Iterator[Block]:
+    """Yield the blocks of the messages, with the state of the session instead of the lines it is derived from.
+
+    `visible` messages stay in the prompt. They can make an older state obsolete. `todo_calls` are the ids of the calls
+    that maintain a to-do list.
+    """
+    all_messages = [*messages, *visible]
+    blocks = list(blocks)
+    earlier = [block.entry for block in blocks if isinstance(block.entry, FileTouched)]
+    has_summary = any(block.entry is not None for block in blocks)
+    yield from _file_blocks(all_messages, len(messages), earlier)
+    yield from _check_blocks(all_messages, len(messages))
+    requests = dict(_request_blocks(messages, visible, has_summary=has_summary))
+    yield from requests.values()
+    yield from _value_blocks(all_messages, len(messages))
+    removed = removed_lines(all_messages)
+    todo_lines = {
+        describe_call(call)[0] for message in messages for call in message.tool_calls if call.id in todo_calls
+    }
+    for block in blocks:
+        if isinstance(block.entry, FileTouched) or block.lines[0] in todo_lines or block.call_line in todo_lines:
+            continue
+        if block.kind == "user" and block.entry is None:
+            yield from _without_request(block, requests.get(block.position))
+        elif block.kind in _TOOL_TEXT and removed:
+            yield from _without_removed(block, removed)
+        else:
+            yield block
+
+
+def _file_blocks(messages: Sequence[Message], end: int, earlier: Sequence[FileTouched]) -> Iterator[Block]:
+    """Yield one line per file that a message before `end` touched."""
+    for file in read_ledger(messages, earlier=[_ledger_file(entry) for entry in earlier]):
+        positions = [position for position in file.positions if position < end]
+        if not positions:
+            continue
+        ids = (messages[position].id for position in positions if position >= 0)
+        sources = tuple(dict.fromkeys(source for source in ids if source))
+        entry = FileTouched(file.path, file.description, file.state, sources=sources)
+        line = file.path if file.state == "read" else f"{file.path}: {file.description}"
+        field = "files_read" if file.state == "read" else "files"
+        yield Block((line,), "edit", sources, max(positions), entry=entry, field=field)
+
+
+def _ledger_file(entry: FileTouched) -> LedgerFile:
+    """Return the state that an earlier summary gives a file."""
+    match = _CHANGE.fullmatch(entry.change)
+    count = int(match.group("count") or 1) if match else 1
+    if match and match.group("verb") == "created" and match.group("count"):
+        count += 1
+    detail = (match.group("detail") or "") if match else entry.change.removeprefix("renamed to ")
+    is_read = entry.state == "read"
+    return LedgerFile(
+        entry.path,
+        entry.state,
+        entry.state,
+        0 if is_read else count,
+        "" if entry.state in ("read", "deleted") else detail,
+        [-1],
+    )
+
+
+def _check_blocks(messages: Sequence[Message], end: int) -> Iterator[Block]:
+    result = last_check(messages)
+    if result is not None and result.position < end:
+        source = messages[result.position].id
+        yield Block((result.line,), "command", (source,) if source else (), result.position, field="checks")
+
+
+def _value_blocks(messages: Sequence[Message], end: int) -> Iterator[Block]:
+    """Yield one line per name that an edit before `end` set to another value."""
+    for value in changed_values(messages):
+        if value.position < end:
+            source = messages[value.position].id
+            yield Block((value.line,), "edit", (source,) if source else (), value.position, field="changed_values")
+
+
+def _request_blocks(
+    messages: Sequence[Message], visible: Sequence[Message], *, has_summary: bool
+) -> Iterator[tuple[int, Block]]:
+    """Yield the first and the newest request, by position."""
+    positions = request_positions(messages)
+    if not positions:
+        return
+    fields = {}
+    if not has_summary:
+        fields[positions[0]] = "goals"
+    if not request_positions(visible):
+        fields[positions[-1]] = "current_task"
+    for position, field in fields.items():
+        source = messages[position].id
+        line = request_text(messages[position])
+        yield position, Block((line,), "user", (source,) if source else (), position, field=field)
+
+
+def _without_request(block: Block, request: Block | None) -> Iterator[Block]:
+    """Yield the user's lines that are not filler and that the request line does not repeat.
+
+    A standing instruction is always a line of its own.
+    """
+    text = request.lines[0] if request is not None else ""
+    lines = [
+        line
+        for line in block.lines
+        if not is_filler(line) and not (text and _repeats(line, text) and not is_instruction(line))
+    ]
+    if lines:
+        yield block if len(lines) == len(block.lines) else block._replace(lines=lines)
+
+
+def _repeats(line: str, request: str) -> bool:
+    collapsed = collapse_whitespace(line)
+    return collapsed in request or request in collapsed
+
+
+def _without_removed(block: Block, removed: dict[str, int]) -> Iterator[Block]:
+    """Yield the lines of tool text that no later edit removed."""
+    lines = [line for line in block.lines if removed.get(line, -1) < block.position]
+    if lines:
+        yield block if len(lines) == len(block.lines) else block._replace(lines=lines)

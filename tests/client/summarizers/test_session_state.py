@@ -1,0 +1,231 @@
+"""Summaries state what is true at the end: requests, files, the last check, values and records."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from compact.messages import Message, ToolCall
+from compact.summarizers import ExtractiveSummarizer
+from compact.summary.structured_summary import StructuredSummary
+
+from tests.growth import assert_linear
+
+
+class Session:
+    """Builds a conversation call by call."""
+
+    def __init__(self, *requests: str) -> None:
+        self.messages = [Message("user", text, id=f"u{number}") for number, text in enumerate(requests)]
+
+    def call(self, name: str, result: str, **arguments: object) -> Session:
+        number = len(self.messages)
+        call = ToolCall(f"c{number}", name, json.dumps(arguments))
+        self.messages.append(Message("assistant", "", tool_calls=(call,), id=f"a{number}"))
+        self.messages.append(Message("tool", result, tool_call_id=call.id, id=f"t{number}"))
+        return self
+
+    def user(self, text: str) -> Session:
+        self.messages.append(Message("user", text, id=f"u{len(self.messages)}"))
+        return self
+
+    def summary(self, *, max_tokens: int = 800, style: str = "task_state") -> StructuredSummary:
+        return ExtractiveSummarizer().summarize_span(self.messages, max_tokens=max_tokens, style=style)
+
+    def text(self, **options: object) -> str:
+        return self.summary(**options).render()
+
+
+def edit(session: Session, path: str, old: str, new: str, result: str = "ok") -> Session:
+    return session.call("Edit", result, file_path=path, old_string=old, new_string=new)
+
+
+def test_a_record_stays_on_one_line_with_its_id_first():
+    """Every value stands with its record, and a child names its parent."""
+    reservation = {
+        "reservation_id": "OBUT9V",
+        "cabin": "economy",
+        "flights": [{"flight_number": "HAT266", "date": "2024-05-28", "price": 131}],
+        "passengers": [{"first_name": "Sofia", "last_name": "Kim"}],
+    }
+    session = Session("Change my flight to Houston, please.")
+    text = session.call("get_reservation", json.dumps(reservation), reservation_id="OBUT9V").text()
+    assert "- reservation OBUT9V: cabin=economy, flights=HAT266, passengers(first_name=Sofia, last_name=Kim)" in text
+    assert "- flight HAT266 (reservation OBUT9V): date=2024-05-28, price=131" in text
+
+
+def test_a_result_without_an_id_belongs_to_the_id_that_the_call_asked_for():
+    """The id of the call's argument is the id of the record."""
+    text = Session("Is the order paid?").call("get_order", '{"status": "paid", "total": 75.5}', order_id="W-118").text()
+    assert "- order W-118: status=paid, total=75.5" in text
+
+
+def test_a_long_value_is_not_part_of_its_line():
+    """The line gives its length, and its sentences are lines of their own."""
+    body = "The gateway gw-7781 closes after 20 seconds. " + "More words follow here. " * 20
+    issue = json.dumps({"id": "ENT-194", "state": "open", "body": body})
+    text = Session("Read the issue ENT-194.").call("get_issue", issue, issue_id="ENT-194").text()
+    assert f"- issue ENT-194: state=open, body=<{len(body)} characters>" in text
+    assert "The gateway gw-7781 closes after 20 seconds." in text
+
+
+def test_key_value_output_with_an_id_is_one_record():
+    """`gh pr view` and similar commands print one field per line."""
+    output = "title:\tFix the login\nstate:\tOPEN\nnumber:\t142\nadditions:\t2136\n--\nBody text."
+    text = Session("Review the pull request.").call("Bash", output, command="gh pr view 142").text()
+    assert "142: title=Fix the login, state=OPEN, additions=2136" in text
+
+
+def test_json_of_any_shape_is_read_without_an_error():
+    """Deep, empty, numeric and invalid results are kept as text or records."""
+    for result in ("[" * 500 + "]" * 500, "{}", "[]", "[1, 2]", '{"id": 7}', '{"id": "a1b2", "x": null}', "{broken"):
+        assert Session("Look at this value 42.").call("get", result).summary() is not None
+
+
+def test_files_are_listed_by_what_happened_to_them():
+    """Created, changed, deleted, renamed and read files have sections relative to their common directory."""
+    session = Session("Clean up the package.")
+    session.call("Read", "import os", file_path="/srv/app/src/read_only.py")
+    session.call(
+        "Write", "File created successfully", file_path="/srv/app/src/new.py", content="def start():\n    pass"
+    )
+    edit(session, "/srv/app/src/old.py", "def stop():\n    return 1", "def stop():\n    return 2")
+    session.call("Bash", "", command="rm /srv/app/src/gone.py && git mv src/a.py src/b.py")
+    text = session.text()
+    assert "## Files changed or created" in text
+    assert "new.py: created, def start" in text
+    assert "old.py: edited, def stop" in text
+    assert "## Files deleted\n- /srv/app/src/gone.py: deleted" in text
+    assert "## Files renamed\n- src/a.py: renamed" in text
+    assert "- Files read: /srv/app/src/read_only.py" in text
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        "The user doesn't want to proceed with this tool use.",
+        "<tool_use_error>String to replace not found</tool_use_error>",
+    ],
+)
+def test_a_rejected_or_failed_edit_is_not_an_edit(result):
+    """The file is not listed as changed, and the call is marked as failed."""
+    text = edit(Session("Fix the login."), "src/login.py", "a = 1", "a = 2", result).text()
+    assert "Files changed" not in text
+    assert "→ failed" in text
+
+
+def test_a_file_that_was_created_and_deleted_again_is_left_out():
+    """Scratch work is not a change."""
+    session = Session("Reproduce the bug.")
+    session.call("Bash", "", command="cat > repro.py <<'EOF'\nprint(1)\nEOF").call("Bash", "", command="rm repro.py")
+    assert [file.path for file in session.summary().files] == []
+
+
+def test_the_ledger_continues_over_several_compactions():
+    """A file that an earlier summary lists as changed keeps its state when it is only read later."""
+    session = edit(Session("Fix the login."), "src/login.py", "limit = 3", "limit = 5")
+    earlier = Message("assistant", session.summary().render(), id="s1")
+    later = Session("Go on with the tests.").call("Read", "limit = 5", file_path="src/login.py")
+    later.call("Write", "ok", file_path="src/new.py", content="x = 1")
+    files = ExtractiveSummarizer().summarize_span([earlier, *later.messages], max_tokens=800).files
+    assert {file.path: file.state for file in files} == {"src/login.py": "changed", "src/new.py": "created"}
+
+
+def test_the_last_check_has_its_verdict_and_first_failing_line():
+    """Only the newest run counts."""
+    session = Session("Make the tests pass.")
+    session.call("Bash", "12 passed in 1.2s", command="pytest -q tests/a.py")
+    session.call("Bash", "FAILED tests/b.py::test_slow - TimeoutError\n1 failed", command="pytest -q tests/b.py")
+    text = session.text()
+    assert "## Last check\n- pytest -q tests/b.py: failed: FAILED tests/b.py::test_slow - TimeoutError" in text
+
+
+def test_a_changed_value_is_shown_with_the_old_one_marked_as_past():
+    """The old value is nowhere shown as current."""
+    session = Session("Raise the limit.").call("Read", "RETRY_LIMIT = 3", file_path="src/a.py")
+    text = edit(session, "src/a.py", "RETRY_LIMIT = 3", "RETRY_LIMIT = 500").text()
+    assert "a.py: RETRY_LIMIT = 500 (was 3)" in text
+    assert text.count("RETRY_LIMIT = 3") == 0
+
+
+def test_only_the_newest_todo_list_is_shown():
+    """The calls that maintain it do not repeat older states."""
+    session = Session("Do the three things.")
+    for state in ("pending", "in_progress"):
+        session.call("TodoWrite", "ok", todos=[{"content": "Write the parser", "status": state}])
+    text = session.text()
+    assert "[in_progress] Write the parser" in text
+    assert "pending" not in text
+
+
+def test_numbered_tasks_have_their_newest_state():
+    """Tasks that are created and updated one by one form one list."""
+    session = Session("Do the two things.")
+    session.call("TaskCreate", "Task #1 created", subject="Write the parser")
+    session.call("TaskUpdate", "Updated task #1", taskId="1", status="completed")
+    assert "- [completed] Write the parser" in session.text()
+
+
+def test_the_first_and_the_newest_request_are_on_top_without_greetings():
+    """Greetings, wrappers and banners are not requests."""
+    session = Session(
+        "Hi!", "<system-reminder>Use the tools.</system-reminder>Fix the login timeout in src/auth.py, please."
+    )
+    session.user("Thanks, great!").user("Now write the release notes for version 2.4.").user("ok")
+    summary = session.summary()
+    assert summary.current_task is not None
+    assert summary.current_task.text == "Now write the release notes for version 2.4."
+    assert [goal.text for goal in summary.goals] == ["Fix the login timeout in src/auth.py, please."]
+    assert "Hi!" not in summary.render()
+
+
+def test_a_rule_in_the_first_request_is_also_a_constraint():
+    """A standing instruction keeps its own line."""
+    summary = Session("Fix the login timeout.\nNever touch the production database.").summary()
+    assert [note.text for note in summary.constraints] == ["Never touch the production database."]
+
+
+@pytest.mark.parametrize(
+    "style", ["task_state", "brief", "step_ledger", "requirements_ledger", "code_delta", "decision_log"]
+)
+def test_a_rendered_state_can_be_parsed(style):
+    """Files, checks, values and records survive a round trip through the text."""
+    session = Session("Fix order W-118 in src/app/a.py.")
+    session.call("get_order", '{"order_id": "W-118", "status": "paid"}', order_id="W-118")
+    session.call("Read", "x", file_path="/srv/app/src/read.py")
+    edit(session, "/srv/app/src/a.py", "LIMIT = 3", "LIMIT = 500")
+    session.call("Bash", "", command="rm /srv/app/src/gone.py").call("Bash", "3 passed", command="pytest -q")
+    summary = session.summary(style=style)
+    parsed = StructuredSummary.parse(summary.render())
+    assert parsed is not None
+    assert {file.path: file.state for file in parsed.files} == {file.path: file.state for file in summary.files}
+    for name in ("checks", "changed_values", "records"):
+        assert [entry.text for entry in getattr(parsed, name)] == [entry.text for entry in getattr(summary, name)]
+        assert getattr(summary, name)
+    assert parsed.render() == summary.render()
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "<command-{n}>",
+        "<system-reminder>",
+        "cat <<EOF > a{n}.py\n",
+        "key: value{n}\n",
+        "| a | b |\n",
+        "a=b.c(d",
+        '{{"id": "a{n}"}}\n',
+        "/a/b",
+    ],
+)
+def test_hostile_text_is_summarized_in_linear_time(unit):
+    """In a request, a command and a result."""
+
+    def session(size: int) -> list[Message]:
+        text = "".join(unit.format(n=n) for n in range(size // len(unit)))
+        return Session(text).call("Bash", text, command=text).messages
+
+    def summarize(messages: list[Message]) -> object:
+        return ExtractiveSummarizer().summarize_span(messages, max_tokens=300)
+
+    assert_linear(summarize, session)
