@@ -49,6 +49,14 @@ class Malformed(RequestError):
 class Conflict(RequestError):
     status, code = 409, "conflict"
 
+    def __init__(self, message: str, *, next_step: int) -> None:
+        super().__init__(message)
+        self.next_step = next_step
+
+    def body(self) -> dict[str, Any]:
+        """Return the JSON body of the response, with the next free step."""
+        return {**super().body(), "next_step": self.next_step}
+
 
 class TooLarge(RequestError):
     status, code = 413, "too_large"

@@ -39,7 +39,7 @@ class Answer:
 
 
 class Receiver:
-    """Sends `receiver.answers` in order, and repeats the last one."""
+    """Sends `receiver.answers` in order, and repeats the last one. A subclass can choose each answer itself."""
 
     def __init__(self, *answers: Answer, port: int = 0) -> None:
         self.answers = list(answers) or [Answer()]
@@ -53,7 +53,7 @@ class Receiver:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 request = Request(self.path, {k.lower(): v for k, v in self.headers.items()}, body)
-                answer = outer.answers.pop(0) if len(outer.answers) > 1 else outer.answers[0]
+                answer = outer.answer(request)
                 outer.requests.append(request)
                 if answer.wait is not None:
                     answer.wait()
@@ -79,6 +79,10 @@ class Receiver:
         self.url = f"http://127.0.0.1:{self.port}"
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         self._thread.start()
+
+    def answer(self, request: Request) -> Answer:
+        """Return the answer to a request."""
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
     def hang(self) -> Answer:
         """Return an answer that is sent only when the test ends."""

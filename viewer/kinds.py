@@ -92,6 +92,13 @@ def _describe_check(data: Data) -> str:
     return format_usage(to_count(data["tokens_before"]), to_count(data.get("max_tokens")))
 
 
+def _describe_archival(data: Data) -> str:
+    # Clients before the states were introduced sent the event only after the transcript was stored.
+    state = str(data.get("state") or "stored")
+    adapter = f" in {data['storage_adapter']}" if data.get("storage_adapter") else ""
+    return f"Step {to_count(data.get('step'))} {state}{adapter}"
+
+
 def _describe_summary(data: Data) -> str:
     messages = format_count(to_count(data.get("input_messages")), "message")
     return f"{messages} summarized in {to_count(data.get('summary_tokens')):,} tokens"
@@ -199,7 +206,13 @@ _COMPACTION_EVENTS = (
     ),
     _event(CHECK_STARTED, "check started", "compaction", "A compaction started."),
     _event(POLICY, "policy applied", "compaction", "The policy and the target size of a compaction.", Panel.POLICY),
-    _event(ARCHIVAL, "archival", "archival", "The transcript was archived before the compaction."),
+    _event(
+        ARCHIVAL,
+        "archival",
+        "archival",
+        "The transcript from before the compaction: queued, stored or failed.",
+        describe=_describe_archival,
+    ),
     _event("compact.proposal_generated", "proposal generated", "compaction", "A way to free tokens was considered."),
     _event(
         SUMMARY,

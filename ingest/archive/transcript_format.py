@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ingest.archive.hash_chain import canonical
 from ingest.decoding.lenient_json import MAX_DEPTH, is_deep, sanitize
 
-Redact = Callable[[Any], tuple[Any, Mapping[str, int]]]
+Redact = Callable[[Sequence[dict[str, Any]]], Sequence[tuple[dict[str, Any], Mapping[str, int]]]]
+"""Redacts the messages of a transcript together, because a key may be split over two of them."""
 Parsed = tuple[list[str | None], list[bytes], Mapping[str, int]]
 """Ids and canonical texts of messages, and the number of redactions for each rule."""
 
@@ -34,11 +35,9 @@ def parse_messages(body: bytes, redact: Redact) -> Parsed:
     ids: list[str | None] = []
     texts: list[bytes] = []
     counts: Counter[str] = Counter()
-    for number, line in enumerate(body.split(b"\n"), start=1):
-        if not line.strip():
-            continue
-        path = f"line {number}"
-        message, redactions = redact(_parse_line(line, path))
+    paths = {f"line {number}": line for number, line in enumerate(body.split(b"\n"), start=1) if line.strip()}
+    messages = [_parse_line(line, path) for path, line in paths.items()]
+    for path, (message, redactions) in zip(paths, redact(messages), strict=True):
         message_id = message.pop("id", None)
         message.pop("hash", None)
         ids.append(None if message_id is None else sanitize(str(message_id)))

@@ -16,13 +16,15 @@ from typing import Any
 
 import zstandard
 from asgiref.sync import sync_to_async
-from compact.redaction import MASK, default_redactor
+from compact.redaction import MASK
 from django.db import InterfaceError, InternalError, OperationalError, connection, transaction
+from django.db.models import Max
 from django.dispatch import Signal
 from django.utils import timezone
 
 from ingest.archive.hash_chain import Link, format_time
 from ingest.archive.transcript_format import BadTranscript, Parsed, Redact, archived_line, parse_messages
+from ingest.decoding.redaction import redact_messages
 from ingest.decoding.schema import SESSION_MAX_BYTES
 from ingest.models import ChainLink, Content, Project, Transcript, session_key
 
@@ -52,7 +54,11 @@ DELETE FROM ingest_content WHERE project_id = %s AND hash = ANY(%s) AND hash NOT
 
 
 class StepConflict(Exception):
-    """The step is already archived with different content, or was deleted."""
+    """The step is already archived with different content, or was deleted. `next_step` is the next free one."""
+
+    def __init__(self, message: str, next_step: int) -> None:
+        super().__init__(message)
+        self.next_step = next_step
 
 
 class LegalHold(Exception):
@@ -94,7 +100,7 @@ def store(
     _check_arguments(session_id, step)
     if hashlib.sha256(body).hexdigest() != sha256.lower():
         raise BadTranscript("sha256", "does not match the body, which was truncated or changed in transit")
-    ids, texts, redacted = parsed or parse_messages(body, redact or default_redactor().tree)
+    ids, texts, redacted = parsed or parse_messages(body, redact or redact_messages)
     counts = Counter(redacted)
     counts.update(redactions or {})
     # Redactions by the client can be counted, but their rules are unknown.
@@ -108,10 +114,12 @@ def store(
         _lock_chain(cursor, key)
         if existing := Transcript.objects.filter(session_key=key, step=step).first():
             if existing.sent_sha256 != sha256.lower():
-                raise StepConflict(f"Step {step} of {session_id} is already archived with different content.")
+                raise StepConflict(
+                    f"Step {step} of {session_id} is already archived with different content.", _next_step(key)
+                )
             return _result(existing, created=False)
         if ChainLink.objects.filter(session_key=key, step=step, kind=ChainLink.Kind.DELETED).exists():
-            raise StepConflict(f"Step {step} of {session_id} was archived and then deleted.")
+            raise StepConflict(f"Step {step} of {session_id} was archived and then deleted.", _next_step(key))
         _store_texts(cursor, project_id, hashes, texts)
         transcript = Transcript(
             session_key=key,
@@ -233,6 +241,12 @@ def _check_arguments(session_id: str, step: int) -> None:
         raise BadTranscript("session", f"must have 1 to {SESSION_MAX_BYTES} bytes and no NUL character")
     if not 0 <= step <= MAX_STEP:
         raise BadTranscript("step", f"must be between 0 and {MAX_STEP}")
+
+
+def _next_step(key: uuid.UUID) -> int:
+    """Return the first step after all that the session's chain has, also after deleted ones."""
+    last = ChainLink.objects.filter(session_key=key).aggregate(Max("step"))["step__max"]
+    return 1 if last is None else last + 1
 
 
 def _lock_chain(cursor: Any, key: uuid.UUID) -> None:

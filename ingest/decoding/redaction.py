@@ -6,10 +6,11 @@ All events of a request are searched together, so that a key is found even if it
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from compact.redaction import default_redactor
+from compact.redaction import default_redactor, redact_items
 
 from ingest.decoding.records import Converted, Span
 
@@ -28,9 +29,9 @@ def redact(converted: list[Converted]) -> int:
     return count
 
 
-def redact_value(value: Any) -> tuple[Any, Counter[str]]:
-    """Return a redacted copy of a JSON value and the number of matches for each rule."""
-    return _redactor.tree(value)
+def redact_messages(messages: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], Counter[str]]]:
+    """Redact the messages of a transcript together. Return each with the number of matches for each rule."""
+    return redact_items(messages, _redactor.trees)
 
 
 def _replace_content(converted: Converted, clean: tuple[str, dict[str, Any], Any]) -> Converted:

@@ -11,7 +11,7 @@ from ingest.archive.transcript_format import BadTranscript, parse_messages
 from ingest.decoding import json_body
 from ingest.decoding.otlp import conversion
 from ingest.decoding.records import Decoded, Span
-from ingest.decoding.redaction import redact, redact_value
+from ingest.decoding.redaction import redact, redact_messages
 from ingest.errors import Malformed, RequestError, TooLarge, UnsupportedType
 from ingest.storage.messages import extract
 
@@ -50,7 +50,7 @@ _DECODERS: dict[Format, Callable[[bytes, int], Decoded]] = {
 def parse_transcript(body: bytes) -> ParsedTranscript:
     """Parse and redact a transcript, or raise `Malformed`."""
     try:
-        ids, texts, counts = parse_messages(body, redact_value)
+        ids, texts, counts = parse_messages(body, redact_messages)
     except BadTranscript as error:
         rejected = [{"index": 0, "path": error.path, "message": error.message}]
         raise Malformed(error.message, rejected=rejected) from None

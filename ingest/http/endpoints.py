@@ -221,7 +221,7 @@ async def ingest_transcript(service: Service, request: Request) -> Response:
                 error.message, rejected=[{"index": 0, "path": error.path, "message": error.message}]
             ) from None
         except transcripts.StepConflict as error:
-            raise Conflict(str(error)) from None
+            raise Conflict(str(error), next_step=error.next_step) from None
         except OSError as error:
             raise Unavailable("The database is unavailable. Try again later.") from error
     service.keys.mark_used(grant)

@@ -6,6 +6,7 @@ Methods may be sync or async. The async entry points await a coroutine, the sync
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -65,13 +66,40 @@ class SpanSummarizer(Protocol):
 
 @runtime_checkable
 class StorageAdapter(Protocol):
-    """Archives transcripts, summaries and events. It only receives redacted copies."""
+    """Archives transcripts, summaries and events. It only receives redacted copies.
+
+    `save_transcript` returns once the transcript is stored. It may return a dict with the `step` under which it is
+    stored, its `path` or `key`, its `sha256`, and its `state`. See `QueueingStorage`.
+    """
 
     def save_transcript(self, session_id: str, transcript: Sequence[Message]) -> Any: ...
 
     def save_summary(self, session_id: str, summary: Message, step: int) -> Any: ...
 
     def save_event(self, session_id: str, event: dict[str, Any]) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveResult:
+    """The answer of an archive to a transcript that was queued."""
+
+    session_id: str
+    sha256: str
+    """The digest of the transcript as `save_transcript` returned it."""
+    step: int
+    """The number under which the archive has it."""
+    error: str | None = None
+    """The reason if the archive did not store it."""
+    is_from_earlier_process: bool = False
+
+
+class QueueingStorage(Protocol):
+    """A storage adapter whose `save_transcript` may return the state `queued`. It reports the answer later.
+
+    The listener is called on the adapter's own thread.
+    """
+
+    def listen(self, listener: Callable[[ArchiveResult], None]) -> None: ...
 
 
 @runtime_checkable

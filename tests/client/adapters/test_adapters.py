@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import sqlite3
 import stat
 import subprocess
@@ -70,6 +69,10 @@ def test_sha256sum_can_verify_the_archive(tmp_path: Path) -> None:
     result = subprocess.run(command, cwd=tmp_path / "s", capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout
     assert result.stdout.count("OK") == 2
+    for number, writer in enumerate((storage, storage, FileStorage(tmp_path), storage)):
+        writer.save_event("s", {"event": "compact.check", "number": number})
+    result = subprocess.run(command, cwd=tmp_path / "s", capture_output=True, text=True, check=False)
+    assert "events.jsonl: OK" in result.stdout and result.stdout.count("OK") == 3, result.stdout
 
 
 def test_archived_step_is_never_replaced(tmp_path: Path) -> None:
@@ -82,7 +85,8 @@ def test_archived_step_is_never_replaced(tmp_path: Path) -> None:
     assert storage.save_transcript("s", MESSAGES * 2)["step"] == 3
     assert hashlib.sha256(Path(first["path"]).read_bytes()).hexdigest() == first["sha256"]
     storage.save_summary("s", SUMMARY, 1)
-    assert storage.save_summary("s", Message("assistant", "other"), 1)["path"].endswith("summary-002.json")
+    moved = Path(storage.save_summary("s", Message("assistant", "other"), 1)["path"])
+    assert (moved.name, json.loads(moved.read_text())["step"]) == ("summary-002.json", 2)
 
 
 _TEN_STEPS = """
@@ -271,7 +275,7 @@ def test_transcripts_survive_an_unreachable_server(tmp_path: Path, capsys: pytes
 
 def test_failed_upload_without_a_spool_raises(capsys: pytest.CaptureFixture[str]) -> None:
     """Without a spool no other copy exists, so the error reaches the caller before it prunes."""
-    with Receiver(Answer(409, body={"code": "conflict"})) as receiver:
+    with Receiver(Answer(409, body={"error": "conflict"})) as receiver:
         storage = AriadneStorage(receiver.url, "key", spool_dir=None, exit_timeout_s=1)
         with pytest.raises(CompactError, match="could not be archived"):
             storage.save_transcript("s", MESSAGES)
@@ -279,17 +283,14 @@ def test_failed_upload_without_a_spool_raises(capsys: pytest.CaptureFixture[str]
     assert "HTTP 409" in capsys.readouterr().err
 
 
-def test_dropped_transcripts_are_logged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """If the spool exceeds its limit during an outage, the oldest transcripts are dropped and logged."""
-    storage = AriadneStorage("http://127.0.0.1:1", "key", spool_dir=tmp_path, spool_bytes=1_000, max_backoff_s=0.01)
-    for _ in range(20):
-        storage.save_transcript("s", [Message("user", os.urandom(200).hex())])
-    eventually(lambda: storage.stats()["failures"] > 1)
-    waiting = storage.stats()["waiting"]
+def test_a_full_spool_refuses_a_transcript_and_drops_none(tmp_path: Path) -> None:
+    """A queued transcript is the only copy, so the next compaction fails instead of dropping it."""
+    storage = AriadneStorage("http://127.0.0.1:1", "key", spool_dir=tmp_path, spool_bytes=2_000, max_backoff_s=0.01)
+    saved: list[Any] = []
+    with pytest.raises(CompactError, match="the spool is full"):
+        saved.extend(storage.save_transcript("s", [Message("user", os.urandom(200).hex())]) for _ in range(20))
+    assert 0 < len(saved) == storage.stats()["waiting"]
     storage.close(0.1)
-    drops = re.findall(r"\[Ariadne\] (\d+) transcripts were dropped", capsys.readouterr().err)
-    assert waiting
-    assert sum(map(int, drops)) == 20 - waiting
 
 
 @pytest.mark.req("P-STO-1")

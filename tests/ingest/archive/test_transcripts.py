@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from compact.redaction import default_redactor
 from django.db import DatabaseError, connection, transaction
 
 from ingest.archive import transcripts
@@ -29,8 +29,8 @@ def project() -> Project:
     return Project.objects.create(pk=1, slug="p", name="P")
 
 
-def no_redaction(value: Any) -> tuple[Any, dict[str, int]]:
-    return dict(value), {}
+def no_redaction(messages: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, int]]]:
+    return [(dict(message), {}) for message in messages]
 
 
 def store(messages: list[dict[str, Any]] = MESSAGES, *, step: int = 1, **changes: Any) -> transcripts.StoredTranscript:
@@ -70,15 +70,31 @@ def test_a_retry_of_a_step_changes_nothing():
 
 
 def test_different_content_for_an_archived_step_is_a_conflict():
-    """An archived step is never replaced."""
+    """An archived step is never replaced. The error has the next free step, after deleted ones too."""
     store()
-    with pytest.raises(transcripts.StepConflict):
-        store([{"role": "user", "content": "rewritten"}])
+    store([{"role": "user", "content": "last"}], step=4)
+    transcripts.delete([Transcript.objects.get(step=4)], reason="requested", by="ann")
+    for step in (1, 4):
+        with pytest.raises(transcripts.StepConflict) as conflict:
+            store([{"role": "user", "content": "rewritten"}], step=step)
+        assert conflict.value.next_step == 5
+
+
+@pytest.mark.req("S-RED-1")
+def test_a_key_that_is_split_over_two_lines_is_redacted():
+    """A client without redaction sends it. The labels of the messages stay."""
+    half = "MIIEpAIBAAKCAQEA" + "q7Xz81kPwT3r" * 4
+    first = {"id": "m1", "role": "user", "content": f"-----BEGIN RSA PRIVATE KEY-----\n{half}"}
+    second = {"id": "m2", "role": "user", "content": f"{half[::-1]}\n-----END RSA PRIVATE KEY-----\nThanks."}
+    store([first, second], redact=None)
+    text = b"\n".join(transcripts.lines(Transcript.objects.get()))
+    assert half.encode() not in text and half[::-1].encode() not in text
+    assert [json.loads(line)["role"] for line in text.splitlines()] == ["user", "user"]
 
 
 def test_lone_surrogates_are_replaced():
     """Tools print them, and the rest of the step must not be lost."""
-    store(body=b'{"id":"\\udc00","role":"user","content":"a\\ud800b"}\n', redact=default_redactor().tree)
+    store(body=b'{"id":"\\udc00","role":"user","content":"a\\ud800b"}\n', redact=None)
     (transcript,) = Transcript.objects.all()
     (line,) = transcripts.lines(transcript)
     assert json.loads(line) == {"id": "\ufffd", "role": "user", "content": "a\ufffdb"}

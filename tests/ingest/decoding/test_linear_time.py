@@ -50,7 +50,7 @@ def decode_otlp_protobuf(body: bytes) -> None:
 
 def parse_transcript(body: bytes) -> None:
     with contextlib.suppress(BadTranscript):
-        parse_messages(body, lambda message: (message, {}))
+        parse_messages(body, lambda messages: [(message, {}) for message in messages])
 
 
 def fill(unit: bytes, size: int) -> bytes:

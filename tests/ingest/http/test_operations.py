@@ -63,6 +63,9 @@ def test_transcripts_are_stored_once(wire: Wire, name: str) -> None:
         return wire.post(gzip.compress(content), path=path, content_encoding="gzip").status_code
 
     assert [upload(body), upload(body), upload(body + b"\n{}"), upload(body, sha256="0" * 64)] == [200, 200, 409, 400]
+    other = body + b"\n{}"
+    conflicting_path = f"/ingest/transcripts?session={name}&step=1&sha256={hashlib.sha256(other).hexdigest()}"
+    assert wire.post(other, path=conflicting_path).json()["next_step"] == 2
     assert [upload(body, step="x"), upload(body, session=""), upload(body, sha256="")] == [400, 400, 400]
     assert upload(body, step=2, created_at="9999-12-31T23:59:59-14:00") == 400
     (row,) = wire.rows("SELECT * FROM ingest_transcript WHERE session_id = %s", name)

@@ -1,8 +1,12 @@
 """Archive transcripts on an Ariadne server, where auditors can find, verify and download them.
 
 `save_transcript` writes the transcript to the local disk before it returns, and a background thread uploads it. An
-unreachable server therefore delays neither the agent nor the compaction. Without a spool directory the upload happens
-immediately and a failure is raised, because no other copy exists.
+unreachable server therefore delays neither the agent nor the compaction. The result is `queued`, and the listener gets
+the server's answer. Without a spool directory the upload happens immediately and a failure is raised, because no other
+copy exists.
+
+If the server already has other content for a step, for example from before a restart, it answers with the next free
+step, and the transcript is stored under that one.
 """
 
 from __future__ import annotations
@@ -10,7 +14,12 @@ from __future__ import annotations
 import gzip
 import json
 import os
-from collections.abc import Sequence
+import secrets
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -20,9 +29,15 @@ from compact.delivery.counts import Counts
 from compact.delivery.endpoint import Endpoint
 from compact.delivery.pipeline import Pipeline
 from compact.delivery.spool import Record
-from compact.delivery.stderr import say
 from compact.exceptions import CompactError
 from compact.messages import Message
+from compact.protocols import ArchiveResult
+
+Listener = weakref.WeakMethod[Callable[[ArchiveResult], None]]
+
+_MAX_SESSIONS = 10_000
+_PROCESS = secrets.token_hex(8)
+"""Marks the records that this process wrote. Others are left from an earlier one."""
 
 
 class AriadneStorage:
@@ -48,10 +63,14 @@ class AriadneStorage:
         counts = Counts()
         self.url = endpoint.url
         self._exit_timeout_s = exit_timeout_s
-        self._steps: dict[str, int] = {}
+        self._steps: OrderedDict[str, tuple[int, str]] = OrderedDict()
+        """The last step of each session, and the digest of its transcript."""
+        self._results: OrderedDict[tuple[str, str], ArchiveResult] = OrderedDict()
+        self._listeners: list[Listener] = []
+        self._lock = threading.Lock()
         self._pipeline = Pipeline(
             endpoint,
-            TranscriptEncoder(counts),
+            TranscriptEncoder(self._accept_result),
             counts,
             thread_name="compact-archive",
             spool_dir=spool_dir,
@@ -64,20 +83,61 @@ class AriadneStorage:
     def save_transcript(
         self, session_id: str, transcript: Sequence[Message], step: int | None = None
     ) -> dict[str, Any]:
-        """Store the transcript locally and upload it in the background. Return its name on the server and its hash."""
+        """Store the transcript locally and upload it in the background. Return its name on the server and its hash.
+
+        Raises `CompactError` if the spool is full, or if there is no spool and the server does not store it in time.
+        """
         document = Transcript.from_messages(transcript)
-        if step is None:
-            step = self._steps.get(session_id, 0) + 1
-        self._steps[session_id] = step
-        rejected = self._pipeline.counts.rejected
-        self._pipeline.store(encode_transcript(session_id, step, document))
+        step = self._choose_step(session_id, document.sha256, step)
+        subject = f"The transcript of session {session_id!r}, step {step},"
+        if not self._pipeline.store(encode_transcript(session_id, step, document)):
+            raise CompactError(f"{subject} could not be archived: the spool is full because the server is unreachable.")
+        state = "queued"
         if not self._pipeline.is_durable:
-            is_sent = self._pipeline.flush(self._exit_timeout_s)
-            if not is_sent or self._pipeline.counts.rejected > rejected:
-                raise CompactError(
-                    f"The transcript of session {session_id!r}, step {step}, could not be archived on the server."
-                )
-        return document.receipt(step, key=f"ariadne:{session_id}/{step}")
+            self._pipeline.flush(self._exit_timeout_s)
+            with self._lock:
+                result = self._results.pop((session_id, document.sha256), None)
+            if result is None or result.error is not None:
+                reason = f": {result.error}" if result else " in time"
+                raise CompactError(f"{subject} could not be archived on the server{reason}.")
+            step, state = result.step, "stored"
+        return document.receipt(step, state=state, key=f"ariadne:{session_id}/{step}")
+
+    def listen(self, listener: Callable[[ArchiveResult], None]) -> None:
+        """Report the server's answer to each queued transcript to this method."""
+        with self._lock:
+            self._listeners.append(weakref.WeakMethod(listener))
+
+    def _choose_step(self, session_id: str, sha256: str, step: int | None) -> int:
+        """Return the step to ask for. It is after the last known one, unless the content is the same."""
+        with self._lock:
+            last, last_sha256 = self._steps.get(session_id, (0, ""))
+            chosen = last if sha256 == last_sha256 else max(step or 1, last + 1)
+            self._remember(session_id, chosen, sha256)
+        return chosen
+
+    def _remember(self, session_id: str, step: int, sha256: str) -> None:
+        self._steps[session_id] = (step, sha256)
+        self._steps.move_to_end(session_id)
+        if len(self._steps) > _MAX_SESSIONS:
+            self._steps.popitem(last=False)
+
+    def _accept_result(self, result: ArchiveResult, sender: str | None) -> None:
+        """Pass the server's answer on. Runs on the worker thread."""
+        is_own = sender == _PROCESS
+        with self._lock:
+            if result.error is None and result.step >= self._steps.get(result.session_id, (0, ""))[0]:
+                self._remember(result.session_id, result.step, result.sha256)
+            if not self._pipeline.is_durable:
+                self._results[result.session_id, result.sha256] = result
+                if len(self._results) > _MAX_SESSIONS:
+                    self._results.popitem(last=False)
+            listeners = [listener for reference in self._listeners if (listener := reference()) is not None]
+        if is_own:
+            for listener in listeners:
+                listener(result)
+        elif listeners:
+            listeners[0](replace(result, is_from_earlier_process=True))
 
     def save_summary(self, session_id: str, summary: Message, step: int) -> None:
         """Do nothing: the summary is in the payload of `compact.summary_created`."""
@@ -107,38 +167,63 @@ class AriadneStorage:
 class TranscriptEncoder:
     """The wire format of `POST /ingest/transcripts`.
 
-    A record starts with one JSON line, the query of its request, so that another process can send it.
+    A record starts with one JSON line, the query of its request, so that another process can send it. `on_result` gets
+    the answer of the server, and the id of the process that wrote the record.
     """
 
     content_type = "application/x-ndjson"
     noun = "transcript"
 
-    def __init__(self, counts: Counts) -> None:
-        self._counts = counts
+    def __init__(self, on_result: Callable[[ArchiveResult, str | None], None]) -> None:
+        self._on_result = on_result
 
     def encode(self, items: list[Any]) -> list[Record]:
-        """Log the drops. Transcripts are spooled before they get here, so there is nothing to encode."""
-        if drops := self._counts.take_drops():
-            say("Ariadne", f"{drops} transcripts were dropped because the spool was full.")
+        """Return nothing: transcripts are spooled before they get here."""
         return []
 
     def request(self, record: Record) -> tuple[str, bytes]:
         """Return the query and the body of a record's request."""
-        query, _, body = record.body.partition(b"\n")
-        return urlencode(json.loads(query)), body
+        query, body = _read_record(record)
+        return urlencode({name: value for name, value in query.items() if name != "sender"}), body
 
     def split(self, record: Record) -> list[Record]:
         """Return nothing: a transcript is uploaded as a whole."""
         return []
 
+    def resolve_conflict(self, record: Record, body: Mapping[str, Any]) -> list[Record]:
+        """Return the transcript with the next free step, if the server has named it."""
+        next_step = body.get("next_step")
+        query, content = _read_record(record)
+        if not isinstance(next_step, int) or next_step <= query["step"]:
+            return []
+        return [Record(json.dumps({**query, "step": next_step}).encode() + b"\n" + content, record.count)]
+
+    def report(self, record: Record, status: int, body: Mapping[str, Any]) -> None:
+        """Report whether the server has stored the transcript."""
+        query, _ = _read_record(record)
+        error = None if status < 300 else f"HTTP {status}: {body.get('error') or 'rejected'}"
+        result = ArchiveResult(query["session"], query["sha256"], query["step"], error)
+        self._on_result(result, query.get("sender"))
+
     def describe(self, record: Record) -> str:
         """Return the session and step of the transcript."""
-        query = json.loads(record.body.partition(b"\n")[0])
+        query, _ = _read_record(record)
         return f"the transcript of session {query['session']!r}, step {query['step']},"
+
+
+def _read_record(record: Record) -> tuple[dict[str, Any], bytes]:
+    query, _, body = record.body.partition(b"\n")
+    return json.loads(query), body
 
 
 def encode_transcript(session_id: str, step: int, transcript: Transcript) -> Record:
     """Return a transcript as a record for the spool."""
     created_at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    query = {"session": session_id, "step": step, "sha256": transcript.sha256, "created_at": created_at}
+    query = {
+        "session": session_id,
+        "step": step,
+        "sha256": transcript.sha256,
+        "created_at": created_at,
+        "sender": _PROCESS,
+    }
     return Record(json.dumps(query).encode() + b"\n" + gzip.compress(transcript.body, 6, mtime=0), 1)

@@ -65,24 +65,39 @@ class DatabaseStorage:
     ) -> dict[str, Any]:
         """Store the transcript. If the step exists with other content, use the next free number."""
         document = Transcript.from_messages(transcript)
+        number, is_stored = self._insert_transcript(session_id, document, step)
+        while not is_stored:
+            # Another process has taken this number since.
+            number, is_stored = self._insert_transcript(session_id, document, step)
+        return document.receipt(number, key=f"compact_transcripts/{session_id}/{number}")
+
+    def _insert_transcript(self, session_id: str, document: Transcript, step: int | None) -> tuple[int, bool]:
+        """Store a transcript. Return its number, and False if another process was faster."""
         with closing(self._connect()) as connection:
             cursor = connection.cursor()
-            cursor.execute(
-                self._sql("SELECT step, sha256 FROM compact_transcripts WHERE session_id = ? ORDER BY step"),
-                (session_id,),
-            )
-            hashes = dict(cursor.fetchall())
+            hashes = self._hashes(cursor, session_id)
             number = step if step is not None else max(hashes, default=0) + 1
-            while number in hashes and hashes[number] != document.sha256:
-                number += 1
-            if number not in hashes:
-                cursor.execute(
-                    self._sql("INSERT INTO compact_transcripts VALUES (?, ?, ?, ?, ?, ?)"),
-                    (session_id, number, document.sha256, document.message_count, time.time(), document.body.decode()),
-                )
-            self._delete_expired(cursor)
-            connection.commit()
-        return document.receipt(number, key=f"compact_transcripts/{session_id}/{number}")
+            if hashes.get(number, document.sha256) != document.sha256:
+                number = max(hashes) + 1
+            try:
+                if number not in hashes:
+                    row = (document.sha256, document.message_count, time.time(), document.body.decode())
+                    statement = self._sql("INSERT INTO compact_transcripts VALUES (?, ?, ?, ?, ?, ?)")
+                    cursor.execute(statement, (session_id, number, *row))
+                self._delete_expired(cursor)
+                connection.commit()
+            except Exception:
+                connection.rollback()
+                # Every driver has its own class for a duplicate key, so look whether that was the cause.
+                if self._hashes(connection.cursor(), session_id).get(number, "") == hashes.get(number, ""):
+                    raise
+                return number, False
+        return number, True
+
+    def _hashes(self, cursor: Any, session_id: str) -> dict[int, str]:
+        statement = self._sql("SELECT step, sha256 FROM compact_transcripts WHERE session_id = ?")
+        cursor.execute(statement, (session_id,))
+        return dict(cursor.fetchall())
 
     def save_summary(self, session_id: str, summary: Message, step: int) -> None:
         """Store the summary. Storing the same one again has no effect."""

@@ -18,17 +18,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from compact.adapters.checksums import Checksums, EventLog
 from compact.adapters.transcript import (
     Transcript,
     encode_summary,
     folder_name,
-    parse_step,
     summary_name,
     transcript_name,
 )
 from compact.messages import Message
 
-SUMS = "SHA256SUMS"
+EVENTS = "events.jsonl"
+_MAX_EVENT_LOGS = 1_000
 _DAY_S = 86_400
 _CLEAN_EVERY_S = 3_600
 
@@ -48,6 +49,7 @@ class FileStorage:
         self.retention_days = retention_days
         self._lock = threading.Lock()
         self._cleaned_at = 0.0
+        self._event_logs: dict[Path, EventLog] = {}
 
     def save_transcript(
         self, session_id: str, transcript: Sequence[Message], step: int | None = None
@@ -56,23 +58,33 @@ class FileStorage:
         document = Transcript.from_messages(transcript)
         with self._lock:
             folder = self._create_folder(session_id)
-            number = _next_step(folder) if step is None else step
-            number, file = _store(folder, transcript_name, number, document.body)
+            number = _next_step(folder, transcript_name) if step is None else step
+            number, file = _store(folder, transcript_name, number, lambda _: document.body)
             self._clean_hourly()
         return document.receipt(number, path=str(file))
 
     def save_summary(self, session_id: str, summary: Message, step: int) -> dict[str, Any]:
         """Write the summary and return its path and hash."""
-        body = encode_summary(session_id, summary, step)
         with self._lock:
-            _, file = _store(self._create_folder(session_id), summary_name, step, body)
-        return {"path": str(file), "sha256": hashlib.sha256(body).hexdigest()}
+            folder = self._create_folder(session_id)
+            _, file = _store(folder, summary_name, step, lambda number: encode_summary(session_id, summary, number))
+            digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        return {"path": str(file), "sha256": digest}
 
     def save_event(self, session_id: str, event: dict[str, Any]) -> None:
-        """Append the event to `events.jsonl`."""
+        """Append the event to `events.jsonl`, and update its checksum."""
         line = json.dumps(event, separators=(",", ":"), ensure_ascii=False, default=str)
         with self._lock:
-            _append(self._create_folder(session_id) / "events.jsonl", line.encode("utf-8", "replace") + b"\n")
+            folder = self._create_folder(session_id)
+            with Checksums.lock(folder) as sums:
+                sums[EVENTS] = self._event_log(folder).append(line.encode("utf-8", "replace") + b"\n")
+
+    def _event_log(self, folder: Path) -> EventLog:
+        log = self._event_logs.pop(folder, None) or EventLog(folder / EVENTS)
+        self._event_logs[folder] = log
+        if len(self._event_logs) > _MAX_EVENT_LOGS:
+            self._event_logs.pop(next(iter(self._event_logs)))
+        return log
 
     def clean(self, *, now: float | None = None) -> int:
         """Delete the sessions whose newest file is older than the retention, and return their number."""
@@ -99,22 +111,22 @@ class FileStorage:
         return folder
 
 
-def _next_step(folder: Path) -> int:
-    steps = [step for file in folder.iterdir() if (step := parse_step(file.name)) is not None]
-    return max(steps, default=0) + 1
+def _next_step(folder: Path, name_of: Callable[[int], str]) -> int:
+    """Return the first number after all files of this kind."""
+    prefix, _, suffix = name_of(0).partition("000")
+    numbers = (file.name.removeprefix(prefix).removesuffix(suffix) for file in folder.glob(f"{prefix}*{suffix}"))
+    return max((int(number) for number in numbers if number.isdigit()), default=0) + 1
 
 
-def _store(folder: Path, name_of: Callable[[int], str], step: int, body: bytes) -> tuple[int, Path]:
-    """Write under the first free number from `step` on, unless a file there already has this content."""
-    digest = hashlib.sha256(body).hexdigest()
-    while not _create(file := folder / name_of(step), body):
-        if hashlib.sha256(file.read_bytes()).hexdigest() == digest:
+def _store(folder: Path, name_of: Callable[[int], str], step: int, encode: Callable[[int], bytes]) -> tuple[int, Path]:
+    """Write a file under this number, or under the next free one if the number has other content."""
+    while not _create(file := folder / name_of(step), body := encode(step)):
+        if file.read_bytes() == body:
             break
-        step += 1
-    line = f"{digest}  {file.name}\n".encode()
-    # The line is missing if a process was killed after it wrote the file.
-    if not (folder / SUMS).is_file() or line not in (folder / SUMS).read_bytes():
-        _append(folder / SUMS, line)
+        step = max(step + 1, _next_step(folder, name_of))
+    with Checksums.lock(folder) as sums:
+        # It may be missing even if the file exists, because a process was killed after it wrote the file.
+        sums[file.name] = hashlib.sha256(body).hexdigest()
     return step, file
 
 
@@ -154,12 +166,3 @@ def _rename_new(temporary: str, file: Path) -> None:
         # The file system has no hard links: reserve the name, then replace the empty file.
         os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         Path(temporary).replace(file)
-
-
-def _append(file: Path, line: bytes) -> None:
-    # A single write in append mode, so that lines of two processes do not mix.
-    descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    try:
-        os.write(descriptor, line)
-    finally:
-        os.close(descriptor)

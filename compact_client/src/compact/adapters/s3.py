@@ -16,7 +16,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compact.adapters.transcript import Transcript, encode_summary, folder_name, summary_name, transcript_name
+from compact.adapters.transcript import (
+    Transcript,
+    encode_summary,
+    folder_name,
+    parse_step,
+    summary_name,
+    transcript_name,
+)
 from compact.delivery.batcher import Batcher, Sink
 from compact.delivery.stderr import say
 from compact.exceptions import ConfigError
@@ -65,7 +72,7 @@ class S3Storage:
         while not self._objects.create(
             key := self._key(session_id, transcript_name(number)), document.body, "application/x-ndjson"
         ):
-            number += 1
+            number = max(number + 1, self._next_step(session_id))
         return document.receipt(number, key=f"s3://{self.bucket}/{key}")
 
     def save_summary(self, session_id: str, summary: Message, step: int) -> dict[str, Any]:
@@ -73,6 +80,7 @@ class S3Storage:
         body = encode_summary(session_id, summary, step)
         while not self._objects.create(key := self._key(session_id, summary_name(step)), body, "application/json"):
             step += 1
+            body = encode_summary(session_id, summary, step)
         return {"key": f"s3://{self.bucket}/{key}", "sha256": hashlib.sha256(body).hexdigest()}
 
     def save_event(self, session_id: str, event: dict[str, Any]) -> None:
@@ -94,7 +102,8 @@ class S3Storage:
     def _next_step(self, session_id: str) -> int:
         prefix = self._key(session_id, "transcript-pre-compact-")
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix)
-        return 1 + sum(len(page.get("Contents", ())) for page in pages)
+        names = (item["Key"].rpartition("/")[2] for page in pages for item in page.get("Contents", ()))
+        return 1 + max((step for name in names if (step := parse_step(name)) is not None), default=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,9 +33,10 @@ class Transcript:
         body = b"".join(canonical_json(_to_line(message)) + b"\n" for message in mask_conversation(messages))
         return cls(body, hashlib.sha256(body).hexdigest(), len(messages))
 
-    def receipt(self, step: int, **location: str) -> dict[str, Any]:
+    def receipt(self, step: int, *, state: str = "stored", **location: str) -> dict[str, Any]:
         """Return the result of `save_transcript`: the location, and the figures that `compact.archival` reports."""
-        return {**location, "step": step, "sha256": self.sha256, "message_count": self.message_count}
+        figures = {"state": state, "step": step, "sha256": self.sha256, "message_count": self.message_count}
+        return {**location, **figures}
 
 
 def encode_summary(session_id: str, summary: Message, step: int) -> bytes:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from compact import bundle
-from compact.adapters.fs import SUMS
+from compact.adapters.checksums import SUMS
 from compact.cli import exit_codes, extras, output
 from compact.events import ArchivalEvent
 

@@ -51,12 +51,17 @@ class Pipeline:
         self.queue.start()
         atexit.register(self.close)
 
-    def store(self, record: Record) -> None:
-        """Spool an encoded record on the caller's thread and have it sent soon."""
+    def store(self, record: Record) -> bool:
+        """Write an encoded record to the spool and to the disk on the caller's thread, and have it sent soon.
+
+        Return False if the spool is full. No other record is dropped to make room.
+        """
+        if not self._spool.has_room(record):
+            return False
         self._spool.append(record)
-        if self.counts.unreported_drops:
-            self._worker.accept([])
+        self._spool.sync()
         self.queue.wake()
+        return True
 
     @property
     def is_durable(self) -> bool:

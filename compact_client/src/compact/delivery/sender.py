@@ -43,6 +43,12 @@ class Encoder(Protocol):
     def split(self, record: Record) -> list[Record]:
         """Return smaller records with the same items, or none if the record cannot be split."""
 
+    def resolve_conflict(self, record: Record, body: Mapping[str, Any]) -> list[Record]:
+        """Return the records to send instead of one that was answered with 409, or none."""
+
+    def report(self, record: Record, status: int, body: Mapping[str, Any]) -> None:
+        """Report the server's final answer."""
+
     def describe(self, record: Record) -> str:
         """Return the subject of a log line, such as "12 events"."""
 
@@ -121,7 +127,11 @@ class Sender:
 
     def _settle(self, record: Record, response: Response) -> None:
         """Remove a record that the server has answered for, and count its items."""
-        parts = self._encoder.split(record) if response.status == 413 else []
+        parts: list[Record] = []
+        if response.status == 413:
+            parts = self._encoder.split(record)
+        elif response.status == 409:
+            parts = self._encoder.resolve_conflict(record, response.body)
         for part in parts:
             self._spool.append(part)
         # If the spool was closed during the request, the next process sends the record again.
@@ -139,6 +149,7 @@ class Sender:
             self._counts.rejected += record.count
             reason = rejected[:1] or dict(response.body)
             say("Ariadne", f"The server rejected {subject} with HTTP {response.status}: {reason}")
+        self._encoder.report(record, response.status, response.body)
 
     def _try_post(self, record: Record) -> Response | None:
         """Post a record. Return None if it must be retried."""

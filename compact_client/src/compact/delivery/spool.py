@@ -82,6 +82,19 @@ class Spool:
                 dropped = self._store.append(record)
         self._counts.dropped += dropped
 
+    def has_room(self, record: Record) -> bool:
+        """True if a record fits without dropping another one."""
+        with self._lock:
+            return self._store.size + len(record.body) <= self._max_bytes
+
+    def sync(self) -> None:
+        """Write everything to the disk, so that it survives a power failure."""
+        with self._lock:
+            try:
+                self._store.sync()
+            except OSError as error:
+                self._fall_back(f"Cannot write to the spool {self._directory} ({error.strerror})")
+
     def peek(self) -> Record | None:
         """Return the oldest record without removing it."""
         with self._lock:
@@ -137,6 +150,11 @@ class Store(Protocol):
     @property
     def events(self) -> int: ...
 
+    @property
+    def size(self) -> int: ...
+
+    def sync(self) -> None: ...
+
     def close(self) -> None: ...
 
 
@@ -168,6 +186,13 @@ class MemoryStore:
     @property
     def events(self) -> int:
         return sum(record.count for record in list(self._records))
+
+    @property
+    def size(self) -> int:
+        return self._bytes
+
+    def sync(self) -> None:
+        """Do nothing: memory does not survive the process."""
 
     def close(self) -> None:
         self._records.clear()
@@ -272,6 +297,20 @@ class DiskStore:
     def events(self) -> int:
         return sum(segment.events for segment in list(self._segments))
 
+    @property
+    def size(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    def sync(self) -> None:
+        if self._active is None:
+            return
+        os.fsync(self._active.file.fileno())
+        directory = os.open(self._directory, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
     def close(self) -> None:
         """Close the files and delete those that are empty."""
         for segment in self._segments:
@@ -284,7 +323,7 @@ class DiskStore:
 
     def _make_room(self) -> int:
         dropped = 0
-        while len(self._segments) > 1 and sum(segment.size for segment in self._segments) > self._max_bytes:
+        while len(self._segments) > 1 and self.size > self._max_bytes:
             oldest = self._segments.popleft()
             dropped += oldest.events
             oldest.delete()

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from compact import events
 from compact.config import CompactConfig
+from compact.engine.archival_results import ArchivalResults
 from compact.engine.call import Call, FixedTokens
 from compact.engine.effects import Steps
 from compact.engine.event_delivery import EventDelivery
@@ -48,6 +49,10 @@ class Engine:
         self._delivery = EventDelivery(cfg.exporter, cfg.storage)
         # The only way out for events. Nothing else may call the delivery's `emit`.
         self._exporter = RedactingExporter(self._delivery, self.redactor)
+        self.storage_name = str(getattr(cfg.storage, "name", None) or type(cfg.storage).__name__)
+        self.archival_results = ArchivalResults(self.emit_event, self.storage_name)
+        if hasattr(cfg.storage, "listen"):
+            cfg.storage.listen(self.archival_results.accept)
 
     # Events.
 
@@ -58,10 +63,10 @@ class Engine:
         self.cfg = replace(self.cfg, exporter=combined)
         self._delivery.exporter = combined
 
-    def emit_event(self, session_id: str, event: events.Event) -> None:
+    def emit_event(self, session_id: str, event: events.Event, status: str = "ok") -> None:
         """Send an event that belongs to no check."""
         if self._delivery.has_targets:
-            self._exporter.emit(events.flat_record(session_id, event, ts=events.iso(self.clock())))
+            self._exporter.emit(events.flat_record(session_id, event, ts=events.iso(self.clock()), status=status))
 
     def open_check(self, session: Session, trigger: events.CheckTrigger) -> events.CheckSpan:
         """Return the span for the events of one check."""

@@ -35,6 +35,7 @@ from compact.events.check_span import (
 )
 from compact.events.compaction_events import (
     ArchivalEvent,
+    ArchivalState,
     ArtifactDetails,
     BreakerOpenEvent,
     CheckStartedEvent,
@@ -78,6 +79,7 @@ from compact.events.summary_events import (
 __all__ = [
     "CATALOG",
     "ArchivalEvent",
+    "ArchivalState",
     "ArtifactDetails",
     "BlockedDetails",
     "BreakerOpenEvent",

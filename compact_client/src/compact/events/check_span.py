@@ -54,7 +54,7 @@ class CheckSpan:
         """True if the events go anywhere. Costly payloads are built only then."""
         return self._sink is not None
 
-    def emit(self, event: Event, *, started: datetime | None = None) -> None:
+    def emit(self, event: Event, *, started: datetime | None = None, is_error: bool | None = None) -> None:
         """Send a child event. With `started` it becomes a span with a duration."""
         if self._sink is None:
             return
@@ -65,7 +65,7 @@ class CheckSpan:
             parent_id=self.span_id,
             started_at=iso(started) if started else now,
             ended_at=now,
-            is_error=event.is_error,
+            is_error=event.is_error if is_error is None else is_error,
         )
 
     def update(self, **changes: Any) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypedDict
+from typing import Any, ClassVar, Literal, TypedDict
 
 from compact.events.base import OPTIONAL, PRIVATE, Event
 from compact.messages.span import SpanReference
+
+ArchivalState = Literal["queued", "stored", "failed"]
 
 
 class SpanProperties(TypedDict):
@@ -81,14 +83,19 @@ class PolicyAppliedEvent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivalEvent(Event):
-    """The transcript was archived before the compaction."""
+    """The transcript from before a compaction was archived, is waiting to be, or could not be.
+
+    `state` is `stored` only after the archive has confirmed it. `queued` means that the transcript is on the local disk
+    and a second event follows. `step` is the number under which the archive has it.
+    """
 
     name: ClassVar[str] = "compact.archival"
 
     session_id: str
+    state: ArchivalState
     step: int
     storage_adapter: str
-    message_count: int
+    message_count: int | None
     redactions: Mapping[str, int]
     path: str | None = field(default=None, metadata=OPTIONAL)
     key: str | None = field(default=None, metadata=OPTIONAL)
@@ -96,6 +103,7 @@ class ArchivalEvent(Event):
     sha256: str | None = field(default=None, metadata=OPTIONAL)
     file_path: str | None = field(default=None, metadata=OPTIONAL)
     S3_key: str | None = field(default=None, metadata=OPTIONAL)
+    error: str | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,8 +69,8 @@ def _policy_applied_line(properties: Properties) -> str:
 
 
 def _archival_line(properties: Properties) -> str:
-    place = properties.get("path") or properties.get("key") or properties.get("id")
-    return f"{properties.get('storage_adapter')}: {place}"
+    place = properties.get("error") or properties.get("path") or properties.get("key") or properties.get("id")
+    return f"{properties.get('state')} in {properties.get('storage_adapter')}: {place}"
 
 
 def _proposal_generated_line(properties: Properties) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from compact.delivery.counts import Counts
@@ -67,6 +67,13 @@ class EventEncoder:
             return [_pack([encode_event(event, max_bytes=half)]) for event in batch] if half > _MIN_EVENT_BYTES else []
         middle = len(batch) // 2
         return [_pack([_dumps(event) for event in half]) for half in (batch[:middle], batch[middle:])]
+
+    def resolve_conflict(self, record: Record, body: Mapping[str, Any]) -> list[Record]:
+        """Return nothing: events do not conflict."""
+        return []
+
+    def report(self, record: Record, status: int, body: Mapping[str, Any]) -> None:
+        """Do nothing: the counts are all that anybody needs."""
 
     def describe(self, record: Record) -> str:
         """Return the number of events in the record."""

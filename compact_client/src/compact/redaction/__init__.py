@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from compact.redaction.findings import MASK, MASKED, Finding, Replace
+from compact.redaction.labels import redact_items
 from compact.redaction.outbound import OutboundRedactor, RedactionSettings
 from compact.redaction.redactor import Redactor, default_redactor
 from compact.redaction.rules import DEFAULT_RULES, Rule
@@ -18,4 +19,5 @@ __all__ = [
     "Replace",
     "Rule",
     "default_redactor",
+    "redact_items",
 ]

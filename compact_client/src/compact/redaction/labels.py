@@ -5,11 +5,33 @@ Texts of adjacent messages are searched as one text. A label between them would 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 _KEYS = frozenset({"role", "type", "id", "tool_call_id", "call_id", "tool_use_id", "status"})
 _MAX_CHARS = 120
+
+
+def redact_items(
+    items: Sequence[dict[str, Any]], redact_values: Callable[[Sequence[Any]], Sequence[tuple[Any, Counter[str]]]]
+) -> list[tuple[dict[str, Any], Counter[str]]]:
+    """Redact the messages of a conversation together. Return each with its number of redactions per rule.
+
+    A message without secrets is returned as it is.
+    """
+    labels: list[str] = []
+    first_labels: list[int] = []
+    contents: list[Any] = []
+    for item in items:
+        first_labels.append(len(labels))
+        contents.append(split_labels(item, labels))
+    (clean_labels, _), *results = redact_values([labels, *contents])
+    redacted: list[tuple[dict[str, Any], Counter[str]]] = []
+    for item, content, first, (clean, counts) in zip(items, contents, first_labels, results, strict=True):
+        is_same = clean is content and clean_labels is labels
+        redacted.append((item if is_same else join_labels(item, clean, iter(clean_labels[first:])), counts))
+    return redacted
 
 
 def split_labels(value: Any, labels: list[str]) -> Any:

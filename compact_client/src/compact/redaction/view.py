@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast
 from compact.messages import Message, ToolCall, content_hash
 from compact.messages.redacted_types import RedactedMessage, RedactedText, RedactedTree
 from compact.messages.seal import seal_message, seal_text, seal_tree
-from compact.redaction.labels import join_labels, split_labels
+from compact.redaction.labels import redact_items
 from compact.redaction.outbound import OutboundRedactor
 from compact.redaction.placeholders import (
     Namer,
@@ -200,24 +200,9 @@ class RedactionView:
         return [
             self._build_entry(raw, message, item, clean, counts)
             for raw, message, item, (clean, counts) in zip(
-                messages, hooked, items, self._redact_items(items), strict=True
+                messages, hooked, items, redact_items(items, self._redactor.redact_values), strict=True
             )
         ]
-
-    def _redact_items(self, items: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], Counter[str]]]:
-        """Redact provider items as one conversation. Labels such as the role are not in between two texts."""
-        labels: list[str] = []
-        first_labels: list[int] = []
-        contents: list[Any] = []
-        for item in items:
-            first_labels.append(len(labels))
-            contents.append(split_labels(item, labels))
-        (clean_labels, _), *results = self._redactor.redact_values([labels, *contents])
-        redacted: list[tuple[dict[str, Any], Counter[str]]] = []
-        for item, content, first, (clean, counts) in zip(items, contents, first_labels, results, strict=True):
-            is_same = clean is content and clean_labels is labels
-            redacted.append((item if is_same else join_labels(item, clean, iter(clean_labels[first:])), counts))
-        return redacted
 
     def _mask_restored(self, message: Message) -> Message:
         """Mask the values that a summary of ours contains. The words that a rule needs may not be next to them."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from compact import events
 from compact.delivery.stderr import say
 from compact.engine.effects import Steps
 from compact.exceptions import CompactError
-from compact.messages import Message
+from compact.messages import Message, RedactedText
 
 if TYPE_CHECKING:
     from compact.engine.compaction.compaction import Compaction
@@ -28,31 +29,39 @@ class ArchiveFailed(CompactError):
 def archive_transcript(compaction: Compaction) -> Steps[None]:
     """Save the session's whole history. Raise `ArchiveFailed` if that fails and is required."""
     engine, session, storage = compaction.engine, compaction.session, compaction.engine.cfg.storage
-    if storage is None:
+    if storage is None or compaction.archived_step:
+        # A compaction that runs again, for example without a failing store, has the same transcript.
+        compaction.step = max(compaction.step, compaction.archived_step)
         return
     session.redaction.update(session.history)
     transcript = [session.redaction.mask(message) for message in session.view]
     counts: Counter[str] = Counter()
     for message in session.view:
         counts.update(session.redaction.counts(message))
+    event = events.ArchivalEvent(
+        session_id=session.session_id,
+        state="stored",
+        step=compaction.step,
+        storage_adapter=engine.storage_name,
+        message_count=len(transcript),
+        redactions=dict(counts),
+    )
     options = {"step": compaction.step} if _accepts_step(storage.save_transcript) else {}
     try:
-        location = yield lambda: storage.save_transcript(session.session_id, transcript, **options)
+        receipt = yield lambda: storage.save_transcript(session.session_id, transcript, **options)
     except Exception as error:
+        reason = session.redaction.text(str(error))
+        compaction.check.emit(replace(event, state="failed", error=reason), is_error=True)
         if engine.cfg.archive_required:
-            raise ArchiveFailed(f"The transcript could not be archived: {error}") from error
-        _warn(compaction, error)
+            raise ArchiveFailed(f"The transcript could not be archived: {reason}") from error
+        _warn(compaction, reason)
         return
-    compaction.check.emit(
-        events.ArchivalEvent(
-            session_id=session.session_id,
-            step=compaction.step,
-            storage_adapter=getattr(storage, "name", None) or type(storage).__name__,
-            message_count=len(transcript),
-            redactions=dict(counts),
-            **_location_properties(location),
-        )
-    )
+    event = replace(event, **_receipt_properties(receipt))
+    # The archive may have transcripts of an earlier process. The steps of this session continue after them.
+    compaction.archived_step = compaction.step = max(compaction.step, event.step)
+    compaction.check.emit(event)
+    if event.state == "queued":
+        engine.archival_results.wait(compaction.check, event)
 
 
 def archive_summary(compaction: Compaction) -> Steps[None]:
@@ -65,11 +74,11 @@ def archive_summary(compaction: Compaction) -> Steps[None]:
     try:
         yield lambda: storage.save_summary(session.session_id, summary, compaction.step)
     except Exception as error:
-        _warn(compaction, error)
+        _warn(compaction, session.redaction.text(str(error)))
 
 
-def _warn(compaction: Compaction, error: Exception) -> None:
-    message = f"archive failed: {error}"
+def _warn(compaction: Compaction, reason: RedactedText) -> None:
+    message = f"archive failed: {reason}"
     say("Ariadne", message)
     compaction.check.emit(events.WarningEvent(severity="high", code="archive_failed", message=message))
 
@@ -82,13 +91,13 @@ def _accepts_step(save: Any) -> bool:
     return "step" in parameters or any(item.kind is item.VAR_KEYWORD for item in parameters.values())
 
 
-def _location_properties(location: Any) -> dict[str, Any]:
-    """Return where the transcript is stored. A path and a key also get the names that document 002 uses."""
-    if not isinstance(location, Mapping):
-        location = {"path": str(location)} if location is not None else {}
-    properties = {key: location[key] for key in ("path", "key", "id", "sha256") if key in location}
+def _receipt_properties(receipt: Any) -> dict[str, Any]:
+    """Return what the archive has confirmed. A path and an S3 key also get the names that document 002 uses."""
+    if not isinstance(receipt, Mapping):
+        receipt = {"path": str(receipt)} if receipt is not None else {}
+    properties = {key: receipt[key] for key in ("state", "step", "path", "key", "id", "sha256") if key in receipt}
     if "path" in properties:
         properties["file_path"] = properties["path"]
-    if "key" in properties:
+    if str(properties.get("key", "")).startswith("s3://"):
         properties["S3_key"] = properties["key"]
     return properties

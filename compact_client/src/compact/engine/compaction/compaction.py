@@ -95,6 +95,8 @@ class Compaction:
         self.messages: list[Message] = []
         self.counts: list[int] = []
         self.step = 0
+        self.archived_step = 0
+        """The step under which the transcript is archived, 0 before that."""
         self.tokens_after = tokens_before
 
     def run(self) -> Steps[bool]:
