@@ -237,6 +237,7 @@ _COMPACTION_EVENTS = (
     _event("compact.summarized", "summarized", "compaction", "Messages were merged into the summary."),
     _event("compact.cleared", "cleared", "compaction", "A tool output was cleared. Its call was kept."),
     _event("compact.dropped", "dropped", "compaction", "Messages were dropped from the prompt."),
+    _event("compact.truncated", "truncated", "compaction", "The middle of a long tool output was removed."),
     _event(
         PRUNED,
         "pruned messages",
@@ -254,7 +255,7 @@ _COMPACTION_EVENTS = (
         OVERFLOW,
         "overflow recovered",
         "compaction",
-        "The provider rejected the prompt and the oldest messages were removed.",
+        "The provider rejected the prompt, and a compaction made it smaller.",
         describe=_describe_overflow,
     ),
     _event("compact.breaker_open", "breaker open", "compaction", "Compactions are paused: they would free too little."),

@@ -195,7 +195,8 @@ class CompactManager:
         saved = plan.original_token_count - plan.compacted_token_count
         compressed = sum(entry.fate in ("summarized", "externalized", "dropped") for entry in plan.ledger)
         share = saved / plan.original_token_count if plan.original_token_count else 0.0
-        return f"{saved:,} tokens saved ({share:.0%}), {compressed} messages compressed"
+        report = f"{saved:,} tokens saved ({share:.0%}), {compressed} messages compressed"
+        return f"{report} after a context overflow" if plan.trigger == "overflow" else report
 
     def plan(self, session_id: str) -> CompactionPlan | None:
         """Return the session's current plan, or None if it was never compacted."""
@@ -240,7 +241,7 @@ class CompactManager:
             rendered = session.render_view(
                 view,
                 session.plans.get(sent.plan_version),
-                lambda message: forms.get(message.id or "") or session.prompt_form(message, options),
+                lambda message: forms.get(message.id or "") or session.prompt_form(message),
             )
             assert session.codec is not None
             normal = normalize(rendered, session.codec, protected_flag=options.protected_flag)

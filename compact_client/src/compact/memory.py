@@ -8,7 +8,7 @@ from typing import Any
 
 from compact.messages import Message
 from compact.messages.units import group_units
-from compact.planning.partition import pin_rule
+from compact.planning.partition import pin_rules
 from compact.planning.plan import CompactionPlan
 from compact.policy import CompactPolicy
 from compact.summary.structured_summary import StructuredSummary
@@ -42,9 +42,10 @@ class Memory:
         """Sort the messages of a request into pinned and recent ones."""
         pinned: list[Message] = []
         recent: list[Message] = []
-        for unit in group_units(messages):
-            rule = pin_rule(unit, messages, policy, protected_ids)
-            (pinned if rule else recent).extend(messages[index] for index in unit.indices)
+        units = group_units(messages)
+        pins = pin_rules(units, messages, policy, protected_ids)
+        for unit in units:
+            (pinned if unit.first in pins else recent).extend(messages[index] for index in unit.indices)
         return cls(
             session_id,
             plan.summary_text if plan else None,

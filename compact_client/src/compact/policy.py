@@ -22,8 +22,16 @@ Floor = Literal["turn", "newest"]
 STYLES: tuple[str, ...] = get_args(SummaryStyle)
 LADDER: tuple[Rung, ...] = get_args(Rung)
 
-_TUPLES = ("roles_never_prune", "protected_tools", "keep_keys", "ladder")
-_SHARES = ("trigger_pct", "min_left_pct", "target_pct", "summary_room_pct", "summary_ratio", "min_gain_pct")
+_TUPLES = ("roles_never_prune", "protected_tools", "state_tools", "keep_keys", "ladder")
+_SHARES = (
+    "trigger_pct",
+    "min_left_pct",
+    "target_pct",
+    "summary_room_pct",
+    "summary_ratio",
+    "min_gain_pct",
+    "tool_output_share",
+)
 _NOT_NEGATIVE = (
     "hard_cap_buffer",
     "keep_recent_turns",
@@ -76,6 +84,8 @@ class CompactPolicy:
     headroom_calls: int = 12
     """The number of average calls for which a summary leaves space before the next compaction."""
     protected_tools: tuple[str, ...] = ("manage_todo_list",)
+    state_tools: tuple[str, ...] = ("manage_todo_list", "TodoWrite", "todo_write", "write_todos", "update_plan")
+    """Tools whose result replaces the one before it. Of a protected one, only the newest result is pinned."""
     keep_keys: tuple[str, ...] = ()
     """Fields that a summary must contain verbatim."""
 
@@ -89,6 +99,9 @@ class CompactPolicy:
 
     tool_output_truncation: Truncation = "tokens"
     tool_output_max_tokens: int = 5000
+    tool_output_share: float = 0.5
+    """Truncate an output when it arrives if it takes more than this share of the window. 0 truncates every output over
+    `tool_output_max_tokens`, as document 004 does. A compaction that cannot keep the recent window also truncates."""
     tool_output_serialization_buffer: float = 1.2
     tool_output_line_count: bool = False
     externalize_threshold_tokens: int = 1000

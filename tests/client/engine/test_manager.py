@@ -59,7 +59,9 @@ def test_the_estimate_has_six_parts_that_add_up():
     assert properties["max_tokens"] == 50_000
     assert properties["usage_pct"] == pytest.approx(properties["t_est"] / 50_000, abs=1e-6)
     parts = properties["breakdown"]
+    messages_tokens = parts.pop("messages")
     assert set(parts) == {"system", "developer", "tools_schema", "memory", "history", "user_input"}
+    assert messages_tokens == parts["memory"] + parts["history"] + parts["user_input"]
     assert sum(parts.values()) == properties["t_est"]
     assert all(parts.values())
 
@@ -224,7 +226,8 @@ def test_a_compaction_emits_all_of_its_events():
     assert {entry["fate"] for entry in pruned["payload"]["ledger"]} == {"pinned", "summarized", "kept"}
     assert len(pruned["payload"]["ledger"]) == 61
     after = pruned["properties"]["breakdown_after"]
-    assert sum(after.values()) == pruned["properties"]["tokens_after"]
+    parts = ("system", "developer", "tools_schema", "messages")
+    assert sum(after[part] for part in parts) == pruned["properties"]["tokens_after"]
     assert all("ended_at" in event for event in recorder.events)
     json.dumps(recorder.events)
 
@@ -335,7 +338,7 @@ def test_the_providers_usage_corrects_the_estimate():
     assert properties["source"] == "provider"
     assert properties["t_est"] == ours * 2
     parts = properties["breakdown"]
-    assert sum(parts.values()) == ours * 2
+    assert sum(parts.values()) - parts["messages"] == ours * 2
 
 
 @pytest.mark.req("P-MEM-1")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builders import Recorder, SpySummarizer, chat_turns, small_manager, tool_pair
-from compact import Message
+from compact import CompactError, Message
 from compact.engine.quality import asks_for_context
 
 
@@ -44,9 +44,12 @@ def test_quality_is_measured_after_a_compaction():
     assert not asks_for_context([Message("assistant", "Done."), Message("user", "could you remind me?")])
 
 
-@pytest.mark.req("S-OBS-1")
-def test_a_failed_archive_prevents_pruning():
-    """With `archive_required=False`, the compaction goes ahead with a warning."""
+@pytest.mark.req("S-OBS-1", "A-END-2")
+def test_a_failed_archive_prevents_pruning(capsys):
+    """Within the budget, the request is returned as it is. Over the budget, an exception is raised.
+
+    With `archive_required=False`, the compaction goes ahead with a warning.
+    """
 
     class FullDisk:
         def save_transcript(self, session_id, transcript):
@@ -58,8 +61,12 @@ def test_a_failed_archive_prevents_pruning():
 
     recorder = Recorder()
     messages = chat_turns(30)
-    assert small_manager(recorder, storage=FullDisk()).preflight("s", messages) == messages
-    assert recorder.last("compact.error")["fallback"] == "not compacted: archive failed"
+    assert small_manager(storage=FullDisk()).preflight("s", messages[:44]) == messages[:44]
+    assert "not compacted: archive failed" in capsys.readouterr().err
+    with pytest.raises(CompactError, match="disk full"):
+        small_manager(recorder, storage=FullDisk()).preflight("s", messages)
+    assert recorder.last("compact.error")["fallback"] == "none: raised to the caller"
+    assert recorder.last("compact.over_budget")["excess_tokens"] > 0
     assert len(small_manager(recorder, storage=FullDisk(), archive_required=False).preflight("s", messages)) == 13
     assert recorder.last("compact.warning")["code"] == "archive_failed"
 

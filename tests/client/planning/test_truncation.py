@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from builders import Recorder, tool_pair
+from builders import Recorder, chat_turns, tool_pair
 from compact import CompactConfig, CompactManager, CompactPolicy, TiktokenEstimator
+from compact.adapters.artifact_stores import MemoryArtifactStore
 from compact.planning.tool_results.truncation import truncate_bytes_with_split, truncate_output, truncate_with_split
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -53,32 +54,99 @@ def test_truncated_text_is_not_much_longer_than_the_limit(text, limit):
     assert count(cut) <= limit + 16 or cut == text
 
 
+def history(output):
+    return [{"role": "user", "content": "go"}, *tool_pair(1, output), *tool_pair(2, "short")]
+
+
 @pytest.mark.req("R-TRUNC-1")
-def test_outputs_are_truncated_before_the_first_call():
-    """An output over 5,000 tokens is truncated in the prompt and whole in the log. Protected outputs stay whole."""
-    manager = CompactManager(CompactConfig("gpt-5", 128_000, exporter=Recorder()))
-    messages = [{"role": "user", "content": "go"}, *tool_pair(1, LONG), *tool_pair(2, "short")]
+def test_an_output_over_its_share_of_the_window_is_truncated_when_it_arrives():
+    """The prompt has 6,000 tokens of it, the log has all of it, and an event has the true sizes."""
+    recorder = Recorder()
+    manager = CompactManager(CompactConfig("gpt-5", 30_000, exporter=recorder))
+    messages = history(LONG)
     out = manager.preflight("s", messages)
     assert "tokens truncated…" in out[2]["content"]
     assert 5000 < count(out[2]["content"]) <= 6020
     assert out[3:] == messages[3:]
     assert manager._session("s").thread.messages[2].text == LONG
-    protected = [messages[0], messages[1], {**messages[2], "meta": {"protected": True}}]
-    assert manager.preflight("t", protected) == protected
+    (event,) = recorder.of("compact.truncated")
+    properties = event["properties"]
+    assert properties["tokens_before"] == pytest.approx(count(LONG), abs=20)
+    assert properties["tokens_after"] == pytest.approx(count(out[2]["content"]), abs=20)
+    assert properties["tokens_freed"] == properties["tokens_before"] - properties["tokens_after"]
+    manager.preflight("s", [*messages, {"role": "user", "content": "next"}])
+    assert len(recorder.of("compact.truncated")) == 1
 
 
-def test_compaction_shows_the_newest_output_whole_if_it_fits():
-    """The newest output is whole after a compaction, and older outputs stay truncated."""
+@pytest.mark.req("R-TRUNC-1")
+def test_an_output_that_fits_is_not_truncated():
+    """36,000 tokens stay whole in a window of 128,000. Protected outputs stay whole in any window."""
+    recorder = Recorder()
+    messages = history("word " * 36_000)
+    manager = CompactManager(CompactConfig("gpt-5", 128_000, exporter=recorder))
+    assert manager.preflight("s", messages) == messages
+    small = CompactManager(CompactConfig("gpt-5", 60_000, exporter=recorder))
+    messages[2]["meta"] = {"protected": True}
+    assert small.preflight("s", messages)[2]["content"] == messages[2]["content"]
+    assert small.preflight("t", history("word " * 36_000), protected=[2]) == history("word " * 36_000)
+    assert not recorder.of("compact.truncated")
+
+
+def test_a_share_of_zero_truncates_every_long_output():
+    """That is the rule of document 004, also if the window is unknown."""
+    for window in (128_000, None):
+        policy = CompactPolicy(tool_output_share=0)
+        out = CompactManager(CompactConfig("gpt-5", window, policy=policy)).preflight("s", history(LONG))
+        assert 5000 < count(out[2]["content"]) <= 6020
+
+
+@pytest.mark.req("R-TRUNC-1")
+def test_the_full_text_goes_to_the_artifact_store():
+    """The marker names the artifact, and `read_artifact` returns the whole output."""
+    recorder = Recorder()
+    manager = CompactManager(CompactConfig("gpt-5", 30_000, exporter=recorder, artifact_store=MemoryArtifactStore()))
+    out = manager.preflight("s", history(LONG))
+    artifact_id = recorder.last("compact.truncated")["artifact_id"]
+    assert out[2]["content"].endswith(f'[Full output: read_artifact("{artifact_id}")]')
+    assert manager.read_artifact("s", artifact_id) == LONG
+
+
+@pytest.mark.req("R-TRUNC-1", "A-END-2")
+def test_a_compaction_truncates_older_outputs_before_it_keeps_fewer():
+    """The newest output is whole, older ones are truncated, and the ledger and events say so."""
+    recorder = Recorder()
     policy = CompactPolicy(tool_output_max_tokens=200, hard_cap_buffer=100)
-    manager = CompactManager(CompactConfig("gpt-5", 6000, policy=policy))
+    manager = CompactManager(CompactConfig("gpt-5", 6000, policy=policy, exporter=recorder))
     output = "word " * 1000
     old = [item for number in range(40) for item in tool_pair(number, output)]
     messages = [{"role": "user", "content": "go"}, *old, *tool_pair(99, output)]
     sent = manager.preflight("s", messages)
     assert sent[-1] == messages[-1]
     assert "tokens truncated" in sent[-3]["content"]
+    ledger = recorder.of("compact.pruned_messages")[-1]["payload"]["ledger"]
+    assert [entry["fate"] for entry in ledger[-7:]] == ["truncated" if n % 2 == 0 else "kept" for n in range(6)] + [
+        "kept"
+    ]
+    assert len(recorder.of("compact.truncated")) == 3
+    assert {event["properties"]["tokens_before"] for event in recorder.of("compact.truncated")} == {
+        ledger[-1]["tokens"]
+    }
     assert manager.preflight("s", messages) == sent
     assert manager.rerender("s", 1) == sent
+
+
+@pytest.mark.req("A-END-2")
+def test_a_compaction_never_shows_a_truncated_output_in_full_again():
+    """A manual compaction of 9,717 tokens once became 91,404."""
+    recorder = Recorder()
+    manager = CompactManager(CompactConfig("gpt-5", 128_000, exporter=recorder))
+    turns = [message.to_dict() for message in chat_turns(30)]
+    messages = [*turns, *tool_pair(1, "word " * 82_000)]
+    before = manager.preflight("s", messages)
+    after = manager.manual_compact("s", messages)
+    assert after[-1] == before[-1]
+    compaction = recorder.last("compact.pruned_messages")
+    assert compaction["tokens_after"] < compaction["tokens_before"] < 15_000
 
 
 @pytest.mark.req("R-TRUNC-1")
@@ -90,7 +158,7 @@ def test_shell_output_is_truncated_inside_its_item():
         {"type": "shell_call", "call_id": "c", "action": {"commands": ["make"]}},
         {"type": "shell_call_output", "call_id": "c", "output": [result]},
     ]
-    out = CompactManager(CompactConfig("gpt-5", 128_000)).preflight("s", items)
+    out = CompactManager(CompactConfig("gpt-5", 30_000)).preflight("s", items)
     assert out[:2] == items[:2]
     shown = out[2]["output"][0]
     assert shown == {**result, "stdout": shown["stdout"]}

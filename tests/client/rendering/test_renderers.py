@@ -106,7 +106,7 @@ def test_inplace_summary_is_at_the_start_of_its_span():
     _, out = render("inplace")
     assert out[1]["role"] == "assistant"
     assert out[1]["content"].startswith("[Context Summary - Turns 1-6]\n[Summary v1.0")
-    assert out[2] == conversation()[5]
+    assert out[2]["content"] == conversation()[5]["content"]
 
 
 def compact_twice(**options):

@@ -15,21 +15,21 @@ from compact.engine.event_delivery import EventDelivery
 from compact.engine.session import Observation, RenderOptions, Session
 from compact.engine.session.stored_plan import load_plan
 from compact.engine.token_counter import TokenCounter
+from compact.engine.truncation import truncate_arrivals
 from compact.exceptions import CompactError
 from compact.exporters.multi import MultiExporter
 from compact.exporters.redaction import RedactingExporter
-from compact.messages import Message
-from compact.messages.codecs.base import Codec
 from compact.planning.draft import Draft
 from compact.planning.rehydration import RehydrationConfig
 from compact.planning.tool_results.artifacts import ArtifactMetadata, Sensitivity
 from compact.planning.tool_results.durability import ToolDurabilityPolicy, declared_policy
-from compact.planning.tool_results.truncation import fits_without_counting, truncate_output
 from compact.planning.trigger import Decision, decide
 from compact.protocols import Exporter
 from compact.redaction.outbound import OutboundRedactor
 
 R = TypeVar("R")
+# Largest share of a learned window that `hard_cap_buffer` may take.
+_MAX_LEARNED_BUFFER_PCT = 0.1
 
 
 class Engine:
@@ -45,7 +45,7 @@ class Engine:
         if hasattr(self.summarizer, "assume_window"):
             self.summarizer.assume_window(cfg.model, cfg.max_context_tokens)
         self.rehydration: RehydrationConfig = cfg.rehydration or RehydrationConfig()
-        self.render_options = RenderOptions(self.counter.count_message, self._truncate, self.policy.protected_flag)
+        self.render_options = RenderOptions(self.counter.count_message, self.policy.protected_flag)
         self._delivery = EventDelivery(cfg.exporter, cfg.storage)
         # The only way out for events. Nothing else may call the delivery's `emit`.
         self._exporter = RedactingExporter(self._delivery, self.redactor)
@@ -71,7 +71,7 @@ class Engine:
     def open_check(self, session: Session, trigger: events.CheckTrigger) -> events.CheckSpan:
         """Return the span for the events of one check."""
         event = events.CheckEvent(
-            turn=session.turn, model=self.cfg.model, trigger=trigger, max_tokens=self.cfg.max_context_tokens
+            turn=session.turn, model=self.cfg.model, trigger=trigger, max_tokens=self.window_tokens(session)
         )
         sink = self._exporter.emit if self._delivery.has_targets else None
         check = events.CheckSpan(session.session_id, session.trace_id, event, sink=sink, clock=self.clock)
@@ -96,7 +96,7 @@ class Engine:
     def observe(self, session: Session, call: Call, check: events.CheckSpan) -> Steps[Observation]:
         """Read the host's list into the session, and bring the request up to date."""
         codec = session.select_codec(call.items, call.format)
-        store = self.cfg.plan_store
+        store, plan_before = self.cfg.plan_store, session.plan
         if store is not None and not session.is_plan_loaded:
             session.is_plan_loaded = True
             session.codec = codec
@@ -108,6 +108,10 @@ class Engine:
             yield from self._load_plan(session, call.items, check)
             if session.plan is not plan:
                 observation = replace(observation, change="edited")
+        session.protected_ids.update(session.host_list.ids[index] for index in call.protected)
+        # A stored plan comes with messages that this process has not seen before.
+        arrivals = observation.new if session.plan is plan_before else session.view
+        yield from truncate_arrivals(self, session, arrivals, check)
         self._update_request(session, observation, check)
         return observation
 
@@ -134,22 +138,21 @@ class Engine:
             details = events.NormalizationDetails(added=list(added), removed=list(removed))
             check.emit(events.WarningEvent(severity="low", code="normalized", message=text, details=details))
 
-    def _truncate(self, message: Message, codec: Codec | None) -> Message:
-        """Return a tool output as it enters the prompt."""
-        policy = self.policy
-        if policy.tool_output_truncation == "none" or message.role != "tool" or codec is None:
-            return message
-        if message.meta.get(policy.protected_flag) or fits_without_counting(message.text, policy):
-            return message
-        return codec.map_outputs(message, lambda _, text: truncate_output(text, policy, self.counter.count_text))
-
     # Tokens and the decision.
 
-    @property
-    def budget_tokens(self) -> int | None:
-        """Tokens a request may have, None if the window is unknown."""
-        window = self.cfg.max_context_tokens
-        return None if window is None else window - self.policy.hard_cap_buffer
+    def window_tokens(self, session: Session) -> int | None:
+        """Return the context window, None if it is unknown. A provider's error wins over the configuration."""
+        return session.shared.learned_window or self.cfg.max_context_tokens
+
+    def budget_tokens(self, session: Session) -> int | None:
+        """Return the tokens a request may have, None if the window is unknown."""
+        window = self.window_tokens(session)
+        if window is None:
+            return None
+        if session.shared.learned_window:
+            # The buffer was chosen for the configured window. It must not use up a smaller one.
+            return window - min(self.policy.hard_cap_buffer, int(window * _MAX_LEARNED_BUFFER_PCT))
+        return window - self.policy.hard_cap_buffer
 
     def fixed_tokens(self, call: Call) -> FixedTokens:
         """Count what is sent beside the messages."""
@@ -172,14 +175,34 @@ class Engine:
             overhead=self.counter.reply_overhead(session.request.messages),
             protected_flag=self.policy.protected_flag,
         )
-        return breakdown.scale_to(total).to_dict()
+        parts = breakdown.scale_to(total)
+        # Document 002 has one part for all messages, beside the instructions and the tools.
+        return {**parts.to_dict(), "messages": parts.memory + parts.history + parts.user_input}
+
+    def report_estimate(self, session: Session, check: events.CheckSpan, fixed: FixedTokens, tokens: int) -> None:
+        """Emit the size of the request and its parts."""
+        if not check.has_listeners:
+            return
+        window = self.window_tokens(session)
+        check.emit(
+            events.TokenEstimateEvent(
+                model=self.cfg.model,
+                t_est=tokens,
+                max_tokens=window,
+                usage_pct=round(tokens / window, 6) if window else None,
+                turn=session.turn,
+                estimator=self.counter.name,
+                source="provider" if session.is_corrected else "estimate",
+                breakdown=self.breakdown(session, fixed, tokens),
+            )
+        )
 
     def decide(self, session: Session, used_tokens: int, *, is_manual: bool) -> Decision:
         """Decide whether to compact the session's request."""
         messages = session.request.messages
         return decide(
             used_tokens,
-            window_tokens=self.cfg.max_context_tokens,
+            window_tokens=self.window_tokens(session),
             policy=self.policy,
             at_turn_start=bool(messages) and messages[-1].role == "user",
             is_manual=is_manual,
@@ -192,15 +215,18 @@ class Engine:
         decision: Decision,
         *,
         draft: Draft | None = None,
+        kept: events.KeptCounts | None = None,
         note: str | None = None,
     ) -> None:
-        """Emit the decision, with the draft of the compaction if there is one."""
+        """Emit the decision, with the draft of the compaction or what it would have kept."""
         if not check.has_listeners:
             return
         policy = self.policy
-        kept = pruned_count = None
-        if decision.triggered:
+        pruned_count = None
+        if draft is not None:
             kept, pruned_count = _draft_counts(draft)
+        elif decision.triggered:
+            kept, pruned_count = kept or events.KeptCounts(pinned=0, recent_turns=0, tool_pairs=0), 0
         check.emit(
             events.TriggerDecisionEvent(
                 triggered=decision.triggered,
@@ -208,9 +234,9 @@ class Engine:
                 rule=decision.rule,
                 margin_tokens=decision.margin_tokens,
                 t_est=decision.used_tokens,
-                max_tokens=self.cfg.max_context_tokens,
+                max_tokens=self.window_tokens(session),
                 trigger_tokens=decision.trigger_tokens,
-                budget_tokens=self.budget_tokens,
+                budget_tokens=self.budget_tokens(session),
                 turn=session.turn,
                 policy=events.PolicyExcerpt(
                     trigger_pct=policy.trigger_pct,
@@ -249,10 +275,8 @@ class Engine:
         return {**declared, **self.cfg.tool_durability}
 
 
-def _draft_counts(draft: Draft | None) -> tuple[events.KeptCounts, int]:
+def _draft_counts(draft: Draft) -> tuple[events.KeptCounts, int]:
     """Return what a draft keeps, and the number of messages that may leave the prompt."""
-    if draft is None:
-        return events.KeptCounts(pinned=0, recent_turns=0, tool_pairs=0), 0
     partition = draft.partition
     kept = events.KeptCounts(
         pinned=sum(len(unit.indices) for unit in partition.pinned),

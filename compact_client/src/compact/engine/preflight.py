@@ -11,19 +11,17 @@ from typing import Any
 from compact import events
 from compact.delivery.stderr import say
 from compact.engine.call import Call
-from compact.engine.compaction.archive import ArchiveFailed
+from compact.engine.compaction.attempts import CompactionAttempts
 from compact.engine.compaction.compaction import Compaction
 from compact.engine.effects import Steps
 from compact.engine.engine import Engine
 from compact.engine.quality import asks_for_context, report_quality
 from compact.engine.rehydration import inject_results, rehydrate
 from compact.engine.session import Observation, Session
-from compact.engine.session.stored_plan import LOCAL_PLAN_FALLBACK
-from compact.exceptions import CompactError, InsufficientBudget, MalformedMessage, PlanConflict, StoreFailed
+from compact.exceptions import CompactError, InsufficientBudget, MalformedMessage
 from compact.planning.rehydration import TurnContext
 from compact.planning.trigger import Decision
 
-_COMMIT_ATTEMPTS = 3
 _BREAKER_THRESHOLD = 2  # ineffective compactions in a row
 # New tokens needed before the breaker closes, as a multiple of the smallest gain that makes a compaction effective.
 _BREAKER_GROWTH = 4
@@ -43,7 +41,7 @@ class Preflight:
         self._session = session
         self._call = call
         self._check = engine.open_check(session, "manual" if self._is_manual else "preflight")
-        self._fixed = engine.fixed_tokens(call)
+        self._fixed = session.fixed = engine.fixed_tokens(call)
         self._turn = TurnContext(session.turn)
 
     @property
@@ -57,7 +55,6 @@ class Preflight:
             observation = yield from engine.observe(session, self._call, check)
         except MalformedMessage as error:
             return self._skip(error)
-        session.protected_ids.update(session.host_list.ids[index] for index in self._call.protected)
         session.durability.update(engine.tool_durability(self._call.tools))
         rehydrated = yield from rehydrate(engine, session, observation.new, self._turn, check)
         tokens_before = self._estimate_and_report()
@@ -97,20 +94,7 @@ class Preflight:
     def _estimate_and_report(self) -> int:
         engine, session, check = self._engine, self._session, self._check
         tokens = self._estimate()
-        if check.has_listeners:
-            window = engine.cfg.max_context_tokens
-            check.emit(
-                events.TokenEstimateEvent(
-                    model=engine.cfg.model,
-                    t_est=tokens,
-                    max_tokens=window,
-                    usage_pct=round(tokens / window, 6) if window else None,
-                    turn=session.turn,
-                    estimator=engine.counter.name,
-                    source="provider" if session.is_corrected else "estimate",
-                    breakdown=engine.breakdown(session, self._fixed, tokens),
-                )
-            )
+        engine.report_estimate(session, check, self._fixed, tokens)
         if session.last_estimate and tokens >= session.last_estimate:
             session.growth.append(tokens - session.last_estimate)
         return tokens
@@ -118,7 +102,7 @@ class Preflight:
     def _report_excess(self, decision: Decision, failure: CompactError | None) -> None:
         """Report a request over the budget, so that it is never sent unnoticed."""
         engine, tokens = self._engine, self._session.last_estimate
-        window, budget = engine.cfg.max_context_tokens, engine.budget_tokens
+        window, budget = engine.window_tokens(self._session), engine.budget_tokens(self._session)
         if window is None or budget is None:
             return
         # A large buffer may put the budget below the trigger. A request between the two is as configured.
@@ -138,7 +122,7 @@ class Preflight:
 
     def _free_tokens(self) -> int:
         """Return the room for rehydrated content."""
-        budget = self._engine.budget_tokens
+        budget = self._engine.budget_tokens(self._session)
         if budget is None:
             return self._engine.rehydration.total_budget_tokens
         return max(0, budget - self._session.last_estimate)
@@ -158,7 +142,7 @@ class Preflight:
         """Compact if the decision says so, unless the last compactions did not help."""
         engine, session, check = self._engine, self._session, self._check
         if decision.triggered and not self._is_breaker_open(decision.used_tokens):
-            yield from self._compact(decision)
+            yield from CompactionAttempts(engine, session, check, self._call.items, self._compaction).run(decision)
             return
         engine.report_decision(session, check, decision, note=self._call.note)
         if not decision.triggered:
@@ -168,7 +152,7 @@ class Preflight:
         check.emit(
             events.BreakerOpenEvent(
                 tokens_before=decision.used_tokens,
-                budget_limit=engine.budget_tokens,
+                budget_limit=engine.budget_tokens(self._session),
                 details=events.ReasonDetails(reason=reason),
             )
         )
@@ -179,7 +163,7 @@ class Preflight:
         That is the case while the last compactions freed almost nothing, little is new, and the budget is met.
         """
         engine, session = self._engine, self._session
-        budget, window = engine.budget_tokens, engine.cfg.max_context_tokens
+        budget, window = engine.budget_tokens(self._session), engine.window_tokens(self._session)
         if self._is_manual or budget is None or window is None or used_tokens > budget:
             return False
         if session.ineffective_compactions < _BREAKER_THRESHOLD:
@@ -197,65 +181,6 @@ class Preflight:
             note=self._call.note,
             is_after_rehydration=self._turn.should_skip_aggressive_compaction(),
             floor=self._engine.policy.floor or self._call.floor,
-        )
-
-    def _compact(self, decision: Decision) -> Steps[None]:
-        """Compact, and try again without a store that fails or with the plan of a process that was faster."""
-        engine, check = self._engine, self._check
-        check.update(triggered=True, tokens_before=decision.used_tokens)
-        check.open()
-        check.emit(events.CheckStartedEvent(tokens_before=decision.used_tokens, budget_limit=engine.budget_tokens))
-        compaction = self._compaction(decision)
-        conflicts = 0
-        while True:
-            try:
-                is_changed = yield from compaction.run()
-                break
-            except ArchiveFailed as error:
-                check.emit(events.ErrorEvent.from_exception(error, "not compacted: archive failed"))
-                return
-            except StoreFailed as error:
-                check.emit(events.ErrorEvent.from_exception(error, "compacted without externalizing"))
-                compaction.artifact_store = None
-            except PlanConflict as error:
-                conflicts += 1
-                if conflicts == _COMMIT_ATTEMPTS:
-                    check.emit(events.ErrorEvent.from_exception(error, LOCAL_PLAN_FALLBACK))
-                    compaction.plan_store = None
-                    continue
-                new_decision = yield from self._resolve_conflict(error)
-                if not new_decision.triggered:
-                    return
-                compaction = self._compaction(new_decision)
-        self._complete(compaction, is_changed=is_changed)
-
-    def _resolve_conflict(self, error: PlanConflict) -> Steps[Decision]:
-        """Adopt the plan of the other process and decide again."""
-        engine, session = self._engine, self._session
-        fallback = "adopted the other plan and checked the request again"
-        self._check.emit(events.ErrorEvent.from_exception(error, fallback))
-        yield from engine.adopt_stored_plan(session, self._call.items, self._check)
-        return engine.decide(session, self._estimate(), is_manual=False)
-
-    def _complete(self, compaction: Compaction, *, is_changed: bool) -> None:
-        engine, session, check = self._engine, self._session, self._check
-        before, after = compaction.tokens_before, self._estimate()
-        window = engine.cfg.max_context_tokens or before
-        is_effective = is_changed and before - after >= engine.policy.min_gain_pct * window
-        session.ineffective_compactions = 0 if is_effective else session.ineffective_compactions + 1
-        session.tokens_after_compaction = after
-        if is_changed:
-            report_quality(session, check)
-            session.turns_since_compaction, session.rehydration_requests = 0, 0
-        check.emit(
-            events.CompletedEvent(
-                tokens_before=before,
-                tokens_after=after,
-                budget_limit=engine.budget_tokens,
-                tokens_freed=before - after,
-                strategy=engine.policy.strategy,
-                details=events.CompletedDetails(changed=is_changed),
-            )
         )
 
     def _prepare_summary(self, decision: Decision) -> None:

@@ -54,6 +54,7 @@ from compact.events.compaction_events import (
     RecordEvent,
     SpanProperties,
     SummarizedEvent,
+    TruncatedEvent,
     span_properties,
 )
 from compact.events.problem_events import (
@@ -120,6 +121,7 @@ __all__ = [
     "SummaryCreatedEvent",
     "TokenEstimateEvent",
     "TriggerDecisionEvent",
+    "TruncatedEvent",
     "WarningCode",
     "WarningEvent",
     "event_named",

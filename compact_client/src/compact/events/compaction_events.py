@@ -157,6 +157,20 @@ class DroppedEvent(RecordEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TruncatedEvent(Event):
+    """The middle of a long tool output was removed from the prompt. The log has the full text."""
+
+    name: ClassVar[str] = "compact.truncated"
+
+    message_id: str
+    tokens_before: int
+    tokens_after: int
+    tokens_freed: int
+    reason: str
+    artifact_id: str | None = field(default=None, metadata=OPTIONAL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PrunedMessagesEvent(Event):
     """The result of a compaction, with the fate of every message."""
 
@@ -202,7 +216,7 @@ class BreakerOpenEvent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverflowRecoveredEvent(Event):
-    """The provider rejected the request as too long, and the oldest messages were removed."""
+    """The provider rejected the request as too long, and a compaction made it smaller."""
 
     name: ClassVar[str] = "compact.overflow_recovered"
 
@@ -212,6 +226,7 @@ class OverflowRecoveredEvent(Event):
     tokens_after: int
     limit_tokens: int | None
     requested_tokens: int | None
+    window_tokens: int | None
     removed: Sequence[str] = field(metadata=PRIVATE)
 
 

@@ -84,6 +84,11 @@ def _record_line(properties: Properties) -> str:
     return f"{freed} ({_count(span.get('message_count'))} messages)" if span else freed
 
 
+def _truncated_line(properties: Properties) -> str:
+    before, after = _count(properties.get("tokens_before")), _count(properties.get("tokens_after"))
+    return f"{before} → {after} tokens: {properties.get('reason')}"
+
+
 def _pruned_messages_line(properties: Properties) -> str:
     before, after = _count(properties.get("tokens_before")), _count(properties.get("tokens_after"))
     layers = _pairs(properties.get("layers") or {})
@@ -155,6 +160,7 @@ LINES: Mapping[type[Event], Callable[[Properties], str]] = {
     events.SummarizedEvent: _record_line,
     events.ClearedEvent: _record_line,
     events.DroppedEvent: _record_line,
+    events.TruncatedEvent: _truncated_line,
     events.PrunedMessagesEvent: _pruned_messages_line,
     events.CompletedEvent: _completed_line,
     events.BreakerOpenEvent: _breaker_open_line,

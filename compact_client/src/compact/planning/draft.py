@@ -16,6 +16,7 @@ from compact.planning.limits import TokenLimits
 from compact.planning.partition import (
     Partition,
     Reduction,
+    newest_unit,
     partition_for_bridge,
     partition_units,
     pin_rules,
@@ -60,6 +61,11 @@ class Draft:
     then merged into one summary."""
 
     @property
+    def is_reduced(self) -> bool:
+        """True if the budget does not allow what the policy asks for."""
+        return bool(self.reductions)
+
+    @property
     def kept_tokens(self) -> int:
         """Tokens of the request without its summary."""
         return self.pinned_tokens + self.recent_tokens
@@ -97,7 +103,8 @@ def draft_compaction(
     folds_replacements = replacement_tokens > max(0, summary_share)
     overhead_tokens = fixed_tokens if folds_replacements else fixed_tokens + replacement_tokens
     pinned_tokens = overhead_tokens + pin_tokens
-    newest = max((unit for unit in units if unit.first not in pins), key=lambda unit: unit.last, default=None)
+    free = [unit for unit in units if unit.first not in pins]
+    newest = newest_unit(free) if free else None
     newest_tokens = sizes[newest.first] if newest else 0
     _require_space(limits, overhead_tokens, pin_tokens, newest_tokens)
     reserved_tokens = pinned_tokens + newest_tokens + SMALL_SUMMARY_TOKENS
@@ -115,7 +122,7 @@ def draft_compaction(
         goal_tokens=goal_tokens,
         floor=floor,
         non_replayable=select_non_replayable(
-            [unit for unit in units if unit.first not in pins and unit is not newest],
+            [unit for unit in free if unit is not newest],
             messages,
             sizes,
             non_replayable_ids,

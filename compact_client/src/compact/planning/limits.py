@@ -40,12 +40,18 @@ class TokenLimits:
 
 
 def limits_for(
-    policy: CompactPolicy, window_tokens: int | None, trigger_tokens: int | None, growth_tokens: float = 0.0
+    policy: CompactPolicy,
+    window_tokens: int | None,
+    trigger_tokens: int | None,
+    growth_tokens: float = 0.0,
+    *,
+    budget_tokens: int | None = None,
 ) -> TokenLimits:
     """Return the limits that a policy sets for a window.
 
     If the window is unknown, `auto_compact_token_limit` is used in its place. `growth_tokens` is the average number of
-    tokens that a call of this session adds, or 0 if it has not been measured.
+    tokens that a call of this session adds, or 0 if it has not been measured. `budget_tokens` replaces the window minus
+    the policy's buffer.
     """
     window = window_tokens or policy.auto_compact_token_limit
     if window is None:
@@ -55,6 +61,7 @@ def limits_for(
             "policy.auto_compact_token_limit",
         )
     budget = window if window_tokens is None else window - policy.hard_cap_buffer
+    budget = budget if budget_tokens is None else budget_tokens
     trigger = window if trigger_tokens is None else trigger_tokens
     soft_limit = int(min(budget, trigger) * (_SOFT_LIMIT_PCT if growth_tokens else _FIRST_SOFT_LIMIT_PCT))
     space_for_calls = int(policy.headroom_calls * growth_tokens)

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from compact.messages import Message
+from compact.messages.normalization import ABORTED
 from compact.messages.units import Unit
 from compact.policy import CompactPolicy, Floor
 
 TURN_ABORTED = ("<turn-aborted>", "<turn_aborted>")
+PROTECTED_TOOL = "protected tool"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,13 @@ class Partition:
     recent_turns: int = 0
     """The number of turns that were kept, which may be less than requested."""
     tool_pairs: int = 0
+    window_start: int = 0
+    """Index of the first message of the recent window: the kept turns and tool pairs, and the newest unit."""
+
+    @property
+    def pinned_layer(self) -> tuple[Unit, ...]:
+        """Pinned units that are older than the recent window. The others stay where they happened."""
+        return tuple(unit for unit in self.pinned if unit.last < self.window_start)
 
     def keep(self, units: Collection[Unit], rule: str) -> Partition:
         """Return a copy in which these units have moved from the remainder to the recent ones."""
@@ -84,8 +93,31 @@ def reduction_steps(policy: CompactPolicy, floor: Floor = "turn") -> Iterator[Re
     yield Reduction(-1, 0, "over budget: newest unit only")
 
 
-def pin_rule(unit: Unit, messages: Sequence[Message], policy: CompactPolicy, protected_ids: Collection[str]) -> str:
-    """Return the rule that pins a unit, or an empty string if the unit may be compacted."""
+def pin_rules(
+    units: Sequence[Unit], messages: Sequence[Message], policy: CompactPolicy, protected_ids: Collection[str] = ()
+) -> dict[int, str]:
+    """Return the rule of each pinned unit, by the unit's first index.
+
+    Of a protected tool that reports a state, only the newest result is pinned.
+    """
+    rules: dict[int, str] = {}
+    known_states: set[str] = set()
+    for unit in reversed(units):
+        rule = _pin_rule(unit, messages, policy, protected_ids)
+        tools = protected_tools_of(unit, messages, policy)
+        states = tools.intersection(policy.state_tools)
+        if not rule and (tools - states or states - known_states):
+            rule = f"{PROTECTED_TOOL} {', '.join(sorted(tools - known_states))}"
+        # A call without a result says nothing about the state, so the result before it stays.
+        if _has_result(unit, messages):
+            known_states |= states
+        if rule:
+            rules[unit.first] = rule
+    return dict(reversed(rules.items()))
+
+
+def _pin_rule(unit: Unit, messages: Sequence[Message], policy: CompactPolicy, protected_ids: Collection[str]) -> str:
+    """Return the rule that pins a unit because of one of its messages, or an empty string."""
     for index in unit.indices:
         message = messages[index]
         if message.role in policy.roles_never_prune:
@@ -94,22 +126,21 @@ def pin_rule(unit: Unit, messages: Sequence[Message], policy: CompactPolicy, pro
             return "protected"
         if message.kind == "sealed":
             return "provider compaction item"
-        for call in message.tool_calls:
-            if call.name in policy.protected_tools:
-                return f"protected tool {call.name}"
-        if message.role == "tool" and (message.name or message.meta.get("tool_name")) in policy.protected_tools:
-            return f"protected tool {message.name or message.meta.get('tool_name')}"
         if message.role == "user" and message.text.lstrip().startswith(TURN_ABORTED):
             return "turn-aborted marker"
     return ""
 
 
-def pin_rules(
-    units: Sequence[Unit], messages: Sequence[Message], policy: CompactPolicy, protected_ids: Collection[str] = ()
-) -> dict[int, str]:
-    """Return the rule of each pinned unit, by the unit's first index."""
-    rules = ((unit.first, pin_rule(unit, messages, policy, protected_ids)) for unit in units)
-    return {first: rule for first, rule in rules if rule}
+def protected_tools_of(unit: Unit, messages: Sequence[Message], policy: CompactPolicy) -> set[str]:
+    """Return the protected tools that a unit calls or has a result of."""
+    names = {call.name for index in unit.indices for call in messages[index].tool_calls}
+    outputs = (messages[index] for index in unit.indices if messages[index].role == "tool")
+    names |= {str(output.name or output.meta.get("tool_name")) for output in outputs}
+    return names.intersection(policy.protected_tools)
+
+
+def _has_result(unit: Unit, messages: Sequence[Message]) -> bool:
+    return any(messages[index].role == "tool" and messages[index].text != ABORTED for index in unit.indices)
 
 
 def partition_units(
@@ -130,6 +161,7 @@ def partition_units(
         keep_pairs=keep_pairs,
         recent_turns=recent_turns,
         tool_pairs=tool_pairs,
+        window_start=min((*turn_rules, *pair_rules, newest_unit(units).first), default=0) if units else 0,
     )
 
 
@@ -141,14 +173,14 @@ def partition_for_bridge(
     sizes: Mapping[int, int],
     user_tokens: int,
 ) -> Partition:
-    """Keep the newest user messages within `user_tokens`, and the newest unit if it is a tool call.
+    """Keep the newest user messages within `user_tokens`, and the newest unit.
 
     The last user message always stays. `sizes` are the tokens of each unit by its first index.
     """
     free = _free_units(units, messages, pins)
     rules = dict(pins)
-    if free and free[-1].kind == "tool":
-        rules[free[-1].first] = "newest unit"
+    if free:
+        rules[newest_unit(free).first] = "newest unit"
     spent = 0
     for number, unit in enumerate(unit for unit in reversed(free) if unit.kind == "user"):
         spent += sizes[unit.first]
@@ -156,7 +188,26 @@ def partition_for_bridge(
             break
         rules[unit.first] = f"user message within {user_tokens:,} tokens"
     pinned, recent, remainder = _split(units, free, pins, rules)
-    return Partition(pinned, recent, remainder, rules, recent_turns=len(recent))
+    return Partition(
+        pinned, recent, remainder, rules, recent_turns=len(recent), window_start=_input_start(units) if units else 0
+    )
+
+
+def newest_unit(units: Sequence[Unit]) -> Unit:
+    """Return the unit with the newest message."""
+    return max(units, key=lambda unit: unit.last)
+
+
+def _input_start(units: Sequence[Unit]) -> int:
+    """Return the index at which the input of this call starts: the newest unit, or the last user messages in a row."""
+    start = newest_unit(units)
+    if start.kind != "user":
+        return start.first
+    for unit in reversed(units):
+        if unit.kind != "user":
+            break
+        start = unit
+    return start.first
 
 
 def _free_units(units: Sequence[Unit], messages: Sequence[Message], pins: Mapping[int, str]) -> list[Unit]:
@@ -187,8 +238,7 @@ def _required_rules(free: Sequence[Unit], keep_turns: int) -> dict[int, str]:
     users = [unit for unit in free if unit.kind == "user"]
     if users and keep_turns >= 0:
         rules[users[-1].first] = "last user message"
-    newest = max(free, key=lambda unit: unit.last)
-    rules[newest.first] = "newest unit"
+    rules[newest_unit(free).first] = "newest unit"
     return rules
 
 

@@ -76,6 +76,7 @@ class ClearRecord:
     span: SpanReference
     preserved_fields: Mapping[str, Any] = field(default_factory=dict)
     """Tool name, outcome and key fields. Grouped by call id if the message contains several results."""
+    reason: str = "replayable or ephemeral tool result"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +160,8 @@ class CompactionPlan:
     step: int = 1
     """The number of compactions so far. Also the N in `<COMPACT-SUMMARY vN>`."""
     renderer: str = "layered"
+    trigger: str = "preflight"
+    """The trigger of this compaction: `preflight`, `manual` or `overflow`."""
     externalizations: tuple[ExternalizationRecord, ...] = ()
     summarizations: tuple[SummarizationRecord, ...] = ()
     clearings: tuple[ClearRecord, ...] = ()

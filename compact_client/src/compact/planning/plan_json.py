@@ -32,6 +32,7 @@ def plan_to_dict(plan: CompactionPlan) -> dict[str, Any]:
         "version": plan.version,
         "step": plan.step,
         "renderer": plan.renderer,
+        "trigger": plan.trigger,
         "externalizations": [
             {
                 "span": record.span.to_dict(),
@@ -51,7 +52,11 @@ def plan_to_dict(plan: CompactionPlan) -> dict[str, Any]:
             for record in plan.summarizations
         ],
         "clearings": [
-            {"span": record.span.to_dict(), "preserved_fields": dict(record.preserved_fields)}
+            {
+                "span": record.span.to_dict(),
+                "preserved_fields": dict(record.preserved_fields),
+                "reason": record.reason,
+            }
             for record in plan.clearings
         ],
         "drops": [
@@ -86,6 +91,7 @@ def plan_from_dict(data: Mapping[str, Any]) -> CompactionPlan:
         version=data["version"],
         step=data["step"],
         renderer=data["renderer"],
+        trigger=data.get("trigger", "preflight"),
         externalizations=tuple(
             ExternalizationRecord(
                 span=SpanReference.from_dict(item["span"]),
@@ -105,7 +111,11 @@ def plan_from_dict(data: Mapping[str, Any]) -> CompactionPlan:
             for item in data["summarizations"]
         ),
         clearings=tuple(
-            ClearRecord(span=SpanReference.from_dict(item["span"]), preserved_fields=item["preserved_fields"])
+            ClearRecord(
+                span=SpanReference.from_dict(item["span"]),
+                preserved_fields=item["preserved_fields"],
+                **({"reason": item["reason"]} if "reason" in item else {}),
+            )
             for item in data["clearings"]
         ),
         drops=tuple(

@@ -55,6 +55,7 @@ def _keep_newest(partition: Partition, sizes: Mapping[int, int], available_token
         recent=tuple(unit for unit in free if unit.first in rules),
         remainder=tuple(unit for unit in free if unit.first not in rules),
         rules=rules,
+        window_start=kept[-1].first if kept else partition.window_start,
     )
 
 

@@ -21,6 +21,7 @@ Rule = Literal[
     "budget",
     "below",
     "unknown_window",
+    "overflow",
 ]
 # A buffer above this share was chosen for a larger window. It does not trigger a compaction.
 _MAX_BUFFER_PCT = 0.25

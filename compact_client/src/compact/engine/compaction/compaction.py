@@ -6,20 +6,28 @@ plan, commit, report. The session's plan changes only with the commit, so a fail
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from compact import events
 from compact.engine.call import FixedTokens
 from compact.engine.compaction.archive import archive_summary, archive_transcript
-from compact.engine.compaction.drafts import host_messages, make_draft, show_newest_in_full, truncate_newest
+from compact.engine.compaction.drafts import (
+    host_messages,
+    kept_at_floor,
+    make_draft,
+    truncate_recent,
+    truncate_to_fit,
+)
 from compact.engine.compaction.ladder import Ladder
 from compact.engine.compaction.ledger import absorbed_entries, build_ledger, cache_effect, fate_counts, prompt_entries
 from compact.engine.compaction.plan_builder import build_plan
+from compact.engine.compaction.siblings import Sibling, find_siblings
 from compact.engine.effects import Steps
 from compact.engine.session import Request, Session
 from compact.engine.session.stored_plan import commit_plan
+from compact.engine.truncation import Truncation
 from compact.exceptions import InsufficientBudget, PlanConflict
 from compact.messages import SUMMARY_TAG, Message
 from compact.planning.draft import Draft
@@ -69,8 +77,8 @@ class Compaction:
         decision: Decision,
         tokens_before: int,
         fixed: FixedTokens,
-        note: str | None,
-        is_after_rehydration: bool,
+        note: str | None = None,
+        is_after_rehydration: bool = False,
         floor: Floor = "turn",
     ) -> None:
         self.engine = engine
@@ -80,58 +88,92 @@ class Compaction:
         self.tokens_before = tokens_before
         self.note = note
         self.is_manual = note is not None
+        self.trigger = "overflow" if decision.rule == "overflow" else "manual" if self.is_manual else "preflight"
         self.is_after_rehydration = is_after_rehydration
         self.floor = floor
         self.artifact_store = engine.cfg.artifact_store
         self.plan_store = engine.cfg.plan_store
         self.growth_tokens = 0.0 if self.is_manual else session.average_growth
-        limits = limits_for(engine.policy, engine.cfg.max_context_tokens, decision.trigger_tokens, self.growth_tokens)
+        limits = limits_for(
+            engine.policy,
+            engine.window_tokens(session),
+            decision.trigger_tokens,
+            self.growth_tokens,
+            budget_tokens=engine.budget_tokens(session),
+        )
         self.budget_tokens = limits.budget_tokens
         """The budget in the caller's tokens."""
         self.limits = limits.scale(1 / session.correction) if session.correction != 1.0 else limits
         """The limits in our own tokens."""
-        self._fixed = fixed
+        self.fixed = fixed
         self.fixed_tokens = fixed.total + engine.counter.reply_overhead(session.request.messages)
         self.messages: list[Message] = []
         self.counts: list[int] = []
+        self.siblings: list[Sibling] = []
+        """Results that are cleared whatever the draft. `counts` is without them."""
+        self.truncations: list[Truncation] = []
         self.step = 0
         self.archived_step = 0
         """The step under which the transcript is archived, 0 before that."""
         self.tokens_after = tokens_before
 
     def run(self) -> Steps[bool]:
-        """Compact the session's request. Return True if its plan changed, False if it already fits.
+        """Compact the session's request. Return True if its plan changed, False if it fits and would not get smaller.
 
-        Raises `InsufficientBudget`, `ArchiveFailed`, `StoreFailed` or `PlanConflict`.
+        Raises `InsufficientBudget`, `ArchiveFailed`, `StoreFailed` or `PlanConflict`. Whatever interrupts this, even
+        Ctrl-C, leaves the old plan.
         """
-        self._make_first_draft()
+        session = self.session
+        self.plan_before, self.request_before = session.plan, session.request
+        self.truncations = []
+        forms = session.truncated_forms
+        is_changed = False
+        try:
+            is_changed = yield from self._change_plan()
+        finally:
+            if not is_changed:
+                self._restore(forms)
+        if is_changed:
+            self._report()
+            yield from archive_summary(self)
+        return is_changed
+
+    def _change_plan(self) -> Steps[bool]:
+        """Build the new plan and commit it. Return False if nothing can be gained."""
+        yield from self._make_first_draft()
         self._report_start()
         limits = self._find_useful_limits()
         if limits is None:
             return False
         self.step = self._last_step() + 1
         yield from archive_transcript(self)
-        yield from self._change_plan(limits)
-        self._report()
-        yield from archive_summary(self)
+        yield from self._fit_budget(limits)
+        if not self._is_smaller:
+            return False
+        self._complete_plan()
+        yield from self._commit()
         return True
 
-    def _change_plan(self, limits: TokenLimits) -> Steps[None]:
-        """Build the new plan and commit it. Whatever interrupts this, even Ctrl-C, leaves the old plan."""
-        self.plan_before = self.session.plan
-        try:
-            yield from self._fit_budget(limits)
-            self._complete_plan()
-            yield from self._commit()
-        except BaseException:
-            if self.session.plan is not self.plan_before:
-                self.session.plan = self.plan_before
-                self.render()
-            raise
+    @property
+    def _is_smaller(self) -> bool:
+        """False if nothing was gained. The summary of a few short messages can be longer than they are."""
+        after = (self.tokens_after, self.session.request.message_tokens)
+        return after < (self.tokens_before, self.request_before.message_tokens)
+
+    def _restore(self, forms: Mapping[str, Message]) -> None:
+        """Go back to the plan and the messages from before this compaction."""
+        session = self.session
+        if session.plan is not self.plan_before or session.request is not self.request_before:
+            session.plan = self.plan_before
+            session.restore_forms(forms)
+            self.render()
 
     def preview(self) -> Draft:
         """Return the draft that a compaction would start from. Raise `InsufficientBudget` if there is none."""
         self.messages, self.counts = host_messages(self.session)
+        self.siblings = find_siblings(self)
+        for sibling in self.siblings:
+            self.counts[sibling.index] -= sibling.tokens_freed
         return make_draft(self, self.limits)
 
     def render(self) -> None:
@@ -157,24 +199,30 @@ class Compaction:
 
     # Draft.
 
-    def _make_first_draft(self) -> None:
-        """Draft what to keep. If only the newest tool output is too large, truncate it and try again."""
-        show_newest_in_full(self)
+    def _make_first_draft(self) -> Steps[None]:
+        """Draft what to keep. If it is less than the policy asks for, truncate long outputs and try again."""
+        draft = self._try_draft()
+        if draft is None or draft.is_reduced:
+            is_truncated = yield from truncate_recent(self)
+            draft = self._try_draft() if is_truncated else draft
+        if draft is None:
+            is_truncated = yield from truncate_to_fit(self)
+            draft = self._try_draft() if is_truncated else draft
+        if draft is None:
+            kept = kept_at_floor(self)
+            self.engine.report_decision(self.session, self.check, self.decision, kept=kept, note=self.note)
+        self.draft = draft or self.preview()
+
+    def _try_draft(self) -> Draft | None:
         try:
-            try:
-                self.draft = self.preview()
-            except InsufficientBudget:
-                if not truncate_newest(self):
-                    raise
-                self.draft = self.preview()
+            return self.preview()
         except InsufficientBudget:
-            self.engine.report_decision(self.session, self.check, self.decision, note=self.note)
-            raise
+            return None
 
     def _find_useful_limits(self) -> TokenLimits | None:
         """Lower the limits until the draft has something to compact. Return None if the request fits already."""
         limits = self.limits
-        while not self.draft.partition.remainder and not self.has_oversized_summary(self.draft):
+        while not self._changes_something:
             used_tokens = self._estimate()
             if used_tokens <= self.budget_tokens:
                 return None
@@ -183,12 +231,17 @@ class Compaction:
             self.draft = make_draft(self, limits)
         return limits
 
+    @property
+    def _changes_something(self) -> bool:
+        draft = self.draft
+        return bool(draft.partition.remainder or self.siblings or self.truncations or self.has_oversized_summary(draft))
+
     def _lower(self, limits: TokenLimits, used_tokens: int) -> TokenLimits:
         """Scale the limits down after a request came out at this many of the caller's tokens."""
         return limits.scale(min(_FIT_MARGIN, self.budget_tokens / used_tokens * _FIT_MARGIN))
 
     def _estimate(self) -> int:
-        return self.engine.estimate(self.session, self._fixed)
+        return self.engine.estimate(self.session, self.fixed)
 
     def _last_step(self) -> int:
         """Return the number of the last compaction, also if an earlier process left its summary in the history."""
@@ -202,8 +255,7 @@ class Compaction:
 
     def _fit_budget(self, limits: TokenLimits) -> Steps[None]:
         """Apply the ladder and build a plan until the rendered request fits the budget."""
-        session = self.session
-        self.request_before = session.request
+        session, request = self.session, self.session.request
         for attempt in range(1, _FIT_ATTEMPTS + 1):
             self.ladder = yield from self._apply_ladder(self.draft)
             session.plan = build_plan(self, self.ladder)
@@ -212,7 +264,7 @@ class Compaction:
             if self.tokens_after <= self.budget_tokens:
                 return
             # Our counts and the caller's differ, or the summary is too long. Draft again with lower limits.
-            session.plan, session.request = self.plan_before, self.request_before
+            session.plan, session.request = self.plan_before, request
             limits = self._lower(limits, self.tokens_after)
             if attempt < _FIT_ATTEMPTS:
                 self.draft = make_draft(self, limits)
@@ -293,6 +345,8 @@ class Compaction:
         warn_of_evicted_results(self.check, [message.id or "" for message in evicted if message.answers])
         if not self.check.has_listeners:
             return
+        for truncation in self.truncations:
+            self.check.emit(truncation.to_event())
         tokens_by_id = {entry.id: entry.tokens for entry in plan.ledger}
         for record in records:
             self.check.emit(_record_event(record, tokens_by_id))
@@ -304,7 +358,7 @@ class Compaction:
                 pruned_count=sum(record.span.message_count for record in removals),
                 tokens_before=self.tokens_before,
                 tokens_after=self.tokens_after,
-                breakdown_after=self.engine.breakdown(session, self._fixed, self.tokens_after),
+                breakdown_after=self.engine.breakdown(session, self.fixed, self.tokens_after),
                 plan_version=plan.version,
                 cache=plan.cache.to_dict() if plan.cache else None,
                 fates=fate_counts(plan.ledger),

@@ -1,7 +1,7 @@
 """Draft a compaction from the state of a session.
 
-The newest tool outputs are shown in full if the compaction makes room for them, and truncated if nothing else would
-meet the budget.
+If the recent window does not fit, long outputs in it are truncated. The newest unit is truncated last, if nothing else
+would meet the budget.
 """
 
 from __future__ import annotations
@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from compact import events
 from compact.engine.compaction.ledger import is_host_message
+from compact.engine.effects import Steps
 from compact.engine.session import Session
+from compact.engine.truncation import Shorten, is_truncatable, policy_limit, truncate_message
 from compact.messages import Message
 from compact.messages.units import Unit, group_units
-from compact.planning.draft import SMALL_SUMMARY_TOKENS, Draft, draft_compaction
+from compact.planning.draft import Draft, draft_compaction
 from compact.planning.limits import TokenLimits
+from compact.planning.partition import newest_unit, partition_for_bridge, partition_units, pin_rules
 from compact.planning.strategies.externalize import POINTER_TOKENS
 from compact.planning.tool_results.non_replayable import non_replayable_ids
 from compact.planning.tool_results.truncation import truncate_with_split
@@ -63,77 +67,83 @@ def host_messages(session: Session) -> tuple[list[Message], list[int]]:
     return messages, counts
 
 
-def show_newest_in_full(compaction: Compaction) -> None:
-    """Show the truncated outputs of the newest unit in full, if the budget allows it."""
-    session, counter = compaction.session, compaction.engine.counter
-    truncated_ids = session.truncated_ids
-    if not truncated_ids:
-        return
-    messages, counts = host_messages(session)
-    newest = _newest_unit(messages)
-    if newest is None:
-        return
-    cut_ids = [messages[index].id or "" for index in newest.indices if messages[index].id in truncated_ids]
-    if not cut_ids:
-        return
-    full = [session.thread.get(messages[index].id or "") or messages[index] for index in newest.indices]
-    needed_tokens = (
-        compaction.fixed_tokens
-        + _pinned_tokens(compaction, messages, counts)
-        + sum(counter.count_message(message) for message in full)
+def truncate_recent(compaction: Compaction) -> Steps[bool]:
+    """Truncate long outputs that the policy wants to keep, except for the newest unit. Return True if any was long."""
+    policy = compaction.engine.policy
+    units, pins = _units_and_pins(compaction)
+    partition = partition_units(
+        units, compaction.messages, pins, keep_turns=policy.keep_recent_turns, keep_pairs=policy.keep_tool_io_pairs
     )
-    if needed_tokens + SMALL_SUMMARY_TOKENS > compaction.limits.budget_tokens:
-        return
-    for message_id in cut_ids:
-        session.show_in_full(message_id)
-    compaction.render()
+    older = [unit for unit in partition.recent if unit is not newest_unit(units)]
+    return (yield from _truncate(compaction, older, policy_limit(compaction.engine), "the recent window does not fit"))
 
 
-def truncate_newest(compaction: Compaction) -> bool:
-    """Truncate the outputs of the newest unit to the rest of the budget. Return False if that is not possible."""
-    session, codec = compaction.session, compaction.session.codec
+def truncate_to_fit(compaction: Compaction) -> Steps[bool]:
+    """Truncate the outputs that must stay to the rest of the budget. Return False if that is not possible."""
     messages, counts = compaction.messages, compaction.counts
-    newest = _newest_unit(messages)
-    if newest is None or codec is None or compaction.engine.policy.tool_output_truncation == "none":
-        return False
-    outputs = _truncatable_outputs(compaction, newest)
-    others = sum(counts[index] for index in newest.indices if index not in outputs)
-    needed_tokens = compaction.fixed_tokens + _pinned_tokens(compaction, messages, counts) + others
+    kept, pins = _floor_units(compaction)
+    outputs = {index for unit in kept for index in _outputs_of(compaction, unit)}
+    others = sum(counts[index] for unit in kept for index in unit.indices if index not in outputs)
+    pinned = sum(counts[index] for unit in group_units(messages) if unit.first in pins for index in unit.indices)
+    needed_tokens = compaction.fixed_tokens + pinned + others
     free_tokens = int((compaction.limits.budget_tokens - needed_tokens) * _OUTPUT_SHARE)
-    max_tokens = free_tokens // max(1, len(outputs))
-    if not outputs or max_tokens < _MIN_OUTPUT_TOKENS:
+    max_tokens = free_tokens // max(1, len(outputs)) - _MARKER_TOKENS
+    if compaction.engine.policy.tool_output_truncation == "none" or max_tokens < _MIN_OUTPUT_TOKENS:
         return False
     count_text = compaction.engine.counter.count_text
-    for index in outputs:
-        message = messages[index]
-        short = codec.map_outputs(
-            message, lambda _, text: truncate_with_split(text, max_tokens - _MARKER_TOKENS, count_text)
-        )
-        if short is not message and message.id is not None:
-            session.truncate_message(message.id, short)
+
+    def shorten(text: str) -> str:
+        return truncate_with_split(text, max_tokens, count_text)
+
+    return (yield from _truncate(compaction, kept, shorten, "the output does not fit the budget"))
+
+
+def kept_at_floor(compaction: Compaction) -> events.KeptCounts:
+    """Return what the smallest draft would have kept."""
+    kept, pins = _floor_units(compaction)
+    units = group_units(compaction.messages)
+    return events.KeptCounts(
+        pinned=sum(len(unit.indices) for unit in units if unit.first in pins),
+        recent_turns=sum(unit.kind == "user" for unit in kept),
+        tool_pairs=sum(unit.pairs for unit in kept),
+    )
+
+
+def _units_and_pins(compaction: Compaction) -> tuple[list[Unit], dict[int, str]]:
+    units = group_units(compaction.messages)
+    return units, pin_rules(units, compaction.messages, compaction.engine.policy, compaction.session.protected_ids)
+
+
+def _floor_units(compaction: Compaction) -> tuple[Sequence[Unit], dict[int, str]]:
+    """Return the units that the smallest draft keeps, and the pinned ones."""
+    units, pins = _units_and_pins(compaction)
+    if compaction.engine.policy.renderer == "bridge":
+        sizes = dict.fromkeys((unit.first for unit in units), 0)
+        return partition_for_bridge(units, compaction.messages, pins, sizes=sizes, user_tokens=-1).recent, pins
+    turns, pairs = (1, 1) if compaction.floor == "turn" else (-1, 0)
+    return partition_units(units, compaction.messages, pins, keep_turns=turns, keep_pairs=pairs).recent, pins
+
+
+def _outputs_of(compaction: Compaction, unit: Unit) -> list[int]:
+    """Return the indices of the unit's tool outputs that may be truncated."""
+    engine, session, messages = compaction.engine, compaction.session, compaction.messages
+    return [index for index in unit.indices if is_truncatable(engine, session, messages[index])]
+
+
+def _truncate(compaction: Compaction, units: Sequence[Unit], shorten: Shorten, reason: str) -> Steps[bool]:
+    """Truncate the outputs of some units. Return True if any of them changed."""
+    engine, session = compaction.engine, compaction.session
+    truncations = []
+    for index in (index for unit in units for index in _outputs_of(compaction, unit)):
+        message = compaction.messages[index]
+        truncation = yield from truncate_message(engine, session, message, shorten, reason, compaction.check)
+        if truncation is not None:
+            truncations.append(truncation)
+    if not truncations:
+        return False
+    compaction.truncations += truncations
     compaction.render()
     return True
-
-
-def _newest_unit(messages: Sequence[Message]) -> Unit | None:
-    return max(group_units(messages), key=lambda unit: unit.last, default=None)
-
-
-def _truncatable_outputs(compaction: Compaction, unit: Unit) -> list[int]:
-    """Return the indices of the unit's tool outputs that are not protected."""
-    messages, flag = compaction.messages, compaction.engine.policy.protected_flag
-    return [index for index in unit.indices if messages[index].answers and not messages[index].meta.get(flag)]
-
-
-def _pinned_tokens(compaction: Compaction, messages: Sequence[Message], counts: Sequence[int]) -> int:
-    policy, protected_ids = compaction.engine.policy, compaction.session.protected_ids
-    return sum(
-        tokens
-        for message, tokens in zip(messages, counts, strict=True)
-        if message.role in policy.roles_never_prune
-        or message.meta.get(policy.protected_flag)
-        or message.id in protected_ids
-    )
 
 
 def _results_to_keep(compaction: Compaction, messages: Sequence[Message], counts: Sequence[int]) -> set[str]:

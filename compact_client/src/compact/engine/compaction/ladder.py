@@ -39,23 +39,24 @@ class Ladder:
 
     def __init__(self, compaction: Compaction, draft: Draft) -> None:
         self.draft = draft
-        self.records: list[CompactionRecord] = []
         self._compaction = compaction
         self._counter = compaction.engine.counter
         self._summary_update = SummaryUpdate(compaction, draft)
         self.summary = self._summary_update.carry_over()
         self._context = _strategy_context(compaction, draft)
+        self.records: list[CompactionRecord] = [sibling.record(self._context) for sibling in compaction.siblings]
         self._removed_units: set[int] = set()
         self._cleared_tokens = 0
         self._pointer_tokens = 0
 
     def apply(self) -> Steps[None]:
         """Apply one strategy after the other until the target is met, then enforce the budget."""
+        siblings = len(self.records)
         target_tokens = 0 if self._compaction.is_manual else self.draft.limits.target_tokens
         for name in self._compaction.engine.policy.ladder:
             candidates = self._remaining_units()
             used_tokens = self._used_tokens(candidates)
-            if not candidates or (self.records and used_tokens <= target_tokens):
+            if not candidates or (len(self.records) > siblings and used_tokens <= target_tokens):
                 break
             strategy = get_strategy(name)
             tokens_to_free = max(1, used_tokens - target_tokens)
@@ -121,7 +122,8 @@ class Ladder:
         return cast(str, artifact_id)
 
     def _summarize(self, strategy: SummarizeStrategy, proposal: CompactionProposal) -> Steps[SpanSummary | None]:
-        messages = strategy.messages(proposal, self._context)
+        siblings = [self._context.messages[sibling.index] for sibling in self._compaction.siblings]
+        messages = [*strategy.messages(proposal, self._context), *siblings]
         kept = (*self.draft.partition.pinned, *self.draft.partition.recent)
         kept_indices = {index for unit in kept for index in unit.indices}
         visible = [self._prompt_form(index) for index in sorted(kept_indices)]
@@ -134,7 +136,7 @@ class Ladder:
     def _prompt_form(self, index: int) -> RedactedMessage:
         """Return a message that stays in the prompt, with placeholders and truncated as the prompt shows it."""
         message, session = self._compaction.messages[index], self._compaction.session
-        if message.id in session.truncated_ids:
+        if message.id in session.truncated_forms:
             return session.redaction.reversible_excerpt(message)
         return self._context.messages[index]
 

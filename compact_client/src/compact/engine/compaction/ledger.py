@@ -46,7 +46,7 @@ def build_ledger(session: Session, draft: Draft, plan: CompactionPlan, before: R
         host_ids[index]: draft.partition.rules.get(unit.first, "") for unit in draft.units for index in unit.indices
     }
     pinned_ids = {host_ids[index] for unit in draft.partition.pinned for index in unit.indices}
-    truncated_ids = session.truncated_ids
+    truncated_ids = session.truncated_forms
     entries = []
     session.redaction.update(session.history)
     for message, tokens in zip(before.messages, before.counts, strict=True):
@@ -74,7 +74,7 @@ def _fate_by_plan(message_id: str, plan: CompactionPlan) -> Verdict | None:
     if isinstance(record, DropRecord):
         return "dropped", record.reason, None
     if isinstance(record, ClearRecord):
-        return "cleared", "replayable or ephemeral tool result", None
+        return "cleared", record.reason, None
     return None
 
 

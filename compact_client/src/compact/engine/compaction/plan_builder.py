@@ -49,6 +49,7 @@ def build_plan(compaction: Compaction, ladder: Ladder) -> CompactionPlan:
         version=session.next_plan_version,
         step=compaction.step,
         renderer=renderer,
+        trigger=compaction.trigger,
         externalizations=(*externalizations, *_of_type(records, ExternalizationRecord)),
         summarizations=summarizations,
         clearings=(*(old.clearings if old else ()), *_of_type(records, ClearRecord)),
@@ -61,11 +62,15 @@ def build_plan(compaction: Compaction, ladder: Ladder) -> CompactionPlan:
 
 
 def _lead_ids(compaction: Compaction, draft: Draft) -> tuple[str, ...]:
-    """Return the ids of the messages before the summary. The bridge renderer keeps user messages, not tool groups."""
+    """Return the ids of the messages before the summary: the pinned layer, in order.
+
+    The bridge renderer has user messages there instead of tool groups.
+    """
+    partition = draft.partition
     is_bridge = compaction.engine.policy.renderer == "bridge"
-    units = [unit for unit in draft.partition.pinned if not (is_bridge and unit.kind == "tool")]
+    units = [unit for unit in partition.pinned_layer if not (is_bridge and unit.kind == "tool")]
     if is_bridge:
-        units += [unit for unit in draft.partition.recent if unit.kind == "user"]
+        units += [unit for unit in partition.recent if unit.kind == "user" and unit.last < partition.window_start]
     return tuple(compaction.messages[index].id or "" for unit in units for index in unit.indices)
 
 

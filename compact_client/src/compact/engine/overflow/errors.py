@@ -1,18 +1,14 @@
-"""Recognize context overflow errors of any provider, and choose what to remove.
+"""Recognize context overflow errors of any provider, and read their numbers.
 
-The oldest units are removed as a whole until the provider's numbers fit. Pinned units and the newest one are kept.
+A provider counts the prompt and the completion that the caller asked for together. Only the prompt can be compacted, so
+the two are separated here.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-
-from compact.messages import Message
-from compact.messages.units import Unit, group_units
-from compact.planning.partition import pin_rules
-from compact.policy import CompactPolicy
 
 # Error texts of providers, in lower case.
 _PHRASES = (
@@ -21,14 +17,23 @@ _PHRASES = (
     "context window exceeded",
     "contextwindowexceeded",
     "exceeds the context window",
+    "exceeds the context length",
     "exceed context limit",
+    "exceed context window",
     "exceeds the model's context",
+    "exceeds the model's maximum context",
     "maximum context length",
+    "max context length",
     "maximum context size",
     "maximum prompt length",
+    "maximum model length",
     "context window exceeds limit",
     "context_window_exceeded",
     "context length of only",
+    "reached context length of",
+    "greater than the context length",
+    "longer than the model's context length",
+    "exceed_context_size_error",
     "exceeded model token limit",
     "request_too_large",
     "max_context_length",
@@ -36,10 +41,13 @@ _PHRASES = (
     "model's maximum context",
     "prompt is too long",
     "prompt too long",
+    "too long to fit into the model",
     "input is too long",
     "input too long",
     "input length and `max_tokens` exceed",
+    "range of input length should be",
     "input token count",
+    "too many input tokens",
     "exceeds the maximum number of tokens",
     "exceeds the available context size",
     "too many tokens",
@@ -54,40 +62,76 @@ _PHRASES = (
 _COUNTED = re.compile(
     r"token count\D{0,20}\d+ exceeds the limit of|tokens? \+ .{0,40}must be <=|must have less than [\d,]+ tokens"
 )
-_NOT_OVERFLOW = ("rate limit", "rate_limit", "tokens per min", "tpm", "quota", "too many requests", "requests per")
+_NOT_OVERFLOW = (
+    "rate limit",
+    "rate_limit",
+    "tokens per min",
+    "tokens per day",
+    "tpm",
+    "quota",
+    "too many requests",
+    "requests per",
+)
 _CLASS_NAMES = (
     "contextwindowexceedederror",
     "contextlengtherror",
     "contextlengthexceedederror",
     "contextoverflowerror",
 )
-_NUMBER = r"(\d[\d,._]*)"
-# The two numbers of an error, by the order in which providers print them.
-_LIMIT_FIRST = (
-    re.compile(
-        rf"(?:context (?:length|window|size)|prompt length|token limit|cannot exceed)\D{{0,40}}{_NUMBER}"
-        rf"\D{{1,160}}?{_NUMBER}",
-        re.I,
-    ),
+_N = r"(\d[\d,_]*)"
+# The window of the model. The first pattern that matches wins.
+_LIMIT = (
+    rf"n_ctx\W{{1,4}}{_N}",
+    rf"too large for model with {_N}",
+    rf"(?:must be <=|less than) {_N}",
+    rf"should be \[\d+, ?{_N}\]",
+    rf"supports up to {_N}",
+    rf"max input (?:tokens:?|length is) {_N}",
+    rf"tokens allowed \({_N}\)",
+    rf"tokens? > {_N}",
+    rf"\d \+ \d+ > {_N}",
+    rf"(?:context (?:length|window|size)|prompt length|model length|token limit|the limit)(?! by )\D{{0,12}}?{_N}",
+    rf"cannot exceed {_N}",
+    rf"(?:limit is|maximum length:) {_N}",
 )
-_REQUESTED_FIRST = (
-    re.compile(rf"{_NUMBER} tokens? > {_NUMBER}", re.I),
-    re.compile(rf"input token count \({_NUMBER}\) exceeds[^(\d]*\(?{_NUMBER}", re.I),
-    re.compile(rf"{_NUMBER}\D{{0,60}}exceeds?\D{{0,60}}{_NUMBER}", re.I),
-    re.compile(rf"contains {_NUMBER} tokens.{{0,60}}too large for model with {_NUMBER}", re.I),
-    re.compile(rf"(?:length is|too long:) {_NUMBER}\D{{1,40}}(?:limit is|length:) {_NUMBER}", re.I),
+# The tokens of the whole request, with the completion that it asks for.
+_REQUESTED = (
+    rf"n_prompt_tokens\W{{1,4}}{_N}",
+    rf"n_keep\W{{1,4}}{_N}",
+    rf"requested (?:about |a total of )?{_N} tokens",
+    rf"requested(?: tokens)?:? \(?{_N}\)?",
+    rf"(?:request|input|prompt) \((?:total length |length )?{_N}(?: tokens)?\)",
+    rf"(?:resulted in|contains|supplied|keep the first) {_N} tokens",
+    rf"token count:? ?(?:of |is )?\(?{_N}",
+    rf"too long: {_N}",
+    rf"length is {_N}",
+    rf"given: {_N}",
+    rf"{_N} tokens? >",
 )
-# Anthropic adds the reply's max_tokens to the prompt: "sent + reply > window".
-_SUM_FIRST = re.compile(rf"{_NUMBER} \+ {_NUMBER} > {_NUMBER}")
+# The parts of a request. Several matches of the prompt are added: messages, functions, tool input.
+_PROMPT = re.compile(
+    rf"{_N} (?:in the messages|in the functions|in your prompt|of \w+ input|`inputs` tokens|"
+    rf"tokens from the input messages)|(?:request has|contains at least) {_N} input tokens|{_N} \+ \d+ >"
+)
+_COMPLETION = re.compile(
+    rf"{_N} (?:(?:in|for) (?:the )?(?:completion|output)|`max_new_tokens`|tokens for the completion|output tokens and)|"
+    rf"max_completion_tokens' is too large: {_N}|\d \+ {_N} >"
+)
+_EXCESS = re.compile(rf"context length by {_N} tokens")
 _MAX_CHAIN = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Overflow:
-    """The numbers of a context overflow error, None where the provider gave none."""
+    """The numbers of a context overflow error, None where the provider gave none.
+
+    Both are about the prompt: tokens that the caller reserved for the completion are subtracted.
+    """
 
     limit_tokens: int | None
     requested_tokens: int | None
+    excess_tokens: int | None = None
+    """Tokens over the limit, for an error that has no other numbers."""
 
 
 def is_context_length_error(error: BaseException | str) -> bool:
@@ -108,45 +152,41 @@ def is_context_length_error(error: BaseException | str) -> bool:
 def read_overflow(error: BaseException | str) -> Overflow:
     """Return the numbers in a context overflow error."""
     for link in _error_chain(error):
-        text = _text(link)
-        if match := _SUM_FIRST.search(text):
-            return _overflow(_number(match[3]) - _number(match[2]), _number(match[1]))
-        for pattern in _REQUESTED_FIRST:
-            if match := pattern.search(text):
-                return _overflow(_number(match[2]), _number(match[1]))
-        for pattern in _LIMIT_FIRST:
-            if match := pattern.search(text):
-                return _overflow(_number(match[1]), _number(match[2]))
+        overflow = _read_text(_text(link))
+        if overflow != Overflow(None, None):
+            return overflow
     return Overflow(None, None)
 
 
-def oldest_units(
-    messages: Sequence[Message],
-    counts: Sequence[int],
-    policy: CompactPolicy,
-    *,
-    tokens_to_free: int,
-    protected_ids: Collection[str] = (),
-    non_replayable_ids: Collection[str] = (),
-) -> list[Unit]:
-    """Return the oldest removable units that free enough tokens, or all of them. Non-replayable results come last."""
-    units = group_units(messages)
-    pins = pin_rules(units, messages, policy, protected_ids)
-    free = [unit for unit in units if unit.first not in pins]
-    if not free:
-        return []
-    newest = max(free, key=lambda unit: unit.last)
-    old = [unit for unit in free if unit is not newest]
-    # The sort is stable, so the oldest of each group stays first.
-    old.sort(key=lambda unit: any(messages[index].id in non_replayable_ids for index in unit.indices))
-    selected: list[Unit] = []
-    freed_tokens = 0
-    for unit in old:
-        if freed_tokens >= tokens_to_free:
-            break
-        selected.append(unit)
-        freed_tokens += sum(counts[index] for index in unit.indices)
-    return selected
+def _read_text(text: str) -> Overflow:
+    limit = _first_number(_LIMIT, text)
+    prompt = _sum(_PROMPT, text)
+    completion = _sum(_COMPLETION, text)
+    if not prompt:
+        requested = _first_number(_REQUESTED, text)
+        # Some providers print the two numbers in the other order.
+        if limit and requested and requested < limit and not completion:
+            limit, requested = requested, limit
+        prompt = max(0, requested - completion)
+    excess = _EXCESS.search(text)
+    return Overflow(
+        limit_tokens=max(1, limit - completion) if limit else None,
+        requested_tokens=prompt or None,
+        excess_tokens=_number(excess[1]) if excess else None,
+    )
+
+
+def _first_number(patterns: Sequence[str], text: str) -> int:
+    for pattern in patterns:
+        if match := re.search(pattern, text):
+            return _number(match[1])
+    return 0
+
+
+def _sum(pattern: re.Pattern[str], text: str) -> int:
+    """Return the sum of the numbers in all matches. A number that an error repeats counts once."""
+    numbers = {next(filter(None, match.groups())): match.start() for match in pattern.finditer(text)}
+    return sum(_number(number) for number in numbers)
 
 
 def _error_chain(error: BaseException | str) -> Iterator[BaseException | str]:
@@ -170,10 +210,3 @@ def _text(error: BaseException | str) -> str:
 
 def _number(text: str) -> int:
     return int(re.sub(r"\D", "", text) or 0)
-
-
-def _overflow(limit: int, requested: int) -> Overflow:
-    # The larger number is the requested size, regardless of the order in the text.
-    if limit > requested:
-        limit, requested = requested, limit
-    return Overflow(limit or None, requested or None)

@@ -7,10 +7,11 @@ known about earlier ones is kept beside a snapshot of the list, which is compare
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from compact.engine.call import FixedTokens
 from compact.engine.session.continuation import (
     find_overlap,
     identity_key,
@@ -58,8 +59,6 @@ class RenderOptions:
     """Settings for turning the view into a request."""
 
     count_message: Callable[[Message], int]
-    truncate: Callable[[Message, Codec | None], Message]
-    """Returns the form of a tool output that enters the prompt."""
     protected_flag: str
 
 
@@ -74,6 +73,8 @@ class SharedState:
     last_plan_version: int = 0
     requested_note: str | None = None
     is_warned_of_redaction: bool = False
+    learned_window: int | None = None
+    """The context window, as a provider's overflow error stated or implied it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,8 @@ class Session:
         self.durability: dict[str, ToolDurabilityPolicy] = {}
         """The durability of each tool that any call of the session declared."""
         self.last_estimate = 0
+        self.fixed = FixedTokens()
+        """Tokens that the last call sent beside its messages."""
         self.correction = 1.0
         """The provider's token count divided by our estimate."""
         self.is_corrected = False
@@ -140,7 +143,7 @@ class Session:
         """The redacted form of each message. Everything that leaves the process is built from it."""
         self._tokens: dict[str, int] = {}
         self._prompt_forms: dict[str, Message] = {}
-        """Messages whose form in the prompt was chosen: truncated ones, and those shown in full again."""
+        """The truncated messages, in the form that enters the prompt."""
         self._earlier_forms: list[tuple[int, str, Message]] = []
         """Forms that were replaced: the number of requests sent by then, the message id, the form."""
         self._keys: dict[str, str] = {}
@@ -367,13 +370,14 @@ class Session:
         self._prompt_forms[message_id] = replace(short, id=message_id)
         self._tokens.pop(message_id, None)
 
-    def show_in_full(self, message_id: str) -> None:
-        """Use the logged form of a truncated message from now on. Requests already sent keep the form they had."""
-        logged = self.thread.get(message_id)
-        if logged is not None and message_id in self._prompt_forms:
-            self._earlier_forms.append((self.sent.count, message_id, self._prompt_forms[message_id]))
-            self._prompt_forms[message_id] = logged
+    def restore_forms(self, forms: Mapping[str, Message]) -> None:
+        """Go back to the truncated forms of `truncated_forms`, after a compaction that failed."""
+        for message_id in self._prompt_forms.keys() - forms.keys():
             self._tokens.pop(message_id, None)
+        for message_id, form in forms.items():
+            if self._prompt_forms.get(message_id) is not form:
+                self._tokens.pop(message_id, None)
+        self._prompt_forms = dict(forms)
 
     def forms_at(self, number: int) -> dict[str, Message]:
         """Return the forms that request `number` used for messages whose form changed later."""
@@ -383,23 +387,14 @@ class Session:
                 forms.setdefault(message_id, form)
         return forms
 
-    def prompt_form(self, message: Message, options: RenderOptions) -> Message:
-        """Return the message as it enters the prompt. The truncation is decided once."""
-        message_id = message.id or ""
-        if message_id in self._prompt_forms:
-            return self._prompt_forms[message_id]
-        short = options.truncate(message, self.codec)
-        if short is not message:
-            short = replace(short, id=message_id)
-            self._prompt_forms[message_id] = short
-        return short
+    def prompt_form(self, message: Message) -> Message:
+        """Return the message as it enters the prompt: truncated or as it is."""
+        return self._prompt_forms.get(message.id or "", message)
 
     @property
-    def truncated_ids(self) -> frozenset[str]:
-        """The ids of the messages that are truncated now."""
-        return frozenset(
-            message_id for message_id, form in self._prompt_forms.items() if form is not self.thread.get(message_id)
-        )
+    def truncated_forms(self) -> dict[str, Message]:
+        """The truncated messages by id, in the form that enters the prompt."""
+        return dict(self._prompt_forms)
 
     def extend_request(self, new: Sequence[Message], options: RenderOptions) -> bool:
         """Append new messages to the request. Return False if it must be rendered from the view instead."""
@@ -408,7 +403,7 @@ class Session:
             return False
         index = len(self.host_list.items) - len(new)
         for message in new:
-            form = self.prompt_form(message, options)
+            form = self.prompt_form(message)
             is_truncated = form is not message
             origin = None if is_truncated else index
             request.add(form, self.count_message(form, options), origin, protected_flag=options.protected_flag)
@@ -426,7 +421,7 @@ class Session:
     def render(self, options: RenderOptions) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Render the view under the current plan. Return the call ids that normalization added and removed."""
         assert self.codec is not None
-        messages = self.render_view(self.view, self.plan, lambda message: self.prompt_form(message, options))
+        messages = self.render_view(self.view, self.plan, self.prompt_form)
         normal = normalize(messages, self.codec, protected_flag=options.protected_flag)
         self.set_request(normal.messages, options)
         return normal.added, normal.removed

@@ -54,17 +54,20 @@ def truncate_output(content: str, policy: CompactPolicy, count_tokens: Callable[
     if policy.tool_output_truncation == "bytes":
         max_bytes = limit * APPROX_BYTES_PER_TOKEN
         return truncate_bytes_with_split(content, max_bytes, with_line_count=policy.tool_output_line_count)
-    if fits_without_counting(content, policy) or (tokens := count_tokens(content)) <= policy.tool_output_max_tokens:
+    if (
+        fits_without_counting(content, policy.tool_output_max_tokens)
+        or (tokens := count_tokens(content)) <= policy.tool_output_max_tokens
+    ):
         return content
     # The buffer allows for escaping. It is not a second threshold: every output over the limit is cut.
     limit = limit if tokens > limit else policy.tool_output_max_tokens
     return truncate_with_split(content, limit, count_tokens, with_line_count=policy.tool_output_line_count)
 
 
-def fits_without_counting(content: str, policy: CompactPolicy) -> bool:
+def fits_without_counting(content: str, max_tokens: int) -> bool:
     """True if a text is too short to exceed the token limit, so that counting is unnecessary."""
     # A token has at least one byte, and a character at most four.
-    return len(content) * (1 if content.isascii() else 4) <= policy.tool_output_max_tokens
+    return len(content) * (1 if content.isascii() else 4) <= max_tokens
 
 
 def _join(content: str, head: str, tail: str, marker: str, with_line_count: bool) -> str:

@@ -1,0 +1,134 @@
+"""Truncate long tool outputs, keep the full text in the artifact store, and report it.
+
+An output is truncated only under pressure: when it arrives and takes more than a share of the window, or when a
+compaction cannot keep what the policy asks for. The log always has the full text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from compact import events
+from compact.engine.effects import Steps, call_store
+from compact.engine.session import Session
+from compact.exceptions import StoreFailed
+from compact.messages import Message
+from compact.planning.tool_results.artifacts import ArtifactMetadata
+from compact.planning.tool_results.truncation import fits_without_counting, truncate_output
+
+if TYPE_CHECKING:
+    from compact.engine.engine import Engine
+
+Shorten = Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """One output that was truncated."""
+
+    message_id: str
+    tokens_before: int
+    tokens_after: int
+    reason: str
+    artifact_id: str | None
+
+    def to_event(self) -> events.TruncatedEvent:
+        """Return the event that reports it."""
+        return events.TruncatedEvent(
+            message_id=self.message_id,
+            tokens_before=self.tokens_before,
+            tokens_after=self.tokens_after,
+            tokens_freed=self.tokens_before - self.tokens_after,
+            reason=self.reason,
+            artifact_id=self.artifact_id,
+        )
+
+
+def truncate_arrivals(
+    engine: Engine, session: Session, messages: Iterable[Message], check: events.CheckSpan
+) -> Steps[None]:
+    """Truncate new outputs that take more than their share of the window, and those that a stored plan truncated."""
+    policy = engine.policy
+    window = engine.window_tokens(session)
+    if policy.tool_output_truncation == "none" or (window is None and policy.tool_output_share):
+        return
+    limit = max(policy.tool_output_max_tokens, int(policy.tool_output_share * (window or 0)))
+    truncated_before = _truncated_by_plan(session)
+    for message in messages:
+        was_truncated = message.id in truncated_before
+        max_tokens = policy.tool_output_max_tokens if was_truncated else limit
+        if not is_truncatable(engine, session, message) or fits_without_counting(message.text, max_tokens):
+            continue
+        tokens = engine.counter.count_text(message.text)
+        if tokens <= max_tokens:
+            continue
+        reason = f"the output has {tokens:,} tokens, more than {limit:,}, when it arrives"
+        if was_truncated:
+            reason = "truncated by an earlier process"
+        shorten = policy_limit(engine)
+        truncation = yield from truncate_message(engine, session, message, shorten, reason, check)
+        if truncation is not None:
+            check.emit(truncation.to_event())
+
+
+def is_truncatable(engine: Engine, session: Session, message: Message) -> bool:
+    """True for a tool output that is not protected."""
+    if not (message.answers or message.role == "tool") or message.id in session.protected_ids:
+        return False
+    return not message.meta.get(engine.policy.protected_flag)
+
+
+def policy_limit(engine: Engine) -> Shorten:
+    """Return the function that truncates a text to the limit of the policy."""
+    return lambda text: truncate_output(text, engine.policy, engine.counter.count_text)
+
+
+def truncate_message(
+    engine: Engine, session: Session, message: Message, shorten: Shorten, reason: str, check: events.CheckSpan
+) -> Steps[Truncation | None]:
+    """Show a shorter form of a message from now on. Return None if `shorten` changes nothing."""
+    codec, logged = session.codec, session.thread.get(message.id or "") or message
+    assert codec is not None
+    assert message.id is not None
+    if codec.map_outputs(message, lambda _, text: shorten(text)) is message:
+        return None
+    artifact_id = yield from _store_full_text(engine, session, logged, check)
+    pointer = f'\n[Full output: read_artifact("{artifact_id}")]' if artifact_id else ""
+
+    def shorten_with_pointer(_: str, text: str) -> str:
+        short = shorten(text)
+        return text if short == text else short + pointer
+
+    short = codec.map_outputs(message, shorten_with_pointer)
+    before, after = engine.counter.count_message(message), engine.counter.count_message(short)
+    if after >= before:
+        return None
+    session.truncate_message(message.id, short)
+    return Truncation(message.id, before, after, reason, artifact_id)
+
+
+def _store_full_text(engine: Engine, session: Session, message: Message, check: events.CheckSpan) -> Steps[str | None]:
+    """Write the full text to the artifact store. Return its id, or None without a store that works."""
+    store = engine.cfg.artifact_store
+    if store is None:
+        return None
+    metadata = ArtifactMetadata(
+        thread_id=session.session_id,
+        tenant_id=getattr(engine.cfg.security_context, "tenant_id", None),
+        created_at=events.iso(engine.clock()),
+    )
+    try:
+        artifact_id: str = yield from call_store("artifact", lambda: store.store(message.text, metadata))
+    except StoreFailed as error:
+        check.emit(events.ErrorEvent.from_exception(error, "truncated without storing the full text"))
+        return None
+    return artifact_id
+
+
+def _truncated_by_plan(session: Session) -> set[str]:
+    """Return the ids of the messages that the plan shows truncated."""
+    if session.plan is None:
+        return set()
+    return {entry.id for entry in session.plan.ledger if entry.fate == "truncated"}
