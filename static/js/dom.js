@@ -57,14 +57,18 @@ export function isSignedOut(response) {
   return response.redirected && new URL(response.url).pathname.startsWith("/login/");
 }
 
-/** Fetch a page fragment. On failure, show a toast and return null. @param {string} url */
-export async function fetchFragment(url) {
+/**
+ * Fetch a page fragment. On failure, show a toast and return null. If the signal aborts the request, return null.
+ * @param {string} url
+ * @param {AbortSignal} [signal]
+ */
+export async function fetchFragment(url, signal) {
   try {
-    const response = await fetch(url);
+    const response = await fetch(url, { signal });
     if (response.ok && !isSignedOut(response)) return parse(await response.text());
     toast(failureText(response));
   } catch {
-    toast("Can't reach the server. Try again in a moment.");
+    if (!signal?.aborted) toast("Can't reach the server. Try again in a moment.");
   }
   return null;
 }

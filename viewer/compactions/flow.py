@@ -50,6 +50,10 @@ class Flow:
         return self.width - self.column
 
 
+# More blocks would be thinner than a line, and would make the page slow.
+MAX_BLOCKS = 150
+
+
 def build_flow(ledger: Ledger) -> Flow:
     """Draw remaining messages straight across and summarized ones into the summary."""
     scale = (FLOW_HEIGHT - 2) / max(1, ledger.tokens_before, ledger.tokens_after)
@@ -58,12 +62,13 @@ def build_flow(ledger: Ledger) -> Flow:
     targets = {message.was: right[message.position] for message in ledger.after if message.was is not None}
     summary = next((right[message.position] for message in ledger.after if message.state == "new"), None)
     before, ribbons = [], []
-    for run in _runs(ledger.entries, targets):
-        source = left[run[0].position][0], left[run[-1].position][1]
-        block = _block_before(run, source)
+    for bundle in _bundles(list(_runs(ledger.entries, targets)), left):
+        source = left[bundle[0][0].position][0], left[bundle[-1][-1].position][1]
+        block = _block_before(bundle, source)
         before.append(block)
-        target = _target(run, targets, summary)
-        if target is not None:
+        ends = [end for run in bundle if (end := _target(run, targets, summary)) is not None]
+        if ends:
+            target = min(top for top, _ in ends), max(bottom for _, bottom in ends)
             ribbons.append(Ribbon(block.fate, _path(source, target), block.title))
     after = [
         _block_after(group, ledger.entries, (right[group[0].position][0], right[group[-1].position][1]))
@@ -72,10 +77,28 @@ def build_flow(ledger: Ledger) -> Flow:
     return Flow(before, after, ribbons)
 
 
-def _block_before(run: list[Entry], extent: Extent) -> Block:
-    fate, tokens = run[0].fate, sum(entry.tokens for entry in run)
-    title = f"{format_count(len(run), 'message')} {fate}, {tokens:,} tokens: {run[0].rule}"
-    return _block(fate, f"{len(run)} {fate}", title, extent)
+def _bundles(runs: list[list[Entry]], extents: Sequence[Extent]) -> list[list[list[Entry]]]:
+    """Combine neighboring runs if there are so many that each would be thinner than a line."""
+    if len(runs) <= MAX_BLOCKS:
+        return [[run] for run in runs]
+    bundles: list[list[list[Entry]]] = []
+    end = 0.0
+    for run in runs:
+        if not bundles or extents[run[0].position][0] >= end:
+            bundles.append([])
+            end = extents[run[0].position][0] + FLOW_HEIGHT / MAX_BLOCKS
+        bundles[-1].append(run)
+    return bundles
+
+
+def _block_before(bundle: list[list[Entry]], extent: Extent) -> Block:
+    largest = max(bundle, key=lambda run: sum(entry.tokens for entry in run))
+    fate, count = largest[0].fate, sum(map(len, bundle))
+    tokens = sum(entry.tokens for run in bundle for entry in run)
+    if len(bundle) > 1:
+        return _block(fate, f"{count} mixed", f"{count:,} messages, mostly {fate}, {tokens:,} tokens", extent)
+    title = f"{format_count(count, 'message')} {fate}, {tokens:,} tokens: {largest[0].rule}"
+    return _block(fate, f"{count} {fate}", title, extent)
 
 
 def _block_after(group: list[MessageAfter], entries: Sequence[Entry], extent: Extent) -> Block:

@@ -16,6 +16,7 @@ from viewer.numbers import to_count
 FATES = ("pinned", "kept", "summarized", "truncated", "cleared", "externalized", "dropped")
 REMAINING_FATES = frozenset({"pinned", "kept", "truncated"})
 _MAX_ROWS = 5_000
+_FIRST_ROWS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,16 @@ class Ledger:
     entries: list[Entry]
     after: list[MessageAfter]
     is_truncated: bool = False
+
+    @property
+    def first_entries(self) -> list[Entry]:
+        """The entries that the page contains before a script draws the ledger."""
+        return self.entries[:_FIRST_ROWS]
+
+    @property
+    def rows(self) -> list[tuple[str, str, str, int, str, str, str]]:
+        """All entries as rows of JSON for `static/js/compactions/fate-ledger.js`."""
+        return [(e.id, e.hash, e.role, e.tokens, e.fate, e.rule, e.into) for e in self.entries]
 
     @property
     def counts(self) -> list[tuple[str, int, int]]:

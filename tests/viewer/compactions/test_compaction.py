@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from viewer.compactions.flow import build_flow
+from viewer.compactions.flow import MAX_BLOCKS, build_flow
 from viewer.compactions.ledger import parse_ledger
 from viewer.compactions.lineage import diff_summaries
 
@@ -92,3 +92,13 @@ def test_long_summaries_are_compared_quickly() -> None:
     started = time.process_time()
     diff_summaries(old, new)
     assert time.process_time() - started < 1
+
+
+def test_the_flow_of_thousands_of_messages_has_few_blocks() -> None:
+    """Kept and cleared messages alternate, so each message is a run of its own."""
+    rows = [entry(f"m{number}", ("kept", "cleared")[number % 2], tokens=1 + number % 7) for number in range(2_000)]
+    ledger = parse_ledger({"ledger": rows, "after": [row for row in rows if row["fate"] == "kept"]})
+    flow = build_flow(ledger)
+    assert 100 < len(flow.before) <= MAX_BLOCKS + 1
+    assert len(flow.ribbons) <= MAX_BLOCKS + 1
+    assert sum(int(block.label.split()[0]) for block in flow.before) == 2_000

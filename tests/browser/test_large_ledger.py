@@ -1,0 +1,68 @@
+"""The page of a compaction with 2,000 messages stays small, and every message can be reached."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from typing import Any
+
+import httpx
+import pytest
+from agent_session import play, send
+from conftest import SignIn
+from live_server import Server
+from playwright.sync_api import expect
+
+MESSAGES = 2_000
+MAX_NODES = 3_000
+
+
+@pytest.fixture
+def session(server: Server) -> str:
+    """A session whose first compaction has a ledger of 2,000 messages."""
+    name = f"large-{uuid.uuid4().hex[:8]}"
+    events = play(name, turns=18)
+    pruned = next(event for event in events if event.get("name") == "compact.pruned_messages")
+    pruned["payload"] = {**pruned["payload"], "ledger": [entry(number) for number in range(MESSAGES)], "after": []}
+    send(server.ingest_url, server.ingest_key, events)
+    return name
+
+
+def entry(number: int) -> dict[str, Any]:
+    fate = ("kept", "cleared")[number % 2]
+    return {"id": f"row{number}", "hash": f"{number:064x}", "role": "user", "tokens": 5, "fate": fate, "rule": "a rule"}
+
+
+@pytest.mark.browser
+def test_a_large_ledger_draws_only_visible_rows(sign_in: SignIn, session: str) -> None:
+    page = sign_in("operator")
+    page.goto(f"/sessions/{session}/compactions/1/")
+    ledger = page.locator("fate-ledger")
+    expect(ledger.locator("#m-row0")).to_be_visible()
+    assert page.evaluate("document.querySelectorAll('*').length") <= MAX_NODES
+    ledger.locator(".ledger-scroll").evaluate("element => element.scrollTop = element.scrollHeight")
+    expect(ledger.locator(f"#m-row{MESSAGES - 1}")).to_be_visible()
+    page.evaluate("location.hash = '#m-row1000'")
+    expect(ledger.locator("#m-row1000")).to_be_in_viewport()
+    expect(ledger.locator("#m-row1000")).to_have_class("target")
+    ledger.get_by_label("Search messages").fill("row1234")
+    expect(ledger.locator("tbody tr")).to_have_count(1)
+    expect(ledger.locator("tbody tr")).to_contain_text("row1234")
+    assert page.evaluate("document.querySelectorAll('*').length") <= MAX_NODES
+
+
+@pytest.mark.browser
+def test_what_if_shows_progress_and_can_be_canceled(server: Server, sign_in: SignIn, session: str) -> None:
+    """The server does not answer until the reader cancels."""
+    body = b'{"id":"row0","role":"user","content":"Fix the login."}\n'
+    query = f"session={session}&step=1&sha256={hashlib.sha256(body).hexdigest()}"
+    url = f"{server.url}/ingest/transcripts?{query}"
+    assert httpx.post(url, content=body, headers=server.headers).status_code == 200
+    page = sign_in("developer")
+    page.goto(f"/sessions/{session}/compactions/1/")
+    page.route("**/what-if/**", lambda _route: None)
+    page.get_by_role("button", name="Plan again").click()
+    expect(page.locator(".whatif-progress")).to_contain_text("Planning… 1 s")
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator(".whatif-progress")).to_have_count(0)
+    expect(page.locator(".whatif-answer")).not_to_have_attribute("aria-busy", "true")
