@@ -21,6 +21,7 @@ from ariadne.runtime.request_deadline import with_deadline  # noqa: E402
 from ingest.http import endpoints  # noqa: E402
 from ingest.http.service import get_service  # noqa: E402
 from viewer.accounts.authentication import SocketAuth  # noqa: E402
+from viewer.audit import anchor_schedule  # noqa: E402
 from viewer.live.routing import websocket_urlpatterns  # noqa: E402
 
 database = connections.settings["default"]
@@ -39,12 +40,18 @@ gc.set_threshold(50_000, 20, 50)
 
 async def http(scope: dict[str, Any], receive: Any, send: Any) -> None:
     """Route ingest requests past Django, whose handler alone costs more than an ingest request."""
+    anchor_schedule.ensure_running()
     if scope["path"].rstrip("/") in endpoints.PATHS:
         await endpoints.application(scope, receive, send)
     else:
         # The first request of any kind creates the service, which monitors the database for all requests.
         get_service()
         await pages(scope, receive, send)
+
+
+async def shutdown() -> None:
+    """Finish the work of this process. Requests have ended."""
+    await anchor_schedule.stop()
 
 
 websocket = SocketAuth(URLRouter(websocket_urlpatterns))

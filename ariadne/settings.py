@@ -284,6 +284,21 @@ if PRODUCTION:
     SECURE_HSTS_SECONDS = int(timedelta(days=365).total_seconds())
     SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = True
 
+#: Seconds between anchors of the archive and the audit log. 0 turns them off in this process.
+ANCHOR_INTERVAL_S = env_int("ARIADNE_ANCHOR_INTERVAL_S", 3600)
+#: The address of an RFC 3161 timestamp service that confirms each anchor. Needs the package rfc3161-client.
+ANCHOR_TIMESTAMP_URL = env_str("ARIADNE_ANCHOR_TIMESTAMP_URL")
+#: A PEM file with the root certificates of the timestamp service.
+ANCHOR_TIMESTAMP_CA = env_str("ARIADNE_ANCHOR_TIMESTAMP_CA")
+if ANCHOR_TIMESTAMP_URL and not ANCHOR_TIMESTAMP_CA:
+    raise ImproperlyConfigured("ARIADNE_ANCHOR_TIMESTAMP_URL needs ARIADNE_ANCHOR_TIMESTAMP_CA, a PEM file.")
+#: An S3 bucket with object lock that gets a copy of each anchor. Needs the package boto3, with its credentials.
+ANCHOR_BUCKET = env_str("ARIADNE_ANCHOR_BUCKET")
+#: The address of the S3 service, if it is not AWS.
+ANCHOR_BUCKET_ENDPOINT = env_str("ARIADNE_ANCHOR_BUCKET_ENDPOINT")
+#: Days for which the bucket must keep each anchor.
+ANCHOR_BUCKET_DAYS = env_int("ARIADNE_ANCHOR_BUCKET_DAYS", 365)
+
 #: Require a reason for each transcript download through the API too. Pages always ask for one.
 REQUIRE_REASON = env_bool("ARIADNE_REQUIRE_REASON", False)
 

@@ -44,3 +44,5 @@ loop_lag_seconds = Histogram(
     "Delay of a timer on the event loop, measured four times per second",
     buckets=_LATENCY_BUCKETS_S,
 )
+anchors = Counter("ariadne_anchors_total", "Anchors of the archive and the audit log written by this process")
+anchor_failures = Counter("ariadne_anchor_failures_total", "Anchors that could not be written or published", ["where"])

@@ -40,6 +40,11 @@ class Project(models.Model):
         help_text="Leave empty to keep data forever.",
     )
     legal_hold = models.BooleanField(default=False, help_text="Blocks all deletion in this project.")
+    requires_view_reason = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text="People enter a reason before they see payloads. It is recorded in the audit log.",
+    )
 
     def __str__(self) -> str:
         return self.name
@@ -266,3 +271,14 @@ class ChainLink(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.session_id} step {self.step}"
+
+
+class AnchorMark(models.Model):
+    """The newest anchor, of which there is one row. A shorter anchor file than this says was cut or replaced."""
+
+    number = models.BigIntegerField(primary_key=True)
+    until = models.DateTimeField()
+    hash = models.CharField(max_length=64)
+
+    def __str__(self) -> str:
+        return f"anchor {self.number}"

@@ -23,7 +23,8 @@ def main() -> None:
     extras = client["project"]["optional-dependencies"]
     # `all` refers to the other extras of this package.
     every_extra = [dependency for name, deps in extras.items() if name != "all" for dependency in deps]
-    dev = server["dependency-groups"]["dev"] + every_extra
+    every_extra_of_server = [d for deps in server["project"]["optional-dependencies"].values() for d in deps]
+    dev = server["dependency-groups"]["dev"] + every_extra + every_extra_of_server
     # Compile the largest set first. The others are constrained by it, so that all three agree.
     lock("dev", [*runtime, *dev])
     dev_lock = ROOT / "requirements/dev.txt"

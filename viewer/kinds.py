@@ -15,6 +15,7 @@ from typing import Any
 
 from ingest.decoding.span_stats import stats_of
 from viewer.numbers import format_count, format_percent, format_usage, to_count, to_fraction
+from viewer.visibility.shapes import HIDDEN, Shape, fields, identifier, list_of, number, sentence, word
 
 PREFIX = "compact."
 CHECK = "compact.check"
@@ -58,7 +59,10 @@ class Panel(StrEnum):
 
 
 def describe_any(data: Data) -> str:
-    return str(data.get("message") or data.get("error") or data.get("model") or "")[:300]
+    value = data.get("message") or data.get("error") or data.get("model") or ""
+    if isinstance(value, Mapping):
+        value = ": ".join(str(value[name]) for name in ("type", "message") if value.get(name))
+    return str(value)[:300]
 
 
 def describe_tokens(data: Data) -> str:
@@ -125,7 +129,8 @@ def _describe_generation(data: Data) -> str:
 
 
 def _describe_error(data: Data) -> str:
-    message = data.get("message") or data.get("error_type") or data.get("code") or ""
+    parts = [data.get(name) for name in ("message", "error_type", "code")]
+    message = next((part for part in parts if part and part != HIDDEN), HIDDEN if any(parts) else "")
     return f"{message} (fallback: {data['fallback']})" if data.get("fallback") else str(message)
 
 
@@ -137,8 +142,8 @@ def _describe_reduction(data: Data) -> str:
 class Kind:
     """One kind of span or event.
 
-    `public_payload` names the payload fields that need no `view_payload` permission, each with the keys that are
-    allowed in its rows, or None if the field is public as a whole.
+    `public_payload` names the payload fields that need no `view_payload` permission, each with the shape that its value
+    must have.
     """
 
     name: str
@@ -148,7 +153,7 @@ class Kind:
     description: str
     describe: Callable[[Data], str] = describe_any
     panels: frozenset[Panel] = frozenset()
-    public_payload: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
+    public_payload: Mapping[str, Shape] = field(default_factory=dict)
 
     @property
     def is_compaction(self) -> bool:
@@ -163,7 +168,7 @@ def _event(
     *panels: Panel,
     family: Family = Family.COMPACTION,
     describe: Callable[[Data], str] = describe_any,
-    public_payload: Mapping[str, frozenset[str] | None] | None = None,
+    public_payload: Mapping[str, Shape] | None = None,
 ) -> Kind:
     return Kind(name, label, icon, family, description, describe, frozenset(panels), public_payload or {})
 
@@ -172,9 +177,9 @@ def _span(name: str, description: str, family: Family = Family.NEUTRAL) -> Kind:
     return Kind(name, name, name, family, description)
 
 
-# Operators may read summaries and see what happened to each message, but never the text of a message.
-_LEDGER_FIELDS = frozenset({"id", "hash", "role", "tokens", "fate", "rule", "into"})
-_PROMPT_FIELDS = frozenset({"id", "hash", "role", "tokens"})
+# Operators see what happened to each message, but never the text of a message or of a summary.
+_PROMPT_ENTRY = {"id": identifier, "hash": identifier, "role": word, "tokens": number}
+_LEDGER_ENTRY = {**_PROMPT_ENTRY, "fate": word, "rule": sentence, "into": list_of(identifier), "inferred": number}
 
 _COMPACTION_EVENTS = (
     _event(
@@ -223,7 +228,6 @@ _COMPACTION_EVENTS = (
         Panel.ERRORS,
         family=Family.SUMMARY,
         describe=_describe_summary,
-        public_payload={"summary": None, "structured": None},
     ),
     _event(
         RETENTION,
@@ -245,7 +249,7 @@ _COMPACTION_EVENTS = (
         "The result of a compaction: what happened to each message.",
         Panel.PROMPT,
         describe=_describe_pruned,
-        public_payload={"ledger": _LEDGER_FIELDS, "after": _PROMPT_FIELDS},
+        public_payload={"ledger": list_of(fields(_LEDGER_ENTRY)), "after": list_of(fields(_PROMPT_ENTRY))},
     ),
     _event("compact.completed", "completed", "compaction", "The compaction finished."),
     _event("compact.quality", "quality", "compaction", "Signals that a compaction may have lost something."),

@@ -61,6 +61,7 @@ class AuditEntry(models.Model):
     class Outcome(models.TextChoices):
         OK = "ok"
         DENIED = "denied"
+        NOT_FOUND = "not_found"
 
     position = models.BigIntegerField(primary_key=True)
     at = models.DateTimeField()

@@ -8,6 +8,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
+from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from ingest.models import Session
@@ -17,11 +18,25 @@ from viewer.accounts.access import Right
 _MAX_DIGITS = 18
 
 
+class BadFilter(ValueError):
+    """An invalid query parameter. `name` is the parameter, the message is shown to the user."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.name = name
+        self.message = message
+
+
 class ReadView(APIView):
     """A view that needs `right` in at least one project."""
 
     permission_classes = (access.HasRight,)
     right = Right.SESSIONS
+
+    def handle_exception(self, exc: Exception) -> Response:
+        if isinstance(exc, BadFilter):
+            exc = ValidationError({exc.name: exc.message})
+        return super().handle_exception(exc)
 
     def get_session(self, request: Request, name: str) -> Session:
         return access.get_session(access.request_grant(request), name, self.right)

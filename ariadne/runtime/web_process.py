@@ -41,8 +41,16 @@ Application = Callable[..., Awaitable[None]]
 class WebProcess(Server):  # type: ignore[misc]
     """A daphne server with a readiness signal and graceful shutdown. `run()` returns after the shutdown."""
 
-    def __init__(self, application: Application, endpoint: str, *, ready_fd: int | None = None) -> None:
+    def __init__(
+        self,
+        application: Application,
+        endpoint: str,
+        *,
+        ready_fd: int | None = None,
+        on_shutdown: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         self._ready_fd = ready_fd
+        self._on_shutdown = on_shutdown
         self._ports: list[Any] = []
         self._channels: WeakSet[Any] = WeakSet()
         self._is_draining = False
@@ -107,6 +115,8 @@ class WebProcess(Server):  # type: ignore[misc]
             if self._is_busy():
                 last_busy = time.monotonic()
             await asyncio.sleep(_TICK_S)
+        if self._on_shutdown is not None:
+            await self._on_shutdown()
         self.stop()
 
     def _is_busy(self) -> bool:
@@ -165,8 +175,9 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"--bind {options.bind}: use HOST:PORT")
     endpoint = f"tcp:port={port}:interface={host}" if options.fd is None else f"fd:fileno={options.fd}"
     module, _, name = options.application.partition(":")
-    application = getattr(importlib.import_module(module), name)
-    WebProcess(application, endpoint, ready_fd=options.ready_fd).run()
+    loaded = importlib.import_module(module)
+    on_shutdown = getattr(loaded, "shutdown", None)
+    WebProcess(getattr(loaded, name), endpoint, ready_fd=options.ready_fd, on_shutdown=on_shutdown).run()
     return 0
 
 

@@ -23,6 +23,7 @@ from django.dispatch import Signal
 from django.utils import timezone
 
 from ingest.archive.hash_chain import Link, format_time
+from ingest.archive.link_clock import link_time
 from ingest.archive.transcript_format import BadTranscript, Parsed, Redact, archived_line, parse_messages
 from ingest.decoding.redaction import redact_messages
 from ingest.decoding.schema import SESSION_MAX_BYTES
@@ -109,9 +110,9 @@ def store(
     hashes = [hashlib.sha256(text).digest() for text in texts]
     lines = [archived_line(message_id, text) for message_id, text in zip(ids, texts, strict=True)]
     key = session_key(project_id, session_id)
-    now = timezone.now()
     with transaction.atomic(), connection.cursor() as cursor:
         _lock_chain(cursor, key)
+        now = link_time(cursor)
         if existing := Transcript.objects.filter(session_key=key, step=step).first():
             if existing.sent_sha256 != sha256.lower():
                 raise StepConflict(
@@ -215,7 +216,7 @@ def delete(selected: Sequence[Transcript], *, reason: str, by: str) -> None:
             if current is None:
                 continue
             hashes.update(message_hashes(current))
-            _append_link(current, ChainLink.Kind.DELETED, timezone.now(), {"by": by, "reason": reason})
+            _append_link(current, ChainLink.Kind.DELETED, link_time(cursor), {"by": by, "reason": reason})
             current.delete()
         cursor.execute(_DELETE_UNUSED_TEXTS, [project_id, list(hashes), project_id])
 

@@ -5,12 +5,18 @@ Pure. They depend only on a span's kind and data, so that a session's aggregates
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 _INT_MAX = 2**31 - 1
+HIDDEN_MODEL = "[hidden]"
+MODEL_PATTERN = r"^[A-Za-z0-9_@][A-Za-z0-9_.:/@+&()-]*( [A-Za-z0-9_.:/@+&()-]+){0,3}$"
+_MODEL = re.compile(MODEL_PATTERN)
+_MAX_MODEL_CHARS = 200
 _SESSION_KEYS = ("session_id", "session.id", "gen_ai.conversation.id")
 _INPUT_TOKENS = ("gen_ai.usage.input_tokens", "llm.token_count.prompt", "gen_ai.usage.prompt_tokens")
 _OUTPUT_TOKENS = ("gen_ai.usage.output_tokens", "llm.token_count.completion", "gen_ai.usage.completion_tokens")
@@ -134,5 +140,13 @@ def _fraction(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and 0 <= value <= 1 else None
 
 
+@lru_cache(maxsize=4096)
+def _model_name(value: str) -> str:
+    return value if _MODEL.fullmatch(value) else HIDDEN_MODEL
+
+
 def _text(value: Any) -> str:
-    return value[:200] if isinstance(value, str) else ""
+    """Return the name of a model. The list of sessions shows it to everyone, so other text does not get through."""
+    if not isinstance(value, str) or not value:
+        return ""
+    return _model_name(value) if len(value) <= _MAX_MODEL_CHARS else HIDDEN_MODEL

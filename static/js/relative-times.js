@@ -8,7 +8,7 @@ const UPDATE_MS = 5000;
 /** Update the <time> elements inside a node. @param {ParentNode} root */
 export function updateTimes(root) {
   const now = Date.now();
-  for (const element of root.querySelectorAll("time[datetime]")) {
+  for (const element of root.querySelectorAll("time[datetime]:not([data-absolute])")) {
     const at = Date.parse(element.getAttribute("datetime") ?? "");
     if (Number.isNaN(at)) continue;
     setText(element, relativeTime(at, now));

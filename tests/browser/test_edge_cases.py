@@ -211,7 +211,7 @@ def test_raw_data_is_highlighted_and_split_between_characters(server: Server, si
     session = Session(unique_name("letters"))
     data = {"city": "İİİİİİ needle", "long": "🧵" * 5_000, "odd": "a" + "🧵" * 5_000}
     send(server.ingest_url, server.ingest_key, [session.trace(), session.span("tool", "sew", data=data)])
-    page = sign_in("operator")
+    page = sign_in("developer")
     page.goto(f"/sessions/{session.session_id}/")
     page.locator(".span-row[aria-posinset] .label").click()
     page.get_by_label("Search data").fill("NEEDLE")

@@ -53,7 +53,7 @@ def test_session_without_an_id_is_titled_by_its_trace_name(server: Server, sign_
     send(
         server.ingest_url, server.ingest_key, [{"type": "trace", "trace_id": trace, "name": "Read <the> manual"}, span]
     )
-    page = sign_in("operator")
+    page = sign_in("developer")
     page.goto(f"/?q={trace}")
     expect(page.get_by_test_id("session-row")).to_contain_text(f"Read <the> manual {trace}")
     page.get_by_role("link", name="Read <the> manual").click()
@@ -76,7 +76,7 @@ def test_older_sessions_are_on_the_next_page(server: Server, sign_in: SignIn) ->
 
 @pytest.mark.req("S-UI-1")
 def test_compaction_page_shows_the_fate_of_every_message(sign_in: SignIn, pair: tuple[str, str]) -> None:
-    page = sign_in("operator")
+    page = sign_in("developer")
     page.goto(f"/sessions/{pair[0]}/compactions/2/")
     ledger = page.locator("fate-ledger")
     expect(ledger.locator("tbody tr")).to_have_count(64)

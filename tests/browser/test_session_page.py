@@ -43,8 +43,8 @@ def test_marker_selects_its_span_and_explains_the_compaction(sign_in: SignIn, co
 
 @pytest.mark.req("S-UI-1")
 def test_summary_shows_its_text_and_latency(sign_in: SignIn, compacted_session: str) -> None:
-    """Operators may read summaries, which are rendered as Markdown."""
-    page = sign_in("operator")
+    """Summaries are rendered as Markdown."""
+    page = sign_in("developer")
     page.goto(f"/sessions/{compacted_session}/")
     page.get_by_label("Span kinds").select_option("compact")
     page.get_by_label("Search spans").fill("summary created")
@@ -128,15 +128,15 @@ def test_timeline_axis_changes_and_zooms(sign_in: SignIn, compacted_session: str
 
 def test_running_span_is_completed_in_place(server: Server, sign_in: SignIn) -> None:
     session = Session(f"running-{uuid.uuid4().hex[:8]}", started=datetime.now(UTC) - timedelta(seconds=3))
-    done = session.span("generation", "thinking hard", ms=60_000)
+    done = session.span("generation", "thinking-hard", ms=60_000)
     opened = {key: value for key, value in done.items() if key != "ended_at"}
     send(server.ingest_url, server.ingest_key, [session.trace(), opened])
     page = sign_in("operator")
     page.goto(f"/sessions/{session.session_id}/")
-    expect(row(page, "thinking hard")).to_have_attribute("data-status", "running")
+    expect(row(page, "thinking-hard")).to_have_attribute("data-status", "running")
     send(server.ingest_url, server.ingest_key, [done])
-    expect(row(page, "thinking hard")).to_have_attribute("data-status", "ok")
-    expect(row(page, "thinking hard")).to_contain_text("1 m 00 s")
+    expect(row(page, "thinking-hard")).to_have_attribute("data-status", "ok")
+    expect(row(page, "thinking-hard")).to_contain_text("1 m 00 s")
 
 
 @pytest.mark.req("K-ING-2")

@@ -28,7 +28,6 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
 from ingest.models import Project, Session, Transcript, session_key
-from viewer.kinds import kind_of
 from viewer.models import ApiToken, Membership
 
 AnyUser = AbstractBaseUser | AnonymousUser
@@ -220,23 +219,6 @@ def get_transcript(grant: Grant, key: uuid.UUID, step: int, right: Right = Right
         raise Http404("No such transcript.")
     grant.require(right, transcript.project_id)
     return transcript
-
-
-def visible_payload(grant: Grant, project_id: int, kind: str, payload: Any) -> Any:
-    """Return the part of a payload that the holder may read: all of it, its public fields, or None."""
-    if payload is None or grant.may(Right.PAYLOAD, project_id):
-        return payload
-    public = kind_of(kind).public_payload
-    if not public or not isinstance(payload, dict) or not grant.may(Right.SESSIONS, project_id):
-        return None
-    return {name: _public_part(payload[name], keys) for name, keys in public.items() if name in payload}
-
-
-def _public_part(value: Any, keys: frozenset[str] | None) -> Any:
-    if keys is None:
-        return value
-    rows = value if isinstance(value, list) else []
-    return [{key: row[key] for key in keys if key in row} for row in rows if isinstance(row, dict)]
 
 
 def _parse_uuid(text: str) -> uuid.UUID | None:

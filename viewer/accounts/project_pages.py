@@ -1,4 +1,4 @@
-"""Project settings: retention, legal hold and members.
+"""Project settings: retention, legal hold, reasons for payload views, and members.
 
 A role that is given here applies to this project only. Every change is written to the audit log with its reason.
 """
@@ -45,7 +45,7 @@ def project_detail(request: HttpRequest, slug: str) -> HttpResponse:
 
 @access.requires(Right.MANAGE, "POST")
 def project_keep(request: HttpRequest, slug: str) -> HttpResponse:
-    """Set retention and legal hold."""
+    """Set retention, legal hold, and whether payload views need a reason."""
     project = _get_project(request, slug)
     reason = log.clean(request.POST.get("reason", "").strip())
     days = request.POST.get("retention_days", "").strip()
@@ -55,10 +55,11 @@ def project_keep(request: HttpRequest, slug: str) -> HttpResponse:
     if days and not _is_valid_retention(days):
         messages.error(request, f"Enter a number of days from 1 to {_MAX_DAYS:,}, or leave it empty to keep forever.")
         return redirect("project-detail", slug)
-    before = _retention(project)
+    before = _settings(project)
     project.retention_days = int(days) if days else None
     project.legal_hold = request.POST.get("legal_hold") == "on"
-    project.save(update_fields=["retention_days", "legal_hold"])
+    project.requires_view_reason = request.POST.get("requires_view_reason") == "on"
+    project.save(update_fields=["retention_days", "legal_hold", "requires_view_reason"])
     log.record(
         request,
         Action.PROJECT_CHANGE,
@@ -66,7 +67,7 @@ def project_keep(request: HttpRequest, slug: str) -> HttpResponse:
         target=f"project {project.slug}",
         reason=reason,
         before=before,
-        after=_retention(project),
+        after=_settings(project),
     )
     messages.success(request, "Changes saved.")
     return redirect("project-detail", slug)
@@ -115,8 +116,9 @@ def _get_project(request: HttpRequest, slug: str) -> Project:
     return project
 
 
-def _retention(project: Project) -> dict[str, int | bool | None]:
-    return {"retention_days": project.retention_days, "legal_hold": project.legal_hold}
+def _settings(project: Project) -> dict[str, int | bool | None]:
+    names = ("retention_days", "legal_hold", "requires_view_reason")
+    return {name: getattr(project, name) for name in names}
 
 
 def _is_valid_retention(days: str) -> bool:

@@ -1,94 +1,207 @@
 """Anchors: signed fingerprints of the archive and the audit log, stored outside the database.
 
-A hash chain proves that nothing inside it changed, but not that its end is complete. An anchor records in a signed
-file how much there was, so that rewriting the database would also require forging a signature.
+A hash chain proves that nothing inside it changed, but not that its end is complete, and someone with access to the
+database can compute it again. An anchor records in a signed file how much there was. Each anchor continues the previous
+one, so a new anchor never confirms a change of what an earlier anchor covers.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from pathlib import Path
-from typing import Any
 
-from django.conf import settings
+from django.db import connection, transaction
 from django.utils import timezone
-from django.utils.dateparse import parse_datetime
 
-from ingest.archive.hash_chain import canonical, format_time
-from ingest.models import ChainLink
-from viewer.audit import signing
+from ingest.archive import anchor_root
+from ingest.archive.hash_chain import format_time
+from ingest.archive.link_clock import anchor_time
+from ingest.models import AnchorMark
+from viewer.audit import anchor_file, external_anchors, log
+from viewer.audit.anchor_file import Anchor
 from viewer.models import AuditEntry
 
-# A link gets its time before its transaction commits. Anchors leave out links that may not be visible yet.
-_COMMIT_MARGIN = timedelta(minutes=1)
+_TRY_LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('viewer anchors'))"
+_LOCK = "SELECT pg_advisory_xact_lock(hashtext('viewer anchors'))"
 
 
-def file() -> Path:
-    return Path(settings.DATA_DIR) / "anchors.jsonl"
+@dataclass(frozen=True, slots=True)
+class AnchorState:
+    """The newest anchor, and how much came after it."""
+
+    anchor: Anchor | None
+    entries_after: int
+    links_after: int
+    external: list[external_anchors.Status] = field(default_factory=list)
+
+    @property
+    def sentence(self) -> str:
+        if self.anchor is None:
+            return "Not anchored yet. Until the first anchor, removing entries at the end goes unnoticed."
+        pending = f"{self.entries_after:,} audit entries and {self.links_after:,} transcript links"
+        since = f"{pending} after it are not anchored yet." if self.entries_after or self.links_after else ""
+        return f"Anchor {self.anchor.number} of {describe_time(self.anchor.until)}. {since}".strip()
 
 
-def write() -> dict[str, Any]:
-    """Append an anchor of the current archive, linked to the previous anchor."""
-    until = timezone.now() - _COMMIT_MARGIN
-    last = AuditEntry.objects.filter(at__lte=until).order_by("-position").first()
-    count, root = _fingerprint(until)
-    anchors = read()
-    anchor = {
-        "time": format_time(until),
-        "links": count,
-        "root": root,
-        "audit_position": last.position if last else -1,
-        "audit_hash": last.hash if last else "",
-        "previous": hashlib.sha256(canonical(anchors[-1])).hexdigest() if anchors else "",
-        "public_key": signing.public_key(),
-    }
-    signed = {**anchor, "signature": base64.b64encode(signing.sign(canonical(anchor))).decode()}
-    with file().open("ab") as out:
-        out.write(canonical(signed) + b"\n")
-    return signed
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Result of a verification: what is wrong, and up to which anchor the rest is proven."""
+
+    problems: list[str]
+    state: AnchorState
+
+    @property
+    def status(self) -> str:
+        if self.problems:
+            return "failed"
+        return "anchored" if self.state.anchor else "not_anchored"
+
+    @property
+    def sentence(self) -> str:
+        if self.problems:
+            return "Verification failed. " + " ".join(self.problems)
+        anchor = self.state.anchor
+        if anchor is None:
+            return f"Entries are intact and in order. {self.state.sentence}"
+        return f"Verified up to anchor {anchor.number} of {describe_time(anchor.until)}. {self._pending}".strip()
+
+    @property
+    def _pending(self) -> str:
+        state = self.state
+        if not state.entries_after and not state.links_after:
+            return ""
+        return (
+            f"{state.entries_after:,} audit entries and {state.links_after:,} transcript links after it are intact, "
+            "but not anchored yet."
+        )
 
 
-def read() -> list[dict[str, Any]]:
-    if not file().exists():
-        return []
-    return [json.loads(line) for line in file().read_bytes().splitlines() if line.strip()]
+def write() -> Anchor:
+    """Append an anchor of everything that exists now, and publish it to the configured services."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_LOCK)
+        anchor = _append(cursor)
+    external_anchors.publish([anchor])
+    return anchor
 
 
-def find_problems() -> list[str]:
-    """Check the signatures and links of all anchors, and compare the newest with the database."""
-    anchors = read()
-    problems: list[str] = []
-    previous = ""
-    for number, anchor in enumerate(anchors):
-        claim = {name: value for name, value in anchor.items() if name != "signature"}
-        if not signing.is_ours(canonical(claim), base64.b64decode(anchor.get("signature", ""))):
-            problems.append(f"Anchor {number} is not signed by this server.")
-        if anchor.get("previous") != previous:
-            problems.append(f"Anchor {number} does not link to the previous anchor.")
-        previous = hashlib.sha256(canonical(anchor)).hexdigest()
-    return problems + _compare_with_database(anchors[-1]) if anchors else problems
+def write_if_due(interval: timedelta) -> Anchor | None:
+    """Append an anchor unless the newest one is younger than `interval`. One of many processes does it."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_TRY_LOCK)
+        (is_locked,) = cursor.fetchone() or (False,)
+        last = anchor_file.read_last()
+        if not is_locked or (last is not None and timezone.now() - last.until < interval):
+            return None
+        anchor = _append(cursor)
+    external_anchors.publish([anchor])
+    return anchor
 
 
-def _compare_with_database(anchor: dict[str, Any]) -> list[str]:
+def write_if_changed() -> Anchor | None:
+    """Append an anchor if anything was added since the newest one. Called when the server stops."""
+    state = read_state()
+    if state.anchor is not None and not state.entries_after and not state.links_after:
+        return None
+    return write()
+
+
+def _append(cursor: object) -> Anchor:
+    until = anchor_time(cursor)
+    entry = AuditEntry.objects.order_by("-position").first()
+    anchors, _ = anchor_file.read()
+    last = anchors[-1] if anchors else None
+    mark = AnchorMark.objects.order_by("-number").first()
+    root = anchor_root.root_at(until, start=last.root if last else None, after=last.until if last else None)
+    anchor = anchor_file.sign(
+        {
+            "number": max(last.number if last else 0, mark.number if mark else 0) + 1,
+            "time": format_time(until),
+            "links": root.count,
+            "root": root.hash,
+            "audit_position": entry.position if entry else -1,
+            "audit_hash": entry.hash if entry else "",
+            "previous": last.hash if last else "",
+        }
+    )
+    anchor_file.append(anchor)
+    AnchorMark.objects.all().delete()
+    AnchorMark.objects.create(number=anchor.number, until=until, hash=anchor.hash)
+    return anchor
+
+
+def read_state() -> AnchorState:
+    """Return the newest anchor without checking it, for pages."""
+    return _state(anchor_file.read_last())
+
+
+def verify() -> Report:
+    """Recompute the audit log, and compare it and the archive with all anchors and their external copies."""
+    anchors, damaged = anchor_file.read()
+    checks = (
+        _signature_problems,
+        _order_problems,
+        _audit_problems,
+        _archive_problems,
+        external_anchors.find_problems,
+    )
+    problems = [problem for check in checks for problem in check(anchors)]
+    return Report([*log.find_problems(), *damaged, *problems], _state(anchors[-1] if anchors else None))
+
+
+def _state(anchor: Anchor | None) -> AnchorState:
+    position = anchor.audit_position if anchor else -1
+    entries_after = AuditEntry.objects.filter(position__gt=position).count()
+    links_after = anchor_root.count_after(anchor.until if anchor else None)
+    return AnchorState(anchor, entries_after, links_after, external_anchors.statuses())
+
+
+def _signature_problems(anchors: list[Anchor]) -> list[str]:
+    return [f"Anchor {anchor.number} is not signed by this server." for anchor in anchors if not anchor.is_signed]
+
+
+def _order_problems(anchors: list[Anchor]) -> list[str]:
+    """Check that no anchor was removed, exchanged or added: in the middle, and at the end."""
     problems = []
-    until = parse_datetime(anchor["time"])
-    assert until is not None
-    if _fingerprint(until) != (anchor["links"], anchor["root"]):
-        problems.append(f"The archive no longer matches the anchor of {anchor['time']}.")
-    position = anchor["audit_position"]
-    if position >= 0 and not AuditEntry.objects.filter(position=position, hash=anchor["audit_hash"]).exists():
-        problems.append(f"Audit entry {position} no longer matches the anchor of {anchor['time']}.")
+    previous: Anchor | None = None
+    for anchor in anchors:
+        expected = previous.hash if previous else ""
+        if anchor.previous != expected:
+            problems.append(f"Anchor {anchor.number} does not link to the previous anchor in the file.")
+        previous = anchor
+    mark = AnchorMark.objects.order_by("-number").first()
+    last = anchors[-1].number if anchors else 0
+    if mark is not None and mark.number > last:
+        text = f"Anchors {last + 1} to {mark.number} are" if mark.number > last + 1 else f"Anchor {mark.number} is"
+        problems.append(f"{text} missing from the anchor file. The newest was written at {describe_time(mark.until)}.")
     return problems
 
 
-def _fingerprint(until: datetime) -> tuple[int, str]:
-    """Return the number of chain links and the hash of all of them."""
-    digest, count = hashlib.sha256(), 0
-    rows = ChainLink.objects.filter(time__lte=until).order_by("session_key", "position")
-    for key, position, chain in rows.values_list("session_key", "position", "chain").iterator(chunk_size=5000):
-        digest.update(f"{key} {position} {chain}\n".encode())
-        count += 1
-    return count, digest.hexdigest()
+def _audit_problems(anchors: list[Anchor]) -> list[str]:
+    """Check that each anchored audit entry still exists."""
+    positions = {anchor.audit_position for anchor in anchors if anchor.audit_position >= 0}
+    hashes = dict(AuditEntry.objects.filter(position__in=positions).values_list("position", "hash"))
+    return [
+        f"Audit entry {anchor.audit_position} does not match anchor {anchor.number} of {describe_time(anchor.until)}. "
+        "The log was cut, rewritten, or restored from an older backup."
+        for anchor in anchors
+        if anchor.audit_position >= 0 and hashes.get(anchor.audit_position) != anchor.audit_hash
+    ][:1]
+
+
+def _archive_problems(anchors: list[Anchor]) -> list[str]:
+    """Check that the archive still contains what each anchor covers. Later anchors repeat the first problem."""
+    in_order = sorted(anchors, key=lambda anchor: anchor.until)
+    roots = anchor_root.roots_at([anchor.until for anchor in in_order])
+    for anchor, root in zip(in_order, roots, strict=True):
+        if root != anchor.root:
+            return [
+                f"The archive does not match anchor {anchor.number} of {describe_time(anchor.until)}: it has "
+                f"{root.count:,} links and the anchor {anchor.root.count:,}. Links were removed, changed, or restored "
+                "from an older backup."
+            ]
+    return []
+
+
+def describe_time(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

@@ -8,21 +8,20 @@ from django.http import Http404, HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, inline_serializer
 from rest_framework import serializers
-from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from ingest.archive.verification import Verification
 from ingest.models import Transcript
 from viewer.accounts import access
 from viewer.accounts.access import Right
 from viewer.audit import downloads, queries
+from viewer.audit.anchor_file import Anchor
 from viewer.audit.log import Action
-from viewer.audit.queries import AuditFilter, BadFilter, TranscriptFilter
-from viewer.audit.verification import verify_archive
+from viewer.audit.queries import AuditFilter, TranscriptFilter
+from viewer.audit.verification import ArchiveReport, verify_archive
 from viewer.models import AuditEntry
-from viewer.rest import ReadView, is_number, next_url, query_parameter
+from viewer.rest import BadFilter, ReadView, is_number, next_url, query_parameter
 
 _ID = OpenApiParameter(
     "name",
@@ -31,8 +30,8 @@ _ID = OpenApiParameter(
     description="`{session key}.{step}`, the `id` in the list.",
 )
 _PERIOD = [
-    query_parameter("since", "First day.", OpenApiTypes.DATE),
-    query_parameter("until", "Last day.", OpenApiTypes.DATE),
+    query_parameter("since", "First day or time, such as 2026-01-31 or 2026-01-31T14:05Z."),
+    query_parameter("until", "Last day or minute, included."),
 ]
 _LIMIT = query_parameter("limit", f"Page size, at most {queries.MAX_PAGE}.", OpenApiTypes.INT)
 _REASON = query_parameter("reason", "Reason of the download. It is recorded in the audit log.")
@@ -65,17 +64,28 @@ class TranscriptSerializer(serializers.ModelSerializer[Transcript]):
         )
 
 
-class VerificationSerializer(serializers.Serializer[Verification]):
+class AnchorSerializer(serializers.Serializer[Anchor]):
+    """The newest anchor: everything up to its time is proven."""
+
+    number = serializers.IntegerField()
+    time = serializers.DateTimeField(source="until")
+    hash = serializers.CharField()
+
+
+class VerificationSerializer(serializers.Serializer[ArchiveReport]):
     """The result of verifying one session's archive."""
 
     ok = serializers.SerializerMethodField()
-    stored = serializers.IntegerField()
-    deleted = serializers.IntegerField()
-    head = serializers.CharField()
-    faults = serializers.ListField(child=serializers.CharField())
+    status = serializers.ChoiceField(["anchored", "not_anchored", "failed"])
+    stored = serializers.IntegerField(source="session.stored")
+    deleted = serializers.IntegerField(source="session.deleted")
+    head = serializers.CharField(source="session.head")
+    faults = serializers.ListField(child=serializers.CharField(), source="problems")
+    anchor = AnchorSerializer(source="anchors.state.anchor", allow_null=True)
+    message = serializers.CharField(source="sentence")
 
-    def get_ok(self, result: Verification) -> bool:
-        return not result.faults
+    def get_ok(self, result: ArchiveReport) -> bool:
+        return not result.problems
 
 
 class AuditSerializer(serializers.ModelSerializer[AuditEntry]):
@@ -95,11 +105,6 @@ def transcript_id(transcript: Transcript) -> str:
 
 class ArchiveView(ReadView):
     right = Right.TRANSCRIPTS
-
-    def handle_exception(self, exc: Exception) -> Response:
-        if isinstance(exc, BadFilter):
-            exc = ValidationError({exc.name: exc.message})
-        return super().handle_exception(exc)
 
     def get_transcript(self, request: Request, name: str) -> Transcript:
         key, _, step = name.partition(".")
@@ -198,6 +203,7 @@ class AuditList(ArchiveView):
         parameters=[
             query_parameter("q", "Text in target, reason, address or actor."),
             query_parameter("actor", "Start of the actor's name."),
+            query_parameter("session", "Session id or key."),
             OpenApiParameter("action", OpenApiTypes.STR, OpenApiParameter.QUERY, enum=[*Action]),
             OpenApiParameter("outcome", OpenApiTypes.STR, OpenApiParameter.QUERY, enum=AuditEntry.Outcome.values),
             *_PERIOD,

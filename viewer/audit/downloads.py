@@ -5,19 +5,23 @@ Each download checks the permission and is recorded in the audit log with its re
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from django.conf import settings
 from django.http import HttpRequest, HttpResponseBase
 from django.utils.timezone import now
 from rest_framework.request import Request
 
+from ingest.archive.hash_chain import canonical, format_time
 from ingest.models import Transcript
 from viewer import csv_file
 from viewer.accounts import access
 from viewer.accounts.access import Right
 from viewer.audit import bundles, exports, log, queries
 from viewer.audit.log import Action
-from viewer.audit.queries import AuditFilter, BadFilter
+from viewer.audit.queries import AuditFilter
 from viewer.models import AuditEntry
+from viewer.rest import BadFilter
 
 REASONS = ("Routine audit", "Incident investigation", "Legal request", "Data subject request", "Debugging", "Other")
 AUDIT_COLUMNS = (
@@ -56,20 +60,50 @@ def send_bundle(request: HttpRequest | Request, transcript: Transcript) -> HttpR
 
 
 def send_audit_csv(request: HttpRequest) -> HttpResponseBase:
-    grant = access.request_grant(request)
+    cells = ([_cell(row, name) for name in AUDIT_COLUMNS] for row in _audit_rows(request))
+    content = csv_file.encode(AUDIT_COLUMNS, cells)
+    return _send_audit(request, content, extension="csv", content_type="text/csv; charset=utf-8")
+
+
+def send_audit_json(request: HttpRequest) -> HttpResponseBase:
+    """Send an array with one object per entry, which streams and parses in pieces."""
+
+    def chunks() -> Iterator[bytes]:
+        start = b"[\n"
+        for row in _audit_rows(request):
+            yield start + canonical({name: _cell(row, name) for name in AUDIT_COLUMNS})
+            start = b",\n"
+        yield b"[]\n" if start == b"[\n" else b"\n]\n"
+
+    return _send_audit(request, chunks(), extension="json", content_type="application/json")
+
+
+def _audit_rows(request: HttpRequest) -> Iterator[AuditEntry]:
     filters = AuditFilter.from_query(request.GET)
-    rows = queries.audit_entries(grant, filters).iterator(chunk_size=2000)
-    cells = ([_cell(row, name) for name in AUDIT_COLUMNS] for row in rows)
-    export = exports.spool(csv_file.encode(AUDIT_COLUMNS, cells))
-    for project_id in sorted(grant.projects(Right.AUDIT)):
-        log.record(request, Action.AUDIT_EXPORT, project_id=project_id, sha256=export.sha256, filters=filters.as_dict())
-    name = f"audit-{now():%Y%m%dT%H%M%SZ}.csv"
-    return exports.respond(request, export, name=name, content_type="text/csv; charset=utf-8")
+    return queries.audit_entries(access.request_grant(request), filters).iterator(chunk_size=2000)
+
+
+def _send_audit(
+    request: HttpRequest, content: Iterable[bytes], *, extension: str, content_type: str
+) -> HttpResponseBase:
+    filters = AuditFilter.from_query(request.GET)
+    export = exports.spool(content)
+    for project_id in sorted(access.request_grant(request).projects(Right.AUDIT)):
+        log.record(
+            request,
+            Action.AUDIT_EXPORT,
+            project_id=project_id,
+            format=extension,
+            sha256=export.sha256,
+            filters=filters.as_dict(),
+        )
+    name = f"audit-{now():%Y%m%dT%H%M%SZ}.{extension}"
+    return exports.respond(request, export, name=name, content_type=content_type)
 
 
 def _cell(entry: AuditEntry, name: str) -> object:
     value = getattr(entry, name)
-    return value.isoformat() if name == "at" else value
+    return format_time(value) if name == "at" else value
 
 
 def _record(
@@ -85,6 +119,8 @@ def _record(
         bytes=export.size,
         redactions=export.redactions,
         range=log.clean(request.headers.get("Range", "")),
+        session=transcript.session_id,
+        session_key=str(transcript.session_key),
     )
 
 

@@ -27,6 +27,7 @@ from viewer.models import AuditEntry, Membership
 VERSION = "ariadne-audit/1"
 _LOCK = 0x7E88
 _MAX_TEXT_CHARS = 1000
+_MAX_PEOPLE = 500
 _HASHED_FIELDS = (
     *("position", "actor_id", "actor", "address", "agent", "action", "project_id", "target"),
     *("reason", "detail", "previous"),
@@ -41,7 +42,9 @@ class Action(StrEnum):
     LOCKED_OUT = "login.locked"
     LOGOUT = "logout"
     DENIED = "access.denied"
+    NOT_FOUND = "address.not_found"
     PAYLOAD_VIEW = "payload.view"
+    TAIL_VIEW = "tail.view"
     TRANSCRIPT_VIEW = "transcript.view"
     TRANSCRIPT_DOWNLOAD = "transcript.download"
     BUNDLE_DOWNLOAD = "bundle.download"
@@ -102,14 +105,14 @@ def record(
     project_id: int | None = None,
     target: str = "",
     reason: str = "",
-    denied: bool = False,
+    outcome: AuditEntry.Outcome = AuditEntry.Outcome.OK,
     **detail: Any,
 ) -> AuditEntry:
     """Append an entry. Values in `detail` must be JSON and contain no secrets."""
     if not isinstance(origin, Origin):
         origin = origin_of(origin)
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+    with transaction.atomic():
+        lock()
         last = AuditEntry.objects.order_by("-position").values_list("position", "hash").first()
         entry = AuditEntry(
             position=last[0] + 1 if last else 0,
@@ -119,7 +122,7 @@ def record(
             address=clean(origin.address),
             agent=clean(origin.agent),
             action=action.value,
-            outcome=AuditEntry.Outcome.DENIED if denied else AuditEntry.Outcome.OK,
+            outcome=outcome,
             project_id=project_id,
             target=clean(target),
             reason=clean(reason),
@@ -129,6 +132,12 @@ def record(
         entry.hash = entry_hash(entry)
         entry.save(force_insert=True)
     return entry
+
+
+def lock() -> None:
+    """Wait for other writers of the log, until the transaction of the caller ends."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
 
 
 def entry_hash(entry: AuditEntry) -> str:
@@ -162,6 +171,12 @@ def visible_entries(grant: Grant) -> QuerySet[AuditEntry]:
     members = Membership.objects.filter(project_id__in=projects).values("user_id")
     visible = Q(project_id__in=projects) | Q(project_id__isnull=True, actor_id__in=members)
     return AuditEntry.objects.filter(visible).order_by("-position")
+
+
+def people(grant: Grant) -> list[str]:
+    """Return the names of the members of audited projects, as suggestions for the filter."""
+    members = Membership.objects.filter(project_id__in=grant.projects(Right.AUDIT))
+    return list(members.order_by("user__username").values_list("user__username", flat=True).distinct()[:_MAX_PEOPLE])
 
 
 def clean(text: str) -> str:

@@ -1,6 +1,8 @@
-"""The audit log as a page and as CSV, and the public signing key."""
+"""The audit log as a page, as CSV and as JSON, and the public signing key."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
@@ -12,9 +14,11 @@ from viewer.accounts import access
 from viewer.accounts.access import Right
 from viewer.audit import anchors, downloads, log, queries, signing
 from viewer.audit.log import Action
-from viewer.audit.queries import AuditFilter, BadFilter
+from viewer.audit.queries import AuditFilter
+from viewer.rest import BadFilter
 
-_MAX_PROBLEMS = 5
+# Many problems would make a cookie that is too large.
+_MAX_MESSAGE_CHARS = 1_500
 
 
 @access.requires(Right.AUDIT)
@@ -37,14 +41,25 @@ def audit_log(request: HttpRequest) -> HttpResponse:
         "is_filtered": bool(filters.as_dict()),
         "query": query.urlencode(),
         "next": cursor,
+        "anchors": anchors.read_state(),
+        "people": log.people(grant),
     }
     return render(request, "audit/audit_log.html", context, status=400 if error else 200)
 
 
 @access.requires(Right.AUDIT)
 def audit_csv(request: HttpRequest) -> HttpResponseBase:
+    return _export(request, downloads.send_audit_csv)
+
+
+@access.requires(Right.AUDIT)
+def audit_json(request: HttpRequest) -> HttpResponseBase:
+    return _export(request, downloads.send_audit_json)
+
+
+def _export(request: HttpRequest, send: Callable[[HttpRequest], HttpResponseBase]) -> HttpResponseBase:
     try:
-        return downloads.send_audit_csv(request)
+        return send(request)
     except BadFilter as error:
         messages.error(request, str(error))
         return redirect("audit-log")
@@ -53,12 +68,10 @@ def audit_csv(request: HttpRequest) -> HttpResponseBase:
 @access.requires(Right.AUDIT, "POST")
 def audit_verify(request: HttpRequest) -> HttpResponse:
     """Recompute the whole log and compare it with the anchors."""
-    problems = [*log.find_problems(), *anchors.find_problems()]
-    log.record(request, Action.ARCHIVE_VERIFY, target="audit log", faults=len(problems))
-    if problems:
-        messages.error(request, "Verification failed. " + " ".join(problems[:_MAX_PROBLEMS]))
-    else:
-        messages.success(request, "Audit log verified. All entries are intact and in order.")
+    report = anchors.verify()
+    log.record(request, Action.ARCHIVE_VERIFY, target="audit log", faults=len(report.problems), result=report.status)
+    tones = {"failed": messages.error, "not_anchored": messages.warning, "anchored": messages.success}
+    tones[report.status](request, report.sentence[:_MAX_MESSAGE_CHARS])
     return redirect("audit-log")
 
 

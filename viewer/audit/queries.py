@@ -8,10 +8,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
 from django.db.models import Q, QuerySet
+from django.db.models.fields.json import KT
 from django.utils.dateparse import parse_date, parse_datetime
 
 from ingest.archive.hash_chain import format_time
@@ -20,38 +21,34 @@ from viewer.accounts.access import Grant
 from viewer.audit import log
 from viewer.audit.log import Action
 from viewer.models import AuditEntry
-from viewer.rest import is_number
+from viewer.rest import BadFilter, is_number
 
 PAGE_SIZE = 50
 MAX_PAGE = 500
 _INT_MAX = 2**31 - 1
+_TEXT_FILTERS = ("q", "actor", "action", "outcome", "session")
 _BAD_CURSOR = "Invalid cursor. Use the value from `next`."
-
-
-class BadFilter(ValueError):
-    """An invalid query parameter. `name` is the parameter, the message is shown to the user."""
-
-    def __init__(self, name: str, message: str) -> None:
-        super().__init__(message)
-        self.name = name
-        self.message = message
 
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    since: date | None = None
-    until: date | None = None  # the last day, included
+    """A period of days or of times. The last day or minute is included. Times without a zone are in UTC."""
+
+    since: str = ""
+    until: str = ""
 
     @classmethod
     def from_query(cls, query: Mapping[str, Any]) -> Period:
-        return cls(_parse_day(query, "since"), _parse_day(query, "until"))
+        period = cls(*(str(query.get(name, "")).strip() for name in ("since", "until")))
+        period.condition("at")  # raises BadFilter
+        return period
 
     def condition(self, field: str) -> Q:
         condition = Q()
         if self.since:
-            condition &= Q(**{f"{field}__gte": _midnight(self.since)})
+            condition &= Q(**{f"{field}__gte": _parse_time("since", self.since)[0]})
         if self.until:
-            condition &= Q(**{f"{field}__lt": _midnight(self.until + timedelta(days=1))})
+            condition &= Q(**{f"{field}__lt": _parse_time("until", self.until)[1]})
         return condition
 
 
@@ -96,16 +93,17 @@ class AuditFilter:
     actor: str = ""
     action: str = ""
     outcome: str = ""
+    session: str = ""
     period: Period = Period()
     before: int | None = None
 
     @classmethod
     def from_query(cls, query: Mapping[str, Any]) -> AuditFilter:
-        texts = {name: str(query.get(name, "")).strip() for name in ("q", "actor", "action", "outcome")}
+        texts = {name: str(query.get(name, "")).strip() for name in _TEXT_FILTERS}
         if texts["action"] and texts["action"] not in set(Action):
             raise BadFilter("action", f"Unknown action. Use one of {', '.join(Action)}.")
         if texts["outcome"] and texts["outcome"] not in AuditEntry.Outcome.values:
-            raise BadFilter("outcome", "Unknown outcome. Use ok or denied.")
+            raise BadFilter("outcome", f"Unknown outcome. Use one of {', '.join(AuditEntry.Outcome.values)}.")
         before = str(query.get("before", ""))
         if before and not is_number(before):
             raise BadFilter("before", _BAD_CURSOR)
@@ -113,9 +111,9 @@ class AuditFilter:
 
     def as_dict(self) -> dict[str, str]:
         """Return the active filters, as the audit entry of an export records them."""
-        days = {"since": self.period.since, "until": self.period.until}
-        texts = {"q": self.q, "actor": self.actor, "action": self.action, "outcome": self.outcome}
-        return {name: str(value) for name, value in (texts | days).items() if value}
+        texts = {name: getattr(self, name) for name in _TEXT_FILTERS}
+        period = {"since": self.period.since, "until": self.period.until}
+        return {name: value for name, value in (texts | period).items() if value}
 
 
 def audit_entries(grant: Grant, filters: AuditFilter) -> QuerySet[AuditEntry]:
@@ -129,7 +127,16 @@ def audit_entries(grant: Grant, filters: AuditFilter) -> QuerySet[AuditEntry]:
         rows = rows.filter(action=filters.action)
     if filters.outcome:
         rows = rows.filter(outcome=filters.outcome)
+    if filters.session:
+        rows = rows.annotate(session=KT("detail__session"), session_key=KT("detail__session_key"))
+        rows = rows.filter(Q(session=filters.session) | Q(session_key=filters.session) | _named_before(filters.session))
     return rows
+
+
+def _named_before(session: str) -> Q:
+    """Match entries of older versions, which name the session only in their target."""
+    starts = [f"{session}/", f"{session} step "]
+    return Q(target=session) | Q(target__startswith=starts[0]) | Q(target__startswith=starts[1])
 
 
 def audit_page(grant: Grant, filters: AuditFilter, *, limit: int = PAGE_SIZE) -> tuple[list[AuditEntry], int | None]:
@@ -141,22 +148,20 @@ def audit_page(grant: Grant, filters: AuditFilter, *, limit: int = PAGE_SIZE) ->
     return page[:limit], page[limit - 1].position if len(page) > limit else None
 
 
-def _parse_day(query: Mapping[str, Any], name: str) -> date | None:
-    text = str(query.get(name, "")).strip()
-    if not text:
-        return None
+def _parse_time(name: str, text: str) -> tuple[datetime, datetime]:
+    """Return the start and the end of a day, or of a minute."""
     try:
-        day = parse_date(text)
+        day, moment = parse_date(text), parse_datetime(text)
     except ValueError:
-        day = None
+        day = moment = None
+    length = timedelta(minutes=1)
+    if day is not None:
+        moment, length = datetime.combine(day, time()), timedelta(days=1)
     # Stay within the range of years that both Python and Postgres support.
-    if day is None or not 1900 <= day.year < 9000:
-        raise BadFilter(name, "Enter a date such as 2026-01-31.")
-    return day
-
-
-def _midnight(day: date) -> datetime:
-    return datetime.combine(day, time(), tzinfo=UTC)
+    if moment is None or not 1900 <= moment.year < 9000:
+        raise BadFilter(name, "Enter a date or a time such as 2026-01-31 or 2026-01-31T14:05.")
+    start = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return start, start + length
 
 
 def _parse_cursor(text: str) -> tuple[datetime, uuid.UUID, int] | None:

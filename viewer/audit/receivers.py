@@ -11,8 +11,11 @@ from django.http import HttpRequest, HttpResponseBase
 from django.utils.decorators import sync_and_async_middleware
 
 from ingest.models import Project
+from viewer.audit import foreign_objects
 from viewer.audit.log import Action, Origin, client_address, record
+from viewer.models import AuditEntry
 
+Outcome = AuditEntry.Outcome
 # Addresses at which a 404 may be an attempt to guess another project's object.
 _GUARDED = ("/sessions/", "/transcripts/", "/audit/", "/api/", "/tail/", "/keys/", "/tokens/", "/projects/", "/admin/")
 
@@ -47,7 +50,10 @@ def _record_denied(request: HttpRequest, response: HttpResponseBase) -> None:
     # With an API token, DRF sets the user on the Django request too.
     if request.user.is_authenticated:
         target = f"{request.method} {request.path}"
-        record(request, Action.DENIED, target=target, denied=True, status=response.status_code)
+        # To the user, a mistyped address and an object of another project look the same. The log tells them apart.
+        is_missing = response.status_code == 404 and not foreign_objects.is_named_in(request)
+        action, outcome = (Action.NOT_FOUND, Outcome.NOT_FOUND) if is_missing else (Action.DENIED, Outcome.DENIED)
+        record(request, action, target=target, outcome=outcome, status=response.status_code)
 
 
 def record_login(sender: Any, request: HttpRequest, user: User, **_: Any) -> None:
@@ -63,12 +69,12 @@ def record_login_failure(
     sender: Any, credentials: Mapping[str, Any], request: HttpRequest | None = None, **_: Any
 ) -> None:
     name = str(credentials.get("username") or "")
-    record(_origin(_find_user(name), name, request), Action.LOGIN_FAILED, denied=True)
+    record(_origin(_find_user(name), name, request), Action.LOGIN_FAILED, outcome=Outcome.DENIED)
 
 
 def record_lockout(sender: Any, request: HttpRequest, username: str | None = None, **_: Any) -> None:
     name = username or ""
-    record(_origin(_find_user(name), name, request), Action.LOCKED_OUT, denied=True)
+    record(_origin(_find_user(name), name, request), Action.LOCKED_OUT, outcome=Outcome.DENIED)
 
 
 def record_expiry(sender: Any, project: Project, count: int, reason: str, **_: Any) -> None:

@@ -16,14 +16,16 @@ from ingest.archive import transcripts, verification
 from ingest.models import ChainLink, Project, Session, Transcript
 from viewer.accounts import access
 from viewer.accounts.access import Right
-from viewer.audit import downloads, log, queries
+from viewer.audit import downloads, log, payload_views, queries
 from viewer.audit.log import Action
-from viewer.audit.queries import BadFilter, TranscriptFilter
+from viewer.audit.queries import TranscriptFilter
 from viewer.audit.verification import verify_archive
 from viewer.page_frame import setup_help
+from viewer.rest import BadFilter
 
 MESSAGES_PER_PAGE = 50
-_MAX_PROBLEMS = 5
+# Many problems would make a cookie that is too large.
+_MAX_MESSAGE_CHARS = 1_500
 # A tool output of several megabytes belongs in the download.
 _MAX_SHOWN_CHARS = 20_000
 
@@ -75,7 +77,14 @@ def transcript_detail(request: HttpRequest, key: uuid.UUID, step: int) -> HttpRe
     wants_text = may_read and request.GET.get("show") == "text"
     if wants_text:
         target = f"{transcript.session_id} step {step} messages from {start + 1}"
-        log.record(request, Action.TRANSCRIPT_VIEW, project_id=transcript.project_id, target=target)
+        log.record(
+            request,
+            Action.TRANSCRIPT_VIEW,
+            project_id=transcript.project_id,
+            target=target,
+            reason=payload_views.reason_of(request),
+            **_session_of(transcript),
+        )
     context = {
         "transcript": transcript,
         "project": Project.objects.get(pk=transcript.project_id),
@@ -109,13 +118,7 @@ def transcript_verify(request: HttpRequest, key: uuid.UUID, step: int) -> HttpRe
     """Recompute the hash chain and all texts of the session."""
     transcript = access.get_transcript(access.request_grant(request), key, step)
     result = verify_archive(request, transcript)
-    if result.faults:
-        messages.error(request, "Verification failed: " + "; ".join(result.faults[:_MAX_PROBLEMS]))
-    else:
-        messages.success(
-            request,
-            f"Verified {result.stored} transcripts and {result.deleted} tombstones. All texts and links are intact.",
-        )
+    (messages.error if result.problems else messages.success)(request, result.sentence[:_MAX_MESSAGE_CHARS])
     return redirect("transcript-detail", key, step)
 
 
@@ -132,11 +135,22 @@ def transcript_delete(request: HttpRequest, key: uuid.UUID, step: int) -> HttpRe
         messages.error(request, str(error))
         return redirect("transcript-detail", key, step)
     target = f"{transcript.session_id} step {step}"
-    log.record(request, Action.TRANSCRIPT_DELETE, project_id=transcript.project_id, target=target, reason=reason)
+    log.record(
+        request,
+        Action.TRANSCRIPT_DELETE,
+        project_id=transcript.project_id,
+        target=target,
+        reason=reason,
+        **_session_of(transcript),
+    )
     messages.success(
         request, f"Deleted step {step} of {transcript.session_id}. Its tombstone remains in the hash chain."
     )
     return redirect("transcript-list")
+
+
+def _session_of(transcript: Transcript) -> dict[str, Any]:
+    return {"session": transcript.session_id, "session_key": str(transcript.session_key)}
 
 
 def _first_message(request: HttpRequest, transcript: Transcript) -> int:

@@ -27,6 +27,7 @@ urlpatterns = [
     path("transcripts/<uuid:key>/<int:step>/", include(transcript_patterns)),
     path("audit/", pages.audit_log, name="audit-log"),
     path("audit/csv/", pages.audit_csv, name="audit-csv"),
+    path("audit/json/", pages.audit_json, name="audit-json"),
     path("audit/verify/", pages.audit_verify, name="audit-verify"),
     path(".well-known/ariadne-signing-key", pages.signing_key, name="signing-key"),
     path("api/", include(api_patterns)),

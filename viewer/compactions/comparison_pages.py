@@ -7,6 +7,7 @@ from django.shortcuts import render
 
 from viewer.accounts import access
 from viewer.accounts.access import Right
+from viewer.audit import payload_views
 from viewer.compactions.comparison import MessageComparison, Side, compare_messages, compare_sides
 from viewer.compactions.queries import fate_ledger
 from viewer.page_frame import current_project
@@ -17,11 +18,10 @@ from viewer.sessions.session_list import SessionFilter, sessions_page
 @access.requires(Right.SESSIONS)
 def compare(request: HttpRequest) -> HttpResponse:
     """Compare `?a=…&b=…`. The parameters `an` and `bn` select a compaction of each session."""
-    grant = access.request_grant(request)
     project = current_project(request)
     names = {side: request.GET.get(side, "") for side in ("a", "b")}
     numbers = {side: request.GET.get(f"{side}n", "") for side in ("a", "b")}
-    sides = {side: _get_side(grant, name, numbers[side]) for side, name in names.items() if name}
+    sides = {side: _get_side(request, name, numbers[side]) for side, name in names.items() if name}
     existing = [side for side in sides.values() if side is not None]
     recent, _ = sessions_page([project.pk] if project else [], SessionFilter())
     context = {
@@ -42,10 +42,12 @@ def _compare_messages(a: Side, b: Side) -> MessageComparison | None:
     return compare_messages(fate_ledger(a.session, a.chosen), fate_ledger(b.session, b.chosen))
 
 
-def _get_side(grant: access.Grant, name: str, number: str) -> Side | None:
+def _get_side(request: HttpRequest, name: str, number: str) -> Side | None:
     try:
-        session = access.get_session(grant, name)
+        session = access.get_session(access.request_grant(request), name)
     except Http404:
         return None
     compaction = int(number) if number.isascii() and number.isdigit() else None
-    return Side(session, queries.checks(session).timeline(), compaction)
+    return Side(
+        session, queries.checks(session, payload_views.sight(request, session).visibility).timeline(), compaction
+    )

@@ -151,6 +151,11 @@ def neighbors(compactions: Sequence[Check], number: int) -> list[tuple[int, Chec
     return summarized[max(0, at - MAX_NEIGHBORS - 1) : at + MAX_NEIGHBORS + 1]
 
 
+def hide_text(version: Version) -> Version:
+    """Return a version with its figures and without its text."""
+    return replace(version, text="", lines=[Line(line.state, "", "", ()) for line in version.lines])
+
+
 def summary_versions(summarized: Sequence[tuple[int, Check]], payloads: Mapping[str, Any]) -> list[Version]:
     """Return the summaries of numbered compactions, each compared with the previous one."""
     versions: list[Version] = []

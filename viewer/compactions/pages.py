@@ -14,13 +14,13 @@ from ingest.models import Session
 from viewer import csv_file
 from viewer.accounts import access
 from viewer.accounts.access import Right
-from viewer.audit import log
-from viewer.audit.log import Action
+from viewer.audit import payload_views
+from viewer.audit.payload_views import Sight
 from viewer.compactions import queries, rework
 from viewer.compactions.cost import cache_effect
 from viewer.compactions.flow import build_flow
 from viewer.compactions.ledger import Entry, Ledger
-from viewer.compactions.lineage import Version, neighbors, summary_versions
+from viewer.compactions.lineage import Version, hide_text, neighbors, summary_versions
 from viewer.compactions.what_if import STRATEGIES, CannotPlan, Choice, Prompt, plan_again
 from viewer.kinds import RETENTION, SUMMARY
 from viewer.sessions.checks import Check
@@ -36,6 +36,7 @@ class Compaction:
     """One compaction among the checks of its session."""
 
     session: Session
+    sight: Sight
     number: int
     check: Check
     checks: list[Check]
@@ -62,9 +63,14 @@ class Compaction:
 def compaction_detail(request: HttpRequest, name: str, number: int) -> HttpResponse:
     compaction = _get_compaction(request, name, number)
     session, check, compactions = compaction.session, compaction.check, compaction.all
-    may_payload = access.request_grant(request).may(Right.PAYLOAD, session.project_id)
+    has_content = compaction.sight.has_content
     ledger = queries.fate_ledger(session, check)
     versions = _summary_versions(session, compactions, number)
+    lost = _group_by_kind(_lost_facts(session, check))
+    if has_content and (versions or lost):
+        payload_views.record_view(request, session, part=f"compaction {number}")
+    if not has_content:
+        versions = [hide_text(version) for version in versions]
     retention = check.span(RETENTION)
     by_kind = retention_rows(retention.data) if retention else []
     has_losses = any(row["lost"] for row in by_kind)
@@ -82,8 +88,8 @@ def compaction_detail(request: HttpRequest, name: str, number: int) -> HttpRespo
         "lineage": versions,
         "version": next((version for version in versions if version.number == number), None),
         "by_kind": by_kind,
-        "lost": _group_by_kind(_lost_facts(session, check)) if may_payload or not has_losses else None,
-        "may_payload": may_payload,
+        "lost": lost if has_content or not has_losses else None,
+        "sight": compaction.sight,
         "cache": cache_effect(check, compaction.calls_until_next),
         "transcript": queries.transcript(session, check.step),
         "strategies": STRATEGIES,
@@ -97,13 +103,18 @@ def rework_fragment(request: HttpRequest, name: str, number: int) -> HttpRespons
     compaction = _get_compaction(request, name, number)
     session, check, following = compaction.session, compaction.check, compaction.next
     start, end = check.ended_at, following.started_at if following else None
+    visibility = compaction.sight.visibility
+    repeats = queries.repeated_calls(session, visibility, start, end) if start else []
+    questions = _find_questions(session, check, queries.conversation(session, start, end)) if start else []
+    if compaction.sight.has_content and (repeats or questions):
+        payload_views.record_view(request, session, part=f"compaction {number}")
     context = {
         "session": session,
         "number": number,
-        "may_payload": access.request_grant(request).may(Right.PAYLOAD, session.project_id),
-        "repeats": queries.repeated_calls(session, start, end) if start else [],
-        "questions": _find_questions(session, check, queries.conversation(session, start, end)) if start else [],
-        "rehydrations": rework.rehydrations(session_checks(session).spans(), check, following),
+        "sight": compaction.sight,
+        "repeats": repeats,
+        "questions": questions,
+        "rehydrations": rework.rehydrations(session_checks(session, visibility).spans(), check, following),
     }
     return render(request, "compactions/_rework.html", context)
 
@@ -127,11 +138,12 @@ def ledger_file(request: HttpRequest, name: str, number: int, extension: str) ->
 
 @access.requires(Right.PAYLOAD)
 def message(request: HttpRequest, name: str, digest: str) -> HttpResponse:
-    """The archived text of one message. Each view is recorded in the audit log."""
+    """The archived text of one message. The view is recorded in the audit log first."""
     session = access.get_session(access.request_grant(request), name, Right.PAYLOAD)
+    if payload_views.sight(request, session).needs_reason:
+        return render(request, "sessions/_reason_required.html", {"session": session}, status=400)
+    payload_views.record_view(request, session, part=f"message {digest}")
     text = queries.archived_message(session, digest)
-    target = f"{session.session_id}/message {digest}"
-    log.record(request, Action.PAYLOAD_VIEW, project_id=session.project_id, target=target)
     return render(request, "compactions/_message_text.html", {"text": text, "digest": digest})
 
 
@@ -154,11 +166,12 @@ def what_if(request: HttpRequest, name: str, number: int) -> HttpResponse:
 
 def _get_compaction(request: HttpRequest, name: str, number: int) -> Compaction:
     session = access.get_session(access.request_grant(request), name)
-    checks = session_checks(session).timeline()
+    sight = payload_views.sight(request, session)
+    checks = session_checks(session, sight.visibility).timeline()
     compactions = [check for check in checks if check.is_compaction]
     if not 1 <= number <= len(compactions):
         raise Http404("No such compaction.")
-    return Compaction(session, number, compactions[number - 1], checks)
+    return Compaction(session, sight, number, compactions[number - 1], checks)
 
 
 def _describe_overhead(check: Check, ledger: Ledger) -> str:

@@ -17,6 +17,8 @@ from viewer.kinds import PRUNED
 from viewer.sessions.checks import Check
 from viewer.sessions.queries import SPAN_COLUMNS, from_json, span_row
 from viewer.sessions.spans import SpanRow
+from viewer.visibility.public_parts import Visibility, public_payload
+from viewer.visibility.shapes import HIDDEN
 
 _COLUMNS = [*SPAN_COLUMNS.split(", "), "data"]
 # Tracers send arguments under several names, in the data or in the payload.
@@ -53,10 +55,12 @@ _HEX_DIGITS = set("0123456789abcdef")
 
 
 def fate_ledger(session: Session, check: Check) -> Ledger:
-    return parse_ledger(payload(session, check.span(PRUNED)))
+    """Return the fate ledger of a compaction. It has no content: fields that are not metadata are hidden."""
+    return parse_ledger(public_payload(PRUNED, payload(session, check.span(PRUNED))))
 
 
 def payload(session: Session, span: SpanRow | None) -> Any:
+    """Return the payload of a span, with its content. Callers show it only to readers who may see it."""
     if span is None:
         return None
     with connection.cursor() as cursor:
@@ -70,7 +74,7 @@ def payload(session: Session, span: SpanRow | None) -> Any:
 
 
 def payloads(session: Session, spans: Iterable[SpanRow]) -> dict[str, Any]:
-    """Return the payloads of spans by span key."""
+    """Return the payloads of spans by span key, with their content."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT trace_id, span_id, payload FROM ingest_span WHERE session_key = %s AND session_day = %s "
@@ -102,15 +106,20 @@ def archived_texts(session: Session, hashes: Iterable[str]) -> dict[str, str]:
     return {name.hex(): message_text(from_json(body)) for name, body in read_texts(session.project_id, names).items()}
 
 
-def repeated_calls(session: Session, at: datetime, until: datetime | None) -> list[RepeatedCall]:
+def repeated_calls(
+    session: Session, visibility: Visibility, at: datetime, until: datetime | None
+) -> list[RepeatedCall]:
     """Return tool calls between `at` and `until` that repeat the name and arguments of a call before `at`."""
     width = len(_COLUMNS)
     with connection.cursor() as cursor:
         cursor.execute(_REPEATED_CALLS, {"key": session.session_key, "day": session.day, "at": at, "until": until})
-        return [
-            RepeatedCall(span_row(row[:width]), span_row(row[width : 2 * width]), *row[2 * width :])
-            for row in cursor.fetchall()
-        ]
+        rows = cursor.fetchall()
+    calls = []
+    for row in rows:
+        before, again = (span_row(part).as_seen(visibility) for part in (row[:width], row[width : 2 * width]))
+        times, arguments = row[2 * width :]
+        calls.append(RepeatedCall(before, again, times, arguments if visibility is Visibility.CONTENT else HIDDEN))
+    return calls
 
 
 def conversation(session: Session, at: datetime, until: datetime | None) -> list[Utterance]:

@@ -22,12 +22,15 @@ from ingest import metrics
 from ingest.models import Session
 from viewer.accounts import access
 from viewer.accounts.access import Grant, Right
+from viewer.audit import payload_views
+from viewer.audit.log import Origin
 from viewer.live import hub, queries
 from viewer.sessions.descriptions import describe_span
 from viewer.sessions.queries import last_seq, session_of_trace
 from viewer.sessions.serializers import columns, event_json, session_json
 from viewer.sessions.session_checks import SessionChecks
 from viewer.sessions.spans import SpanRow
+from viewer.visibility.public_parts import Visibility
 
 # The longest time that a page shows a session after its reader lost access, or after its spans moved away.
 RECHECK_S = 10.0
@@ -73,6 +76,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             return
         try:
             self.project_id, self.session = await self.find_target(grant)
+            self.visibility = await self.find_visibility(grant)
         except (PermissionDenied, Http404) as error:
             await self.close(FORBIDDEN if isinstance(error, PermissionDenied) else MISSING)
             return
@@ -95,6 +99,10 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         if not allowed:
             raise PermissionDenied
         return min(allowed), None
+
+    async def find_visibility(self, grant: Grant) -> Visibility:
+        """Return whether this socket sends content or only metadata."""
+        return Visibility.METADATA
 
     async def run(self) -> None:
         """Follow until an error, then close the socket so that the client reconnects."""
@@ -141,6 +149,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             return FORBIDDEN
         if await self.is_target_gone():
             return MISSING
+        self.visibility = await self.find_visibility(grant)
         if self.query.get("ack"):
             # A page distinguishes a quiet server from a lost connection by this frame.
             await self.send_frame({"type": "beat", "seq": self.seq})
@@ -217,10 +226,16 @@ class SessionConsumer(LiveConsumer):
         session = await access.aget_session(grant, self.scope["url_route"]["kwargs"]["session"], self.right)
         return session.project_id, session
 
+    async def find_visibility(self, grant: Grant) -> Visibility:
+        assert self.session is not None
+        return (await hub.read(payload_views.sight_of, grant, self.session)).visibility
+
     async def catch_up(self, upto: int) -> None:
         assert self.session is not None
         while self.seq < upto:
-            rows = await hub.read(queries.spans_between, [self.session], self.seq, upto, limit=hub.BATCH_ROWS)
+            rows = await hub.read(
+                queries.spans_between, [self.session], self.seq, upto, self.visibility, limit=hub.BATCH_ROWS
+            )
             if not rows:
                 return
             self.seq = rows[-1][1].seq
@@ -231,7 +246,7 @@ class SessionConsumer(LiveConsumer):
 
     async def deliver(self, change: hub.Change) -> None:
         assert self.session is not None
-        frame = change.session_frame(self.session.session_key)
+        frame = change.session_frame(self.session.session_key, self.visibility)
         if frame is not None:
             await self.send_frame(frame)
 
@@ -250,10 +265,20 @@ class TailConsumer(LiveConsumer):
 
     right = Right.TAIL
 
+    async def find_visibility(self, grant: Grant) -> Visibility:
+        visibility = await hub.read(payload_views.project_visibility, grant, self.project_id)
+        if visibility is Visibility.CONTENT:
+            address = str((self.scope.get("client") or [""])[0])
+            origin = Origin(grant.user_id, grant.username, address, "websocket")
+            await hub.read(payload_views.record_tail_view, origin, grant, self.project_id)
+        return visibility
+
     async def catch_up(self, upto: int) -> None:
         while self.seq < upto:
             sessions = await hub.read(queries.sessions_after, self.project_id, self.seq)
-            rows = await hub.read(queries.spans_between, sessions, self.seq, upto, limit=hub.BATCH_ROWS)
+            rows = await hub.read(
+                queries.spans_between, sessions, self.seq, upto, self.visibility, limit=hub.BATCH_ROWS
+            )
             if not rows:
                 return
             self.seq = rows[-1][1].seq
@@ -261,7 +286,7 @@ class TailConsumer(LiveConsumer):
 
     async def deliver(self, change: hub.Change) -> None:
         # The change may start before the seq that this socket caught up to.
-        rows = [(key, span) for key, span in change.spans if span.seq > self.seq]
+        rows = [(key, span.as_seen(self.visibility)) for key, span in change.spans if span.seq > self.seq]
         self.seq = change.seq
         await self.send_events(change.sessions, rows)
 

@@ -31,6 +31,7 @@ from viewer.sessions.queries import fresh_checks, last_seq
 from viewer.sessions.serializers import check_json, columns, session_json
 from viewer.sessions.session_checks import SessionChecks, projected_turns
 from viewer.sessions.spans import SpanRow
+from viewer.visibility.public_parts import Visibility
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -59,28 +60,29 @@ class Change:
     seq: int
     sessions: dict[UUID, Session]
     spans: list[tuple[UUID, SpanRow]]
-    checks: dict[UUID, dict[str, Any]] = field(default_factory=dict)
-    _frames: dict[UUID, str] = field(default_factory=dict)
+    checks: dict[tuple[UUID, Visibility], dict[str, Any]] = field(default_factory=dict)
+    _frames: dict[tuple[UUID, Visibility], str] = field(default_factory=dict)
 
     def since(self, seq: int) -> Change:
         """Return the part after `seq`."""
         sessions = {key: session for key, session in self.sessions.items() if session.last_seq > seq}
         return Change(seq, self.seq, sessions, [pair for pair in self.spans if pair[1].seq > seq], self.checks)
 
-    def session_frame(self, key: UUID) -> str | None:
+    def session_frame(self, key: UUID, visibility: Visibility) -> str | None:
         if key not in self.sessions:
             return None
-        if key not in self._frames:
-            self._frames[key] = json.dumps(
+        frame = self._frames.get((key, visibility))
+        if frame is None:
+            frame = self._frames[key, visibility] = json.dumps(
                 {
                     "type": "spans",
                     "seq": self.seq,
-                    "spans": columns(span for owner, span in self.spans if owner == key),
+                    "spans": columns(span.as_seen(visibility) for owner, span in self.spans if owner == key),
                     "session": session_json(self.sessions[key]),
-                    **self.checks.get(key, {}),
+                    **self.checks.get((key, visibility), {}),
                 }
             )
-        return self._frames[key]
+        return frame
 
 
 @dataclass(eq=False)
@@ -132,7 +134,7 @@ class Hub:
             if project_id not in self._cursors:
                 self._cursors[project_id] = await read(last_seq, project_id)
             if session is not None and session.session_key not in self._checks:
-                self._checks[session.session_key] = await read(fresh_checks, session)
+                self._checks[session.session_key] = await read(fresh_checks, session, Visibility.CONTENT)
                 self._span_counts[session.session_key] = session.span_count
             if not self._tasks:
                 self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._run())]
@@ -216,7 +218,7 @@ class Hub:
         watched = {s.session_key for s in subscriptions if s.session_key}
         wants_all = any(s.session_key is None and s.wants_spans for s in subscriptions)
         selected = [session for session in sessions if wants_all or session.session_key in watched]
-        spans = queries.spans_between(selected, after, upto, limit=BATCH_ROWS)
+        spans = queries.spans_between(selected, after, upto, Visibility.CONTENT, limit=BATCH_ROWS)
         if len(spans) == BATCH_ROWS:
             upto = spans[-1][1].seq
         return Change(after, upto, {session.session_key: session for session in sessions}, spans)
@@ -226,7 +228,7 @@ class Hub:
         for key in self._checks.keys() & change.sessions.keys():
             session = change.sessions[key]
             if session.span_count < self._span_counts.get(key, 0):
-                self._checks[key] = await read(fresh_checks, session)
+                self._checks[key] = await read(fresh_checks, session, Visibility.CONTENT)
             self._span_counts[key] = session.span_count
 
     def _update_checks(self, change: Change) -> None:
@@ -237,12 +239,14 @@ class Hub:
         for key, spans in by_session.items():
             checks = self._checks[key]
             changed = [checks.get(check_key) for check_key in checks.add(spans)]
+            drawn = [check for check in changed if check and checks.is_drawn(check)]
             timeline = checks.timeline()
-            change.checks[key] = {
-                "checks": [check_json(check) for check in changed if check and checks.is_drawn(check)],
-                "projected_turns": projected_turns(timeline),
-                "story": describe_session(timeline),
-            }
+            for visibility in Visibility:
+                change.checks[key, visibility] = {
+                    "checks": [check_json(check.as_seen(visibility)) for check in drawn],
+                    "projected_turns": projected_turns(timeline),
+                    "story": describe_session(timeline),
+                }
 
 
 _hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = WeakKeyDictionary()

@@ -7,11 +7,13 @@ from django.shortcuts import render
 
 from viewer.accounts import access
 from viewer.accounts.access import Right
+from viewer.audit import payload_views
 from viewer.kinds import KINDS
 from viewer.live import queries
 from viewer.page_frame import current_project, setup_help
 from viewer.sessions.queries import last_seq
 from viewer.sessions.serializers import event_json
+from viewer.visibility.public_parts import Visibility
 
 FIRST_EVENTS = 200
 
@@ -21,7 +23,10 @@ def tail(request: HttpRequest) -> HttpResponse:
     project = current_project(request, Right.TAIL)
     assert project is not None
     seq = last_seq(project.pk)
-    newest = queries.newest_spans(project.pk, limit=FIRST_EVENTS)
+    visibility = payload_views.project_visibility(access.request_grant(request), project.pk)
+    if visibility is Visibility.CONTENT:
+        payload_views.record_tail_view(request, access.request_grant(request), project.pk)
+    newest = queries.newest_spans(project.pk, visibility, limit=FIRST_EVENTS)
     # The socket continues after `seq` and sends everything that was committed since.
     events = [event_json(session, span) for session, span in newest if span.seq <= seq]
     context = {

@@ -10,6 +10,7 @@ from django.db import connection
 from ingest.models import Project, Session
 from viewer.sessions.queries import SPAN_COLUMNS, span_row
 from viewer.sessions.spans import SpanRow
+from viewer.visibility.public_parts import Visibility
 
 _NEWEST_SESSIONS = 20
 
@@ -30,7 +31,14 @@ def sessions_after(project_id: int, seq: int) -> list[Session]:
     return list(Session.objects.filter(project_id=project_id, last_seq__gt=seq).order_by("last_seq"))
 
 
-def spans_between(sessions: Sequence[Session], after: int, upto: int, *, limit: int) -> list[tuple[UUID, SpanRow]]:
+def spans_between(
+    sessions: Sequence[Session],
+    after: int,
+    upto: int,
+    visibility: Visibility = Visibility.METADATA,
+    *,
+    limit: int,
+) -> list[tuple[UUID, SpanRow]]:
     """Return the spans of these sessions that changed in (after, upto], in the order of commits."""
     if not sessions:
         return []
@@ -41,10 +49,12 @@ def spans_between(sessions: Sequence[Session], after: int, upto: int, *, limit: 
             "AND session_day = ANY(%s) AND seq > %s AND seq <= %s ORDER BY seq LIMIT %s",
             [keys, days, after, upto, limit],
         )
-        return [(row[0], span_row(row[1:])) for row in cursor.fetchall()]
+        return [(row[0], span_row(row[1:]).as_seen(visibility)) for row in cursor.fetchall()]
 
 
-def newest_spans(project: int, *, limit: int) -> list[tuple[Session, SpanRow]]:
+def newest_spans(
+    project: int, visibility: Visibility = Visibility.METADATA, *, limit: int
+) -> list[tuple[Session, SpanRow]]:
     """Return the last changes of a project, oldest first, for a tail page that was just opened."""
     newest = Session.objects.filter(project_id=project).order_by("-last_seq")[:_NEWEST_SESSIONS]
     sessions = {session.session_key: session for session in newest}
@@ -57,4 +67,4 @@ def newest_spans(project: int, *, limit: int) -> list[tuple[Session, SpanRow]]:
             [list(sessions), list({session.day for session in sessions.values()}), limit],
         )
         rows = cursor.fetchall()
-    return [(sessions[row[0]], span_row(row[1:])) for row in reversed(rows)]
+    return [(sessions[row[0]], span_row(row[1:]).as_seen(visibility)) for row in reversed(rows)]

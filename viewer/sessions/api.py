@@ -16,8 +16,7 @@ from rest_framework.response import Response
 from ingest.models import Session
 from viewer.accounts import access
 from viewer.accounts.access import Right
-from viewer.audit import log
-from viewer.audit.log import Action
+from viewer.audit import payload_views
 from viewer.rest import ReadView, next_url, number_of, query_parameter
 from viewer.sessions import queries, session_list
 from viewer.sessions.descriptions import describe_session
@@ -30,6 +29,7 @@ from viewer.sessions.serializers import (
     span_json,
 )
 from viewer.sessions.session_checks import projected_turns
+from viewer.visibility.public_parts import Visibility, hidden_fields
 
 MAX_PAGE = 1_000
 DEFAULT_SPANS = 200
@@ -69,7 +69,8 @@ class SessionDetail(ReadView):
     @extend_schema(operation_id="session", responses=SessionSerializer)
     def get(self, request: Request, session: str) -> Response:
         row = self.get_session(request, session)
-        return Response({**SessionSerializer(row).data, "traces": queries.traces(row)})
+        traces = queries.traces(row, payload_views.sight(request, row).visibility)
+        return Response({**SessionSerializer(row).data, "traces": traces})
 
 
 class SpanList(ReadView):
@@ -90,14 +91,19 @@ class SpanList(ReadView):
     )
     def get(self, request: Request, session: str) -> Response:
         limit = max(1, number_of(request, "limit", DEFAULT_SPANS, most=MAX_PAGE))
+        owner = self.get_session(request, session)
+        sight = payload_views.sight(request, owner)
         rows = queries.spans_page(
-            self.get_session(request, session),
+            owner,
+            sight.visibility,
             after=number_of(request, "after", 0),
             limit=limit + 1,
             kind=request.query_params.get("kind", ""),
             status=request.query_params.get("status", ""),
         )
         cursor = rows[limit - 1].seq if len(rows) > limit else None
+        if sight.has_content and any(row != row.as_seen(Visibility.METADATA) for row in rows[:limit]):
+            payload_views.record_view(request, owner, part="spans")
         results = [span_json(row) for row in rows[:limit]]
         return Response({"results": results, "next": next_url(request, "after", cursor)})
 
@@ -121,11 +127,12 @@ class SpanTree(ReadView):
         row = self.get_session(request, session)
         after = number_of(request, "after", 0)
         # A commit changes the seq. A trace that moves to another session changes the count.
-        etag = f'"{self.FORMAT}-{row.session_key}-{row.last_seq}-{row.span_count}-{after}"'
+        visibility = payload_views.sight(request, row).visibility
+        etag = f'"{self.FORMAT}-{visibility}-{row.session_key}-{row.last_seq}-{row.span_count}-{after}"'
         if request.headers.get("If-None-Match") == etag:
             return HttpResponseNotModified(headers={"ETag": etag})
-        traces = queries.traces(row)
-        spans = queries.tree_json(row, after=after, with_traces=len(traces) != 1)
+        traces = queries.traces(row, visibility)
+        spans = queries.tree_json(row, visibility, after=after, with_traces=len(traces) != 1)
         body = f'{{"seq": {row.last_seq}, "traces": {json.dumps(traces)}, "spans": {spans}}}'
         return HttpResponse(body, content_type="application/json", headers={"ETag": etag})
 
@@ -147,7 +154,7 @@ class TokenList(ReadView):
     )
     def get(self, request: Request, session: str) -> Response:
         row = self.get_session(request, session)
-        checks = queries.checks(row).timeline()
+        checks = queries.checks(row, payload_views.sight(request, row).visibility).timeline()
         return Response(
             {
                 "seq": row.last_seq,
@@ -170,6 +177,7 @@ class SpanDetail(ReadView):
                 "0 omits the payload. 1 fails with 403 if you don't have permission to view it.",
                 OpenApiTypes.INT,
             ),
+            query_parameter("reason", "Why you view the payload. Some projects require it. It is recorded."),
         ],
         responses=SpanSchema,
     )
@@ -178,18 +186,18 @@ class SpanDetail(ReadView):
         session = find_session(grant, span, request.query_params.get("session", ""))
         payload_option = request.query_params.get("payload", "")
         if payload_option == "1":
-            grant.require(Right.PAYLOAD, session.project_id)
+            payload_views.require_content(request, session)
         full_span = queries.span(session, span, with_payload=payload_option != "0")
         if full_span is None:
             raise Http404
-        row = full_span.row
-        content = {**span_json(row), "session": session.session_id, "has_payload": full_span.has_payload}
-        payload = access.visible_payload(grant, session.project_id, row.kind, full_span.payload)
-        if payload is not None:
-            content["payload"] = payload
-            if grant.may(Right.PAYLOAD, session.project_id):
-                target = f"{session.session_id}/{row.key}"
-                log.record(request, Action.PAYLOAD_VIEW, project_id=session.project_id, target=target)
+        sight = payload_views.sight(request, session)
+        if sight.has_content and full_span.has_content:
+            payload_views.record_view(request, session, part=full_span.row.key)
+        seen = full_span.as_seen(sight.visibility)
+        content = {**span_json(seen.row), "session": session.session_id, "has_payload": seen.has_payload}
+        if seen.payload is not None:
+            content["payload"] = seen.payload
+            content["hidden"] += hidden_fields(seen.payload, "payload")
         return Response(content)
 
 

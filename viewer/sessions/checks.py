@@ -26,6 +26,7 @@ from viewer.kinds import (
 )
 from viewer.numbers import to_count, to_fraction
 from viewer.sessions.spans import SpanRow, sort_key
+from viewer.visibility.public_parts import Visibility
 
 PARTS = ("system", "developer", "tools_schema", "memory", "history", "user_input")
 
@@ -50,6 +51,13 @@ class Check:
             self._first[span.kind] = span
         if span.started_at and (self.started_at is None or span.started_at < self.started_at):
             self.started_at = span.started_at
+
+    def as_seen(self, visibility: Visibility) -> Check:
+        """Return the check as a reader sees it."""
+        seen = Check(self.key)
+        for span in self.spans.values():
+            seen.add(span.as_seen(visibility))
+        return seen
 
     def span(self, kind: str) -> SpanRow | None:
         """Return the first span of a kind."""

@@ -1,6 +1,6 @@
 """The inspector's view of one span: a sentence, properties, the prompt before and after, and texts.
 
-Pure. The caller decides whether the reader may see payloads.
+Pure. The caller passes the span and the checks as the reader sees them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HIDDEN = {"policy", "breakdown", "breakdown_after", "layers", "fates", "by_kind
 _FLATTENED = ("kept", "layers", "fates", "cache")
 
 
-def inspect(full_span: FullSpan, checks: SessionChecks, *, may_payload: bool) -> dict[str, Any]:
+def inspect(full_span: FullSpan, checks: SessionChecks) -> dict[str, Any]:
     """Return the context of `_inspector.html`."""
     span, kind = full_span.row, kind_of(full_span.row.kind)
     check = checks.check_of_span(span.key)
@@ -46,13 +46,11 @@ def inspect(full_span: FullSpan, checks: SessionChecks, *, may_payload: bool) ->
         "title": title(span, number),
         "headline": headline(full_span, check),
         "facts": properties(span.data),
-        # Summaries are public. All other text needs the permission to view payloads.
         "summary": str(payload.get("summary", "")) if Panel.SUMMARY in kind.panels else "",
         "by_kind": retention_rows(span.data) if Panel.RETENTION in kind.panels else [],
         **check_panels(kind, check),
         "raw": json.dumps(span.data, indent=2, ensure_ascii=False, sort_keys=True),
         "has_payload": full_span.has_payload,
-        "may_payload": may_payload,
     }
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
 
 from ingest.models import Session
 from viewer.accounts import access
 from viewer.accounts.access import Right
-from viewer.audit import log
-from viewer.audit.log import Action
+from viewer.audit import payload_views
+from viewer.audit.payload_views import Sight
 from viewer.page_frame import current_project, setup_help
 from viewer.sessions import queries, session_list
 from viewer.sessions.checks import Check
@@ -33,10 +36,11 @@ def sessions(request: HttpRequest) -> HttpResponse:
     assert project is not None
     filters = session_list.SessionFilter.from_query(request.GET)
     page, cursor = session_list.sessions_page([project.pk], filters)
+    visibility = payload_views.project_visibility(access.request_grant(request), project.pk)
     context = {
         "project": project,
         "sessions": page,
-        "titles": session_list.titles(page),
+        "titles": session_list.titles(page, visibility),
         "next": _next_page(request, cursor) if cursor else "",
         "filters": filters,
         "is_filtered": filters.is_active,
@@ -58,17 +62,19 @@ def sessions(request: HttpRequest) -> HttpResponse:
 @access.requires(Right.SESSIONS)
 def session_detail(request: HttpRequest, name: str) -> HttpResponse:
     session = access.get_session(access.request_grant(request), name)
-    checks = queries.checks(session).timeline()
+    sight = payload_views.sight(request, session)
+    checks = queries.checks(session, sight.visibility).timeline()
     context = {
         "session": session,
-        "titles": session_list.titles([session]),
+        "sight": sight,
+        "titles": session_list.titles([session], sight.visibility),
         **_compaction_list(checks),
         "story": describe_session(checks),
         "projected": projected_turns(checks),
-        "rows": queries.first_spans(session, limit=FIRST_ROWS),
+        "rows": queries.first_spans(session, sight.visibility, limit=FIRST_ROWS),
     }
     if span_name := request.GET.get("span"):
-        context["inspected"] = _inspect(request, session, span_name)
+        context["inspected"] = _inspect(request, session, span_name, sight)
     return render(request, "sessions/session_detail.html", context)
 
 
@@ -76,27 +82,42 @@ def session_detail(request: HttpRequest, name: str) -> HttpResponse:
 def inspector(request: HttpRequest, name: str) -> HttpResponse:
     """The inspector fragment of one span, or the list of compactions without `span`."""
     session = access.get_session(access.request_grant(request), name)
+    sight = payload_views.sight(request, session)
     if span_name := request.GET.get("span"):
-        context = {"session": session, "inspected": _inspect(request, session, span_name)}
+        context = {"session": session, "sight": sight, "inspected": _inspect(request, session, span_name, sight)}
         return render(request, "sessions/_inspector.html", context)
-    context = {"session": session, **_compaction_list(queries.checks(session).timeline())}
+    context = {"session": session, **_compaction_list(queries.checks(session, sight.visibility).timeline())}
     return render(request, "sessions/_compaction_list.html", context)
 
 
 @access.requires(Right.PAYLOAD)
 def payload(request: HttpRequest, name: str) -> HttpResponse:
-    """The payload fragment of one span. Each view is recorded in the audit log first."""
+    """The payload fragment of one span. The view is recorded in the audit log first."""
     session = access.get_session(access.request_grant(request), name, Right.PAYLOAD)
     span = _get_span(session, request.GET.get("span", ""))
-    target = f"{session.session_id}/{span.row.key}"
-    log.record(request, Action.PAYLOAD_VIEW, project_id=session.project_id, target=target)
+    if payload_views.sight(request, session).needs_reason:
+        return render(request, "sessions/_reason_required.html", {"session": session}, status=400)
+    payload_views.record_view(request, session, part=span.row.key)
     text = json.dumps(span.payload, indent=2, ensure_ascii=False)
     return render(request, "sessions/_payload.html", {"text": text, "span": span.row})
 
 
-def _inspect(request: HttpRequest, session: Session, span_name: str) -> dict[str, Any]:
-    may_payload = access.request_grant(request).may(Right.PAYLOAD, session.project_id)
-    return inspect(_get_span(session, span_name), queries.checks(session), may_payload=may_payload)
+@access.requires(Right.PAYLOAD, "POST")
+def payload_access(request: HttpRequest, name: str) -> HttpResponse:
+    """Open the content of a session for an hour, with a reason."""
+    session = access.get_session(access.request_grant(request), name, Right.PAYLOAD)
+    if payload_views.sight(request, session).needs_reason:
+        messages.error(request, "Enter a reason. It is recorded in the audit log.")
+    target = request.POST.get("next", "")
+    is_own = url_has_allowed_host_and_scheme(target, allowed_hosts={request.get_host()})
+    return redirect(target if is_own else reverse("session-detail", args=[session.session_key]))
+
+
+def _inspect(request: HttpRequest, session: Session, span_name: str, sight: Sight) -> dict[str, Any]:
+    span = _get_span(session, span_name)
+    if sight.has_content and span.has_content:
+        payload_views.record_view(request, session, part=span.row.key)
+    return inspect(span.as_seen(sight.visibility), queries.checks(session, sight.visibility))
 
 
 def _get_span(session: Session, name: str) -> queries.FullSpan:

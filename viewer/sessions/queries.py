@@ -1,6 +1,7 @@
 """Queries of one session: spans, the span tree, checks and traces.
 
-Callers have checked that the reader has access to the session.
+Callers have checked that the reader has access to the session. Content is hidden unless the caller asks for it with
+`Visibility.CONTENT`, which only `viewer.audit.payload_views` grants.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from ingest.storage.messages import restore
 from viewer.kinds import GENERATION
 from viewer.sessions.session_checks import SessionChecks
 from viewer.sessions.spans import SpanRow
+from viewer.visibility import public_parts
+from viewer.visibility.public_parts import Visibility
+from viewer.visibility.shapes import HIDDEN
 
 _SEARCHED_SESSIONS = 1_000
 _MAX_TRACES = 10_000
@@ -35,17 +39,28 @@ _SELECT = f"SELECT {SPAN_COLUMNS}, data FROM ingest_span "  # noqa: S608 - a con
 # which is faster than the exact numeric of `extract`.
 _TREE = """
 SELECT json_build_object(
-    'trace', CASE WHEN %s THEN coalesce(json_agg(trace_id), '[]') END,
+    'trace', CASE WHEN %(with_traces)s THEN coalesce(json_agg(trace_id), '[]') END,
     'id', coalesce(json_agg(span_id), '[]'),
     'parent', coalesce(json_agg(parent_id), '[]'),
-    'kind', coalesce(json_agg(kind), '[]'),
-    'name', coalesce(json_agg(CASE WHEN octet_length(name) > 200 THEN left(name, 200) ELSE name END), '[]'),
+    'kind', coalesce(json_agg({kind}), '[]'),
+    'name', coalesce(json_agg({name}), '[]'),
     'status', coalesce(json_agg(status), '[]'),
     'start', coalesce(json_agg((date_part('epoch', started_at) * 1000)::bigint), '[]'),
     'end', coalesce(json_agg((date_part('epoch', ended_at) * 1000)::bigint), '[]'),
     'tokens', coalesce(json_agg(tokens), '[]'))::text
-FROM ingest_span WHERE session_key = %s AND session_day = %s AND seq > %s AND seq <= %s
+FROM ingest_span WHERE session_key = %(key)s AND session_day = %(day)s AND seq > %(after)s AND seq <= %(upto)s
 """
+_TREES = {
+    Visibility.CONTENT: _TREE.format(
+        kind="kind", name="CASE WHEN octet_length(name) > 200 THEN left(name, 200) ELSE name END"
+    ),
+    # The same rules as in `public_parts`, which a test compares with this.
+    Visibility.METADATA: _TREE.format(
+        kind="CASE WHEN kind = '' OR kind ~ %(kind_pattern)s THEN kind ELSE %(hidden)s END",
+        name="CASE WHEN name = '' OR name ~ %(name_pattern)s OR (kind = ANY(%(labeled_kinds)s) "
+        "AND name ~ %(label_pattern)s) THEN name ELSE %(hidden)s END",
+    ),
+}
 
 
 def last_seq(project_id: int) -> int:
@@ -53,22 +68,36 @@ def last_seq(project_id: int) -> int:
     return newest.first() or 0
 
 
-def tree_json(session: Session, *, after: int = 0, with_traces: bool = True) -> str:
+def tree_json(
+    session: Session, visibility: Visibility = Visibility.METADATA, *, after: int = 0, with_traces: bool = True
+) -> str:
     """Return all spans that changed after `after`, without data and payload, as a JSON object of columns.
 
     Without traces, the `trace` column is null: most sessions have one trace, whose id need not be repeated.
     """
+    values: dict[str, Any] = {
+        "with_traces": with_traces,
+        "key": session.session_key,
+        "day": session.day,
+        "after": after,
+        "upto": session.last_seq,
+        "hidden": HIDDEN,
+        "kind_pattern": public_parts.KIND_PATTERN,
+        "name_pattern": public_parts.NAME_PATTERN,
+        "labeled_kinds": list(public_parts.LABELED_KINDS),
+        "label_pattern": public_parts.LABELED_NAME_PATTERN,
+    }
     with connection.cursor() as cursor:
-        cursor.execute(_TREE, [with_traces, session.session_key, session.day, after, session.last_seq])
+        cursor.execute(_TREES[visibility], values)
         return str(cursor.fetchone()[0])
 
 
-def traces(session: Session) -> list[dict[str, Any]]:
+def traces(session: Session, visibility: Visibility = Visibility.METADATA) -> list[dict[str, Any]]:
     rows = Trace.objects.filter(session_key=session.session_key).order_by("started_at", "trace_id")
     return [
         {
             "id": trace.trace_id,
-            "name": trace.name,
+            "name": trace.name if visibility is Visibility.CONTENT else public_parts.public_name("trace", trace.name),
             "start": _milliseconds(trace.started_at),
             "end": _milliseconds(trace.ended_at),
             "is_mixed": trace.is_mixed,
@@ -77,62 +106,85 @@ def traces(session: Session) -> list[dict[str, Any]]:
     ]
 
 
-def first_spans(session: Session, *, limit: int) -> list[SpanRow]:
+def first_spans(session: Session, visibility: Visibility = Visibility.METADATA, *, limit: int) -> list[SpanRow]:
     """Return the first spans of a session, for the page without scripts."""
     return _fetch_spans(
         _SELECT + "WHERE session_key = %s AND session_day = %s ORDER BY seq LIMIT %s",
         [session.session_key, session.day, limit],
+        visibility,
     )
 
 
-def checks(session: Session) -> SessionChecks:
+def checks(session: Session, visibility: Visibility = Visibility.METADATA) -> SessionChecks:
     """Return the checks of a session. They are shared between requests, so do not add spans to them."""
-    return _cached_checks(session.session_key, session.day, session.last_seq, session.span_count)
+    return _cached_checks(session.session_key, session.day, session.last_seq, session.span_count, visibility)
 
 
-@lru_cache(maxsize=8)
-def _cached_checks(key: UUID, day: date, _last_seq: int, _span_count: int) -> SessionChecks:
+@lru_cache(maxsize=16)
+def _cached_checks(key: UUID, day: date, _last_seq: int, _span_count: int, visibility: Visibility) -> SessionChecks:
     # A commit changes `last_seq`. A trace that moves to another session changes the count.
-    return _read_checks(key, day)
+    return _read_checks(key, day, visibility)
 
 
-def fresh_checks(session: Session) -> SessionChecks:
+def fresh_checks(session: Session, visibility: Visibility = Visibility.METADATA) -> SessionChecks:
     """Return checks that the caller may add spans to."""
-    return _read_checks(session.session_key, session.day)
+    return _read_checks(session.session_key, session.day, visibility)
 
 
-def _read_checks(key: UUID, day: date) -> SessionChecks:
+def _read_checks(key: UUID, day: date, visibility: Visibility) -> SessionChecks:
     where = "WHERE session_key = %s AND session_day = %s "
-    checks = SessionChecks(_fetch_spans(f"{_SELECT}{where}AND kind LIKE 'compact.%%' ORDER BY seq", [key, day]))
+    select_events = f"{_SELECT}{where}AND kind LIKE 'compact.%%' ORDER BY seq"
+    checks = SessionChecks(_fetch_spans(select_events, [key, day], visibility))
     if not checks.has_estimates:
         # Read only the usage: the tool schemas in a call's data may be a hundred times as long.
         usage = ", ".join(f"'{name}', data -> '{name}'" for name in USAGE_KEYS)
         select = f"SELECT {SPAN_COLUMNS}, jsonb_strip_nulls(jsonb_build_object({usage})) FROM ingest_span "  # noqa: S608
         newest_calls = f"{select}{where}AND kind = %s ORDER BY seq DESC LIMIT %s"
-        checks.add(_fetch_spans(newest_calls, [key, day, GENERATION, _MAX_CALLS]))
+        checks.add(_fetch_spans(newest_calls, [key, day, GENERATION, _MAX_CALLS], visibility))
     return checks
 
 
-def spans_page(session: Session, *, after: int, limit: int, kind: str = "", status: str = "") -> list[SpanRow]:
+def spans_page(
+    session: Session,
+    visibility: Visibility = Visibility.METADATA,
+    *,
+    after: int,
+    limit: int,
+    kind: str = "",
+    status: str = "",
+) -> list[SpanRow]:
     """Return a keyset page of spans in the order of seq."""
     return _fetch_spans(
         _SELECT + "WHERE session_key = %s AND session_day = %s AND seq > %s "
         "AND (%s = '' OR kind = %s) AND (%s = '' OR status = %s) ORDER BY seq LIMIT %s",
         [session.session_key, session.day, after, kind, kind, status, status, limit],
+        visibility,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class FullSpan:
-    """A span with its payload. Callers check whether the reader may see the payload."""
+    """A span with its payload."""
 
     row: SpanRow
     has_payload: bool
     payload: Any
 
+    def as_seen(self, visibility: Visibility) -> FullSpan:
+        """Return the span as a reader sees it."""
+        if visibility is Visibility.CONTENT:
+            return self
+        payload = public_parts.public_payload(self.row.kind, self.payload)
+        return FullSpan(self.row.as_seen(visibility), self.has_payload, payload)
+
+    @property
+    def has_content(self) -> bool:
+        """True if the span contains anything that only readers with the right to view payloads see."""
+        return self.as_seen(Visibility.METADATA) != self
+
 
 def span(session: Session, name: str, *, with_payload: bool) -> FullSpan | None:
-    """Return the span called `trace:span`, or with this span id."""
+    """Return the span called `trace:span`, or with this span id, with its content. Callers apply `as_seen`."""
     payload = "payload" if with_payload else "NULL"
     select = f"SELECT {SPAN_COLUMNS}, data, payload IS NOT NULL, {payload} FROM ingest_span "  # noqa: S608 - constants
     where = "WHERE session_key = %s AND session_day = %s AND "
@@ -170,14 +222,14 @@ def session_of_span(projects: Iterable[int], span_id: str) -> Session | None:
     return Session.objects.filter(session_key=row[0]).first() if row else None
 
 
-def _fetch_spans(sql: str, values: list[Any]) -> list[SpanRow]:
+def _fetch_spans(sql: str, values: list[Any], visibility: Visibility) -> list[SpanRow]:
     with connection.cursor() as cursor:
         cursor.execute(sql, values)
-        return [span_row(row) for row in cursor.fetchall()]
+        return [span_row(row).as_seen(visibility) for row in cursor.fetchall()]
 
 
 def span_row(row: Sequence[Any]) -> SpanRow:
-    """Return a span from `SPAN_COLUMNS` and data."""
+    """Return a span from `SPAN_COLUMNS` and data, with its content."""
     return SpanRow(*[*row[:10], from_json(row[10]) or {}])
 
 

@@ -1,4 +1,4 @@
-"""JSON of sessions, spans and checks. None of it contains payloads."""
+"""JSON of sessions, spans and checks. None of it contains payloads. Spans are as their reader sees them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ingest.models import Session
 from viewer.sessions.checks import Check
 from viewer.sessions.descriptions import describe_check, describe_span
 from viewer.sessions.spans import SpanRow
+from viewer.visibility.public_parts import hidden_fields
 
 
 class SessionSerializer(serializers.ModelSerializer[Session]):
@@ -69,6 +70,10 @@ SpanSchema = inline_serializer(
         "tokens": serializers.IntegerField(allow_null=True),
         "seq": serializers.IntegerField(),
         "data": serializers.DictField(),
+        "hidden": serializers.ListField(
+            child=serializers.CharField(),
+            help_text="Fields that contain `[hidden]`, because you may not view payloads.",
+        ),
     },
 )
 
@@ -177,6 +182,7 @@ def span_json(span: SpanRow) -> dict[str, Any]:
         "tokens": span.tokens,
         "seq": span.seq,
         "data": span.data,
+        "hidden": hidden_fields({"name": span.name, "kind": span.kind, "data": span.data}),
     }
 
 

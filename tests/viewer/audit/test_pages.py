@@ -24,7 +24,13 @@ def test_filters_select_entries():
     log.record(
         Origin(None, "zoë", "192.0.2.7"), Action.BUNDLE_DOWNLOAD, project_id=ours.pk, target="run-1", reason="why not"
     )
-    log.record(Origin(None, "bob", "192.0.2.8"), Action.DENIED, project_id=ours.pk, target="run-2", denied=True)
+    log.record(
+        Origin(None, "bob", "192.0.2.8"),
+        Action.DENIED,
+        project_id=ours.pk,
+        target="run-2",
+        outcome=AuditEntry.Outcome.DENIED,
+    )
     day = AuditEntry.objects.latest("position").at.date()
     for query, actors in [
         ("actor=zo", ["zoë"]),

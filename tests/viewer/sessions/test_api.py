@@ -114,7 +114,9 @@ def test_the_tree_has_the_trace_of_each_span_if_there_are_several(server: Server
     send(server.ingest_url, server.ingest_key, events)
     spans = read(api, f"sessions/{session}/tree/")["spans"]
     assert sorted(spans["trace"]) == [f"{session}-0", f"{session}-1"]
-    assert spans["name"] == ['a"\x1e'] * 2
+    assert spans["name"] == ["[hidden]"] * 2
+    with client_of(server, "developer") as developer:
+        assert read(developer, f"sessions/{session}/tree/")["spans"]["name"] == ['a"\x1e'] * 2
 
 
 @pytest.mark.req("K-UI-1")
@@ -136,14 +138,14 @@ def test_tokens_have_every_check_with_its_limits_and_sentence(api: httpx.Client,
 def test_a_payload_needs_the_right(server: Server, api: httpx.Client, name: str) -> None:
     (span, *_) = read(api, f"sessions/{name}/spans/", kind="generation")["results"]
     plain = read(api, f"spans/{span['id']}/")
-    assert plain["has_payload"] and "payload" not in plain
+    assert plain["has_payload"] and plain["payload"] == {"output": "[hidden]"} and plain["hidden"] == ["payload.output"]
     assert read(api, f"spans/{span['span_id']}/", session=name)["id"] == span["id"]
     assert api.get(f"/api/spans/{span['id']}/", params={"payload": "1"}).status_code == 403
     with client_of(server, "developer") as developer:
         assert "invoices" in json.dumps(read(developer, f"spans/{span['id']}/")["payload"])
         assert "payload" not in read(developer, f"spans/{span['id']}/", payload=0)
     (summary, *_) = read(api, f"sessions/{name}/spans/", kind="compact.summary_created")["results"]
-    assert read(api, f"spans/{summary['id']}/")["payload"]["summary"]
+    assert read(api, f"spans/{summary['id']}/")["payload"]["summary"] == "[hidden]"
 
 
 def test_span_ids_may_contain_colons(server: Server, api: httpx.Client) -> None:

@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ingest.archive import verification
 from ingest.models import Project
-from viewer.audit import anchors, log
+from viewer.audit import anchors
 
 
 class Command(BaseCommand):
@@ -16,21 +16,29 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--project", help="verify only the transcripts of this project (slug)")
-        parser.add_argument("--anchor", action="store_true", help="if verified, write a signed anchor to DATA_DIR")
+        parser.add_argument(
+            "--anchor",
+            action="store_true",
+            help="if verified, write a signed anchor now. The server does this every hour",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         problems, stored, deleted, sessions = 0, 0, 0, 0
         for result in verification.verify_all(self._project_ids(options["project"])):
             sessions, stored, deleted = sessions + 1, stored + result.stored, deleted + result.deleted
             problems += self._report([f"{result.session_id!r}: {fault}" for fault in result.faults])
-        problems += self._report([*log.find_problems(), *anchors.find_problems()])
+        report = anchors.verify()
+        problems += self._report(report.problems)
         self.stdout.write(f"Checked {stored} transcripts and {deleted} tombstones of {sessions} sessions.")
+        for status in report.state.external:
+            self.stdout.write(f"{status.service}: {status.error or f'anchor {status.number} of {status.at}'}")
         if problems:
-            raise CommandError(f"Verification failed with {problems} problems.")
-        self.stdout.write(self.style.SUCCESS("Verified: archive, audit log and anchors are intact."))
+            raise CommandError(f"Verification failed with {problems} problems. {report.state.sentence}")
+        style = self.style.SUCCESS if report.status == "anchored" else self.style.WARNING
+        self.stdout.write(style(report.sentence))
         if options["anchor"]:
             anchor = anchors.write()
-            self.stdout.write(f"Anchored {anchor['links']} links and audit entry {anchor['audit_position']}.")
+            self.stdout.write(f"Anchored {anchor.root.count} links and audit entry {anchor.audit_position}.")
 
     def _project_ids(self, slug: str | None) -> list[int] | None:
         if not slug:

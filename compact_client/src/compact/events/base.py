@@ -18,6 +18,10 @@ OPTIONAL: Mapping[str, bool] = {"is_optional": True}
 """Field metadata: a property that is left out of the wire form while it is None."""
 PRIVATE: Mapping[str, bool] = {"is_private": True}
 """Field metadata: a key of the payload, which only readers with the `view_payload` right can see."""
+FREE_TEXT: Mapping[str, bool] = {"is_free_text": True}
+"""Field metadata: a property that may quote a message or a person. It needs the `view_payload` right, too."""
+SENTENCE: Mapping[str, bool] = {"is_sentence": True}
+"""Field metadata, also for `Annotated`: a line that this library writes, without text of the conversation."""
 PRIVATE_TEXT: Mapping[str, bool] = {"is_private": True, "is_text": True}
 """Field metadata: a key of the payload that quotes messages, so the caller's own redaction function must see it."""
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypedDict
 
-from compact.events.base import OPTIONAL, Event
+from compact.events.base import FREE_TEXT, OPTIONAL, SENTENCE, Event
 
 CheckTrigger = Literal["preflight", "manual", "overflow", "outcome"]
 
@@ -70,8 +70,8 @@ class TriggerDecisionEvent(Event):
     name: ClassVar[str] = "compact.trigger_decision"
 
     triggered: bool
-    reason: str
-    rule: str
+    reason: str = field(metadata=SENTENCE)
+    rule: str = field(metadata=SENTENCE)
     margin_tokens: int | None
     t_est: int
     max_tokens: int | None
@@ -79,7 +79,7 @@ class TriggerDecisionEvent(Event):
     budget_tokens: int | None
     turn: int
     policy: PolicyExcerpt
-    note: str | None = field(default=None, metadata=OPTIONAL)
+    note: str | None = field(default=None, metadata={**OPTIONAL, **FREE_TEXT})
     kept: KeptCounts | None = field(default=None, metadata=OPTIONAL)
     pruned_count: int | None = field(default=None, metadata=OPTIONAL)
 

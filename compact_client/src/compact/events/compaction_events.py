@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, TypedDict
+from typing import Annotated, Any, ClassVar, Literal, TypedDict
 
-from compact.events.base import OPTIONAL, PRIVATE, Event
+from compact.events.base import FREE_TEXT, OPTIONAL, PRIVATE, SENTENCE, Event
 from compact.messages.span import SpanReference
 
 ArchivalState = Literal["queued", "stored", "failed"]
@@ -25,7 +25,7 @@ class SpanProperties(TypedDict):
 class ReasonDetails(TypedDict):
     """Details that consist of one sentence."""
 
-    reason: str
+    reason: Annotated[str, SENTENCE]
 
 
 class ArtifactDetails(TypedDict, total=False):
@@ -74,7 +74,7 @@ class PolicyAppliedEvent(Event):
     name: ClassVar[str] = "compact.policy_applied"
 
     policy: Mapping[str, Any]
-    reductions: Sequence[str]
+    reductions: Sequence[str] = field(metadata=SENTENCE)
     summary_tokens: int
     target_tokens: int
     headroom_calls: int
@@ -103,7 +103,7 @@ class ArchivalEvent(Event):
     sha256: str | None = field(default=None, metadata=OPTIONAL)
     file_path: str | None = field(default=None, metadata=OPTIONAL)
     S3_key: str | None = field(default=None, metadata=OPTIONAL)
-    error: str | None = field(default=None, metadata=OPTIONAL)
+    error: str | None = field(default=None, metadata={**OPTIONAL, **FREE_TEXT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

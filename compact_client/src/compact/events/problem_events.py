@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypedDict
 
-from compact.events.base import OPTIONAL, Event
+from compact.events.base import FREE_TEXT, OPTIONAL, Event
 
 Severity = Literal["low", "medium", "high"]
 WarningCode = Literal[
@@ -46,7 +46,7 @@ class ErrorEvent(Event):
     is_error: ClassVar[bool] = True
 
     error_type: str
-    message: str
+    message: str = field(metadata=FREE_TEXT)
     fallback: str
     attempt: int | None = field(default=None, metadata=OPTIONAL)
     style: str | None = field(default=None, metadata=OPTIONAL)
@@ -95,6 +95,6 @@ class WarningEvent(Event):
 
     severity: Severity
     code: WarningCode
-    message: str
+    message: str = field(metadata=FREE_TEXT)
     details: MessageDetails | NormalizationDetails | None = field(default=None, metadata=OPTIONAL)
     count: int | None = field(default=None, metadata=OPTIONAL)

@@ -1,0 +1,109 @@
+"""The shapes of compaction events, derived from the event classes of `compact`.
+
+Numbers, literals and names are metadata by their type. Sentences that the library writes are marked `SENTENCE` in the
+class. Everything marked `FREE_TEXT`, and every field that the classes do not have, is content.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
+
+from compact.events import CATALOG, Event
+
+from viewer.visibility.shapes import (
+    HIDDEN,
+    Shape,
+    fields,
+    identifier,
+    label,
+    list_of,
+    number,
+    numbers,
+    sentence,
+    settings,
+    word,
+)
+
+_EMPTY: Mapping[str, Shape] = {}
+# Names that clients other than ours use for the same values, in the events of document 000.
+_SYNONYMS: Mapping[str, Shape] = {
+    **dict.fromkeys(("tokens_estimated", "max", "pruned_count", "usage_pct"), number),
+    **dict.fromkeys(("session_id", "trace_id"), identifier),
+}
+
+
+def properties_of(kind: str) -> Mapping[str, Shape]:
+    """Return the shapes of an event's properties. An unknown event has none."""
+    return _properties().get(kind, _EMPTY)
+
+
+@cache
+def _properties() -> dict[str, Mapping[str, Shape]]:
+    return {event.name: {**_SYNONYMS, **_event_shapes(event)} for event in CATALOG}
+
+
+def _event_shapes(event: type[Event]) -> dict[str, Shape]:
+    hints = get_type_hints(event, include_extras=True)
+    shapes: dict[str, Shape] = {}
+    for field in dataclasses.fields(event):
+        if "is_free_text" not in field.metadata and "is_private" not in field.metadata:
+            shapes[field.name] = _shape(hints[field.name], is_sentence="is_sentence" in field.metadata)
+    return shapes
+
+
+def _shape(hint: Any, *, is_sentence: bool = False) -> Shape:
+    """Return the shape of a type. A type that says nothing about its values has none: they are hidden."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _shape(arguments[0], is_sentence="is_sentence" in arguments[1])
+    if origin in (Union, types.UnionType):
+        return _any_of([_shape(part, is_sentence=is_sentence) for part in arguments if part is not type(None)])
+    if is_typeddict(hint):
+        return fields({key: _shape(part) for key, part in get_type_hints(hint, include_extras=True).items()})
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return settings if arguments[1] is Any else numbers
+    if isinstance(origin, type) and issubclass(origin, Sequence):
+        return list_of(_shape(arguments[0], is_sentence=is_sentence))
+    return _scalar_shape(hint, is_sentence=is_sentence)
+
+
+def _scalar_shape(hint: Any, *, is_sentence: bool) -> Shape:
+    if get_origin(hint) is Literal:
+        return word
+    if isinstance(hint, type) and issubclass(hint, int | float):
+        return number
+    if hint is str:
+        return sentence if is_sentence else name
+    return hide
+
+
+def name(value: Any) -> Any:
+    """An id, or a name of a few words."""
+    visible = identifier(value)
+    return label(value) if visible == HIDDEN else visible
+
+
+def hide(value: Any) -> Any:
+    return HIDDEN
+
+
+def _any_of(shapes: list[Shape]) -> Shape:
+    """Use the shape that shows the most of a value."""
+    if len(shapes) == 1:
+        return shapes[0]
+
+    def visible(value: Any) -> Any:
+        candidates = [shape(value) for shape in shapes]
+        return min(candidates, key=_hidden_parts)
+
+    return visible
+
+
+def _hidden_parts(value: Any) -> float:
+    if value == HIDDEN:
+        return float("inf")
+    return sum(part == HIDDEN for part in value.values()) if isinstance(value, Mapping) else 0
