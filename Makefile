@@ -13,7 +13,7 @@ export PYTHONUNBUFFERED := 1
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-client lint format types requirements bench soak lock browser clean
+.PHONY: help up test test-client test-matrix lint format types requirements bench soak lock browser clean
 
 help: ## list all targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):[^#]*## /\1|/' | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -31,6 +31,9 @@ test-client: $(VENV)/.dev $(CLIENT_VENV)/.ready ## run the client tests against 
 	@$(CLIENT_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall dist/*.whl
 	@! $(CLIENT_VENV)/bin/python -c 'import django' 2>/dev/null || { echo "$(CLIENT_VENV) must not contain Django"; exit 1; }
 	@env -u PYTHONPATH $(CLIENT_VENV)/bin/python -m pytest --numprocesses 2 tests/client --cov --cov-config=compact_client/pyproject.toml --cov-report=term $(PYTEST_ARGS)
+
+test-matrix: $(VENV)/.dev ## test the oldest and newest version of each optional package, which takes minutes
+	@$(BIN)/python -m tools.version_matrix $(MATRIX)
 
 requirements: $(VENV)/.dev ## print each requirement with its tests and results
 	@$(BIN)/python -m tools.requirements_matrix

