@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -81,13 +82,8 @@ def main() -> int:
     missing = [python for python in PYTHONS if python not in interpreters]
     _print(f"Python: {', '.join(interpreters)}. Not installed: {', '.join(missing) or 'none'}.")
     FOLDER.mkdir(exist_ok=True)
-    oldest_python, *further = interpreters
-    ages: tuple[Age, ...] = ("oldest", "newest")
-    combinations = [(extra, age, oldest_python) for extra in selected if extra in extras for age in ages]
-    if "all" in selected:
-        combinations += [("all", "newest", python) for python in further]
     outcomes = []
-    for extra, age, python in combinations:
+    for extra, age, python in combine(selected, extras, list(interpreters)):
         requirements = extras.get(extra) or [entry for values in extras.values() for entry in values]
         outcome = run(extra, requirements, age, python, interpreters[python])
         _print(f"{python:5} {extra:12} {age:7} {outcome.result}  ({outcome.versions})")
@@ -95,6 +91,16 @@ def main() -> int:
     (FOLDER / "result.md").write_text(table(outcomes))
     _print(table(outcomes))
     return 0 if all(outcome.is_success for outcome in outcomes) else 1
+
+
+def combine(selected: list[str], extras: Collection[str], pythons: list[str]) -> list[tuple[str, Age, str]]:
+    """Return the combinations of extra, age and Python to test."""
+    oldest_python, *further = pythons
+    ages: tuple[Age, ...] = ("oldest", "newest")
+    combinations = [(extra, age, oldest_python) for extra in selected if extra in extras for age in ages]
+    if "all" in selected:
+        combinations += [("all", "newest", python) for python in further]
+    return combinations
 
 
 def _print(line: str) -> None:

@@ -85,8 +85,13 @@ class Store:
 
 def validate(body: dict[str, Any], store: Store) -> None:
     """Raise `Rejection` for a request that the real API rejects."""
+    # The SDK's types require these keys of a function, but the API has defaults for them.
+    tools = [
+        {"strict": None, "parameters": None, **tool} if tool.get("type") == "function" else tool
+        for tool in body.get("tools") or ()
+    ]
     try:
-        check(body, ResponseCreateParams)
+        check({**body, "tools": tools}, ResponseCreateParams)
     except ShapeError as error:
         raise openai_shape_rejection(error) from error
     items, history = input_items(body), store.history(body)
