@@ -3,7 +3,7 @@
 CompactError
 ├── ConfigError            an invalid setting, with its path: policy.trigger_pct must be 0.0-1.0
 ├── InsufficientBudget     messages that must stay exceed the budget
-├── MalformedMessage       a message that no provider would accept, so that turn is not compacted
+├── MalformedMessage       a message that no provider would accept. It is reported and sent unchanged
 ├── SummarizationError     no summary could be written, so the manager prunes instead
 │   ├── SummaryTooLong     the summary exceeds its token limit, to be retried with a lower one
 │   ├── SummaryRefused     the model declined, to be retried with the style `brief`

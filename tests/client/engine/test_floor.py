@@ -55,3 +55,27 @@ def test_a_request_over_the_window_is_never_returned_silently():
     with pytest.raises(InsufficientBudget):
         manager.preflight("s", chat_turns(30))
     assert recorder.last("compact.over_budget")["excess_tokens"] == 3100
+
+
+@pytest.mark.req("S-MAN-1")
+def test_a_manual_compaction_of_a_few_large_turns_changes_the_prompt():
+    """Five turns are within `keep_recent_turns`, but a manual compaction of 71 % of the window must free something."""
+    recorder = Recorder()
+    messages = chat_turns(5, words=135)
+    manager = small_manager(recorder)
+    out = manager.manual_compact("s", messages)
+    usage = recorder.last("compact.token_estimate")["usage_pct"]
+    assert 0.65 < usage < 0.75
+    assert len(out) < len(messages)
+    assert out[-2:] == messages[-2:]
+    assert recorder.last("compact.pruned_messages")["tokens_after"] < 0.9 * usage * 2000
+
+
+@pytest.mark.req("S-OBS-1", "S-PROT-3")
+def test_the_decision_counts_what_could_not_fit():
+    """With InsufficientBudget, `kept` has the pinned messages, the turn and the pair that must stay."""
+    recorder = Recorder()
+    pinned = [{"role": "system", "content": "word " * 100}, {"role": "developer", "content": "word " * 100}]
+    with pytest.raises(InsufficientBudget):
+        small_manager(recorder).preflight("s", [*pinned, *LARGE_TURNS])
+    assert recorder.last("compact.trigger_decision")["kept"] == {"pinned": 2, "recent_turns": 2, "tool_pairs": 1}

@@ -302,13 +302,43 @@ def test_an_overflowing_summarizer_gives_a_canned_summary():
 
 @pytest.mark.req("P-EDGE-1")
 def test_a_malformed_tool_message_skips_the_compaction():
-    """A tool message without an id is reported as an event and does not raise."""
+    """A tool message without an id is reported as an event and does not raise. The next turn compacts."""
     recorder = Recorder()
-    messages = [m.to_dict() for m in chat_turns(40)] + [{"role": "tool", "content": "output without an id"}]
+    messages = [m.to_dict() for m in chat_turns(22)] + [{"role": "tool", "content": "output without an id"}]
     manager = small_manager(recorder)
     assert manager.preflight("s", messages) == messages
     assert recorder.last("compact.error")["error_type"] == "MalformedMessage"
-    assert len(manager.preflight("s", messages[:-1])) < 80
+    out = manager.preflight("s", [*messages, {"role": "user", "content": "next"}])
+    assert len(out) < 22
+    assert messages[-1] in out
+
+
+@pytest.mark.req("A-END-3")
+@pytest.mark.parametrize(
+    "malformed",
+    [
+        {"role": "tool", "content": "output without an id"},
+        {"role": "assistant", "tool_calls": "oops"},
+        {"role": "assistant", "tool_calls": [{"function": {"name": "f"}}]},
+        "just a string",
+    ],
+)
+@pytest.mark.parametrize("index", [0, 7, 80])
+def test_one_malformed_message_does_not_disable_compaction(malformed, index, capsys):
+    """It is reported once, and the request fits the budget at every call."""
+    recorder = Recorder()
+    messages = [m.to_dict() for m in chat_turns(40)]
+    messages.insert(index, malformed)
+    for manager in (small_manager(recorder), small_manager()):
+        history = list(messages)
+        for turn in range(3):
+            out = manager.preflight("s", history)
+            assert len(out) < 40
+            history = [*history, {"role": "user", "content": f"next {turn}"}]
+    warnings = [event["properties"] for event in recorder.of("compact.warning")]
+    assert [warning["code"] for warning in warnings].count("malformed_message") == 1
+    assert not recorder.of("compact.error")
+    assert "Malformed messages: 1" in capsys.readouterr().err
 
 
 @pytest.mark.req("R-NORM-1")

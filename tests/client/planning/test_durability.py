@@ -240,3 +240,34 @@ def test_every_result_of_a_message_is_checked_for_replayability():
         Message("tool", "both", tool_call_id="a", also_answers=("b",), id="m2"),
     ]
     assert non_replayable_ids(messages, {"quote": ToolDurabilityPolicy(ToolDurability.NON_REPLAYABLE)}) == {"m2"}
+
+
+def test_a_source_that_cannot_be_checked_is_a_warning():
+    """The result stays, and one event says why."""
+
+    def broken(**arguments):
+        raise OSError("disk gone")
+
+    recorder = Recorder()
+    policy = ToolDurabilityPolicy(ToolDurability.REPLAYABLE, capture_determinism=broken)
+    manager = CompactManager(
+        CompactConfig(
+            "gpt-5",
+            2000,
+            policy=CompactPolicy(hard_cap_buffer=100, ladder=("clear", "drop")),
+            exporter=recorder,
+            tool_durability={"run": policy},
+        )
+    )
+    messages = [Message("user", "go")]
+    for number in range(12):
+        call = ToolCall(f"c{number}", "run", "{}")
+        meta = {"determinism": DeterminismMetadata(content_hash="1")}
+        messages += [
+            Message("assistant", "", tool_calls=(call,)),
+            Message("tool", "x " * 200, meta, tool_call_id=call.id),
+        ]
+    manager.preflight("s", messages)
+    warnings = [event["properties"] for event in recorder.of("compact.warning")]
+    assert [warning["code"] for warning in warnings] == ["source_unverified"]
+    assert "disk gone" in warnings[0]["message"]

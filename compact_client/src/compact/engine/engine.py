@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from compact import events
 from compact.config import CompactConfig
+from compact.delivery.stderr import say
 from compact.engine.archival_results import ArchivalResults
 from compact.engine.call import Call, FixedTokens
 from compact.engine.effects import Steps
@@ -19,6 +20,8 @@ from compact.engine.truncation import truncate_arrivals
 from compact.exceptions import CompactError
 from compact.exporters.multi import MultiExporter
 from compact.exporters.redaction import RedactingExporter
+from compact.messages import Message
+from compact.messages.codecs.quarantine import PROBLEM_KEY
 from compact.planning.draft import Draft
 from compact.planning.rehydration import RehydrationConfig
 from compact.planning.tool_results.artifacts import ArtifactMetadata, Sensitivity
@@ -28,6 +31,7 @@ from compact.protocols import Exporter
 from compact.redaction.outbound import OutboundRedactor
 
 R = TypeVar("R")
+_MAX_LISTED = 5
 # Largest share of a learned window that `hard_cap_buffer` may take.
 _MAX_LEARNED_BUFFER_PCT = 0.1
 
@@ -111,9 +115,22 @@ class Engine:
         session.protected_ids.update(session.host_list.ids[index] for index in call.protected)
         # A stored plan comes with messages that this process has not seen before.
         arrivals = observation.new if session.plan is plan_before else session.view
+        self._report_malformed(observation.new, check)
         yield from truncate_arrivals(self, session, arrivals, check)
         self._update_request(session, observation, check)
         return observation
+
+    def _report_malformed(self, messages: Sequence[Message], check: events.CheckSpan) -> None:
+        """Warn of new messages that no provider would accept. They are sent unchanged, and all others are compacted."""
+        malformed = [message for message in messages if message.kind == "malformed"]
+        if not malformed:
+            return
+        problems = "; ".join(str(message.meta.get(PROBLEM_KEY)) for message in malformed[:_MAX_LISTED])
+        text = f"Malformed messages: {len(malformed)}. {problems}."
+        details = events.MessageDetails(message_ids=[message.id or "" for message in malformed])
+        check.emit(events.WarningEvent(severity="medium", code="malformed_message", message=text, details=details))
+        if not check.has_listeners:
+            say("compact", text)
 
     def adopt_stored_plan(self, session: Session, items: Sequence[Any], check: events.CheckSpan) -> Steps[None]:
         """Replace the session's plan with the one that another process committed, and render under it."""

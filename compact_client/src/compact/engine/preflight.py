@@ -19,6 +19,7 @@ from compact.engine.quality import asks_for_context, report_quality
 from compact.engine.rehydration import inject_results, rehydrate
 from compact.engine.session import Observation, Session
 from compact.exceptions import CompactError, InsufficientBudget, MalformedMessage
+from compact.messages.codecs.quarantine import PROBLEM_KEY
 from compact.planning.rehydration import TurnContext
 from compact.planning.trigger import Decision
 
@@ -51,10 +52,7 @@ class Preflight:
     def run(self) -> Steps[list[Any]]:
         """Return the messages to send."""
         engine, session, check = self._engine, self._session, self._check
-        try:
-            observation = yield from engine.observe(session, self._call, check)
-        except MalformedMessage as error:
-            return self._skip(error)
+        observation = yield from engine.observe(session, self._call, check)
         session.durability.update(engine.tool_durability(self._call.tools))
         rehydrated = yield from rehydrate(engine, session, observation.new, self._turn, check)
         tokens_before = self._estimate_and_report()
@@ -80,13 +78,6 @@ class Preflight:
         session.record_sent(injected)
         self._watch_quality(observation)
         return session.request.to_items(self._call.items)
-
-    def _skip(self, error: MalformedMessage) -> list[Any]:
-        """Return the host's list unchanged, because a malformed tool message must not stop the agent."""
-        self._check.emit(events.ErrorEvent.from_exception(error, "not compacted this turn"))
-        self._check.update(triggered=False)
-        self._check.close(is_error=True)
-        return list(self._call.items)
 
     def _estimate(self) -> int:
         return self._engine.estimate(self._session, self._fixed)
@@ -141,6 +132,12 @@ class Preflight:
     def _follow(self, decision: Decision) -> Steps[None]:
         """Compact if the decision says so, unless the last compactions did not help."""
         engine, session, check = self._engine, self._session, self._check
+        if decision.triggered and self._may_wait_for_a_repair(decision):
+            engine.report_decision(session, check, decision, note=self._call.note)
+            newest = session.view[-1]
+            error = MalformedMessage(len(self._call.items) - 1, str(newest.meta.get(PROBLEM_KEY)))
+            check.emit(events.ErrorEvent.from_exception(error, "not compacted this turn"))
+            return
         if decision.triggered and not self._is_breaker_open(decision.used_tokens):
             yield from CompactionAttempts(engine, session, check, self._call.items, self._compaction).run(decision)
             return
@@ -156,6 +153,12 @@ class Preflight:
                 details=events.ReasonDetails(reason=reason),
             )
         )
+
+    def _may_wait_for_a_repair(self, decision: Decision) -> bool:
+        """True if the newest message is malformed and the request fits the window. Document 000 skips that turn."""
+        window, view = self._engine.window_tokens(self._session), self._session.view
+        is_malformed = bool(view) and view[-1].kind == "malformed"
+        return is_malformed and not self._is_manual and window is not None and decision.used_tokens <= window
 
     def _is_breaker_open(self, used_tokens: int) -> bool:
         """True if compacting again would only invalidate the prompt cache.

@@ -22,6 +22,8 @@ WarningCode = Literal[
     "prompt_reduced",
     "server_managed",
     "two_compactions",
+    "malformed_message",
+    "source_unverified",
 ]
 
 

@@ -15,8 +15,9 @@ from typing import Any, Final, Literal
 from compact.messages.media import Media, media_in
 
 Role = Literal["system", "developer", "assistant", "user", "tool"]
-Kind = Literal["message", "reasoning", "opaque", "sealed"]
-"""`opaque` is an item of an unknown type. `sealed` is a provider's own compaction item, which is never removed."""
+Kind = Literal["message", "reasoning", "opaque", "sealed", "malformed"]
+"""`malformed` is an item that no provider would accept. `opaque` is an item of an unknown type. `sealed` is a
+provider's own compaction item, which is never removed."""
 
 SUMMARY_TAG = "<COMPACT-SUMMARY v"
 SPAN_TAG = "[Context Summary - Turns "

@@ -31,6 +31,8 @@ MIN_SUMMARY_TOKENS = 96
 SMALL_SUMMARY_TOKENS = 400
 # A manual compaction does not shorten a summary below this share of the text that it covers.
 _MIN_MANUAL_RATIO = 0.2
+# A manual compaction reduces the recent window if everything older is less than this share of it.
+_MIN_MANUAL_SHARE = 0.05
 # Share of the unpinned budget below which a summary of a long history says too little.
 _MIN_SUMMARY_SHARE = 0.125
 
@@ -62,7 +64,7 @@ class Draft:
 
     @property
     def is_reduced(self) -> bool:
-        """True if the budget does not allow what the policy asks for."""
+        """True if the draft keeps less than the policy asks for."""
         return bool(self.reductions)
 
     @property
@@ -156,6 +158,8 @@ class _Drafter:
         smallest: Draft | None = None
         for draft, is_floor in self._drafts():
             smallest = draft
+            if self.goal_tokens is not None and self._frees_too_little(draft, is_floor=is_floor):
+                continue
             if keep_least and draft.partition.keep_turns > (1 if self.floor == "turn" else 0):
                 continue
             if is_floor and draft.partition.keep_turns >= 0 and self._leaves_too_little(draft):
@@ -167,6 +171,10 @@ class _Drafter:
                 return replace(draft, summary_tokens=self._largest_summary(draft, is_floor=is_floor))
         assert smallest is not None
         return _with_remaining_budget(smallest)
+
+    def _frees_too_little(self, draft: Draft, *, is_floor: bool) -> bool:
+        """True if a manual compaction must keep less than the policy asks for, because it would free nothing."""
+        return not is_floor and draft.remainder_tokens < draft.kept_tokens * _MIN_MANUAL_SHARE
 
     def _drafts(self) -> Iterator[tuple[Draft, bool]]:
         """Yield drafts with the smallest acceptable summary, largest part first, and whether each is at the floor."""

@@ -112,6 +112,7 @@ class Compaction:
         self.siblings: list[Sibling] = []
         """Results that are cleared whatever the draft. `counts` is without them."""
         self.truncations: list[Truncation] = []
+        self._source_problems: set[str] = set()
         self.step = 0
         self.archived_step = 0
         """The step under which the transcript is archived, 0 before that."""
@@ -175,6 +176,12 @@ class Compaction:
         for sibling in self.siblings:
             self.counts[sibling.index] -= sibling.tokens_freed
         return make_draft(self, self.limits)
+
+    def warn_of_source(self, problem: str) -> None:
+        """Warn once that the source of a replayable result could not be checked."""
+        if problem not in self._source_problems:
+            self._source_problems.add(problem)
+            self.check.emit(events.WarningEvent(severity="low", code="source_unverified", message=problem))
 
     def render(self) -> None:
         """Render the session's request under its current plan."""

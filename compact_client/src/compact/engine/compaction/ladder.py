@@ -183,4 +183,5 @@ def _strategy_context(compaction: Compaction, draft: Draft) -> StrategyContext:
         can_externalize=compaction.artifact_store is not None,
         can_summarize=bool(draft.summary_tokens),
         is_after_rehydration=compaction.is_after_rehydration,
+        warn=compaction.warn_of_source,
     )

@@ -33,6 +33,7 @@ from compact.engine.session.request import (
 from compact.messages import Message
 from compact.messages.codecs import CHAT, detect_codec, get_codec
 from compact.messages.codecs.base import Codec
+from compact.messages.codecs.quarantine import decode_item
 from compact.messages.normalization import normalize
 from compact.planning.log import AgentThread
 from compact.planning.plan import CompactionPlan
@@ -275,8 +276,8 @@ class Session:
         change: Change = "extended" if self.host_list.items else "reset" if self.number else "new"
         start = len(match.reference.items)
         copies = [frozen_copy(item) for item in items[start:]]
-        # Decode everything before logging anything, so that a malformed item leaves no trace.
-        decoded = [codec.decode(to_plain(item), start + offset) for offset, item in enumerate(copies)]
+        # Decode everything before logging anything, so that an unreadable item leaves no trace.
+        decoded = [decode_item(codec, to_plain(item), start + offset) for offset, item in enumerate(copies)]
         if match.kind == "adopted":
             change = "adopted"
             self.host_list, self.returned_list = self.returned_list, ListSnapshot()
@@ -294,7 +295,7 @@ class Session:
         # As above, decode everything before logging anything.
         changed = [index for index, item in enumerate(known) if item is None or not item.is_unchanged]
         copies = {index: frozen_copy(items[index]) for index in changed}
-        decoded = {index: codec.decode(to_plain(item), index) for index, item in copies.items()}
+        decoded = {index: decode_item(codec, to_plain(item), index) for index, item in copies.items()}
         reference_items = dict(zip(match.reference.ids, match.reference.items, strict=True))
         absorbed_ids = {entry.id for entry in self.plan.absorbed} if self.plan else set()
         host_list = ListSnapshot()

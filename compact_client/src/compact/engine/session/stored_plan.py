@@ -17,6 +17,7 @@ from compact.engine.session.session import Session
 from compact.exceptions import StoreFailed
 from compact.messages import Message, Role
 from compact.messages.codecs.base import Codec
+from compact.messages.codecs.quarantine import decode_item
 from compact.planning.plan import CompactionPlan, LedgerEntry
 from compact.redaction.placeholders import has_placeholder, template_values
 from compact.redaction.view import RedactionView
@@ -63,7 +64,7 @@ def restore_plan(session: Session, plan: CompactionPlan, items: Sequence[Any], c
     position.
     """
     copies = [frozen_copy(item) for item in items]
-    decoded = [codec.decode(to_plain(item), index) for index, item in enumerate(copies)]
+    decoded = [decode_item(codec, to_plain(item), index) for index, item in enumerate(copies)]
     templates = _match_templates(plan, decoded, codec)
     hashes = session.redaction.hashes([templates.get(index, message) for index, message in enumerate(decoded)])
     known_ids = _recognize(plan, decoded, hashes, codec, session.redaction)

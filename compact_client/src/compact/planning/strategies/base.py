@@ -60,6 +60,8 @@ class StrategyContext:
     """True if there is an artifact store."""
     can_summarize: bool = False
     """True if the draft has room for a summary."""
+    warn: Callable[[str], None] | None = None
+    """Reports a problem that does not stop the compaction."""
     is_after_rehydration: bool = False
     """True if content was rehydrated in this turn, so nothing may be moved out of the prompt to make room for it."""
 

@@ -60,7 +60,7 @@ def _clearable_results(context: StrategyContext, unit: Unit) -> dict[int, Result
     for index, call, envelope in context.envelopes(unit):
         # The tool's own check of its arguments runs in this process, so it gets the real ones.
         original_call = replace(call, arguments=context.restore(call.arguments))
-        if may_clear(envelope, original_call, context.durability_of(call)):
+        if may_clear(envelope, original_call, context.durability_of(call), context.warn):
             results.setdefault(index, []).append((call, envelope))
     return results
 

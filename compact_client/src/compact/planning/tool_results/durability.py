@@ -20,6 +20,7 @@ from compact.planning.tool_results.artifacts import Sensitivity
 
 F = TypeVar("F", bound=Callable[..., Any])
 Outcome = Literal["success", "failure", "partial"]
+Warn = Callable[[str], None]
 
 
 class ToolDurability(Enum):
@@ -188,25 +189,31 @@ def durability_of(tool_name: str, output: Message, policies: Mapping[str, ToolDu
     return policies.get(tool_name, DEFAULT_POLICY).durability
 
 
-def may_clear(envelope: ToolResultEnvelope, call: ToolCall, policy: ToolDurabilityPolicy) -> bool:
-    """True if a placeholder may replace the result."""
+def may_clear(
+    envelope: ToolResultEnvelope, call: ToolCall, policy: ToolDurabilityPolicy, warn: Warn | None = None
+) -> bool:
+    """True if a placeholder may replace the result. `warn` gets a text if the source could not be checked."""
     if envelope.durability is ToolDurability.EPHEMERAL:
         return True
     if envelope.durability is ToolDurability.ANCHORING:
         return bool(envelope.key_fields)
     if envelope.durability is ToolDurability.NON_REPLAYABLE:
         return False
-    return not has_drifted(envelope, call, policy)
+    return not has_drifted(envelope, call, policy, warn)
 
 
-def has_drifted(envelope: ToolResultEnvelope, call: ToolCall, policy: ToolDurabilityPolicy) -> bool:
+def has_drifted(
+    envelope: ToolResultEnvelope, call: ToolCall, policy: ToolDurabilityPolicy, warn: Warn | None = None
+) -> bool:
     """True if a replayable result's source has changed or cannot be checked."""
     if envelope.determinism is None or policy.capture_determinism is None:
         return True
     try:
         arguments = json.loads(call.arguments) if call.arguments else {}
         current = policy.capture_determinism(**arguments)
-    except Exception:
+    except Exception as error:
+        if warn is not None:
+            warn(f"The source of {call.name} could not be checked: {type(error).__name__}: {error}")
         return True
     return envelope.determinism.has_changed(current)
 
