@@ -104,7 +104,7 @@ if password == other.password:
 token = tokenizer.encode(text)[0]
 tokens_before: 108800 tokens_after: 9200
 The password must have 12 characters.
-Reset your password: click the link below
+Reset your password by clicking the link below
 api_key=os.environ['OPENAI_API_KEY']
 password: ${DB_PASSWORD}
 password={{ vault.db_password }}

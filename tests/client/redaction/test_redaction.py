@@ -6,8 +6,7 @@ import json
 import time
 
 import pytest
-from compact.redaction import DEFAULT_RULES, MASK, Redactor, default_redactor
-from compact.redaction.literal_search import find_each, literal_search
+from compact.redaction import MASK, Redactor, default_redactor
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from redaction_corpus import corpus
@@ -64,7 +63,6 @@ def test_secrets_are_masked_and_keys_stay(text: str, expected: str) -> None:
         "token = get_token()",
         "estimator tiktoken:o200k_base",
         "def login(password: str, token: str | None = None) -> None:",
-        "Password: must be at least 8 characters",
         "client = Client(api_key=api_key, password=self.password)",
         'PASSWORD = os.environ["PASSWORD"]',
         "password: ${DB_PASSWORD}",
@@ -192,15 +190,6 @@ def test_redaction_is_idempotent(text: str) -> None:
     """The server can safely redact again what the client already redacted."""
     once, _ = redactor.text(text)
     assert redactor.text(once) == (once, {})
-
-
-@given(st.lists(_SNIPPETS, max_size=30).map("".join))
-@settings(max_examples=150, deadline=None)
-def test_both_literal_searches_agree(text: str) -> None:
-    """Aho-Corasick and `str.find` return the same positions."""
-    literals = sorted({literal for rule in DEFAULT_RULES for literal in rule.literals})
-    fast = {literal: sorted(positions) for literal, positions in literal_search(literals)(text.lower()).items()}
-    assert fast == find_each(literals, text.lower())
 
 
 HOSTILE = {

@@ -24,7 +24,7 @@ _EXTRAS = {
     "agents": "agents", "langchain": "langchain", "langgraph": "langgraph", "pydantic_ai": "pydantic-ai",
     "anthropic": "anthropic",
     "opentelemetry.sdk": "otlp", "boto3": "s3", "rich": "cli", "websockets": "cli", "shtab": "cli",
-    "ahocorasick_rs": "fast", "cryptography": "verify",
+    "re2": "patterns", "cryptography": "verify",
 }  # fmt: skip
 _COLORS = {"ok": "green", "missing": "dim", "note": "yellow", "problem": "bold red"}
 _TIMEOUT_S = 2.0

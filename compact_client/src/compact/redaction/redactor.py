@@ -88,6 +88,10 @@ class Redactor:
         self._scanner = Scanner(self.rules)
         self._clean_keys: set[str] = set()
 
+    def warm_up(self) -> None:
+        """Prepare for large amounts of text now, for a server that starts. Otherwise, a thread does it later."""
+        self._scanner.warm_up()
+
     def find(self, text: str) -> list[Finding]:
         """Return all secrets in a text, sorted by position. They never overlap."""
         return self.find_in_parts([text])

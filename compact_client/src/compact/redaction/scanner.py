@@ -1,97 +1,131 @@
-"""Apply all rules to a text."""
+"""Apply all rules to a text, in linear time.
+
+The prefilter says where a rule can match. Places that are close together are searched as one range, so that the cost of
+a text with many such places is the cost of one search through it.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 
 from compact.redaction.findings import Span, is_masked
-from compact.redaction.literal_search import literal_search
+from compact.redaction.normalization import normalize
+from compact.redaction.prefilter import NORMALIZE, AdaptivePrefilter, Hit, Prefilter, create_prefilter
 from compact.redaction.rules import Rule
 
-_MAX_PREFIX_CHARS = 64
-_ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
+_MAX_ANCHOR_CHARS = 16
 
 
 class Scanner:
     """Finds the matches of rules in a text."""
 
-    def __init__(self, rules: Sequence[Rule]) -> None:
-        self._anchored: dict[str, list[Rule]] = {}
-        unanchored: dict[re.Pattern[str], list[Rule]] = {}
-        for rule in rules:
-            if rule.anchored:
-                for literal in rule.literals:
-                    self._anchored.setdefault(literal, []).append(rule)
-            else:
-                unanchored.setdefault(rule.pattern, []).append(rule)
-        # Rules with the same pattern share one search: cards, phones and national ids are all runs of digits.
-        self._unanchored = tuple((pattern, tuple(group)) for pattern, group in unanchored.items())
-        required = {literal for rule in rules if not rule.anchored for literal in rule.literals}
-        self._find_literals = literal_search(sorted(required | self._anchored.keys()))
+    def __init__(self, rules: Sequence[Rule], prefilter: Prefilter | None = None) -> None:
+        self._rules = tuple(rules)
+        self._prefilter = prefilter or create_prefilter(self._rules)
+
+    def warm_up(self) -> None:
+        """Compile the fast prefilter now, if there is one."""
+        if isinstance(self._prefilter, AdaptivePrefilter):
+            self._prefilter.warm_up()
 
     def spans(self, text: str) -> Iterator[Span]:
-        """Yield the secret of each match that is not masked yet."""
-        literals = self._find_literals(_lower_same_length(text))
-        for match, rule in self._anchored_matches(text, literals):
-            yield from _span(match, rule)
-        for match, rule in self._unanchored_matches(text, literals):
-            yield from _span(match, rule)
+        """Yield the secret of each match that is not masked yet. Spans may overlap."""
+        hits = self._prefilter.hits(text)
+        if not hits:
+            return
+        yield from self._spans(text, hits)
+        if hits[0][0] == NORMALIZE and (normalized := normalize(text)) is not None:
+            for span in self._spans(normalized.text, self._prefilter.hits(normalized.text)):
+                yield normalized.original(span)
 
-    def _anchored_matches(
-        self, text: str, literals: Mapping[str, Sequence[int]]
-    ) -> Iterator[tuple[re.Match[str], Rule]]:
-        for literal, positions in literals.items():
-            for rule in self._anchored.get(literal, ()):
-                resume_at = 0
-                for position in positions:
-                    # Skipping text that already matched, together with bounded patterns, keeps the run time linear.
-                    match = rule.pattern.match(text, position) if position >= resume_at else None
-                    if match is not None and (rule.accepts is None or rule.accepts(match)):
-                        resume_at = match.end()
-                        yield match, rule
-
-    def _unanchored_matches(
-        self, text: str, literals: Mapping[str, Sequence[int]]
-    ) -> Iterator[tuple[re.Match[str], Rule]]:
-        for pattern, rules in self._unanchored:
-            applicable = [rule for rule in rules if not rule.literals or not literals.keys().isdisjoint(rule.literals)]
-            if not applicable:
+    def _spans(self, text: str, hits: list[Hit], *, is_decoded: bool = False) -> Iterator[Span]:
+        for index, places in groupby(hits, key=itemgetter(0)):
+            if index == NORMALIZE:
                 continue
-            for match in pattern.finditer(text):
-                for rule in applicable:
-                    if rule.accepts is None or rule.accepts(match):
-                        yield match, rule
-                        break
+            rule = self._rules[index]
+            if rule.decode is None or not is_decoded:
+                yield from self._rule_spans(text, rule, places)
 
+    def _rule_spans(self, text: str, rule: Rule, hits: Iterator[Hit]) -> Iterator[Span]:
+        resume = 0
+        if rule.guard is not None:
+            hits = _filter_hits(text, rule.guard, rule.reach, hits)
+        for start, end in _ranges(hits, rule.reach, len(text)):
+            position = max(start, resume)
+            while position < end and (match := _next_match(text, rule, position, end)) is not None:
+                spans = self._check_match(match, rule)
+                yield from spans
+                if spans or rule.is_whole:
+                    position = resume = max(match.end(), spans[-1].end if spans else 0)
+                else:
+                    position = match.start() + 1
 
-def _span(match: re.Match[str], rule: Rule) -> Iterator[Span]:
-    start, end = _secret_span(match)
-    if rule.before:
-        prefix = match.string[max(0, start - _MAX_PREFIX_CHARS) : start]
-        start -= len(prefix) - len(prefix.rstrip(rule.before))
-    if start < end and not is_masked(match.string, start, end):
+    def _check_match(self, match: re.Match[str], rule: Rule) -> list[Span]:
+        """Return the spans of a match, or nothing if it is no secret."""
+        if rule.accepts is not None and not rule.accepts(match):
+            return []
+        if rule.decode is not None and not self._has_secret(rule.decode(match)):
+            return []
+        if rule.spans is not None:
+            places = rule.spans(match)
+        else:
+            places = [match.span("secret" if "secret" in match.re.groupindex else 0)]
+        text, groups = match.string, match.re.groupindex
         # `"pin": 1234` in a text must stay valid JSON.
-        is_bare_json = "keyquote" in match.re.groupindex and match["keyquote"] and match["bare"]
-        yield Span(start, end, rule.name, rule.kind, bool(is_bare_json))
+        needs_quotes = "keyquote" in groups and bool(match["keyquote"]) and match["bare"] is not None
+        return [
+            Span(start, end, rule.name, rule.kind, needs_quotes)
+            for start, end in places
+            if start < end and not is_masked(text, start, end)
+        ]
+
+    def _has_secret(self, text: str | None) -> bool:
+        if text is None:
+            return False
+        spans = self._spans(text, self._prefilter.hits(text), is_decoded=True)
+        return any(span.kind == "secret" for span in spans)
 
 
-def _secret_span(match: re.Match[str]) -> tuple[int, int]:
-    groups = match.re.groupindex
-    if "secret" in groups:
-        return match.span("secret")
-    if "quoted" not in groups:
-        return match.span()
-    if match["quoted"] is not None:
-        return match.span("quoted")
-    start, end = match.span("bare")
-    # A closing bracket belongs to the surrounding code.
-    while end > start + 1 and match.string[end - 1] in ")]}":
-        end -= 1
-    return start, end
+def _next_match(text: str, rule: Rule, start: int, end: int) -> re.Match[str] | None:
+    """Return the first match that starts in a range."""
+    pattern = rule.pattern
+    if rule.anchor is not None:
+        for anchor in rule.anchor.finditer(text, start, min(len(text), end + _MAX_ANCHOR_CHARS)):
+            if anchor.start() >= end:
+                return None
+            if (match := pattern.match(text, anchor.start())) is not None:
+                return match
+        return None
+    limit = min(len(text), end + rule.lookahead)
+    match = pattern.search(text, start, limit)
+    if match is None or match.start() >= end:
+        return None
+    if match.end() > limit - 8 and limit < len(text):
+        # The match may have been cut off at the limit.
+        return pattern.match(text, match.start()) or match
+    return match
 
 
-def _lower_same_length(text: str) -> str:
-    lowered = text.lower()
-    # A few letters such as İ become two in lower case, which would shift all positions after them.
-    return lowered if len(lowered) == len(text) else text.translate(_ASCII_LOWER)
+def _filter_hits(text: str, guard: re.Pattern[str], reach: int, hits: Iterator[Hit]) -> Iterator[Hit]:
+    for hit in hits:
+        if hit[1] < 0 or guard.search(text, max(0, hit[1] - reach), hit[1]):
+            yield hit
+
+
+def _ranges(hits: Iterator[Hit], reach: int, length: int) -> Iterator[tuple[int, int]]:
+    """Join hits whose ranges overlap. A hit at -1 means the whole text."""
+    start = end = -1
+    for _, position in hits:
+        if position < 0:
+            yield 0, length
+            return
+        if position - reach > end:
+            if end >= 0:
+                yield start, end
+            start = max(0, position - reach)
+        end = position
+    if end >= 0:
+        yield start, end

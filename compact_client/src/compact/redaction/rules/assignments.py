@@ -5,55 +5,108 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from compact.redaction.rules.rule import Rule, looks_random
+from compact.redaction.findings import MASKED
+from compact.redaction.rules.rule import GAP, Rule, caseless, is_key_material, looks_random
 
-# A quoted value ends at its own quote, at any level of JSON escaping. An unquoted value ends at a separator.
+# A quoted value ends at its own quote, at any level of JSON escaping. An unquoted value ends at a separator. A YAML
+# block contains the indented lines below the key.
 _VALUE = r"""
-    (?: (?P<quote>(?P<escaped>\\+)?["'`])
-        (?P<quoted>(?:(?!(?(escaped)(?<!\\)|)(?P=quote))(?:\\.|[^\n\x1e\\])){0,4096}+)
-      | (?P<bare>[^\s"'`,;&<>\\]{1,4096}+) )
+    (?: (?P<quote>(?P<escaped>\\{1,7}+)?["'`]|%22)(?!\x1e)
+        (?P<quoted>(?:[^\n\x1e\\"'`%]++|(?!(?(escaped)(?<!\\)|)(?P=quote))(?:\\.|["'`%])){0,512}+)
+      | [|>][+-]?\d?[ \t]*\r?\n(?P<block>(?:[ \t]+[^\n\x1e]{1,512}(?:\r?\n)?){1,40}+)
+      | (?P<bare>[^\s\x1e"'`,;&<>\\]{1,256}+) )
 """
-_GAP = r"[ \t\r\n]"
-_QUOTE_AFTER_KEY = r"""(?P<keyquote>\\*["'`]\]?)?"""
-_SUFFIX = r"(?:[_-]?(?:key|base|value|token|access|prod|production|dev|test|staging|live|old|new|\d{1,3})){0,3}s?"
-NOT_A_SECRET = re.compile(
-    r"""(?: none | null | nil | undefined | true | false | str | string | int | integer | bool | boolean | bytes | any
-      | object | secretstr | required | optional | redacted | hidden | masked | empty | unset | missing | invalid
-      | expired | wrong | \W* | x{3,} | [$%{<@].*
-      | (?:optional|list|dict|union|literal|annotated)\[.* | [a-z_][\w.]*[(\[].*
-      | (?:self|os|settings|config|cfg|env|process|request|args|ctx|this|secrets|options|params|kwargs|vault|var|data)
-        \.[\w.\-]+ )[)\]}.:!?]*""",
-    re.IGNORECASE | re.VERBOSE,
+_QUOTE_AFTER_KEY = r"""(?P<keyquote>\\{0,7}+["'`]\]?|%22)?[*_~]{0,3}"""
+_SUFFIX = (
+    r"(?:[_.-]?(?:key|base|value|token|access|prod|production|dev|test|staging|live|old|new|plain|text|raw|string"
+    r"|hash|data|\d{1,3})){0,3}s?(?:\[\d{0,3}\])?"
 )
-MASKED = re.compile(r"<REDACTED>")
-IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z_.]*[)\]}:]*")
-_SECRET_WORDS = re.compile(r"pass|secret|token|key|pwd|auth|cred", re.IGNORECASE)
-_NEXT_WORD = re.compile(r"[ \t]+[a-z]{2,}")
+_SIGNS = r"(?P<separator>=>|:=|={1,3}|:{1,2}|：|＝|%3[AD]|(?<=\w)>)"
+# The two patterns of document 002 allow line breaks around the sign. For other names, the value is on the same line.
+_SEPARATOR = rf"{GAP}{{0,32}}+{_SIGNS}(?:{GAP}|[*_~](?![\w])){{0,32}}+"
+_SEPARATOR_IN_LINE = rf"[ \t]{{0,32}}+{_SIGNS}(?:[ \t]|[*_~](?![\w])){{0,32}}+"
+_REST = re.compile(r"""[^\s\x1e"'`,;&<>\\]*+""")
+
+_TYPES = r"""none|null|nil|undefined|true|false|str|string|int|integer|bool|boolean|bytes|any|object|number|char|text
+    |varchar|secretstr|await|async|yield|new|lambda|function|required|optional|redacted|hidden|masked|empty|unset|missing|changeme"""
+# Not a literal value: a type, a null value, a variable, a template, an expression or a mask.
+NOT_A_SECRET = re.compile(
+    rf"""(?: (?:{_TYPES})(?:\([\w, ]*\))? | (\W)\1*+ | \W{{1,2}} | x{{3,}} | <[^<>]*>?
+      | [\w-]{{0,12}}(?:\.{{3,}}|…)\w{{0,4}} | \$\{{.* | \$\(.* | \$[A-Z_][A-Z0-9_]* | \$(?:\w*_)?(?:pass(?:word)?|passwd|pwd?|secret|token|key|api_?key|\d)
+      | %\w+% | %\(\w+\)s | %[sdr] | \{{.* | \#\{{.* | !\w+ | ENC\[.* | arn:.* | vault:.* | op://.*
+      | (?:optional|list|dict|union|literal|annotated|option)[\[<].* | \&(?:mut\ )?str
+      | [a-z_][a-z_.]{{2,}}[(\[].* | (?:f|r|b)
+      | (?:self|cls|os|settings|config|cfg|env|process|request|req|args|ctx|this|secrets|options|opts|params|kwargs|vault
+         |var|data|other|user|form|body|props|state|app|local|module|credentials|creds)(?:\.|->|::)[\w.\-\[\]()>:]+
+      )[)\]}}.:!?*_]*""",
+    re.IGNORECASE | re.VERBOSE | re.ASCII,
+)
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z_.]*[)\]}:.!?*]*")
+_SECRET_WORD = re.compile(r"pass|secret|token|key|pwd|auth|cred|^pw$", re.IGNORECASE)
+# A UUID or a digest names something. It is only a secret under a more specific name than `key`.
+_IDENTIFIER_SHAPE = re.compile(r"[0-9a-f-]{36}|(?:sha\d+[:-])?[0-9a-f]{32,128}|https?://.*", re.IGNORECASE)
+_DIGIT_AND_LETTER = re.compile(r"(?=[^0-9]*[0-9])[^A-Za-z]*[A-Za-z]")
+_TEST_NAME = re.compile(r"test|\w+_\w+|\d|[A-Z][a-z]+[A-Z]", re.IGNORECASE)
+# `tokens: input=100`
+_COUNT = re.compile(r"[a-z_]+[=:]\d+[a-z]?")
+# Random characters contain a digit early on.
+_KEY_START = re.compile(r"[!-/:-~]{0,23}[0-9]")
+_NEXT_WORD = re.compile(r"[ \t]+[A-Za-z]{2,}")
+_OPENED = re.compile(r"[({\[][^(){}\[\]]*\Z")
 _MIN_TOKEN_CHARS = 8
 
 
-def _value(match: re.Match[str]) -> str:
-    return match["quoted"] if match["quoted"] is not None else match["bare"]
+def value_of(match: re.Match[str]) -> str:
+    """Return the value of an assignment."""
+    for group in ("quoted", "block", "bare"):
+        if match[group] is not None:
+            return match[group]
+    return ""
+
+
+def _is_literal(match: re.Match[str]) -> bool:
+    """True for a literal value. This is the floor: the value of `password:` may be any word."""
+    value = value_of(match).strip()
+    if not value or MASKED.match(value) or NOT_A_SECRET.fullmatch(value):
+        return False
+    if match["quote"] is not None:
+        return value.lower() not in match[0].lower()[: match.start("quote") - match.start()]
+    if match["block"] is not None:
+        return True
+    if match["separator"] in {"==", "==="} and not any(char.isdigit() for char in value):
+        return False
+    return not _is_variable(match, value)
+
+
+def _is_variable(match: re.Match[str], value: str) -> bool:
+    """True for `password=user_password` inside a call or an object."""
+    if not IDENTIFIER.fullmatch(value) or not _SECRET_WORD.search(value):
+        return False
+    if match["separator"] == "=" and match.string[match.start() - 1 : match.start()] == ".":
+        return True
+    line_start = match.string.rfind("\n", max(0, match.start() - 80), match.start()) + 1
+    before = match.string[max(line_start, match.start() - 80) : match.start()]
+    is_open = _OPENED.search(before) is not None or (line_start > 0 and not before.strip())
+    return is_open and (value[-1:] in ")]}" or match.string[match.end() : match.end() + 1] in {",", ";"})
 
 
 def _is_value(match: re.Match[str]) -> bool:
-    """True for a literal value, False for a type, a placeholder, a variable or the next word of a sentence."""
-    value = _value(match).strip()
-    if len(value) < 2 or MASKED.match(value) or NOT_A_SECRET.fullmatch(value):
+    """True for a literal value that is not the next word of a sentence."""
+    value = value_of(match).strip()
+    if len(value) < 2 or not _is_literal(match):
         return False
-    if match["bare"] is None:
-        return value.lower() not in match[0].lower()[: match.start("quote") - match.start()]
-    if IDENTIFIER.fullmatch(value):
-        # `password=user_password` passes a variable, and "Password: must be …" is prose.
-        return not _SECRET_WORDS.search(value) and not _NEXT_WORD.match(match.string, match.end())
-    return True
+    if match["bare"] is not None and IDENTIFIER.fullmatch(value):
+        return not _SECRET_WORD.search(value) and not _NEXT_WORD.match(match.string, match.end())
+    return match["bare"] is None or not value.startswith(("/", "./", "~/", "http://", "https://"))
 
 
 def _is_token(match: re.Match[str]) -> bool:
     """True if a token value looks random. `token` is also an ordinary word in agent conversations."""
-    value = _value(match).strip()
-    if len(value) < _MIN_TOKEN_CHARS or " " in value or not looks_random(value) or not _is_value(match):
+    value = value_of(match).strip()
+    if len(value) < _MIN_TOKEN_CHARS or " " in value or not looks_random(value) or not _is_literal(match):
         return False
+    if match["bare"] is not None and (_COUNT.fullmatch(value) or IDENTIFIER.fullmatch(value)):
+        return is_key_material(value)
     before = match.string[max(0, match.start() - 8) : match.start()]
     # `tiktoken:o200k_base` is the name of a tokenizer.
     is_inside_word = before[-1:].isalpha() and before[-1:].isupper() == match[0][0].isupper()
@@ -62,25 +115,101 @@ def _is_token(match: re.Match[str]) -> bool:
     )
 
 
-def _is_password(match: re.Match[str]) -> bool:
+def _is_working_password(match: re.Match[str]) -> bool:
     # PWD is also the working directory of a shell.
-    return _is_value(match) and not _value(match).startswith(("/", "~", "."))
+    return _is_literal(match) and not value_of(match).startswith(("/", "~", "."))
 
 
-def _assignment(name: str, literals: str, accepts: Callable[[re.Match[str]], bool]) -> Rule:
-    words = tuple(literals.split())
-    key = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
-    separator = rf"{_GAP}{{0,4}}(?:=>|:=|==?=?|:|(?<=\w)>){_GAP}{{0,8}}"
-    pattern = rf"(?:{key}){_SUFFIX}{_QUOTE_AFTER_KEY}{separator}(?P<value>{_VALUE})"
-    return Rule(name, "secret", words, re.compile(pattern, re.IGNORECASE | re.VERBOSE), accepts)
+def _is_short_key(match: re.Match[str]) -> bool:
+    """True for the value of a short word such as `pass`, which needs a digit and a letter."""
+    value = value_of(match).strip()
+    if len(value) < 5 or not _DIGIT_AND_LETTER.match(value) or not _is_literal(match):
+        return False
+    # "PASS: TestLogin2" reports a test.
+    return match["separator"] == "=" or match["quote"] is not None or not _TEST_NAME.match(value)
 
+
+def _is_generic_key(match: re.Match[str]) -> bool:
+    """True for the value of a name with `key` or `auth` in it, which must look like key material."""
+    value = value_of(match).strip()
+    if len(value) < 16 or " " in value or _IDENTIFIER_SHAPE.fullmatch(value):
+        return False
+    return _KEY_START.match(value) is not None and is_key_material(value) and _is_literal(match)
+
+
+def _spans(match: re.Match[str]) -> list[tuple[int, int]]:
+    if match["quoted"] is not None:
+        return [match.span("quoted")]
+    if match["block"] is not None:
+        start, end = match.span("block")
+        block = match["block"]
+        return [(start + len(block) - len(block.lstrip()), end - len(block) + len(block.rstrip()))]
+    start, end = match.span("bare")
+    rest = _REST.match(match.string, end)
+    end = rest.end() if rest else end
+    # A closing bracket belongs to the surrounding code.
+    while end > start + 1 and match.string[end - 1] in ")]}":
+        end -= 1
+    return [(start, end)]
+
+
+def _assignment(
+    name: str,
+    literals: str,
+    accepts: Callable[[re.Match[str]], bool],
+    *,
+    key: str = "",
+    hint: str = "",
+    start: str = "",
+) -> Rule:
+    words = tuple(word.replace("+", " ") for word in literals.split())
+    key = key or "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+    separator = _SEPARATOR if accepts is _is_literal else _SEPARATOR_IN_LINE
+    anchor = caseless(key.replace(" ", "[ ]"))
+    pattern = caseless(rf"{start}(?:{key}){_SUFFIX}{_QUOTE_AFTER_KEY}{separator}(?P<value>{_VALUE})")
+    return Rule(
+        name, "secret", words, pattern, accepts, hints=(hint,) if hint else (), reach=80, anchor=anchor, spans=_spans
+    )
+
+
+_AFTER_KEY = r"""[\w.\]["'`\\*%-]{0,40}[ \t\r\n]{0,4}"""
+_BEFORE_VALUE = r"""[ \t\r\n*"'`\\%\d]{0,16}[|>]?"""
+_SIGN = r"(?:[:=>]|%3[ad]|\xef\xbc\x9a|\xef\xbc\x9d)"
 
 ASSIGNMENTS = (
+    _assignment("api_key", "api_key api-key apikey", _is_literal, key=r"api[_-]?key"),
     _assignment(
-        "api_key", "api_key api-key apikey access_key access-key accesskey account_key accountkey x-api-key", _is_value
+        "api_key", "api+key api.key access_key access-key accesskey account_key accountkey x-api-key", _is_value
     ),
-    _assignment("password", "password passwd passphrase passcode", _is_value),
-    _assignment("password", "pwd", _is_password),
-    _assignment("secret", "secret private_key private-key privatekey signing_key encryption_key credential", _is_value),
-    _assignment("token", "token", _is_token),
+    _assignment("password", "password", _is_literal),
+    _assignment(
+        "password",
+        "passphrase passcode passwort kennwort contraseña contrasena senha mot+de+passe wachtwoord lösenord hasło"
+        " пароль Пароль 密码 密碼 パスワード 비밀번호",
+        _is_value,
+    ),
+    # Not the file `/etc/passwd`.
+    _assignment("password", "passwd", _is_value, start=r"(?<!/)"),
+    _assignment("password", "pwd", _is_working_password),
+    _assignment(
+        "password",
+        "pass pw passw",
+        _is_short_key,
+        start=r"(?<![A-Za-z])",
+        hint=rf"(?:pass|passw|pw){_AFTER_KEY}{_SIGN}",
+    ),
+    _assignment(
+        "secret",
+        "secret private_key private-key privatekey signing_key signing-key encryption_key encryption-key credential"
+        " shared_access_key sharedaccesskey master_key masterkey requirepass masterauth",
+        _is_value,
+    ),
+    _assignment("token", "token", _is_token, hint=rf"token{_AFTER_KEY}{_SIGN}{_BEFORE_VALUE}[^ \t\r\n]{{4}}"),
+    _assignment(
+        "generic_key",
+        "key auth creds license sasl otp totp 2fa mfa nonce_secret dsn webhook salt",
+        _is_generic_key,
+        hint=rf"(?:key|auth|creds|license|sasl|otp|2fa|mfa|dsn|webhook|salt){_AFTER_KEY}{_SIGN}"
+        rf"{_BEFORE_VALUE}[!-/:-~]{{0,23}}\d",
+    ),
 )

@@ -1,11 +1,10 @@
-"""Rules for personal data: email addresses, card numbers, phone numbers and national ids."""
+"""Rules for personal data: email addresses, card numbers, phone numbers, bank accounts and national ids."""
 
 from __future__ import annotations
 
 import re
-from string import ascii_letters, digits
 
-from compact.redaction.rules.rule import Rule
+from compact.redaction.rules.rule import NUMBER_HINT, Rule, caseless, near, verbose
 
 
 def luhn(number: str) -> bool:
@@ -21,80 +20,259 @@ def luhn(number: str) -> bool:
 
 _CARD = re.compile(
     r"4\d{12}(?:\d{3}(?:\d{3})?)?|5[1-5]\d{14}|2(?:22[1-9]|2[3-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}"
-    r"|3[47]\d{13}|6(?:011|4[4-9]\d|5\d\d)\d{12}|35(?:2[89]|[3-8]\d)\d{12}|3(?:0[0-5]|[68]\d)\d{11}|62\d{14,17}"
+    r"|3[47]\d{13}|6(?:011|4[4-9]\d|5\d\d)\d{12}|35(?:2[89]|[3-8]\d)\d{12}|3(?:0[0-5]|[68]\d)\d{11}|62\d{14,17}",
+    re.ASCII,
 )
-_CARD_SHAPE = re.compile(r"\d+|\d{4}([ -])\d{4}\1\d{4}\1\d{1,7}|\d{4}([ -])\d{6}\2\d{4,5}")
-_SSN = re.compile(r"(?!000|666|9)\d{3}-(?!00)\d{2}-(?!0000)\d{4}")
-_PHONE = re.compile(
-    r"\+\d{1,3}[ .-]?(?:\(\d{1,4}\)[ .-]?)?\d{1,4}(?:[ .-]?\d{2,4}){1,4}"
-    r"|\(\d{3}\)[ .-]?\d{3}[ .-]\d{4}|\d{3}([.-])\d{3}\1\d{4}|1[ -]\d{3}[ -]\d{3}[ -]\d{4}"
+_SSN = re.compile(r"(?!000|666|9)\d{3}([ -]?)(?!00)\d{2}\1(?!0000)\d{4}", re.ASCII)
+_SSN_WORDS = re.compile(r"\bssn\b|social[ -]security|\bsocial\b", re.IGNORECASE)
+_PHONE_WORDS = re.compile(
+    r"\btel\b|phone|telefon|\bfon\b|mobil|handy|\bcall(?:ed)?\b|\bring\b|\bfax\b|nummer|number|reach|contact|anruf"
+    r"|erreich|whatsapp|\bsms\b|text me|durchwahl",
+    re.IGNORECASE,
 )
-_JOINERS = frozenset("_.-+/=")
-
-
-def _is_separate_word(match: re.Match[str]) -> bool:
-    before = match.string[match.start() - 1 : match.start()]
-    after = match.string[match.end() : match.end() + 1]
-    return not (before.isalnum() or before in _JOINERS - {"="}) and not (after.isalnum() or after in _JOINERS - {"."})
+_PHONE_LABEL = re.compile(
+    r"(?:tel|phone|telefon|mobile?|handy|fax|whatsapp|cell|(?:call|reach|text|contact) (?:me|us|him|her|them) (?:at|on))"
+    r"(?: ?(?:number|no\.?|nr\.?|nummer))?(?: is)?[ :.=\"']{1,5}\Z",
+    re.IGNORECASE,
+)
+# Letters that an IBAN starts with, and its length.
+_IBAN_LENGTHS = {
+    code: int(length)
+    for code, length in (
+        pair.split(":")
+        for pair in [
+            "AD:24",
+            "AE:23",
+            "AL:28",
+            "AT:20",
+            "AZ:28",
+            "BA:20",
+            "BE:16",
+            "BG:22",
+            "BH:22",
+            "BR:29",
+            "CH:21",
+            "CR:22",
+            "CY:28",
+            "CZ:24",
+            "DE:22",
+            "DK:18",
+            "DO:28",
+            "EE:20",
+            "EG:29",
+            "ES:24",
+            "FI:18",
+            "FO:18",
+            "FR:27",
+            "GB:22",
+            "GE:22",
+            "GI:23",
+            "GL:18",
+            "GR:27",
+            "GT:28",
+            "HR:21",
+            "HU:28",
+            "IE:22",
+            "IL:23",
+            "IS:26",
+            "IT:27",
+            "JO:30",
+            "KW:30",
+            "KZ:20",
+            "LB:28",
+            "LI:21",
+            "LT:20",
+            "LU:20",
+            "LV:21",
+            "MC:27",
+            "MD:24",
+            "ME:22",
+            "MK:19",
+            "MR:27",
+            "MT:31",
+            "MU:30",
+            "NL:18",
+            "NO:15",
+            "PK:24",
+            "PL:28",
+            "PS:29",
+            "PT:25",
+            "QA:29",
+            "RO:24",
+            "RS:22",
+            "SA:24",
+            "SE:24",
+            "SI:19",
+            "SK:24",
+            "SM:27",
+            "TN:24",
+            "TR:26",
+            "UA:29",
+            "VA:22",
+            "VG:24",
+            "XK:20",
+        ]
+    )
+}
+_CITY_CODES = "30|40|69|89|221|211|231|201|711|341|351|421|511|911|203|228|234|251|271|381|391|431|441|451|531|551|561|611|621|631|641|661|681|721|731|761|821|831|841|851|871|941|951"
+_LOCAL_PART = re.compile(r"[\w.%+'-]*[\w%+-]|[^\x00-\x20\"'(),:;<>@\[\]\\`|=/?&]*[^\x00-\x2f:;<=>?@\[\\\]`{|}]")
+_NO_PERSON = ("git", "noreply", "no-reply", "donotreply")
 
 
 def _is_card(match: re.Match[str]) -> bool:
-    text = match[0]
-    number = text.replace(" ", "").replace("-", "")
-    return bool(_CARD_SHAPE.fullmatch(text) and _CARD.fullmatch(number) and luhn(number) and _is_separate_word(match))
+    number = match[0].replace(" ", "").replace("-", "")
+    return bool(_CARD.fullmatch(number)) and luhn(number) and len(set(number)) > 1
 
 
 def _is_ssn(match: re.Match[str]) -> bool:
-    return bool(_SSN.fullmatch(match[0]) and _is_separate_word(match))
+    return _SSN.fullmatch(match[0]) is not None and ("-" in match[0] or near(match, _SSN_WORDS, before=40, after=16))
 
 
 def _is_phone(match: re.Match[str]) -> bool:
-    return bool(
-        _PHONE.fullmatch(match[0]) and 9 <= sum(char.isdigit() for char in match[0]) <= 15 and _is_separate_word(match)
-    )
+    return 9 <= sum(char.isdigit() for char in match[0]) <= 15
 
 
-def _is_iban(match: re.Match[str]) -> bool:
-    compact = match[0].replace(" ", "")
-    if not 15 <= len(compact) <= 34:
+def _is_local_phone(match: re.Match[str]) -> bool:
+    """True for a number without a country code, which needs a word such as "call" or a known area code."""
+    if not 9 <= sum(char.isdigit() for char in match[0]) <= 13:
         return False
+    if match["city"] is not None:
+        return True
+    return near(match, _PHONE_WORDS if match["area"] else _PHONE_LABEL, before=40)
+
+
+def _iban_spans(match: re.Match[str]) -> list[tuple[int, int]]:
+    """Return the span of a valid account number. What follows it, such as a BIC, is not part of it."""
+    length = _IBAN_LENGTHS.get(match[0][:2].upper())
+    if length is None:
+        return []
+    count = 0
+    for end in range(match.start(), match.end()):
+        count += match.string[end].isalnum()
+        if count == length:
+            break
+    compact = re.sub(r"[ -]", "", match.string[match.start() : end + 1])
+    following = match.string[end + 1 : end + 2]
+    if count < length or (following.isascii() and following.isalnum()):
+        return []
     number = "".join(str(int(char, 36)) for char in compact[4:] + compact[:4])
-    return int(number) % 97 == 1
+    return [(match.start(), end + 1)] if int(number) % 97 == 1 else []
 
 
-def _is_email(match: re.Match[str]) -> bool:
+def _email_spans(match: re.Match[str]) -> list[tuple[int, int]]:
     # `git@github.com:owner/repo` is a repository address, and noreply@ addresses belong to no person.
-    return not match.string[max(0, match.start() - 9) : match.start()].lower().endswith(("git", "noreply", "no-reply"))
+    window = match.string[max(0, match.start() - 64) : match.start()]
+    local = _LOCAL_PART.match(window[::-1].lstrip(" " if match["at"][0] == " " else ""))
+    name = local[0][::-1] if local else ""
+    stripped = name.lstrip(".'%-+") if name.isascii() else name.lstrip("'“„«»「（")
+    if (
+        not any(char.isalnum() for char in stripped)
+        or stripped.lower().endswith(_NO_PERSON)
+        or _VERSION.match(match["domain"])
+    ):
+        return []
+    start = match.string.rfind(stripped, 0, match.start())
+    return [(start, match.end())]
 
 
-# The lookbehind follows the first character, so that the search for that character stays fast.
-_NUMBER = re.compile(r"[+(\d](?<![\w.][\d])(?:[ ().-]{0,2}+\d){8,19}+")
+_VERSION = re.compile(r"v?\d+\.\d")
+_DOMAIN = r"(?P<domain>(?:[A-Za-z0-9\x80-\U0010ffff][A-Za-z0-9\x80-\U0010ffff-]{0,62}\.){1,8}[A-Za-z\x80-\U0010ffff][A-Za-z0-9\x80-\U0010ffff-]{1,23})"
 
 PII = (
     Rule(
         "email",
         "pii",
-        ("@",),
-        re.compile(r"(?<=[\w+%-])@(?:[A-Za-z0-9][A-Za-z0-9-]{0,62}\.){1,8}[A-Za-z]{2,24}(?![\w@])"),
-        _is_email,
-        before=ascii_letters + digits + "._%+-",
+        ("@", "%40"),
+        verbose(rf"(?<=[\w+%'\x80-\U0010ffff-])(?P<at>@|%40){_DOMAIN}(?![\w@])"),
+        spans=_email_spans,
+        hints=(
+            r"[\w+%'\x80-\xff-](?:@|%40)[A-Za-z0-9\x80-\xff][A-Za-z0-9\x80-\xff-]{0,180}\.[A-Za-z\x80-\xff][A-Za-z0-9\x80-\xff-]",
+        ),
+        reach=200,
     ),
-    Rule("card", "pii", (), _NUMBER, _is_card, anchored=False),
-    Rule("us_ssn", "pii", (), _NUMBER, _is_ssn, anchored=False),
-    Rule("phone", "pii", (), _NUMBER, _is_phone, anchored=False),
+    Rule(
+        "email",
+        "pii",
+        ("(at)", "[at]", " at ", " dot ", "(dot)"),
+        caseless(
+            r"""(?<=[\w])(?P<at>[ ]?[(\[{][ ]?at[ ]?[)\]}][ ]?|[ ]at[ ](?=[\w-]{1,40}[ ]dot[ ]))
+                (?P<domain>[\w-]{1,40}(?:(?:\.|[ ]?[(\[{][ ]?dot[ ]?[)\]}][ ]?|[ ]dot[ ])[\w-]{2,24}){1,4})"""
+        ),
+        spans=_email_spans,
+        hints=(r"\w ?[({\[ ] ?at ?[)}\] ] ?[\w-]{1,40}(?:\.|[(\[{ ] ?dot)",),
+        reach=70,
+    ),
+    Rule(
+        "card",
+        "pii",
+        (),
+        verbose(
+            r"""(?=\d)(?<![\w+/])(?<!\w[.-])(?:\d{4}[ ]\d{4}[ ]\d{4}[ ]\d{1,7}|\d{4}-\d{4}-\d{4}-\d{1,7}|\d{4}[ ]\d{6}[ ]\d{4,5}
+                |\d{4}-\d{6}-\d{4,5}|\d{13,19})(?![\w+/]|[.-]\w)"""
+        ),
+        _is_card,
+        hints=(NUMBER_HINT,),
+        lookahead=40,
+    ),
+    Rule(
+        "us_ssn",
+        "pii",
+        (),
+        verbose(r"\d(?<![\w.+/-]\d)\d{2}([ -]?)\d{2}\1\d{4}(?![\w+/-]|\.\d)"),
+        _is_ssn,
+        hints=(NUMBER_HINT,),
+        lookahead=40,
+    ),
+    Rule(
+        "phone",
+        "pii",
+        (),
+        verbose(
+            r"""(?=[+(\d])(?<![\w.+/-])(?:\+\d{1,3}[ .-]?(?:\(\d{1,4}\)[ .-]?)?\d{1,4}(?:[ ./-]{0,3}\d{2,4}){1,4}
+                |00[1-9]\d{0,2}[ .-](?:\(\d{1,4}\)[ .-]?)?\d{1,4}(?:[ ./-]{0,3}\d{2,4}){1,4}
+                |\(\d{3}\)[ .-]?\d{3}[ .-]\d{4}|\d{3}([.-])\d{3}\1\d{4}|1[ .-]\d{3}[ .-]\d{3}[ .-]\d{4})(?![\w+/]|[.-]\d)"""
+        ),
+        _is_phone,
+        hints=(NUMBER_HINT,),
+        lookahead=40,
+    ),
+    Rule(
+        "phone",
+        "pii",
+        (),
+        verbose(
+            rf"""(?=[(\d])(?<![\w.+/-])(?<!\d[ ,])(?:\(?0(?P<city>{_CITY_CODES})\)?(?:[ ]?[/-][ ]?|[ ])\d{{3,8}}(?:[ -]\d{{1,6}}){{0,3}}
+                |(?P<area>\(?0[1-9]\d{{1,4}})\)?(?:[ ]?[/-][ ]?|[ ])?\d{{3,8}}(?:[ -]\d{{1,6}}){{0,3}}
+                |\d{{3}}[ ]\d{{3}}[ ]\d{{4}}|\d{{10,11}})(?![\w+/]|[.,-]\d|[ ]\d)"""
+        ),
+        _is_local_phone,
+        hints=(NUMBER_HINT,),
+        lookahead=40,
+    ),
     Rule(
         "iban",
         "pii",
         (),
-        re.compile(r"[A-Z][A-Z]\d\d(?:[ ]?[A-Z0-9]{4}){2,7}(?:[ ]?[A-Z0-9]{1,3})?(?![A-Za-z0-9])"),
-        _is_iban,
-        anchored=False,
+        caseless(r"(?<![A-Za-z0-9])[A-Z]{2}\d{2}(?:[ -]?[A-Z0-9]{2,4}){3,8}"),
+        spans=_iban_spans,
+        hints=(r"[a-z]{2}\d{2}[ -]?[a-z0-9]{4}[ -]?[a-z0-9]{4}[ -]?[a-z0-9]{2}",),
     ),
     Rule(
         "uk_nino",
         "pii",
-        ("national insurance", "nino"),
-        re.compile(r"\b[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z] ?\d{2} ?\d{2} ?\d{2} ?[A-D]\b"),
-        anchored=False,
+        ("national insurance", "nino", "ni number"),
+        caseless(
+            r"""(?:national[ ]insurance|\bnino\b|\bni[ ]number)[^\n\x1e]{0,40}?
+                (?P<secret>\b[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z][ ]?\d{2}[ ]?\d{2}[ ]?\d{2}[ ]?[A-D]\b)"""
+        ),
+    ),
+    Rule(
+        "national_id",
+        "pii",
+        ("passport", "driver", "tax id", "steuer", "sozialversicherung", "nhs", "aadhaar", "licence", "license"),
+        caseless(
+            r"""(?:passport|driver'?s?[ ]licen[sc]e|tax[ ]id|steuer-?(?:id|nummer)|sozialversicherungsnummer|nhs[ ](?:number|no)
+                |aadhaar)(?:[ ](?:number|no\.?|nr\.?|id))?(?:[ ]is)?[ :\#]{1,3}(?P<secret>[A-Z]{0,2}\d[\d A-Z/]{5,16}\d)(?!\w)"""
+        ),
     ),
 )

@@ -1,24 +1,48 @@
-"""The rule class, and predicates that several rule modules share."""
+"""The rule class, and predicates that several rule modules share.
+
+All patterns use ASCII classes, so that `\\d` and `\\w` mean the same in every engine. `\\x1e` is the boundary between the
+parts of a message. Only a rule that is meant to continue in the next part may match it.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
-Kind = Literal["secret", "pii"]
+from compact.redaction.findings import Kind
 
 NOT_IN_WORD = r"(?<![A-Za-z0-9])"
+GAP = r"[ \t\r\n]"
+"""White space within one part."""
+
+NUMBER_HINT = r"(?:^|[^\w.])[+(]?\d(?:[ ()./-]{0,3}\d){8}"
+"""Nine digits with separators. Rules that share a hint cost one search."""
+LONG_RUN_HINT = r"(?:^|[^A-Za-z0-9+/])[A-Za-z0-9+/]{40}"
+# Paths and long words have no digits.
+HAS_DIGIT = re.compile(r"[0-9]")
+
+_HAS_DIGIT_AND_LETTER = re.compile(r"(?=[^0-9]*[0-9])[^A-Za-z]*[A-Za-z]")
+_MIXED_CASE = re.compile(r"(?=[^a-z]*[a-z])[^A-Z]*[A-Z]")
+_RUNS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """Mask the `secret` group of `pattern`, or the whole match, wherever it matches and `accepts` returns True.
 
-    An anchored pattern is matched exactly where a literal starts. Otherwise the literals only decide whether to search
-    the text at all, and a rule without literals always searches. `before` lists characters that also belong to the
-    secret if they directly precede it, up to 64 of them, such as the name before an @.
+    A match contains one of the literals, in any case, and starts at most `reach` characters before the end of that
+    literal. `hints` are expressions for Hyperscan that are more selective than the literals: one of them matches wherever
+    `pattern` does, and ends at most `reach` characters after its start. Without Hyperscan, a rule without literals is
+    tried everywhere.
+
+    A pattern must be able to match, at least in part, in the `lookahead` characters after the literal or hint. With an
+    `anchor`, the pattern is only tried where the anchor starts, which is faster than a search. A `guard` must be found
+    before the end of the hint, or the hint is ignored.
+
+    `spans` returns the spans to mask, if they are not a group of the match. `decode` returns the plain text of an
+    encoded match, which is then masked if that text contains a secret. After a rejected match, the search continues at
+    its second character, or at its end if `is_whole` is set.
     """
 
     name: str
@@ -26,17 +50,44 @@ class Rule:
     literals: tuple[str, ...]
     pattern: re.Pattern[str]
     accepts: Callable[[re.Match[str]], bool] | None = None
-    anchored: bool = True
-    before: str = ""
+    hints: tuple[str, ...] = ()
+    reach: int = 40
+    lookahead: int = 64
+    anchor: re.Pattern[str] | None = None
+    guard: re.Pattern[str] | None = None
+    spans: Callable[[re.Match[str]], list[tuple[int, int]]] | None = None
+    decode: Callable[[re.Match[str]], str | None] | None = None
+    is_whole: bool = False
 
 
 def verbose(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
-    """Compile a pattern in verbose mode."""
-    return re.compile(pattern, flags | re.VERBOSE)
+    """Compile a pattern in verbose mode with ASCII classes."""
+    return re.compile(pattern, flags | re.VERBOSE | re.ASCII)
+
+
+def caseless(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern in verbose mode that ignores case."""
+    return verbose(pattern, re.IGNORECASE)
 
 
 def looks_random(value: str) -> bool:
-    """True if a value mixes letters and digits, or is long and in mixed case."""
-    has_digit = any(char.isdigit() for char in value)
-    has_letter = any(char.isalpha() for char in value)
-    return (has_digit and has_letter) or (len(value) >= 16 and value.lower() != value != value.upper())
+    """True if a value mixes letters and digits, or is long and in mixed case without being made of words."""
+    if _HAS_DIGIT_AND_LETTER.match(value):
+        return True
+    return len(value) >= 16 and _MIXED_CASE.match(value) is not None and len(_RUNS.findall(value)) * 5 >= len(value)
+
+
+def is_key_material(value: str) -> bool:
+    """True if a value changes so often between letters, capitals and digits that no person wrote it."""
+    sample = value[:128]
+    if not _HAS_DIGIT_AND_LETTER.match(sample):
+        return False
+    return len(_RUNS.findall(sample)) * 3.5 >= len(sample)
+
+
+def near(match: re.Match[str], words: re.Pattern[str], *, before: int, after: int = 0) -> bool:
+    """True if one of the words is near a match, in the same part."""
+    text = match.string
+    head = text[max(0, match.start() - before) : match.start()].rpartition("\x1e")[2]
+    tail = text[match.end() : match.end() + after].partition("\x1e")[0] if after else ""
+    return words.search(head) is not None or (bool(tail) and words.search(tail) is not None)

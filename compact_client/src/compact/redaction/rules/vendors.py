@@ -1,10 +1,15 @@
-"""Rules for API keys with a vendor prefix."""
+"""Rules for API keys with a vendor prefix.
+
+The prefixes and lengths follow the rule set of gitleaks (https://github.com/gitleaks/gitleaks, MIT License, Copyright (c)
+2019 Zachary Rice) and the plugins of detect-secrets (https://github.com/Yelp/detect-secrets, Apache License 2.0), with
+shorter minimum lengths. A log may contain a truncated key, and a missed key is worse than a false positive.
+"""
 
 from __future__ import annotations
 
 import re
 
-from compact.redaction.rules.rule import NOT_IN_WORD, Rule
+from compact.redaction.rules.rule import NOT_IN_WORD, Rule, is_key_material, verbose
 
 _WORD = "[A-Za-z0-9]"
 _DASHED = r"[\w-]"
@@ -75,17 +80,159 @@ _VENDORS: dict[str, tuple[str, str, int]] = {
     "netlify": ("nfp_", _WORD, 36),
     "vercel": ("vcp_ vck_", _WORD, 24),
     "artifactory": ("AKCp cmVmd", _WORD, 50),
+    "adobe": ("p8e-", _WORD, 32),
+    "asana": ("asana_pat_", _DASHED, 20),
+    "buildkite": ("bkua_ bkcla_ bkaj_", _HEX, 36),
+    "circleci": ("CCIPAT_ CCIPRJ_", r"[\w.-]", 36),
+    "clickhouse": ("4b1d", _WORD, 38),
+    "clojars": ("CLOJARS_", _WORD, 50),
+    "contentful": ("CFPAT-", _DASHED, 40),
+    "crates": ("cio", _WORD, 32),
+    "deepgram_elevenlabs": ("sk_", _HEX, 40),
+    "duffel": ("duffel_test_ duffel_live_", r"[\w=-]", 40),
+    "firebase": ("AAAA", r"[\w:-]", 140),
+    "flutterwave": ("FLWSECK_TEST- FLWSECK-", r"[\w-]", 12),
+    "frameio": ("fio-u-", r"[\w=-]", 60),
+    "google_refresh": ("1//0", _DASHED, 40),
+    "harness": ("pat. sat.", r"[\w.-]", 60),
+    "hubspot": ("pat-na1- pat-eu1-", r"[a-f0-9-]", 36),
+    "infracost": ("ico-", _WORD, 32),
+    "intra42": ("s-s4t2ud- s-s4t2af-", _HEX, 60),
+    "mapbox": ("sk.eyJ", r"[\w.-]", 40),
+    "mistral_cohere_jina": ("jina_ co_", _WORD, 36),
+    "newrelic": ("NRAK- NRII- NRJS-", _WORD, 26),
+    "nuget": ("oy2", "[a-z0-9]", 43),
+    "octopus": ("API-", "[A-Z0-9]", 26),
+    "paypal": ("access_token$production$ access_token$sandbox$", r"[\w$]", 30),
+    "plaid": ("access-sandbox- access-production- access-development-", r"[a-f0-9-]", 36),
+    "razorpay": ("rzp_live_ rzp_test_", _WORD, 14),
+    "resend": ("re_", r"\w", 30),
+    "scalingo": ("tk-us-", _DASHED, 40),
+    "settlemint": ("sm_aat_ sm_pat_ sm_sat_", _WORD, 16),
+    "sonarqube": ("sqp_ squ_ sqa_", _HEX, 40),
+    "typeform": ("tfp_", r"[\w.=-]", 50),
+    "wallet_seed": ("xprv yprv zprv tprv", _WORD, 90),
+    "weights_and_biases": ("wandb_v1_ local-", _WORD, 40),
 }
+
+
+# Prefixes that are also parts of ordinary words and ids. A key with one of them must look random.
+_COMMON_PREFIXES = frozenset(
+    {"cio", "oy2", "co_", "re_", "fw_", "pat.", "sat.", "local-", "4b1d", "AAAA", "API-", "sk_", "sk-"}
+)
+# The first part of a split key must be distinctive.
+_MIN_SPLIT_PREFIX_CHARS = 4
+
+
+_MIN_CHARS = {
+    prefix: min_chars
+    for prefixes, _, min_chars in _VENDORS.values()
+    for prefix in prefixes.split()
+    if len(prefix) >= _MIN_SPLIT_PREFIX_CHARS and prefix not in _COMMON_PREFIXES
+}
+_PREFIXES = "|".join(re.escape(prefix) for prefix in sorted(_MIN_CHARS, key=len, reverse=True))
+
+
+def _prefix_hint(prefix: str) -> str:
+    # A distinctive prefix alone is specific enough, and it is the fastest kind of expression.
+    return f"(?-i:{re.escape(prefix)})"
+
+
+def _looks_like_key(match: re.Match[str]) -> bool:
+    return is_key_material(match[0])
 
 
 def _vendor(name: str, prefixes: str, tail: str, min_chars: int) -> Rule:
     words = prefixes.split()
     start = "|".join(re.escape(word) for word in words)
-    pattern = re.compile(rf"{NOT_IN_WORD}(?:{start})(?:{tail}){{{min_chars},}}+")
-    return Rule(name, "secret", tuple(word.lower() for word in words), pattern)
+    pattern = re.compile(rf"{NOT_IN_WORD}(?:{start})(?:{tail}){{{min_chars},}}+", re.ASCII)
+    is_common = not _COMMON_PREFIXES.isdisjoint(words)
+    hints = tuple(
+        _prefix_hint(word) if word in _MIN_CHARS else rf"(?-i:{re.escape(word)}{tail}{{8}})" for word in words
+    )
+    return Rule(
+        name,
+        "secret",
+        tuple(word.lower() for word in words),
+        pattern,
+        _looks_like_key if is_common else None,
+        hints=hints,
+        reach=max(map(len, words)) + 14,
+    )
 
 
-VENDORS = tuple(_vendor(name, *spec) for name, spec in _VENDORS.items())
+def _is_split_key(match: re.Match[str]) -> bool:
+    """True if the first half alone is too short for its vendor, and both together are long enough."""
+    first, rest = match["first"], match["rest"]
+    min_chars = _MIN_CHARS[match["prefix"]]
+    return len(first) < min_chars <= len(first) + len(rest) and is_key_material(first + rest) and is_key_material(rest)
 
-# Telegram keys such as `123456789:AA…` are the only ones with a number before the recognizable part.
-TELEGRAM = Rule("telegram", "secret", (":aa",), re.compile(r"(?<=\d{8}):(?P<secret>AA[\w-]{30,}+)"))
+
+VENDORS = (
+    *(_vendor(name, *spec) for name, spec in _VENDORS.items()),
+    # Telegram keys such as `123456789:AA…` are the only ones with a number before the recognizable part.
+    Rule("telegram", "secret", (":aa",), re.compile(r"(?<=\d{8}):(?P<secret>AA[\w-]{30,}+)", re.ASCII)),
+    Rule(
+        "discord",
+        "secret",
+        (),
+        re.compile(r"(?<![\w.-])[MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{27,45}(?![\w.-])", re.ASCII),
+        _looks_like_key,
+        hints=(r"(?-i:\.[\w-]{6}\.[\w-]{27})",),
+        reach=70,
+    ),
+    Rule("mailchimp", "secret", ("-us",), re.compile(r"(?<![\w-])[0-9a-f]{32}-us\d{1,2}(?!\w)", re.ASCII), reach=40),
+    Rule(
+        "azure_client_secret",
+        "secret",
+        ("q~",),
+        re.compile(r"(?<![\w~.-])[\w~.]{3}\dQ~[\w~.-]{31,34}(?![\w~.-])", re.ASCII),
+        hints=(r"(?-i:\dQ~[\w~.-]{4})",),
+        reach=16,
+    ),
+    Rule(
+        "terraform_cloud",
+        "secret",
+        (".atlasv1.",),
+        re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{40,}+", re.ASCII),
+    ),
+    Rule(
+        "airtable",
+        "secret",
+        ("pat",),
+        re.compile(r"(?<!\w)pat[A-Za-z0-9]{14}\.[a-f0-9]{64}", re.ASCII),
+        hints=(r"(?-i:pat[A-Za-z0-9]{14}\.[a-f0-9])",),
+    ),
+    Rule("maxmind", "secret", ("_mmk",), re.compile(r"(?<!\w)[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk", re.ASCII), reach=44),
+    Rule(
+        "facebook",
+        "secret",
+        ("|",),
+        re.compile(r"(?<!\w)\d{15,16}\|[\w-]{27,40}(?!\w)", re.ASCII),
+        hints=(r"\d{15}\|[\w-]{20}",),
+    ),
+    Rule("onepassword", "secret", ("a3-",), re.compile(r"(?<!\w)A3-[A-Z0-9]{6}-[A-Z0-9-]{22,30}", re.ASCII)),
+    Rule(
+        "azure_devops",
+        "secret",
+        ("azdo",),
+        re.compile(r"(?<!\w)[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}(?!\w)", re.ASCII),
+        reach=84,
+    ),
+    # A key that is split over two fields, lines or messages.
+    Rule(
+        "split_key",
+        "secret",
+        tuple(prefix.lower() for prefix in _MIN_CHARS),
+        verbose(
+            rf"""{NOT_IN_WORD}(?P<prefix>{_PREFIXES})(?P<first>[\w+/=-]{{2,120}}+)
+                (?:\x1e(?:[^\x1e]{{0,24}}\x1e){{0,4}}?|["']\s{{0,4}}[+.,]?\s{{0,8}}(?:["']?\w{{1,20}}["']?\s{{0,2}}[:=]\s{{0,2}})?["']
+                    |\\?\r?\n[ \t]{{0,8}})
+                (?P<rest>[\w+/=-]{{6,400}}+)"""
+        ),
+        _is_split_key,
+        spans=lambda match: [(match.start("prefix"), match.end("first")), match.span("rest")],
+        hints=tuple(map(_prefix_hint, _MIN_CHARS)),
+        reach=32,
+    ),
+)

@@ -1,0 +1,180 @@
+"""Determine which rules can match a text, and where.
+
+Hyperscan searches for the hints of all rules in one pass. Where it is not available, the literals of the rules are
+searched one by one. Both return every place where a rule can match, and maybe some where it does not.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from typing import Any, Protocol
+
+from compact.redaction.normalization import HIDDEN, HINT
+from compact.redaction.rules import Rule
+
+_log = logging.getLogger(__name__)
+
+Hit = tuple[int, int]
+"""The index of a rule, and the position where its literal or hint ends."""
+_CHARS_BEFORE_COMPILING = 200_000
+NORMALIZE = -1
+"""In place of a rule: the text contains hidden or full-width characters."""
+
+
+class Prefilter(Protocol):
+    """Yields the places where a rule can match."""
+
+    def hits(self, text: str) -> list[Hit]:
+        """Return the hits in a text, sorted by position for each rule."""
+        ...
+
+
+def create_prefilter(rules: Sequence[Rule]) -> Prefilter:
+    """Return a prefilter that uses Hyperscan as soon as that pays off, if it is installed."""
+    if find_spec("hyperscan") is None:
+        return LiteralPrefilter(rules)
+    return AdaptivePrefilter(rules)
+
+
+class AdaptivePrefilter:
+    """Searches for literals first, and with Hyperscan once its database is compiled.
+
+    Compiling takes about a second, so it happens on a thread, and only in a process that redacts enough text.
+    """
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._rules = rules
+        self._current: Prefilter = LiteralPrefilter(rules)
+        self._characters = 0
+        self._lock = threading.Lock()
+        self._compiling_in: int | None = None
+
+    def hits(self, text: str) -> list[Hit]:
+        """Return the hits in a text."""
+        if self._characters < _CHARS_BEFORE_COMPILING:
+            self._characters += len(text)
+        elif self._compiling_in != os.getpid():
+            self._start()
+        return self._current.hits(text)
+
+    def warm_up(self) -> None:
+        """Compile the database now, for a server that starts or for a measurement."""
+        self._compiling_in = os.getpid()
+        self._compile()
+
+    def _start(self) -> None:
+        with self._lock:
+            # A fork stops the thread, so the child process starts its own.
+            if self._compiling_in == os.getpid() or isinstance(self._current, HyperscanPrefilter):
+                self._compiling_in = os.getpid()
+                return
+            self._compiling_in = os.getpid()
+        threading.Thread(target=self._compile, name="compact-redaction", daemon=True).start()
+
+    def _compile(self) -> None:
+        try:
+            self._current = HyperscanPrefilter(self._rules)
+        except Exception as error:  # any failure of the native library
+            _log.warning("Redaction is slower, because Hyperscan cannot be used: %s", error)
+
+
+class LiteralPrefilter:
+    """Searches for the literals of each rule. A rule without literals is tried everywhere."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._rules_of: dict[str, list[int]] = {}
+        for index, rule in enumerate(rules):
+            for literal in {literal.lower() for literal in rule.literals}:
+                self._rules_of.setdefault(literal, []).append(index)
+        self._everywhere = [index for index, rule in enumerate(rules) if not rule.literals]
+
+    def hits(self, text: str) -> list[Hit]:
+        """Return the end of each literal. A rule without literals has a hit at the end of the text."""
+        lowered = _lower_same_length(text)
+        hits: list[Hit] = [(index, -1) for index in self._everywhere]
+        if not text.isascii() and HIDDEN.search(text):
+            hits.append((NORMALIZE, 0))
+        for literal, rules in self._rules_of.items():
+            position = lowered.find(literal)
+            while position >= 0:
+                end = position + len(literal)
+                hits += [(index, end) for index in rules]
+                position = lowered.find(literal, position + 1)
+        hits.sort()
+        return hits
+
+
+class HyperscanPrefilter:
+    """Searches for the hints of all rules in one pass, in linear time."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        import hyperscan
+
+        self._local = threading.local()
+        self._rules_of: list[list[int]] = [[NORMALIZE]]
+        expressions: dict[str, int] = {HINT: 0}
+        for index, rule in enumerate(rules):
+            for hint in rule.hints or [re.escape(literal) for literal in rule.literals]:
+                number = expressions.setdefault(hint, len(expressions))
+                if number == len(self._rules_of):
+                    self._rules_of.append([])
+                self._rules_of[number].append(index)
+        self._database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+        flags = hyperscan.HS_FLAG_CASELESS | hyperscan.HS_FLAG_DOTALL
+        self._database.compile(
+            expressions=[hint.encode() for hint in expressions],
+            ids=list(range(len(expressions))),
+            elements=len(expressions),
+            flags=[flags] * len(expressions),
+        )
+
+    def hits(self, text: str) -> list[Hit]:
+        """Return the end of each hint."""
+        data = text.encode("utf-8", "surrogatepass")
+        ends: list[Hit] = []
+        add = ends.append
+        self._database.scan(
+            data,
+            match_event_handler=lambda index, start, end, flags, context: add((index, end)),
+            scratch=self._scratch(),
+        )
+        if not ends:
+            return ends
+        if len(data) != len(text):
+            ends = list(_in_characters(ends, data))
+        hits = [(rule, end) for number, end in ends for rule in self._rules_of[number]]
+        hits.sort()
+        return hits
+
+    def _scratch(self) -> Any:
+        """Return the working memory of this thread. A scan releases the interpreter lock, so none is shared."""
+        scratch = getattr(self._local, "scratch", None)
+        if scratch is None:
+            scratch = self._local.scratch = self._database.scratch.clone()
+        return scratch
+
+
+def _in_characters(hits: list[Hit], data: bytes) -> Iterator[Hit]:
+    """Convert positions in UTF-8 to positions in the text."""
+    hits.sort(key=lambda hit: hit[1])
+    position = characters = 0
+    for index, end in hits:
+        if end > position:
+            # A hint may end inside a character, which then counts with the next piece.
+            characters += len(data[position:end].decode("utf-8", "ignore"))
+            position = end
+        yield index, characters
+
+
+_ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
+
+
+def _lower_same_length(text: str) -> str:
+    lowered = text.lower()
+    # A few letters such as İ become two in lower case, which would shift all positions after them.
+    return lowered if len(lowered) == len(text) else text.translate(_ASCII_LOWER)

@@ -1,0 +1,112 @@
+"""Rules for secrets in sentences: "the password for staging is …"."""
+
+from __future__ import annotations
+
+import re
+
+from compact.redaction.rules.assignments import NOT_A_SECRET
+from compact.redaction.rules.rule import Rule, caseless, is_key_material, looks_random
+
+_WORDS = (
+    "password|passwd|passwort|kennwort|passphrase|passcode|pass[ ]code|pwd|pin|pin[ ]code|secret|secret[ ]key|api[ ]key"
+    "|access[ ]key|access[ ]token|auth[ ]token|token|credential|private[ ]key|login|key"
+)
+# A password that a person chose has a digit or a sign inside. A word of a sentence does not.
+_CHOSEN = re.compile(r"(?=[^A-Za-z]*[A-Za-z])(?:[^0-9]*[0-9]|\w+[!@#$%^&*+=?~]+\w)")
+_PIN = re.compile(r"\d{4,8}")
+_NOT_CHOSEN = re.compile(
+    r"(?:sha|md|aes|utf|base|oauth|argon|bcrypt|pbkdf|rs|hs|es|v|http|ipv|x)-?\d+\w{0,3}|\d+(?:\.\d+)*(?:st|nd|rd|th|[a-z]{1,2})?"
+    r"|[\w-]+\.(?:py|js|ts|md|json|ya?ml|txt|env|pem|key|com|org|io|html)|https?:.*|/.*|\d+-\w+",
+    re.IGNORECASE,
+)
+
+
+def _is_told(match: re.Match[str]) -> bool:
+    """True if a sentence gives a value that no ordinary word could be."""
+    value = match["secret"].rstrip(".!?)")
+    if len(value) < 4 or NOT_A_SECRET.fullmatch(value):
+        return False
+    word = match["word"].lower()
+    if word.startswith("pin"):
+        return _PIN.fullmatch(value) is not None
+    if word in {"key", "token", "login", "secret"} and not match["quote"]:
+        return (
+            len(value) >= 8
+            and looks_random(value)
+            and not _NOT_CHOSEN.fullmatch(value)
+            and (len(value) < 16 or is_key_material(value))
+        )
+    if match["quote"]:
+        return " " not in value.strip() or len(value) > 8
+    return _CHOSEN.match(value) is not None and not _NOT_CHOSEN.fullmatch(value)
+
+
+PROSE = (
+    Rule(
+        "password",
+        "secret",
+        tuple(word.replace("[ ]", " ") for word in _WORDS.split("|")),
+        caseless(
+            rf"""(?<![A-Za-z])(?P<word>{_WORDS})s?[ ](?:[\w@.:/'-]{{1,40}}+[ ]){{0,6}}?(?:is|was|ist|to|be|should[ ]be|will[ ]be)
+                [ ](?:now[ ]|set[ ]to[ ]|still[ ])?:?[ ]?(?P<quote>["'`“‘])?(?P<secret>[^\s\x1e"'`“”’,;<>]{{4,256}}+)"""
+        ),
+        _is_told,
+        hints=(r"(?:pass[pcw]|kennwort|pwd|pin|secret|key|token|credential|login)[a-z]{0,10} [!-~]",),
+        reach=30,
+        anchor=caseless(_WORDS),
+    ),
+    Rule(
+        "password",
+        "secret",
+        ("password ", "passwort ", "passphrase ", "passcode "),
+        caseless(
+            r"""(?<![\w-])(?P<word>password|passwort|passphrase|passcode)[ \t]{1,4}\(?(?P<quote>["'`“])?
+                (?P<secret>[^\s\x1e"'`“”,;<>()|=:]{6,256}+)"""
+        ),
+        _is_told,
+        hints=(r"(?:password|passwort|passphrase|passcode)[ \t]{1,4}",),
+    ),
+    Rule(
+        "password",
+        "secret",
+        ("|",),
+        caseless(
+            r"""\|[ ]{0,20}+[\w .*`-]{0,40}?(?P<word>password|api[ _-]?key|secret|token)[\w .*`-]{0,20}[ ]{0,20}+\|[ ]{0,20}+
+                (?P<quote>`)?(?P<secret>[^\s\x1e|`]{6,256}+)"""
+        ),
+        _is_told,
+        hints=(r"(?:password|api[ _-]?key|secret|token)[\w .*`-]{0,40}\|",),
+        lookahead=120,
+        reach=130,
+    ),
+    Rule(
+        "login_pair",
+        "secret",
+        ("log in", "login", "sign in", "credentials", "username", "user"),
+        caseless(
+            r"""(?:log[ ]?in|sign[ ]in|credentials|creds|account)(?:[ ]\w{1,12}){0,4}?[ :]{1,3}["'`]?
+                [\w.@+-]{2,64}[ ]?/[ ]?(?P<secret>[^\s\x1e"'`,;<>/]{4,128}+)"""
+        ),
+        lambda match: _CHOSEN.match(match["secret"]) is not None,
+        hints=(r"(?:log ?in|sign in|credentials|creds|account)[!-~ ]{0,60}/",),
+        reach=160,
+        lookahead=140,
+    ),
+    Rule(
+        "one_time_code",
+        "secret",
+        (" code", "otp", "tan"),
+        caseless(
+            r"""(?:verification|security|one[ -]time|otp|2fa|mfa|login|auth(?:entication)?|confirmation|access|sms|backup
+                |recovery)[ ](?:code|pin|passcode|tan)s?(?:[ ](?:is|was|for[ ]\w{1,30}[ ]is))?[ :]{1,3}["'`]?
+                (?P<secret>\d{3}[ -]?\d{3,5}|\d{4,8}|[A-Z0-9]{4,8}(?:-[A-Z0-9]{4,8}){1,3})(?![\w-])"""
+        ),
+        lambda match: any(char.isdigit() for char in match["secret"]),
+        hints=(
+            r"(?:verification|security|time|otp|2fa|mfa|login|auth|authentication|confirmation|access|sms|backup|recovery)"
+            r" (?:code|pin|passcode|tan)",
+        ),
+        reach=60,
+        lookahead=120,
+    ),
+)

@@ -1,0 +1,89 @@
+"""Rules for wallets: recovery phrases and private keys of blockchains."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import lru_cache
+from importlib.resources import files
+
+from compact.redaction.rules.rule import HAS_DIGIT, LONG_RUN_HINT, Rule, caseless, near, verbose
+
+_MIN_PHRASE_WORDS = 12
+_WORD = re.compile(r"[a-z]{3,8}")
+_KEY_WORDS = re.compile(r"priv(?:ate)?[ _-]?key|wallet|signer|deployer|secret|mnemonic|\bpk\b|keystore", re.IGNORECASE)
+_HASH_WORDS = re.compile(r"hash|tx|transaction|block|root|topic|commit|digest|sha|checksum|address", re.IGNORECASE)
+_BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+
+
+@lru_cache(maxsize=1)
+def _phrase_words() -> frozenset[str]:
+    """Return the 2,048 English words of BIP 39."""
+    return frozenset((files("compact.redaction.rules") / "bip39_english.words").read_text("ascii").split())
+
+
+def _phrases(match: re.Match[str]) -> list[tuple[int, int]]:
+    """Return the runs of at least twelve words of the list."""
+    spans: list[tuple[int, int]] = []
+    words = _phrase_words()
+    run: list[re.Match[str]] = []
+    for word in _WORD.finditer(match.string, match.start(), match.end()):
+        if word[0] in words:
+            run.append(word)
+            continue
+        if len(run) >= _MIN_PHRASE_WORDS:
+            spans.append((run[0].start(), run[-1].end()))
+        run = []
+    if len(run) >= _MIN_PHRASE_WORDS:
+        spans.append((run[0].start(), run[-1].end()))
+    return spans
+
+
+def _is_private_number(match: re.Match[str]) -> bool:
+    """True for 64 hexadecimal digits that a nearby word calls a key. Digests have the same form."""
+    before = match.string[max(0, match.start() - 40) : match.start()].rpartition("\n")[2]
+    return near(match, _KEY_WORDS, before=80) and not _HASH_WORDS.search(before)
+
+
+def _has_checksum(match: re.Match[str]) -> bool:
+    number = 0
+    for char in match[0]:
+        number = number * 58 + _BASE58.index(char)
+    raw = number.to_bytes(48, "big").lstrip(b"\0")
+    return hashlib.sha256(hashlib.sha256(raw[:-4]).digest()).digest()[:4] == raw[-4:]
+
+
+WALLETS = (
+    Rule(
+        "seed_phrase",
+        "secret",
+        (),
+        verbose(
+            r"(?<![a-z])[a-z]{3,8}(?:(?:[ ,\t]{1,3}|[ ]?\r?\n|[ ,]{0,2}\d{1,2}[.):]?[ ])[a-z]{3,8}(?![A-Za-z])){11,}+"
+        ),
+        spans=_phrases,
+        hints=(r"(?-i:(?:[a-z]{3,8}(?:[ ,\t]{1,3}| ?\r?\n|[ ,]{0,2}\d{1,2}[.):]? )){11}[a-z]{3})",),
+        reach=170,
+        is_whole=True,
+    ),
+    Rule(
+        "wallet_key",
+        "secret",
+        (),
+        caseless(r"(?<![0-9A-Za-z])(?:0x)?[0-9a-f]{64}(?![0-9A-Za-z])"),
+        _is_private_number,
+        hints=(LONG_RUN_HINT,),
+        guard=HAS_DIGIT,
+        reach=42,
+    ),
+    Rule(
+        "wallet_key",
+        "secret",
+        (),
+        verbose(r"(?<![0-9A-Za-z])[5KLc9][1-9A-HJ-NP-Za-km-z]{50,51}(?![0-9A-Za-z])"),
+        _has_checksum,
+        hints=(LONG_RUN_HINT,),
+        guard=HAS_DIGIT,
+        reach=42,
+    ),
+)
