@@ -72,6 +72,7 @@ def caseless(pattern: str) -> re.Pattern[str]:
 
 def looks_random(value: str) -> bool:
     """True if a value mixes letters and digits, or is long and in mixed case without being made of words."""
+    value = value[:64]
     if _HAS_DIGIT_AND_LETTER.match(value):
         return True
     return len(value) >= 16 and _MIXED_CASE.match(value) is not None and len(_RUNS.findall(value)) * 5 >= len(value)
