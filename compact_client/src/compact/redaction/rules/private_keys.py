@@ -10,8 +10,9 @@ import re
 
 from compact.redaction.rules.rule import HAS_DIGIT, LONG_RUN_HINT, Rule, caseless, is_key_material, verbose
 
-_MAX_LINES = 400
-_MAX_SKIPPED_PARTS = 12
+_MAX_LINES = 20_000
+# Other fields, such as ids, may be between two lines of a key.
+_MAX_SKIPPED_PARTS = 400
 _FULL_LINE_CHARS = 40
 # What may be between two lines of a key: white space, escaped line breaks, quotes, and prefixes such as `> ` or `12: `.
 _GAP = r"(?:[ \t\r\n>|+\#*\"',\[\]]|\\{1,4}[nrt]|\d{1,6}[ \t:|→]{1,8}(?=[A-Za-z0-9+/=]{20}))"
@@ -61,7 +62,7 @@ def _is_body_line(text: str, line: re.Match[str], *, is_first: bool) -> bool:
 def _part_end(text: str, position: int) -> int:
     """Return where the part ends in which the key was interrupted, or -1 if other text follows the key."""
     boundary = text.find("\x1e", position, position + 400)
-    if boundary < 0 or _END.search(text, position, boundary):
+    if boundary < 0 or text.find("-----", position, boundary) >= 0:
         return -1
     return boundary
 

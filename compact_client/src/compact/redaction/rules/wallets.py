@@ -6,10 +6,13 @@ import hashlib
 import re
 from functools import lru_cache
 from importlib.resources import files
+from itertools import chain
 
 from compact.redaction.rules.rule import HAS_DIGIT, LONG_RUN_HINT, Rule, caseless, near, verbose
 
 _MIN_PHRASE_WORDS = 12
+_MAX_PHRASE_WORDS = 48
+_MIN_DISTINCT_WORDS = 8
 _WORD = re.compile(r"[a-z]{3,8}")
 _KEY_WORDS = re.compile(r"priv(?:ate)?[ _-]?key|wallet|signer|deployer|secret|mnemonic|\bpk\b|keystore", re.IGNORECASE)
 _HASH_WORDS = re.compile(r"hash|tx|transaction|block|root|topic|commit|digest|sha|checksum|address", re.IGNORECASE)
@@ -27,15 +30,14 @@ def _phrases(match: re.Match[str]) -> list[tuple[int, int]]:
     spans: list[tuple[int, int]] = []
     words = _phrase_words()
     run: list[re.Match[str]] = []
-    for word in _WORD.finditer(match.string, match.start(), match.end()):
-        if word[0] in words:
+    for word in chain(_WORD.finditer(match.string, match.start(), match.end()), (None,)):
+        if word is not None and word[0] in words:
             run.append(word)
             continue
-        if len(run) >= _MIN_PHRASE_WORDS:
+        # Filler text repeats its words, and a dictionary is longer than a phrase.
+        if _MIN_PHRASE_WORDS <= len(run) <= _MAX_PHRASE_WORDS and len({item[0] for item in run}) >= _MIN_DISTINCT_WORDS:
             spans.append((run[0].start(), run[-1].end()))
         run = []
-    if len(run) >= _MIN_PHRASE_WORDS:
-        spans.append((run[0].start(), run[-1].end()))
     return spans
 
 
