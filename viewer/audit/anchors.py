@@ -20,6 +20,7 @@ from ingest.models import AnchorMark
 from viewer.audit import anchor_file, external_anchors, log
 from viewer.audit.anchor_file import Anchor
 from viewer.models import AuditEntry
+from viewer.numbers import format_count
 
 _TRY_LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('viewer anchors'))"
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('viewer anchors'))"
@@ -38,9 +39,13 @@ class AnchorState:
     def sentence(self) -> str:
         if self.anchor is None:
             return "Not anchored yet. Until the first anchor, removing entries at the end goes unnoticed."
-        pending = f"{self.entries_after:,} audit entries and {self.links_after:,} transcript links"
-        since = f"{pending} after it are not anchored yet." if self.entries_after or self.links_after else ""
+        since = f"{self.pending} after it are not anchored yet." if self.entries_after or self.links_after else ""
         return f"Anchor {self.anchor.number} of {describe_time(self.anchor.until)}. {since}".strip()
+
+    @property
+    def pending(self) -> str:
+        entries = "entry" if self.entries_after == 1 else "entries"
+        return f"{self.entries_after:,} audit {entries} and {format_count(self.links_after, 'transcript link')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +75,7 @@ class Report:
         state = self.state
         if not state.entries_after and not state.links_after:
             return ""
-        return (
-            f"{state.entries_after:,} audit entries and {state.links_after:,} transcript links after it are intact, "
-            "but not anchored yet."
-        )
+        return f"{state.pending} after it are intact, but not anchored yet."
 
 
 def write() -> Anchor:

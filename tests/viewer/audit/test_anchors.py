@@ -149,7 +149,7 @@ def test_the_report_names_the_anchor_and_what_came_after_it(ours: Project):
     report = anchors.verify()
     assert report.sentence == (
         f"Verified up to anchor 1 of {anchor.until:%Y-%m-%d %H:%M:%S} UTC. "
-        "1 audit entries and 1 transcript links after it are intact, but not anchored yet."
+        "1 audit entry and 1 transcript link after it are intact, but not anchored yet."
     )
     page = client_for(create_user("auditor", ours)).get("/audit/").content.decode()
     assert "Anchor 1 was written at" in page and "Not anchored yet: 2 audit entries and" in page
