@@ -6,6 +6,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psycopg
 import pytest
 from builders import chat_turns
@@ -32,6 +33,14 @@ def rows(server: Server, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
         return connection.execute(query, parameters).fetchall()
 
 
+def log_in(server: Server) -> httpx.Client:
+    client = httpx.Client(base_url=server.url, follow_redirects=True, timeout=30)
+    client.get("/login/")
+    data = {**server.logins["admin"], "csrfmiddlewaretoken": client.cookies["csrftoken"]}
+    assert client.post("/login/", data=data, headers={"Referer": server.url}).status_code == 200
+    return client
+
+
 @pytest.mark.req("K-STO-1")
 def test_every_compaction_has_a_transcript_after_restarts(server: Server, tmp_path: Path) -> None:
     """Three processes compact the same session, and so does another tenant. Each event names a stored transcript."""
@@ -50,3 +59,12 @@ def test_every_compaction_has_a_transcript_after_restarts(server: Server, tmp_pa
         )
         assert sorted((step, digest) for state, step, digest in events if state == "stored") == sorted(stored)
         assert {state for state, _, _ in events} == {"queued", "stored"}
+    client = log_in(server)
+    for session_id in sessions:
+        for number in (1, 2, 3):
+            page = client.get(f"/sessions/{session_id}/compactions/{number}/").text
+            assert '<dd data-testid="archival-state">Stored</dd>' in page
+            assert "This compaction has no stored transcript" not in page
+    page = client.get("/transcripts/").text
+    assert page.count('data-testid="transcript-row"') >= 6
+    assert not any(session_id in row for row in page.split('data-testid="unstored-row"')[1:] for session_id in sessions)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from ingest.models import ChainLink, Project, Session, Transcript
 from viewer.accounts import access
 from viewer.accounts.access import Right
 from viewer.audit import downloads, log, payload_views, queries
+from viewer.audit.archival_states import Archival, unstored_transcripts
 from viewer.audit.log import Action
 from viewer.audit.queries import TranscriptFilter
 from viewer.audit.verification import verify_archive
@@ -44,7 +46,8 @@ class Line:
 
 @access.requires(Right.TRANSCRIPTS)
 def transcript_list(request: HttpRequest) -> HttpResponse:
-    allowed = access.request_grant(request).projects(Right.TRANSCRIPTS)
+    grant = access.request_grant(request)
+    allowed = grant.projects(Right.TRANSCRIPTS)
     projects = {project.pk: project for project in Project.objects.filter(pk__in=allowed).order_by("name")}
     error = None
     try:
@@ -59,10 +62,16 @@ def transcript_list(request: HttpRequest) -> HttpResponse:
         "error": error,
         "reasons": downloads.REASONS,
         "is_filtered": filters.is_active,
+        "unstored": [] if filters.is_active or filters.before else _unstored_rows(grant, projects),
         "next": cursor,
         "setup": setup_help(request, next(iter(projects), 0)),
     }
     return render(request, "audit/transcript_list.html", context, status=400 if error else 200)
+
+
+def _unstored_rows(grant: access.Grant, projects: Iterable[int]) -> list[tuple[Archival, bool]]:
+    """Return the transcripts that are not stored, and whether the reason may be shown. It may quote a text."""
+    return [(archival, grant.may(Right.PAYLOAD, archival.project_id)) for archival in unstored_transcripts(projects)]
 
 
 @access.requires(Right.TRANSCRIPTS)

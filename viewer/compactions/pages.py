@@ -10,11 +10,12 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.text import slugify
 
-from ingest.models import Session
+from ingest.models import Session, Transcript
 from viewer import csv_file
 from viewer.accounts import access
 from viewer.accounts.access import Right
 from viewer.audit import payload_views
+from viewer.audit.archival_states import Archival, compaction_archival
 from viewer.audit.payload_views import Sight
 from viewer.compactions import queries, rework
 from viewer.compactions.cost import cache_effect
@@ -22,7 +23,7 @@ from viewer.compactions.flow import build_flow
 from viewer.compactions.ledger import Entry, Ledger
 from viewer.compactions.lineage import Version, hide_text, neighbors, summary_versions
 from viewer.compactions.what_if import STRATEGIES, CannotPlan, Choice, Prompt, plan_again
-from viewer.kinds import RETENTION, SUMMARY
+from viewer.kinds import ARCHIVAL, RETENTION, SUMMARY
 from viewer.sessions.checks import Check
 from viewer.sessions.descriptions import describe_losses, describe_overhead
 from viewer.sessions.inspection import retention_rows
@@ -74,6 +75,7 @@ def compaction_detail(request: HttpRequest, name: str, number: int) -> HttpRespo
     retention = check.span(RETENTION)
     by_kind = retention_rows(retention.data) if retention else []
     has_losses = any(row["lost"] for row in by_kind)
+    archival, transcript = _archival(session, check)
     context = {
         "session": session,
         "check": check,
@@ -91,7 +93,8 @@ def compaction_detail(request: HttpRequest, name: str, number: int) -> HttpRespo
         "lost": lost if has_content or not has_losses else None,
         "sight": compaction.sight,
         "cache": cache_effect(check, compaction.calls_until_next),
-        "transcript": queries.transcript(session, check.step),
+        "archival": archival,
+        "transcript": transcript,
         "strategies": STRATEGIES,
     }
     return render(request, "compactions/compaction_detail.html", context)
@@ -152,7 +155,7 @@ def what_if(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """The fates of the stored prompt under another policy."""
     compaction = _get_compaction(request, name, number)
     session, check = compaction.session, compaction.check
-    transcript = queries.transcript(session, check.step)
+    _, transcript = _archival(session, check)
     if transcript is None:
         raise Http404("No transcript is stored for this compaction.")
     previous = _summary_versions(session, compaction.all[: number - 1], number)
@@ -201,6 +204,13 @@ def _lost_facts(session: Session, check: Check) -> list[dict[str, Any]]:
     payload = queries.payload(session, check.span(RETENTION))
     lost = payload.get("lost") if isinstance(payload, dict) else None
     return [fact for fact in lost if isinstance(fact, dict)][:_MAX_LOST_FACTS] if isinstance(lost, list) else []
+
+
+def _archival(session: Session, check: Check) -> tuple[Archival | None, Transcript | None]:
+    """Return the state of the compaction's transcript, and the transcript if this server has it."""
+    archival, transcript = compaction_archival(session, [span.data for span in check.spans_of(ARCHIVAL)])
+    # Without an event, the step is all that is known. With one, only the content that it names is this compaction's.
+    return archival, transcript if archival else queries.transcript(session, check.step)
 
 
 def _group_by_kind(facts: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import zipfile
+from typing import Any
 
 import pytest
 from compact import bundle
 from django.db import connection
 from django.urls import reverse
-from people import client_for, create_project, create_transcript, create_user
+from django.utils import timezone
+from people import client_for, create_project, create_session, create_transcript, create_user
 
-from ingest.models import Project, Transcript
+from ingest.models import Project, Session, Span, Transcript
 from viewer.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
@@ -135,3 +138,44 @@ def test_a_server_can_require_a_reason(settings):
     assert not AuditEntry.objects.filter(action="transcript.download", project_id=ours.pk).exists()
     response = client.get(f"/api/transcripts/{name}/download/?reason=audit")
     assert response.status_code == 200 and response.getvalue()
+
+
+def add_archival(session: Session, span_id: str, **data: Any) -> None:
+    """Add an event of an agent to a session."""
+    Span.objects.create(
+        session_key=session.session_key,
+        session_day=session.day,
+        trace_id=f"t-{session.session_id}",
+        span_id=span_id,
+        project_id=session.project_id,
+        seq=ord(span_id[0]),
+        kind="compact.archival",
+        started_at=timezone.now(),
+        data={"storage_adapter": "ariadne", **data},
+    )
+
+
+@pytest.mark.req("K-UI-3")
+def test_the_list_shows_what_is_queued_and_what_failed():
+    """A transcript that arrived is stored, whatever the last event says. Other projects see none of it."""
+    ours, theirs = create_project(), create_project("theirs")
+    stored = create_transcript(ours)
+    session = create_session(ours)
+    add_archival(session, "b", state="queued", step=1, sha256=stored.sent_sha256)
+    add_archival(session, "c", state="queued", step=2, sha256="2" * 64)
+    add_archival(session, "d", state="queued", step=3, sha256="3" * 64)
+    add_archival(session, "e", state="failed", step=3, sha256="3" * 64, error="HTTP 400: damaged")
+    add_archival(session, "f", state="queued", step=4, sha256="4" * 64)
+    add_archival(session, "g", state="stored", step=5, sha256="4" * 64)
+    add_archival(session, "h", step=6, sha256="6" * 64)
+    other = create_session(theirs, session_id="other-session")
+    add_archival(other, "b", state="failed", step=9, error="secret of theirs")
+    page = client_for(create_user("auditor", ours)).get(reverse("transcript-list")).content.decode()
+    rows = re.findall(r'data-testid="unstored-row">(.*?)</tr>', page, re.DOTALL)
+    cells = [" ".join(re.sub(r"<[^>]+>", " ", row).split()) for row in rows]
+    assert len(cells) == 2
+    assert cells[0].startswith("s 3 Failed") and cells[0].endswith("ariadne HTTP 400: damaged")
+    assert cells[1].startswith("s 2 Queued") and cells[1].endswith("ariadne The agent has not delivered it yet")
+    assert "other-session" not in page and "secret of theirs" not in page
+    assert 'data-testid="transcript-row"' in page and ">Stored<" in page
+    assert "unstored-row" not in client_for(create_user("auditor", create_project("empty"))).get("/transcripts/").text
