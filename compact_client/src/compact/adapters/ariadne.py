@@ -16,7 +16,6 @@ import json
 import os
 import secrets
 import threading
-import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -32,8 +31,6 @@ from compact.delivery.spool import Record
 from compact.exceptions import CompactError
 from compact.messages import Message
 from compact.protocols import ArchiveResult
-
-Listener = weakref.WeakMethod[Callable[[ArchiveResult], None]]
 
 _MAX_SESSIONS = 10_000
 _PROCESS = secrets.token_hex(8)
@@ -66,7 +63,7 @@ class AriadneStorage:
         self._steps: OrderedDict[str, tuple[int, str]] = OrderedDict()
         """The last step of each session, and the digest of its transcript."""
         self._results: OrderedDict[tuple[str, str], ArchiveResult] = OrderedDict()
-        self._listeners: list[Listener] = []
+        self._listeners: list[Callable[[ArchiveResult], None]] = []
         self._lock = threading.Lock()
         self._pipeline = Pipeline(
             endpoint,
@@ -106,7 +103,7 @@ class AriadneStorage:
     def listen(self, listener: Callable[[ArchiveResult], None]) -> None:
         """Report the server's answer to each queued transcript to this method."""
         with self._lock:
-            self._listeners.append(weakref.WeakMethod(listener))
+            self._listeners.append(listener)
 
     def _choose_step(self, session_id: str, sha256: str, step: int | None) -> int:
         """Return the step to ask for. It is after the last known one, unless the content is the same."""
@@ -132,7 +129,7 @@ class AriadneStorage:
                 self._results[result.session_id, result.sha256] = result
                 if len(self._results) > _MAX_SESSIONS:
                     self._results.popitem(last=False)
-            listeners = [listener for reference in self._listeners if (listener := reference()) is not None]
+            listeners = list(self._listeners)
         if is_own:
             for listener in listeners:
                 listener(result)
