@@ -157,7 +157,7 @@ def _plan(messages: list[dict[str, Any]], check: Check, choice: Choice, overhead
                 exporter=CallbackExporter(events.append),
             )
         )
-        manager.preflight("what-if", without_hashes)
+        manager.preflight("what-if", without_hashes, floor="newest")
     except CompactError as error:
         raise CannotPlan(str(error)) from None
     return events

@@ -55,14 +55,13 @@ def truncate_arrivals(
     if policy.tool_output_truncation == "none" or (window is None and policy.tool_output_share):
         return
     limit = max(policy.tool_output_max_tokens, int(policy.tool_output_share * (window or 0)))
-    truncated_before = _truncated_by_plan(session)
     for message in messages:
-        was_truncated = message.id in truncated_before
-        max_tokens = policy.tool_output_max_tokens if was_truncated else limit
-        if not is_truncatable(engine, session, message) or fits_without_counting(message.text, max_tokens):
+        is_short = fits_without_counting(message.text, policy.tool_output_max_tokens)
+        if is_short or not is_truncatable(engine, session, message):
             continue
+        was_truncated = _is_truncated_by_plan(session, message)
         tokens = engine.counter.count_text(message.text)
-        if tokens <= max_tokens:
+        if tokens <= (policy.tool_output_max_tokens if was_truncated else limit):
             continue
         reason = f"the output has {tokens:,} tokens, more than {limit:,}, when it arrives"
         if was_truncated:
@@ -127,8 +126,7 @@ def _store_full_text(engine: Engine, session: Session, message: Message, check: 
     return artifact_id
 
 
-def _truncated_by_plan(session: Session) -> set[str]:
-    """Return the ids of the messages that the plan shows truncated."""
-    if session.plan is None:
-        return set()
-    return {entry.id for entry in session.plan.ledger if entry.fate == "truncated"}
+def _is_truncated_by_plan(session: Session, message: Message) -> bool:
+    """True if the plan shows the message truncated, but this process has its full text."""
+    entries = session.plan.ledger if session.plan is not None else ()
+    return any(entry.id == message.id and entry.fate == "truncated" for entry in entries)
