@@ -263,3 +263,20 @@ def test_a_compaction_that_runs_again_is_archived_once(tmp_path: Path) -> None:
     assert archivals(recorder) == [("s", "stored", 2)]
     assert recorder.last("compact.pruned_messages")["step"] == 2
     assert len(list((tmp_path / "s").glob("transcript*"))) == 2
+
+
+@pytest.mark.req("S-STO-1")
+def test_an_overflow_recovery_is_archived_like_any_compaction(tmp_path: Path) -> None:
+    """The auditor sees one transcript per compaction, whatever started it."""
+    recorder = Recorder()
+    policy = CompactPolicy(hard_cap_buffer=100, keep_recent_turns=2)
+    storage = FileStorage(tmp_path)
+    manager = CompactManager(CompactConfig("gpt-5", 8_000, policy=policy, storage=storage, exporter=recorder))
+    history = [Message("user", "password: hunter2-Qz81"), *chat_turns(20)]
+    prompt = manager.preflight("s", history)
+    assert archivals(recorder) == []
+    error = ValueError("context_length_exceeded: maximum context length is 1000 tokens, you requested 1900 tokens")
+    assert len(manager.recover("s", prompt, error)) < len(prompt)
+    assert archivals(recorder) == [("s", "stored", 1)]
+    (file,) = (tmp_path / "s").glob("transcript*")
+    assert len(file.read_text().splitlines()) == len(history) and "hunter2" not in file.read_text()
