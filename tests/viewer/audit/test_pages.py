@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 
 import pytest
-from people import client_for, create_project, create_transcript, create_user
+from people import client_for, create_project, create_session, create_transcript, create_user
 
 from viewer import csv_file
 from viewer.audit import log
@@ -105,3 +106,66 @@ def test_denied_requests_are_logged():
     entries = AuditEntry.objects.filter(action="access.denied").order_by("-position")[:2]
     assert [(entry.actor, entry.detail["status"]) for entry in entries] == [("ada", 404), ("olga", 403)]
     assert all(entry.outcome == "denied" for entry in entries)
+
+
+@pytest.mark.req("K-UI-3")
+def test_a_mistyped_address_is_not_found_and_another_projects_object_is_denied():
+    """Both get a 404. Only the log tells them apart."""
+    ours, theirs = create_project("ours"), create_project("theirs")
+    create_session(theirs, session_id="their-run")
+    client = client_for(create_user("auditor", ours, name="ada"))
+    for path in ("/sessions/their-run/", "/api/sessions/their-run/tree/", "/sessions/mistyped/", "/api/sessions/nope/"):
+        assert client.get(path).status_code == 404
+    entries = AuditEntry.objects.filter(target__startswith="GET /").order_by("position")
+    assert [(entry.action, entry.outcome) for entry in entries] == [
+        *[("access.denied", "denied")] * 2,
+        *[("address.not_found", "not_found")] * 2,
+    ]
+
+
+@pytest.mark.req("K-UI-3")
+def test_entries_are_filtered_by_person_session_and_time():
+    """Sessions by id and by key. Times by day and by minute, in UTC or with a zone."""
+    ours = create_project("ours")
+    create_session(ours, session_id="run-7")
+    ann, bob = (client_for(create_user("developer", ours, name=name)) for name in ("ann", "bob"))
+    for client in (ann, bob):
+        client.get("/api/spans/t-run-7:a/")
+    auditor = client_for(create_user("auditor", ours, name="ada"))
+    view = AuditEntry.objects.filter(action="payload.view", actor="ann").get()
+
+    def actors(**query: str) -> list[str]:
+        return [entry["actor"] for entry in auditor.get("/api/audit/", query).json()["results"]]
+
+    assert actors(session="run-7") == actors(session=view.detail["session_key"]) == ["bob", "ann"]
+    assert actors(session="run-7", actor="ann") == ["ann"]
+    assert actors(session="run") == []
+    minute = view.at.strftime("%Y-%m-%dT%H:%M")
+    assert "ann" in actors(since=minute, until=minute) and "ann" in actors(since=f"{minute}Z", until=f"{minute}:00Z")
+    assert actors(until="2020-01-01T10:00") == [] == actors(since="2999-01-01")
+    assert auditor.get("/api/audit/", {"since": "yesterday"}).status_code == 400
+    page = auditor.get("/audit/", {"session": "run-7", "actor": "ann"}).content.decode()
+    assert page.count('data-testid="audit-row"') == 1 and view.at.strftime("%Y-%m-%d %H:%M:%S UTC") in page
+
+
+@pytest.mark.req("K-UI-3")
+def test_json_export_has_the_filtered_entries_and_is_logged():
+    ours = create_project("ours")
+    log.record(Origin(1, '=cmd("x")'), Action.KEY_CREATE, project_id=ours.pk, target="run-1")
+    client = client_for(create_user("auditor", ours, name="ada"))
+    response = client.get("/audit/json/", {"action": "key.create"})
+    (entry,) = json.loads(response.getvalue())
+    assert (entry["actor"], entry["target"]) == ('=cmd("x")', "run-1") and entry["at"].endswith("Z")
+    assert json.loads(client.get("/audit/json/", {"actor": "nobody"}).getvalue()) == []
+    exported = AuditEntry.objects.filter(action="audit.export").earliest("position")
+    assert (exported.detail["format"], exported.detail["filters"]) == ("json", {"action": "key.create"})
+
+
+def test_an_auditor_sees_no_entries_of_another_project():
+    ours, theirs = create_project("ours"), create_project("theirs")
+    log.record(Origin(1, "eve"), Action.KEY_CREATE, project_id=theirs.pk, target="their-secret-key")
+    client = client_for(create_user("auditor", ours))
+    for path in ("/audit/", "/audit/csv/", "/audit/json/", "/api/audit/"):
+        response = client.get(path)
+        body = response.getvalue() if response.streaming else response.content
+        assert b"their-secret-key" not in body.replace(path.encode(), b"").replace(b'value="their-secret-key"', b"")
