@@ -78,7 +78,7 @@ def build_flow(ledger: Ledger) -> Flow:
 
 
 def _bundles(runs: list[list[Entry]], extents: Sequence[Extent]) -> list[list[list[Entry]]]:
-    """Combine neighboring runs if there are so many that each would be thinner than a line."""
+    """Combine neighboring runs if each run would be thinner than a line."""
     if len(runs) <= MAX_BLOCKS:
         return [[run] for run in runs]
     bundles: list[list[list[Entry]]] = []
