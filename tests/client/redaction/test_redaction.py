@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 from compact.redaction import MASK, Redactor, default_redactor
@@ -190,46 +189,6 @@ def test_redaction_is_idempotent(text: str) -> None:
     """The server can safely redact again what the client already redacted."""
     once, _ = redactor.text(text)
     assert redactor.text(once) == (once, {})
-
-
-HOSTILE = {
-    "letters": "a" * 10,
-    "key without value": "password=",
-    "open quotes": 'password="',
-    "escapes": 'password=\\\\\\"',
-    "truncated jwt": "eyJ",
-    "truncated pem": "-----BEGIN PRIVATE KEY-----",
-    "url heads": "http://a:",
-    "at signs": "a@a.",
-    "digits": "1 ",
-    "more digits": "4111-",
-    "iban": "DE89 ",
-    "bearers": "bearer ",
-    "cookie": "cookie: a=",
-    "spaces": "password" + " " * 50,
-    "vendor": "sk-ant-",
-    "login": "login x ",
-    "slashes": "hooks.slack.com/",
-    "parens": "(+1 (2",
-}
-
-
-@pytest.mark.req("S-RED-1")
-@pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE.keys())
-def test_hostile_text_takes_linear_time(unit: str) -> None:
-    """Eight times the text takes about eight times as long, not 64 times."""
-
-    def seconds(size: int) -> float:
-        text = unit * (size // len(unit))
-        best = float("inf")
-        for _ in range(3):
-            start = time.thread_time()
-            redactor.text(text)
-            best = min(best, time.thread_time() - start)
-        return best
-
-    small, large = seconds(20_000), seconds(160_000)
-    assert large < 8 * 3 * max(small, 0.004), f"{small:.4f} s for 20 kB, {large:.4f} s for 160 kB"
 
 
 @pytest.mark.req("S-RED-1")

@@ -6,7 +6,6 @@ follow it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from types import MappingProxyType
@@ -17,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 from compact.config.session_limits import SessionLimits
 from compact.planning.tool_results.artifacts import Sensitivity
 from compact.policy import CompactPolicy
+from compact.redaction.patterns import compile_pattern
 
 
 class _Section(BaseModel):
@@ -70,7 +70,9 @@ class Redaction(_Section):
     pii: bool = Field(
         default=True, description="also redact card numbers, email addresses, phone numbers and national ids"
     )
-    patterns: tuple[str, ...] = Field(default=(), description="additional regular expressions to redact")
+    patterns: tuple[str, ...] = Field(
+        default=(), description="additional regular expressions to redact, in the syntax of RE2"
+    )
     allow: tuple[str, ...] = Field(
         default=(), description="rules (email) or texts (*@example.com) that are not redacted"
     )
@@ -80,8 +82,8 @@ class Redaction(_Section):
     def _compiles(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
         for number, pattern in enumerate(patterns):
             try:
-                re.compile(pattern)
-            except re.error as error:
+                compile_pattern(pattern)
+            except ValueError as error:
                 raise ValueError(f"[{number}] is not a regular expression: {error}") from None
         return patterns
 

@@ -44,6 +44,7 @@ from compact.redaction.findings import (
     merge,
     split_at_boundaries,
 )
+from compact.redaction.patterns import compile_pattern, searchable
 from compact.redaction.rules import DEFAULT_RULES, Rule
 from compact.redaction.scanner import Scanner
 from compact.redaction.tree import Tree
@@ -61,8 +62,8 @@ class Redactor:
     """Applies rules, custom patterns and functions to text and to trees of JSON values.
 
     `allow` names rules to disable ("email") or texts to leave unchanged ("*@example.com", where `*` matches anything).
-    `patterns` are custom regular expressions. A match is masked in its `secret` group, or else in the value after
-    `key=`, or else as a whole. `functions` take a text and return it redacted. Their changes cannot be reversed.
+    `patterns` are custom regular expressions in the syntax of RE2. A match is masked in its `secret` group, or else in
+    the value after `key=`, or else as a whole. `functions` take a text and return it redacted, which cannot be reversed.
 
     Every method takes `replace`, a function from a finding to the text that replaces it. See `Replace`.
     """
@@ -82,7 +83,7 @@ class Redactor:
         self._allowed_rules = allowed & names
         self._allowed_texts = _compile_wildcards(allowed - names)
         self._patterns = tuple(
-            (f"pattern_{number}", _compile_pattern(pattern)) for number, pattern in enumerate(patterns, start=1)
+            (f"pattern_{number}", compile_pattern(pattern)) for number, pattern in enumerate(patterns, start=1)
         )
         self._functions = tuple(functions)
         self._scanner = Scanner(self.rules)
@@ -219,8 +220,9 @@ class Redactor:
         offset = 0
         for part in parts:
             for name, pattern in self._patterns:
-                for match in pattern.finditer(part):
-                    start, end = match.span("secret" if "secret" in pattern.groupindex else 0)
+                group = pattern.groupindex.get("secret", 0)
+                for match in pattern.finditer(searchable(part)):
+                    start, end = match.span(group)
                     if start < end and not is_masked(part, start, end):
                         yield Span(start + offset, end + offset, name, "custom")
             offset += len(part) + 1
@@ -265,15 +267,6 @@ def _replace_all(text: str, findings: Iterable[Finding], replace: Replace) -> st
         pieces += (text[position : finding.start], f'"{replacement}"' if finding.needs_quotes else replacement)
         position = finding.end
     return "".join([*pieces, text[position:]])
-
-
-def _compile_pattern(pattern: str) -> re.Pattern[str]:
-    compiled = re.compile(pattern)
-    if "secret" in compiled.groupindex:
-        return compiled
-    # Patterns in the style of document 000, `password\s*[:=]\s*\S+`, must keep the key, so only the value is captured.
-    head, separator, tail = pattern.rpartition(r"[:=]\s*")
-    return re.compile(rf"{head}{separator}(?P<secret>{tail})") if separator and tail else compiled
 
 
 def _compile_wildcards(texts: frozenset[str]) -> re.Pattern[str] | None:

@@ -158,6 +158,7 @@ def _vendor(name: str, prefixes: str, tail: str, min_chars: int) -> Rule:
         _looks_like_key if is_common else None,
         hints=hints,
         reach=max(map(len, words)) + 14,
+        lookahead=min_chars + 16,
     )
 
 
@@ -201,6 +202,7 @@ VENDORS = (
         "secret",
         ("pat",),
         re.compile(r"(?<!\w)pat[A-Za-z0-9]{14}\.[a-f0-9]{64}", re.ASCII),
+        lookahead=100,
         hints=(r"(?-i:pat[A-Za-z0-9]{14}\.[a-f0-9])",),
     ),
     Rule("maxmind", "secret", ("_mmk",), re.compile(r"(?<!\w)[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk", re.ASCII), reach=44),

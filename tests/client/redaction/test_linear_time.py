@@ -1,0 +1,163 @@
+"""Redaction takes linear time, whatever the text, and hostile text costs at most a small multiple of ordinary text."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from compact.redaction import Redactor
+from compact.redaction.prefilter import HyperscanPrefilter, LiteralPrefilter
+from compact.redaction.rules import DEFAULT_RULES
+from compact.redaction.scanner import Scanner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from redaction_secrets import benign, secrets
+
+pytest.importorskip("hyperscan")
+
+ORDINARY = (
+    "The agent opened src/auth/login.py and changed 3 lines. Tests passed in 2.4 s (12 of 12).\n"
+    "def login(user: str, password: str) -> Token:\n    return db.query(user)  # see issue 42 of 2026-11-16\n"
+    "Write to ada@lovelace.org if trace 0af7651916cd43dd8448eb211c80319c shows an error.\n"
+)
+UNITS = [
+    "token=", "password=x ", 'password="', 'password=\\\\\\"', "password='\\", "eyJ", "eyJabcdefgh.", "-----BEGIN PRIVATE KEY-----",
+    "-----BEGIN PRIVATE KEY-----\nMIIE\n", "-----END PRIVATE KEY-----", "A1b2" * 16 + "\n", "QWxh", "http://a:", "http://aaaa",
+    "a@a.", "a@b.co ", "aaaaaaaaaa@", "1 ", "4111-", "4111 ", "4111111111111111 ", "+1 ", "030 123 ", "DE89 ",
+    "de89370400440532013000", "bearer ", "cookie: a=", "password" + " " * 50, "password:\n", "sk-ant-", "ghp_ab\n", "ghp_a1",
+    "login x ", "hooks.slack.com/", "(+1 (2", "abandon ability able about ", "that this with from ", "password is ",
+    "the key to the lock to ", "mysql -u ", '"name": "password", ', '"value": "x", ', "| token ", "authorization: ", "key=a1",
+    "password: |\n  x\n", "a at b dot c ", "a\u200b", "ｐ", "login code: ", "0123456789abcdef" * 4 + " ", "private key 0x", "\x1e",
+    "-----BEGIN PRIVATE KEY-----\x1eMIIE\x1e", "curl -u a:b ", "ldapsearch -w ", "echo a | ", "identified by '", "$6$a$",
+    "secret: ", "a", "\0", "=", '"', "\\", "password a b c d e f ",
+]  # fmt: skip
+SIZE = 8_000
+
+
+@pytest.fixture(scope="module")
+def redactor() -> Redactor:
+    redactor = Redactor()
+    redactor.warm_up()
+    return redactor
+
+
+def seconds(redactor: Redactor, text: str, repeats: int = 3) -> float:
+    """Return the least CPU time of several runs, which a busy machine changes little."""
+    best = float("inf")
+    for _ in range(repeats):
+        start = time.thread_time()
+        redactor.text(text)
+        best = min(best, time.thread_time() - start)
+    return best
+
+
+def repeat(unit: str, size: int) -> str:
+    return (unit * (size // len(unit) + 1))[:size]
+
+
+def growth(redactor: Redactor, unit: str) -> float:
+    """Return the growth of the cost per doubling, measured over two doublings."""
+    small, large = repeat(unit, SIZE), repeat(unit, 4 * SIZE)
+    # A second look at a suspicious result tells a busy machine from a slow rule.
+    return min((seconds(redactor, large) / max(seconds(redactor, small), 1e-4)) ** 0.5 for _ in range(3))
+
+
+@pytest.mark.req("S-RED-1")
+def test_the_cost_of_hostile_text_at_most_doubles_with_its_size(redactor: Redactor) -> None:
+    """Each unit is repeated. A doubling of the text may cost at most 2.5 times as much."""
+    slow = {}
+    for unit in UNITS:
+        small, large = repeat(unit, SIZE), repeat(unit, 4 * SIZE)
+        per_doubling = (seconds(redactor, large, 2) / max(seconds(redactor, small, 2), 1e-4)) ** 0.5
+        if per_doubling > 2.5 and (per_doubling := growth(redactor, unit)) > 2.5:
+            slow[unit] = per_doubling
+    assert slow == {}
+
+
+@pytest.mark.req("S-RED-1")
+def test_the_worst_text_costs_at_most_20_times_as_much_as_ordinary_text(redactor: Redactor) -> None:
+    """Ordinary text is code, log lines and prose with an occasional address."""
+    slow = {}
+    for unit in UNITS:
+        text = repeat(unit, 2 * SIZE)
+        ratio = seconds(redactor, text, 2) / seconds(redactor, repeat(ORDINARY, 2 * SIZE), 2)
+        if ratio > 20:
+            ratio = min(seconds(redactor, text) / seconds(redactor, repeat(ORDINARY, 2 * SIZE)) for _ in range(3))
+        if ratio > 20:
+            slow[unit] = ratio
+    assert slow == {}
+
+
+@given(st.lists(st.sampled_from(UNITS) | st.text(min_size=1, max_size=6), min_size=1, max_size=4).map("".join))
+@settings(max_examples=25, deadline=None)
+def test_mixtures_of_hostile_text_are_linear(unit: str) -> None:
+    """Hypothesis joins units. The growth is checked as above."""
+    assert growth_of_mixture(unit) <= 2.5
+
+
+_REDACTOR: list[Redactor] = []
+
+
+def growth_of_mixture(unit: str) -> float:
+    if not _REDACTOR:
+        _REDACTOR.append(Redactor())
+        _REDACTOR[0].warm_up()
+    small, large = repeat(unit, SIZE), repeat(unit, 4 * SIZE)
+    per_doubling = (seconds(_REDACTOR[0], large, 1) / max(seconds(_REDACTOR[0], small, 2), 1e-4)) ** 0.5
+    return per_doubling if per_doubling <= 2.5 else growth(_REDACTOR[0], unit)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {f"key{number}": "x" for number in range(20_000)},
+        {f"user{number}@mail.org": 1 for number in range(3_000)},
+        [{"name": "password", "value": "x1y2"}] * 3_000,
+    ],
+    ids=["keys", "keys with secrets", "pairs"],
+)
+def test_large_trees_take_linear_time(redactor: Redactor, value: object) -> None:
+    """Many keys, and many keys that must be renamed without collisions."""
+
+    def cost(tree: object) -> float:
+        best = float("inf")
+        for _ in range(3):
+            start = time.thread_time()
+            redactor.tree(tree)
+            best = min(best, time.thread_time() - start)
+        return best
+
+    half = dict(list(value.items())[: len(value) // 2]) if isinstance(value, dict) else value[: len(value) // 2]  # type: ignore[index,arg-type]
+    assert min(cost(value) / cost(half) for _ in range(3)) <= 2.5
+
+
+_FAST, _SLOW = (
+    Scanner(DEFAULT_RULES, HyperscanPrefilter(DEFAULT_RULES)),
+    Scanner(DEFAULT_RULES, LiteralPrefilter(DEFAULT_RULES)),
+)
+
+
+def both(text: str) -> tuple[list[tuple[int, int, str]], list[tuple[int, int, str]]]:
+    fast, slow = ({span[:3] for span in scanner.spans(text)} for scanner in (_FAST, _SLOW))
+    return sorted(fast), sorted(slow)
+
+
+@pytest.mark.req("S-RED-1")
+def test_both_prefilters_find_the_same_on_the_corpus() -> None:
+    """Hyperscan only decides where to look. It never changes what is found."""
+    texts = [str(case.value) for case in secrets(5)] + list(benign(5))
+    joined = ["\n".join(texts[index : index + 20]) for index in range(0, len(texts), 20)]
+    different = [text[:80] for text in [*texts, *joined] for fast, slow in [both(text)] if fast != slow]
+    assert different == []
+
+
+@given(
+    st.lists(
+        st.sampled_from([*UNITS, ORDINARY[:60], "a1b2c3d4e5f6g7h8", "ü", "\ud800", " ", "\n"]) | st.text(max_size=8),
+        max_size=25,
+    ).map("".join)
+)
+@settings(max_examples=150, deadline=None)
+def test_both_prefilters_find_the_same_on_any_text(text: str) -> None:
+    fast, slow = both(text)
+    assert fast == slow
