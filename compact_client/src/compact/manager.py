@@ -17,9 +17,10 @@ from compact.config import CompactConfig
 from compact.engine.call import Call, CallOptions
 from compact.engine.effects import Steps, arun, run, single_step
 from compact.engine.engine import Engine
-from compact.engine.overflow.errors import is_context_length_error
 from compact.engine.overflow.recovery import recover
+from compact.engine.overflow.retry import Retries
 from compact.engine.preflight import preflight, report_outcome
+from compact.engine.reduction import reduce_request
 from compact.engine.rehydration import insert_before_newest
 from compact.engine.session import Branches, Evictions, Session
 from compact.engine.session.request import to_item
@@ -162,28 +163,35 @@ class CompactManager:
         The number of retries is `overflow_max_retries` of the policy.
         """
         request = self.preflight(session_id, messages, **preflight)
-        for attempt in range(1, self.cfg.policy.overflow_max_retries + 1):
-            try:
-                return call(request)
-            except Exception as error:
-                if not is_context_length_error(error):
-                    raise
-                request = self.recover(session_id, messages, error, attempt=attempt)
-        return call(request)
+        return Retries().run(
+            request,
+            call,
+            lambda error, attempt: self.recover(session_id, messages, error, attempt=attempt),
+        )
 
     async def acall_with_recovery(
         self, session_id: str, messages: Sequence[T], call: Callable[[list[T]], Awaitable[R]], **preflight: Any
     ) -> R:
         """Run `call_with_recovery` with an async model call."""
         request = await self.apreflight(session_id, messages, **preflight)
-        for attempt in range(1, self.cfg.policy.overflow_max_retries + 1):
-            try:
-                return await call(request)
-            except Exception as error:
-                if not is_context_length_error(error):
-                    raise
-                request = await self.arecover(session_id, messages, error, attempt=attempt)
-        return await call(request)
+        return await Retries().arun(
+            request,
+            call,
+            lambda error, attempt: self.arecover(session_id, messages, error, attempt=attempt),
+        )
+
+    def reduce(self, session_id: str, messages: Sequence[T], **options: Unpack[CallOptions]) -> list[T]:
+        """Return only the messages that must stay, after `InsufficientBudget`. The plan does not change.
+
+        This is the smallest valid request. It exceeds the budget, and the warning `prompt_reduced` reports it.
+        """
+        call = Call(messages, **options)
+        return self._run(session_id, messages, lambda session: reduce_request(self._engine, session, call))
+
+    async def areduce(self, session_id: str, messages: Sequence[T], **options: Unpack[CallOptions]) -> list[T]:
+        """Run `reduce` without blocking the event loop."""
+        call = Call(messages, **options)
+        return await self._arun(session_id, messages, lambda session: reduce_request(self._engine, session, call))
 
     # State of a session.
 

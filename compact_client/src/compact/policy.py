@@ -18,6 +18,7 @@ RendererName = Literal["layered", "inplace", "bridge"]
 Truncation = Literal["none", "bytes", "tokens"]
 Rung = Literal["externalize", "summarize", "clear", "drop"]
 Floor = Literal["turn", "newest"]
+InsufficientBudgetAction = Literal["reduce", "raise"]
 
 STYLES: tuple[str, ...] = get_args(SummaryStyle)
 LADDER: tuple[Rung, ...] = get_args(Rung)
@@ -46,6 +47,7 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
     "pruning": get_args(Pruning),
     "tool_output_truncation": get_args(Truncation),
     "floor": (*get_args(Floor), None),
+    "on_insufficient_budget": get_args(InsufficientBudgetAction),
 }
 
 
@@ -61,6 +63,9 @@ class CompactPolicy:
     """The least that a compaction keeps beside pinned messages. `turn`: one turn and one tool pair, and below that
     `InsufficientBudget` is raised. `newest`: the newest unit alone. None: `turn` for `preflight`, `newest` for the
     framework integrations."""
+    on_insufficient_budget: InsufficientBudgetAction = "reduce"
+    """The reaction of an integration if the messages that must stay exceed the budget. `reduce`: send them and the
+    newest unit, with the warning `prompt_reduced`. `raise`: raise `InsufficientBudget` to the caller."""
     roles_never_prune: tuple[str, ...] = ("system", "developer")
     protected_flag: str = "protected"
     strategy: str = "task_state"

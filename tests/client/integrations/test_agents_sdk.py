@@ -45,8 +45,8 @@ def assert_paired(items: list[Any]) -> None:
     assert sorted(calls) == sorted(outputs)
 
 
-def read_calls(count: int) -> list[Any]:
-    steps: list[Any] = [[function_call("read", {"path": f"file{n}.py"}, call_id=f"c{n}")] for n in range(count)]
+def read_calls(count: int, prefix: str = "c") -> list[Any]:
+    steps: list[Any] = [[function_call("read", {"path": f"file{n}.py"}, call_id=f"{prefix}{n}")] for n in range(count)]
     return [*steps, [assistant_message("done")]]
 
 
@@ -90,8 +90,8 @@ async def test_an_sdk_session_provides_the_session_id_and_keeps_the_full_history
 ) -> None:
     """The history stays complete over several runs."""
     session = SQLiteSession("my-session")
-    for _ in range(3):
-        agent = Agent(name="coder", tools=[read], model=ScriptedModel(read_calls(4)))
+    for run in range(3):
+        agent = Agent(name="coder", tools=[read], model=ScriptedModel(read_calls(4, prefix=f"run{run}-")))
         await Runner.run(agent, "Again.", session=session, **compacting(manager, session=session))
     assert {event["session_id"] for event in events} == {"my-session"}
     assert len(await session.get_items()) == 3 * 10

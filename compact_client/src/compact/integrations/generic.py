@@ -1,6 +1,7 @@
 """Hooks for a hand-written agent loop: one before each model call and one after it.
 
 `ctx` is any object with `session_id` and `messages`. Its `tools`, `system` and `developer` are counted if present.
+`ctx.protected` may list the indexes of messages that must stay.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from compact.exceptions import CompactError
 from compact.integrations.model_call import CallOptions, ModelCall, report_usage, usage_of
 from compact.manager import CompactManager
 
@@ -36,16 +38,30 @@ def after_model_call(manager: CompactManager) -> Callable[[Any], None]:
     def hook(ctx: Any) -> None:
         usage = usage_of(ctx) or usage_of(getattr(ctx, "response", None))
         if usage is not None:
-            report_usage(manager, ctx.session_id, usage)
+            report_usage(manager, _session_id(ctx), usage)
 
     return hook
 
 
 def _model_call(manager: CompactManager, ctx: Any) -> ModelCall:
     def options() -> CallOptions:
-        return {"tools": getattr(ctx, "tools", None), "instructions": _instructions(ctx)}
+        return {
+            "tools": getattr(ctx, "tools", None),
+            "instructions": _instructions(ctx),
+            "protected": getattr(ctx, "protected", None) or (),
+        }
 
-    return ModelCall(manager, ctx.session_id, ctx.messages, options=options)
+    return ModelCall(manager, _session_id(ctx), ctx.messages, options=options)
+
+
+def _session_id(ctx: Any) -> str:
+    session_id = getattr(ctx, "session_id", None)
+    if not session_id:
+        raise CompactError(
+            "ctx.session_id is missing. A loop has no id of its own, so set one per conversation, such as the key of "
+            "the chat in your database."
+        )
+    return str(session_id)
 
 
 def _instructions(ctx: Any) -> str | None:

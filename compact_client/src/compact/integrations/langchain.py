@@ -3,43 +3,73 @@
     agent = create_agent(model, tools, middleware=[CompactMiddleware(manager)])
 
 The middleware changes only the request. The graph's state, and with it the checkpoint, keeps the full history.
+Protect a message with `HumanMessage("…", additional_kwargs={"protected": True})`. The mark is not sent to the provider.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Annotated, Any, NotRequired
 
 from langchain.agents.middleware import AgentMiddleware
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, convert_to_messages, convert_to_openai_messages
+from langchain.agents.middleware.types import AgentState, PrivateStateAttr
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    ToolMessage,
+    convert_to_messages,
+    convert_to_openai_messages,
+)
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from compact.integrations.model_call import CallOptions, ModelCall
+from compact.integrations.model_call import CallOptions, ModelCall, new_session_id, warn_unidentified
 from compact.manager import CompactManager
+from compact.rendering.base import OPENING_TEXT
 
 SessionId = str | Callable[[Any], str] | None
+_FIX = 'Pass session_id=… to CompactMiddleware, or config={"configurable": {"thread_id": "…"}} to invoke.'
+
+
+class CompactState(AgentState[Any]):  # type: ignore[misc]
+    """The agent's state with the session id of a run that has no thread."""
+
+    compact_session_id: NotRequired[Annotated[str, PrivateStateAttr]]  # type: ignore[valid-type]
 
 
 class CompactMiddleware(AgentMiddleware[Any, Any]):  # type: ignore[misc]
     """Checks every model call against the context window.
 
-    `session_id` is a string or a function of the request. The default is the id of the LangGraph thread.
+    `session_id` is a string or a function of the request. The default is the id of the LangGraph thread. Without a
+    thread, each run is its own session.
     """
+
+    state_schema = CompactState
 
     def __init__(self, manager: CompactManager, *, session_id: SessionId = None) -> None:
         super().__init__()
         self.manager = manager
         self._session_id = session_id
 
+    def before_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        """Give a run without a thread a session id of its own."""
+        if self._session_id or _thread_id():
+            return None
+        return {"compact_session_id": new_session_id("langchain")}
+
+    async def abefore_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        """Async version of `before_agent`."""
+        return self.before_agent(state, runtime)
+
     def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Run a model call and retry it with fewer messages after a context overflow."""
-        view = _ChatView(request.messages)
+        view = _ChatView(request.messages, protected_flag=self.manager.cfg.policy.protected_flag)
         call = self._model_call(request, view)
         return call.run(lambda items: handler(request.override(messages=view.messages(items))))
 
     async def awrap_model_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
         """Async version of `wrap_model_call`."""
-        view = _ChatView(request.messages)
+        view = _ChatView(request.messages, protected_flag=self.manager.cfg.policy.protected_flag)
         call = self._model_call(request, view)
         return await call.arun(lambda items: handler(request.override(messages=view.messages(items))))
 
@@ -50,23 +80,50 @@ class CompactMiddleware(AgentMiddleware[Any, Any]):  # type: ignore[misc]
         return ModelCall(self.manager, self._session(request), view.items, options=options, read_usage=_usage)
 
     def _session(self, request: Any) -> str:
-        if callable(self._session_id):
-            return self._session_id(request)
-        return self._session_id or _thread_id() or "langchain"
+        session_id = self._session_id(request) if callable(self._session_id) else self._session_id
+        session_id = session_id or _thread_id()
+        if session_id:
+            return session_id
+        state = getattr(request, "state", None)
+        own_id = state.get("compact_session_id") if isinstance(state, Mapping) else None
+        own_id = str(own_id or new_session_id("langchain"))
+        warn_unidentified(self.manager, own_id, _FIX)
+        return own_id
 
 
 class _ChatView:
     """LangChain messages as chat dicts, and back. Unchanged messages come back as the original objects."""
 
-    def __init__(self, messages: Sequence[BaseMessage]) -> None:
-        self.items = [_chat_dict(message) for message in messages]
+    def __init__(self, messages: Sequence[BaseMessage], *, protected_flag: str = "protected") -> None:
+        self.items = [_chat_dict(message, protected_flag) for message in messages]
         self._originals = {id(item): message for item, message in zip(self.items, messages, strict=True)}
+        self._results = {message.tool_call_id: message for message in messages if isinstance(message, ToolMessage)}
 
     def messages(self, items: Sequence[Any]) -> list[BaseMessage]:
-        return [self._originals.get(id(item)) or convert_to_messages([item])[0] for item in items]
+        """Return the messages of a request. It starts with a user message, which Anthropic and Google require."""
+        messages = [self._originals.get(id(item)) or self._changed_message(item) for item in items]
+        first = next((index for index, message in enumerate(messages) if message.type != "system"), 0)
+        if messages and isinstance(messages[first], AIMessage) and id(items[first]) not in self._originals:
+            messages.insert(first, HumanMessage(OPENING_TEXT))
+        return messages
+
+    def _changed_message(self, item: dict[str, Any]) -> BaseMessage:
+        """Return a message that compaction wrote or shortened. A tool result keeps its name, status and artifact."""
+        result = self._results.get(item.get("tool_call_id") or "")
+        if item.get("role") == "tool" and result is not None:
+            return result.model_copy(update={"content": item.get("content") or ""})
+        return convert_to_messages([{key: value for key, value in item.items() if key != "meta"}])[0]
 
 
-def _chat_dict(message: BaseMessage) -> dict[str, Any]:
+def _chat_dict(message: BaseMessage, protected_flag: str) -> dict[str, Any]:
+    item = _to_chat(message)
+    marks = message.additional_kwargs
+    if marks.get(protected_flag) or (isinstance(marks.get("meta"), Mapping) and marks["meta"].get(protected_flag)):
+        item["meta"] = {protected_flag: True}
+    return item
+
+
+def _to_chat(message: BaseMessage) -> dict[str, Any]:
     try:
         converted = convert_to_openai_messages(message)
     except ValueError:

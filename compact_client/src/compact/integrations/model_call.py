@@ -4,26 +4,44 @@ Every integration creates one `ModelCall` per request. If a framework hands over
 the integration uses `run`, `arun`, `stream` or `astream`. If a framework offers callbacks instead, it calls `prepare`,
 `recover` and `report` from them.
 
-A failure in this library never fails the model call. The request is sent unchanged, and one line on stderr says why.
+A failure in this library never fails the model call. The request is sent unchanged, one line on stderr says why, and an
+event reports it. `InsufficientBudget` is no such failure: the request is reduced, or the error is raised, as the policy
+says.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
+from uuid import uuid4
+from weakref import WeakKeyDictionary
 
+from compact import events
 from compact.delivery.stderr import say
 from compact.engine.call import CallOptions
-from compact.engine.overflow.errors import is_context_length_error
-from compact.exceptions import CompactError
+from compact.engine.overflow.retry import Retries
+from compact.exceptions import InsufficientBudget
 from compact.integrations.stream_events import StreamedOverflow, StreamHead, response_of
 from compact.manager import CompactManager
 
-__all__ = ["CallOptions", "Messages", "ModelCall", "log_failure", "report_usage", "usage_of"]
+__all__ = [
+    "CallOptions",
+    "Messages",
+    "ModelCall",
+    "log_failure",
+    "new_session_id",
+    "report_usage",
+    "usage_of",
+    "warn_once",
+    "warn_unidentified",
+]
 
 R = TypeVar("R")
 Messages = list[Any]
+_warned: WeakKeyDictionary[CompactManager, set[str]] = WeakKeyDictionary()
+_warned_lock = threading.Lock()
 
 
 def usage_of(response: Any) -> Any:
@@ -56,31 +74,21 @@ class ModelCall:
         self._read_usage = read_usage
         self._scope = scope
         self._options = options
-        self._attempt = 0
+        self._retries = Retries()
 
     def run(self, send: Callable[[Messages], R]) -> R:
         """Send the request, and send a shorter one after each context overflow."""
         messages = self.prepare()
-        while True:
-            try:
-                response = send(messages)
-            except Exception as error:
-                messages = self.recover(error)
-            else:
-                self.report(response)
-                return response
+        response = self._retries.run(messages, send, self._recover)
+        self.report(response)
+        return response
 
-    async def arun(self, send: Callable[[Messages], Awaitable[R]], *, prepared: Messages | None = None) -> R:
-        """Run the call for an async caller. Pass `prepared` if `aprepare` already ran."""
-        messages = await self._first_messages(prepared)
-        while True:
-            try:
-                response = await send(messages)
-            except Exception as error:
-                messages = await self.arecover(error)
-            else:
-                self.report(response)
-                return response
+    async def arun(self, send: Callable[[Messages], Awaitable[R]]) -> R:
+        """Run the call for an async caller."""
+        messages = await self.aprepare()
+        response = await self._retries.arun(messages, send, self._arecover)
+        self.report(response)
+        return response
 
     def stream(self, open_stream: Callable[[Messages], Iterator[R]], *, prepared: Messages) -> Iterator[R]:
         """Yield the events of a streamed response. Report the token counts in it.
@@ -89,7 +97,7 @@ class ModelCall:
         back. After that, the consumer has already seen a part of the response.
         """
         messages = prepared
-        self._attempt = 0
+        self._retries = Retries()
         while True:
             head = StreamHead()
             try:
@@ -135,29 +143,45 @@ class ModelCall:
     def preflight(self) -> Messages:
         """Return the messages to send. Raise if compaction fails."""
         with self._scope():
-            return self.manager.preflight(self.session_id, self.messages, **self._preflight_options())
+            options = self._preflight_options()
+            try:
+                return self.manager.preflight(self.session_id, self.messages, **options)
+            except InsufficientBudget:
+                if self.manager.cfg.policy.on_insufficient_budget == "raise":
+                    raise
+                return self.manager.reduce(self.session_id, self.messages, **options)
 
     async def apreflight(self) -> Messages:
         """Async version of `preflight`."""
         with self._scope():
-            return await self.manager.apreflight(self.session_id, self.messages, **self._preflight_options())
+            options = self._preflight_options()
+            try:
+                return await self.manager.apreflight(self.session_id, self.messages, **options)
+            except InsufficientBudget:
+                if self.manager.cfg.policy.on_insufficient_budget == "raise":
+                    raise
+                return await self.manager.areduce(self.session_id, self.messages, **options)
 
     def prepare(self) -> Messages:
         """Return the messages to send, which are the caller's own if compaction fails."""
-        self._attempt = 0
+        self._retries = Retries()
         try:
             return self.preflight()
+        except InsufficientBudget:
+            raise
         except Exception as error:
-            log_failure(error)
+            self._report_failure(error)
             return list(self.messages)
 
     async def aprepare(self) -> Messages:
         """Async version of `prepare`."""
-        self._attempt = 0
+        self._retries = Retries()
         try:
             return await self.apreflight()
+        except InsufficientBudget:
+            raise
         except Exception as error:
-            log_failure(error)
+            self._report_failure(error)
             return list(self.messages)
 
     def recover(self, error: Exception) -> Messages:
@@ -165,27 +189,20 @@ class ModelCall:
 
         Raise `error` itself if it is anything else, or if the request cannot be shortened any further.
         """
-        self._count_attempt(error)
-        try:
-            with self._scope():
-                return self.manager.recover(self.session_id, self.messages, error, attempt=self._attempt)
-        except CompactError as reason:
-            raise error from reason
+        return self._retries.recover(error, self._recover)
 
     async def arecover(self, error: Exception) -> Messages:
         """Async version of `recover`."""
-        self._count_attempt(error)
-        try:
-            with self._scope():
-                return await self.manager.arecover(self.session_id, self.messages, error, attempt=self._attempt)
-        except CompactError as reason:
-            raise error from reason
+        return await self._retries.arecover(error, self._arecover)
 
     def report(self, response: Any) -> None:
         """Report the token counts of a response, if it has any, to correct later estimates."""
-        usage = self._read_usage(response)
+        self.report_usage(self._read_usage(response))
+
+    def report_usage(self, usage: Any) -> None:
+        """Report token counts, if there are any, to correct later estimates."""
         if usage is not None:
-            report_usage(self.manager, self.session_id, usage)
+            report_usage(self.manager, self.session_id, usage, messages=self.messages)
 
     def _preflight_options(self) -> CallOptions:
         # A running agent must not stop because one turn and one tool pair do not fit, unless the policy says so.
@@ -197,19 +214,61 @@ class ModelCall:
             self.report(response)
 
     async def _first_messages(self, prepared: Messages | None) -> Messages:
-        self._attempt = 0
+        self._retries = Retries()
         return await self.aprepare() if prepared is None else prepared
 
-    def _count_attempt(self, error: Exception) -> None:
-        if not is_context_length_error(error):
-            raise error
-        self._attempt += 1
+    def _recover(self, error: Exception, attempt: int) -> Messages:
+        with self._scope():
+            return self.manager.recover(self.session_id, self.messages, error, attempt=attempt)
+
+    async def _arecover(self, error: Exception, attempt: int) -> Messages:
+        with self._scope():
+            return await self.manager.arecover(self.session_id, self.messages, error, attempt=attempt)
+
+    def _report_failure(self, error: Exception) -> None:
+        log_failure(error)
+        event = events.ErrorEvent.from_exception(error, "sent unchanged")
+        try:
+            self.manager.emit_event(self.session_id, event)
+        except Exception as reason:
+            say("compact", f"Could not report the failure: {type(reason).__name__}: {reason}")
 
 
-def report_usage(manager: CompactManager, session_id: str, usage: Any) -> None:
+def new_session_id(framework: str) -> str:
+    """Return a session id that nothing else has, for a run without one."""
+    return f"{framework}-{uuid4().hex[:16]}"
+
+
+def warn_once(
+    manager: CompactManager,
+    session_id: str,
+    code: events.WarningCode,
+    message: str,
+    *,
+    severity: events.Severity = "medium",
+) -> None:
+    """Warn once per manager, on stderr and as a `compact.warning` event."""
+    with _warned_lock:
+        codes = _warned.setdefault(manager, set())
+        if code in codes:
+            return
+        codes.add(code)
+    say("compact", message)
+    manager.emit_event(session_id, events.WarningEvent(severity=severity, code=code, message=message))
+
+
+def warn_unidentified(manager: CompactManager, session_id: str, fix: str) -> None:
+    """Warn that a run has no session id of its own. `fix` says how to provide one."""
+    message = f"No session id was given, so each run is its own session and nothing is remembered between runs. {fix}"
+    warn_once(manager, session_id, "session_unidentified", message)
+
+
+def report_usage(
+    manager: CompactManager, session_id: str, usage: Any, *, messages: Sequence[Any] | None = None
+) -> None:
     """Report a provider's token counts. Log a failure instead of raising it."""
     try:
-        manager.report_usage(session_id, usage)
+        manager.report_usage(session_id, usage, messages=messages)
     except Exception as error:
         say("compact", f"Could not read the provider's token usage: {type(error).__name__}: {error}")
 

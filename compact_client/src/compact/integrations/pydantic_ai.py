@@ -3,6 +3,7 @@
     agent = Agent("openai:gpt-5", capabilities=[CompactCapability(manager)])
 
 The capability changes each model request in `prepare_model_request`. The run's message history stays complete.
+Protect a message with `ModelRequest(parts=[…], metadata={"protected": True})`, or a result with `ToolReturn.metadata`.
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from compact.integrations.model_call import CallOptions, ModelCall
+from compact.integrations.model_call import CallOptions, ModelCall, new_session_id, warn_unidentified
 from compact.manager import CompactManager
+from compact.rendering.base import OPENING_TEXT
 
 SessionId = str | Callable[[Any], str] | None
+_FIX = "Pass session_id=… to CompactCapability, or conversation_id=… to the run."
 
 
 class CompactCapability(AbstractCapability[Any]):
@@ -44,12 +47,15 @@ class CompactCapability(AbstractCapability[Any]):
     def __init__(self, manager: CompactManager, *, session_id: SessionId = None) -> None:
         self.manager = manager
         self._session_id = session_id
+        self._own_id = new_session_id("pydantic-ai")
+        """The session id of a run whose context has none."""
         self._request: _Request | None = None
 
     async def for_run(self, ctx: Any) -> CompactCapability:
         """Return a copy, because concurrent runs of an agent must not share the state of a request."""
         run_capability = copy.copy(self)
         run_capability._request = None
+        run_capability._own_id = new_session_id("pydantic-ai")
         return run_capability
 
     async def prepare_model_request(self, ctx: Any, request_context: Any) -> Any:
@@ -74,11 +80,12 @@ class CompactCapability(AbstractCapability[Any]):
         return response
 
     def _session(self, ctx: Any) -> str:
-        if callable(self._session_id):
-            return self._session_id(ctx)
-        if self._session_id:
-            return self._session_id
-        return str(getattr(ctx, "conversation_id", None) or getattr(ctx, "run_id", None) or "pydantic-ai")
+        session_id = self._session_id(ctx) if callable(self._session_id) else self._session_id
+        session_id = session_id or getattr(ctx, "conversation_id", None) or getattr(ctx, "run_id", None)
+        if session_id:
+            return str(session_id)
+        warn_unidentified(self.manager, self._own_id, _FIX)
+        return self._own_id
 
 
 class _Request:
@@ -88,7 +95,7 @@ class _Request:
         def options() -> CallOptions:
             return {"tools": _tools(request_context), "instructions": _instructions(request_context), "format": "chat"}
 
-        self._view = _ChatView(request_context.messages)
+        self._view = _ChatView(request_context.messages, protected_flag=manager.cfg.policy.protected_flag)
         self.call = ModelCall(manager, session_id, self._view.items, options=options, read_usage=_usage)
         self.retry_messages: list[ModelMessage] = []
 
@@ -105,33 +112,66 @@ class _ChatView:
     A response is one dict. A request is one dict per part.
     """
 
-    def __init__(self, messages: Sequence[ModelMessage]) -> None:
+    def __init__(self, messages: Sequence[ModelMessage], *, protected_flag: str = "protected") -> None:
         self.items: list[dict[str, Any]] = []
         self._responses: dict[int, ModelResponse] = {}
         self._parts: dict[int, Any] = {}
+        self._results: dict[str, Any] = {}
         self._requests: dict[tuple[int, ...], ModelRequest] = {}
         for message in messages:
+            is_protected = _has_flag(message.metadata, protected_flag)
             if isinstance(message, ModelResponse):
                 item = _response_dict(message)
                 self._responses[id(item)] = message
-                self.items.append(item)
-            else:
-                self._requests[_part_ids(message)] = message
-                for part in message.parts:
-                    item = _part_dict(part)
-                    self._parts[id(item)] = part
-                    self.items.append(item)
+                self._add(item, protected_flag if is_protected else None)
+                continue
+            self._requests[_part_ids(message)] = message
+            for part in message.parts:
+                item = _part_dict(part)
+                self._parts[id(item)] = part
+                if item["role"] == "tool":
+                    self._results[item["tool_call_id"]] = part
+                is_marked = is_protected or _has_flag(getattr(part, "metadata", None), protected_flag)
+                self._add(item, protected_flag if is_marked else None)
+
+    def _add(self, item: dict[str, Any], flag: str | None) -> None:
+        if flag is not None:
+            item["meta"] = {flag: True}
+        self.items.append(item)
 
     def messages(self, items: Sequence[Any]) -> list[ModelMessage]:
+        """Return the messages of a request. It starts with a user prompt, which Anthropic and Google require."""
         messages: list[ModelMessage] = []
         for item in items:
             if id(item) in self._responses:
                 messages.append(self._responses[id(item)])
             elif item.get("role") == "assistant":
+                if not any(_has_prompt(message) for message in messages):
+                    _append_part(messages, UserPromptPart(OPENING_TEXT))
                 messages.append(ModelResponse(parts=[TextPart(str(item.get("content") or ""))]))
             else:
-                _append_part(messages, self._parts[id(item)] if id(item) in self._parts else _part(item))
+                part = self._parts.get(id(item))
+                _append_part(messages, self._changed_part(item) if part is None else part)
         return [self._original(message) for message in messages]
+
+    def _changed_part(self, item: dict[str, Any]) -> Any:
+        """Return a part that compaction wrote or shortened. A tool result keeps its name, outcome and metadata."""
+        text = str(item.get("content") or "")
+        if item.get("role") == "system":
+            return SystemPromptPart(text)
+        if item.get("role") != "tool":
+            return UserPromptPart(text)
+        call_id = str(item.get("tool_call_id") or "")
+        original = self._results.get(call_id)
+        if isinstance(original, ToolReturnPart):
+            return replace(original, content=text)
+        # A retry prompt, or an output that was added for a call without one.
+        name = str(getattr(original, "tool_name", None) or item.get("name") or self._called_name(call_id) or "tool")
+        return ToolReturnPart(tool_name=name, content=text, tool_call_id=call_id)
+
+    def _called_name(self, call_id: str) -> str | None:
+        parts = (part for response in self._responses.values() for part in response.parts)
+        return next((p.tool_name for p in parts if isinstance(p, ToolCallPart) and p.tool_call_id == call_id), None)
 
     def _original(self, message: ModelMessage) -> ModelMessage:
         """Return the original request if all of its parts are present, because it also has instructions and ids."""
@@ -176,7 +216,7 @@ def _part_dict(part: Any) -> dict[str, Any]:
             result: Any = [*(_text_parts(content)), *files]
         else:
             result = part.model_response_str() if isinstance(part, ToolReturnPart) else part.model_response()
-        return {"role": "tool", "tool_call_id": part.tool_call_id, "content": result}
+        return {"role": "tool", "tool_call_id": part.tool_call_id, "name": part.tool_name, "content": result}
     if not isinstance(content, str):
         files = _files_in(content)
         content = [*_text_parts(content), *files] if files else _json_text(content)
@@ -214,14 +254,13 @@ def _json_text(content: Any) -> str:
     return json.dumps(content, default=str)
 
 
-def _part(item: dict[str, Any]) -> Any:
-    """Return a part for a message that compaction wrote or shortened."""
-    text = str(item.get("content") or "")
-    if item.get("role") == "tool":
-        return ToolReturnPart(
-            tool_name=str(item.get("name") or "tool"), content=text, tool_call_id=item["tool_call_id"]
-        )
-    return UserPromptPart(text)
+def _has_prompt(message: ModelMessage) -> bool:
+    """True if a provider would see a user message."""
+    return isinstance(message, ModelResponse) or any(not isinstance(part, SystemPromptPart) for part in message.parts)
+
+
+def _has_flag(metadata: Any, flag: str) -> bool:
+    return isinstance(metadata, Mapping) and bool(metadata.get(flag))
 
 
 def _tools(request_context: Any) -> list[Any]:

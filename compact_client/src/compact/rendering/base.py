@@ -12,6 +12,7 @@ from compact.planning.tool_results.durability import placeholder_text
 from compact.summary.structured_summary import StructuredSummary
 
 COMPACTION_RENDER_FORMAT_VERSION = "v1.0"
+OPENING_TEXT = "(The conversation so far was compacted; its summary follows.)"
 
 
 class Renderer(Protocol):
@@ -56,7 +57,7 @@ def ensure_user_first(messages: list[Message], codec: Codec) -> list[Message]:
         if message.role in ("system", "developer"):
             continue
         if message.role == "assistant":
-            opening = codec.user_message("(The conversation so far was compacted; its summary follows.)", "opening")
+            opening = codec.user_message(OPENING_TEXT, "opening")
             return [*messages[:place], opening, *messages[place:]]
         break
     return messages

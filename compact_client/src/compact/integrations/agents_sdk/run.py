@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from agents import FunctionTool, RunConfig, RunHooks, function_tool
-from agents.models.interface import Model
+from agents import AgentOutputSchema, AgentOutputSchemaBase, FunctionTool, RunConfig, RunHooks, function_tool
 from agents.run_config import CallModelData, ModelInputData
 
-from compact.integrations.agents_sdk.context import RunContext, SessionId
-from compact.integrations.agents_sdk.model import CompactingModel, CompactingProvider
-from compact.integrations.model_call import log_failure, report_usage
+from compact.integrations.agents_sdk.context import RunContext, SessionId, read_usage
+from compact.integrations.agents_sdk.model import schema_of, without_meta
+from compact.integrations.agents_sdk.run_model import RunModel, current_agent
+from compact.integrations.model_call import report_usage
 from compact.manager import CompactManager
 
 Filter = Callable[[CallModelData[Any]], Awaitable[ModelInputData]]
@@ -30,8 +30,8 @@ def compacting(
 
         await Runner.run(agent, "…", session=session, **compacting(manager, session=session))
 
-    Pass your own `run_config` and `hooks` here to keep them. Nested runs (`agent.as_tool`) have their own run
-    configuration, so pass the arguments to them too.
+    Pass your own `run_config` and `hooks` here to keep them. Any number of concurrent runs may use the same value.
+    Nested runs (`agent.as_tool`) use the configuration of the run that calls them.
     """
     context = RunContext(manager, session_id or getattr(session, "session_id", None))
     if callable(getattr(session, "run_compaction", None)):
@@ -43,12 +43,10 @@ def compacting(
         )
     config = run_config or RunConfig()
     changes: dict[str, Any] = {
-        "call_model_input_filter": _filter(context, config.call_model_input_filter),
-        "model_provider": CompactingProvider(config.model_provider, context=context),
+        "call_model_input_filter": _remember_agent(config.call_model_input_filter),
+        "model": RunModel(context, config),
     }
-    if isinstance(config.model, Model):
-        changes["model"] = CompactingModel(config.model, context=context, is_filtered=True)
-    return {"run_config": replace(config, **changes), "hooks": CompactingHooks(context, hooks)}
+    return {"run_config": replace(config, **changes), "hooks": hooks}
 
 
 def compaction_tool(manager: CompactManager, *, session: Any = None, session_id: SessionId = None) -> FunctionTool:
@@ -69,55 +67,69 @@ def compaction_tool(manager: CompactManager, *, session: Any = None, session_id:
 
 
 def agents_filter(manager: CompactManager, *, session_id: SessionId = None) -> Filter:
-    """Return only the filter, for `RunConfig(call_model_input_filter=agents_filter(manager))`."""
-    return _filter(RunContext(manager, session_id), None)
+    """Return only the filter, for `RunConfig(call_model_input_filter=agents_filter(manager))`.
 
+    A filter cannot send a request again, so there is no recovery from overflows. Add `CompactingHooks` to learn from
+    the provider's token counts.
+    """
+    context = RunContext(manager, session_id)
 
-def _filter(context: RunContext, inner: Any) -> Filter:
     async def call_model_input_filter(data: CallModelData[Any]) -> ModelInputData:
-        context.call = None
-        request = await _apply(inner, data) if inner is not None else data.model_data
-        if context.is_server_managed:
+        request = data.model_data
+        if _has_outputs_without_call(request.input):
+            # Only a server that keeps the conversation accepts an output without its call.
+            context.warn_server_managed()
             return request
-        try:
-            return await _compact(context, data.agent, request)
-        except Exception as error:
-            # The SDK fails the run if a filter raises.
-            log_failure(error)
-            return request
+        call = context.model_call(
+            request.input,
+            tools=list(data.agent.tools),
+            instructions=request.instructions,
+            output_schema=_output_schema(data.agent.output_type),
+        )
+        return ModelInputData(input=without_meta(await call.aprepare()), instructions=request.instructions)
 
     return call_model_input_filter
 
 
-async def _apply(inner: Any, data: CallModelData[Any]) -> ModelInputData:
-    """Call the user's own filter, which may be sync or async."""
-    result = inner(data)
-    request: ModelInputData = await result if isinstance(result, Awaitable) else result
-    return request
+def _remember_agent(inner: Any) -> Filter:
+    """Return a filter that only tells the run's model which agent it works for, after the user's own filter."""
+
+    async def call_model_input_filter(data: CallModelData[Any]) -> ModelInputData:
+        request: Any = data.model_data
+        if inner is not None:
+            request = inner(data)
+            if isinstance(request, Awaitable):
+                request = await request
+        current_agent.set(data.agent)
+        return request  # type: ignore[no-any-return]
+
+    return call_model_input_filter
 
 
-async def _compact(context: RunContext, agent: Any, request: ModelInputData) -> ModelInputData:
-    context.call = context.model_call(
-        request.input,
-        # The tools of the last request include hosted and MCP tools. Listing those here would cost a network call.
-        tools=context.tools.get(agent.name, list(agent.tools)),
-        instructions=request.instructions,
-        output_schema=context.output_schemas.get(agent.name),
-    )
-    return ModelInputData(input=await context.call.aprepare(), instructions=request.instructions)
+def _has_outputs_without_call(items: Sequence[Any]) -> bool:
+    calls = {item.get("call_id") for item in items if not str(item.get("type", "")).endswith("_output")}
+    return any(item.get("call_id") not in calls for item in items if str(item.get("type", "")).endswith("_call_output"))
+
+
+def _output_schema(output_type: Any) -> Any:
+    if output_type is None or output_type is str:
+        return None
+    return schema_of(output_type if isinstance(output_type, AgentOutputSchemaBase) else AgentOutputSchema(output_type))
 
 
 class CompactingHooks(RunHooks[Any]):
-    """Reports the provider's token counts, and passes every hook on to the user's own hooks."""
+    """Reports the provider's token counts, for a run that uses `agents_filter` alone. Passes hooks on to your own."""
 
-    def __init__(self, context: RunContext, inner: RunHooks[Any] | None = None) -> None:
-        self._context = context
+    def __init__(
+        self, manager: CompactManager, inner: RunHooks[Any] | None = None, *, session_id: SessionId = None
+    ) -> None:
+        self._context = RunContext(manager, session_id)
         self._inner: RunHooks[Any] = inner or RunHooks()
 
     async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
-        call, usage = self._context.call, response.usage
-        if call is not None and usage and usage.input_tokens and not self._context.is_server_managed:
-            report_usage(call.manager, call.session_id, usage)
+        usage = read_usage(response)
+        if usage is not None:
+            report_usage(self._context.manager, self._context.session(), usage)
         await self._inner.on_llm_end(context, agent, response)
 
     async def on_llm_start(self, context: Any, agent: Any, system_prompt: Any, input_items: Any) -> None:
