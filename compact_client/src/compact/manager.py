@@ -327,7 +327,7 @@ class CompactManager:
                 "compact the session whose events it receives, and an event loop that runs apreflight must not call "
                 "preflight."
             )
-        with branches.lock, branches.run_call():
+        with branches.run_call():
             return run(self._engine.with_delivery(branches.run_on(messages, steps)))
 
     async def _arun(self, session_id: str, messages: Sequence[Any] | None, steps: Callable[[Session], Steps[R]]) -> R:
@@ -335,20 +335,16 @@ class CompactManager:
         # Poll instead of waiting in a thread. Waiting threads could occupy the pool that the lock's holder needs, and
         # the thread of a canceled task would acquire the lock and never release it.
         delay_s = 0.001
-        while not branches.lock.acquire(blocking=False):
+        while not branches.try_acquire():
             await asyncio.sleep(delay_s)
             delay_s = min(2 * delay_s, _MAX_LOCK_POLL_S)
         # A canceled caller does not wait, but its call goes on: a thread cannot be stopped, and a plan that was
         # committed halfway would be lost. The session's next call waits for the lock.
-        task = asyncio.create_task(self._finish(branches, branches.run_on(messages, steps)))
+        task = asyncio.create_task(arun(self._engine.with_delivery(branches.run_on(messages, steps)), branches))
         self._running.add(task)
         task.add_done_callback(lambda done: self._release(branches, done))
         return await asyncio.shield(task)
 
-    async def _finish(self, branches: Branches, steps: Steps[R]) -> R:
-        with branches.run_call():
-            return await arun(self._engine.with_delivery(steps), branches)
-
     def _release(self, branches: Branches, done: asyncio.Task[Any]) -> None:
         self._running.discard(done)
-        branches.lock.release()
+        branches.release()

@@ -342,3 +342,17 @@ def test_the_steps_of_two_branches_do_not_collide():
     manager.preflight("s", secret_history("EVE-1234"))
     steps = [event["properties"]["step"] for event in recorder.of("compact.summary_created")]
     assert steps == [1, 2, 3]
+
+
+async def test_usage_can_be_reported_while_another_task_waits_for_the_session():
+    """A report on the event loop does not wait for a call that has not started yet, which would block the loop."""
+    manager = small_manager()
+    histories = [[SYSTEM, *GREETING, user(f"I am {name}.")] for name in ("ALICE", "BOB", "EVE")]
+
+    async def run(history: list[dict[str, Any]]) -> None:
+        for turn in range(8):
+            history += dicts(1, start=turn)
+            await manager.apreflight("s", history)
+            manager.report_usage("s", {"input_tokens": 500, "output_tokens": 1}, messages=history)
+
+    await asyncio.wait_for(asyncio.gather(*map(run, histories)), 60)

@@ -103,7 +103,8 @@ class _ChatView:
         """Return the messages of a request. It starts with a user message, which Anthropic and Google require."""
         messages = [self._originals.get(id(item)) or self._changed_message(item) for item in items]
         first = next((index for index, message in enumerate(messages) if message.type != "system"), 0)
-        if messages and isinstance(messages[first], AIMessage) and id(items[first]) not in self._originals:
+        own_first = next((item for item in self.items if item["role"] != "system"), None)
+        if messages and isinstance(messages[first], AIMessage) and items[first] is not own_first:
             messages.insert(first, HumanMessage(OPENING_TEXT))
         return messages
 

@@ -142,12 +142,14 @@ class _ChatView:
     def messages(self, items: Sequence[Any]) -> list[ModelMessage]:
         """Return the messages of a request. It starts with a user prompt, which Anthropic and Google require."""
         messages: list[ModelMessage] = []
+        own_first = next((item for item in self.items if item["role"] != "system"), None)
+        first = next((item for item in items if item.get("role") != "system"), None)
         for item in items:
+            if item is first and item is not own_first and first is not None and first.get("role") == "assistant":
+                _append_part(messages, UserPromptPart(OPENING_TEXT))
             if id(item) in self._responses:
                 messages.append(self._responses[id(item)])
             elif item.get("role") == "assistant":
-                if not any(_has_prompt(message) for message in messages):
-                    _append_part(messages, UserPromptPart(OPENING_TEXT))
                 messages.append(ModelResponse(parts=[TextPart(str(item.get("content") or ""))]))
             else:
                 part = self._parts.get(id(item))
@@ -252,11 +254,6 @@ def _text_parts(content: Any) -> list[dict[str, Any]]:
 
 def _json_text(content: Any) -> str:
     return json.dumps(content, default=str)
-
-
-def _has_prompt(message: ModelMessage) -> bool:
-    """True if a provider would see a user message."""
-    return isinstance(message, ModelResponse) or any(not isinstance(part, SystemPromptPart) for part in message.parts)
 
 
 def _has_flag(metadata: Any, flag: str) -> bool:

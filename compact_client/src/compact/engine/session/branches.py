@@ -100,12 +100,29 @@ class Branches:
 
     @contextmanager
     def run_call(self) -> Iterator[None]:
-        """Mark this thread as running a call. The caller holds the lock."""
+        """Hold the lock for a call on this thread."""
+        with self.lock:
+            self._caller_thread_id = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._caller_thread_id = None
+
+    def try_acquire(self) -> bool:
+        """Take the lock for a call on this thread's event loop. Return False if another call has it.
+
+        The thread is marked for as long as the lock is held, because another task of the same loop may read the session
+        at any time, and would block the loop if it waited for the lock.
+        """
+        if not self.lock.acquire(blocking=False):
+            return False
         self._caller_thread_id = threading.get_ident()
-        try:
-            yield
-        finally:
-            self._caller_thread_id = None
+        return True
+
+    def release(self) -> None:
+        """Release the lock after `try_acquire`."""
+        self._caller_thread_id = None
+        self.lock.release()
 
     @contextmanager
     def run_worker(self) -> Iterator[None]:
