@@ -329,7 +329,7 @@ def test_a_shortened_langchain_result_stays_an_error() -> None:
 
     result = ToolMessage("word " * 4_000, tool_call_id="c1", name="read", status="error", artifact={"rows": 3})
     messages = [HumanMessage("Read."), AIMessage("", tool_calls=[{"id": "c1", "name": "read", "args": {}}]), result]
-    manager = new_manager(Recorder(), window=20_000, tool_output_max_tokens=200)
+    manager = new_manager(Recorder(), window=4_000, tool_output_max_tokens=200)
     request = ChainRequest(model=None, messages=messages)  # type: ignore[arg-type]
     CompactMiddleware(manager, session_id="s").wrap_model_call(request, handler)
     assert len(sent[-1].content) < len(result.content)
@@ -344,7 +344,7 @@ async def test_a_shortened_pydantic_ai_result_keeps_its_tool() -> None:
         sent.extend(part for message in messages for part in message.parts)
         return ModelResponse(parts=[TextPart("done")])
 
-    manager = new_manager(Recorder(), window=20_000, tool_output_max_tokens=200)
+    manager = new_manager(Recorder(), window=4_000, tool_output_max_tokens=200)
     agent = PydanticAgent(FunctionModel(answer), capabilities=[CompactCapability(manager)])
     result = ToolReturnPart("read", "word " * 4_000, "c1", metadata={"rows": 3}, outcome="failed")
     history = [

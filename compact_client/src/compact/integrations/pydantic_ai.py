@@ -144,8 +144,9 @@ class _ChatView:
         messages: list[ModelMessage] = []
         own_first = next((item for item in self.items if item["role"] != "system"), None)
         first = next((item for item in items if item.get("role") != "system"), None)
+        needs_opening = first is not None and first is not own_first and first.get("role") == "assistant"
         for item in items:
-            if item is first and item is not own_first and first is not None and first.get("role") == "assistant":
+            if needs_opening and item is first:
                 _append_part(messages, UserPromptPart(OPENING_TEXT))
             if id(item) in self._responses:
                 messages.append(self._responses[id(item)])
