@@ -39,10 +39,11 @@ class ArchiveReport:
     def sentence(self) -> str:
         if self.problems:
             return "Verification failed: " + "; ".join(self.problems)
-        texts = f"{self.session.stored} transcripts and {self.session.deleted} tombstones are intact."
+        counts = f"{self.session.stored} transcripts and {self.session.deleted} tombstones"
+        texts = f"Verified {counts}. All texts and links are intact."
         anchor = self.anchors.state.anchor
         if self.is_anchored and anchor is not None:
-            return f"{texts} Verified up to anchor {anchor.number} of {anchors.describe_time(anchor.until)}."
+            return f"{texts} They are proven up to anchor {anchor.number} of {anchors.describe_time(anchor.until)}."
         return f"{texts} The newest of them is not anchored yet. The server writes an anchor every hour."
 
 
