@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from typing import Protocol, cast
 
 import msgspec
@@ -22,7 +23,7 @@ from ingest.errors import RequestError, describe
 from ingest.http.decode_jobs import Format, ParsedTranscript, decode_events, parse_transcript
 
 # Below the web process, which must answer while all workers are busy.
-_NICENESS = 5
+_NICENESS = 2
 # A reply is sent in parts, so that the web process never unpacks many records without a turn of its event loop.
 _PART_RECORDS = 500
 _PART_BYTES = 1024 * 1024
@@ -55,6 +56,7 @@ class Reply(msgspec.Struct, omit_defaults=True):
     is_last: bool = False
     rejections: list[Rejection] = []
     redacted_count: int = 0
+    cpu_s: float = 0.0
     transcript: ParsedTranscript | None = None
     failure: Failure | None = None
 
@@ -81,6 +83,7 @@ def frame(message: Job | Reply) -> bytes:
 
 def run(job: Job, body: bytes) -> list[Reply]:
     """Run a job and return the parts of its reply."""
+    began = time.process_time()
     try:
         if job.body_format is None:
             return [Reply(is_last=True, transcript=parse_transcript(body))]
@@ -94,6 +97,7 @@ def run(job: Job, body: bytes) -> list[Reply]:
     ] or [Reply()]
     last = replies[-1]
     last.is_last, last.rejections, last.redacted_count = True, decoded.rejections, decoded.redacted_count
+    last.cpu_s = time.process_time() - began
     return replies
 
 

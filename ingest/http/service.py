@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 import weakref
 from collections.abc import Awaitable
@@ -30,6 +31,8 @@ logger = logging.getLogger("ariadne.ingest")
 
 _LAST_USED_INTERVAL_S = 30.0
 _RETENTION_INTERVAL_S = 3600.0
+# With more cores, worker processes run beside the web process instead of competing with it.
+_FEW_CORES = 2
 
 
 class Service:
@@ -44,7 +47,11 @@ class Service:
         self.project_rate = RateLimit(settings.INGEST_PROJECT_EVENTS_PER_S, "events", owner="project")
         self.byte_rate = RateLimit(settings.INGEST_KEY_BYTES_PER_S, "bytes")
         self.memory = MemoryLimit(settings.INGEST_MAX_HELD_BYTES)
-        self.decode_pool = DecodePool(settings.INGEST_DECODE_PROCESSES, timeout_s=settings.INGEST_DECODE_TIMEOUT_S)
+        self.decode_pool = DecodePool(
+            settings.INGEST_DECODE_PROCESSES,
+            timeout_s=settings.INGEST_DECODE_TIMEOUT_S,
+            trusts=(os.cpu_count() or 1) <= _FEW_CORES,
+        )
         self._maintenance_task = asyncio.create_task(self._run_maintenance(), name="ingest-maintenance")
 
     async def _run_maintenance(self) -> None:

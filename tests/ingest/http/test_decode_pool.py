@@ -11,7 +11,7 @@ import pytest
 
 from ingest.errors import Malformed, RequestError, TooLarge, Unavailable
 from ingest.http.decode_jobs import decode_events, parse_transcript
-from ingest.http.decode_pool import MAX_INLINE_BYTES, DecodePool
+from ingest.http.decode_pool import MAX_INLINE_BYTES, DecodePool, Trust
 
 SECRETS = {1: "ghp_" + "a1B2" * 9, 2: "ghp_" + "z9Y8" * 9}
 
@@ -48,6 +48,8 @@ async def test_workers_give_the_same_result_as_the_web_process(pool: DecodePool)
         *(pool.decode_events(project, body, "json", max_events=500) for project, body in bodies.items())
     )
     for (project, body), result in zip(bodies.items(), results, strict=True):
+        assert result.cpu_s > 0
+        result.cpu_s = 0.0
         assert result == decode_events(body, "json", 500)
         assert (len(result.records), len(result.rejections), result.redacted_count) == (201, 1, 1)
         encoded = msgspec.msgpack.encode(result.records)
@@ -143,3 +145,20 @@ async def test_small_bodies_need_no_worker(pool: DecodePool) -> None:
     with pytest.raises(RequestError):
         await pool.decode_events(1, b"[" * 1_000, "json", max_events=10)
     assert len(pool._idle) == 1
+
+
+def test_only_projects_with_ordinary_bodies_are_trusted() -> None:
+    """One expensive body ends the trust, and another project is not affected."""
+    trust = Trust(is_enabled=True)
+    size = 50_000
+    for project_id in (1, 2):
+        for _ in range(20):
+            assert not trust.allows(project_id, size)
+            trust.observe(project_id, size, size * 30e-9)
+        assert trust.allows(project_id, size)
+        assert not trust.allows(project_id, 1_000_000)
+    trust.observe(1, size, size * 500e-9)
+    for _ in range(100):
+        assert not trust.allows(1, size)
+        trust.observe(1, size, size * 30e-9)
+    assert trust.allows(2, size)
