@@ -272,7 +272,7 @@ class DecodePool:
         try:
             await turn.ready
         except asyncio.CancelledError:
-            if turn.ready.cancelled():
+            if turn in self._waiting.get(project_id, ()):
                 self._remove(project_id, turn)
             else:
                 self._release(project_id, is_large=is_large)
@@ -292,8 +292,9 @@ class DecodePool:
             if self._busy >= self._size:
                 return
             turns = self._waiting[project_id]
-            # Small bodies may overtake large ones of the same project.
-            turn = next((turn for turn in turns if self._is_allowed(project_id, is_large=turn.is_large)), None)
+            # Small bodies may overtake large ones of the same project. A canceled turn is done already.
+            waiting = (turn for turn in turns if not turn.ready.done())
+            turn = next((turn for turn in waiting if self._is_allowed(project_id, is_large=turn.is_large)), None)
             if turn is not None:
                 self._remove(project_id, turn)
                 if project_id in self._waiting:
