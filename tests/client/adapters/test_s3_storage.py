@@ -13,7 +13,7 @@ from botocore.exceptions import BotoCoreError
 from compact.adapters import S3Storage
 from compact.exceptions import ConfigError
 from compact.messages import Message
-from s3_server import run_s3_server
+from s3_server import GUEST_KEY, GUEST_SECRET, run_s3_server
 
 MESSAGES = [Message("user", "hello", id="m1"), Message("assistant", "hi", id="m2")]
 
@@ -81,9 +81,11 @@ def test_archive_on_a_real_s3_server(endpoint: str) -> None:
 
 
 @pytest.mark.usefixtures("credentials")
-def test_missing_bucket_and_wrong_key_raise(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forbidden_bucket_and_wrong_key_raise(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error reaches the caller before it prunes."""
-    storage = S3Storage("missing-bucket", endpoint_url=endpoint, require_role=False)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", GUEST_KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", GUEST_SECRET)
+    storage = S3Storage("forbidden-bucket", endpoint_url=endpoint, require_role=False)
     with pytest.raises(storage._client.exceptions.ClientError, match="PutObject"):
         storage.save_transcript("s", MESSAGES, step=1)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
