@@ -10,6 +10,7 @@ CompactError
 │   └── SummarizerOverflow the summarizer's own prompt exceeded its window
 ├── PlanConflict           another process committed a newer plan
 └── StoreFailed            a plan store or an artifact store raised an exception
+    └── CorruptData        stored data that cannot be read, to be reported and replaced
 """
 
 from __future__ import annotations
@@ -101,3 +102,11 @@ class PlanConflict(CompactError):
 
 class StoreFailed(CompactError):
     """A plan store or an artifact store raised an exception. The run continues without it."""
+
+
+class CorruptData(StoreFailed):
+    """Stored data that cannot be read. `version` is that of a plan, so that the next one can replace it."""
+
+    def __init__(self, what: str, problem: str, *, version: int = 0) -> None:
+        super().__init__(f"{what} is corrupt: {problem}")
+        self.version = version

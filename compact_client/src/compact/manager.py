@@ -21,14 +21,14 @@ from compact.engine.overflow.recovery import recover
 from compact.engine.overflow.retry import Retries
 from compact.engine.preflight import preflight, report_outcome
 from compact.engine.reduction import reduce_request
-from compact.engine.rehydration import insert_before_newest
+from compact.engine.rehydration import insert_before_turn
 from compact.engine.session import Branches, Evictions, Session
 from compact.engine.session.request import to_item
 from compact.engine.warm_up import WarmUp, rehearse
-from compact.exceptions import CompactError
+from compact.exceptions import CompactError, CorruptData
 from compact.memory import Memory
 from compact.messages.normalization import normalize
-from compact.planning.budget import Usage, correction_factor
+from compact.planning.budget import Usage
 from compact.planning.plan import CompactionPlan
 from compact.protocols import Exporter
 
@@ -129,9 +129,7 @@ class CompactManager:
         reported = Usage.from_provider(usage)
         with branches.read_access():
             session = (branches.find(messages) if messages is not None else None) or branches.current
-            uncorrected = round(session.last_estimate / session.correction)
-            session.correction = correction_factor(reported.input_tokens, uncorrected)
-            session.is_corrected = reported.input_tokens > 0 and uncorrected > 0
+            session.usage.observe(session.usage.revert(session.last_estimate), reported.input_tokens)
 
     def report_outcome(self, session_id: str, *, success: bool) -> None:
         """Report whether the task succeeded. It is emitted with the quality figures."""
@@ -253,7 +251,7 @@ class CompactManager:
             )
             assert session.codec is not None
             normal = normalize(rendered, session.codec, protected_flag=options.protected_flag)
-            return [to_item(message) for message in insert_before_newest(normal.messages, sent.injected)]
+            return [to_item(message) for message in insert_before_turn(normal.messages, sent.injected)]
 
     def read_artifact(self, session_id: str, artifact_id: str, *, context: Any = None) -> str | None:
         """Return the full content behind a pointer, or None if it is missing or the requester may not read it."""
@@ -286,7 +284,12 @@ class CompactManager:
     def _read_artifact(self, session: Session, artifact_id: str, context: Any) -> Steps[str | None]:
         session.rehydration_requests += 1
         store, requester = self.cfg.artifact_store, context or self.cfg.security_context
-        content: str | None = yield from single_step(lambda: store.retrieve(artifact_id, requester))
+        try:
+            content: str | None = yield from single_step(lambda: store.retrieve(artifact_id, requester))
+        except CorruptData as error:
+            event = events.WarningEvent(severity="high", code="artifact_corrupt", message=str(error))
+            self._engine.emit_event(session.session_id, event)
+            return None
         return content
 
     def _session(self, session_id: str) -> Session:

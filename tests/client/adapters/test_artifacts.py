@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import os
+import stat
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from builders import Recorder, tool_pair
-from compact import CompactConfig, CompactManager, CompactPolicy, Message
+from builders import Recorder, SpySummarizer, chat_turns, small_manager, tool_pair
+from compact import CompactConfig, CompactManager, CompactPolicy, Message, TiktokenEstimator
 from compact.adapters.artifact_stores import FileArtifactStore, MemoryArtifactStore
+from compact.adapters.plan_stores import FileCompactionStore
+from compact.messages.codecs import CHAT
 from compact.planning.rehydration import RehydrationConfig, TurnContext
 from compact.planning.tool_results.artifacts import ArtifactMetadata, SecurityContext
 from compact.planning.tool_results.durability import ToolDurability, ToolDurabilityPolicy
@@ -117,9 +123,44 @@ def test_large_results_become_pointers_before_anything_is_summarized():
     }
 
 
+@pytest.mark.req("K-ACC-4", "D-REH-2")
+def test_rehydrated_content_stays_for_all_model_calls_of_the_user_turn():
+    """The agent calls three tools before it answers. The content is announced once, stays in place, and is counted."""
+    recorder = Recorder()
+    manager, messages, _ = session(recorder, rehydration=RehydrationConfig(max_tokens_per_artifact=500))
+    artifact = manager.plan("s").externalizations[2].artifact_id
+    asked = [*messages, {"role": "user", "content": f"what does {artifact} say?"}]
+    first = manager.preflight("s", asked)
+    position = next(n for n, item in enumerate(first) if "[Rehydrated" in str(item["content"]))
+    for number in range(3):
+        asked += tool_pair(900 + number, "found nothing")
+        out = manager.preflight("s", asked)
+        assert out[: len(first)] == first
+        assert out[position]["content"].startswith(f"[Rehydrated Content - artifact:{artifact}")
+        assert out == manager.rerender("s", 3 + number)
+    assert [event["event"] for event in recorder.events].count("compact.rehydrated") == 1
+    tokens = TiktokenEstimator().count_request([CHAT.decode(item, 0) for item in out], model="gpt-5")
+    assert manager.remember("s").tokens == tokens
+
+
+@pytest.mark.req("K-ACC-4")
+def test_content_without_room_is_reported_and_not_announced():
+    """A budget that the conversation fills leaves no room, so the event says blocked, not rehydrated."""
+    recorder = Recorder()
+    manager, messages, _ = session(recorder, rehydration=RehydrationConfig(max_tokens_per_artifact=900))
+    artifact = manager.plan("s").externalizations[2].artifact_id
+    free = manager.cfg.max_context_tokens - manager.cfg.policy.hard_cap_buffer - manager.remember("s").tokens
+    question = f"what does {artifact} say? " + "word " * (free - 300)
+    out = manager.preflight("s", [*messages, {"role": "user", "content": question}])
+    names = [event["event"] for event in recorder.events]
+    is_shown = any("[Rehydrated" in str(item["content"]) for item in out)
+    assert is_shown == ("compact.rehydrated" in names)
+    assert is_shown != ("compact.rehydration_blocked" in names)
+
+
 @pytest.mark.req("D-REH-1")
 def test_naming_an_artifact_rehydrates_it_for_one_turn():
-    """An exact id in a message inserts the truncated content before that message, for this turn only."""
+    """An exact id in a message inserts the truncated content before that message, until the next user message."""
     recorder = Recorder()
     manager, messages, _ = session(recorder, rehydration=RehydrationConfig(max_tokens_per_artifact=500))
     artifact = manager.plan("s").externalizations[2].artifact_id
@@ -130,8 +171,8 @@ def test_naming_an_artifact_rehydrates_it_for_one_turn():
     assert "report-2.txt" in out[-2]["content"]
     assert "tokens truncated" in out[-2]["content"]
     assert recorder.last("compact.rehydrated")["tokens"] <= 500
-    after = manager.preflight("s", [*asked, {"role": "assistant", "content": "it says 2"}])
-    assert not any("Rehydrated" in str(item["content"]) for item in after)
+    after = [*asked, {"role": "assistant", "content": "it says 2"}, {"role": "user", "content": "thank you"}]
+    assert not any("Rehydrated" in str(item["content"]) for item in manager.preflight("s", after))
     assert manager.rerender("s", 2) == out
 
 
@@ -329,3 +370,84 @@ async def test_async_store_works_with_async_methods():
     out = await manager.apreflight("s", asked)
     assert "report-0.txt" in out[-2]["content"]
     assert "report-0.txt" in await manager.aread_artifact("s", artifact)
+
+
+@pytest.mark.req("K-DUR-2")
+def test_the_engine_sets_the_lifetime_and_the_key_of_artifacts(tmp_path):
+    """`artifact_ttl_seconds` and `artifact_key_id` reach every stored artifact, which expires."""
+
+    class Xor:
+        def encrypt(self, data, key_id):
+            return bytes(byte ^ len(key_id) for byte in data)
+
+        decrypt = encrypt
+
+    clock = Clock()
+    clock.now = datetime.now(UTC)
+    store = FileArtifactStore(tmp_path, cipher=Xor(), clock=clock)
+    manager, _, _ = session(store=store, artifact_ttl_seconds=3600, artifact_key_id="key-1")
+    artifact = manager.plan("s").externalizations[0].artifact_id
+    metadata = store.get_metadata(artifact)
+    assert (metadata.ttl_seconds, metadata.encryption_key_id) == (3600, "key-1")
+    assert "report-0.txt" in manager.read_artifact("s", artifact)
+    clock.now += timedelta(hours=2)
+    assert manager.read_artifact("s", artifact) is None
+
+
+@pytest.mark.req("K-DUR-3")
+@pytest.mark.parametrize("damage", ["{", '{"metadata": {}}', "content"])
+def test_a_corrupt_artifact_is_a_finding(tmp_path, damage):
+    """A half-written file, a wrong structure or changed content: a warning to readers, and a blocked rehydration."""
+    recorder = Recorder()
+    manager, messages, _ = session(recorder, store=FileArtifactStore(tmp_path))
+    artifact = manager.plan("s").externalizations[2].artifact_id
+    file = next(tmp_path.rglob(f"{artifact}.json"))
+    record = json.loads(file.read_text())
+    changed = {**record, "content": base64.b64encode(b"something else").decode()}
+    file.write_text(json.dumps(changed) if damage == "content" else damage)
+    assert manager.read_artifact("s", artifact) is None
+    assert recorder.last("compact.warning")["code"] == "artifact_corrupt"
+    manager.preflight("s", [*messages, {"role": "user", "content": f"what does {artifact} say?"}])
+    assert "is corrupt" in recorder.last("compact.rehydration_blocked")["details"]["reason"]
+
+
+@pytest.mark.req("K-DUR-2")
+def test_plans_and_artifacts_are_flushed_to_disk(tmp_path, monkeypatch):
+    """Each write flushes the file and the folder that names it."""
+    flushed = []
+    fsync = os.fsync
+
+    def spy(descriptor):
+        flushed.append(os.fstat(descriptor).st_mode)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", spy)
+    FileArtifactStore(tmp_path / "a").store("content", ArtifactMetadata("t"))
+    assert [stat.S_ISDIR(mode) for mode in flushed] == [False, True]
+    flushed.clear()
+    session(plan_store=FileCompactionStore(tmp_path / "p"))
+    assert [stat.S_ISDIR(mode) for mode in flushed] == [False, True]
+
+
+@pytest.mark.req("K-DUR-3")
+@pytest.mark.parametrize("damage", ["", "{", "[]", "\x00\x01"])
+def test_a_corrupt_plan_is_replaced_by_one_compaction(tmp_path, damage):
+    """Another process finds a damaged file. It reports it, asks the summarizer once, and its plan can be loaded."""
+    first, second, recorder = SpySummarizer(), SpySummarizer(), Recorder()
+    messages = [Message("user", "start"), *chat_turns(40)]
+    small_manager(plan_store=FileCompactionStore(tmp_path), summarizer=first).preflight("s", messages)
+    file = next(tmp_path.rglob("00000001.json"))
+    file.write_text(damage)
+    store = FileCompactionStore(tmp_path)
+    manager = small_manager(recorder, plan_store=store, summarizer=second)
+    assert len(manager.preflight("s", messages)) < 30
+    assert (len(first.seen), len(second.seen)) == (1, 1)
+    errors = recorder.of("compact.error")
+    assert [event["properties"]["fallback"] for event in errors] == ["replaced by the next plan"]
+    plan, version = store.get_current_plan("s")
+    assert version == 2
+    third = SpySummarizer()
+    again = small_manager(recorder, plan_store=FileCompactionStore(tmp_path), summarizer=third)
+    assert again.preflight("s", [*messages, Message("user", "go on")])[-1].text == "go on"
+    assert third.seen == []
+    assert again.plan("s").summary_text == plan.summary_text

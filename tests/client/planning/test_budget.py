@@ -5,7 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from compact.planning.budget import PARTS, Breakdown, TokenBudget, Usage, correction_factor
+from compact.planning.budget import PARTS, Breakdown, TokenBudget, Usage
+from compact.planning.usage_correction import UsageCorrection
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,6 +48,44 @@ def test_usage_of_every_provider_is_read(usage, expected):
 
 def test_implausible_reports_are_limited():
     """A report of zero changes nothing, and a report far above the estimate is capped."""
-    assert correction_factor(0, 100) == 1.0
-    assert correction_factor(100, 0) == 1.0
-    assert correction_factor(1_000_000, 100) == 4.0
+    usage = UsageCorrection()
+    usage.observe(100, 0)
+    usage.observe(0, 100)
+    assert (usage.has_samples, usage.apply(100)) == (False, 100)
+    usage.observe(100, 1_000_000)
+    assert usage.factor == 4.0
+
+
+@pytest.mark.req("K-ACC-2", "C-BUD-1")
+def test_hidden_tokens_on_a_small_first_call_are_an_overhead():
+    """130 tokens of ours and 530 of the provider's: the next request of 10,000 tokens has 10,400, not 40,000."""
+    usage = UsageCorrection()
+    usage.observe(130, 530)
+    assert usage.apply(130) == 530
+    assert usage.apply(10_000) == 10_400
+    usage.observe(2_000, 2_400)
+    assert (usage.overhead_tokens, usage.factor) == (400, 1.0)
+
+
+@pytest.mark.req("K-ACC-2")
+@given(st.integers(0, 3_000), st.floats(0.7, 1.6), st.lists(st.integers(1_000, 100_000), min_size=2, max_size=8))
+def test_overhead_and_factor_are_found_over_several_calls(overhead, factor, sizes):
+    """Requests of different sizes separate the two, and the newest request is always reproduced."""
+    usage = UsageCorrection()
+    for size in sizes:
+        usage.observe(size, round(size * factor) + overhead)
+        assert usage.apply(size) == pytest.approx(round(size * factor) + overhead, abs=2)
+        assert usage.revert(usage.apply(size)) == pytest.approx(size, abs=2)
+    if max(sizes) - min(sizes) > 5_000:
+        assert usage.apply(50_000) == pytest.approx(50_000 * factor + overhead, rel=0.02, abs=30)
+
+
+@pytest.mark.req("K-ACC-2")
+def test_one_odd_report_does_not_change_the_factor():
+    """A report that belongs to another request is outvoted."""
+    usage = UsageCorrection()
+    for size in (1_000, 5_000, 9_000, 13_000):
+        usage.observe(size, size + 300)
+    usage.observe(17_000, 60_000)
+    usage.observe(21_000, 21_300)
+    assert usage.apply(25_000) == pytest.approx(25_300, rel=0.01)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -14,6 +15,7 @@ from compact.planning.tool_results.durability import (
     ToolDurability,
     ToolDurabilityPolicy,
     ToolResultEnvelope,
+    declared_policies,
     declared_policy,
     envelope_for,
     may_clear,
@@ -271,3 +273,65 @@ def test_a_source_that_cannot_be_checked_is_a_warning():
     warnings = [event["properties"] for event in recorder.of("compact.warning")]
     assert [warning["code"] for warning in warnings] == ["source_unverified"]
     assert "disk gone" in warnings[0]["message"]
+
+
+@pytest.mark.req("K-DUR-1", "D-ENV-2")
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_the_source_is_fingerprinted_when_the_result_arrives(tmp_path, is_changed):
+    """A replayable result is cleared while its file is unchanged, and stays once the file has changed."""
+    file = tmp_path / "notes.txt"
+    file.write_text("first")
+    policy = ToolDurabilityPolicy(
+        ToolDurability.REPLAYABLE, capture_determinism=lambda n: DeterminismMetadata.of_file(file)
+    )
+    options = CompactPolicy(hard_cap_buffer=100, keep_tool_io_pairs=1, keep_recent_turns=1, ladder=("clear", "drop"))
+    manager = CompactManager(CompactConfig("gpt-5", 3000, policy=options, tool_durability={"run": policy}))
+    messages = [{"role": "user", "content": "start"}]
+    manager.preflight("s", messages)
+    messages += tool_pair(0, "old notes " + "word " * 700)
+    manager.preflight("s", messages)
+    if is_changed:
+        file.write_text("second")
+    fates = set()
+    for number in range(1, 9):
+        messages += tool_pair(number, f"answer {number} " + "word " * 300)
+        manager.preflight("s", messages)
+        if manager.plan("s"):
+            fates |= {entry.fate for entry in manager.plan("s").ledger if entry.id.startswith("m3-")}
+    assert fates
+    assert ("cleared" in fates) is not is_changed
+
+
+@pytest.mark.req("K-DUR-1")
+def test_durability_is_found_on_the_tools_of_every_framework():
+    """The decorator on a function works through LangChain tools and the tools of a pydantic-ai run."""
+    langchain = pytest.importorskip("langchain_core.tools")
+    pydantic_ai = pytest.importorskip("pydantic_ai")
+    from pydantic_ai.capabilities import AbstractCapability
+    from pydantic_ai.models.test import TestModel
+
+    @tool_durability(ToolDurability.NON_REPLAYABLE)
+    def roll(sides: int) -> str:
+        """Roll a die."""
+        return "4"
+
+    @tool_durability(ToolDurability.EPHEMERAL)
+    async def look(path: str) -> str:
+        """Look at a file."""
+        return "text"
+
+    tools = [langchain.tool(roll), langchain.tool(look)]
+    policies = declared_policies({tool.name: tool for tool in tools})
+    assert {name: policy.durability.value for name, policy in policies.items()} == {
+        "roll": "non_replayable",
+        "look": "ephemeral",
+    }
+    seen = []
+
+    class Spy(AbstractCapability):
+        async def prepare_model_request(self, ctx, request_context):
+            seen.append(declared_policies(ctx.tool_manager.tools))
+            return request_context
+
+    asyncio.run(pydantic_ai.Agent(TestModel(), tools=[roll, look], capabilities=[Spy()]).run("hi"))
+    assert seen[0] == policies

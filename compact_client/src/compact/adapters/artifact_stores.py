@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -17,6 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from compact.adapters.durable_file import flush_folder, write_temporary
+from compact.exceptions import CorruptData
 from compact.planning.tool_results.artifacts import ArtifactMetadata, SecurityContext, artifact_id_for, may_read
 
 
@@ -115,7 +115,10 @@ class FileArtifactStore:
             if self._cipher is None:
                 return None
             raw = self._cipher.decrypt(raw, metadata.encryption_key_id)
-        return raw.decode("utf-8", "surrogatepass")
+        content = raw.decode("utf-8", "surrogatepass")
+        if artifact_id_for(content, metadata) != artifact_id:
+            raise CorruptData(f"Artifact {artifact_id}", "its content does not match its id")
+        return content
 
     def _read(self, artifact_id: str) -> tuple[ArtifactMetadata, bytes] | None:
         if not artifact_id.startswith("art-") or not artifact_id[4:].isalnum():
@@ -125,19 +128,21 @@ class FileArtifactStore:
             record: dict[str, Any] = json.loads(path.read_text())
         except FileNotFoundError:
             return None
-        values = {**record["metadata"], "readers": tuple(record["metadata"]["readers"])}
-        metadata = ArtifactMetadata(**values)
+        except (ValueError, UnicodeDecodeError) as error:
+            raise CorruptData(f"Artifact {artifact_id}", str(error)) from error
+        try:
+            values = {**record["metadata"], "readers": tuple(record["metadata"]["readers"])}
+            metadata, raw = ArtifactMetadata(**values), base64.b64decode(record["content"])
+        except (LookupError, TypeError, ValueError) as error:
+            raise CorruptData(f"Artifact {artifact_id}", repr(error)) from error
         if metadata.has_expired(self._clock()):
             path.unlink(missing_ok=True)
             return None
-        return metadata, base64.b64decode(record["content"])
+        return metadata, raw
 
     def _path(self, artifact_id: str) -> Path:
         return self._root / artifact_id[4:6] / f"{artifact_id}.json"
 
     def _write(self, path: Path, text: str) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-        Path(temporary).replace(path)
+        write_temporary(path.parent, text).replace(path)
+        flush_folder(path.parent)

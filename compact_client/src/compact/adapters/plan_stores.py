@@ -7,12 +7,12 @@ committed plan stays readable.
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 import threading
 from pathlib import Path
 from urllib.parse import quote
 
+from compact.adapters.durable_file import flush_folder, write_temporary
+from compact.exceptions import CorruptData
 from compact.planning.plan import CompactionPlan
 
 
@@ -68,24 +68,26 @@ class FileCompactionStore:
             text = (self._folder(thread_id) / f"{version:08d}.json").read_text()
         except FileNotFoundError:
             return None
-        return CompactionPlan.from_json(text)
+        except UnicodeDecodeError as error:
+            raise CorruptData(f"Plan {version} of {thread_id!r}", str(error), version=version) from error
+        try:
+            return CompactionPlan.from_json(text)
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise CorruptData(f"Plan {version} of {thread_id!r}", repr(error), version=version) from error
 
     def commit_plan(self, thread_id: str, plan: CompactionPlan, expected_version: int) -> bool:
         """Store the plan as the next version. Return False if the newest version is not `expected_version`."""
         folder = self._folder(thread_id)
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if self._latest(folder) != expected_version:
             return False
-        descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=".new-")
+        temporary = write_temporary(folder, plan.to_json())
         try:
-            with os.fdopen(descriptor, "w") as file:
-                file.write(plan.to_json())
-            try:
-                (folder / f"{expected_version + 1:08d}.json").hardlink_to(temporary)
-            except FileExistsError:
-                return False
+            (folder / f"{expected_version + 1:08d}.json").hardlink_to(temporary)
+        except FileExistsError:
+            return False
         finally:
-            Path(temporary).unlink()
+            temporary.unlink()
+        flush_folder(folder)
         return True
 
     def _folder(self, thread_id: str) -> Path:

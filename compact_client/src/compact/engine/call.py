@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
 from compact.exceptions import CompactError
+from compact.planning.tool_results.durability import ToolDurabilityPolicy
 from compact.policy import Floor
 
 
@@ -18,6 +19,7 @@ class CallOptions(TypedDict, total=False):
     output_schema: Any
     format: str | None
     protected: Collection[int]
+    durability: Mapping[str, ToolDurabilityPolicy]
     floor: Floor
 
 
@@ -31,6 +33,8 @@ class Call:
     output_schema: Any = None
     format: str | None = None
     protected: Collection[int] = ()
+    durability: Mapping[str, ToolDurabilityPolicy] = field(default_factory=dict)
+    """Durability of tools whose functions are not among `tools`, by name."""
     floor: Floor = "turn"
     """The least to keep if the policy does not say."""
     note: str | None = None

@@ -182,7 +182,7 @@ class Engine:
         request = session.request
         own = request.message_tokens + self.counter.reply_overhead(request.messages)
         total = self.counter.count_conversation(request.messages, own) + fixed.total
-        return round(total * session.correction) if session.correction != 1.0 else total
+        return session.usage.apply(total)
 
     def breakdown(self, session: Session, fixed: FixedTokens, total: int) -> dict[str, int]:
         """Return the parts of the prompt, scaled to a total."""
@@ -209,7 +209,7 @@ class Engine:
                 usage_pct=round(tokens / window, 6) if window else None,
                 turn=session.turn,
                 estimator=self.counter.name,
-                source="provider" if session.is_corrected else "estimate",
+                source="provider" if session.usage.has_samples else "estimate",
                 breakdown=self.breakdown(session, fixed, tokens),
             )
         )

@@ -13,12 +13,14 @@ from compact.delivery.stderr import say
 from compact.engine.call import Call
 from compact.engine.compaction.attempts import CompactionAttempts
 from compact.engine.compaction.compaction import Compaction
+from compact.engine.determinism import capture_sources
 from compact.engine.effects import Steps
 from compact.engine.engine import Engine
 from compact.engine.quality import asks_for_context, report_quality
-from compact.engine.rehydration import inject_results, rehydrate
+from compact.engine.rehydration import inject_results, rehydrate, rehydration_reserve
 from compact.engine.session import Observation, Session
 from compact.exceptions import CompactError, InsufficientBudget, MalformedMessage
+from compact.messages import Message
 from compact.messages.codecs.quarantine import PROBLEM_KEY
 from compact.planning.rehydration import TurnContext
 from compact.planning.trigger import Decision
@@ -53,13 +55,17 @@ class Preflight:
         """Return the messages to send."""
         engine, session, check = self._engine, self._session, self._check
         observation = yield from engine.observe(session, self._call, check)
-        session.durability.update(engine.tool_durability(self._call.tools))
-        rehydrated = yield from rehydrate(engine, session, observation.new, self._turn, check)
+        session.durability.update({**self._call.durability, **engine.tool_durability(self._call.tools)})
+        yield from capture_sources(session, observation, check)
+        yield from rehydrate(engine, session, observation.new, self._turn, check)
         tokens_before = self._estimate_and_report()
         decision = engine.decide(session, tokens_before, is_manual=self._is_manual)
         failure: CompactError | None = None
+        injected: tuple[Message, ...] = ()
         try:
             yield from self._follow(decision)
+            session.last_estimate = self._estimate()
+            injected = inject_results(engine, session, self._free_tokens(), check)
         except CompactError as error:
             failure = error
             check.emit(events.ErrorEvent.from_exception(error, "none: raised to the caller"))
@@ -74,7 +80,6 @@ class Preflight:
                 step=session.plan.step if session.plan else 0,
             )
             check.close(is_error=failure is not None)
-        injected = inject_results(engine, session, rehydrated, self._free_tokens())
         session.record_sent(injected)
         self._watch_quality(observation)
         return session.request.to_items(self._call.items)
@@ -116,7 +121,7 @@ class Preflight:
         budget = self._engine.budget_tokens(self._session)
         if budget is None:
             return self._engine.rehydration.total_budget_tokens
-        return max(0, budget - self._session.last_estimate)
+        return max(0, round((budget - self._session.last_estimate) / self._session.usage.factor))
 
     def _watch_quality(self, observation: Observation) -> None:
         session = self._session
@@ -183,6 +188,7 @@ class Preflight:
             fixed=self._fixed,
             note=self._call.note,
             is_after_rehydration=self._turn.should_skip_aggressive_compaction(),
+            reserve_tokens=rehydration_reserve(engine=self._engine, session=self._session),
             floor=self._engine.policy.floor or self._call.floor,
         )
 

@@ -1,4 +1,4 @@
-"""Rehydrate externalized content: fetch what the conversation asks for and show it for one turn.
+"""Rehydrate externalized content: fetch what the conversation asks for and show it for one user turn.
 
 Rehydrated content is never appended to the log, so it cannot be compacted and requested again in a loop.
 """
@@ -20,46 +20,54 @@ from compact.planning.tool_results.truncation import truncate_with_split
 
 _FRAME_TOKENS = 40  # the header line and the message around the content
 _MARKER_TOKENS = 16  # the line that says how much was cut
+_MAX_RESERVE_SHARE = 8  # a reserve is at most one eighth of the budget
 _STRATEGY = "automatic"
 
 
 def rehydrate(
     engine: Engine, session: Session, new: Sequence[Message], turn: TurnContext, check: events.CheckSpan
-) -> Steps[list[RehydrationResult]]:
-    """Fetch the content that the new messages ask for, within the configured limits. Each refusal is an event."""
+) -> Steps[None]:
+    """Fetch the content that the new messages ask for, within the configured limits. Each refusal is an event.
+
+    The content stays for all model calls of the user turn.
+    """
+    if any(message.role == "user" for message in new):
+        session.rehydration.user_turn += 1
+        session.rehydration.results = []
+    for result in session.rehydration.results:
+        turn.record(result)
     config, plan = engine.rehydration, session.plan
     if engine.cfg.artifact_store is None or plan is None or not plan.externalizations:
-        return []
+        return
+    shown = {result.artifact_id for result in session.rehydration.results}
     artifact_ids = select_artifacts(
-        plan.externalizations,
+        [record for record in plan.externalizations if record.artifact_id not in shown],
         new,
-        turn=session.turn,
-        recent_injections=session.recent_injections,
+        turn=session.rehydration.user_turn,
+        recent_injections=session.rehydration.last_turns,
         config=config,
     )
-    results: list[RehydrationResult] = []
-    budget_tokens = config.total_budget_tokens
-    for artifact_id in artifact_ids:
+    for artifact_id in artifact_ids[: config.max_artifacts_per_turn - len(shown)]:
         fetched = yield from _fetch(engine, artifact_id, check)
         if fetched is None:
             continue
         metadata, content = fetched
         result = _truncate(engine, artifact_id, content)
-        if result.token_count > budget_tokens:
+        if result.token_count > config.total_budget_tokens - turn.rehydrated_tokens:
             _report_block(check, artifact_id, "the rehydration budget of this turn is used up", metadata.sensitivity)
             break
-        budget_tokens -= result.token_count
-        results.append(result)
+        session.rehydration.results.append(result)
         turn.record(result)
-        session.recent_injections[artifact_id] = session.turn
-        check.emit(
-            events.RehydratedEvent(
-                strategy=_STRATEGY,
-                details=events.RehydratedDetails(artifact_id=artifact_id, truncated=result.truncated),
-                tokens=result.token_count,
-            )
-        )
-    return results
+
+
+def rehydration_reserve(engine: Engine, session: Session) -> int:
+    """Return the tokens that a compaction leaves free for rehydrated content."""
+    config, budget = engine.rehydration, engine.budget_tokens(session)
+    if engine.cfg.artifact_store is None or not config.enabled or budget is None:
+        return 0
+    active_tokens = session.usage.factor * sum(result.token_count for result in session.rehydration.results)
+    # In a small window, the conversation itself is more important.
+    return min(max(config.reserve_tokens, round(active_tokens)), budget // _MAX_RESERVE_SHARE)
 
 
 def _fetch(engine: Engine, artifact_id: str, check: events.CheckSpan) -> Steps[tuple[ArtifactMetadata, str] | None]:
@@ -105,31 +113,58 @@ def _report_block(check: events.CheckSpan, artifact_id: str, reason: str, sensit
     )
 
 
-def inject_results(
-    engine: Engine, session: Session, results: Sequence[RehydrationResult], free_tokens: int
-) -> tuple[Message, ...]:
-    """Put rehydrated content before the newest unit of the request, as far as it fits. Return what was put in."""
+def inject_results(engine: Engine, session: Session, free_tokens: int, check: events.CheckSpan) -> tuple[Message, ...]:
+    """Put the rehydrated content before the current user turn, as far as it fits. Return what was put in.
+
+    An artifact is reported as rehydrated when it is shown for the first time, and as blocked if it does not fit.
+    """
     codec = session.codec
-    if not results or codec is None:
+    if codec is None:
         return ()
     messages: list[Message] = []
-    for result in results:
+    shown: list[RehydrationResult] = []
+    for result in session.rehydration.results:
         if result.token_count > free_tokens:
+            reason = f"no room: {result.token_count:,} tokens are needed and {free_tokens:,} are free"
+            _report_block(check, result.artifact_id, reason, None)
             continue
         free_tokens -= result.token_count
-        message_id = f"returned-{session.turn}-{result.artifact_id}"
+        shown.append(result)
+        message_id = f"returned-{session.rehydration.user_turn}-{result.artifact_id}"
         messages.append(codec.assistant_message(rehydration_text(result), message_id))
+        if session.rehydration.last_turns.get(result.artifact_id) != session.rehydration.user_turn:
+            session.rehydration.last_turns[result.artifact_id] = session.rehydration.user_turn
+            _report_injection(check, result)
+    session.rehydration.results = shown
     if not messages:
         return ()
-    session.set_request(insert_before_newest(session.request.messages, messages), engine.render_options)
+    session.set_request(insert_before_turn(session.request.messages, messages), engine.render_options)
     session.request.has_ephemeral = True
     return tuple(messages)
 
 
-def insert_before_newest(messages: Sequence[Message], injected: Sequence[Message]) -> list[Message]:
-    """Return the messages with others before their newest unit, so that no tool call is separated from its output."""
+def _report_injection(check: events.CheckSpan, result: RehydrationResult) -> None:
+    check.emit(
+        events.RehydratedEvent(
+            strategy=_STRATEGY,
+            details=events.RehydratedDetails(artifact_id=result.artifact_id, truncated=result.truncated),
+            tokens=result.token_count,
+        )
+    )
+
+
+def insert_before_turn(messages: Sequence[Message], injected: Sequence[Message]) -> list[Message]:
+    """Return the messages with others before the newest user message, or before the newest unit if there is none.
+
+    The position stays the same during a user turn, so the provider's prompt cache stays valid.
+    """
     if not injected:
         return list(messages)
     units = group_units(messages)
-    index = max(units, key=lambda unit: unit.last).first if units else len(messages)
+    users = [index for index, message in enumerate(messages) if message.role == "user"]
+    if users:
+        # A user message may be between a tool call and its output, which must stay together.
+        index = min([users[-1], *(unit.first for unit in units if unit.first < users[-1] <= unit.last)])
+    else:
+        index = max(units, key=lambda unit: unit.last).first if units else len(messages)
     return [*messages[:index], *injected, *messages[index:]]

@@ -24,6 +24,7 @@ WarningCode = Literal[
     "two_compactions",
     "malformed_message",
     "source_unverified",
+    "artifact_corrupt",
 ]
 
 

@@ -25,6 +25,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from compact.integrations.model_call import CallOptions, ModelCall, new_session_id, warn_unidentified
 from compact.manager import CompactManager
+from compact.planning.tool_results.durability import declared_policies
 from compact.rendering.base import OPENING_TEXT
 
 SessionId = str | Callable[[Any], str] | None
@@ -75,7 +76,12 @@ class CompactMiddleware(AgentMiddleware[Any, Any]):  # type: ignore[misc]
 
     def _model_call(self, request: Any, view: _ChatView) -> ModelCall:
         def options() -> CallOptions:
-            return {"tools": _tools(request), "instructions": request.system_prompt, "format": "chat"}
+            return {
+                "tools": _tools(request),
+                "instructions": request.system_prompt,
+                "format": "chat",
+                "durability": declared_policies({getattr(tool, "name", ""): tool for tool in request.tools}),
+            }
 
         return ModelCall(self.manager, self._session(request), view.items, options=options, read_usage=_usage)
 

@@ -31,6 +31,7 @@ from pydantic_ai.messages import (
 
 from compact.integrations.model_call import CallOptions, ModelCall, new_session_id, warn_unidentified
 from compact.manager import CompactManager
+from compact.planning.tool_results.durability import declared_policies
 from compact.rendering.base import OPENING_TEXT
 
 SessionId = str | Callable[[Any], str] | None
@@ -62,7 +63,7 @@ class CompactCapability(AbstractCapability[Any]):
         """Replace the messages of a request, or use the shortened ones if this is a retry."""
         if self._request is not None and self._request.retry_messages and request_context.attempt > 1:
             return replace(request_context, messages=self._request.retry_messages)
-        self._request = _Request(self.manager, self._session(ctx), request_context)
+        self._request = _Request(self.manager, self._session(ctx), ctx, request_context)
         return replace(request_context, messages=await self._request.prepare())
 
     async def on_model_request_error(self, ctx: Any, *, request_context: Any, error: Exception) -> ModelResponse:
@@ -91,9 +92,15 @@ class CompactCapability(AbstractCapability[Any]):
 class _Request:
     """The model request of a run that is being prepared or waits for its response."""
 
-    def __init__(self, manager: CompactManager, session_id: str, request_context: Any) -> None:
+    def __init__(self, manager: CompactManager, session_id: str, ctx: Any, request_context: Any) -> None:
         def options() -> CallOptions:
-            return {"tools": _tools(request_context), "instructions": _instructions(request_context), "format": "chat"}
+            manager = getattr(ctx, "tool_manager", None)
+            return {
+                "tools": _tools(request_context),
+                "instructions": _instructions(request_context),
+                "format": "chat",
+                "durability": declared_policies(getattr(manager, "tools", None) or {}),
+            }
 
         self._view = _ChatView(request_context.messages, protected_flag=manager.cfg.policy.protected_flag)
         self.call = ModelCall(manager, session_id, self._view.items, options=options, read_usage=_usage)

@@ -132,14 +132,3 @@ def _first(source: Any, names: Iterable[str]) -> Any:
         if value is not None:
             return value
     return None
-
-
-# Counts of the same request differ by the provider's framing, not by an order of magnitude.
-_MIN_CORRECTION, _MAX_CORRECTION = 0.5, 4.0
-
-
-def correction_factor(reported_tokens: int, estimated_tokens: int) -> float:
-    """Return the factor from the estimated to the reported token count, or 1.0 if either is not positive."""
-    if reported_tokens <= 0 or estimated_tokens <= 0:
-        return 1.0
-    return min(_MAX_CORRECTION, max(_MIN_CORRECTION, reported_tokens / estimated_tokens))

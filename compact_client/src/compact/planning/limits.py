@@ -30,6 +30,15 @@ class TokenLimits:
     summary_ceiling_tokens: int
     """Size up to which a summary may fill the request. It leaves space for the session's next calls."""
 
+    def reserve(self, tokens: int) -> TokenLimits:
+        """Return limits that leave space for content that is added after the compaction."""
+        return TokenLimits(
+            self.budget_tokens - tokens,
+            min(self.target_tokens, self.budget_tokens - tokens),
+            min(self.soft_limit_tokens, self.budget_tokens - tokens),
+            min(self.summary_ceiling_tokens, self.budget_tokens - tokens),
+        )
+
     def scale(self, factor: float) -> TokenLimits:
         return TokenLimits(
             int(self.budget_tokens * factor),

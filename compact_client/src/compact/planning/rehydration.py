@@ -46,6 +46,18 @@ class RehydrationResult:
 
 
 @dataclass(slots=True)
+class RehydrationState:
+    """Rehydrated content of a session."""
+
+    user_turn: int = 0
+    """The number of times that the host added user messages."""
+    results: list[RehydrationResult] = field(default_factory=list)
+    """Content that stays in the prompt for all calls of the current user turn."""
+    last_turns: dict[str, int] = field(default_factory=dict)
+    """The user turn in which each artifact was last rehydrated."""
+
+
+@dataclass(slots=True)
 class TurnContext:
     """Rehydration state of the current turn, for its later steps."""
 

@@ -79,6 +79,7 @@ class Compaction:
         fixed: FixedTokens,
         note: str | None = None,
         is_after_rehydration: bool = False,
+        reserve_tokens: int = 0,
         floor: Floor = "turn",
     ) -> None:
         self.engine = engine
@@ -103,7 +104,8 @@ class Compaction:
         )
         self.budget_tokens = limits.budget_tokens
         """The budget in the caller's tokens."""
-        self.limits = limits.scale(1 / session.correction) if session.correction != 1.0 else limits
+        self._limits_without_reserve = session.usage.revert_limits(limits)
+        self.limits = session.usage.revert_limits(limits.reserve(reserve_tokens))
         """The limits in our own tokens."""
         self.fixed = fixed
         self.fixed_tokens = fixed.total + engine.counter.reply_overhead(session.request.messages)
@@ -175,7 +177,14 @@ class Compaction:
         self.siblings = find_siblings(self)
         for sibling in self.siblings:
             self.counts[sibling.index] -= sibling.tokens_freed
-        return make_draft(self, self.limits)
+        try:
+            return make_draft(self, self.limits)
+        except InsufficientBudget:
+            if self.limits == self._limits_without_reserve:
+                raise
+            # Messages that must stay are more important than space for rehydrated content.
+            self.limits = self._limits_without_reserve
+            return make_draft(self, self.limits)
 
     def warn_of_source(self, problem: str) -> None:
         """Warn once that the source of a replayable result could not be checked."""

@@ -180,6 +180,7 @@ def _strategy_context(compaction: Compaction, draft: Draft) -> StrategyContext:
         restore=session.redaction.restore,
         now=events.iso(engine.clock()),
         durability=session.durability,
+        determinism=session.determinism,
         can_externalize=compaction.artifact_store is not None,
         can_summarize=bool(draft.summary_tokens),
         is_after_rehydration=compaction.is_after_rehydration,

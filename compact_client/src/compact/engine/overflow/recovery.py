@@ -18,7 +18,6 @@ from compact.engine.engine import Engine
 from compact.engine.overflow.errors import Overflow, read_overflow
 from compact.engine.session import Session
 from compact.exceptions import CompactError, InsufficientBudget
-from compact.planning.budget import correction_factor
 from compact.planning.trigger import Decision
 
 # Without numbers from the provider, the window is assumed to be this share of the rejected request, by attempt.
@@ -72,9 +71,7 @@ class OverflowRecovery:
         engine, session = self._engine, self._session
         estimated_tokens = engine.estimate(session, session.fixed)
         if overflow.requested_tokens:
-            uncorrected = round(estimated_tokens / session.correction)
-            session.correction = correction_factor(overflow.requested_tokens, uncorrected)
-            session.is_corrected = True
+            session.usage.observe_overflow(session.usage.revert(estimated_tokens), overflow.requested_tokens)
             estimated_tokens = engine.estimate(session, session.fixed)
         share = _BLIND_SHARES[min(self._attempt, len(_BLIND_SHARES)) - 1]
         window = overflow.limit_tokens or engine.window_tokens(session)

@@ -37,7 +37,9 @@ from compact.messages.codecs.quarantine import decode_item
 from compact.messages.normalization import normalize
 from compact.planning.log import AgentThread
 from compact.planning.plan import CompactionPlan
-from compact.planning.tool_results.durability import ToolDurabilityPolicy
+from compact.planning.rehydration import RehydrationState
+from compact.planning.tool_results.durability import DeterminismMetadata, ToolDurabilityPolicy
+from compact.planning.usage_correction import UsageCorrection
 from compact.redaction.outbound import OutboundRedactor
 from compact.redaction.view import RedactionView
 from compact.rendering import get_renderer
@@ -123,12 +125,13 @@ class Session:
         self.protected_ids: set[str] = set()
         self.durability: dict[str, ToolDurabilityPolicy] = {}
         """The durability of each tool that any call of the session declared."""
+        self.determinism: dict[str, DeterminismMetadata] = {}
+        """Fingerprints of the sources of replayable results, by call id, captured when the results arrived."""
         self.last_estimate = 0
         self.fixed = FixedTokens()
         """Tokens that the last call sent beside its messages."""
-        self.correction = 1.0
-        """The provider's token count divided by our estimate."""
-        self.is_corrected = False
+        self.usage = UsageCorrection()
+        """The relation between our token counts and the provider's."""
         self.growth: deque[int] = deque(maxlen=20)
         """Tokens added by each of the last calls."""
         self.ineffective_compactions = 0
@@ -136,8 +139,7 @@ class Session:
         self.tokens_after_compaction = 0
         self.turns_since_compaction = 0
         self.rehydration_requests = 0
-        self.recent_injections: dict[str, int] = {}
-        """The turn in which each artifact was last rehydrated."""
+        self.rehydration = RehydrationState()
         self.asked_for_context = False
         self.task_success: bool | None = None
         self.redaction = RedactionView(shared.redactor)

@@ -14,7 +14,7 @@ from compact.engine.effects import Steps, call_store
 from compact.engine.session.continuation import find_overlap, is_instruction, is_long_enough
 from compact.engine.session.request import frozen_copy, to_plain
 from compact.engine.session.session import Session
-from compact.exceptions import StoreFailed
+from compact.exceptions import CorruptData, StoreFailed
 from compact.messages import Message, Role
 from compact.messages.codecs.base import Codec
 from compact.messages.codecs.quarantine import decode_item
@@ -32,6 +32,11 @@ def load_plan(session: Session, store: Any, items: Sequence[Any], check: events.
     """Replace the session's plan with the stored one, if that is newer and about this conversation."""
     try:
         plan, version = yield from call_store("plan", lambda: store.get_current_plan(session.session_id))
+    except CorruptData as error:
+        # The next commit follows the corrupt version, so one compaction replaces it.
+        check.emit(events.ErrorEvent.from_exception(error, "replaced by the next plan"))
+        session.stored_plan_version = error.version
+        return
     except StoreFailed as error:
         check.emit(events.ErrorEvent.from_exception(error, "continued without the stored plan"))
         return

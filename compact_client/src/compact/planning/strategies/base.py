@@ -17,6 +17,7 @@ from compact.messages.units import Unit
 from compact.planning.plan import CompactionRecord
 from compact.planning.tool_results.durability import (
     DEFAULT_POLICY,
+    DeterminismMetadata,
     ToolDurabilityPolicy,
     ToolResultEnvelope,
     envelope_for,
@@ -56,6 +57,8 @@ class StrategyContext:
     """Returns a text with its placeholders replaced, for code that never leaves the process."""
     now: str
     durability: Mapping[str, ToolDurabilityPolicy] = field(default_factory=dict)
+    determinism: Mapping[str, DeterminismMetadata] = field(default_factory=dict)
+    """Fingerprints of the sources of results, by call id."""
     can_externalize: bool = False
     """True if there is an artifact store."""
     can_summarize: bool = False
@@ -84,7 +87,15 @@ class StrategyContext:
             name = message.name or str(message.meta.get("tool_name", ""))
             for call_id, text in self.outputs(message):
                 call = calls.get(call_id) or ToolCall(call_id, name)
-                envelopes.append((index, call, envelope_for(call, message, self.durability, text=text)))
+                envelopes.append(
+                    (
+                        index,
+                        call,
+                        envelope_for(
+                            call, message, self.durability, text=text, determinism=self.determinism.get(call_id)
+                        ),
+                    )
+                )
         return envelopes
 
     def durability_of(self, call: ToolCall) -> ToolDurabilityPolicy:

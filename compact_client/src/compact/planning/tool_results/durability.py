@@ -6,7 +6,6 @@ a source that has verifiably not changed. A source that cannot be verified count
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -123,6 +122,9 @@ def placeholder_text(preserved_fields: Mapping[str, Any]) -> str:
 
 DEFAULT_POLICY = ToolDurabilityPolicy()
 _ATTRIBUTE = "__compact_durability__"
+# Where wrappers keep the function: functools, LangChain (func, coroutine) and pydantic-ai (the other names).
+_WRAPPED = ("__wrapped__", "func", "coroutine", "function", "source_tool", "wrapped", "call_func", "__self__")
+_MAX_WRAPPERS = 32
 
 
 def tool_durability(
@@ -148,28 +150,46 @@ def tool_durability(
 
 
 def declared_policy(tool: Any) -> ToolDurabilityPolicy | None:
-    """Return the policy declared on a tool's function, also through wrappers and partials."""
-    while tool is not None:
-        policy = getattr(tool, _ATTRIBUTE, None)
+    """Return the policy declared on a tool's function, also through partials, wrappers and the tools of frameworks."""
+    seen: set[int] = set()
+    candidates = [tool]
+    while candidates and len(seen) < _MAX_WRAPPERS:
+        candidate = candidates.pop()
+        if candidate is None or id(candidate) in seen:
+            continue
+        seen.add(id(candidate))
+        policy = getattr(candidate, _ATTRIBUTE, None)
         if isinstance(policy, ToolDurabilityPolicy):
             return policy
-        tool = tool.func if isinstance(tool, functools.partial) else getattr(tool, "__wrapped__", None)
+        candidates += [getattr(candidate, name, None) for name in _WRAPPED]
     return None
 
 
+def declared_policies(tools: Mapping[str, Any]) -> dict[str, ToolDurabilityPolicy]:
+    """Return the policies declared on the functions of some tools, by the name of the tool."""
+    policies = {name: declared_policy(tool) for name, tool in tools.items()}
+    return {name: policy for name, policy in policies.items() if policy is not None}
+
+
 def envelope_for(
-    call: ToolCall, output: Message, policies: Mapping[str, ToolDurabilityPolicy], *, text: str | None = None
+    call: ToolCall,
+    output: Message,
+    policies: Mapping[str, ToolDurabilityPolicy],
+    *,
+    text: str | None = None,
+    determinism: DeterminismMetadata | None = None,
 ) -> ToolResultEnvelope:
     """Return the envelope in the message's meta, or one built from the tool's policy and the result.
 
-    `text` is the text of this result, for a message that contains several.
+    `text` is the text of this result, for a message that contains several. `determinism` was captured when the result
+    arrived. The message's meta takes precedence.
     """
     envelope = output.meta.get("envelope")
     if isinstance(envelope, ToolResultEnvelope):
         return envelope
     policy = policies.get(call.name, DEFAULT_POLICY)
     text = output.text if text is None else text
-    determinism = output.meta.get("determinism")
+    own = output.meta.get("determinism")
     return ToolResultEnvelope(
         tool_name=call.name or "tool",
         tool_call_id=call.id,
@@ -177,7 +197,7 @@ def envelope_for(
         content=text,
         key_fields=_key_fields(text, policy.must_preserve_fields),
         durability=policy.durability,
-        determinism=determinism if isinstance(determinism, DeterminismMetadata) else None,
+        determinism=own if isinstance(own, DeterminismMetadata) else determinism,
     )
 
 
