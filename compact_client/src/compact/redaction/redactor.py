@@ -29,7 +29,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import accumulate, chain, groupby
+from itertools import accumulate, groupby
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -127,6 +127,8 @@ class Redactor:
         counts: Counter[str] = Counter()
         texts = [self._apply_functions(part, counts) for part in parts] if self._functions else list(parts)
         findings = self.find_in_parts(texts)
+        if not findings:
+            return texts, counts
         _count(findings, counts)
         for index, pieces in _by_part(findings):
             texts[index] = _replace_all(texts[index], pieces, replace)
@@ -193,10 +195,11 @@ class Redactor:
 
     def _spans(self, text: str, parts: Sequence[str]) -> list[tuple[Span, int]]:
         """Return the spans to replace, each with the number of its secret. They contain no boundaries."""
-        spans = self._split(text, self._matches(text, parts))
+        matches = self._matches(text, parts)
+        if not matches:
+            return []
+        spans = self._split(text, matches)
         for _ in range(_MAX_PASSES - 1):
-            if not spans:
-                return []
             masked = MaskedText(text, [span for span, _ in spans])
             more = self._split(masked.text, self._matches(masked.text, masked.text.split(BOUNDARY)))
             if not more:
@@ -208,15 +211,16 @@ class Redactor:
     def _split(text: str, spans: Iterable[Span]) -> list[tuple[Span, int]]:
         return list(split_at_boundaries(text, merge(spans)))
 
-    def _matches(self, text: str, parts: Sequence[str]) -> Iterator[Span]:
-        for span in chain(self._scanner.spans(text), self._pattern_spans(parts)):
-            if self._allowed_texts is None or not self._is_allowed(text[span.start : span.end]):
-                yield span
+    def _matches(self, text: str, parts: Sequence[str]) -> list[Span]:
+        spans = self._scanner.spans(text)
+        if self._patterns:
+            spans += self._pattern_spans(parts)
+        if self._allowed_texts is None:
+            return spans
+        return [span for span in spans if not self._is_allowed(text[span.start : span.end])]
 
     def _pattern_spans(self, parts: Sequence[str]) -> Iterator[Span]:
         """Yield the matches of custom patterns, which apply to each part on its own."""
-        if not self._patterns:
-            return
         offset = 0
         for part in parts:
             for name, pattern in self._patterns:

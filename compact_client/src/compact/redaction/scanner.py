@@ -31,15 +31,16 @@ class Scanner:
         if isinstance(self._prefilter, AdaptivePrefilter):
             self._prefilter.warm_up()
 
-    def spans(self, text: str) -> Iterator[Span]:
-        """Yield the secret of each match that is not masked yet. Spans may overlap."""
+    def spans(self, text: str) -> list[Span]:
+        """Return the secret of each match that is not masked yet. Spans may overlap."""
         hits = self._prefilter.hits(text)
         if not hits:
-            return
-        yield from self._spans(text, hits)
+            return []
+        spans = list(self._spans(text, hits))
         if hits[0][0] == NORMALIZE and (normalized := normalize(text)) is not None:
-            for span in self._spans(normalized.text, self._prefilter.hits(normalized.text)):
-                yield normalized.original(span)
+            hidden = self._spans(normalized.text, self._prefilter.hits(normalized.text))
+            spans += map(normalized.original, hidden)
+        return spans
 
     def _spans(self, text: str, hits: list[Hit], *, is_decoded: bool = False) -> Iterator[Span]:
         for index, places in groupby(hits, key=itemgetter(0)):
@@ -51,8 +52,6 @@ class Scanner:
 
     def _rule_spans(self, text: str, rule: Rule, hits: Iterator[Hit]) -> Iterator[Span]:
         resume = 0
-        if rule.guard is not None:
-            hits = _filter_hits(text, rule.guard, rule.reach, hits)
         for start, end in _ranges(hits, rule.reach, len(text)):
             position = max(start, resume)
             while position < end and (match := _next_match(text, rule, position, end)) is not None:
@@ -107,12 +106,6 @@ def _next_match(text: str, rule: Rule, start: int, end: int) -> re.Match[str] | 
         # The match may have been cut off at the limit.
         return pattern.match(text, match.start()) or match
     return match
-
-
-def _filter_hits(text: str, guard: re.Pattern[str], reach: int, hits: Iterator[Hit]) -> Iterator[Hit]:
-    for hit in hits:
-        if hit[1] < 0 or guard.search(text, max(0, hit[1] - reach), hit[1]):
-            yield hit
 
 
 def _ranges(hits: Iterator[Hit], reach: int, length: int) -> Iterator[tuple[int, int]]:

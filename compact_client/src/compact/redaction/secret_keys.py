@@ -46,6 +46,7 @@ _NAME_KEYS = (
     "Name",
     "Key",
 )
+_NAME_KEY_SET = frozenset(_NAME_KEYS)
 _VALUE_KEYS = ("value", "val", "v", "values", "data", "content", "secret", "Value", "stringValue")
 # Below a secret key, these keys describe the secret or belong to a schema.
 _DESCRIPTIVE_WORDS = """
@@ -66,9 +67,11 @@ def rule_for_item(key: object, value: object, inherited: str | None = None) -> s
     """
     if value is None or isinstance(value, bool):
         return None
-    rule = key_rule(key) or (inherited if normalize(key) not in _DESCRIPTIVE_KEYS else None)
+    rule = key_rule(key)
     if rule is None:
-        return None
+        if inherited is None or normalize(key) in _DESCRIPTIVE_KEYS:
+            return None
+        rule = inherited
     is_secret = _is_secret_text(rule, value) if isinstance(value, str) else _is_secret_number(rule, value)
     return rule if is_secret else None
 
@@ -99,7 +102,7 @@ def inherited_rule(key: object, container: Any, inherited: str | None) -> str | 
 
 def rule_for_pair(container: Any) -> tuple[str | None, str | None]:
     """Return the key of the value that belongs to a secret name, and its rule. Both are None if there is none."""
-    if type(container) is not dict or len(container) > 12:
+    if type(container) is not dict or len(container) > 12 or _NAME_KEY_SET.isdisjoint(container):
         return None, None
     for name_key in _NAME_KEYS:
         name = container.get(name_key)

@@ -7,7 +7,7 @@ import binascii
 import re
 from string import ascii_letters, digits
 
-from compact.redaction.rules.rule import HAS_DIGIT, LONG_RUN_HINT, Rule, is_key_material, near, verbose
+from compact.redaction.rules.rule import HAS_DIGIT, Rule, is_key_material, near, verbose
 
 _ALPHABET = ascii_letters[26:] + ascii_letters[:26] + digits + "+/"
 _MAX_DECODED_CHARS = 16_384
@@ -63,7 +63,7 @@ ENCODED = (
         (),
         verbose(rf"(?<![A-Za-z0-9+/=])(?:{_PRINTABLE}){{4}}[A-Za-z0-9+/]{{0,16384}}+={{0,2}}"),
         decode=_decode,
-        hints=(rf"(?-i:(?:{_PRINTABLE}){{4}})",),
+        hints=(rf"(?-i:(?:^|[^A-Za-z0-9+/=])(?:{_PRINTABLE}){{4}})",),
         reach=20,
         is_whole=True,
     ),
@@ -73,6 +73,7 @@ ENCODED = (
         ("basic ", '"auth"', "_auth", "basic%20"),
         verbose(r"""(?:[Bb]asic(?:\ |%20)|"auth":\ ?"|_auth\ ?=\ ?"?)(?P<secret>[A-Za-z0-9+/]{8,512}+={0,2})"""),
         _is_basic_auth,
+        hints=(r"""(?:basic(?: |%20)|"auth": ?"|_auth ?= ?"?)[A-Za-z0-9+/]{8}""",),
     ),
     Rule(
         "aws_secret",
@@ -80,8 +81,7 @@ ENCODED = (
         (),
         verbose(r"(?<![A-Za-z0-9+/=_.-])[A-Za-z0-9+/]{40}(?![A-Za-z0-9+/=_-])"),
         _is_aws_secret,
-        hints=(LONG_RUN_HINT,),
-        guard=HAS_DIGIT,
+        run_chars=range(40, 41),
         reach=44,
     ),
 )

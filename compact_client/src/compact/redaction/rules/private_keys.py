@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from compact.redaction.rules.rule import HAS_DIGIT, LONG_RUN_HINT, Rule, caseless, is_key_material, verbose
+from compact.redaction.rules.rule import HAS_DIGIT, Rule, caseless, is_key_material, verbose
 
 _MAX_LINES = 20_000
 # Other fields, such as ids, may be between two lines of a key.
@@ -156,8 +156,7 @@ PRIVATE_KEYS = (
                 (?:(?:\r?\n|\\{1,4}n|\x1e)[ \t>|+]{0,8}[A-Za-z0-9+/=]{4,64}(?=[\r\n\\"'\x1e-]|\Z))?"""
         ),
         _is_key_fragment,
-        hints=(LONG_RUN_HINT,),
-        guard=HAS_DIGIT,
+        run_chars=range(64, 71),
         reach=42,
         lookahead=220,
         is_whole=True,

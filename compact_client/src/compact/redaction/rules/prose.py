@@ -51,7 +51,10 @@ PROSE = (
                 [ ](?:now[ ]|set[ ]to[ ]|still[ ])?:?[ ]?(?P<quote>["'`“‘])?(?P<secret>[^\s\x1e"'`“”’,;<>]{{4,256}}+)"""
         ),
         _is_told,
-        hints=(r"(?:pass[pcw]|kennwort|pwd|pin|secret|key|token|credential|login)[a-z]{0,10} [!-~]",),
+        hints=(
+            r"(?:^|[^a-z])(?:passwor[dt]|passwd|kennwort|passphrase|pass ?code|pwd|pin(?: code)?|secret|key|token|credential"
+            r"|login)s? [!-~]",
+        ),
         reach=30,
         anchor=caseless(_WORDS),
     ),

@@ -18,8 +18,8 @@ GAP = r"[ \t\r\n]"
 
 NUMBER_HINT = r"(?:^|[^\w.])[+(]?\d(?:[ ()./-]{0,3}\d){8}"
 """Nine digits with separators. Rules that share a hint cost one search."""
-LONG_RUN_HINT = r"(?:^|[^A-Za-z0-9+/])[A-Za-z0-9+/]{40}"
-# Paths and long words have no digits.
+MIN_RUN_CHARS = 40
+"""The length from which on a run of letters, digits, `+` and `/` may be a key."""
 HAS_DIGIT = re.compile(r"[0-9]")
 
 _HAS_DIGIT_AND_LETTER = re.compile(r"(?=[^0-9]*[0-9])[^A-Za-z]*[A-Za-z]")
@@ -37,8 +37,10 @@ class Rule:
     tried everywhere.
 
     A pattern must be able to match, at least in part, in the `lookahead` characters after the literal or hint. With an
-    `anchor`, the pattern is only tried where the anchor starts, which is faster than a search. A `guard` must be found
-    before the end of the hint, or the hint is ignored.
+    `anchor`, the pattern is only tried where the anchor starts, which is faster than a search.
+
+    `run_chars` are the possible lengths of the run of letters, digits, `+` and `/` in which a match starts, within its
+    first `MIN_RUN_CHARS` characters. One of these is a digit. It replaces literals and hints.
 
     `spans` returns the spans to mask, if they are not a group of the match. `decode` returns the plain text of an
     encoded match, which is then masked if that text contains a secret. After a rejected match, the search continues at
@@ -54,7 +56,7 @@ class Rule:
     reach: int = 40
     lookahead: int = 64
     anchor: re.Pattern[str] | None = None
-    guard: re.Pattern[str] | None = None
+    run_chars: range | None = None
     spans: Callable[[re.Match[str]], list[tuple[int, int]]] | None = None
     decode: Callable[[re.Match[str]], str | None] | None = None
     is_whole: bool = False

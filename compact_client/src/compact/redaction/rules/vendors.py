@@ -148,7 +148,8 @@ def _vendor(name: str, prefixes: str, tail: str, min_chars: int) -> Rule:
     pattern = re.compile(rf"{NOT_IN_WORD}(?:{start})(?:{tail}){{{min_chars},}}+", re.ASCII)
     is_common = not _COMMON_PREFIXES.isdisjoint(words)
     hints = tuple(
-        _prefix_hint(word) if word in _MIN_CHARS else rf"(?-i:{re.escape(word)}{tail}{{8}})" for word in words
+        _prefix_hint(word) if word in _MIN_CHARS else rf"(?-i:(?:^|[^A-Za-z0-9]){re.escape(word)}{tail}{{8}})"
+        for word in words
     )
     return Rule(
         name,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 from functools import lru_cache
 from importlib.resources import files
 from itertools import chain
 
-from compact.redaction.rules.rule import HAS_DIGIT, LONG_RUN_HINT, Rule, caseless, near, verbose
+from compact.redaction.rules.rule import Rule, caseless, near, verbose
 
 _MIN_PHRASE_WORDS = 12
 _MAX_PHRASE_WORDS = 48
@@ -74,8 +75,7 @@ WALLETS = (
         (),
         caseless(r"(?<![0-9A-Za-z])(?:0x)?[0-9a-f]{64}(?![0-9A-Za-z])"),
         _is_private_number,
-        hints=(LONG_RUN_HINT,),
-        guard=HAS_DIGIT,
+        run_chars=range(64, sys.maxsize),
         reach=42,
     ),
     Rule(
@@ -84,8 +84,7 @@ WALLETS = (
         (),
         verbose(r"(?<![0-9A-Za-z])[5KLc9][1-9A-HJ-NP-Za-km-z]{50,51}(?![0-9A-Za-z])"),
         _has_checksum,
-        hints=(LONG_RUN_HINT,),
-        guard=HAS_DIGIT,
+        run_chars=range(51, sys.maxsize),
         reach=42,
     ),
 )
