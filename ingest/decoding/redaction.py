@@ -18,6 +18,11 @@ _encode = msgspec.json.Encoder().encode
 _redactor = default_redactor()
 
 
+def warm_up() -> None:
+    """Compile the rules, so that the first large body does not wait for it. Takes about half a second."""
+    _redactor.warm_up()
+
+
 def redact(converted: list[Converted]) -> int:
     """Redact secrets in records and their content in place. Return the number of records that had one."""
     values = [(record.name, data, payload) for record, data, payload in converted]

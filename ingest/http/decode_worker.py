@@ -18,6 +18,7 @@ from typing import Protocol, cast
 
 import msgspec
 
+from ingest.decoding import redaction
 from ingest.decoding.records import Record, Rejection
 from ingest.errors import RequestError, describe
 from ingest.http.decode_jobs import Format, ParsedTranscript, decode_events, parse_transcript
@@ -136,6 +137,8 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+    # Before this process is ready, because the time limit of a job starts then.
+    redaction.warm_up()
     with socket.socket(fileno=int(sys.argv[1])) as connection, contextlib.suppress(ConnectionError):
         serve(cast("Stream", connection.makefile("rwb", buffering=256 * 1024)))
 

@@ -18,6 +18,7 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.db import connection
 
+from ingest.decoding import redaction
 from ingest.errors import describe
 from ingest.http.decode_pool import DecodePool
 from ingest.http.keys import FIND_KEY, UPDATE_LAST_USED, KeyCache
@@ -55,7 +56,8 @@ class Service:
         self._maintenance_task = asyncio.create_task(self._run_maintenance(), name="ingest-maintenance")
 
     async def _run_maintenance(self) -> None:
-        """Start the worker processes, record when keys were last used, and create and drop partitions."""
+        """Prepare redaction and workers, record when keys were last used, and create and drop partitions."""
+        await asyncio.to_thread(redaction.warm_up)
         await self.decode_pool.warm_up()
         next_run = 0.0
         while True:
