@@ -90,8 +90,12 @@ def validate(body: dict[str, Any], store: Store) -> None:
         {"strict": None, "parameters": None, **tool} if tool.get("type") == "function" else tool
         for tool in body.get("tools") or ()
     ]
+    given = body.get("input")
+    shaped = {**body, "tools": tools}
+    if isinstance(given, list):
+        shaped["input"] = [_with_defaults(item) for item in given]
     try:
-        check({**body, "tools": tools}, ResponseCreateParams)
+        check(shaped, ResponseCreateParams)
     except ShapeError as error:
         raise openai_shape_rejection(error) from error
     items, history = input_items(body), store.history(body)
@@ -170,6 +174,20 @@ def compact(body: dict[str, Any], store: Store) -> dict[str, Any]:
 def input_items(body: dict[str, Any]) -> list[Item]:
     given = body.get("input") or []
     return [{"role": "user", "content": given}] if isinstance(given, str) else given
+
+
+def _with_defaults(item: Item) -> Item:
+    """Return a message with the keys that the SDK's types require and the API does not.
+
+    These are the id and the status of an assistant message, and the detail of an image. LangChain leaves them out.
+    """
+    content = item.get("content") if isinstance(item, dict) else None
+    if not isinstance(content, list):
+        return item
+    parts = [{"detail": "auto", **part} if part.get("type") == "input_image" else part for part in content]
+    is_output = item.get("role") == "assistant" and any(part.get("type") in _ASSISTANT_PARTS for part in parts)
+    defaults = {"type": "message", "id": "msg_", "status": "completed"} if is_output else {}
+    return {**defaults, **item, "content": parts}
 
 
 def _validate_item(index: int, item: Item) -> None:

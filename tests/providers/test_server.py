@@ -243,6 +243,15 @@ def test_a_reasoning_item_and_its_call_belong_together(
         client.responses.create(model="m", input=[user(), *(item for item in items if item["type"] in kept)])
 
 
+def test_responses_has_defaults_that_the_types_do_not_have(provider: StrictProvider, client: openai.OpenAI) -> None:
+    """An assistant message needs no id and no status, and an image needs no detail."""
+    answer = {"role": "assistant", "content": [{"type": "output_text", "text": "x", "annotations": []}]}
+    image = {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="}
+    items: Any = [user(), {"type": "message", **answer}, {"role": "user", "content": [image]}]
+    client.responses.create(model="m", input=items)
+    assert provider.rejections == []
+
+
 def test_responses_rejects_unknown_histories(client: openai.OpenAI) -> None:
     """A wrong response or conversation id has its own error."""
     with pytest.raises(openai.BadRequestError, match="Previous response with id 'resp_x' not found"):

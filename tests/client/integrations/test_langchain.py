@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from compact import CompactManager
+from compact import CallbackExporter, CompactConfig, CompactManager
 from compact.integrations.langchain import CompactMiddleware, _ChatView
 from langchain.agents import create_agent
 from langchain.agents.middleware.types import ModelRequest, ModelResponse
@@ -13,6 +13,7 @@ from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
+MARK = {"meta": {"protected": True}}
 LONG = "lorem ipsum dolor " * 60
 OVERFLOW = "This model's maximum context length is 100 tokens, you requested 150"
 
@@ -85,3 +86,29 @@ def test_unchanged_messages_are_the_same_objects() -> None:
     messages = [HumanMessage("a", id="1"), ToolMessage("b", tool_call_id="c", artifact={"x": 1})]
     view = _ChatView(messages)
     assert [a is b for a, b in zip(view.messages(view.items), messages, strict=True)] == [True, True]
+
+
+@pytest.mark.parametrize("window_tokens", [100_000, 3_000])
+def test_marked_messages_are_the_same_objects(window_tokens: int, events: list[Any]) -> None:
+    """Protected messages and those with `meta` are sent as they were, before and after a compaction."""
+    manager = CompactManager(CompactConfig("gpt-5", window_tokens, exporter=CallbackExporter(events.append)))
+    call = {"id": "c", "name": "read", "args": {"path": "a.py"}}
+    marked = [
+        HumanMessage("Keep this.", id="1", additional_kwargs={"protected": True}),
+        AIMessage([{"type": "reasoning", "id": "rs_1"}], id="2", tool_calls=[call], additional_kwargs=MARK),
+        ToolMessage("b", tool_call_id="c", artifact={"x": 1}, additional_kwargs=MARK),
+        HumanMessage("Keep this.", id="3", additional_kwargs={"protected": True}),
+    ]
+    newest = HumanMessage("Go on.", id="4", additional_kwargs={"meta": {"ticket": 7}})
+    history = [part for n in range(20) for part in (HumanMessage(f"{n} {LONG}"), AIMessage(f"{n} {LONG}"))]
+    sent: list[list[Any]] = []
+
+    def handler(request: Any) -> Any:
+        sent.append(request.messages)
+        return ModelResponse(result=[AIMessage("done")])
+
+    request = ModelRequest(model=GenericFakeChatModel(messages=iter([])), messages=[*marked, *history, newest])
+    CompactMiddleware(manager, session_id="s").wrap_model_call(request, handler)
+    assert (len(sent[0]) < len(history)) == (window_tokens == 3_000)
+    kept = [message for message in sent[0] if any(message is original for original in [*marked, newest])]
+    assert list(map(id, kept)) == list(map(id, [*marked, newest]))

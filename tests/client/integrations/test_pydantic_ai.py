@@ -10,7 +10,15 @@ from compact import CompactManager
 from compact.integrations.pydantic_ai import CompactCapability
 from pydantic_ai import Agent
 from pydantic_ai.exceptions import ModelHTTPError
-from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
+from pydantic_ai.messages import (
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
 from pydantic_ai.models.function import DeltaToolCall, FunctionModel
 
 LONG = "lorem ipsum dolor " * 60
@@ -84,3 +92,35 @@ async def test_an_overflow_is_recovered(manager: CompactManager, events: list[An
     assert result.output == "done"
     assert request_sizes[2] < request_sizes[1] < request_sizes[0] == 25
     assert any(event["event"] == "compact.overflow_recovered" for event in events)
+
+
+@pytest.mark.parametrize("count", [1, 20])
+async def test_protected_messages_are_the_same_objects(count: int, manager: CompactManager, events: list[Any]) -> None:
+    """They are sent as they were, with their tool calls, before and after a compaction."""
+    sent: list[Any] = []
+
+    def answer(messages: list[Any], info: Any) -> ModelResponse:
+        sent.extend(messages)
+        return ModelResponse(parts=[TextPart("done")])
+
+    mark = {"protected": True}
+    protected = [
+        ModelRequest(parts=[UserPromptPart("Keep this.")], metadata=mark),
+        ModelResponse(parts=[ToolCallPart("read", {"path": "a.py"}, "c1")], metadata=mark),
+        ModelRequest(parts=[ToolReturnPart("read", "text", "c1")], metadata=mark),
+        ModelResponse(parts=[ThinkingPart("Hm.", signature="s"), TextPart("Kept.")], metadata=mark),
+    ]
+    history = [
+        message
+        for n in range(count)
+        for message in (
+            ModelRequest(parts=[UserPromptPart(f"{n} {LONG}")]),
+            ModelResponse(parts=[TextPart(f"{n} {LONG}")]),
+        )
+    ]
+    agent = Agent(FunctionModel(answer), capabilities=[CompactCapability(manager, session_id="s")])
+    await agent.run("Go on.", message_history=[*protected, *history])
+    assert any(event["event"] == "compact.pruned_messages" for event in events) == (count == 20)
+    parts = [part for message in sent for part in message.parts]
+    for part in (part for message in protected for part in message.parts):
+        assert any(part is sent_part for sent_part in parts)

@@ -24,6 +24,7 @@ from langchain_core.messages import (
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from compact.integrations.model_call import CallOptions, ModelCall, new_session_id, warn_unidentified
+from compact.integrations.own_items import own_items
 from compact.manager import CompactManager
 from compact.planning.tool_results.durability import declared_policies
 from compact.rendering.base import OPENING_TEXT
@@ -107,6 +108,7 @@ class _ChatView:
 
     def messages(self, items: Sequence[Any]) -> list[BaseMessage]:
         """Return the messages of a request. It starts with a user message, which Anthropic and Google require."""
+        items = own_items(items, self.items)
         messages = [self._originals.get(id(item)) or self._changed_message(item) for item in items]
         first = next((index for index, message in enumerate(messages) if message.type != "system"), 0)
         own_first = next((item for item in self.items if item["role"] != "system"), None)

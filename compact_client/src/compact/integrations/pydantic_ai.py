@@ -30,6 +30,7 @@ from pydantic_ai.messages import (
 )
 
 from compact.integrations.model_call import CallOptions, ModelCall, new_session_id, warn_unidentified
+from compact.integrations.own_items import own_items
 from compact.manager import CompactManager
 from compact.planning.tool_results.durability import declared_policies
 from compact.rendering.base import OPENING_TEXT
@@ -148,6 +149,7 @@ class _ChatView:
 
     def messages(self, items: Sequence[Any]) -> list[ModelMessage]:
         """Return the messages of a request. It starts with a user prompt, which Anthropic and Google require."""
+        items = own_items(items, self.items)
         messages: list[ModelMessage] = []
         own_first = next((item for item in self.items if item["role"] != "system"), None)
         first = next((item for item in items if item.get("role") != "system"), None)
