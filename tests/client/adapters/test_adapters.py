@@ -136,7 +136,7 @@ def test_unwritable_directory_raises(tmp_path: Path) -> None:
 @pytest.mark.req("P-STO-1")
 @pytest.mark.parametrize("is_required", [True, False])
 def test_failed_archive_prevents_pruning_if_required(tmp_path: Path, is_required: bool) -> None:
-    """If archiving fails, nothing is pruned. With archive_required=False it is pruned with a warning."""
+    """If archiving fails, nothing is pruned and preflight raises. With archive_required=False it prunes and warns."""
     (tmp_path / "archive").write_text("a file instead of a directory")
     recorder = RecordingExporter()
     manager = CompactManager(
@@ -151,12 +151,13 @@ def test_failed_archive_prevents_pruning_if_required(tmp_path: Path, is_required
         )
     )
     history = [Message("user", f"{n} " + "word " * 200) for n in range(20)]
-    sent = manager.preflight("s", history)
     if is_required:
-        assert sent == history
-        assert recorder.of("compact.error")[0]["properties"]["fallback"] == "not compacted: archive failed"
+        with pytest.raises(CompactError, match="could not be archived"):
+            manager.preflight("s", history)
+        assert recorder.of("compact.error")
         assert not recorder.of("compact.pruned_messages")
     else:
+        sent = manager.preflight("s", history)
         assert len(sent) < len(history)
         assert "archive_failed" in [event["properties"]["code"] for event in recorder.of("compact.warning")]
 

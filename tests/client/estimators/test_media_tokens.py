@@ -207,11 +207,11 @@ def test_frameworks_keep_binary_content_out_of_the_text():
     for part in parts:
         assert 1334 <= tokens(_part_dict(part), "chat", "claude-sonnet-4-5") <= 1334 + 20
     video = langchain.HumanMessage([{"type": "video", "base64": IMAGE, "mime_type": "video/mp4"}])
-    assert tokens(_chat_dict(video), "chat", "gemini-2.5-pro") == 295 + 4
+    assert tokens(_chat_dict(video, "protected"), "chat", "gemini-2.5-pro") == 295 + 4
     notes = langchain.ToolMessage(
         [{"type": "text-plain", "text": "a few words", "mime_type": "text/plain"}], tool_call_id="c"
     )
-    assert tokens(_chat_dict(notes), "chat", "gpt-5") == 3 + 4
+    assert tokens(_chat_dict(notes, "protected"), "chat", "gpt-5") == 3 + 4
 
 
 @pytest.mark.req("K-ACC-1")

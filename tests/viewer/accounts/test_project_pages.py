@@ -30,7 +30,7 @@ def test_retention_and_legal_hold_need_a_reason():
     assert (ours.retention_days, ours.legal_hold) == (30, True)
     entry = AuditEntry.objects.latest("position")
     assert entry.reason == "case 7"
-    assert entry.detail["before"] == {"retention_days": None, "legal_hold": False}
+    assert entry.detail["before"] == {"retention_days": None, "legal_hold": False, "requires_view_reason": False}
     admin.post("/projects/ours/keep/", {"retention_days": "", "reason": "closed"})
     ours.refresh_from_db()
     assert (ours.retention_days, ours.legal_hold) == (None, False)

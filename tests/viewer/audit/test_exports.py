@@ -68,7 +68,7 @@ def test_an_export_equals_the_archived_transcript(transcript: Transcript):
 @pytest.mark.req("K-UI-3", "S-RED-1")
 def test_an_export_is_redacted_with_the_current_rules(transcript: Transcript):
     """A secret that was archived before a rule existed is not exported."""
-    old = create_transcript(2, redact=Redactor(rules=()).tree, text=f"the key is {SECRET}")
+    old = create_transcript(2, redact=Redactor(rules=()).trees, text=f"the key is {SECRET}")
     assert SECRET.encode() in b"".join(transcripts.lines(old))
     response, content = get(old)
     assert SECRET.encode() not in content and b"<REDACTED>" in content
