@@ -31,7 +31,7 @@ UNITS = [
     "-----BEGIN PRIVATE KEY-----\x1eMIIE\x1e", "curl -u a:b ", "ldapsearch -w ", "echo a | ", "identified by '", "$6$a$",
     "secret: ", "a", "\0", "=", '"', "\\", "password a b c d e f ",
 ]  # fmt: skip
-SIZE = 8_000
+SIZE = 4_000
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def test_the_worst_text_costs_at_most_20_times_as_much_as_ordinary_text(redactor
 
 
 @given(st.lists(st.sampled_from(UNITS) | st.text(min_size=1, max_size=6), min_size=1, max_size=4).map("".join))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_mixtures_of_hostile_text_are_linear(unit: str) -> None:
     """Hypothesis joins units. The growth is checked as above."""
     assert growth_of_mixture(unit) <= 2.5
@@ -110,9 +110,10 @@ def growth_of_mixture(unit: str) -> float:
 @pytest.mark.parametrize(
     "value",
     [
-        {f"key{number}": "x" for number in range(20_000)},
-        {f"user{number}@mail.org": 1 for number in range(3_000)},
-        [{"name": "password", "value": "x1y2"}] * 3_000,
+        # Half of the keys is still more than the cache of rules for keys can hold.
+        {f"key{number}": "x" for number in range(12_000)},
+        {f"user{number}@mail.org": 1 for number in range(1_500)},
+        [{"name": "password", "value": "x1y2"}] * 1_500,
     ],
     ids=["keys", "keys with secrets", "pairs"],
 )
@@ -145,7 +146,7 @@ def both(text: str) -> tuple[list[tuple[int, int, str]], list[tuple[int, int, st
 @pytest.mark.req("S-RED-1")
 def test_both_prefilters_find_the_same_on_the_corpus() -> None:
     """Hyperscan only decides where to look. It never changes what is found."""
-    texts = [str(case.value) for case in secrets(5)] + list(benign(5))
+    texts = [str(case.value) for case in secrets(3)] + list(benign(3))
     joined = ["\n".join(texts[index : index + 20]) for index in range(0, len(texts), 20)]
     different = [text[:80] for text in [*texts, *joined] for fast, slow in [both(text)] if fast != slow]
     assert different == []
@@ -157,7 +158,7 @@ def test_both_prefilters_find_the_same_on_the_corpus() -> None:
         max_size=25,
     ).map("".join)
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_both_prefilters_find_the_same_on_any_text(text: str) -> None:
     fast, slow = both(text)
     assert fast == slow
