@@ -226,7 +226,10 @@ class LockedBucket:
     def _oldest_version(self, number: int) -> bytes:
         # Object lock protects versions. A later version with the same name must not replace the first.
         versions = self._call("list_object_versions", Prefix=self._key(number)).get("Versions", [])
-        oldest = min(versions, key=lambda version: version["LastModified"], default=None)
+        # Times have a resolution of a second. Of equal times, the last one listed is the oldest.
+        oldest = min(
+            reversed(versions), key=lambda version: (version["LastModified"], version["IsLatest"]), default=None
+        )
         which = {"VersionId": oldest["VersionId"]} if oldest else {}
         content: bytes = self._call("get_object", Key=self._key(number), **which)["Body"].read()
         return content
