@@ -32,7 +32,6 @@ _ID_KEY: Final = re.compile(
 )
 _ID: Final = re.compile(r"(?=[^\s]*\d)[\w.:/#@-]{3,60}|[A-Z]{5,12}")
 _KIND_SUFFIX: Final = re.compile(r"_?(?:id|uuid|sha|key|number|identifier)$", re.IGNORECASE)
-_UNIQUE_KEY: Final = re.compile(r"(?:.*_)?(?:id|uuid)|.*Id", re.IGNORECASE)
 _KEY_VALUE: Final = re.compile(r"\s{0,12}(?:[-*•]\s+)?\*{0,2}([A-Za-z][\w /.-]{1,30}?)\*{0,2}:\*{0,2}\s+(\S.*)")
 
 
@@ -42,15 +41,13 @@ class Record(NamedTuple):
     label: str
     parent: str
     pairs: tuple[str, ...]
-    is_unique: bool  # its key names one object, so that a later record with the same label replaces it
 
 
-_PLACEHOLDER: Final = Record("", "", (), is_unique=False)
+_PLACEHOLDER: Final = Record("", "", ())
 
 
 class _Owner(NamedTuple):
     label: str
-    is_unique: bool
     key: str
 
     @property
@@ -93,7 +90,7 @@ _cached_result = lru_cache(maxsize=512)(_read_result)
 def _asked_owner(arguments: Mapping[str, Any]) -> _Owner | None:
     for key, value in arguments.items():
         if isinstance(value, str) and _ID_KEY.fullmatch(key) and _ID.fullmatch(value):
-            return _Owner(f"{_kind(key, '')} {value}", is_unique=bool(_UNIQUE_KEY.fullmatch(key)), key=key)
+            return _Owner(f"{_kind(key, '')} {value}", key)
     return None
 
 
@@ -173,7 +170,7 @@ class _Collector:
             if key != subject.key or isinstance(item, dict | list)
             for pair in self._walk_item(key, item, subject, depth)
         ]
-        self._records[place] = Record(subject.label, parent, tuple(pairs), subject.is_unique)
+        self._records[place] = Record(subject.label, parent, tuple(pairs))
 
     def _walk_item(self, key: str, item: Any, subject: _Owner | None, depth: int) -> list[str]:
         if isinstance(item, dict) and item and all(_is_keyed_object(k, v) for k, v in item.items()):
@@ -181,7 +178,7 @@ class _Collector:
             for identifier, child in item.items():
                 if not isinstance(child, dict):
                     continue
-                owner = _Owner(f"{_singular(key)} {identifier}", is_unique=True, key="")
+                owner = _Owner(f"{_singular(key)} {identifier}", "")
                 names.append(identifier)
                 self._keyed_record(child, owner, subject, depth)
             return [f"{key}({', '.join(names)})"] if names else []
@@ -196,7 +193,7 @@ class _Collector:
             if str(item) != owner.identifier
             for pair in self.walk(item, owner, owner.label, key, depth + 2)
         ]
-        self._records[place] = Record(owner.label, subject.label if subject else "", tuple(pairs), is_unique=True)
+        self._records[place] = Record(owner.label, subject.label if subject else "", tuple(pairs))
 
     def _nested_pairs(self, value: dict[str, Any], owner: _Owner | None, name: str, depth: int) -> list[str]:
         inner = [pair for key, item in value.items() for pair in self._walk_item(key, item, owner, depth)]
@@ -229,7 +226,7 @@ def _own_id(value: Mapping[str, Any], name: str) -> _Owner | None:
         if not _ID_KEY.fullmatch(key) or isinstance(item, bool) or not isinstance(item, str | int):
             continue
         if _ID.fullmatch(str(item)):
-            return _Owner(f"{_kind(key, name)} {item}", is_unique=bool(_UNIQUE_KEY.fullmatch(key)), key=key)
+            return _Owner(f"{_kind(key, name)} {item}", key)
     return None
 
 
