@@ -82,6 +82,11 @@ $(CLIENT_VENV)/.ready: requirements/client.txt | $(VENV)/bin/python
 	@$(CLIENT_VENV)/bin/python tools/install.py requirements/client.txt
 	@touch $@
 
+$(VENV)/.docs: requirements/docs.txt $(VENV)/.dev
+	@echo "Installing locked documentation tools …"
+	@$(BIN)/python tools/install.py requirements/docs.txt
+	@touch $@
+
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.runtime
 	@echo "Installing locked test tools …"
 	@$(BIN)/python tools/install.py requirements/dev.txt

@@ -31,6 +31,7 @@ def main() -> None:
     lock("runtime", runtime, constraint=dev_lock)
     client_only = client["project"]["dependencies"] + every_extra + server["dependency-groups"]["client-test"]
     lock("client", client_only, constraint=dev_lock)
+    lock("docs", server["dependency-groups"]["docs"], constraint=dev_lock)
 
 
 def lock(name: str, requirements: list[str], *, constraint: Path | None = None) -> None:
