@@ -50,7 +50,8 @@ def test_credentials_are_printed_and_written(server: Server) -> None:
     assert set(content["logins"]) == {"operator", "developer", "auditor", "admin"}
     for login in content["logins"].values():
         assert f"{login['username']} / {login['password']}" in server.log
-    assert content["ingest_key"] in server.log
+    assert f"export ARIADNE_URL={content['url']}\n" in server.log
+    assert f"export ARIADNE_API_KEY={content['ingest_key']}\n" in server.log
     assert urllib.request.urlopen(f"{content['url']}/healthz", timeout=5).status == 200
 
 

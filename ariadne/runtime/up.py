@@ -181,11 +181,12 @@ def _is_empty() -> bool:
 
 
 def _start_demo(credentials: dict[str, object]) -> Child:
-    environment = {
-        "ARIADNE_URL": f"{credentials['url']}/ingest",
-        "ARIADNE_API_KEY": str(credentials["ingest_key"]),
-    }
-    return spawn(["-m", "ariadne.demo"], environment=environment)
+    return spawn(["-m", "ariadne.demo"], environment=_agent_environment(credentials))
+
+
+def _agent_environment(credentials: dict[str, object]) -> dict[str, str]:
+    """Return the variables with which an agent sends its events to this server."""
+    return {"ARIADNE_URL": str(credentials["url"]), "ARIADNE_API_KEY": str(credentials["ingest_key"])}
 
 
 def _wait_until_ready(url: str, web: WebProcesses) -> None:
@@ -211,8 +212,9 @@ def _banner(credentials: dict[str, object], data_dir: Path) -> None:
     for name, login in logins.items():
         lines.append(f"  {name:<12}     {login['username']} / {login['password'] or '(password set earlier)'}")
     lines += [
-        f"\n  ingest key       {credentials['ingest_key']}",
         f"  saved to         {_relative_to_cwd(data_dir / 'credentials.json')}",
+        "\n  To send data from your agent, paste this into its shell:\n",
+        *(f"  export {name}={value}" for name, value in _agent_environment(credentials).items()),
         "\n  Ctrl-C stops the server. Your data is kept.\n",
     ]
     _print("\n".join(lines))

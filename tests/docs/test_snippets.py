@@ -35,7 +35,7 @@ def environment(server: Server, endpoint: OpenAIEndpoint, tmp_path: Path) -> Env
         **os.environ,
         # As in an activated virtual environment, so that `compactctl` is on the path.
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
-        "ARIADNE_URL": server.ingest_url,
+        "ARIADNE_URL": server.url,
         "ARIADNE_API_KEY": server.ingest_key,
         "OPENAI_BASE_URL": endpoint.url,
         "OPENAI_API_KEY": "none",

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from compact.adapters import AriadneStorage
 from compact.delivery.endpoint import server_url
 from compact.exceptions import ConfigError
 from compact.exporters import AriadneExporter
@@ -119,6 +120,27 @@ def test_url_and_key_default_to_the_environment(
     assert basic.flush()
     basic.close()
     assert [r.headers["authorization"] for r in receiver.requests] == ["Bearer from-env", "Basic YXJpYWRuZTpLRVk="]
+
+
+def test_without_an_address_nothing_is_sent(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a URL, the exporter does not guess one. It says so once and counts what it drops."""
+    monkeypatch.delenv("ARIADNE_URL", raising=False)
+    exporter = AriadneExporter(api_key="key")
+    exporter.emit({"event": "compact.warning", "session_id": "s1"})
+    exporter.emit({"event": "compact.warning", "session_id": "s1"})
+    assert not exporter.flush(0.1)
+    exporter.close()
+    assert exporter.stats()["dropped"] == 2
+    assert capsys.readouterr().err.count("ARIADNE_URL is not set") == 1
+
+
+def test_archive_needs_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An archive without a destination would prune messages that nobody keeps, so it is an error."""
+    monkeypatch.delenv("ARIADNE_URL", raising=False)
+    with pytest.raises(ConfigError, match="ARIADNE_URL"):
+        AriadneStorage(api_key="key")
 
 
 @pytest.mark.parametrize("options", [{"timeout_s": 2.5}, {"timeout_s": 0}])
@@ -323,6 +345,7 @@ def test_spool_size_is_capped_and_drops_are_reported(make: Make, tmp_path: Path)
 
 CHILD = """
 import os, sys, time
+from compact.adapters import AriadneStorage
 from compact.exporters import AriadneExporter
 exporter = AriadneExporter(sys.argv[1], "key", spool_dir=sys.argv[2])
 for n in range(20):
@@ -367,6 +390,7 @@ def test_next_process_sends_events_left_by_a_dead_one(ending: str, tmp_path: Pat
 
 FORK = """
 import os, sys
+from compact.adapters import AriadneStorage
 from compact.exporters import AriadneExporter
 exporter = AriadneExporter(sys.argv[1], "key", spool_dir=sys.argv[2])
 def emit(sender):
@@ -423,6 +447,7 @@ def test_unencodable_events_do_not_raise(receiver: Receiver, make: Make) -> None
 
 FULL_DISK = """
 import resource, sys
+from compact.adapters import AriadneStorage
 from compact.exporters import AriadneExporter
 exporter = AriadneExporter(sys.argv[1], "key", spool_dir=sys.argv[2])
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))

@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from compact.cli import exit_codes
+from compact.delivery.endpoint import LOCAL_URL, configured_url
 from compact.policy import STYLES
 
 _EXIT_CODES = "exit codes:\n" + "\n".join(f"  {code:>3}  {meaning}" for code, meaning in exit_codes.MEANINGS.items())
@@ -197,7 +198,11 @@ def _add_doctor(commands: Any) -> None:
 
 
 def _add_url(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--url", help="address of the server, default ARIADNE_URL or http://127.0.0.1:8000")
+    command.add_argument(
+        "--url",
+        default=configured_url() or LOCAL_URL,
+        help=f"address of the server, default ARIADNE_URL or {LOCAL_URL}",
+    )
 
 
 def _add_verify(commands: Any) -> None:

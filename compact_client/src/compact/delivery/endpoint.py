@@ -10,7 +10,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 from compact.exceptions import ConfigError
 
-DEFAULT_URL = "http://127.0.0.1:8000"
+LOCAL_URL = "http://127.0.0.1:8000"
+"""The address that `make up` starts. Only commands that a person runs fall back to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +32,16 @@ class Endpoint:
         return without_credentials(self.url)
 
 
+def configured_url() -> str:
+    """Return ARIADNE_URL, or an empty string if it is not set."""
+    return os.environ.get("ARIADNE_URL", "")
+
+
 def server_url(url: str | None, path: str) -> str:
     """Return the URL of a server path. The given URL may end in /ingest and defaults to ARIADNE_URL."""
-    url = url or os.environ.get("ARIADNE_URL") or DEFAULT_URL
+    url = url or configured_url()
+    if not url:
+        raise ConfigError("ariadne.url", "is not set. Pass url=… or set ARIADNE_URL, for example to " + LOCAL_URL)
     parts = urlsplit(url if "://" in url else f"http://{url}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError("ariadne.url", f"must be an http or https URL, not {without_credentials(url)!r}")

@@ -11,9 +11,11 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from compact.delivery.batcher import Batcher
 from compact.delivery.counts import Counts
-from compact.delivery.endpoint import Endpoint
+from compact.delivery.endpoint import LOCAL_URL, Endpoint, configured_url
 from compact.delivery.pipeline import Pipeline
+from compact.delivery.stderr import say
 from compact.exceptions import ConfigError
 from compact.exporters.encoder import EventEncoder
 
@@ -26,7 +28,7 @@ class AriadneExporter:
     `AriadneExporter(url="http://127.0.0.1:8000", api_key=…)`. The URL may end in /ingest. Both arguments default to
     ARIADNE_URL and ARIADNE_API_KEY. Unsent events are kept in `spool_dir`, up to `spool_bytes`. The default is
     COMPACT_SPOOL_DIR or, if unset, a directory under the user's state directory. `spool_dir=None` keeps events in
-    memory only.
+    memory only. Without a URL, the exporter says so once on stderr, sends nothing and counts the events as dropped.
     """
 
     def __init__(
@@ -46,14 +48,20 @@ class AriadneExporter:
     ) -> None:
         if not 0 < timeout_s <= MAX_TIMEOUT_S:
             raise ConfigError("exporter.timeout_s", f"must be more than 0 and at most {MAX_TIMEOUT_S}")
+        self._counts = Counts()
+        self._encoder = EventEncoder(self._counts, max_bytes=max_body_bytes, max_events=max_batch)
+        self._pipeline: Pipeline | None = None
+        self._queue: Batcher | _NoQueue = _NoQueue()
+        self.url = ""
+        if not (url or configured_url()):
+            say("Ariadne", f"ARIADNE_URL is not set, so no events are sent. Set it, for example to {LOCAL_URL}.")
+            return
         endpoint = Endpoint.resolve(url, api_key, "/ingest")
-        counts = Counts()
         self.url = endpoint.url
-        self._encoder = EventEncoder(counts, max_bytes=max_body_bytes, max_events=max_batch)
         self._pipeline = Pipeline(
             endpoint,
             self._encoder,
-            counts,
+            self._counts,
             thread_name="compact-ariadne",
             spool_dir=spool_dir,
             spool_bytes=spool_bytes,
@@ -74,20 +82,29 @@ class AriadneExporter:
 
     def flush(self, timeout_s: float = 2.0) -> bool:
         """Wait until the server has stored everything emitted so far. Return False on timeout."""
-        return self._pipeline.flush(timeout_s)
+        return self._pipeline is not None and self._pipeline.flush(timeout_s)
 
     def close(self, timeout_s: float | None = None) -> None:
         """Send as much as possible within the timeout. The rest stays on disk for the next process."""
-        self._pipeline.close(timeout_s)
+        if self._pipeline is not None:
+            self._pipeline.close(timeout_s)
 
     def stats(self) -> dict[str, int]:
         """Return the totals sent, rejected, dropped and failures, and the number of events queued and spooled now."""
-        counts = self._pipeline.counts
         return {
-            "sent": counts.sent,
-            "rejected": counts.rejected,
-            "dropped": counts.dropped,
-            "failures": counts.failures,
+            "sent": self._counts.sent,
+            "rejected": self._counts.rejected,
+            "dropped": self._counts.dropped,
+            "failures": self._counts.failures,
             "queued": self._queue.queued,
-            "spooled": self._pipeline.spooled,
+            "spooled": self._pipeline.spooled if self._pipeline is not None else 0,
         }
+
+
+class _NoQueue:
+    """Takes the place of the queue when there is no address. It accepts nothing."""
+
+    queued = 0
+
+    def put(self, item: dict[str, Any]) -> bool:
+        return False
