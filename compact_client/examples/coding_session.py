@@ -1,7 +1,7 @@
 """A coding session with all features enabled: Ariadne, the archive, redaction, and the SDK's own spans.
 
-To watch it live, set ARIADNE_URL and ARIADNE_API_KEY, which `make up` prints. Without them, no events are sent. If the server is
-to disk and sent later. Runs offline with the SDK's scripted model.
+To watch it live, set ARIADNE_URL and ARIADNE_API_KEY, which `make up` prints. Without
+them, no events are sent. Runs offline with the SDK's scripted model.
 """
 
 import asyncio
