@@ -185,6 +185,35 @@ class Span(models.Model):
         return f"{self.kind} {self.span_id}"
 
 
+class Usage(models.Model):
+    """Billed tokens of a session by hour, model and provider, changed in the same transaction as its spans.
+
+    Prices are applied when they are read, so that new prices and overrides also apply to stored sessions. `prompt_size`
+    is one of `PROMPT_SIZES`: providers charge more for long prompts. Calls without a time have the hour 2000-01-01.
+    """
+
+    pk = models.CompositePrimaryKey("session_key", "hour", "model", "provider", "is_summary", "prompt_size")
+    session_key = models.UUIDField()
+    hour = models.DateTimeField()  # by the agent's clock
+    model = models.TextField()
+    provider = models.TextField()
+    is_summary = models.BooleanField()  # a call of the summarizer
+    prompt_size = models.IntegerField()
+    project_id = models.IntegerField()
+    call_count = models.IntegerField()
+    input_tokens = models.BigIntegerField()  # includes cached and cache write tokens
+    cached_tokens = models.BigIntegerField()
+    cache_write_tokens = models.BigIntegerField()
+    output_tokens = models.BigIntegerField()  # includes reasoning tokens
+    reasoning_tokens = models.BigIntegerField()
+
+    class Meta:
+        indexes = [models.Index(fields=["project_id", "hour"], name="usage_hour")]
+
+    def __str__(self) -> str:
+        return f"{self.model} at {self.hour}"
+
+
 class Content(models.Model):
     """A message of archived transcripts, stored once per project. `hash` is the SHA-256 of its canonical JSON."""
 

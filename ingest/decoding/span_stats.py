@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from ingest.decoding.token_usage import Usage, call_usage
+
 _INT_MAX = 2**31 - 1
 HIDDEN_MODEL = "[hidden]"
 MODEL_PATTERN = r"^[A-Za-z0-9_@][A-Za-z0-9_.:/@+&()-]*( [A-Za-z0-9_.:/@+&()-]+){0,3}$"
@@ -38,6 +40,7 @@ class Stats(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     is_compaction: bool = False
     is_fallback: bool = False
     retention: float | None = None
+    usage: Usage | None = None  # billed tokens
 
 
 NO_STATS = Stats()
@@ -88,7 +91,17 @@ def _compaction_stats(kind: str, get: Callable[[str], Any]) -> Stats:
         is_compaction=kind == "compact.pruned_messages",
         is_fallback=kind == "compact.error" and bool(get("fallback")),
         retention=_fraction(get("retention_pct")) if kind == "compact.retention" else None,
+        usage=_summary_usage(get) if kind == "compact.summary_created" else None,
     )
+
+
+def _summary_usage(get: Callable[[str], Any]) -> Usage | None:
+    """Return the usage of the summarizer's call. A summarizer without a model costs nothing."""
+    model = _text(get("model"))
+    if not model:
+        return None
+    input_tokens, output_tokens = _count(get("input_tokens")) or 0, _count(get("summary_tokens")) or 0
+    return Usage(model=model, input=input_tokens, output=output_tokens, is_summary=True)
 
 
 def _row_tokens(
@@ -117,7 +130,8 @@ def _generation_stats(data: dict[str, Any]) -> Stats:
     total = None
     if input_tokens is not None or output_tokens is not None:
         total = min((input_tokens or 0) + (output_tokens or 0), _INT_MAX)
-    return Stats(_text(model), total, input_tokens)
+    name = _text(model)
+    return Stats(name, total, input_tokens, usage=call_usage(name, data, input_tokens, output_tokens))
 
 
 def _first_count(*values: Any) -> int | None:

@@ -13,6 +13,7 @@ from typing import Any
 from ingest.decoding.records import Span
 from ingest.decoding.span_stats import NO_STATS, Stats
 from ingest.decoding.timestamps import to_datetime
+from ingest.storage.usage import UsageDelta
 
 
 class SessionDelta:
@@ -37,6 +38,7 @@ class SessionDelta:
         "trigger",
         "trigger_us",
         "turns",
+        "usage",
         "window",
         "window_us",
     )
@@ -53,6 +55,7 @@ class SessionDelta:
         self.window_us: int | None = None
         self.trigger_us: int | None = None
         self.retention: float | None = None
+        self.usage: UsageDelta | None = None
 
     def add(self, spans: Iterable[Span]) -> None:
         first, last = self.first_us, self.last_us
@@ -112,6 +115,10 @@ class SessionDelta:
             self.checks += sign * stats.is_check
             self.compactions += sign * stats.is_compaction
             self.fallbacks += sign * stats.is_fallback
+            if stats.usage is not None:
+                if self.usage is None:
+                    self.usage = UsageDelta()
+                self.usage.add(stats.usage, span.at_us, sign)
 
     def row(self, session_key: uuid.UUID, seq: int) -> tuple[object, ...]:
         """Return the values for `update_parameters`, in the order of `_COLUMNS`. `seq` is the session's new number."""

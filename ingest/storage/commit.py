@@ -19,7 +19,7 @@ import psycopg
 from ingest.decoding.records import Record, Span, Trace
 from ingest.decoding.span_stats import stats_of
 from ingest.decoding.timestamps import to_microseconds
-from ingest.storage import copy_rows, messages, session_assignment
+from ingest.storage import copy_rows, messages, session_assignment, usage
 from ingest.storage.aggregates import RESET_SESSION, UPDATE_SESSIONS, SessionDelta, update_parameters
 from ingest.storage.merge import merge, merge_traces
 from ingest.storage.messages import KnownMessages
@@ -125,8 +125,9 @@ async def write(
     result.stored = sum(map(len, changed_spans.values()))
     result.sessions = deltas.keys() | moved_keys
     result.seq = await _update_sessions(cursor, deltas, last_seqs, seq + result.stored)
+    await _update_usage(cursor, project_id, deltas)
     if moved_keys:
-        result.seq = await _rebuild_aggregates(cursor, moved_keys, days)
+        result.seq = await _rebuild_aggregates(cursor, project_id, moved_keys, days)
     return result
 
 
@@ -317,7 +318,13 @@ async def _update_sessions(cursor: Cursor, deltas: Deltas, last_seqs: dict[uuid.
     return next_seq - 1
 
 
-async def _rebuild_aggregates(cursor: Cursor, keys: set[uuid.UUID], days: Days) -> int:
+async def _update_usage(cursor: Cursor, project_id: int, deltas: Deltas) -> None:
+    rows = [row for key, delta in deltas.items() if delta.usage is not None for row in delta.usage.rows(key)]
+    if rows:
+        await cursor.execute(usage.ADD, usage.add_parameters(project_id, rows))
+
+
+async def _rebuild_aggregates(cursor: Cursor, project_id: int, keys: set[uuid.UUID], days: Days) -> int:
     """Aggregate sessions again from their spans and traces. Return a number higher than all of theirs."""
     first_seq = await _next_seq(cursor)
     for position, key in enumerate(sorted(keys)):
@@ -329,5 +336,7 @@ async def _rebuild_aggregates(cursor: Cursor, keys: set[uuid.UUID], days: Days) 
             delta.extend(*(None if at is None else to_microseconds(at) for at in times))
         await cursor.execute(RESET_SESSION, (key,))
         await cursor.execute(UPDATE_SESSIONS, update_parameters([delta.row(key, first_seq + position)]))
+        await cursor.execute(usage.DELETE, (key,))
+        await _update_usage(cursor, project_id, {key: delta})
     await cursor.execute(_DELETE_EMPTY_SESSIONS, {"keys": sorted(keys)})
     return first_seq + len(keys)

@@ -30,6 +30,10 @@ _DELETE_STRAYS = """
 DELETE FROM ingest_stray WHERE session_key IN
   (SELECT session_key FROM ingest_session WHERE day = %s AND project_id = ANY(%s))
 """
+_DELETE_USAGE = """
+DELETE FROM ingest_usage WHERE session_key IN
+  (SELECT session_key FROM ingest_session WHERE day = %s AND project_id = ANY(%s))
+"""
 
 
 @dataclass(slots=True)
@@ -106,6 +110,7 @@ def _expire_day(cursor: CursorWrapper, day: date, today: date, report: Report, *
     arguments: tuple[date, list[int]] = (day, sorted(expired_ids))
     cursor.execute(_DELETE_TRACES, arguments)
     cursor.execute(_DELETE_STRAYS, arguments)
+    cursor.execute(_DELETE_USAGE, arguments)
     if not drops_partition:
         cursor.execute("DELETE FROM ingest_span WHERE session_day = %s AND project_id = ANY(%s)", arguments)
     cursor.execute("DELETE FROM ingest_session WHERE day = %s AND project_id = ANY(%s)", arguments)

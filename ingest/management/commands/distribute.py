@@ -18,6 +18,7 @@ from django.db.backends.utils import CursorWrapper
 DISTRIBUTED = (
     ("ingest_session", "session_key", "none"),
     ("ingest_span", "session_key", "ingest_session"),
+    ("ingest_usage", "session_key", "ingest_session"),
     ("ingest_trace", "trace_key", "none"),
     ("ingest_stray", "trace_key", "ingest_trace"),
     ("ingest_message", "hash", "none"),

@@ -1,0 +1,80 @@
+"""Billed tokens of sessions by hour and model.
+
+Changes are differences, as in `aggregates`: when a stored span is replaced, its old usage is subtracted. A replay
+therefore changes nothing. All writes to a project hold its lock, so rows cannot be updated in different orders.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from ingest.decoding.timestamps import to_datetime
+from ingest.decoding.token_usage import Usage
+
+_HOUR_US = 3_600_000_000
+Row = tuple[object, ...]
+
+
+class UsageDelta:
+    """Change that one commit makes to the usage of one session."""
+
+    __slots__ = ("_sums",)
+
+    def __init__(self) -> None:
+        self._sums: dict[tuple[int, str, str, bool, int], list[int]] = {}
+
+    def add(self, usage: Usage, at_us: int | None, sign: int) -> None:
+        hour_us = 0 if at_us is None else at_us - at_us % _HOUR_US
+        key = (hour_us, usage.model, usage.provider, usage.is_summary, usage.prompt_size)
+        sums = self._sums.get(key)
+        if sums is None:
+            sums = self._sums[key] = [0, 0, 0, 0, 0, 0]
+        sums[0] += sign
+        sums[1] += sign * usage.input
+        sums[2] += sign * usage.cached
+        sums[3] += sign * usage.cache_write
+        sums[4] += sign * usage.output
+        sums[5] += sign * usage.reasoning
+
+    def rows(self, session_key: uuid.UUID) -> Iterable[Row]:
+        """Yield the changed rows, in the order of `_COLUMNS`."""
+        for (hour_us, *rest), sums in self._sums.items():
+            if any(sums):
+                hour: datetime | None = to_datetime(hour_us)
+                yield (session_key, hour, *rest, *sums)
+
+
+_COLUMNS = {
+    "session_key": "uuid",
+    "hour": "timestamptz",
+    "model": "text",
+    "provider": "text",
+    "is_summary": "bool",
+    "prompt_size": "int",
+    "call_count": "int",
+    "input_tokens": "bigint",
+    "cached_tokens": "bigint",
+    "cache_write_tokens": "bigint",
+    "output_tokens": "bigint",
+    "reasoning_tokens": "bigint",
+}
+_SUMS = list(_COLUMNS)[6:]
+ADD = """
+INSERT INTO ingest_usage AS u (project_id, {names})
+SELECT %(project_id)s, {names} FROM unnest({arrays}) t ({names})
+ON CONFLICT (session_key, hour, model, provider, is_summary, prompt_size) DO UPDATE SET {sums}
+""".format(
+    names=", ".join(_COLUMNS),
+    arrays=", ".join(f"%({name})s::{kind}[]" for name, kind in _COLUMNS.items()),
+    sums=", ".join(f"{name} = u.{name} + EXCLUDED.{name}" for name in _SUMS),
+)
+DELETE = "DELETE FROM ingest_usage WHERE session_key = %s"
+
+
+def add_parameters(project_id: int, rows: Iterable[Row]) -> dict[str, Any]:
+    """Return the parameters of `ADD`: an array for each column, given a row for each change."""
+    columns = zip(*rows, strict=True)
+    return {"project_id": project_id} | {name: list(column) for name, column in zip(_COLUMNS, columns, strict=True)}
