@@ -1,4 +1,4 @@
-"""Project memberships, API tokens and the audit log."""
+"""Project memberships, API tokens, the audit log, prices, alerts, comments and bookmarks."""
 
 from __future__ import annotations
 
@@ -84,3 +84,171 @@ class AuditEntry(models.Model):
 
     def __str__(self) -> str:
         return f"{self.position} {self.action} by {self.actor}"
+
+
+class PriceOverride(models.Model):
+    """The price of a model in one project, in US dollars per million tokens. It replaces the published price."""
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="price_overrides")
+    model = models.CharField(max_length=200)  # as agents report it, in lower case
+    input_price = models.DecimalField(max_digits=14, decimal_places=6)
+    cached_price = models.DecimalField(max_digits=14, decimal_places=6, null=True)  # NULL: the input price
+    cache_write_price = models.DecimalField(max_digits=14, decimal_places=6, null=True)  # NULL: the input price
+    output_price = models.DecimalField(max_digits=14, decimal_places=6)
+    updated_at = models.DateTimeField(default=timezone.now)
+    updated_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "model"], name="one_price")]
+
+    def __str__(self) -> str:
+        return f"{self.model} in {self.project}"
+
+
+class AlertRule(models.Model):
+    """A condition on the sessions of a project, and where to send an alert when it is met."""
+
+    class Kind(models.TextChoices):
+        FACTS_LOST = "facts_lost", "Facts lost"
+        FALLBACK = "fallback", "Summary fallbacks"
+        OVERFLOW = "overflow", "Context overflows"
+        NEAR_LIMIT = "near_limit", "Near the context limit"
+        SILENCE = "silence", "No data received"
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="alert_rules")
+    name = models.CharField(max_length=100)
+    kind = models.TextField(choices=Kind.choices)
+    threshold = models.PositiveIntegerField()  # the unit depends on the kind
+    window_minutes = models.PositiveIntegerField(default=60)  # for kinds that count events
+    cooldown_minutes = models.PositiveIntegerField(default=60)
+    session_filter = models.CharField(max_length=200, blank=True)  # part of the session id
+    model_filter = models.CharField(max_length=200, blank=True)  # part of the model name
+    emails = models.JSONField(default=list)
+    webhook_url = models.TextField(blank=True)  # encrypted, because addresses of chat webhooks are credentials
+    webhook_host = models.TextField(blank=True)
+    webhook_secret = models.TextField(blank=True)  # encrypted
+    includes_content = models.BooleanField(default=False)
+    is_enabled = models.BooleanField(default=True)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    created_at = models.DateTimeField(default=timezone.now)
+    last_fired_at = models.DateTimeField(null=True)
+    suppressed_count = models.PositiveIntegerField(default=0)  # matches during the cool-down
+    matches = models.JSONField(default=list)  # recent matches, bounded
+    problem = models.TextField(blank=True)  # of the last evaluation
+
+    class Meta:
+        indexes = [models.Index(fields=["project", "kind"], name="alert_rule_project")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class AlertCursor(models.Model):
+    """How far the changes of a project have been evaluated. Its row is locked during an evaluation."""
+
+    project = models.OneToOneField(Project, primary_key=True, on_delete=models.CASCADE, related_name="+")
+    seq = models.BigIntegerField()
+    evaluated_at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return f"{self.project_id} at {self.seq}"
+
+
+class Alert(models.Model):
+    """A rule that fired, or a test of it."""
+
+    rule = models.ForeignKey(AlertRule, on_delete=models.CASCADE, related_name="alerts")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    fired_at = models.DateTimeField(default=timezone.now)
+    is_test = models.BooleanField(default=False)
+    title = models.TextField()
+    figures = models.JSONField(default=dict)
+    sessions = models.JSONField(default=list)  # keys and ids of the sessions that matched, worst first
+
+    class Meta:
+        indexes = [models.Index(fields=["project", "-fired_at"], name="alert_newest")]
+
+    def __str__(self) -> str:
+        return self.title
+
+
+class AlertDelivery(models.Model):
+    """One message of an alert to one recipient, with its attempts."""
+
+    class Channel(models.TextChoices):
+        WEBHOOK = "webhook"
+        EMAIL = "email"
+
+    class State(models.TextChoices):
+        PENDING = "pending"
+        SENT = "sent"
+        FAILED = "failed"
+
+    alert = models.ForeignKey(Alert, on_delete=models.CASCADE, related_name="deliveries")
+    channel = models.TextField(choices=Channel.choices)
+    recipient = models.TextField()  # the host of a webhook, or an e-mail address
+    state = models.TextField(choices=State.choices, default=State.PENDING)
+    attempts = models.PositiveIntegerField(default=0)
+    next_attempt_at = models.DateTimeField(default=timezone.now)
+    finished_at = models.DateTimeField(null=True)
+    result = models.TextField(blank=True)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["next_attempt_at"], condition=models.Q(state="pending"), name="delivery_pending")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.channel} to {self.recipient}"
+
+
+class Comment(models.Model):
+    """A member's note on a session, one of its compactions or one of its spans."""
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    session_key = models.UUIDField()
+    compaction = models.PositiveIntegerField(null=True)
+    span = models.TextField(blank=True)  # `trace:span`
+    author = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    text = models.TextField()
+    created_at = models.DateTimeField(default=timezone.now)
+    edited_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["session_key", "created_at"], name="comment_session")]
+
+    def __str__(self) -> str:
+        return f"comment {self.pk}"
+
+
+class Mention(models.Model):
+    """A member who was mentioned in a comment."""
+
+    comment = models.ForeignKey(Comment, on_delete=models.CASCADE, related_name="mentions")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="mentions")
+    created_at = models.DateTimeField(default=timezone.now)
+    read_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["comment", "user"], name="one_mention")]
+        indexes = [models.Index(fields=["user", "-created_at"], name="mention_newest")]
+
+    def __str__(self) -> str:
+        return f"{self.user} in {self.comment}"
+
+
+class Bookmark(models.Model):
+    """A session or compaction that a user marked for themselves."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="bookmarks")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    session_key = models.UUIDField()
+    compaction = models.PositiveIntegerField(default=0)  # 0: the session
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "session_key", "compaction"], name="one_bookmark")]
+        indexes = [models.Index(fields=["session_key"], name="bookmark_session")]
+
+    def __str__(self) -> str:
+        return f"{self.session_key} of {self.user}"
