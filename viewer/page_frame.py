@@ -8,7 +8,7 @@ from typing import Any
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
-from ingest.models import IngestKey, Project
+from ingest.models import Project
 from viewer.accounts import access
 from viewer.accounts.access import Right
 
@@ -33,16 +33,6 @@ def current_project(request: HttpRequest, right: Right = Right.SESSIONS) -> Proj
     if current is not None and request.GET.get("project") == current.slug:
         request.session["project"] = current.slug
     return current
-
-
-def setup_help(request: HttpRequest, project_id: int) -> dict[str, str]:
-    """Return the server address and the key that a user needs to send the first event."""
-    key = IngestKey.objects.filter(project_id=project_id, revoked_at=None).order_by("-created_at").first()
-    return {
-        "server": request.build_absolute_uri("/").rstrip("/"),
-        "key_hint": f"{key.hint}…" if key else "",
-        "key_label": key.label if key else "",
-    }
 
 
 def context(request: HttpRequest) -> dict[str, Any]:

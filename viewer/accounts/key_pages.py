@@ -15,8 +15,10 @@ from ingest.models import IngestKey, Project
 from viewer.accounts import access
 from viewer.accounts.access import Grant, Right
 from viewer.accounts.forms import current_user, no_store, posted_label, posted_project
+from viewer.accounts.snippets import connection
 from viewer.audit import log
 from viewer.audit.log import Action
+from viewer.sessions.queries import last_seq
 
 ROTATION_OVERLAP = timedelta(hours=24)
 
@@ -32,7 +34,7 @@ def key_list(request: HttpRequest) -> HttpResponse:
         return redirect("key-list")
     secret = keys.create(project, label=label, created_by=current_user(request))
     log.record(request, Action.KEY_CREATE, project_id=project.pk, target=label, hint=secret[:8])
-    return _render(request, {"text": secret, "label": label})
+    return _render(request, secret, project)
 
 
 @access.requires(Right.KEYS, "POST")
@@ -41,7 +43,7 @@ def key_rotate(request: HttpRequest, pk: int) -> HttpResponse:
     key = _get_key(request, pk)
     secret = keys.rotate(key, overlap=ROTATION_OVERLAP, created_by=current_user(request))
     log.record(request, Action.KEY_ROTATE, project_id=key.project_id, target=str(key), hint=secret[:8])
-    return _render(request, {"text": secret, "label": key.label})
+    return _render(request, secret, key.project)
 
 
 @access.requires(Right.KEYS, "POST")
@@ -53,13 +55,16 @@ def key_revoke(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("key-list")
 
 
-def _render(request: HttpRequest, new_secret: dict[str, str] | None = None) -> HttpResponse:
+def _render(request: HttpRequest, secret: str = "", project: Project | None = None) -> HttpResponse:
+    """Render the page, after a key was created with the key and the snippets that use it."""
     grant = access.request_grant(request)
     context = {
         "keys": _visible_keys(request, grant).select_related("project", "created_by").order_by("-created_at"),
         "projects": Project.objects.filter(pk__in=grant.projects(Right.KEYS)).order_by("name"),
         "now": timezone.now(),
-        "new_secret": new_secret,
+        "connection": connection(request, secret) if secret else None,
+        "project": project,
+        "last_seq": last_seq(project.pk) if project else 0,
         "overlap_hours": int(ROTATION_OVERLAP.total_seconds() // 3600),
     }
     return no_store(render(request, "accounts/key_list.html", context))

@@ -22,7 +22,6 @@ from viewer.audit.archival_states import Archival, unstored_transcripts
 from viewer.audit.log import Action
 from viewer.audit.queries import TranscriptFilter
 from viewer.audit.verification import verify_archive
-from viewer.page_frame import setup_help
 from viewer.rest import BadFilter
 
 MESSAGES_PER_PAGE = 50
@@ -64,7 +63,7 @@ def transcript_list(request: HttpRequest) -> HttpResponse:
         "is_filtered": filters.is_active,
         "unstored": [] if filters.is_active or filters.before else _unstored_rows(grant, projects),
         "next": cursor,
-        "setup": setup_help(request, next(iter(projects), 0)),
+        "server": request.build_absolute_uri("/").rstrip("/"),
     }
     return render(request, "audit/transcript_list.html", context, status=400 if error else 200)
 

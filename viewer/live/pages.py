@@ -10,7 +10,7 @@ from viewer.accounts.access import Right
 from viewer.audit import payload_views
 from viewer.kinds import KINDS
 from viewer.live import queries
-from viewer.page_frame import current_project, setup_help
+from viewer.page_frame import current_project
 from viewer.sessions.queries import last_seq
 from viewer.sessions.serializers import event_json
 from viewer.visibility.public_parts import Visibility
@@ -35,6 +35,5 @@ def tail(request: HttpRequest) -> HttpResponse:
         "events": events,
         "kinds": KINDS.values(),
         "filters": {name: request.GET.get(name, "")[:200] for name in ("session", "kind", "status", "q", "regex")},
-        "setup": None if events else setup_help(request, project.pk),
     }
     return render(request, "live/tail.html", context)

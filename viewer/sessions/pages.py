@@ -14,9 +14,10 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from ingest.models import Session
 from viewer.accounts import access
 from viewer.accounts.access import Right
+from viewer.accounts.snippets import connection
 from viewer.audit import payload_views
 from viewer.audit.payload_views import Sight
-from viewer.page_frame import current_project, setup_help
+from viewer.page_frame import current_project
 from viewer.sessions import queries, session_list
 from viewer.sessions.checks import Check
 from viewer.sessions.descriptions import describe_session
@@ -54,7 +55,7 @@ def sessions(request: HttpRequest) -> HttpResponse:
         return render(request, "sessions/_stats.html", context)
     context |= {
         "models": session_list.recent_models([project.pk]),
-        "setup": setup_help(request, project.pk) if not page and not filters.is_active else None,
+        "connection": connection(request),
     }
     return render(request, "sessions/session_list.html", context)
 
