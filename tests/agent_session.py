@@ -267,7 +267,9 @@ class Session:
             ms=4,
             data={
                 "step": self.step,
-                "retention_pct": 0.86 if has_losses else 0.97,
+                "facts_total": 29,
+                "facts_kept": 26 if has_losses else 28,
+                "weighted_retention": 0.86 if has_losses else 0.97,
                 "by_kind": {
                     "constraint": {"found": 6, "kept": 5, "restored": 1, "lost": 0},
                     "id": {

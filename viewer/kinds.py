@@ -118,7 +118,10 @@ def _describe_overflow(data: Data) -> str:
 
 
 def _describe_retention(data: Data) -> str:
-    return f"{format_percent(to_fraction(data.get('retention_pct')))} of key facts kept"
+    if (total := data.get("facts_total")) is not None:
+        return f"{to_count(data.get('facts_kept')):,} of {to_count(total):,} facts kept"
+    # Clients before the counts were introduced only sent a weighted share.
+    return f"{format_percent(to_fraction(data.get('retention_pct')))} of key facts kept, weighted"
 
 
 def _describe_generation(data: Data) -> str:
@@ -233,7 +236,7 @@ _COMPACTION_EVENTS = (
         RETENTION,
         "retention",
         "retention",
-        "The share of key facts that are still in the prompt.",
+        "The facts of the removed messages that are still in the prompt.",
         Panel.RETENTION,
         describe=_describe_retention,
     ),

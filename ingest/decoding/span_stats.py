@@ -90,7 +90,7 @@ def _compaction_stats(kind: str, get: Callable[[str], Any]) -> Stats:
         is_check=is_decision,
         is_compaction=kind == "compact.pruned_messages",
         is_fallback=kind == "compact.error" and bool(get("fallback")),
-        retention=_fraction(get("retention_pct")) if kind == "compact.retention" else None,
+        retention=_retention(get) if kind == "compact.retention" else None,
         usage=_summary_usage(get) if kind == "compact.summary_created" else None,
     )
 
@@ -102,6 +102,12 @@ def _summary_usage(get: Callable[[str], Any]) -> Usage | None:
         return None
     input_tokens, output_tokens = _count(get("input_tokens")) or 0, _count(get("summary_tokens")) or 0
     return Usage(model=model, input=input_tokens, output=output_tokens, is_summary=True)
+
+
+def _retention(get: Callable[[str], Any]) -> float | None:
+    """Return the weighted share of facts that were kept. Older clients call it `retention_pct`."""
+    value = get("weighted_retention")
+    return _fraction(get("retention_pct") if value is None else value)
 
 
 def _row_tokens(

@@ -120,7 +120,7 @@ def plan_again(transcript: Transcript, check: Check, prompt: Prompt, choice: Cho
     pruned = next((event for event in events if event["event"] == PRUNED), None)
     before = to_count(decision.get("t_est")) + overhead
     ledger = parse_ledger(pruned.get("payload")) if pruned else Ledger([], [])
-    retention = _properties(events, RETENTION).get("retention_pct")
+    retention = _properties(events, RETENTION).get("weighted_retention")
     return Answer(
         choice=choice,
         triggered=bool(decision.get("triggered")),

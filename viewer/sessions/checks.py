@@ -224,8 +224,22 @@ class Check:
 
     @property
     def retention(self) -> float | None:
-        value = self.value("retention_pct", RETENTION)
+        """The weighted share of facts that were kept. Older clients call it `retention_pct`."""
+        value = self.value("weighted_retention", RETENTION)
+        if value is None:
+            value = self.value("retention_pct", RETENTION)
         return to_fraction(value) if value is not None else None
+
+    @property
+    def facts_total(self) -> int | None:
+        """The number of facts in the removed messages, or None if the client is too old to count them."""
+        value = self.value("facts_total", RETENTION)
+        return to_count(value) if value is not None else None
+
+    @property
+    def facts_kept(self) -> int | None:
+        value = self.value("facts_kept", RETENTION)
+        return to_count(value) if value is not None else None
 
     @property
     def errors(self) -> list[SpanRow]:

@@ -127,6 +127,8 @@ class CheckSerializer(serializers.Serializer[Check]):
     after_is_derived = serializers.BooleanField()
     fates = serializers.DictField(child=serializers.IntegerField())
     pruned_count = serializers.IntegerField()
+    facts_total = serializers.IntegerField(allow_null=True)
+    facts_kept = serializers.IntegerField(allow_null=True)
     retention = serializers.FloatField(allow_null=True)
     fallback = serializers.CharField()
     sentence = serializers.SerializerMethodField()
@@ -161,6 +163,8 @@ def check_json(check: Check) -> dict[str, Any]:
         "after_is_derived": check.after_is_derived,
         "fates": check.fates,
         "pruned_count": check.pruned_count,
+        "facts_total": check.facts_total,
+        "facts_kept": check.facts_kept,
         "retention": check.retention,
         "fallback": check.fallback,
         "sentence": describe_check(check),

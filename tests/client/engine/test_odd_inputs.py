@@ -144,7 +144,7 @@ def test_the_retention_check_finds_nothing_lost_in_a_summary_with_enough_room(na
     summary = ExtractiveSummarizer().summarize_span(messages, max_tokens=MAX_TOKENS)
     report = retention.check(messages, [Message("assistant", summary.render())], summary, max_tokens=MAX_TOKENS)
     assert not report.is_blocking
-    assert report.retention_pct == 1.0
+    assert report.weighted_retention == 1.0
 
 
 @pytest.mark.parametrize("name", UNUSUAL)
@@ -153,7 +153,7 @@ def test_the_retention_check_restores_what_an_empty_summary_lost(name):
     messages = history(name)
     report = retention.check(messages, [], StructuredSummary(), max_tokens=MAX_TOKENS)
     assert not report.is_blocking
-    assert report.retention_pct == 1.0
+    assert report.weighted_retention == 1.0
 
 
 @pytest.mark.req("S-LAY-2")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from compact.messages import Message
+from compact.messages import Message, ToolCall
 from compact.summarizers import ExtractiveSummarizer, retention
 from compact.summary.entries import Note, OpenItem
 from compact.summary.structured_summary import StructuredSummary
@@ -30,8 +30,47 @@ def test_a_complete_summary_is_unchanged():
     report = check(summary)
     assert report.summary is summary
     assert report.lost == ()
-    assert report.retention_pct == 1.0
+    assert report.weighted_retention == 1.0
     assert report.by_kind["constraint"] == {"found": 1, "kept": 1, "restored": 0, "lost": 0}
+
+
+SHORT_SESSION = [
+    Message("user", "Move the invoice export to the new billing service.", id="u1"),
+    Message("assistant", "I'll use Postgres because the export needs transactions.", id="a1"),
+    Message(
+        "assistant",
+        "",
+        tool_calls=(ToolCall("c1", "Write", '{"file_path": "src/export.py", "content": "x = 1"}'),),
+        id="a2",
+    ),
+    Message("tool", "File created", tool_call_id="c1", id="t1"),
+    Message("assistant", "The column types still need to be checked.", id="a3"),
+]
+
+
+@pytest.mark.req("A-SUM-2")
+def test_goals_decisions_open_items_and_files_are_counted():
+    """A summary without them is not reported as complete, and one with them is."""
+    empty = StructuredSummary()
+    report = retention.check(SHORT_SESSION, [Message("assistant", "x")], empty, max_tokens=5)
+    kinds = ("goal", "decision", "open_item", "file")
+    assert [(report.kept_count(kind), report.total_count(kind)) for kind in kinds] == [(0, 1)] * 4
+    assert report.kept_count() == 0
+    assert report.weighted_retention == 0.0
+    summary = ExtractiveSummarizer().summarize_span(SHORT_SESSION, max_tokens=1000)
+    report = retention.check(SHORT_SESSION, prompt_with(summary), summary, max_tokens=1000)
+    assert [(report.kept_count(kind), report.total_count(kind)) for kind in kinds] == [(1, 1)] * 4
+    assert report.kept_count() == report.total_count()
+
+
+@pytest.mark.parametrize("style", ["task_state", "decision_log", "step_ledger", "code_delta"])
+def test_goals_decisions_open_items_and_files_are_restored(style):
+    """An empty summary of any style is repaired."""
+    empty = StructuredSummary(style=style)
+    report = retention.check(SHORT_SESSION, [Message("assistant", "x")], empty, max_tokens=500)
+    kinds = ("goal", "decision", "open_item", "file")
+    assert [report.by_kind[kind]["restored"] for kind in kinds] == [1] * 4
+    assert report.kept_count() == report.total_count()
 
 
 def test_missing_facts_are_restored_with_their_source():
@@ -70,7 +109,7 @@ def test_a_constraint_that_does_not_fit_blocks_the_plan():
     report = check(StructuredSummary(), max_tokens=5)
     assert report.is_blocking
     assert report.missing_constraints == ("Never deploy to cluster eu-prod-7 on a Friday.",)
-    assert report.retention_pct < 1.0
+    assert report.weighted_retention < 1.0
     assert "constraint" in {fact.kind for fact in report.lost}
 
 

@@ -60,7 +60,7 @@ class Outcome:
             "triggered": self.triggered,
             "messages_after": len(self.items),
             "summary_tokens": self.summary_tokens,
-            "retention_pct": self.retention,
+            "weighted_retention": self.retention,
             "fates": self.fates,
             "problem": self.problem,
         }
@@ -170,7 +170,7 @@ def _compact(conversation: Conversation, config: CompactConfig, name: str, note:
         ledger=part(events.PrunedMessagesEvent, "payload").get("ledger") or [],
         summary=part(events.SummaryCreatedEvent, "payload").get("summary"),
         summary_tokens=part(events.SummaryCreatedEvent, "properties").get("summary_tokens", 0),
-        retention=part(events.RetentionEvent, "properties").get("retention_pct"),
+        retention=part(events.RetentionEvent, "properties").get("weighted_retention"),
         problem=problem,
     )
 

@@ -17,7 +17,17 @@ class RetentionEvent(Event):
     name: ClassVar[str] = "compact.retention"
 
     step: int
-    retention_pct: float
+    facts_total: int
+    facts_kept: int
+    goals_total: int
+    goals_kept: int
+    decisions_total: int
+    decisions_kept: int
+    open_items_total: int
+    open_items_kept: int
+    files_total: int
+    files_kept: int
+    weighted_retention: float
     by_kind: Mapping[str, Mapping[str, int]]
     lost: Sequence[RedactedTree] = field(metadata=PRIVATE_TEXT)
     restored: Sequence[RedactedTree] = field(metadata=PRIVATE_TEXT)

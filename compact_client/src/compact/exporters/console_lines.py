@@ -111,8 +111,14 @@ def _overflow_recovered_line(properties: Properties) -> str:
 
 
 def _retention_line(properties: Properties) -> str:
-    kinds = properties.get("by_kind") or {}
-    return f"{_percent(properties.get('retention_pct'))} of the facts kept ({', '.join(kinds) or 'no facts'})"
+    kept, total = _count(properties.get("facts_kept")), _count(properties.get("facts_total"))
+    parts = [
+        f"{properties[f'{name}_kept']} of {properties[f'{name}_total']} {name.replace('_', ' ')}"
+        for name in ("goals", "decisions", "open_items", "files")
+        if properties.get(f"{name}_total")
+    ]
+    details = f" ({', '.join(parts)})" if parts else ""
+    return f"{kept} of {total} facts kept{details}"
 
 
 def _summary_created_line(properties: Properties) -> str:

@@ -1,12 +1,14 @@
 """Check by rule that a compaction kept the important facts, and restore those it lost.
 
-Every constraint, id, number, path and open item of the removed messages is looked up in the new prompt. Missing facts
-are restored within the budget or reported as lost. The plan is blocked if a standing instruction is still missing.
+Every goal, constraint, decision, open item, file, id, number and path of the removed messages is looked up in the new
+prompt. Missing facts are restored within the budget or reported as lost. The plan is blocked if a standing instruction
+is still missing.
 """
 
 from __future__ import annotations
 
 import heapq
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -16,10 +18,12 @@ from compact.messages import Message
 from compact.summarizers.extraction.blocks import Block, read_blocks
 from compact.summarizers.extraction.entities import TYPE_WEIGHTS, find_entities, original_spelling
 from compact.summarizers.extraction.entity_names import ROLE_LABELS
-from compact.summarizers.extraction.line_classifier import is_instruction, is_open_item
+from compact.summarizers.extraction.file_ledger import read_ledger
+from compact.summarizers.extraction.line_classifier import is_instruction, summary_field
+from compact.summarizers.extraction.requests import request_positions, request_text
 from compact.summarizers.extraction.summary_blocks import message_blocks, summary_blocks
 from compact.summarizers.extraction.summary_builder import CountTokens, estimate_tokens, fit, rendered_tokens
-from compact.summary.entries import Entity, Note, OpenItem, normalize
+from compact.summary.entries import Decision, Entity, FileTouched, Note, OpenItem, normalize
 from compact.summary.renderer import SAID
 from compact.summary.structured_summary import StructuredSummary
 
@@ -30,7 +34,15 @@ _MIN_FACT_TOKENS: Final = 4
 # Facts that only appear in tool output are needed again far less often than those that were said.
 _WEIGHT_SAID: Final = 1.0
 _WEIGHT_SHOWN: Final = 0.15
-_SENTENCE_WEIGHTS: Final = {"constraint": 2.0, "open_item": 0.5}
+_SENTENCE_WEIGHTS: Final = {"goal": 2.0, "constraint": 2.0, "decision": 0.5, "open_item": 0.5, "file": 1.0}
+_KIND_BY_FIELD: Final = {
+    "goals": "goal",
+    "current_task": "goal",
+    "decisions": "decision",
+    "open_items": "open_item",
+}
+_WORD: Final = re.compile(r"[^\W_][\w./:-]{2,}")
+_MIN_WORD_SHARE: Final = 0.75  # of the words of a sentence that one line of the summary has to contain
 _KIND_BY_TYPE: Final[dict[str, str]] = {
     "id": "id",
     "uuid": "id",
@@ -70,9 +82,19 @@ class RetentionReport:
     by_kind: dict[str, dict[str, int]]
     lost: tuple[Fact, ...]
     restored: tuple[Fact, ...]
-    retention_pct: float
+    weighted_retention: float
     """The weighted share of facts that were kept or restored. Facts that only a tool showed weigh less."""
     missing_constraints: tuple[str, ...]
+
+    def total_count(self, *kinds: str) -> int:
+        """Return the number of facts of these kinds that the removed messages contain, or of all kinds."""
+        return sum(counts["found"] for kind, counts in self.by_kind.items() if not kinds or kind in kinds)
+
+    def kept_count(self, *kinds: str) -> int:
+        """Return the number of facts of these kinds that the new prompt contains, or of all kinds."""
+        return self.total_count(*kinds) - sum(
+            counts["lost"] for kind, counts in self.by_kind.items() if not kinds or kind in kinds
+        )
 
     @property
     def is_blocking(self) -> bool:
@@ -87,7 +109,7 @@ class _TrackedFact:
     kind: str
     line: str
     sources: tuple[str, ...]
-    key: str  # empty if the fact is the whole sentence
+    key: str  # empty if the fact is the whole line
     weight: float
     order: int
     is_kept: bool
@@ -111,7 +133,7 @@ def check(
     `previous` is the summary before this one, if it is not among the removed messages.
     """
     blocks = [*(summary_blocks(previous) if previous else ()), *message_blocks(removed)]
-    facts = _find_facts(blocks, rendered)
+    facts = _FactFinder(rendered, summary).find(blocks, removed)
     missing = [fact for fact in facts if not fact.is_kept]
     repaired, restored = _repair(summary, missing, max_tokens, count_tokens or estimate_tokens)
     restored_ids = {id(fact) for fact in restored}
@@ -122,52 +144,112 @@ def check(
         by_kind=_count_by_kind(facts, missing, lost),
         lost=tuple(fact.fact for fact in lost_by_weight[:MAX_LOST_LISTED]),
         restored=tuple(fact.fact for fact in missing if id(fact) in restored_ids),
-        retention_pct=_weighted_retention(facts, lost),
+        weighted_retention=_weighted_retention(facts, lost),
         missing_constraints=tuple(fact.line for fact in lost_by_weight if fact.kind == "constraint"),
     )
 
 
-def _find_facts(blocks: Iterable[Block], rendered: Sequence[Message]) -> list[_TrackedFact]:
-    """Return the distinct facts of the blocks, in order, and mark those that the rendered prompt contains."""
-    rendered_text = normalize("\n".join(_all_text(message) for message in rendered))
-    rendered_keys = {key for block in read_blocks(rendered) for text in block.lines for key, _ in find_entities(text)}
-    facts: list[_TrackedFact] = []
-    by_key: dict[str, _TrackedFact] = {}
-    sentences: set[str] = set()
-    seen_lines: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-    for block in blocks:
-        weight = _WEIGHT_SHOWN if block.kind == "output" else _WEIGHT_SAID
-        seen = seen_lines[block.kind, block.field]
-        for text in block.lines:
-            if text in seen:
-                continue  # A repeated line adds no facts.
-            seen.add(text)
-            kind = _sentence_kind(text, block)
-            if kind is not None and (key := normalize(text)) not in sentences:
-                sentences.add(key)
-                is_kept = key in rendered_text
-                facts.append(_TrackedFact(kind, text, block.sources, "", _SENTENCE_WEIGHTS[kind], len(facts), is_kept))
-            for key, entity_type in find_entities(text):
-                if entity_type not in _KIND_BY_TYPE:
-                    continue
-                known = by_key.get(key)
-                fact_weight = weight * TYPE_WEIGHTS[entity_type]
-                if known is None:
-                    kind, is_kept = _KIND_BY_TYPE[entity_type], key in rendered_keys
-                    fact = _TrackedFact(kind, text, block.sources, key, fact_weight, len(facts), is_kept)
-                    by_key[key] = fact
-                    facts.append(fact)
-                elif weight > _WEIGHT_SHOWN:
-                    known.weight = max(known.weight, fact_weight)
-    return facts
+class _FactFinder:
+    """Finds the distinct facts of blocks, and marks those that the rendered prompt contains."""
+
+    def __init__(self, rendered: Sequence[Message], summary: StructuredSummary) -> None:
+        self._text = normalize("\n".join(_all_text(message) for message in rendered))
+        self._keys = {key for block in read_blocks(rendered) for text in block.lines for key, _ in find_entities(text)}
+        self._summary_lines = _SummaryLines(summary)
+        self._facts: list[_TrackedFact] = []
+        self._by_key: dict[str, _TrackedFact] = {}
+        self._sentences: set[tuple[str, str]] = set()
+
+    def find(self, blocks: Iterable[Block], removed: Sequence[Message]) -> list[_TrackedFact]:
+        """Return the facts in order: goals, files, and then all others."""
+        blocks = list(blocks)
+        self._add_requests(removed, has_summary=any(block.entry is not None for block in blocks))
+        self._add_files(blocks, removed)
+        seen_lines: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        for block in blocks:
+            if isinstance(block.entry, FileTouched):
+                continue
+            seen = seen_lines[block.kind, block.field]
+            for text in block.lines:
+                if text in seen:
+                    continue  # A repeated line adds no facts.
+                seen.add(text)
+                if (kind := _sentence_kind(text, block)) is not None:
+                    self._add_sentence(kind, text, block.sources)
+                self._add_entities(text, block)
+        return self._facts
+
+    def _add_requests(self, removed: Sequence[Message], *, has_summary: bool) -> None:
+        """Add the first and the newest request. A summary that precedes the messages has the first one."""
+        positions = request_positions(removed)
+        for position in dict.fromkeys((*(() if has_summary else positions[:1]), *positions[-1:])):
+            source = removed[position].id
+            self._add_sentence("goal", request_text(removed[position]), (source,) if source else ())
+
+    def _add_files(self, blocks: Iterable[Block], removed: Sequence[Message]) -> None:
+        """Add the files that calls touched, and those of an earlier summary."""
+        files = {block.entry.path: block.sources for block in blocks if isinstance(block.entry, FileTouched)}
+        for file in read_ledger(removed):
+            ids = (removed[position].id for position in file.positions)
+            files.setdefault(file.path, tuple(dict.fromkeys(source for source in ids if source)))
+        for path, sources in files.items():
+            keys = [key for key, entity_type in find_entities(path) if entity_type in ("path", "file")]
+            is_kept = keys[0] in self._keys if keys else normalize(path) in self._text
+            fact = _TrackedFact("file", path, sources, "", _SENTENCE_WEIGHTS["file"], len(self._facts), is_kept)
+            self._facts.append(fact)
+            # The name of a file that was touched is not a fact of its own.
+            self._by_key.update((key, fact) for key in keys)
+
+    def _add_sentence(self, kind: str, text: str, sources: tuple[str, ...]) -> None:
+        key = normalize(text)
+        if (kind, key) in self._sentences:
+            return
+        self._sentences.add((kind, key))
+        # An instruction has to survive word for word.
+        is_kept = key in self._text or (kind != "constraint" and self._summary_lines.states(key))
+        weight = _SENTENCE_WEIGHTS[kind]
+        self._facts.append(_TrackedFact(kind, text, sources, "", weight, len(self._facts), is_kept))
+
+    def _add_entities(self, text: str, block: Block) -> None:
+        weight = _WEIGHT_SHOWN if block.kind in ("output", "record") else _WEIGHT_SAID
+        for key, entity_type in find_entities(text):
+            if entity_type not in _KIND_BY_TYPE:
+                continue
+            known = self._by_key.get(key)
+            fact_weight = weight * TYPE_WEIGHTS[entity_type]
+            if known is None:
+                kind, is_kept = _KIND_BY_TYPE[entity_type], key in self._keys
+                fact = _TrackedFact(kind, text, block.sources, key, fact_weight, len(self._facts), is_kept)
+                self._by_key[key] = fact
+                self._facts.append(fact)
+            elif weight > _WEIGHT_SHOWN:
+                known.weight = max(known.weight, fact_weight)
+
+
+class _SummaryLines:
+    """The words of each line of a summary."""
+
+    def __init__(self, summary: StructuredSummary) -> None:
+        self._lines_by_word: defaultdict[str, list[int]] = defaultdict(list)
+        for number, line in enumerate(summary.render_as_message().lower().split("\n")):
+            for word in set(_WORD.findall(line)):
+                self._lines_by_word[word].append(number)
+
+    def states(self, sentence: str) -> bool:
+        """True if one line has most words of a sentence, as in a ledger line or a paraphrase."""
+        words = set(_WORD.findall(sentence))
+        if not words:
+            return False
+        counts = Counter(number for word in words for number in self._lines_by_word.get(word, ()))
+        return bool(counts) and max(counts.values()) >= _MIN_WORD_SHARE * len(words)
 
 
 def _sentence_kind(text: str, block: Block) -> str | None:
+    if block.field in _KIND_BY_FIELD:
+        return _KIND_BY_FIELD[block.field]
     if block.kind == "user" and is_instruction(text):
         return "constraint"
-    if block.field == "open_items" or (block.kind == "prose" and not block.field and is_open_item(text)):
-        return "open_item"
-    return None
+    return _KIND_BY_FIELD.get(summary_field(text, "prose")) if block.kind == "prose" and not block.field else None
 
 
 def _repair(
@@ -190,7 +272,16 @@ def _repair(
     if not constraints and not added:
         return summary, []
     text = normalize(summary.render())
-    return summary, [fact for fact in (*constraints, *added) if normalize(fact.fact.text) in text]
+    return summary, [fact for fact in (*constraints, *added) if _shown_text(fact) in text]
+
+
+def _shown_text(fact: _TrackedFact) -> str:
+    """Return the part of a fact that the summary shows in every style."""
+    if fact.kind == "file":
+        return normalize(fact.line.rpartition("/")[2])  # Files are listed relative to a directory.
+    if fact.kind == "decision":
+        return normalize(Decision.from_sentence(fact.line).decision)
+    return normalize(fact.fact.text)
 
 
 def _add_fitting_facts(
@@ -200,29 +291,39 @@ def _add_fitting_facts(
     max_tokens: int,
     count: CountTokens,
 ) -> tuple[StructuredSummary, list[_TrackedFact]]:
-    """Add the most important facts that fit, as open items and entities."""
+    """Add the most important facts that fit, as entries of their kind."""
     room = max_tokens - rendered_tokens(summary, count) - _HEADING_TOKENS
     if room < _MIN_FACT_TOKENS:
         return summary, []
     known = {entity.key for entity in summary.entities}
-    open_items: list[OpenItem] = []
-    entities: list[Entity] = []
+    entries: defaultdict[str, list[Any]] = defaultdict(list)
     added: list[_TrackedFact] = []
     for tracked in heapq.nsmallest(_MAX_RESTORED, missing, key=lambda fact: (-fact.weight, fact.order)):
-        fact, order = tracked.fact, next_order + tracked.order
+        fact = tracked.fact
         tokens = count(fact.text) + 3
         if tokens > room or fact.text.lower() in known:
             continue
         room -= tokens
         added.append(tracked)
-        if fact.kind == "open_item":
-            open_items.append(OpenItem(fact.text, sources=fact.source_ids, order=order))
-        else:
-            entities.append(Entity(fact.text, f"{SAID} {ROLE_LABELS[fact.kind]}", fact.source_ids, order))
-    extended = replace(summary, open_items=(*summary.open_items, *open_items), entities=(*summary.entities, *entities))
+        field, entry = _entry(fact, next_order + tracked.order)
+        entries[field].append(entry)
+    changes: dict[str, Any] = {name: (*getattr(summary, name), *items) for name, items in entries.items()}
+    extended = replace(summary, **changes)
     if added and rendered_tokens(extended, count) <= max_tokens:
         return extended, added
     return summary, []
+
+
+def _entry(fact: Fact, order: int) -> tuple[str, Any]:
+    """Return the summary field of a fact and its entry."""
+    if fact.kind == "goal":
+        return "goals", Note(fact.text, fact.source_ids, order, "user")
+    if fact.kind == "decision":
+        return "decisions", Decision.from_sentence(fact.text, sources=fact.source_ids, order=order)
+    if fact.kind == "open_item":
+        return "open_items", OpenItem(fact.text, sources=fact.source_ids, order=order)
+    label = "files" if fact.kind == "file" else ROLE_LABELS[fact.kind]
+    return "entities", Entity(fact.text, f"{SAID} {label}", fact.source_ids, order)
 
 
 def _count_by_kind(

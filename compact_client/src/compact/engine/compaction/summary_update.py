@@ -206,7 +206,17 @@ class SummaryUpdate:
         check.emit(
             events.RetentionEvent(
                 step=self._compaction.step,
-                retention_pct=report.retention_pct,
+                facts_total=report.total_count(),
+                facts_kept=report.kept_count(),
+                goals_total=report.total_count("goal"),
+                goals_kept=report.kept_count("goal"),
+                decisions_total=report.total_count("decision"),
+                decisions_kept=report.kept_count("decision"),
+                open_items_total=report.total_count("open_item"),
+                open_items_kept=report.kept_count("open_item"),
+                files_total=report.total_count("file"),
+                files_kept=report.kept_count("file"),
+                weighted_retention=report.weighted_retention,
                 by_kind=report.by_kind,
                 lost=[redaction.tree(fact.to_dict()) for fact in report.lost],
                 restored=[redaction.tree(fact.to_dict()) for fact in report.restored],
