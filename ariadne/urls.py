@@ -12,6 +12,7 @@ urlpatterns = [
     # Before the sessions: an id in `sessions/<path:name>/` may contain slashes.
     path("", include("viewer.compactions.urls")),
     path("", include("viewer.sessions.urls")),
+    path("", include("viewer.search.urls")),
     path("", include("viewer.live.urls")),
     path("", include("viewer.audit.urls")),
     path("", include("viewer.accounts.urls")),

@@ -11,6 +11,7 @@ import hashlib
 import uuid
 
 from django.conf import settings
+from django.contrib.postgres.search import SearchVectorField
 from django.db import models
 from django.utils import timezone
 
@@ -243,6 +244,41 @@ class Message(models.Model):
 
     def __str__(self) -> str:
         return bytes(self.hash).hex()
+
+
+class SearchDocument(models.Model):
+    """Words of a session, a span or a message for full-text search. `viewer.search` fills it.
+
+    The table is partitioned by `session_day` like the spans and created by SQL in a migration. It contains no texts.
+    """
+
+    pk = models.CompositePrimaryKey("session_key", "session_day", "item")
+    session_key = models.UUIDField()
+    session_day = models.DateField()
+    item = models.UUIDField()  # hash of what it describes, zero for the session itself
+    project_id = models.IntegerField()
+    seq = models.BigIntegerField()  # of its span. For the session itself: everything up to here is in the index
+    trace_id = models.TextField(null=True)  # noqa: DJ001 - NULL for the session itself
+    span_id = models.TextField(null=True)  # noqa: DJ001
+    message = models.BinaryField(null=True, max_length=32)  # hash of a message
+    words = SearchVectorField()
+
+    class Meta:
+        managed = False
+        db_table = "ingest_search"
+
+    def __str__(self) -> str:
+        return f"{self.session_key} {self.item}"
+
+
+class SearchState(models.Model):
+    """Progress of the search index in a project: sessions up to this number are complete."""
+
+    project_id = models.IntegerField(primary_key=True)
+    seq = models.BigIntegerField(default=0)
+
+    def __str__(self) -> str:
+        return f"project {self.project_id} up to {self.seq}"
 
 
 class Transcript(models.Model):

@@ -60,6 +60,7 @@ ROUTES = {
     "api-tokens": Route("/api/sessions/{session}/tokens/", Right.SESSIONS, has_object=True),
     "api-compactions": Route("/api/sessions/{session}/compactions/", Right.SESSIONS, has_object=True),
     "api-span": Route("/api/spans/{span}/", Right.SESSIONS, has_object=True),
+    "api-search": Route("/api/search/?q=guarded", Right.SESSIONS),
     "api-transcripts": Route("/api/transcripts/", Right.TRANSCRIPTS),
     "api-transcript": Route("/api/transcripts/{key}.1/", Right.TRANSCRIPTS, has_object=True),
     "api-transcript-download": Route("/api/transcripts/{key}.1/download/", Right.TRANSCRIPTS, has_object=True),

@@ -23,7 +23,7 @@ from ingest.decoding.records import Span
 REFERENCE = "$message"
 # A reference is about as large as a message of this size.
 _MIN_BYTES = 200
-_MESSAGE_KEYS = ("input", "output", "messages", "input_messages", "prompt", "response")
+MESSAGE_KEYS = ("input", "output", "messages", "input_messages", "prompt", "response")
 _MAX_KNOWN = 100_000
 
 INSERT = """
@@ -45,7 +45,7 @@ def extract(span: Span, payload: Any) -> None:
     texts: dict[bytes, bytes] = {}
     lists = {
         key: [_to_reference(item, texts) for item in payload[key]]
-        for key in _MESSAGE_KEYS
+        for key in MESSAGE_KEYS
         if isinstance(payload.get(key), list)
     }
     if texts:

@@ -1,4 +1,4 @@
-"""SQL for the daily partitions of the span table.
+"""SQL for the daily partitions of the span table and the search index.
 
 A partition holds the sessions that were first seen on its day, with all their spans, so that retention can drop it as a
 whole. The functions return SQL because both psycopg's asynchronous connections and Django's connections run it.
@@ -29,6 +29,24 @@ DO $$ BEGIN
     CREATE TABLE {name} (LIKE ingest_span INCLUDING DEFAULTS INCLUDING STORAGE INCLUDING COMPRESSION);
     ALTER TABLE {name} ALTER session_key SET (n_distinct = {ESTIMATED_SESSIONS});
     ALTER TABLE ingest_span ATTACH PARTITION {name} FOR VALUES FROM ('{day:%Y-%m-%d}') TO ('{next_day:%Y-%m-%d}');
+  END IF;
+END $$
+"""
+
+
+def search_partition_name(day: date) -> str:
+    return f"ingest_search_{day:%Y%m%d}"
+
+
+def create_search_statement(day: date) -> str:
+    """Return SQL that creates the search partition of `day` if it is missing. Several processes may run it at once."""
+    name, next_day = search_partition_name(day), day + timedelta(days=1)
+    return f"""
+DO $$ BEGIN
+  PERFORM pg_advisory_xact_lock(hashtext('ingest_search partitions'));
+  IF to_regclass('{name}') IS NULL THEN
+    CREATE TABLE {name} (LIKE ingest_search INCLUDING DEFAULTS);
+    ALTER TABLE ingest_search ATTACH PARTITION {name} FOR VALUES FROM ('{day:%Y-%m-%d}') TO ('{next_day:%Y-%m-%d}');
   END IF;
 END $$
 """

@@ -112,7 +112,9 @@ def _expire_day(cursor: CursorWrapper, day: date, today: date, report: Report, *
     cursor.execute(_DELETE_STRAYS, arguments)
     cursor.execute(_DELETE_USAGE, arguments)
     if not drops_partition:
+        cursor.execute("DELETE FROM ingest_search WHERE session_day = %s AND project_id = ANY(%s)", arguments)
         cursor.execute("DELETE FROM ingest_span WHERE session_day = %s AND project_id = ANY(%s)", arguments)
     cursor.execute("DELETE FROM ingest_session WHERE day = %s AND project_id = ANY(%s)", arguments)
     if drops_partition:
         cursor.execute(f"DROP TABLE {partitions.partition_name(day)}")
+        cursor.execute(f"DROP TABLE IF EXISTS {partitions.search_partition_name(day)}")

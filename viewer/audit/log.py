@@ -45,6 +45,7 @@ class Action(StrEnum):
     NOT_FOUND = "address.not_found"
     PAYLOAD_VIEW = "payload.view"
     TAIL_VIEW = "tail.view"
+    SEARCH_VIEW = "search.view"
     TRANSCRIPT_VIEW = "transcript.view"
     TRANSCRIPT_DOWNLOAD = "transcript.download"
     BUNDLE_DOWNLOAD = "bundle.download"

@@ -93,16 +93,27 @@ def record_view(request: HttpRequest | Request, session: Session, *, reason: str
 
 def record_tail_view(origin: Origin | HttpRequest, grant: Grant, project_id: int) -> None:
     """Record that the reader sees content of a project's live events, unless that was recorded within `WINDOW`."""
+    _record_project_view(origin, grant, project_id, Action.TAIL_VIEW, "live events")
+
+
+def record_search_view(origin: Origin | HttpRequest | Request, grant: Grant, project_id: int) -> None:
+    """Record that search shows the reader content of a project, unless that was recorded within `WINDOW`."""
+    _record_project_view(origin, grant, project_id, Action.SEARCH_VIEW, "search")
+
+
+def _record_project_view(
+    origin: Origin | HttpRequest | Request, grant: Grant, project_id: int, action: Action, target: str
+) -> None:
     recent = AuditEntry.objects.filter(
         actor_id=grant.user_id,
-        action=Action.TAIL_VIEW.value,
+        action=action.value,
         project_id=project_id,
         at__gte=timezone.now() - WINDOW,
     )
     with transaction.atomic():
         log.lock()
         if not recent.exists():
-            log.record(origin, Action.TAIL_VIEW, project_id=project_id, target="live events")
+            log.record(origin, action, project_id=project_id, target=target)
 
 
 def reason_of(request: HttpRequest | Request) -> str:

@@ -1,0 +1,1 @@
+"""Full-text search over session ids, names, metadata, summaries and messages."""

@@ -1,0 +1,262 @@
+"""Search the sessions of one or more projects.
+
+    page = search({project_id: Visibility.METADATA}, "grid-stor", limit=20)
+
+With `Visibility.CONTENT`, which only `viewer.audit.payload_views` grants, texts of messages, summaries and tool calls
+are searched too, and results have snippets of them. The caller then records the view in the audit log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+from django.utils import timezone
+
+from ingest.models import Session
+from ingest.storage.search_index import SESSION_ITEM
+from viewer.kinds import SUMMARY, kind_of
+from viewer.rest import BadFilter
+from viewer.search.documents import find_message, message_texts, span_texts
+from viewer.search.indexer import decode_message
+from viewer.search.words import Part, Query, snippet
+from viewer.sessions.queries import SPAN_COLUMNS, from_json, session_of_span, span_row
+from viewer.sessions.spans import SpanRow
+from viewer.visibility.public_parts import Visibility
+
+MAX_RESULTS = 100
+MIN_CHARS = 2
+# Shorter texts are not looked up as the id of a span.
+_MIN_ID_CHARS = 8
+# The number of days that are searched first. Each further step searches four times as many older days.
+_FIRST_DAYS = 2
+_MATCHES = """
+SELECT project_id, session_key, session_day, item, seq, trace_id, span_id, message FROM ingest_search
+WHERE session_day BETWEEN %s AND %s AND ({conditions}){after}
+ORDER BY session_day DESC, seq DESC, item DESC LIMIT %s
+"""
+_CONDITION = "words @@ %s::tsquery"
+_SPANS = f"""
+SELECT s.session_key, {", ".join(f"s.{name}" for name in SPAN_COLUMNS.split(", "))}, s.data, {{payload}}
+FROM unnest(%s::uuid[], %s::date[], %s::text[], %s::text[]) k (a, b, c, d)
+JOIN ingest_span s ON (s.session_key, s.session_day, s.trace_id, s.span_id) = (k.a, k.b, k.c, k.d)
+"""  # noqa: S608 - constants
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A session, or a part of one, that matches a query. `snippet` has conversation text only with the right to it."""
+
+    type: str  # session, message, summary or span
+    session: Session
+    span: SpanRow | None = None
+    snippet: list[Part] = field(default_factory=list)
+
+    @property
+    def at(self) -> datetime | None:
+        if self.span is None:
+            return self.session.last_at
+        return self.span.ended_at or self.span.started_at
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Results, newest first, and the cursor of the next page."""
+
+    results: list[Result]
+    cursor: str | None
+    has_content: bool
+    """True if snippets contain conversation text, which the caller records in the audit log."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    project_id: int
+    session_key: UUID
+    day: date
+    item: UUID
+    seq: int
+    trace_id: str | None
+    span_id: str | None
+    message: bytes | None
+
+    @property
+    def cursor(self) -> str:
+        return f"{self.day:%Y%m%d}.{self.seq}.{self.item.hex}"
+
+
+def search(
+    projects: Mapping[int, Visibility], text: str, *, limit: int = 20, cursor: str = "", session: UUID | None = None
+) -> Page:
+    """Return the sessions, messages, summaries and spans that contain all words of `text`, newest first.
+
+    `projects` has the projects that the reader has access to, each with the part of its sessions that they see. Words
+    match as prefixes. `cursor` is that of the previous page. `session` limits the search to one session.
+    """
+    query = Query.parse(text)
+    after = _parse_cursor(cursor)
+    if not projects or sum(map(len, query.terms)) < MIN_CHARS:
+        return Page([], None, has_content=False)
+    matches = _find(projects, query, limit + 1, after, session)
+    next_cursor = matches[limit - 1].cursor if len(matches) > limit else None
+    results = list(_results(projects, query, matches[:limit]))
+    if after is None and session is None:
+        results = [*_exact_span(projects, text.strip(), results), *results]
+    has_content = any(r.span is not None and projects[r.session.project_id] is Visibility.CONTENT for r in results)
+    return Page(results, next_cursor, has_content)
+
+
+def _find(
+    projects: Mapping[int, Visibility],
+    query: Query,
+    limit: int,
+    after: tuple[date, int, UUID] | None,
+    session: UUID | None,
+) -> list[_Match]:
+    """Return the newest matches. Older days are only read if the newer ones have too few."""
+    oldest, newest = _oldest_day(projects), timezone.now().date()
+    if after is not None:
+        newest = min(newest, after[0])
+    conditions = " OR ".join([f"(project_id = %s AND {_CONDITION})"] * len(projects))
+    parameters: list[Any] = []
+    for project_id, visibility in projects.items():
+        parameters += [project_id, query.tsquery(project_id, with_content=visibility is Visibility.CONTENT)]
+    extra = ""
+    extra_parameters: list[Any] = []
+    if after is not None:
+        extra, extra_parameters = " AND (session_day, seq, item) < (%s, %s, %s)", list(after)
+    if session is not None:
+        extra, extra_parameters = f"{extra} AND session_key = %s", [*extra_parameters, session]
+    statement = _MATCHES.format(conditions=conditions, after=extra)
+    matches: list[_Match] = []
+    days = _FIRST_DAYS
+    with connection.cursor() as cursor:
+        while newest >= oldest and len(matches) < limit:
+            first = max(oldest, newest - timedelta(days=days - 1))
+            cursor.execute(statement, [first, newest, *parameters, *extra_parameters, limit - len(matches)])
+            matches += [_match(row) for row in cursor.fetchall()]
+            newest, days = first - timedelta(days=1), days * 4
+    return matches
+
+
+def _match(row: Sequence[Any]) -> _Match:
+    project_id, key, day, item, seq, trace_id, span_id, message = row
+    return _Match(project_id, key, day, item, seq, trace_id, span_id, None if message is None else bytes(message))
+
+
+def _oldest_day(projects: Iterable[int]) -> date:
+    """Return the first day with sessions of these projects, or the future if there are none."""
+    days = [
+        day
+        for project_id in projects
+        for day in Session.objects.filter(project_id=project_id).order_by("day").values_list("day", flat=True)[:1]
+    ]
+    return min(days, default=date.max)
+
+
+def _results(projects: Mapping[int, Visibility], query: Query, matches: Sequence[_Match]) -> Iterator[Result]:
+    sessions = Session.objects.in_bulk({match.session_key for match in matches})
+    with_content = any(visibility is Visibility.CONTENT for visibility in projects.values())
+    spans = _read_spans([match for match in matches if match.item != SESSION_ITEM], with_payload=with_content)
+    stored = _read_messages(matches) if with_content else {}
+    for match in matches:
+        # The session may have been deleted, or the span moved to another one, since the index was written.
+        session = sessions.get(match.session_key)
+        if session is None:
+            continue
+        if match.item == SESSION_ITEM:
+            yield Result("session", session, snippet=_name_parts(session, query))
+            continue
+        row = spans.get((match.session_key, match.trace_id, match.span_id))
+        if row is None:
+            continue
+        span, payload = row
+        visibility = projects[session.project_id]
+        type_ = "message" if match.message else "summary" if span.kind == SUMMARY else "span"
+        seen = span.as_seen(visibility)
+        if visibility is not Visibility.CONTENT:
+            yield Result(type_, session, seen, [Part(kind_of(seen.kind).label, is_match=False)])
+            continue
+        texts = _texts(match, span, payload, stored)
+        yield Result(type_, session, seen, snippet(texts, query))
+
+
+def _texts(match: _Match, span: SpanRow, payload: Any, stored: Mapping[tuple[int, bytes], list[str]]) -> Iterable[str]:
+    """Return the texts that a match was indexed from."""
+    if match.message is None:
+        return span_texts(span, payload)
+    if (texts := stored.get((match.project_id, match.message))) is not None:
+        return texts
+    message = find_message(payload, match.message)
+    return message_texts(message) if message is not None else []
+
+
+def _name_parts(session: Session, query: Query) -> list[Part]:
+    """Return the id of a session with its matches highlighted."""
+    parts, position = [], 0
+    for start, stop in query.matches(session.session_id):
+        if start >= position:
+            parts += [Part(session.session_id[position:start], is_match=False)]
+            parts += [Part(session.session_id[start:stop], is_match=True)]
+            position = stop
+    parts.append(Part(session.session_id[position:], is_match=False))
+    return [part for part in parts if part.text]
+
+
+def _read_spans(
+    matches: Sequence[_Match], *, with_payload: bool
+) -> dict[tuple[UUID, str | None, str | None], tuple[SpanRow, Any]]:
+    if not matches:
+        return {}
+    keys = zip(*((m.session_key, m.day, m.trace_id, m.span_id) for m in matches), strict=True)
+    statement = _SPANS.format(payload="s.payload" if with_payload else "NULL")
+    with connection.cursor() as cursor:
+        cursor.execute(statement, [list(column) for column in keys])
+        rows = cursor.fetchall()
+    return {(row[0], row[1], row[2]): (span_row(row[1:12]), from_json(row[12])) for row in rows}
+
+
+def _read_messages(matches: Sequence[_Match]) -> dict[tuple[int, bytes], list[str]]:
+    hashes = [match.message for match in matches if match.message is not None]
+    if not hashes:
+        return {}
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT project_id, hash, body, size FROM ingest_message WHERE project_id = ANY(%s) AND hash = ANY(%s)",
+            [list({match.project_id for match in matches}), hashes],
+        )
+        return {(row[0], bytes(row[1])): decode_message(row[2], row[3]) for row in cursor.fetchall()}
+
+
+def _exact_span(projects: Mapping[int, Visibility], name: str, results: Sequence[Result]) -> list[Result]:
+    """Return the session of the span with exactly this id, unless the index has it. Most spans are not in the index."""
+    if " " in name or len(name) < _MIN_ID_CHARS or any(r.span and r.span.span_id == name for r in results):
+        return []
+    session = session_of_span(projects, name)
+    if session is None:
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT {SPAN_COLUMNS}, data FROM ingest_span"  # noqa: S608 - a constant
+            " WHERE session_key = %s AND session_day = %s AND span_id = %s LIMIT 1",
+            [session.session_key, session.day, name],
+        )
+        row = cursor.fetchone()
+    if row is None:
+        return []
+    span = span_row(row).as_seen(projects[session.project_id])
+    return [Result("span", session, span, [Part(name, is_match=True)])]
+
+
+def _parse_cursor(text: str) -> tuple[date, int, UUID] | None:
+    if not text:
+        return None
+    try:
+        day, seq, item = text.split(".")
+        return datetime.strptime(day, "%Y%m%d").date(), int(seq), UUID(item)
+    except ValueError:
+        raise BadFilter("cursor", "Invalid cursor. Use the value from `next`.") from None
