@@ -23,7 +23,7 @@ BACKWARD = "DROP TABLE ingest_search"
 
 
 class Migration(migrations.Migration):
-    dependencies = [("ingest", "0010_archival_index")]
+    dependencies = [("ingest", "0011_usage")]
     operations = [
         migrations.RunSQL(FORWARD, BACKWARD),
         migrations.CreateModel(
