@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 import secrets
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from datetime import UTC, datetime
 from typing import Any
 
 from compact import CompactConfig, CompactManager, CompactPolicy
@@ -21,6 +19,7 @@ from compact.exceptions import SummaryRefused
 from compact.protocols import Exporter, StorageAdapter
 from compact.summarizers import ExtractiveSummarizer
 
+from ariadne.demo.clock import Clock, PastClock, PastExporter
 from ariadne.demo.script import Step, Story, Turn
 
 _ARTIFACT = "{artifact}"
@@ -36,12 +35,11 @@ class Player:
         story: Story,
         exporter: Exporter,
         storage: StorageAdapter | None,
-        *,
-        pause: Callable[[float], None] = time.sleep,
+        clock: Clock,
     ) -> None:
         self._story = story
         self._exporter = exporter
-        self._pause = pause
+        self._clock = clock
         self._summarizer = ScriptedSummarizer(omits=story.summarizer_omits)
         self._overflows = 0
         self._manager = CompactManager(
@@ -50,7 +48,7 @@ class Player:
                 max_context_tokens=story.window_tokens,
                 policy=CompactPolicy(strategy=story.strategy, hard_cap_buffer=600, keep_recent_turns=3),
                 summarizer=self._summarizer,
-                exporter=exporter,
+                exporter=PastExporter(exporter, clock) if isinstance(clock, PastClock) else exporter,
                 storage=storage,
                 artifact_store=MemoryArtifactStore() if story.externalizes else None,
             )
@@ -59,18 +57,20 @@ class Player:
         self._tools = [_schema(name) for name in story.tools]
         self._trace_id = ""
         self._turns = 0
-        self._is_live = False
+        self._last_prompt: list[dict[str, Any]] = []
+        self._last_tokens = 0
 
     def play(self) -> None:
         for number, turn in enumerate(self._story.turns, start=1):
-            self._is_live = number >= self._story.live_from
+            self._clock.is_fast = number < self._story.live_from
             self._play_turn(number, turn)
+            self._clock.spend(self._story.user_pause_s)
 
     def _play_turn(self, number: int, turn: Turn) -> None:
         """Play one user message and all the agent's work on it as one trace, like the Agents SDK."""
         self._trace_id = secrets.token_hex(16)
         trace = {"type": "trace", "trace_id": self._trace_id, "group_id": self._story.session_id}
-        self._exporter.emit({**trace, "name": f"Request {number}", "started_at": _now()})
+        self._exporter.emit({**trace, "name": f"Request {number}", "started_at": self._now()})
         self._summarizer.refusals += turn.summarizer_refuses
         self._overflows += turn.provider_overflows
         self._messages.append({"role": "user", "content": self._with_artifact_id(turn.user)})
@@ -80,7 +80,7 @@ class Player:
             with self._turn(agent_id) as turn_id:
                 self._generate(turn.reply, turn_id)
             self._messages.append({"role": "assistant", "content": turn.reply})
-        self._exporter.emit({**trace, "ended_at": _now()})
+        self._exporter.emit({**trace, "ended_at": self._now()})
 
     def _play_step(self, call_id: str, step: Step, agent_id: str) -> None:
         arguments = json.dumps(step.arguments)
@@ -95,7 +95,7 @@ class Player:
                 payload={"output": step.output},
                 is_error=step.is_error,
             ):
-                self._spend(step.seconds)
+                self._clock.spend(step.seconds)
         self._messages.append({"role": "tool", "tool_call_id": call_id, "content": step.output})
 
     def _turn(self, agent_id: str) -> AbstractContextManager[str]:
@@ -125,11 +125,22 @@ class Player:
             refusal = ContextLengthExceeded(self._story.window_tokens, round(input_tokens * _UNDERCOUNT))
             data["error"] = {"message": str(refusal)}
             with self._span("generation", self._story.model, parent_id=parent_id, data=data, is_error=True):
-                self._spend(0.4)
+                self._clock.spend(0.4)
             raise refusal
-        data["usage"] = {"input_tokens": input_tokens, "output_tokens": max(1, len(output) // 4)}
+        data["usage"] = {
+            "input_tokens": input_tokens,
+            "input_tokens_details": {"cached_tokens": self._cached_tokens(prompt, input_tokens)},
+            "output_tokens": max(1, len(output) // 4),
+        }
         with self._span("generation", self._story.model, parent_id=parent_id, data=data, payload={"output": output}):
-            self._spend(1.4 + len(output) / 80)
+            self._clock.spend(1.4 + len(output) / 80)
+
+    def _cached_tokens(self, prompt: list[dict[str, Any]], input_tokens: int) -> int:
+        """Return the tokens that a provider would read from its cache. The prompt must extend the one before."""
+        is_prefix = prompt[: len(self._last_prompt)] == self._last_prompt
+        cached_tokens = self._last_tokens if self._last_prompt and is_prefix else 0
+        self._last_prompt, self._last_tokens = list(prompt), input_tokens
+        return min(cached_tokens, input_tokens)
 
     def _with_artifact_id(self, text: str) -> str:
         """Insert the id of the first externalized page where the script refers to it."""
@@ -152,15 +163,14 @@ class Player:
     ) -> Iterator[str]:
         span_id = secrets.token_hex(8)
         span: dict[str, Any] = {"type": "span", "trace_id": self._trace_id, "span_id": span_id, "kind": kind}
-        span |= {"name": name, "parent_id": parent_id, "started_at": _now(), "data": data}
+        span |= {"name": name, "parent_id": parent_id, "started_at": self._now(), "data": data}
         self._exporter.emit(span if parent_id else {key: span[key] for key in span if key != "parent_id"})
         yield span_id
-        ending: dict[str, Any] = {"status": "error" if is_error else "ok", "ended_at": _now()}
+        ending: dict[str, Any] = {"status": "error" if is_error else "ok", "ended_at": self._now()}
         self._exporter.emit({**span, **ending, **({"payload": payload} if payload else {})})
 
-    def _spend(self, seconds: float) -> None:
-        """Wait as long as a real model or tool would take. Turns before `live_from` are played 150 times faster."""
-        self._pause(seconds if self._is_live else seconds / 150)
+    def _now(self) -> str:
+        return self._clock.now().isoformat()
 
 
 class ContextLengthExceeded(Exception):
@@ -202,7 +212,3 @@ def _schema(name: str) -> dict[str, Any]:
             "parameters": {"type": "object", "properties": properties},
         },
     }
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat()

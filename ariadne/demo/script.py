@@ -44,4 +44,5 @@ class Story:
     tools: tuple[str, ...] = ()
     strategy: str = "task_state"
     summarizer_omits: str = ""  # messages with this text are hidden from the summarizer
+    user_pause_s: float = 0.0  # time that the user takes before the next message
     externalizes: bool = False  # large tool outputs go to an artifact store and can be rehydrated

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from compact import CallbackExporter, FileStorage
 
 from ariadne.demo import coding_agent, research_agent, support_agent
+from ariadne.demo.clock import PastClock
 from ariadne.demo.player import Player
 
 Events = list[dict[str, Any]]
@@ -20,5 +22,5 @@ def story_events(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Events]:
     for story in (coding_agent.STORY, support_agent.STORY, research_agent.STORY):
         events = events_by_agent[story.agent] = []
         storage = FileStorage(tmp_path_factory.mktemp(story.agent))
-        Player(story, CallbackExporter(events.append), storage, pause=lambda _seconds: None).play()
+        Player(story, CallbackExporter(events.append), storage, PastClock(timedelta())).play()
     return events_by_agent

@@ -137,7 +137,7 @@ def test_without_an_address_nothing_is_sent(
 
 
 def test_archive_needs_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An archive without a destination would prune messages that nobody keeps, so it is an error."""
+    """An archive without a destination would prune messages without a copy, so it is an error."""
     monkeypatch.delenv("ARIADNE_URL", raising=False)
     with pytest.raises(ConfigError, match="ARIADNE_URL"):
         AriadneStorage(api_key="key")

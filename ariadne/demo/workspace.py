@@ -1,0 +1,50 @@
+"""The parts of the demo that no agent sends: a second project, a comment, a bookmark and an alert rule."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import django
+from django.contrib.auth import get_user_model
+
+SUPPORT_DESK = "support-desk"
+COMMENTED_SESSION = "coding-MIG-9"
+
+
+def create_support_desk() -> str:
+    """Create the second project with the same people, and return an ingest key for it."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "ariadne.settings")
+    django.setup()
+    from ingest.http import keys  # noqa: PLC0415 - models need the settings
+    from ingest.models import Project  # noqa: PLC0415
+    from viewer.models import Membership  # noqa: PLC0415
+
+    project, _ = Project.objects.get_or_create(slug=SUPPORT_DESK, defaults={"name": "Support desk"})
+    for user in get_user_model().objects.all():
+        Membership.objects.get_or_create(user=user, project=project)
+    return keys.create(project, label="demo")
+
+
+def annotate() -> None:
+    """Add a comment, a bookmark and an alert rule to the first project."""
+    from ingest.models import Project, Session  # noqa: PLC0415
+    from viewer.models import AlertRule, Bookmark, Comment, Mention  # noqa: PLC0415
+
+    project = Project.objects.get(slug="default")
+    people = {user.username: user for user in get_user_model().objects.all()}
+    session = Session.objects.filter(project_id=project.pk, session_id=COMMENTED_SESSION).first()
+    if session is not None and {"developer", "operator"} <= set(people):
+        target: dict[str, Any] = {"project": project, "session_key": session.session_key}
+        comment = Comment.objects.create(
+            **target,
+            author=people["developer"],
+            text="@operator The model refused one summary here. The retry kept the rule about locks, so nothing to do.",
+        )
+        Mention.objects.create(comment=comment, user=people["operator"])
+        Bookmark.objects.get_or_create(**target, user=people["operator"], compaction=0)
+    AlertRule.objects.get_or_create(
+        project=project,
+        name="Many facts lost",
+        defaults={"kind": AlertRule.Kind.FACTS_LOST, "threshold": 20, "created_by": people.get("admin")},
+    )
