@@ -95,7 +95,9 @@ class Session(models.Model):
     trigger_at = models.DateTimeField(null=True)
     last_tokens = models.IntegerField(default=0)  # latest estimate
     last_tokens_at = models.DateTimeField(null=True)
-    worst_retention = models.FloatField(null=True)  # 0 to 1
+    facts_total = models.IntegerField(default=0, db_default=0)  # found by all compactions
+    facts_kept = models.IntegerField(default=0, db_default=0)
+    worst_retention = models.FloatField(null=True)  # lowest share of facts that a compaction kept, from 0 to 1
 
     class Meta:
         indexes = [

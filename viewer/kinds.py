@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from ingest.decoding.facts import count_facts, weighted_share
 from ingest.decoding.span_stats import stats_of
-from viewer.numbers import format_count, format_percent, format_usage, to_count, to_fraction
+from viewer.numbers import format_count, format_facts, format_percent, format_usage, to_count
 from viewer.visibility.shapes import HIDDEN, Shape, fields, identifier, list_of, number, sentence, word
 
 PREFIX = "compact."
@@ -27,12 +28,16 @@ ARCHIVAL = "compact.archival"
 SUMMARY = "compact.summary_created"
 PRUNED = "compact.pruned_messages"
 RETENTION = "compact.retention"
+QUALITY = "compact.quality"
 OVERFLOW = "compact.overflow_recovered"
 REHYDRATED = "compact.rehydrated"
 REHYDRATION_BLOCKED = "compact.rehydration_blocked"
 ERROR = "compact.error"
 WARNING = "compact.warning"
 GENERATION = "generation"
+
+# The other fates of a message are summarized, cleared, externalized and dropped.
+REMAINING_FATES = frozenset({"pinned", "kept", "truncated"})
 
 Data = Mapping[str, Any]
 
@@ -79,6 +84,14 @@ def describe_removal(messages: int) -> str:
     return f"the {messages:,} oldest messages were removed" if messages else "the oldest messages were removed"
 
 
+def count_removed(data: Data) -> int:
+    """Return the messages that left the prompt, by the fates of the ledger. Older clients sent only a count."""
+    fates = data.get("fates")
+    if isinstance(fates, Mapping) and fates:
+        return sum(to_count(count) for fate, count in fates.items() if fate not in REMAINING_FATES)
+    return to_count(data.get("pruned_count"))
+
+
 def _describe_estimate(data: Data) -> str:
     return format_usage(to_count(data.get("t_est")), to_count(data.get("max_tokens")))
 
@@ -109,7 +122,7 @@ def _describe_summary(data: Data) -> str:
 
 
 def _describe_pruned(data: Data) -> str:
-    return f"{format_count(to_count(data.get('pruned_count')), 'message')} removed, {_describe_reduction(data)}"
+    return f"{format_count(count_removed(data), 'message')} removed, {_describe_reduction(data)}"
 
 
 def _describe_overflow(data: Data) -> str:
@@ -118,10 +131,11 @@ def _describe_overflow(data: Data) -> str:
 
 
 def _describe_retention(data: Data) -> str:
-    if (total := data.get("facts_total")) is not None:
-        return f"{to_count(data.get('facts_kept')):,} of {to_count(total):,} facts kept"
-    # Clients before the counts were introduced only sent a weighted share.
-    return f"{format_percent(to_fraction(data.get('retention_pct')))} of key facts kept, weighted"
+    facts = count_facts(data)
+    if facts is not None:
+        return format_facts(facts.total, facts.kept)
+    share = weighted_share(data)
+    return "" if share is None else f"Weighted retention {format_percent(share)}"
 
 
 def _describe_generation(data: Data) -> str:
@@ -255,7 +269,7 @@ _COMPACTION_EVENTS = (
         public_payload={"ledger": list_of(fields(_LEDGER_ENTRY)), "after": list_of(fields(_PROMPT_ENTRY))},
     ),
     _event("compact.completed", "completed", "compaction", "The compaction finished."),
-    _event("compact.quality", "quality", "compaction", "Signals that a compaction may have lost something."),
+    _event(QUALITY, "quality", "compaction", "Signals that a compaction may have lost something."),
     _event(REHYDRATED, "rehydrated", "compaction", "Stored content was put back into the prompt for one call."),
     _event(REHYDRATION_BLOCKED, "rehydration blocked", "compaction", "Stored content could not be put back."),
     _event(

@@ -34,6 +34,22 @@ def format_percent(value: float) -> str:
     return f"{value:.1%}".replace(".0%", "%")
 
 
+def format_facts(total: int, kept: int) -> str:
+    """196 of 265 facts kept (74%). `factsKept` in `static/js/format.js` writes the same."""
+    return f"{kept:,} of {total:,} facts kept ({format_share(kept, total)})"
+
+
+def format_share(part: int, total: int) -> str:
+    """A part of a total in whole percent. It is never 0% of something, and never 100% if something is missing."""
+    if not total:
+        return "100%"
+    # Half is rounded up, as in JavaScript.
+    whole = math.floor(part / total * 100 + 0.5)
+    if whole in (0, 100) and part not in (0, total):
+        return f"{min(max(part / total * 100, 0.1), 99.9):.1f}%"
+    return f"{whole}%"
+
+
 def format_usage(tokens: int, window: int) -> str:
     """109,312 of 128,000 tokens (85.4%)."""
     return f"{tokens:,} of {window:,} tokens ({tokens / window:.1%})" if window else f"{tokens:,} tokens"

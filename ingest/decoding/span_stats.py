@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from ingest.decoding.facts import FactCount, count_facts, weighted_share
 from ingest.decoding.token_usage import Usage, call_usage
 
 _INT_MAX = 2**31 - 1
@@ -39,7 +40,9 @@ class Stats(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     is_check: bool = False
     is_compaction: bool = False
     is_fallback: bool = False
-    retention: float | None = None
+    facts_total: int = 0
+    facts_kept: int = 0
+    retention: float | None = None  # share of facts kept, from 0 to 1
     usage: Usage | None = None  # billed tokens
 
 
@@ -68,18 +71,20 @@ def stats_of(kind: str, data: dict[str, Any]) -> Stats:
     if kind == "generation":
         return _generation_stats(data)
     if kind.startswith("compact."):
-        return _compaction_stats(kind, data.get)
+        return _compaction_stats(kind, data)
     if kind == "turn":
         return Stats(is_turn=True, turn=_count(data.get("turn")) or 0)
     return NO_STATS
 
 
-def _compaction_stats(kind: str, get: Callable[[str], Any]) -> Stats:
+def _compaction_stats(kind: str, data: dict[str, Any]) -> Stats:
+    get = data.get
     estimate = _first_count(get("t_est"), get("tokens_estimated"))
     before, after = _count(get("tokens_before")), _count(get("tokens_after"))
     is_estimate = kind == "compact.token_estimate"
     is_decision = kind == "compact.trigger_decision"
     has_count = is_estimate or is_decision
+    facts = count_facts(data) if kind == "compact.retention" else None
     return Stats(
         model=_text(get("model")) if has_count else "",
         tokens=_row_tokens(kind, estimate, before, after, _count(get("summary_tokens"))),
@@ -88,9 +93,11 @@ def _compaction_stats(kind: str, get: Callable[[str], Any]) -> Stats:
         trigger_tokens=_count(get("trigger_tokens")) if is_decision else None,
         turn=_count(get("turn")) or 0,
         is_check=is_decision,
-        is_compaction=kind == "compact.pruned_messages",
+        is_compaction=_is_compaction(kind, data),
         is_fallback=kind == "compact.error" and bool(get("fallback")),
-        retention=_retention(get) if kind == "compact.retention" else None,
+        facts_total=facts.total if facts else 0,
+        facts_kept=facts.kept if facts else 0,
+        retention=_retention(facts, data) if kind == "compact.retention" else None,
         usage=_summary_usage(get) if kind == "compact.summary_created" else None,
     )
 
@@ -104,10 +111,21 @@ def _summary_usage(get: Callable[[str], Any]) -> Usage | None:
     return Usage(model=model, input=input_tokens, output=output_tokens, is_summary=True)
 
 
-def _retention(get: Callable[[str], Any]) -> float | None:
-    """Return the weighted share of facts that were kept. Older clients call it `retention_pct`."""
-    value = get("weighted_retention")
-    return _fraction(get("retention_pct") if value is None else value)
+def _is_compaction(kind: str, data: dict[str, Any]) -> bool:
+    """Return True for the one event that says that messages left the prompt."""
+    if kind == "compact.trigger_decision":
+        # The decision of document 000 has no `triggered` and no second event. It has the number of pruned messages.
+        return data.get("triggered") is None and bool(_count(data.get("pruned_count")))
+    # Newer clients send the fates of a recovery in `compact.pruned_messages`. Older ones sent only its result.
+    is_recovery = kind == "compact.overflow_recovered" and _count(data.get("tokens_after")) is not None
+    return kind == "compact.pruned_messages" or (is_recovery and "window_tokens" not in data)
+
+
+def _retention(facts: FactCount | None, data: dict[str, Any]) -> float | None:
+    """Return the share of facts kept. A client that does not count facts has only its own share."""
+    if facts is None:
+        return weighted_share(data)
+    return facts.share if facts.total else None
 
 
 def _row_tokens(
@@ -154,10 +172,6 @@ def _count(value: Any) -> int | None:
     if isinstance(value, float) and 0 <= value <= _INT_MAX:
         return int(value)
     return None
-
-
-def _fraction(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and 0 <= value <= 1 else None
 
 
 @lru_cache(maxsize=4096)

@@ -23,6 +23,8 @@ class SessionDelta:
         "checks",
         "compactions",
         "errors",
+        "facts_kept",
+        "facts_total",
         "fallbacks",
         "first_us",
         "last_us",
@@ -46,6 +48,7 @@ class SessionDelta:
     def __init__(self) -> None:
         self.spans = self.running = self.errors = self.turns = 0
         self.checks = self.compactions = self.fallbacks = 0
+        self.facts_total = self.facts_kept = 0
         self.max_turn = self.peak = self.window = self.trigger = self.tokens = 0
         self.first_us: int | None = None
         self.last_us: int | None = None
@@ -115,6 +118,8 @@ class SessionDelta:
             self.checks += sign * stats.is_check
             self.compactions += sign * stats.is_compaction
             self.fallbacks += sign * stats.is_fallback
+            self.facts_total += sign * stats.facts_total
+            self.facts_kept += sign * stats.facts_kept
             if stats.usage is not None:
                 if self.usage is None:
                     self.usage = UsageDelta()
@@ -135,6 +140,8 @@ class SessionDelta:
             self.checks,
             self.compactions,
             self.fallbacks,
+            self.facts_total,
+            self.facts_kept,
             self.model,
             to_datetime(self.model_us),
             self.peak,
@@ -184,6 +191,8 @@ _COLUMNS = {
     "checks": "int",
     "compactions": "int",
     "fallbacks": "int",
+    "facts_total": "int",
+    "facts_kept": "int",
     "model": "text",
     "model_at": "timestamptz",
     "peak": "int",
@@ -213,7 +222,8 @@ UPDATE ingest_session s SET
   error_count = s.error_count + t.errors, turn_span_count = s.turn_span_count + t.turns,
   turn_count = GREATEST(s.turn_count, s.turn_span_count + t.turns, t.max_turn),
   check_count = s.check_count + t.checks, compaction_count = s.compaction_count + t.compactions,
-  fallback_count = s.fallback_count + t.fallbacks, {latest},
+  fallback_count = s.fallback_count + t.fallbacks,
+  facts_total = s.facts_total + t.facts_total, facts_kept = s.facts_kept + t.facts_kept, {latest},
   peak_tokens = GREATEST(s.peak_tokens, t.peak), worst_retention = LEAST(s.worst_retention, t.retention)
 FROM unnest({columns}) t ({names})
 WHERE s.session_key = t.key AND s.session_key = ANY(%(key)s)
@@ -232,8 +242,9 @@ WHERE s.session_key = t.key AND s.session_key = ANY(%(key)s)
 # Run before a session is aggregated again from its spans.
 RESET_SESSION = """
 UPDATE ingest_session SET span_count = 0, running_count = 0, error_count = 0, turn_count = 0, turn_span_count = 0,
-  check_count = 0, compaction_count = 0, fallback_count = 0, model = '', model_at = NULL, peak_tokens = 0,
-  window_tokens = 0, window_at = NULL, trigger_tokens = 0, trigger_at = NULL, last_tokens = 0, last_tokens_at = NULL,
+  check_count = 0, compaction_count = 0, fallback_count = 0, facts_total = 0, facts_kept = 0,
+  model = '', model_at = NULL, peak_tokens = 0, window_tokens = 0,
+  window_at = NULL, trigger_tokens = 0, trigger_at = NULL, last_tokens = 0, last_tokens_at = NULL,
   worst_retention = NULL, first_at = NULL, last_at = NULL
 WHERE session_key = %s
 """

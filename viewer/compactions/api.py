@@ -7,13 +7,18 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from viewer.audit import payload_views
+from viewer.compactions import queries
 from viewer.rest import ReadView
-from viewer.sessions import queries
+from viewer.sessions import queries as session_queries
 from viewer.sessions.serializers import CheckSerializer, check_json
 
 
 class CompactionList(ReadView):
-    """The compactions of a session, numbered as on its pages."""
+    """The compactions of a session, numbered as on its pages.
+
+    Readers who may view payloads also get `facts_lost`: the kind, text and source messages of each lost fact that the
+    client listed.
+    """
 
     @extend_schema(
         operation_id="session_compactions",
@@ -21,5 +26,11 @@ class CompactionList(ReadView):
     )
     def get(self, request: Request, session: str) -> Response:
         owner = self.get_session(request, session)
-        compactions = queries.checks(owner, payload_views.sight(request, owner).visibility).compactions()
-        return Response({"results": [{"n": n, **check_json(check)} for n, check in enumerate(compactions, 1)]})
+        sight = payload_views.sight(request, owner)
+        compactions = session_queries.checks(owner, sight.visibility).compactions()
+        results = [{"n": n, **check_json(check)} for n, check in enumerate(compactions, 1)]
+        if sight.has_content and any(check.facts and check.facts.lost for check in compactions):
+            payload_views.record_view(request, owner, part="lost facts")
+            lost = queries.lost_facts(owner, compactions)
+            results = [{**row, "facts_lost": facts} for row, facts in zip(results, lost, strict=True)]
+        return Response({"results": results})

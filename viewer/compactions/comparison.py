@@ -148,7 +148,8 @@ def session_figures(a: Side, b: Side) -> list[Figure]:
         _figure("Current tokens", one.last_tokens, other.last_tokens, "tokens"),
         _figure("Tokens freed", a.freed_tokens, b.freed_tokens, "tokens", "more"),
         _figure("Messages removed", a.pruned_count, b.pruned_count, "count"),
-        _figure("Lowest key fact retention", one.worst_retention, other.worst_retention, "percent", "more"),
+        _figure("Facts found", one.facts_total, other.facts_total, "count"),
+        _figure("Facts kept", _share(one), _share(other), "percent", "more"),
         _figure("Errors", one.error_count, other.error_count, "count", "less"),
         _figure("Time spent compacting", a.compaction_ms, b.compaction_ms, "ms", "less"),
     ]
@@ -159,7 +160,8 @@ def compaction_figures(one: Check, other: Check) -> list[Figure]:
         _figure("Tokens before", one.before, other.before, "tokens"),
         _figure("Tokens after", one.after, other.after, "tokens", "less"),
         _figure("Messages removed", one.pruned_count, other.pruned_count, "count"),
-        _figure("Key fact retention", one.retention, other.retention, "percent", "more"),
+        _figure("Facts found", one.facts_total, other.facts_total, "count"),
+        _figure("Facts kept", _share(one), _share(other), "percent", "more"),
         _figure("Errors", len(one.errors), len(other.errors), "count", "less"),
         _figure("Duration", one.duration_ms, other.duration_ms, "ms", "less"),
     ]
@@ -193,6 +195,10 @@ def _representative(group: list[Check], chosen: Check | None) -> Check:
     if chosen is not None and chosen in compactions:
         return chosen
     return compactions[0] if compactions else max(group, key=lambda check: check.before)
+
+
+def _share(counted: Session | Check) -> float | None:
+    return (counted.facts_kept or 0) / counted.facts_total if counted.facts_total else None
 
 
 def _figure(label: str, a: float | None, b: float | None, unit: str, preference: str = "") -> Figure:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from viewer.compactions.ledger import Entry, Ledger, MessageAfter
 from viewer.numbers import format_count
 
-FLOW_WIDTH, FLOW_HEIGHT, COLUMN = 560.0, 460.0, 150.0
+FLOW_WIDTH, FLOW_HEIGHT, COLUMN = 560.0, 460.0, 170.0
+OVERHEAD = "overhead"
 
 Extent = tuple[float, float]  # top and bottom
 
@@ -35,12 +36,34 @@ class Ribbon:
 
 
 @dataclass(frozen=True, slots=True)
+class Totals:
+    """The tokens of the prompt, of its messages, and of what is not a message, such as tool schemas."""
+
+    prompt: int
+    messages: int
+
+    @property
+    def overhead(self) -> int:
+        return max(0, self.prompt - self.messages)
+
+    @property
+    def is_consistent(self) -> bool:
+        """False if the messages alone are larger than the client says the whole prompt was."""
+        return self.messages <= self.prompt
+
+
+@dataclass(frozen=True, slots=True)
 class Flow:
-    """The diagram: the prompt before on the left, the prompt after on the right."""
+    """The diagram: the prompt before on the left, the prompt after on the right.
+
+    The blocks of a side add up to its total.
+    """
 
     before: list[Block]
     after: list[Block]
     ribbons: list[Ribbon]
+    total_before: Totals
+    total_after: Totals
     width: float = FLOW_WIDTH
     height: float = FLOW_HEIGHT
     column: float = COLUMN
@@ -49,32 +72,55 @@ class Flow:
     def after_x(self) -> float:
         return self.width - self.column
 
+    @property
+    def is_consistent(self) -> bool:
+        return self.total_before.is_consistent and self.total_after.is_consistent
+
 
 # More blocks would be thinner than a line, and would make the page slow.
 MAX_BLOCKS = 150
 
 
-def build_flow(ledger: Ledger) -> Flow:
-    """Draw remaining messages straight across and summarized ones into the summary."""
-    scale = (FLOW_HEIGHT - 2) / max(1, ledger.tokens_before, ledger.tokens_after)
-    left = _stack([entry.tokens for entry in ledger.entries], scale)
-    right = _stack([message.tokens for message in ledger.after], scale)
+def build_flow(ledger: Ledger, tokens_before: int, tokens_after: int | None) -> Flow:
+    """Draw remaining messages straight across and summarized ones into the summary.
+
+    `tokens_before` and `tokens_after` are the sizes of the whole prompt. What the messages do not explain is drawn as a
+    block of its own.
+    """
+    before_total = Totals(tokens_before, ledger.tokens_before)
+    after_total = Totals(ledger.tokens_after if tokens_after is None else tokens_after, ledger.tokens_after)
+    sizes = (total.overhead + total.messages for total in (before_total, after_total))
+    scale = (FLOW_HEIGHT - 2) / max(1, *sizes)
+    left = _stack([entry.tokens for entry in ledger.entries], scale, before_total.overhead)
+    right = _stack([message.tokens for message in ledger.after], scale, after_total.overhead)
     targets = {message.was: right[message.position] for message in ledger.after if message.was is not None}
     summary = next((right[message.position] for message in ledger.after if message.state == "new"), None)
-    before, ribbons = [], []
+    before, after = _overhead_blocks(before_total, scale), _overhead_blocks(after_total, scale)
+    ribbons = _overhead_ribbon(before_total, after_total, scale)
     for bundle in _bundles(list(_runs(ledger.entries, targets)), left):
         source = left[bundle[0][0].position][0], left[bundle[-1][-1].position][1]
         block = _block_before(bundle, source)
         before.append(block)
-        ends = [end for run in bundle if (end := _target(run, targets, summary)) is not None]
-        if ends:
-            target = min(top for top, _ in ends), max(bottom for _, bottom in ends)
+        if target := _common_target(bundle, targets, summary):
             ribbons.append(Ribbon(block.fate, _path(source, target), block.title))
-    after = [
-        _block_after(group, ledger.entries, (right[group[0].position][0], right[group[-1].position][1]))
-        for group in _groups(ledger.after)
-    ]
-    return Flow(before, after, ribbons)
+    for group in _groups(ledger.after):
+        extent = right[group[0].position][0], right[group[-1].position][1]
+        after.append(_block_after(group, ledger.entries, extent))
+    return Flow(before, after, ribbons, before_total, after_total)
+
+
+def _overhead_blocks(total: Totals, scale: float) -> list[Block]:
+    if not total.overhead:
+        return []
+    title = f"Tool schemas and other overhead, {total.overhead:,} tokens"
+    return [_block(OVERHEAD, f"overhead · {total.overhead:,}", title, (1.0, 1.0 + total.overhead * scale))]
+
+
+def _overhead_ribbon(before: Totals, after: Totals, scale: float) -> list[Ribbon]:
+    if not (before.overhead and after.overhead):
+        return []
+    source, target = ((1.0, 1.0 + total.overhead * scale) for total in (before, after))
+    return [Ribbon(OVERHEAD, _path(source, target), "Tool schemas and other overhead")]
 
 
 def _bundles(runs: list[list[Entry]], extents: Sequence[Extent]) -> list[list[list[Entry]]]:
@@ -96,21 +142,30 @@ def _block_before(bundle: list[list[Entry]], extent: Extent) -> Block:
     fate, count = largest[0].fate, sum(map(len, bundle))
     tokens = sum(entry.tokens for run in bundle for entry in run)
     if len(bundle) > 1:
-        return _block(fate, f"{count} mixed", f"{count:,} messages, mostly {fate}, {tokens:,} tokens", extent)
+        return _block(
+            fate, f"{count} mixed · {tokens:,}", f"{count:,} messages, mostly {fate}, {tokens:,} tokens", extent
+        )
     title = f"{format_count(count, 'message')} {fate}, {tokens:,} tokens: {largest[0].rule}"
-    return _block(fate, f"{count} {fate}", title, extent)
+    return _block(fate, f"{count} {fate} · {tokens:,}", title, extent)
 
 
 def _block_after(group: list[MessageAfter], entries: Sequence[Entry], extent: Extent) -> Block:
     is_new = group[0].state == "new"
     fate = "summarized" if is_new else entries[group[0].was or 0].fate
     label = "summary" if is_new else f"{len(group)} {group[0].state}"
-    return _block(fate, label, f"{label}, {sum(message.tokens for message in group):,} tokens", extent)
+    tokens = sum(message.tokens for message in group)
+    return _block(fate, f"{label} · {tokens:,}", f"{label}, {tokens:,} tokens", extent)
 
 
 def _block(fate: str, label: str, title: str, extent: Extent) -> Block:
     top, bottom = extent
     return Block(fate, label, title, top, max(1.0, bottom - top))
+
+
+def _common_target(bundle: list[list[Entry]], targets: Mapping[int, Extent], summary: Extent | None) -> Extent | None:
+    """Return the extent of all places that the messages of a bundle went to, or None if they left the prompt."""
+    ends = [end for run in bundle if (end := _target(run, targets, summary)) is not None]
+    return (min(top for top, _ in ends), max(bottom for _, bottom in ends)) if ends else None
 
 
 def _target(run: list[Entry], targets: Mapping[int, Extent], summary: Extent | None) -> Extent | None:
@@ -120,8 +175,8 @@ def _target(run: list[Entry], targets: Mapping[int, Extent], summary: Extent | N
     return summary if run[0].fate == "summarized" else None
 
 
-def _stack(sizes: Sequence[int], scale: float) -> list[Extent]:
-    extents, top = [], 1.0
+def _stack(sizes: Sequence[int], scale: float, overhead: int) -> list[Extent]:
+    extents, top = [], 1.0 + overhead * scale
     for size in sizes:
         extents.append((top, top + size * scale))
         top += size * scale

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from viewer.kinds import REMAINING_FATES
 from viewer.numbers import to_count
 
 FATES = ("pinned", "kept", "summarized", "truncated", "cleared", "externalized", "dropped")
-REMAINING_FATES = frozenset({"pinned", "kept", "truncated"})
-_MAX_ROWS = 5_000
+_MAX_ROWS = 20_000
 _FIRST_ROWS = 100
 
 

@@ -20,16 +20,14 @@ from viewer.audit.payload_views import Sight
 from viewer.compactions import queries, rework
 from viewer.compactions.cost import cache_effect
 from viewer.compactions.flow import build_flow
-from viewer.compactions.ledger import Entry, Ledger
+from viewer.compactions.ledger import Entry
 from viewer.compactions.lineage import Version, hide_text, neighbors, summary_versions
 from viewer.compactions.what_if import STRATEGIES, CannotPlan, Choice, Prompt, plan_again
 from viewer.kinds import ARCHIVAL, RETENTION, SUMMARY
 from viewer.sessions.checks import Check
-from viewer.sessions.descriptions import describe_losses, describe_overhead
+from viewer.sessions.descriptions import describe_losses
 from viewer.sessions.inspection import retention_rows
 from viewer.sessions.queries import checks as session_checks
-
-_MAX_LOST_FACTS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,7 @@ def compaction_detail(request: HttpRequest, name: str, number: int) -> HttpRespo
     has_content = compaction.sight.has_content
     ledger = queries.fate_ledger(session, check)
     versions = _summary_versions(session, compactions, number)
-    lost = _group_by_kind(_lost_facts(session, check))
+    lost = _group_by_kind(queries.lost_facts(session, [check])[0])
     if has_content and (versions or lost):
         payload_views.record_view(request, session, part=f"compaction {number}")
     if not has_content:
@@ -85,8 +83,7 @@ def compaction_detail(request: HttpRequest, name: str, number: int) -> HttpRespo
         "previous": number - 1 if number > 1 else None,
         "next": number + 1 if number < len(compactions) else None,
         "ledger": ledger,
-        "flow": build_flow(ledger) if ledger.entries else None,
-        "overhead": _describe_overhead(check, ledger),
+        "flow": build_flow(ledger, check.before, check.after) if ledger.entries else None,
         "lineage": versions,
         "version": next((version for version in versions if version.number == number), None),
         "by_kind": by_kind,
@@ -177,11 +174,6 @@ def _get_compaction(request: HttpRequest, name: str, number: int) -> Compaction:
     return Compaction(session, sight, number, compactions[number - 1], checks)
 
 
-def _describe_overhead(check: Check, ledger: Ledger) -> str:
-    # The sums of a truncated ledger are too small.
-    return "" if ledger.is_truncated else describe_overhead(check, ledger.tokens_before, ledger.tokens_after)
-
-
 def _find_questions(session: Session, check: Check, utterances: list[rework.Utterance]) -> list[rework.Question]:
     # Reading the archive is slow, so look for questions first.
     if not any(rework.requests(utterance.text) for utterance in utterances):
@@ -190,7 +182,7 @@ def _find_questions(session: Session, check: Check, utterances: list[rework.Utte
     texts = queries.archived_texts(session, (entry.hash for entry in entries))
     remaining = [texts.get(entry.hash, "") for entry in entries if entry.stays]
     remaining.append(rework.message_text(queries.payload(session, check.span(SUMMARY))))
-    removed = rework.removed_texts(entries, texts, _lost_facts(session, check))
+    removed = rework.removed_texts(entries, texts, queries.lost_facts(session, [check])[0])
     return rework.find_questions(utterances, removed, remaining)
 
 
@@ -198,12 +190,6 @@ def _summary_versions(session: Session, compactions: list[Check], number: int) -
     summarized = neighbors(compactions, number)
     spans = [span for _, check in summarized if (span := check.span(SUMMARY))]
     return summary_versions(summarized, queries.payloads(session, spans))
-
-
-def _lost_facts(session: Session, check: Check) -> list[dict[str, Any]]:
-    payload = queries.payload(session, check.span(RETENTION))
-    lost = payload.get("lost") if isinstance(payload, dict) else None
-    return [fact for fact in lost if isinstance(fact, dict)][:_MAX_LOST_FACTS] if isinstance(lost, list) else []
 
 
 def _archival(session: Session, check: Check) -> tuple[Archival | None, Transcript | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -13,7 +13,7 @@ from ingest.models import Session, Transcript
 from ingest.storage.messages import REFERENCE, restore
 from viewer.compactions.ledger import Ledger, parse_ledger
 from viewer.compactions.rework import RepeatedCall, Utterance, message_text, text_of_role
-from viewer.kinds import PRUNED
+from viewer.kinds import PRUNED, RETENTION
 from viewer.sessions.checks import Check
 from viewer.sessions.queries import SPAN_COLUMNS, from_json, span_row
 from viewer.sessions.spans import SpanRow
@@ -51,6 +51,7 @@ WHERE session_key = %(key)s AND session_day = %(day)s AND kind IN ('agent', 'gen
   AND started_at >= %(at)s AND (%(until)s::timestamptz IS NULL OR started_at < %(until)s)
 ORDER BY started_at LIMIT 500
 """  # noqa: S608 - constants
+_MAX_LOST_FACTS = 500
 _HEX_DIGITS = set("0123456789abcdef")
 
 
@@ -82,6 +83,18 @@ def payloads(session: Session, spans: Iterable[SpanRow]) -> dict[str, Any]:
             [session.session_key, session.day, [span.span_id for span in spans]],
         )
         return {f"{trace}:{span}": from_json(payload) for trace, span, payload in cursor.fetchall()}
+
+
+def lost_facts(session: Session, compactions: Sequence[Check]) -> list[list[dict[str, Any]]]:
+    """Return the lost facts of each compaction, with their text. Clients list only the most important ones."""
+    spans = [span for check in compactions if (span := check.span(RETENTION))]
+    by_span = payloads(session, spans)
+    return [_lost(by_span.get(span.key) if (span := check.span(RETENTION)) else None) for check in compactions]
+
+
+def _lost(payload: Any) -> list[dict[str, Any]]:
+    facts = payload.get("lost") if isinstance(payload, dict) else None
+    return [fact for fact in facts if isinstance(fact, dict)][:_MAX_LOST_FACTS] if isinstance(facts, list) else []
 
 
 def transcript(session: Session, step: int | None) -> Transcript | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ingest.archive import transcripts
+from ingest.decoding.facts import FactCount, count_facts
 from ingest.models import Transcript
 from viewer.compactions.ledger import Entry, Ledger, match_entries, parse_ledger
 from viewer.kinds import CHECK, DECISION, ESTIMATE, PRUNED, RETENTION
@@ -96,7 +97,7 @@ class Answer:
     after: int
     fates: list[tuple[str, int, int]]  # fate, actual count, what-if count
     differences: list[Difference]
-    retention: float | None
+    facts: FactCount | None
     window: int
     restored: int  # messages that the prompt contained in part and that were planned in full
 
@@ -120,7 +121,6 @@ def plan_again(transcript: Transcript, check: Check, prompt: Prompt, choice: Cho
     pruned = next((event for event in events if event["event"] == PRUNED), None)
     before = to_count(decision.get("t_est")) + overhead
     ledger = parse_ledger(pruned.get("payload")) if pruned else Ledger([], [])
-    retention = _properties(events, RETENTION).get("weighted_retention")
     return Answer(
         choice=choice,
         triggered=bool(decision.get("triggered")),
@@ -128,7 +128,7 @@ def plan_again(transcript: Transcript, check: Check, prompt: Prompt, choice: Cho
         after=to_count(pruned["properties"].get("tokens_after")) + overhead if pruned else before,
         fates=_compare_counts(prompt.ledger, ledger),
         differences=_differences(prompt.ledger, ledger),
-        retention=to_fraction(retention) if retention is not None else None,
+        facts=count_facts(_properties(events, RETENTION)),
         window=check.window,
         restored=restored,
     )

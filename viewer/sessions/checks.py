@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from ingest.decoding.facts import LOSSY_SHARE, FactCount, count_facts, weighted_share
 from ingest.decoding.span_stats import stats_of
 from viewer.kinds import (
     ARCHIVAL,
@@ -21,8 +22,10 @@ from viewer.kinds import (
     OVERFLOW,
     POLICY,
     PRUNED,
+    QUALITY,
     RETENTION,
     SUMMARY,
+    count_removed,
 )
 from viewer.numbers import to_count, to_fraction
 from viewer.sessions.spans import SpanRow, sort_key
@@ -109,14 +112,13 @@ class Check:
 
     @property
     def is_recovery(self) -> bool:
-        """True if the provider rejected the prompt and the oldest messages were removed without a ledger."""
-        is_overflow = self.span(OVERFLOW) is not None or self.value("trigger", CHECK) == "overflow"
-        return is_overflow and self.span(PRUNED) is None
+        """True if the provider rejected the prompt, and the compaction made it small enough."""
+        return self.span(OVERFLOW) is not None or self.value("trigger", CHECK) == "overflow"
 
     @property
     def is_compaction(self) -> bool:
-        if self.is_recovery:
-            return False
+        if self.span(OVERFLOW) is not None:
+            return True
         triggered = self.value("triggered", DECISION, CHECK)
         if triggered is not None:
             return bool(triggered)
@@ -131,18 +133,21 @@ class Check:
 
     @property
     def trigger(self) -> str:
+        if self.is_recovery:
+            return "overflow"
         return str(self.value("trigger", CHECK) or ("manual" if self.value("note", DECISION) else "preflight"))
 
     @property
     def before(self) -> int:
         if call := self.span(GENERATION):
             return stats_of(GENERATION, dict(call.data)).context_tokens or 0
-        return to_count(self.value("t_est", ESTIMATE, DECISION) or self.value("tokens_before", CHECK, PRUNED))
+        estimate = self.value("t_est", ESTIMATE, DECISION)
+        return to_count(estimate or self.value("tokens_before", CHECK, PRUNED, OVERFLOW))
 
     @property
     def after(self) -> int | None:
         value = self.value("tokens_after", PRUNED, CHECK, OVERFLOW)
-        return to_count(value) if value is not None and (self.is_compaction or self.is_recovery) else None
+        return to_count(value) if value is not None and self.is_compaction else None
 
     @property
     def freed_tokens(self) -> int:
@@ -220,26 +225,41 @@ class Check:
 
     @property
     def pruned_count(self) -> int:
-        return to_count(self.value("pruned_count", PRUNED, DECISION) or self.value("removed_count", OVERFLOW))
+        """The messages that left the prompt. The ledger has the same number, if the client sent one."""
+        pruned = self.span(PRUNED)
+        if pruned is not None and (count := count_removed(pruned.data)):
+            return count
+        return to_count(self.value("pruned_count", DECISION) or self.value("removed_count", OVERFLOW))
 
     @property
-    def retention(self) -> float | None:
-        """The weighted share of facts that were kept. Older clients call it `retention_pct`."""
-        value = self.value("weighted_retention", RETENTION)
-        if value is None:
-            value = self.value("retention_pct", RETENTION)
-        return to_fraction(value) if value is not None else None
+    def facts(self) -> FactCount | None:
+        """The facts of the removed messages, or None if they were not counted. All figures about facts use this."""
+        for kind in (RETENTION, QUALITY):
+            span = self.span(kind)
+            if span is not None and (facts := count_facts(span.data)) is not None:
+                return facts if facts.total else None
+        return None
 
     @property
     def facts_total(self) -> int | None:
-        """The number of facts in the removed messages, or None if the client is too old to count them."""
-        value = self.value("facts_total", RETENTION)
-        return to_count(value) if value is not None else None
+        return self.facts.total if self.facts else None
 
     @property
     def facts_kept(self) -> int | None:
-        value = self.value("facts_kept", RETENTION)
-        return to_count(value) if value is not None else None
+        return self.facts.kept if self.facts else None
+
+    @property
+    def weighted_retention(self) -> float | None:
+        """The client's own share, in which facts that only a tool showed weigh less. Never a headline."""
+        span = self.span(RETENTION)
+        return weighted_share(span.data) if span else None
+
+    @property
+    def is_lossy(self) -> bool:
+        """True if the compaction kept less than 90% of its facts."""
+        if self.facts is not None:
+            return self.facts.is_lossy
+        return self.weighted_retention is not None and self.weighted_retention < LOSSY_SHARE
 
     @property
     def errors(self) -> list[SpanRow]:

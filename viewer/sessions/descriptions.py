@@ -5,10 +5,10 @@ Pure: a check has the same sentence on a page, in the API and in a live frame.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from viewer.kinds import DECISION, GENERATION, OVERFLOW, RETENTION, describe_removal, describe_tokens, kind_of
-from viewer.numbers import format_count, format_percent, format_usage, to_count
+from viewer.kinds import DECISION, GENERATION, OVERFLOW, PRUNED, describe_removal, describe_tokens, kind_of
+from viewer.numbers import format_count, format_facts, format_percent, format_usage, to_count
 from viewer.sessions.checks import Check
 from viewer.sessions.spans import SpanRow
 
@@ -24,7 +24,7 @@ def describe_check(check: Check) -> str:
     """The decision of a check and its result, with the numbers."""
     if call := check.span(GENERATION):
         return f"Model call: {describe_tokens(call.data)}, as counted by the provider."
-    if check.is_recovery:
+    if check.is_recovery and check.span(PRUNED) is None:
         return _describe_recovery(check)
     if not check.is_compaction:
         return _describe_no_compaction(check)
@@ -67,32 +67,12 @@ def _describe_recovery(check: Check) -> str:
 
 
 def describe_losses(check: Check) -> str:
-    """The key facts that a compaction lost, and the fallback that it needed."""
-    sentences = []
-    by_kind = check.value("by_kind", RETENTION)
-    counts = [count for count in by_kind.values() if isinstance(count, Mapping)] if isinstance(by_kind, Mapping) else []
-    total, lost = (sum(to_count(count.get(name)) for count in counts) for name in ("found", "lost"))
-    if total:
-        sentences.append(
-            f"{lost:,} of {total:,} key facts were lost." if lost else f"All {total:,} key facts were kept."
-        )
+    """The facts that a compaction kept, and the fallback that it needed."""
+    sentences = [f"{format_facts(*check.facts)}."] if check.facts else []
     if check.errors and not check.has_failed:
         action = "only pruned older turns" if check.fallback == _PRUNING_ONLY else "used a fallback"
         sentences.append(f"The summary failed and the compaction {action}: {check.error_message}.")
     return " ".join(sentences)
-
-
-def describe_overhead(check: Check, before: int, after: int) -> str:
-    """Explain why the messages alone, `before` and `after` tokens, are smaller than the whole prompt."""
-    overhead, overhead_after = check.before - before, (check.after or 0) - after
-    if check.after is None or overhead <= 0 or overhead_after < 0:
-        return ""
-    is_constant = overhead == overhead_after
-    size = f"{overhead:,}" if is_constant else f"{overhead:,} before and {overhead_after:,} after"
-    return (
-        f"Not shown: {size} tokens of prompt overhead such as tool schemas. "
-        f"Including them, the prompt had {check.before:,} tokens before and {check.after:,} after."
-    )
 
 
 def describe_session(checks: Iterable[Check]) -> str:
@@ -102,7 +82,7 @@ def describe_session(checks: Iterable[Check]) -> str:
     recoveries = [check for check in checks if check.is_recovery]
     if checks and all(check.is_call for check in checks):
         return "No compactions reported. Only model calls were recorded."
-    if not compactions and not recoveries:
+    if not compactions:
         return "No compactions yet."
     completed = [check for check in compactions if not check.has_failed and not check.is_running]
     sentences = (
@@ -144,13 +124,11 @@ def _failed_summaries(count: int) -> str:
 def _describe_recoveries(recoveries: list[Check]) -> str:
     if not recoveries:
         return ""
-    removal = describe_removal(sum(check.pruned_count for check in recoveries))
-    return f"The provider rejected {format_count(len(recoveries), 'prompt')}, so {removal}."
+    return f"The provider rejected {format_count(len(recoveries), 'prompt')} first."
 
 
 def _describe_retention(completed: list[Check]) -> str:
-    retentions = [check.retention for check in completed if check.retention is not None]
-    if not retentions:
+    counts = [check.facts for check in completed if check.facts]
+    if not counts:
         return ""
-    worst = min(retentions)
-    return f"Lowest key fact retention: {format_percent(worst)}." if worst < 1 else "No key facts were lost."
+    return f"{format_facts(sum(facts.total for facts in counts), sum(facts.kept for facts in counts))}."

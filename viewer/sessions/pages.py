@@ -22,7 +22,7 @@ from viewer.sessions import queries, session_list
 from viewer.sessions.checks import Check
 from viewer.sessions.descriptions import describe_session
 from viewer.sessions.inspection import inspect
-from viewer.sessions.session_checks import projected_turns, removals
+from viewer.sessions.session_checks import projected_turns
 
 # Rows that the page shows before its script has loaded the tree.
 FIRST_ROWS = 60
@@ -129,8 +129,8 @@ def _get_span(session: Session, name: str) -> queries.FullSpan:
 
 
 def _compaction_list(checks: list[Check]) -> dict[str, Any]:
-    rows = removals(checks)
-    return {"removals": rows[-MAX_COMPACTIONS:], "older": max(0, len(rows) - MAX_COMPACTIONS)}
+    rows = list(enumerate((check for check in checks if check.is_compaction), 1))
+    return {"compactions": rows[-MAX_COMPACTIONS:], "older": max(0, len(rows) - MAX_COMPACTIONS)}
 
 
 def _next_page(request: HttpRequest, cursor: str) -> str:

@@ -47,6 +47,8 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
             "window_tokens",
             "trigger_tokens",
             "last_tokens",
+            "facts_total",
+            "facts_kept",
             "worst_retention",
         ]
 
@@ -129,7 +131,10 @@ class CheckSerializer(serializers.Serializer[Check]):
     pruned_count = serializers.IntegerField()
     facts_total = serializers.IntegerField(allow_null=True)
     facts_kept = serializers.IntegerField(allow_null=True)
-    retention = serializers.FloatField(allow_null=True)
+    weighted_retention = serializers.FloatField(
+        allow_null=True, help_text="The client's own share. Facts that only a tool showed weigh less."
+    )
+    is_lossy = serializers.BooleanField(help_text="Less than 90% of the facts were kept.")
     fallback = serializers.CharField()
     sentence = serializers.SerializerMethodField()
 
@@ -165,7 +170,8 @@ def check_json(check: Check) -> dict[str, Any]:
         "pruned_count": check.pruned_count,
         "facts_total": check.facts_total,
         "facts_kept": check.facts_kept,
-        "retention": check.retention,
+        "weighted_retention": check.weighted_retention,
+        "is_lossy": check.is_lossy,
         "fallback": check.fallback,
         "sentence": describe_check(check),
     }

@@ -89,24 +89,11 @@ class SessionChecks:
         return current
 
 
-def removals(checks: Iterable[Check]) -> list[tuple[int | None, Check]]:
-    """Return the checks that removed messages: compactions with their number, recoveries with None."""
-    numbered: list[tuple[int | None, Check]] = []
-    number = 0
-    for check in checks:
-        if check.is_compaction:
-            number += 1
-            numbered.append((number, check))
-        elif check.is_recovery:
-            numbered.append((None, check))
-    return numbered
-
-
 def projected_turns(checks: list[Check]) -> int | None:
     """Return the turns until the next compaction if the prompt keeps growing at its recent pace."""
     recent = checks[-_PACE_TURNS - 1 :]
     last = recent[-1] if recent else None
-    if last is None or last.is_compaction or last.is_recovery or not last.trigger_tokens:
+    if last is None or last.is_compaction or not last.trigger_tokens:
         return None
     growth = sum(
         check.before - (previous.before if previous.after is None else previous.after)

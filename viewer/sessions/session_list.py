@@ -12,6 +12,7 @@ from uuid import UUID
 
 from django.db.models import Count, F, Min, Q, QuerySet, Sum
 
+from ingest.decoding.facts import LOSSY_SHARE
 from ingest.models import Session, Trace, trace_key
 from viewer.visibility.public_parts import Visibility, public_name
 
@@ -26,7 +27,7 @@ STATES: dict[str, Q] = {
     "compacted": Q(compaction_count__gt=0),
     "errors": Q(error_count__gt=0),
     "fallback": Q(fallback_count__gt=0),
-    "lossy": Q(worst_retention__lt=0.9),
+    "lossy": Q(worst_retention__lt=LOSSY_SHARE),
 }
 
 

@@ -19,9 +19,10 @@ from django.utils.html import format_html, json_script
 from django.utils.safestring import SafeString, mark_safe
 from markdown_it import MarkdownIt
 
+from ingest.decoding.facts import FactCount
 from ingest.models import Session
 from viewer.kinds import browser_table, kind_of
-from viewer.numbers import format_percent
+from viewer.numbers import format_facts, format_percent, format_share
 from viewer.sessions.checks import Check
 from viewer.sessions.descriptions import describe_check
 
@@ -62,6 +63,20 @@ def short_tokens(value: Any) -> str:
 def percent(value: Any) -> str:
     """0.854 → 85.4%."""
     return format_percent(value) if isinstance(value, int | float) else _MISSING
+
+
+@register.filter
+def facts_kept(counts: Any) -> str:
+    """196 of 265 facts kept (74%). Takes a count of facts, or a session."""
+    if isinstance(counts, FactCount):
+        return format_facts(counts.total, counts.kept)
+    return format_facts(counts.facts_total, counts.facts_kept)
+
+
+@register.filter
+def whole_share(part: int, total: int) -> str:
+    """A part of a total in whole percent."""
+    return format_share(part, total)
 
 
 @register.filter

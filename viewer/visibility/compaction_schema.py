@@ -31,7 +31,9 @@ from viewer.visibility.shapes import (
 _EMPTY: Mapping[str, Shape] = {}
 # Names that clients other than ours use for the same values, in the events of document 000.
 _SYNONYMS: Mapping[str, Shape] = {
-    **dict.fromkeys(("tokens_estimated", "max", "pruned_count", "usage_pct"), number),
+    **dict.fromkeys(
+        ("tokens_estimated", "max", "pruned_count", "usage_pct", "facts_total", "facts_kept", "retention_pct"), number
+    ),
     **dict.fromkeys(("session_id", "trace_id"), identifier),
 }
 

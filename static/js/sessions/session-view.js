@@ -7,7 +7,7 @@ import "./span-inspector.js";
 import "./span-tree.js";
 import "./timeline/token-timeline.js";
 import { isTyping, setText, toast } from "../dom.js";
-import { percent, pluralize, shortTokens, tokens } from "../format.js";
+import { factsKept, pluralize, shortTokens, tokens } from "../format.js";
 import { LiveSocket } from "../live-socket.js";
 import { startOf, store } from "./store.js";
 
@@ -128,7 +128,7 @@ class SessionView extends HTMLElement {
       compaction_count: tokens(session.compaction_count),
       last_tokens: `${tokens(session.last_tokens)}${session.window_tokens ? ` of ${shortTokens(session.window_tokens)}` : ""}`,
       peak_tokens: tokens(session.peak_tokens),
-      worst_retention: percent(session.worst_retention),
+      facts: session.facts_total ? factsKept(session.facts_total, session.facts_kept) : "–",
       error_count: tokens(session.error_count),
       span_count: tokens(session.span_count),
     };

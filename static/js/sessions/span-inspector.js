@@ -109,8 +109,8 @@ function versionOf(key) {
     const at = store.spans.findKey(key);
     return `${key}:${store.spans.columns.end[at] ?? ""}:${store.spans.columns.status[at] ?? ""}`;
   }
-  const listed = store.checks.filter((check) => check.is_compaction || check.is_recovery);
-  return `compactions:${listed.map((check) => `${check.id}${check.is_running}${check.after}${check.retention}`).join()}`;
+  const listed = store.checks.filter((check) => check.is_compaction);
+  return `compactions:${listed.map((check) => `${check.id}${check.is_running}${check.after}${check.facts_kept}`).join()}`;
 }
 
 /** Return true for a row that the tree added for a trace. The server has no span for it. @param {string} key */

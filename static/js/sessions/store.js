@@ -8,7 +8,7 @@ import { buildTree } from "./tree.js";
  *   ended_at: string | null, trigger: string, is_compaction: boolean, is_recovery: boolean, is_call: boolean,
  *   is_running: boolean, has_failed: boolean, before: number, after: number | null, window: number, trigger_tokens: number,
  *   cap_tokens: number, margin: number | null, parts: number[], after_parts: number[] | null, after_is_derived: boolean,
- *   fates: Record<string, number>, pruned_count: number, retention: number | null, fallback: string, sentence: string }} Check
+ *   fates: Record<string, number>, pruned_count: number, facts_total: number | null, facts_kept: number | null, weighted_retention: number | null, is_lossy: boolean, fallback: string, sentence: string }} Check
  * @typedef {"spans" | "checks" | "session" | "selected" | "range"} Topic
  * @typedef {{ [key: string]: any }} Frame
  */

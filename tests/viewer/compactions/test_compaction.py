@@ -37,7 +37,7 @@ def test_a_truncated_message_is_changed_and_a_summary_is_new() -> None:
 def test_an_invalid_payload_gives_an_empty_ledger(payload: object) -> None:
     ledger = parse_ledger(payload)
     assert ledger.entries == []
-    build_flow(ledger)
+    build_flow(ledger, 0, None)
 
 
 _FATES = st.sampled_from(["kept", "pinned", "summarized", "cleared", "externalized", "dropped", "strange"])
@@ -49,7 +49,7 @@ def test_the_diagram_includes_every_message_and_stays_in_its_frame(rows: list[tu
     after = [row for row in before if row["fate"] in {"kept", "pinned"}]
     random.shuffle(after)  # type: ignore[attr-defined]
     ledger = parse_ledger({"ledger": before, "after": after})
-    flow = build_flow(ledger)
+    flow = build_flow(ledger, ledger.tokens_before + 50, ledger.tokens_after + 50)
     assert sum(count for _, count, _ in ledger.counts) == len(before)
     for block in [*flow.before, *flow.after]:
         assert 0 <= block.y <= flow.height + 1
@@ -98,7 +98,7 @@ def test_the_flow_of_thousands_of_messages_has_few_blocks() -> None:
     """Kept and cleared messages alternate, so each message is a run of its own."""
     rows = [entry(f"m{number}", ("kept", "cleared")[number % 2], tokens=1 + number % 7) for number in range(2_000)]
     ledger = parse_ledger({"ledger": rows, "after": [row for row in rows if row["fate"] == "kept"]})
-    flow = build_flow(ledger)
+    flow = build_flow(ledger, ledger.tokens_before + 50, ledger.tokens_after + 50)
     assert 100 < len(flow.before) <= MAX_BLOCKS + 1
     assert len(flow.ribbons) <= MAX_BLOCKS + 1
-    assert sum(int(block.label.split()[0]) for block in flow.before) == 2_000
+    assert sum(int(block.label.split()[0]) for block in flow.before[1:]) == 2_000

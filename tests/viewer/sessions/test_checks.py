@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from viewer.kinds import GENERATION
 from viewer.numbers import to_count, to_fraction
 from viewer.sessions.checks import Check
-from viewer.sessions.descriptions import describe_check, describe_overhead, describe_session, describe_span
-from viewer.sessions.session_checks import SessionChecks, projected_turns, removals
+from viewer.sessions.descriptions import describe_check, describe_session, describe_span
+from viewer.sessions.session_checks import SessionChecks, projected_turns
 from viewer.sessions.spans import SpanRow
 
 
@@ -157,16 +157,16 @@ def overflow(second: int) -> list[SpanRow]:
     ]
 
 
-def test_a_recovered_overflow_is_described_but_is_not_a_compaction() -> None:
-    """Session counts include only compactions with a ledger. The timeline and the sentences must agree with them."""
+def test_a_recovered_overflow_is_a_compaction_with_before_and_after() -> None:
     checks = SessionChecks(overflow(1)).timeline()
-    assert [(c.is_compaction, c.is_recovery, c.before, c.after) for c in checks] == [(False, True, 90, 60)]
-    assert SessionChecks(overflow(1)).compactions() == []
+    assert [(c.is_compaction, c.is_recovery, c.before, c.after) for c in checks] == [(True, True, 90, 60)]
+    assert SessionChecks(overflow(1)).compactions() == checks
     assert describe_check(checks[0]) == (
         "The provider rejected 112 of 100 tokens (112.0%), so the 4 oldest messages were removed. Now 60."
     )
-    assert describe_session(checks) == "The provider rejected 1 prompt, so the 4 oldest messages were removed."
-    assert removals(checks) == [(None, checks[0])]
+    assert describe_session(checks) == (
+        "1 compaction removed 4 messages from the prompt and freed 30 tokens. The provider rejected 1 prompt first."
+    )
 
 
 def test_parts_that_the_client_did_not_send_are_marked_as_derived() -> None:
@@ -194,21 +194,6 @@ def test_description_says_when_a_compaction_made_the_prompt_larger() -> None:
     spans = [flat("pruned_messages", 1, tokens_before=47, tokens_after=900, pruned_count=47)]
     text = describe_session(SessionChecks(spans).timeline())
     assert text == "1 compaction removed 47 messages from the prompt and added 853 tokens."
-
-
-def test_the_overhead_beside_the_messages_is_explained() -> None:
-    """Otherwise two different numbers labeled "before" would look like a bug."""
-    spans = [
-        flat("token_estimate", 1, t_est=90, max_tokens=100),
-        flat("trigger_decision", 2, triggered=True, t_est=90),
-        flat("pruned_messages", 3, tokens_before=90, tokens_after=40),
-    ]
-    check = SessionChecks(spans).timeline()[0]
-    text = describe_overhead(check, 80, 30)
-    assert text.startswith("Not shown: 10 tokens of prompt overhead such as tool schemas.")
-    assert text.endswith("Including them, the prompt had 90 tokens before and 40 after.")
-    assert "10 before and 15 after" in describe_overhead(check, 80, 25)
-    assert describe_overhead(check, 90, 40) == ""
 
 
 def test_the_projection_uses_the_pace_of_recent_turns() -> None:

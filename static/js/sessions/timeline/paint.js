@@ -150,7 +150,7 @@ function paintMargins(surface, layout, colors) {
 
 /** @param {import("../store.js").Check} check */
 function hasMargin(check) {
-  return !check.is_compaction && !check.is_recovery && check.margin !== null && check.margin > 0;
+  return !check.is_compaction && check.margin !== null && check.margin > 0;
 }
 
 /**

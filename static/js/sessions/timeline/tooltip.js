@@ -6,7 +6,7 @@ import { PARTS } from "./parts.js";
 
 /** @param {import("../store.js").Check} check */
 export function describeCheck(check) {
-  const kind = check.is_compaction ? "Compaction" : check.is_recovery ? "Overflow recovery" : check.is_call ? "Model call" : "Check";
+  const kind = check.is_recovery ? "Overflow recovery" : check.is_compaction ? "Compaction" : check.is_call ? "Model call" : "Check";
   const parts = PARTS.map(([name, label], i) => {
     const size = check.parts[i] ?? 0;
     if (!size) return null;
