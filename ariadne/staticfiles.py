@@ -22,6 +22,8 @@ _UNUSED = ["rest_framework"]
 class HashedStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]
     support_js_module_import_aggregation = True
     manifest_strict = False
+    # Each pass resolves one level of imports, in the order in which the files are listed.
+    max_post_process_passes = 20
 
     def stored_name(self, name: str) -> str:
         # Before `collect` has run, for example in tests, files keep their plain names.

@@ -83,6 +83,12 @@ export function clockMs(at) {
   return `${clock(at)}.${String(new Date(at).getMilliseconds()).padStart(3, "0")}`;
 }
 
+/** Format the local day: "16 Nov". @param {number} at */
+export function dayMonth(at) {
+  const date = new Date(at);
+  return `${date.getDate()} ${MONTHS[date.getMonth()]}`;
+}
+
 /** Format a count with its noun: "1 event", "2 events". @param {number} count @param {string} noun */
 export function pluralize(count, noun) {
   return `${tokens(count)} ${noun}${count === 1 ? "" : "s"}`;

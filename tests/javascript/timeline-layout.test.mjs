@@ -33,10 +33,12 @@ test("10,000 checks have at most one bar per pixel and keep every compaction", (
   assert.deepEqual(result.markers.map((marker) => marker.number), [1]);
 });
 
-test("overlapping markers are left out and the others keep their numbers", () => {
+test("overlapping markers are joined into ranges that contain every compaction", () => {
   const all = checks(2_000, () => true);
   const result = layout(all, positions(all, "turn", false), view());
   result.markers.reduce((previous, marker) => (assert.ok(marker.middle - previous.middle >= (previous.pill + marker.pill) / 2), marker));
+  assert.equal(result.markers.reduce((sum, marker) => sum + marker.count, 0), 2_000);
+  assert.match(result.markers[0].text, /^1–\d+$/);
   const zoomed = layout(all, positions(all, "turn", false), view({ zoom: [99.5, 109.5] }));
   assert.deepEqual(zoomed.markers.map((marker) => marker.number), [101, 102, 103, 104, 105, 106, 107, 108, 109, 110]);
 });
@@ -64,4 +66,44 @@ test("checks at the same time are centered and have a width", () => {
   const result = layout(all, positions(all, "time", false), view({ scale: "time" }));
   assert.ok(result.to > result.from);
   for (const bar of result.bars) assert.ok(Math.abs(bar.x + bar.width / 2 - (result.plot.left + result.plot.width / 2)) < 1 && bar.width > 3);
+});
+
+test("labels of a crowded time axis don't overlap", () => {
+  const all = checks(40);
+  // Half of the checks happen within a second, the others over an hour.
+  all.slice(20).forEach((check, i) => (check.started_at = new Date(1_700_000_000_000 + i * 180_000).toISOString()));
+  all.sort((a, b) => (a.started_at < b.started_at ? -1 : 1));
+  for (const shorten of [false, true]) {
+    const place = positions(all, "time", shorten);
+    const { ticksX } = layout(all, place, view({ scale: "time", hasGaps: place.gaps.length > 0 }));
+    assert.ok(ticksX.length >= 2);
+    ticksX.reduce((a, b) => (assert.ok(b.x - a.x > (a.label.length + b.label.length) * 3), b));
+  }
+});
+
+test("a check with a wrong clock doesn't stretch the time axis", () => {
+  const all = checks(20);
+  all[3].started_at = "1989-03-28T00:00:00Z";
+  const { at, skewed } = positions(all, "time", false);
+  assert.equal(skewed, 1);
+  assert.ok(at[19] - at[0] < 60_000);
+});
+
+test("charts with shared limits have the same scales", () => {
+  const [small, large] = [checks(10), checks(40).map((check) => ({ ...check, window: 4000 }))];
+  const limits = { top: 4160, length: 40 };
+  const [a, b] = [small, large].map((all) => layout(all, positions(all, "turn", false), view({ limits })));
+  assert.equal(a.y(1000), b.y(1000));
+  assert.equal(a.bars[5].x, b.bars[5].x);
+});
+
+test("neighboring events share a mark that shows the most severe", () => {
+  const all = checks(300);
+  const events = [
+    { index: 100, kind: "recall", span: "a", text: "" },
+    { index: 101, kind: "error", span: "b", text: "" },
+    { index: 290, kind: "warning", span: "c", text: "" },
+  ];
+  const { lane } = layout(all, positions(all, "turn", false), view({ events }));
+  assert.deepEqual(lane.map(({ kind, events: own }) => [kind, own.length]), [["error", 2], ["warning", 1]]);
 });

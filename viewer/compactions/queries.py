@@ -15,18 +15,15 @@ from viewer.compactions.ledger import Ledger, parse_ledger
 from viewer.compactions.rework import RepeatedCall, Utterance, message_text, text_of_role
 from viewer.kinds import PRUNED, RETENTION
 from viewer.sessions.checks import Check
-from viewer.sessions.queries import SPAN_COLUMNS, from_json, span_row
+from viewer.sessions.queries import SPAN_COLUMNS, TOOL_ARGUMENTS, from_json, span_row
 from viewer.sessions.spans import SpanRow
 from viewer.visibility.public_parts import Visibility, public_payload
 from viewer.visibility.shapes import HIDDEN
 
 _COLUMNS = [*SPAN_COLUMNS.split(", "), "data"]
-# Tracers send arguments under several names, in the data or in the payload.
-_ARGUMENTS = """coalesce(payload->>'input', payload->>'arguments', payload->>'tool.arguments',
-    data->>'input', data->>'arguments', data->>'tool.arguments')"""
 _REPEATED_CALLS = f"""
 WITH calls AS (
-    SELECT *, {_ARGUMENTS} AS said, md5({_ARGUMENTS}) AS arguments
+    SELECT *, {TOOL_ARGUMENTS} AS said, md5({TOOL_ARGUMENTS}) AS arguments
     FROM ingest_span WHERE session_key = %(key)s AND session_day = %(day)s AND kind = 'tool')
 SELECT {", ".join("b." + name for name in _COLUMNS)}, {", ".join("a." + name for name in _COLUMNS)},
        a.times, left(a.said, 300)

@@ -149,6 +149,9 @@ class TokenList(ReadView):
                 "results": CheckSerializer(many=True),
                 "projected_turns": serializers.IntegerField(allow_null=True),
                 "story": serializers.CharField(),
+                "repeats": serializers.ListField(
+                    child=serializers.CharField(), help_text="Tool calls that repeat a call from before a compaction."
+                ),
             },
         ),
     )
@@ -161,6 +164,7 @@ class TokenList(ReadView):
                 "results": [check_json(check) for check in checks],
                 "projected_turns": projected_turns(checks),
                 "story": describe_session(checks),
+                "repeats": queries.repeated_calls(row, [check for check in checks if check.is_compaction]),
             }
         )
 

@@ -6,6 +6,7 @@ Callers have checked that the reader has access to the session. Content is hidde
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -20,6 +21,7 @@ from ingest.decoding.span_stats import USAGE_KEYS
 from ingest.models import Session, Trace, trace_key
 from ingest.storage.messages import restore
 from viewer.kinds import GENERATION
+from viewer.sessions.checks import Check
 from viewer.sessions.session_checks import SessionChecks
 from viewer.sessions.spans import SpanRow
 from viewer.visibility import public_parts
@@ -61,6 +63,18 @@ _TREES = {
         "AND name ~ %(label_pattern)s) THEN name ELSE %(hidden)s END",
     ),
 }
+
+# Tracers send the arguments of a tool call under several names, in the data or in the payload.
+TOOL_ARGUMENTS = """coalesce(payload->>'input', payload->>'arguments', payload->>'tool.arguments',
+    data->>'input', data->>'arguments', data->>'tool.arguments')"""
+_REPEATED_CALLS = f"""
+SELECT trace_id, span_id, started_at, earlier FROM (
+    SELECT trace_id, span_id, started_at,
+           lag(started_at) OVER (PARTITION BY name, md5({TOOL_ARGUMENTS}) ORDER BY started_at) AS earlier
+    FROM ingest_span WHERE session_key = %s AND session_day = %s AND kind = 'tool' AND started_at IS NOT NULL
+      AND {TOOL_ARGUMENTS} IS NOT NULL) calls
+WHERE earlier IS NOT NULL ORDER BY started_at
+"""  # noqa: S608 - constants
 
 
 def last_seq(project_id: int) -> int:
@@ -142,6 +156,17 @@ def _read_checks(key: UUID, day: date, visibility: Visibility) -> SessionChecks:
         newest_calls = f"{select}{where}AND kind = %s ORDER BY seq DESC LIMIT %s"
         checks.add(_fetch_spans(newest_calls, [key, day, GENERATION, _MAX_CALLS], visibility))
     return checks
+
+
+def repeated_calls(session: Session, compactions: Iterable[Check]) -> list[str]:
+    """Return the keys of tool calls that repeat a call from before a compaction, with the same arguments."""
+    times = sorted(check.started_at for check in compactions if check.started_at)
+    if not times:
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute(_REPEATED_CALLS, [session.session_key, session.day])
+        rows = cursor.fetchall()
+    return [f"{trace}:{span}" for trace, span, at, earlier in rows if bisect(times, earlier) < bisect(times, at)]
 
 
 def spans_page(

@@ -9,6 +9,7 @@ import "./timeline/token-timeline.js";
 import { isTyping, setText, toast } from "../dom.js";
 import { factsKept, pluralize, shortTokens, tokens } from "../format.js";
 import { LiveSocket } from "../live-socket.js";
+import { formatAddress, parseAddress } from "./address.js";
 import { startOf, store } from "./store.js";
 
 const RETRY_MS = 2000;
@@ -17,6 +18,7 @@ class SessionView extends HTMLElement {
   /** @type {LiveSocket | null} */ #socket = null;
   /** @type {(() => void)[]} */ #unsubscribe = [];
   #isReloading = false;
+  #isReady = false;
 
   async connectedCallback() {
     this.addEventListener("click", this.#onClick);
@@ -24,15 +26,20 @@ class SessionView extends HTMLElement {
     addEventListener("hashchange", this.#readAddress);
     this.#unsubscribe = [
       store.subscribe("selected", () => this.#writeAddress()),
+      store.subscribe("view", () => this.#writeAddress()),
       store.subscribe("session", () => this.#drawFigures()),
       store.subscribe("checks", () => this.#drawStory()),
     ];
     const session = this.dataset.session ?? "";
+    const { span: _, ...view } = parseAddress(location.hash);
+    store.setView(view);
     // The websocket starts after the tree. A check that is in the tree but not yet in the checks must be loaded again.
     const checks = this.#loadChecks(session);
     await this.#load(session);
     void checks.then(() => (store.hasOutdatedChecks ? this.#loadChecks(session) : undefined));
     this.#readAddress();
+    this.#isReady = true;
+    void checks.then(() => store.selectWorst());
     this.#socket = new LiveSocket(`/ws/sessions/${encodeURIComponent(session)}/`, {
       after: store.seq,
       count: (frame) => frame.spans?.id.length ?? 1,
@@ -97,18 +104,21 @@ class SessionView extends HTMLElement {
     }
   }
 
-  /** Select the span in the URL, which may be named by its id alone. */
+  /** Take the selection and the view from the address. The span may be named by its id alone. */
   #readAddress = () => {
-    const key = new URLSearchParams(location.hash.slice(1)).get("span") ?? "";
-    if (!key) return;
-    const at = store.spans.findKey(key);
+    const { span, ...view } = parseAddress(location.hash);
+    store.setView(view);
+    if (!span) return;
+    const at = store.spans.findKey(span);
     if (at >= 0) store.select(store.spans.key(at));
     else toast("This session has no such span. The link may be outdated.");
   };
 
   #writeAddress() {
-    const hash = store.selected ? `#span=${encodeURIComponent(store.selected)}` : "";
-    if (location.hash !== hash) history.replaceState(null, "", `${location.pathname}${location.search}${hash}`);
+    // The address names the selection until the tree has loaded.
+    if (!this.#isReady) return;
+    const hash = formatAddress({ ...store.view, span: store.isSelectedByPage ? "" : store.selected });
+    if (location.hash !== hash) history.replaceState(history.state, "", `${location.pathname}${location.search}${hash}`);
   }
 
   #drawStory() {

@@ -8,8 +8,11 @@ import { buildTree } from "./tree.js";
  *   ended_at: string | null, trigger: string, is_compaction: boolean, is_recovery: boolean, is_call: boolean,
  *   is_running: boolean, has_failed: boolean, before: number, after: number | null, window: number, trigger_tokens: number,
  *   cap_tokens: number, margin: number | null, parts: number[], after_parts: number[] | null, after_is_derived: boolean,
- *   fates: Record<string, number>, pruned_count: number, facts_total: number | null, facts_kept: number | null, weighted_retention: number | null, is_lossy: boolean, fallback: string, sentence: string }} Check
- * @typedef {"spans" | "checks" | "session" | "selected" | "range"} Topic
+ *   fates: Record<string, number>, pruned_count: number, facts_total: number | null, facts_kept: number | null,
+ *   weighted_retention: number | null, is_lossy: boolean, fallback: string, sentence: string }} Check
+ * @typedef {"spans" | "checks" | "session" | "selected" | "range" | "view"} Topic
+ * @typedef {{ axis: "turn" | "time" | "tokens", gaps: boolean, zoom: [number, number] | null, kind: string, find: string,
+ *   only: boolean, layout: "tree" | "flame", tab: string }} View the state of the page that its address contains
  * @typedef {{ [key: string]: any }} Frame
  */
 
@@ -20,7 +23,11 @@ class Store {
   /** @type {number | null} */ projectedTurns = null;
   /** @type {Record<string, any> | null} */ session = null;
   story = "";
+  /** Keys of tool calls that repeat a call from before a compaction. @type {Set<string>} */ repeats = new Set();
   selected = "";
+  /** True if the page chose the selection, not the reader. The address then doesn't contain it. */ isSelectedByPage = false;
+  #hasUserSelected = false;
+  /** @type {View} */ view = { axis: "turn", gaps: false, zoom: null, kind: "", find: "", only: false, layout: "tree", tab: "" };
   /** Time range that the timeline is zoomed to. @type {[number, number] | null} */ range = null;
   seq = 0;
   /** Sequence number of the loaded checks. Null until they are loaded. @type {number | null} */ checksSeq = null;
@@ -69,6 +76,7 @@ class Store {
       this.checksSeq = tokens.seq;
       this.projectedTurns = tokens.projected_turns;
       this.story = tokens.story;
+      this.repeats = new Set(tokens.repeats);
       for (const frame of frames) if (frame.session?.seq > tokens.seq) this.#mergeChecks(frame);
       this.#notify("checks");
     } finally {
@@ -117,8 +125,19 @@ class Store {
 
   /** Select a span, or clear the selection with an empty key. @param {string} key `trace:span` */
   select(key) {
-    if (key === this.selected) return;
+    this.#hasUserSelected = true;
+    if (key === this.selected && !this.isSelectedByPage) return;
+    this.isSelectedByPage = false;
     this.selected = key;
+    this.#notify("selected");
+  }
+
+  /** Select the compaction that lost the most, unless the reader has selected something. */
+  selectWorst() {
+    const worst = worstOf(this.compactions);
+    if (!worst || this.#hasUserSelected || this.spans.findKey(worst.span) < 0) return;
+    this.isSelectedByPage = true;
+    this.selected = worst.span;
     this.#notify("selected");
   }
 
@@ -127,6 +146,14 @@ class Store {
     if (range?.[0] === this.range?.[0] && range?.[1] === this.range?.[1]) return;
     this.range = range;
     this.#notify("range");
+  }
+
+  /** Change the view. @param {Partial<View>} changes */
+  setView(changes) {
+    const view = { ...this.view, ...changes };
+    if (JSON.stringify(view) === JSON.stringify(this.view)) return;
+    this.view = view;
+    this.#notify("view");
   }
 
   /** Context window according to the newest check. */
@@ -159,6 +186,24 @@ class Store {
 /** Start of a check in Unix milliseconds. Checks without one sort last. @param {Check} check */
 export function startOf(check) {
   return check.started_at ? Date.parse(check.started_at) : Infinity;
+}
+
+/** Return the compaction that failed, else kept the fewest facts, else needed a fallback, else freed the most. @param {Check[]} compactions */
+export function worstOf(compactions) {
+  /** @param {Check} check */
+  const badness = (check) => [
+    check.has_failed ? 1 : 0,
+    check.facts_total ? 1 - (check.facts_kept ?? 0) / check.facts_total : 0,
+    check.fallback ? 1 : 0,
+    check.before - (check.after ?? check.before),
+  ];
+  /** @type {Check | undefined} */ let worst;
+  for (const check of compactions) {
+    const [a, b] = [badness(check), worst ? badness(worst) : []];
+    const first = a.findIndex((value, i) => value !== b[i]);
+    if (!worst || (a[first] ?? 0) > (b[first] ?? 0)) worst = check;
+  }
+  return worst;
 }
 
 /** Fetch without extra headers, so that the browser uses the page's preloaded response. @param {string} url */

@@ -1,12 +1,14 @@
 // @ts-check
 // Header of the timeline: legend, note, axis and download buttons. Calls back into the timeline.
 import { h, icon, setText } from "../../dom.js";
-import { PARTS } from "./parts.js";
+import { pluralize } from "../../format.js";
+import { EVENT_KINDS } from "./layout.js";
+import { EVENTS, PARTS } from "./parts.js";
 
 /** @typedef {import("./layout.js").Scale} Scale */
 /**
  * @typedef {{ onScale: (scale: Scale) => void, onShortenGaps: (isOn: boolean) => void, onResetZoom: () => void,
- *   onSaveSvg: () => void, onSavePng: () => void }} Callbacks
+ *   onSave: (format: "svg" | "png") => void }} Callbacks
  */
 
 /** @type {[Scale, string][]} */
@@ -24,11 +26,7 @@ export class TimelineHeader {
     "Shorten gaps",
   );
   #scales = h("div", { class: "segmented", role: "group", "aria-label": "Axis" });
-  #legend = h(
-    "ul",
-    { class: "legend" },
-    ...PARTS.map(([name, label]) => h("li", {}, h("span", { class: "swatch", "data-part": name }), label)),
-  );
+  #legend = legend();
   #note = h("span", { class: "faint small" });
   element;
 
@@ -41,30 +39,56 @@ export class TimelineHeader {
       callbacks.onShortenGaps(isOn);
     });
     this.#resetZoom.addEventListener("click", callbacks.onResetZoom);
-    const svg = downloadButton("SVG", callbacks.onSaveSvg);
-    const png = downloadButton("PNG", callbacks.onSavePng);
+    const svg = downloadButton("SVG", () => callbacks.onSave("svg"));
+    const png = downloadButton("PNG", () => callbacks.onSave("png"));
     const end = h("div", { class: "end no-print" }, this.#resetZoom, this.#shortenGaps, this.#scales, svg, png);
     this.element = h("div", { class: "panel-head" }, h("h2", {}, "Tokens"), this.#legend, this.#note, end);
   }
 
   /** @param {Scale} scale @param {string} label @param {Callbacks} callbacks */
   #addScale(scale, label, callbacks) {
-    const button = h("button", { type: "button", "aria-pressed": String(!this.#scales.children.length) }, label);
+    const button = h("button", { type: "button", "data-scale": scale, "aria-pressed": String(!this.#scales.children.length) }, label);
     button.addEventListener("click", () => {
-      for (const other of this.#scales.children) other.setAttribute("aria-pressed", String(other === button));
-      this.#shortenGaps.hidden = scale !== "time";
+      this.setAxis(scale, this.#shortenGaps.getAttribute("aria-pressed") === "true");
       callbacks.onScale(scale);
     });
     this.#scales.append(button);
   }
 
-  /** @param {{ hasOnlyCalls: boolean, isEmpty: boolean, isZoomed: boolean }} state */
-  update({ hasOnlyCalls, isEmpty, isZoomed }) {
-    this.#legend.hidden = hasOnlyCalls;
-    this.#resetZoom.hidden = !isZoomed;
-    if (hasOnlyCalls) setText(this.#note, "Prompt tokens as reported by the model provider");
-    else setText(this.#note, isEmpty ? "No data yet. Bars appear with the first check or model call." : "");
+  /** Show which axis is used. @param {Scale} scale @param {boolean} shortenGaps */
+  setAxis(scale, shortenGaps) {
+    for (const button of this.#scales.children) button.setAttribute("aria-pressed", String(button.getAttribute("data-scale") === scale));
+    this.#shortenGaps.hidden = scale !== "time";
+    this.#shortenGaps.setAttribute("aria-pressed", String(shortenGaps));
   }
+
+  /**
+   * @param {{ hasOnlyCalls: boolean, isEmpty: boolean, isZoomed: boolean, skewed: number,
+   *   events: Set<import("./layout.js").EventKind> }} state
+   */
+  update({ hasOnlyCalls, isEmpty, isZoomed, skewed, events }) {
+    for (const item of this.#legend.children) {
+      if (item instanceof HTMLElement) item.hidden = item.dataset.event ? !events.has(/** @type {any} */ (item.dataset.event)) : hasOnlyCalls;
+    }
+    this.#resetZoom.hidden = !isZoomed;
+    setText(this.#note, noteOf({ hasOnlyCalls, isEmpty, skewed }));
+  }
+}
+
+/** @param {{ hasOnlyCalls: boolean, isEmpty: boolean, skewed: number }} state */
+function noteOf({ hasOnlyCalls, isEmpty, skewed }) {
+  if (skewed) return `${pluralize(skewed, "check")} with a wrong clock drawn next to the others`;
+  if (hasOnlyCalls) return "Prompt tokens as reported by the model provider";
+  return isEmpty ? "No data yet. Bars appear with the first check or model call." : "";
+}
+
+/** Create the legend of parts and events. Events are hidden until there are any. */
+export function legend() {
+  const parts = PARTS.map(([name, label]) => h("li", {}, h("span", { class: "swatch", "data-part": name }), label));
+  const events = EVENT_KINDS.map((kind) =>
+    h("li", { "data-event": kind, hidden: true }, h("span", { class: "event-sign", "aria-hidden": "true" }, EVENTS[kind].glyph), EVENTS[kind].label),
+  );
+  return h("ul", { class: "legend" }, ...parts, ...events);
 }
 
 /** @param {string} format @param {() => void} onclick */

@@ -1,24 +1,41 @@
 // @ts-check
 // Compute the bars, lines and markers of the timeline in pixels. Pure: the canvas and the SVG file share one layout.
-import { shortTokens } from "../../format.js";
+import { clock, shortTokens } from "../../format.js";
+import { clockOutliers } from "../clock-skew.js";
+import { roundStep, timeTicks, tokenTicks, withoutOverlap } from "./ticks.js";
 
 /** @typedef {import("../store.js").Check} Check */
 /** @typedef {"turn" | "time" | "tokens"} Scale */
+/** @typedef {"error" | "overflow" | "warning" | "reread" | "recall"} EventKind */
 /**
- * `Gap` is idle time that is drawn short. `before` is the index of the check that ended it.
+ * `Gap` is idle time that is drawn short. `before` is the index of the check that ended it. A marker is one
+ * compaction, or `count` neighbors of which it is the most severe. A lane event belongs to the check at `index`.
  * @typedef {{ check: Check, index: number, x: number, width: number, at: number }} Bar
- * @typedef {Bar & { number: number, middle: number, pill: number, label: string }} Marker
+ * @typedef {Bar & { number: number, middle: number, pill: number, text: string, label: string, count: number,
+ *   range: [number, number] }} Marker
+ * @typedef {{ index: number, kind: EventKind, span: string, text: string }} LaneEvent
+ * @typedef {{ x: number, kind: EventKind, index: number, events: LaneEvent[] }} LaneMark
  * @typedef {{ before: number, ms: number }} Gap
- * @typedef {{ at: Float64Array, gaps: Gap[], top: number }} Positions
+ * @typedef {{ at: Float64Array, gaps: Gap[], top: number, skewed: number }} Positions
  * @typedef {{ left: number, top: number, width: number, height: number }} Plot
  * @typedef {{ from: number, to: number, whole: [number, number], perUnit: number, barWidth: number, isCrowded: boolean }} Axis
- * @typedef {{ bars: Bar[], markers: Marker[], lines: { name: string, y: number, tokens: number }[],
- *   ticksY: { y: number, tokens: number }[], ticksX: Bar[], gaps: { x: number, ms: number }[], y: (tokens: number) => number,
- *   from: number, to: number, whole: [number, number], plot: Plot }} Layout
- * @typedef {{ width: number, height: number, scale: Scale, zoom: [number, number] | null }} View
+ * @typedef {{ bars: Bar[], markers: Marker[], lane: LaneMark[], laneY: number, lines: { name: string, y: number, tokens: number }[],
+ *   ticksY: { y: number, tokens: number }[], ticksX: { x: number, label: string }[], gaps: { x: number, ms: number }[],
+ *   y: (tokens: number) => number, from: number, to: number, whole: [number, number], plot: Plot, bottom: number }} Layout
+ * @typedef {{ top: number, length: number }} Limits the tokens and the axis length that charts share
+ * @typedef {{ width: number, height: number, scale: Scale, zoom: [number, number] | null, events?: LaneEvent[],
+ *   limits?: Limits | null, hasGaps?: boolean }} View
  */
 
-const MARGIN = { left: 48, right: 86, top: 26, bottom: 20 };
+export const MARGIN = { left: 62, right: 86, top: 26, bottom: 38 };
+// Space below the bars for events, if there are any.
+export const LANE_PX = 18;
+// Lane events closer than this are drawn as one.
+const LANE_CLUSTER_PX = 18;
+// Compactions within this distance that don't fit next to each other are drawn as one marker.
+const CLUSTER_PX = 72;
+/** Kinds of lane events, most severe first. @type {EventKind[]} */
+export const EVENT_KINDS = ["error", "overflow", "warning", "reread", "recall"];
 // Idle time longer than this many median pauses is drawn short.
 const GAP_MEDIANS = 8;
 // Bars narrower than this touch each other.
@@ -37,7 +54,7 @@ const LABEL_PX = 112;
 export function positions(checks, scale, shortenGaps) {
   let top = 1;
   for (const check of checks) top = Math.max(top, check.window, check.before);
-  return { ...placeChecks(checks, scale, shortenGaps), top: top * 1.04 };
+  return { skewed: 0, ...placeChecks(checks, scale, shortenGaps), top: top * 1.04 };
 }
 
 /** @param {Check[]} checks @param {Scale} scale @param {boolean} shortenGaps */
@@ -56,6 +73,9 @@ function placeChecks(checks, scale, shortenGaps) {
 /** @param {Check[]} checks @param {boolean} shortenGaps */
 function placeByTime(checks, shortenGaps) {
   const times = checks.map((check) => (check.started_at ? Date.parse(check.started_at) : NaN));
+  // A check with a wrong clock is drawn next to its neighbor, because one of them would squeeze all others together.
+  const { isOutlier, count: skewed } = clockOutliers(times);
+  for (let i = 0; i < times.length; i++) if (isOutlier(times[i] ?? NaN)) times[i] = NaN;
   const firstTime = times.find((time) => !Number.isNaN(time)) ?? 0;
   for (let i = 0; i < times.length; i++) if (Number.isNaN(times[i])) times[i] = times[i - 1] ?? firstTime;
   const pauses = times.slice(1).map((time, i) => time - (times[i] ?? time));
@@ -71,7 +91,7 @@ function placeByTime(checks, shortenGaps) {
     }
     at[i] = (times[i] ?? 0) - shift;
   }
-  return { at, gaps };
+  return { at, gaps, skewed };
 }
 
 /**
@@ -80,12 +100,15 @@ function placeByTime(checks, shortenGaps) {
  * @param {View} view
  * @returns {Layout}
  */
-export function layout(checks, { at, gaps, top }, view) {
+export function layout(checks, { at, gaps, top: ownTop }, view) {
+  const events = view.events ?? [];
+  const top = Math.max(ownTop, view.limits?.top ?? 0);
+  const bottom = MARGIN.bottom + (events.length ? LANE_PX : 0);
   const plot = {
     left: MARGIN.left,
     top: MARGIN.top,
     width: Math.max(10, view.width - MARGIN.left - MARGIN.right),
-    height: Math.max(10, view.height - MARGIN.top - MARGIN.bottom),
+    height: Math.max(10, view.height - MARGIN.top - bottom),
   };
   const axis = scaleAxis(at, plot, view);
   const { from, to, whole, perUnit } = axis;
@@ -94,16 +117,19 @@ export function layout(checks, { at, gaps, top }, view) {
   const xOfGap = (/** @type {Gap} */ { before }) => plot.left + (((at[before - 1] ?? 0) + (at[before] ?? 0)) / 2 - from) * perUnit;
   return {
     bars,
-    markers: spaceMarkers(markers, plot.left + plot.width + 60),
+    markers: clusterMarkers(markers, plot.left + plot.width + 60),
+    lane: placeLane(events, at, plot, axis),
+    laneY: plot.top + plot.height + LANE_PX / 2 + 1,
     lines: limitLines(checks, y),
     ticksY: ticksY(top, y),
-    ticksX: ticksX(bars, plot),
+    ticksX: ticksX(bars, plot, axis, view),
     gaps: gaps.map((gap) => ({ ms: gap.ms, x: xOfGap(gap) })).filter(({ x }) => x > plot.left && x < plot.left + plot.width),
     y,
     from,
     to,
     whole,
     plot,
+    bottom: plot.top + plot.height + (events.length ? LANE_PX : 0),
   };
 }
 
@@ -114,12 +140,13 @@ function scaleAxis(at, plot, view) {
   const last = at[count - 1] ?? 1;
   // If all checks have the same position, use a width of one unit.
   const step = (count > 1 && (last - first) / (count - 1)) || 1;
-  /** @type {[number, number]} */ const whole = [first - step / 2, last + step / 2];
+  const length = Math.max(last - first + step, view.limits?.length ?? 0);
+  /** @type {[number, number]} */ const whole = [first - step / 2, first - step / 2 + length];
   const [from, to] = view.zoom ?? whole;
-  const length = Math.max(1e-9, to - from);
-  const perUnit = plot.width / length;
+  const shown = Math.max(1e-9, to - from);
+  const perUnit = plot.width / shown;
   // Only turns are evenly spaced. On the other axes, the average distance gives the bar width.
-  const pitch = view.scale === "turn" ? perUnit : (plot.width / Math.max(1, count)) * ((whole[1] - whole[0]) / length);
+  const pitch = view.scale === "turn" ? perUnit : (plot.width / Math.max(1, count)) * (length / shown);
   const barWidth = pitch < MIN_SPACED_PX ? Math.max(1, pitch) : Math.min(MAX_BAR_PX, pitch * 0.78);
   return { from, to, whole, perUnit, barWidth, isCrowded: pitch < 1 };
 }
@@ -141,8 +168,8 @@ function placeBars(checks, at, plot, { from, to, perUnit, barWidth, isCrowded })
     if (!isCrowded || last?.x !== bar.x) bars.push(bar);
     else if (outranks(check, last.check)) bars[bars.length - 1] = bar;
     if (check.is_compaction) {
-      const pill = Math.max(18, 7 * String(number).length + 8);
-      markers.push({ ...bar, number, middle: bar.x + barWidth / 2, pill, label: "" });
+      const middle = bar.x + barWidth / 2;
+      markers.push({ ...bar, number, middle, pill: 0, text: "", label: "", count: 1, range: [position, position] });
     }
   }
   return { bars, markers };
@@ -158,21 +185,67 @@ function outranks(check, other) {
 }
 
 /**
- * Drop markers that overlap, keep failures and fallbacks, and add labels where there is room.
+ * Join markers that would overlap. Each marker shows its most severe compaction. Add labels where there is room.
  * @param {Marker[]} markers
  * @param {number} end
  */
-function spaceMarkers(markers, end) {
-  /** @type {Marker[]} */ const kept = [];
+function clusterMarkers(markers, end) {
+  /** @type {Marker[][]} */ const clusters = [];
   for (const marker of markers) {
-    const last = kept.at(-1);
-    if (!last || marker.middle - last.middle >= (marker.pill + last.pill) / 2 + 3) kept.push(marker);
-    else if (severity(marker.check) > severity(last.check)) kept[kept.length - 1] = marker;
+    const cluster = clusters.at(-1);
+    const [first, last] = [cluster?.[0], cluster?.at(-1)];
+    const fits = !first || !last || marker.middle - last.middle >= (pillWidth(String(last.number)) + pillWidth(String(marker.number))) / 2 + 3;
+    if (!cluster || !first || fits || marker.middle - first.middle > CLUSTER_PX) clusters.push([marker]);
+    else cluster.push(marker);
   }
-  kept.forEach((marker, i) => {
-    if ((kept[i + 1]?.middle ?? end) - marker.middle > LABEL_PX) marker.label = resultOf(marker.check);
+  const joined = clusters.map(joinMarkers);
+  joined.forEach((marker, i) => {
+    const previous = joined[i - 1];
+    if (previous) marker.middle = Math.max(marker.middle, previous.middle + (previous.pill + marker.pill) / 2 + 3);
   });
-  return kept;
+  joined.forEach((marker, i) => {
+    const isAlone = marker.count === 1 && (joined[i + 1]?.middle ?? end) - marker.middle > LABEL_PX;
+    if (isAlone) marker.label = resultOf(marker.check);
+  });
+  return joined;
+}
+
+/** @param {Marker[]} markers neighbors @returns {Marker} */
+function joinMarkers(markers) {
+  const [first, last] = [/** @type {Marker} */ (markers[0]), /** @type {Marker} */ (markers.at(-1))];
+  const worst = markers.reduce((most, marker) => (severity(marker.check) > severity(most.check) ? marker : most));
+  const text = markers.length === 1 ? String(first.number) : `${first.number}–${last.number}`;
+  const middle = (first.middle + last.middle) / 2;
+  return { ...worst, middle, text, pill: pillWidth(text), count: markers.length, range: [first.at, last.at] };
+}
+
+/** @param {string} text */
+function pillWidth(text) {
+  return Math.max(18, 7 * text.length + 8);
+}
+
+/**
+ * Place the events below their bars. Neighbors share a mark, which shows the most severe kind.
+ * @param {LaneEvent[]} events
+ * @param {Float64Array} at
+ * @param {Plot} plot
+ * @param {Axis} axis
+ */
+function placeLane(events, at, plot, { from, to, perUnit }) {
+  /** @type {LaneMark[]} */ const marks = [];
+  for (const event of [...events].sort((a, b) => a.index - b.index)) {
+    const position = at[event.index] ?? 0;
+    if (position < from || position > to) continue;
+    const x = plot.left + (position - from) * perUnit;
+    const last = marks.at(-1);
+    if (!last || x - last.x >= LANE_CLUSTER_PX) {
+      marks.push({ x, kind: event.kind, index: event.index, events: [event] });
+      continue;
+    }
+    last.events.push(event);
+    if (EVENT_KINDS.indexOf(event.kind) < EVENT_KINDS.indexOf(last.kind)) [last.kind, last.index] = [event.kind, event.index];
+  }
+  return marks;
 }
 
 /** @param {Check} check */
@@ -200,18 +273,29 @@ function limitLines(checks, y) {
 
 /** @param {number} top @param {(tokens: number) => number} y */
 function ticksY(top, y) {
-  const rough = top / 4;
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const unit = [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((size) => size >= rough) ?? power * 10;
+  const unit = roundStep(top / 4);
   const ticks = [];
   for (let tokens = 0; tokens < top; tokens += unit) ticks.push({ y: y(tokens), tokens });
   return ticks;
 }
 
-/** @param {Bar[]} bars @param {{ width: number }} plot */
-function ticksX(bars, plot) {
-  const every = Math.max(1, Math.ceil(bars.length / Math.max(2, Math.floor(plot.width / 90))));
-  return bars.filter((_, i) => i % every === 0);
+/**
+ * Labels of the horizontal axis that don't overlap.
+ * @param {Bar[]} bars
+ * @param {Plot} plot
+ * @param {Axis} axis
+ * @param {View} view
+ */
+function ticksX(bars, plot, { from, to, perUnit }, view) {
+  const x = (/** @type {number} */ at) => plot.left + (at - from) * perUnit;
+  const middle = (/** @type {Bar} */ bar) => bar.x + bar.width / 2;
+  if (view.scale === "tokens") return withoutOverlap(tokenTicks(from, to, plot.width).map((tick) => ({ x: x(tick.at), label: tick.label })));
+  if (view.scale === "time" && !view.hasGaps) {
+    return withoutOverlap(timeTicks(from, to, plot.width).map((tick) => ({ x: x(tick.at), label: tick.label })));
+  }
+  const labelOf = (/** @type {Bar} */ bar) =>
+    view.scale === "time" && bar.check.started_at ? clock(Date.parse(bar.check.started_at)) : String(bar.check.turn ?? bar.index + 1);
+  return withoutOverlap(bars.map((bar) => ({ x: middle(bar), label: labelOf(bar) })));
 }
 
 /**

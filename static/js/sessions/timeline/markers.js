@@ -1,16 +1,14 @@
 // @ts-check
-// Transparent buttons over the markers that the timeline paints, for pointer, keyboard and screen readers.
+// Transparent buttons over the markers and events that the chart paints, for pointer, keyboard and screen readers.
 import { h } from "../../dom.js";
+import { EVENTS } from "./parts.js";
 
 /** @typedef {import("./layout.js").Marker} Marker */
-
-/** The check of each button. @type {WeakMap<Element, import("../store.js").Check>} */
-const checks = new WeakMap();
 
 /** @param {HTMLElement} overlay @param {Marker[]} markers @param {number} selected index of the selected check */
 export function placeMarkers(overlay, markers, selected) {
   // Reuse buttons by number to keep the focus.
-  const unused = new Map([...overlay.children].map((child) => [child.getAttribute("data-number"), child]));
+  const unused = new Map([...overlay.querySelectorAll("[data-number]")].map((child) => [child.getAttribute("data-number"), child]));
   for (const marker of markers) {
     const key = String(marker.number);
     const button = unused.get(key) ?? overlay.appendChild(newButton(key));
@@ -27,14 +25,38 @@ function newButton(number) {
 
 /** @param {HTMLElement} button @param {Marker} marker @param {boolean} isSelected */
 function updateButton(button, marker, isSelected) {
-  const { check } = marker;
+  const { check, count } = marker;
   button.style.left = `${marker.middle - marker.pill / 2}px`;
   button.style.width = `${marker.pill}px`;
   button.setAttribute("aria-pressed", String(isSelected));
   // A check that arrives late shifts the indexes of later ones.
   button.dataset.index = String(marker.index);
-  if (checks.get(button) === check) return;
-  checks.set(button, check);
   button.dataset.span = check.span;
-  button.setAttribute("aria-label", `Compaction ${marker.number}: ${check.sentence}`);
+  const [first, last] = marker.text.split("–");
+  const label = count > 1 ? `Compactions ${first} to ${last}. Select to zoom in.` : `Compaction ${marker.number}: ${check.sentence}`;
+  if (button.getAttribute("aria-label") !== label) button.setAttribute("aria-label", label);
+}
+
+/** @param {HTMLElement} overlay @param {import("./layout.js").LaneMark[]} marks @param {number} y */
+export function placeEvents(overlay, marks, y) {
+  const buttons = [...overlay.querySelectorAll(".timeline-event")];
+  marks.forEach((mark, i) => {
+    const button = buttons[i] ?? overlay.appendChild(h("button", { type: "button", class: "timeline-event", "data-testid": "timeline-event" }));
+    if (button instanceof HTMLElement) updateEvent(button, mark, i, y);
+  });
+  for (const button of buttons.slice(marks.length)) button.remove();
+}
+
+/** @param {HTMLElement} button @param {import("./layout.js").LaneMark} mark @param {number} number @param {number} y */
+function updateEvent(button, mark, number, y) {
+  const worst = mark.events.find((event) => event.kind === mark.kind);
+  const others = mark.events.length > 1 ? ` and ${mark.events.length - 1} more` : "";
+  button.style.left = `${mark.x - 9}px`;
+  button.style.top = `${y - 9}px`;
+  button.dataset.mark = String(number);
+  button.dataset.index = String(mark.index);
+  button.dataset.kind = mark.kind;
+  button.dataset.span = worst?.span ?? "";
+  const label = `${EVENTS[mark.kind].label}: ${worst?.text ?? ""}${others}`;
+  if (button.getAttribute("aria-label") !== label) button.setAttribute("aria-label", label);
 }

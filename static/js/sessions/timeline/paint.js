@@ -1,13 +1,16 @@
 // @ts-check
 // Paint a timeline layout on a surface.
-import { clock, duration, shortTokens } from "../../format.js";
-import { PARTS } from "./parts.js";
+import { duration, shortTokens } from "../../format.js";
+import { EVENTS, PARTS } from "./parts.js";
 
 /** @typedef {import("./layout.js").Layout} Layout */
 /** @typedef {Record<string, string>} Colors */
 /** @typedef {import("./surfaces.js").Surface} Surface */
 
 const GAP_LABEL_PX = 84;
+const EVENT_PX = 14;
+/** @type {Record<string, string>} */
+const AXIS_TITLES = { turn: "Turn", time: "Time of day (local)", tokens: "Tokens sent so far" };
 
 /**
  * `newest` is the index of the last check, `projected` the number of turns until the next compaction.
@@ -36,14 +39,16 @@ export function paint(surface, layout, colors, state) {
     labelY = Math.min(line.y + 4, labelY - 12);
     surface.text(`${line.name} ${shortTokens(line.tokens)}`, right + 6, labelY, color, "left");
   }
-  paintMargins(surface, layout, colors);
+  paintHeights(surface, layout, colors);
+  paintLane(surface, layout, colors);
   paintGaps(surface, layout, colors);
   paintMarkers(surface, layout, colors);
   const last = layout.bars.at(-1);
   if (last?.index === state.newest) paintRoom(surface, layout, last, colors, state.projected);
-  for (const bar of layout.ticksX) {
-    surface.text(tickLabel(bar, state.scale), bar.x + bar.width / 2, plot.top + plot.height + 14, colors.faint ?? "", "center");
-  }
+  for (const { x, label } of layout.ticksX) surface.text(label, x, layout.bottom + 14, colors.faint ?? "", "center");
+  const { faint = "" } = colors;
+  surface.text(AXIS_TITLES[state.scale] ?? "", plot.left + plot.width / 2, layout.bottom + 30, faint, "center");
+  surface.text("Prompt size (tokens)", 12, plot.top + plot.height / 2, faint, "center", false, true);
 }
 
 /**
@@ -109,11 +114,22 @@ class BarRun {
  * @param {Colors} colors
  */
 function paintMarkers(surface, layout, colors) {
-  for (const { check, number, middle, pill, label } of layout.markers) {
-    const color = (check.has_failed ? colors.bad : check.fallback ? colors.warn : colors.summary) ?? "";
+  for (const { check, text, middle, pill, label } of layout.markers) {
+    const color = (check.has_failed ? colors.bad : check.fallback ? colors.warn : colors.compaction) ?? "";
     surface.pill(middle - pill / 2, 4, pill, 18, color);
-    surface.text(String(number), middle, 17, colors.ground ?? "", "center", true);
+    surface.text(text, middle, 17, colors.ground ?? "", "center", true);
     if (label) surface.text(label, middle + pill / 2 + 5, 17, color, "left", true);
+  }
+}
+
+/** Paint the events below the bars. @param {Surface} surface @param {Layout} layout @param {Colors} colors */
+function paintLane(surface, layout, colors) {
+  for (const { x, kind, events } of layout.lane) {
+    const { glyph, color } = EVENTS[kind];
+    const text = events.length > 1 ? `${glyph}${events.length}` : glyph;
+    const width = Math.max(EVENT_PX, text.length * 6 + 6);
+    surface.pill(x - width / 2, layout.laneY - EVENT_PX / 2, width, EVENT_PX, colors[color] ?? "");
+    surface.text(text, x, layout.laneY + 4, colors.ground ?? "", "center", true);
   }
 }
 
@@ -129,22 +145,10 @@ function paintGaps(surface, layout, colors) {
   }
 }
 
-/** @param {import("./layout.js").Bar} bar @param {string} scale */
-function tickLabel({ check, at, index }, scale) {
-  if (scale === "time" && check.started_at) return clock(Date.parse(check.started_at));
-  return scale === "tokens" ? shortTokens(at) : String(check.turn ?? index + 1);
-}
-
-/**
- * Paint how many tokens were left before the trigger, if there is room.
- * @param {Surface} surface
- * @param {Layout} layout
- * @param {Colors} colors
- */
-function paintMargins(surface, layout, colors) {
+/** Paint the height of each bar, if there is room. @param {Surface} surface @param {Layout} layout @param {Colors} colors */
+function paintHeights(surface, layout, colors) {
   for (const { check, x, width } of layout.bars) {
-    if (width < 24 || !hasMargin(check)) continue;
-    paintLabel(surface, shortTokens(check.margin), x + width / 2, layout.y(check.before) - 4, colors, "center");
+    if (width >= 24) paintLabel(surface, shortTokens(check.before), x + width / 2, layout.y(check.before) - 4, colors, "center");
   }
 }
 

@@ -1,5 +1,5 @@
 // @ts-check
-// The parts of a prompt, and the colors of the timeline.
+// The parts of a prompt, the events below the bars, and the colors of the timeline.
 import { h } from "../../dom.js";
 
 /** Name and label of each part, from the bottom of a bar to the top. */
@@ -11,6 +11,18 @@ export const PARTS = /** @type {const} */ ([
   ["history", "History"],
   ["input", "User input"],
 ]);
+
+/**
+ * Sign, color and label of each kind of event in the lane below the bars.
+ * @type {Record<import("./layout.js").EventKind, { glyph: string, color: string, label: string }>}
+ */
+export const EVENTS = {
+  error: { glyph: "×", color: "bad", label: "Error" },
+  overflow: { glyph: "↑", color: "cap", label: "Overflow" },
+  warning: { glyph: "!", color: "warn", label: "Warning" },
+  reread: { glyph: "↻", color: "soft", label: "Repeated tool call" },
+  recall: { glyph: "?", color: "recall", label: "Recall" },
+};
 
 /** Read the colors of tokens.css in the current theme. @param {Element} element */
 export function readColors(element) {
@@ -30,7 +42,8 @@ export function readColors(element) {
     ink: "--ink",
     bad: "--bad",
     warn: "--warn",
-    summary: "--summary",
+    compaction: "--compaction",
+    recall: "--pinned",
     ground: "--surface",
   });
   const probe = h("span", { hidden: true });

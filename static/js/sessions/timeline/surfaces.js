@@ -5,7 +5,8 @@
  * @typedef {{ rect(x: number, y: number, width: number, height: number, fill: string, opacity?: number): void,
  *   pill(x: number, y: number, width: number, height: number, fill: string): void,
  *   line(x1: number, y1: number, x2: number, y2: number, stroke: string, dash?: number[], width?: number): void,
- *   text(label: string, x: number, y: number, fill: string, align?: "left" | "right" | "center", bold?: boolean): void }} Surface
+ *   text(label: string, x: number, y: number, fill: string, align?: "left" | "right" | "center", bold?: boolean,
+ *     upright?: boolean): void }} Surface
  */
 
 /**
@@ -45,12 +46,20 @@ export function canvasSurface(context, font, scale) {
       context.lineTo(x2, Math.round(y2) + 0.5);
       context.stroke();
     },
-    text(label, x, y, fill, align = "left", bold = false) {
+    text(label, x, y, fill, align = "left", bold = false, upright = false) {
       setFill(fill);
       const next = `${bold ? "600 " : ""}11px ${font}`;
       if (next !== fontStyle) context.font = fontStyle = next;
       context.textAlign = align;
-      context.fillText(label, x, y);
+      if (!upright) {
+        context.fillText(label, x, y);
+        return;
+      }
+      context.save();
+      context.translate(x, y);
+      context.rotate(-Math.PI / 2);
+      context.fillText(label, 0, 0);
+      context.restore();
     },
   };
 }
@@ -78,15 +87,26 @@ export function svgSurface(width, height, background) {
       const dashes = dash.length ? ` stroke-dasharray="${dash.join(" ")}"` : "";
       parts.push(`<line ${ends} stroke="${stroke}" stroke-width="${w}"${dashes}/>`);
     },
-    text(label, x, y, fill, align = "left", bold = false) {
+    text(label, x, y, fill, align = "left", bold = false, upright = false) {
       const anchor = { left: "start", right: "end", center: "middle" }[align];
       const escaped = label.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
       const weight = bold ? ' font-weight="600"' : "";
-      parts.push(`<text x="${round(x)}" y="${round(y)}" fill="${fill}" text-anchor="${anchor}"${weight}>${escaped}</text>`);
+      const turned = upright ? ` transform="rotate(-90 ${round(x)} ${round(y)})"` : "";
+      parts.push(`<text x="${round(x)}" y="${round(y)}" fill="${fill}" text-anchor="${anchor}"${weight}${turned}>${escaped}</text>`);
     },
     toString() {
       const size = `width="${width}" height="${height}" viewBox="0 0 ${width} ${height}"`;
       return `<svg xmlns="http://www.w3.org/2000/svg" ${size} font-family="sans-serif" font-size="11">${parts.join("")}</svg>`;
     },
+  };
+}
+
+/** Return a surface that paints further down on another one. @param {Surface} surface @param {number} dy @returns {Surface} */
+export function shifted(surface, dy) {
+  return {
+    rect: (x, y, ...more) => surface.rect(x, y + dy, ...more),
+    pill: (x, y, ...more) => surface.pill(x, y + dy, ...more),
+    line: (x1, y1, x2, y2, ...more) => surface.line(x1, y1 + dy, x2, y2 + dy, ...more),
+    text: (label, x, y, ...more) => surface.text(label, x, y + dy, ...more),
   };
 }

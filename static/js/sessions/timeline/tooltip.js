@@ -2,7 +2,9 @@
 // Content of the tooltip of a bar.
 import { h } from "../../dom.js";
 import { exactTime, percent, tokens } from "../../format.js";
-import { PARTS } from "./parts.js";
+import { EVENTS, PARTS } from "./parts.js";
+
+const MAX_EVENTS = 6;
 
 /** @param {import("../store.js").Check} check */
 export function describeCheck(check) {
@@ -21,4 +23,11 @@ export function describeCheck(check) {
     ...(check.after_is_derived ? [h("p", { class: "faint" }, "Parts after compaction are estimated.")] : []),
     h("p", { class: "faint" }, check.started_at ? exactTime(Date.parse(check.started_at)) : ""),
   ];
+}
+
+/** Describe the events of one mark in the lane. @param {import("./layout.js").LaneEvent[]} events */
+export function describeEvents(events) {
+  const rows = events.slice(0, MAX_EVENTS).map(({ kind, text }) => h("p", {}, h("strong", {}, EVENTS[kind].label), ` ${text}`));
+  const rest = events.length - rows.length;
+  return rest > 0 ? [...rows, h("p", { class: "faint" }, `${rest} more`)] : rows;
 }
