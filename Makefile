@@ -13,7 +13,7 @@ export PYTHONUNBUFFERED := 1
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-client test-matrix lint format types requirements bench soak lock browser clean
+.PHONY: help up test test-client test-matrix test-release dist docs lint format types requirements bench soak lock browser clean
 
 help: ## list all targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):[^#]*## /\1|/' | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -34,6 +34,14 @@ test-client: $(VENV)/.dev $(CLIENT_VENV)/.ready ## run the client tests against 
 
 test-matrix: $(VENV)/.dev ## test the oldest and newest version of each optional package, which takes minutes
 	@$(BIN)/python -m tools.version_matrix $(MATRIX)
+
+test-release: $(VENV)/.dev ## build both distributions, install them into a clean environment and run them
+	@$(BIN)/python -m pytest -m release tests/docs/test_wheels.py $(PYTEST_ARGS)
+
+dist: $(VENV)/.dev ## build wheel and sdist of both distributions into dist/
+	@rm -rf dist
+	@for folder in . compact_client; do $(BIN)/python -m build --no-isolation --outdir dist $$folder >/dev/null || exit 1; done
+	@$(BIN)/python -m twine check --strict dist/*
 
 requirements: $(VENV)/.dev ## print each requirement with its tests and results
 	@$(BIN)/python -m tools.requirements_matrix
@@ -57,6 +65,9 @@ bench: $(VENV)/.dev ## run the benchmarks, which takes minutes
 
 soak: $(VENV)/.dev ## run agents, pages and faults for ten minutes
 	@$(BIN)/python -m tests.soak
+
+docs: $(VENV)/.docs ## build the documentation site into site/
+	@$(BIN)/python -m tools.docs_site
 
 lock: $(VENV)/.dev ## compile the lock files in requirements/
 	$(BIN)/python -m tools.lock

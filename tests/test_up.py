@@ -153,7 +153,7 @@ def test_arguments_print_the_help(argument: str, code: int) -> None:
     """The help is printed and nothing is started."""
     command = [sys.executable, "-m", "ariadne.runtime.up", argument]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    assert (result.returncode, "DATA_DIR" in result.stdout) == (code, True)
+    assert (result.returncode, "--data-dir" in result.stdout + result.stderr) == (code, True)
 
 
 def test_second_server_on_one_data_directory_is_rejected(server: Server) -> None:

@@ -7,6 +7,7 @@ even if it is killed.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import errno
 import http.client
@@ -17,6 +18,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import FrameType
 
@@ -36,17 +38,31 @@ class Stop(Exception):
     """SIGTERM or SIGINT arrived."""
 
 
-HELP = """usage: python -m ariadne.runtime.up
+DESCRIPTION = """\
+Start Ariadne: an embedded Postgres, the migrations, the web processes and the demo.
 
-Starts Postgres, runs the migrations and starts the web processes and the demo, like `make up`. Ctrl-C stops everything.
-There are no arguments. Set PORT, DATA_DIR, DEMO, DATABASE_URL, REDIS_URL and the other variables of
-docs/CONFIGURATION.md in the environment."""
+The address, the logins and the ingest key are printed and saved to DATA_DIR/credentials.json. Ctrl-C stops everything
+and keeps the data. `make up` runs the same command from a checkout."""
+EPILOG = """\
+environment:
+  PORT, DATA_DIR, DEMO, BIND   the same as the options, which take precedence
+  DATABASE_URL                 use this Postgres server instead of the embedded one
+  REDIS_URL, PROCESSES         channel layer and number of web processes
+  docs/CONFIGURATION.md describes all variables.
+
+examples:
+  ariadne-server
+  ariadne-server --port 9000 --data-dir ~/ariadne --no-demo
+  pipx run ariadne-server
+
+exit codes:
+    0  stopped by Ctrl-C or SIGTERM
+    1  could not start, for the reason that is printed
+    2  wrong arguments"""
 
 
 def main() -> int:
-    if len(sys.argv) > 1:
-        _print(HELP)
-        return 0 if sys.argv[1] in {"-h", "--help"} else 2
+    _read_arguments()
     if os.environ.get("MAKELEVEL"):
         die_with_parent(signal.SIGTERM)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -60,6 +76,31 @@ def main() -> int:
         _print(f"Ariadne could not start: {error}")
         return 1
     return 0
+
+
+def _read_arguments() -> None:
+    """Parse the command line. An option sets the variable of the same name."""
+    parser = argparse.ArgumentParser(
+        prog="ariadne-server",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--port", metavar="N", help="port to listen on, default 8000")
+    parser.add_argument("--bind", metavar="ADDRESS", help="address to listen on, default 127.0.0.1")
+    parser.add_argument("--data-dir", metavar="DIR", help="directory for the data, default .ariadne")
+    parser.add_argument("--no-demo", dest="demo", action="store_const", const="0", help="start without demo sessions")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
+    for name, value in vars(parser.parse_args()).items():
+        if value is not None:
+            os.environ[name.upper()] = value
+
+
+def _version() -> str:
+    try:
+        return version("ariadne-server")
+    except PackageNotFoundError:
+        return "(source tree)"
 
 
 def _run() -> None:
@@ -88,7 +129,7 @@ def _run() -> None:
 
 
 def _data_dir() -> Path:
-    folder = ROOT / os.environ.get("DATA_DIR", ".ariadne")
+    folder = ROOT / Path(os.environ.get("DATA_DIR", ".ariadne")).expanduser()
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 import tomllib
+import urllib.request
 from pathlib import Path
 
 import pytest
 from docs.pages import ROOT
+from wait import wait_until
 
 SERVER = """
 import ariadne, compact, django, viewer
@@ -37,27 +40,69 @@ def run(*command: str, cwd: Path, **environment: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install both wheels into a folder. The dependencies come from the test environment."""
-    wheels, site = tmp_path_factory.mktemp("wheels"), tmp_path_factory.mktemp("site")
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Wheel and sdist of both distributions."""
+    folder = tmp_path_factory.mktemp("dist")
     for source in (ROOT, ROOT / "compact_client"):
-        run("-m", "build", "--wheel", "--no-isolation", "--outdir", str(wheels), str(source), cwd=wheels)
-    paths = sorted(map(str, wheels.glob("*.whl")))
-    assert len(paths) == 2
-    run(
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--no-index",
-        "--no-compile",
-        "--target",
-        str(site),
-        *paths,
-        cwd=wheels,
-    )
+        run("-m", "build", "--no-isolation", "--outdir", str(folder), str(source), cwd=folder)
+    files = sorted(folder.iterdir())
+    assert [file.suffix for file in files] == [".whl", ".gz", ".whl", ".gz"]
+    return files
+
+
+def wheels(distributions: list[Path]) -> list[str]:
+    return [str(file) for file in distributions if file.suffix == ".whl"]
+
+
+@pytest.fixture(scope="module")
+def installed(distributions: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install both wheels into a folder. The dependencies come from the test environment."""
+    site = tmp_path_factory.mktemp("site")
+    options = ("--quiet", "--no-deps", "--no-index", "--no-compile", "--target", str(site))
+    run("-m", "pip", "install", *options, *wheels(distributions), cwd=site)
     return site
+
+
+def test_distributions_pass_the_checks_of_the_package_index(distributions: list[Path], tmp_path: Path) -> None:
+    """The metadata is valid, and the wheels contain only what they should."""
+    run("-m", "twine", "check", "--strict", *map(str, distributions), cwd=tmp_path)
+    # The server is three packages on purpose, which pyproject.toml declares.
+    run("-m", "check_wheel_contents", "--config", str(ROOT / "pyproject.toml"), wheels(distributions)[0], cwd=tmp_path)
+    run("-m", "check_wheel_contents", wheels(distributions)[1], cwd=tmp_path)
+
+
+@pytest.mark.release
+@pytest.mark.timeout(600)
+def test_both_work_in_a_clean_environment(distributions: list[Path], tmp_path: Path) -> None:
+    """Installed with their dependencies into a new environment, the server starts and the client sends to it."""
+    environment = tmp_path / "venv"
+    run("-m", "uv", "venv", "--quiet", str(environment), cwd=tmp_path)
+    python = str(environment / "bin" / "python")
+    run("-m", "uv", "pip", "install", "--quiet", "--python", python, *wheels(distributions), cwd=tmp_path)
+    clean = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "DJANGO_SETTINGS_MODULE"}}
+    log = tmp_path / "server.log"
+    with log.open("wb") as out:
+        command = [str(environment / "bin" / "ariadne-server"), "--port", "0", "--data-dir", "data", "--no-demo"]
+        server = subprocess.Popen(command, cwd=tmp_path, env=clean, stdout=out, stderr=subprocess.STDOUT)
+    try:
+        assert wait_until(lambda: "Ariadne is up" in log.read_text(), timeout_s=120), log.read_text()
+        credentials = json.loads((tmp_path / "data" / "credentials.json").read_text())
+        client = {**clean, "ARIADNE_URL": credentials["url"], "ARIADNE_API_KEY": credentials["ingest_key"]}
+        program = (
+            "from compact import *; e = AriadneExporter();"
+            "m = CompactManager(CompactConfig(model='gpt-5', max_context_tokens=4_000, exporter=e));"
+            "m.preflight('s', [{'role': 'user', 'content': 'Go on. ' * 200} for _ in range(40)]); print(e.flush(20))"
+        )
+        result = subprocess.run([python, "-c", program], env=client, capture_output=True, text=True, check=True)
+        assert result.stdout == "True\n", result.stderr
+        page = urllib.request.urlopen(f"{credentials['url']}/login/", timeout=10).read().decode()
+        styles = re.findall(r'href="(/static/[^"]+\.css)"', page)
+        assert styles
+        for address in styles:
+            assert urllib.request.urlopen(credentials["url"] + address, timeout=10).status == 200
+    finally:
+        server.terminate()
+        assert server.wait(timeout=60) == 0
 
 
 def test_installed_server_has_pages_and_commands(installed: Path, tmp_path: Path) -> None:
