@@ -144,7 +144,7 @@ class AlertRule(models.Model):
 
 
 class AlertCursor(models.Model):
-    """How far the changes of a project have been evaluated. Its row is locked during an evaluation."""
+    """The position up to which a project was evaluated. Its row is locked during an evaluation."""
 
     project = models.OneToOneField(Project, primary_key=True, on_delete=models.CASCADE, related_name="+")
     seq = models.BigIntegerField()

@@ -55,13 +55,12 @@ class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, array_lik
 
     @property
     def prompt_size(self) -> int:
-        """The largest of `PROMPT_SIZES` below the input, which decides the price per token."""
-        size = 0
-        for bound in PROMPT_SIZES:
-            if self.input <= bound:
-                break
-            size = bound
-        return size
+        return prompt_size(self.input)
+
+
+def prompt_size(tokens: int) -> int:
+    """Return the largest of `PROMPT_SIZES` below `tokens`, which decides the price per token."""
+    return max((size for size in PROMPT_SIZES if size < tokens), default=0)
 
 
 def call_usage(

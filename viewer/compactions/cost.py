@@ -1,18 +1,72 @@
-"""The cost of a compaction and its savings so far. Pure."""
+"""The cost of a compaction and its savings so far, in tokens and in money. Pure."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 
+from viewer.costs.amounts import format_usd
+from viewer.costs.prices import Rates
 from viewer.kinds import PRUNED, SUMMARY
 from viewer.numbers import format_count, to_count
 from viewer.sessions.checks import Check
 
 
 @dataclass(frozen=True, slots=True)
+class CompactionRates:
+    """Rates of the agent's model for the prompt before and after, and of the summarizer.
+
+    `summary` is None if the price of the summarizer's model is unknown. A summarizer without a model costs nothing.
+    `is_cached` is False if the calls of the session report that the provider cached nothing.
+    """
+
+    model: str
+    before: Rates
+    after: Rates
+    summary_model: str
+    summary: Rates | None
+    is_cached: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionMoney:
+    """Costs and savings of a compaction, in US dollars."""
+
+    model: str
+    source: str
+    cache_lost: Decimal  # sending what follows the unchanged prefix to the cache again
+    summary_model: str
+    summary: Decimal | None  # None: the price of the summarizer's model is unknown
+    saved_per_call: Decimal
+    calls: int
+    is_cached: bool
+
+    @property
+    def spent(self) -> Decimal:
+        """The known costs."""
+        return self.cache_lost + (self.summary or Decimal(0))
+
+    @property
+    def saved(self) -> Decimal:
+        return self.calls * self.saved_per_call
+
+    @property
+    def net(self) -> Decimal | None:
+        return None if self.summary is None else self.saved - self.spent
+
+    @property
+    def break_even(self) -> int | None:
+        """Calls after which the compaction has paid for itself, or None if it never does or a price is unknown."""
+        if self.summary is None or self.saved_per_call <= 0:
+            return None
+        return math.ceil(self.spent / self.saved_per_call)
+
+
+@dataclass(frozen=True, slots=True)
 class CacheEffect:
-    """Tokens that a compaction freed, and cached tokens that it invalidated."""
+    """Tokens that a compaction freed, cached tokens that it invalidated, and the money if prices are known."""
 
     freed: int
     invalidated: int
@@ -20,9 +74,10 @@ class CacheEffect:
     calls: int
     latency_ms: float | None
     sentence: str
+    money: CompactionMoney | None = None
 
 
-def cache_effect(check: Check, calls: int) -> CacheEffect:
+def cache_effect(check: Check, calls: int, rates: CompactionRates | None = None) -> CacheEffect:
     """Return the effect of a compaction after `calls` later calls."""
     freed = max(0, check.freed_tokens)
     cache = check.value("cache", PRUNED)
@@ -30,18 +85,60 @@ def cache_effect(check: Check, calls: int) -> CacheEffect:
     calls_needed = cache.get("break_even_calls") if isinstance(cache, Mapping) else None
     break_even = int(calls_needed) if isinstance(calls_needed, int | float) else None
     latency = check.value("latency_ms", SUMMARY)
+    money = _money(check, invalidated, calls, rates) if rates is not None and check.after is not None else None
+    if money is not None and money.break_even is not None:
+        # The client assumes typical prices. These are the prices of the model.
+        break_even = money.break_even
     return CacheEffect(
         freed=freed,
         invalidated=invalidated,
         break_even=break_even,
         calls=calls,
         latency_ms=float(latency) if isinstance(latency, int | float) else None,
-        sentence=" ".join(_sentences(freed, invalidated, break_even, calls)),
+        sentence=" ".join(_sentences(freed, invalidated, break_even, calls, money)),
+        money=money,
     )
 
 
-def _sentences(freed: int, invalidated: int, break_even: int | None, calls: int) -> list[str]:
+def _money(check: Check, invalidated: int, calls: int, rates: CompactionRates) -> CompactionMoney:
+    before, after = check.before, check.after or 0
+    kept_prefix = max(0, before - invalidated) if invalidated else 0
+    # Without caching, the prompt is sent and billed in full on every call, before and after.
+    sent_again = max(0, after - kept_prefix) if rates.is_cached else 0
+    per_token_before = rates.before.cached if rates.is_cached else rates.before.input
+    per_token_after = rates.after.cached if rates.is_cached else rates.after.input
+    summary: Decimal | None = Decimal(0)
+    if rates.summary_model:
+        summary = _summary_cost(check, rates.summary)
+    return CompactionMoney(
+        model=rates.model,
+        source=rates.after.source,
+        cache_lost=sent_again * max(Decimal(0), rates.after.cache_write - rates.after.cached),
+        summary_model=rates.summary_model,
+        summary=summary,
+        saved_per_call=before * per_token_before - after * per_token_after,
+        calls=calls,
+        is_cached=rates.is_cached,
+    )
+
+
+def _summary_cost(check: Check, rates: Rates | None) -> Decimal | None:
+    if rates is None:
+        return None
+    cost = Decimal(0)
+    for span in check.spans_of(SUMMARY):
+        if span.data.get("model"):
+            cost += rates.request + to_count(span.data.get("input_tokens")) * rates.input
+            cost += to_count(span.data.get("summary_tokens")) * rates.output
+    return cost
+
+
+def _sentences(
+    freed: int, invalidated: int, break_even: int | None, calls: int, money: CompactionMoney | None
+) -> list[str]:
     sentences = [f"Each later prompt is {freed:,} tokens smaller."]
+    if money is not None and money.saved_per_call > 0:
+        sentences = [f"Each later prompt is {freed:,} tokens smaller and saves {format_usd(money.saved_per_call)}."]
     if invalidated:
         sentences.append(f"{invalidated:,} tokens were dropped from the provider's prompt cache and sent again.")
     if break_even is not None:

@@ -18,11 +18,11 @@ from viewer.audit import payload_views
 from viewer.audit.archival_states import Archival, compaction_archival
 from viewer.audit.payload_views import Sight
 from viewer.compactions import queries, rework
-from viewer.compactions.cost import cache_effect
 from viewer.compactions.flow import build_flow
 from viewer.compactions.ledger import Entry
 from viewer.compactions.lineage import Version, hide_text, neighbors, summary_versions
 from viewer.compactions.what_if import STRATEGIES, CannotPlan, Choice, Prompt, plan_again
+from viewer.costs.session_report import compaction_effect
 from viewer.kinds import ARCHIVAL, RETENTION, SUMMARY
 from viewer.sessions.checks import Check
 from viewer.sessions.descriptions import describe_losses
@@ -89,7 +89,7 @@ def compaction_detail(request: HttpRequest, name: str, number: int) -> HttpRespo
         "by_kind": by_kind,
         "lost": lost if has_content or not has_losses else None,
         "sight": compaction.sight,
-        "cache": cache_effect(check, compaction.calls_until_next),
+        "cache": compaction_effect(session, check, compaction.calls_until_next),
         "archival": archival,
         "transcript": transcript,
         "strategies": STRATEGIES,

@@ -1,0 +1,1 @@
+"""Money: prices, and the costs of sessions and compactions."""
