@@ -11,6 +11,7 @@ import hashlib
 import uuid
 
 from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.search import SearchVectorField
 from django.db import models
 from django.utils import timezone
@@ -98,6 +99,12 @@ class Session(models.Model):
     facts_total = models.IntegerField(default=0, db_default=0)  # found by all compactions
     facts_kept = models.IntegerField(default=0, db_default=0)
     worst_retention = models.FloatField(null=True)  # lowest share of facts that a compaction kept, from 0 to 1
+    # Of the compaction that lost most facts. `worst_check` is the name of its check, `trace_id:span_id`.
+    worst_lost = models.IntegerField(null=True)
+    worst_total = models.IntegerField(null=True)
+    worst_check = models.TextField(null=True)  # noqa: DJ001
+    overflow_count = models.IntegerField(default=0, db_default=0)
+    trend_model = models.TextField(null=True)  # noqa: DJ001 - NULL until trends count the session
 
     class Meta:
         indexes = [
@@ -107,6 +114,46 @@ class Session(models.Model):
 
     def __str__(self) -> str:
         return self.session_id
+
+
+class HourlyFigures(models.Model):
+    """Columns of the hourly figures. See `ingest.storage.trends`."""
+
+    project_id = models.IntegerField()
+    hour = models.DateTimeField()
+    model = models.TextField()
+    compactions = models.BigIntegerField(default=0)
+    tokens_freed = models.BigIntegerField(default=0)
+    cache_lost_tokens = models.BigIntegerField(default=0)
+    facts_total = models.BigIntegerField(default=0)
+    facts_kept = models.BigIntegerField(default=0)
+    fallbacks = models.BigIntegerField(default=0)
+    overflows = models.BigIntegerField(default=0)
+    errors = models.BigIntegerField(default=0)
+    # Compactions that kept 0, 1, …, 100 % of their facts.
+    kept_counts = ArrayField(models.IntegerField(), null=True)
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return f"{self.hour} {self.model}"
+
+
+class Activity(HourlyFigures):
+    """The figures of one session in one hour."""
+
+    pk = models.CompositePrimaryKey("session_key", "hour")
+    session_key = models.UUIDField()
+
+    class Meta:
+        indexes = [models.Index(fields=["project_id", "hour"], name="activity_hour")]
+
+
+class Trend(HourlyFigures):
+    """The figures of one project and model in one hour: the sum of its sessions' activity."""
+
+    pk = models.CompositePrimaryKey("project_id", "hour", "model")
 
 
 class Trace(models.Model):

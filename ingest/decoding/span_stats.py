@@ -44,6 +44,14 @@ class Stats(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     facts_kept: int = 0
     retention: float | None = None  # share of facts kept, from 0 to 1
     usage: Usage | None = None  # billed tokens
+    is_overflow: bool = False
+    freed_tokens: int = 0
+    cache_lost_tokens: int = 0
+
+    @property
+    def is_trend(self) -> bool:
+        """True if trends count the span."""
+        return self.is_compaction or self.is_fallback or self.is_overflow or self.facts_total > 0
 
 
 NO_STATS = Stats()
@@ -84,7 +92,9 @@ def _compaction_stats(kind: str, data: dict[str, Any]) -> Stats:
     is_estimate = kind == "compact.token_estimate"
     is_decision = kind == "compact.trigger_decision"
     has_count = is_estimate or is_decision
-    facts = count_facts(data) if kind == "compact.retention" else None
+    is_compaction = _is_compaction(kind, data)
+    is_retention = kind == "compact.retention"
+    facts = (count_facts(data) if is_retention else None) or FactCount(0, 0)
     return Stats(
         model=_text(get("model")) if has_count else "",
         tokens=_row_tokens(kind, estimate, before, after, _count(get("summary_tokens"))),
@@ -93,13 +103,25 @@ def _compaction_stats(kind: str, data: dict[str, Any]) -> Stats:
         trigger_tokens=_count(get("trigger_tokens")) if is_decision else None,
         turn=_count(get("turn")) or 0,
         is_check=is_decision,
-        is_compaction=_is_compaction(kind, data),
+        is_compaction=is_compaction,
         is_fallback=kind == "compact.error" and bool(get("fallback")),
-        facts_total=facts.total if facts else 0,
-        facts_kept=facts.kept if facts else 0,
-        retention=_retention(facts, data) if kind == "compact.retention" else None,
+        facts_total=facts.total,
+        facts_kept=facts.kept,
+        retention=_retention(data) if is_retention else None,
         usage=_summary_usage(get) if kind == "compact.summary_created" else None,
+        is_overflow=kind == "compact.overflow_recovered",
+        freed_tokens=_count_freed(before, after) if is_compaction else 0,
+        cache_lost_tokens=_cache_lost(get("cache")),
     )
+
+
+def _count_freed(before: int | None, after: int | None) -> int:
+    return 0 if before is None or after is None else max(0, before - after)
+
+
+def _cache_lost(cache: Any) -> int:
+    """Return the cached tokens that a compaction invalidated."""
+    return (_count(cache.get("invalidated_tokens")) or 0) if isinstance(cache, dict) else 0
 
 
 def _summary_usage(get: Callable[[str], Any]) -> Usage | None:
@@ -121,8 +143,9 @@ def _is_compaction(kind: str, data: dict[str, Any]) -> bool:
     return kind == "compact.pruned_messages" or (is_recovery and "window_tokens" not in data)
 
 
-def _retention(facts: FactCount | None, data: dict[str, Any]) -> float | None:
+def _retention(data: dict[str, Any]) -> float | None:
     """Return the share of facts kept. A client that does not count facts has only its own share."""
+    facts = count_facts(data)
     if facts is None:
         return weighted_share(data)
     return facts.share if facts.total else None

@@ -13,6 +13,7 @@ from typing import Any
 from ingest.decoding.records import Span
 from ingest.decoding.span_stats import NO_STATS, Stats
 from ingest.decoding.timestamps import to_datetime
+from ingest.storage.trends import TrendDelta, is_failure
 from ingest.storage.usage import UsageDelta
 
 
@@ -31,23 +32,26 @@ class SessionDelta:
         "max_turn",
         "model",
         "model_us",
+        "overflows",
         "peak",
         "retention",
         "running",
         "spans",
         "tokens",
         "tokens_us",
+        "trend",
         "trigger",
         "trigger_us",
         "turns",
         "usage",
         "window",
         "window_us",
+        "worst",
     )
 
     def __init__(self) -> None:
         self.spans = self.running = self.errors = self.turns = 0
-        self.checks = self.compactions = self.fallbacks = 0
+        self.checks = self.compactions = self.fallbacks = self.overflows = 0
         self.facts_total = self.facts_kept = 0
         self.max_turn = self.peak = self.window = self.trigger = self.tokens = 0
         self.first_us: int | None = None
@@ -59,6 +63,9 @@ class SessionDelta:
         self.trigger_us: int | None = None
         self.retention: float | None = None
         self.usage: UsageDelta | None = None
+        self.trend: TrendDelta | None = None
+        # Of the compaction that lost most facts: lost, total, and the name of its check.
+        self.worst: tuple[int, int, str] | None = None
 
     def add(self, spans: Iterable[Span]) -> None:
         first, last = self.first_us, self.last_us
@@ -77,6 +84,8 @@ class SessionDelta:
             self._count(span, 1)
             if span.stats is not NO_STATS:
                 self._add_stats(span.stats, span.at_us or 0)
+                if span.stats.facts_total:
+                    self._add_facts(span)
         self.first_us, self.last_us = first, last
 
     def subtract(self, spans: Iterable[Span]) -> None:
@@ -106,6 +115,12 @@ class SessionDelta:
         if stats.retention is not None:
             self.retention = stats.retention if self.retention is None else min(self.retention, stats.retention)
 
+    def _add_facts(self, span: Span) -> None:
+        total, kept = span.stats.facts_total, span.stats.facts_kept
+        facts = (total - kept, total, f"{span.trace_id}:{span.parent_id or span.span_id}")
+        if self.worst is None or facts > self.worst:
+            self.worst = facts
+
     def _count(self, span: Span, sign: int) -> None:
         self.spans += sign
         if span.ended_us is None and span.started_us is not None:
@@ -120,10 +135,15 @@ class SessionDelta:
             self.fallbacks += sign * stats.is_fallback
             self.facts_total += sign * stats.facts_total
             self.facts_kept += sign * stats.facts_kept
+            self.overflows += sign * stats.is_overflow
             if stats.usage is not None:
                 if self.usage is None:
                     self.usage = UsageDelta()
                 self.usage.add(stats.usage, span.at_us, sign)
+        if stats.is_trend or is_failure(span):
+            if self.trend is None:
+                self.trend = TrendDelta()
+            self.trend.add(span, sign)
 
     def row(self, session_key: uuid.UUID, seq: int) -> tuple[object, ...]:
         """Return the values for `update_parameters`, in the order of `_COLUMNS`. `seq` is the session's new number."""
@@ -152,6 +172,8 @@ class SessionDelta:
             self.tokens,
             to_datetime(self.tokens_us),
             self.retention,
+            self.overflows,
+            *(self.worst or (None, None, None)),
         )
 
 
@@ -203,6 +225,10 @@ _COLUMNS = {
     "last_tokens": "int",
     "last_tokens_at": "timestamptz",
     "retention": "double precision",
+    "overflows": "int",
+    "worst_lost": "int",
+    "worst_total": "int",
+    "worst_check": "text",
 }
 # Columns for which the latest value wins, in whatever order the events arrive. Of two values with the same time, the
 # greater one wins.
@@ -212,6 +238,8 @@ _LATEST = {
     "trigger_tokens": "trigger_at",
     "last_tokens": "last_tokens_at",
 }
+_WORSE = """t.worst_total IS NOT NULL AND COALESCE((s.worst_lost, s.worst_total, s.worst_check COLLATE "C")
+    < (t.worst_lost, t.worst_total, t.worst_check COLLATE "C"), true)"""
 # One statement for any number of sessions. The keys occur twice because Citus finds the shards by the second list.
 # Citus accepts only immutable functions here, so the statement cannot use JSON functions or time arithmetic.
 UPDATE_SESSIONS = """
@@ -222,11 +250,12 @@ UPDATE ingest_session s SET
   error_count = s.error_count + t.errors, turn_span_count = s.turn_span_count + t.turns,
   turn_count = GREATEST(s.turn_count, s.turn_span_count + t.turns, t.max_turn),
   check_count = s.check_count + t.checks, compaction_count = s.compaction_count + t.compactions,
-  fallback_count = s.fallback_count + t.fallbacks,
+  fallback_count = s.fallback_count + t.fallbacks, overflow_count = s.overflow_count + t.overflows,
   facts_total = s.facts_total + t.facts_total, facts_kept = s.facts_kept + t.facts_kept, {latest},
-  peak_tokens = GREATEST(s.peak_tokens, t.peak), worst_retention = LEAST(s.worst_retention, t.retention)
+  peak_tokens = GREATEST(s.peak_tokens, t.peak), worst_retention = LEAST(s.worst_retention, t.retention), {worst}
 FROM unnest({columns}) t ({names})
 WHERE s.session_key = t.key AND s.session_key = ANY(%(key)s)
+RETURNING s.session_key, s.model, s.trend_model
 """.format(
     # Rows are compared as in Python (`_is_newer`), so that grouping into commits does not matter.
     latest=", ".join(
@@ -235,6 +264,11 @@ WHERE s.session_key = t.key AND s.session_key = ANY(%(key)s)
   {at} = GREATEST(s.{at}, t.{at})"""
         for name, at in _LATEST.items()
         for collation in [' COLLATE "C"' if _COLUMNS[name] == "text" else ""]
+    ),
+    # The compaction that lost most facts, then the one with more facts, so that the order of events does not matter.
+    worst=", ".join(
+        f"{name} = CASE WHEN {_WORSE} THEN t.{name} ELSE s.{name} END"
+        for name in ("worst_lost", "worst_total", "worst_check")
     ),
     columns=", ".join(f"%({name})s::{kind}[]" for name, kind in _COLUMNS.items()),
     names=", ".join(_COLUMNS),
@@ -245,6 +279,7 @@ UPDATE ingest_session SET span_count = 0, running_count = 0, error_count = 0, tu
   check_count = 0, compaction_count = 0, fallback_count = 0, facts_total = 0, facts_kept = 0,
   model = '', model_at = NULL, peak_tokens = 0, window_tokens = 0,
   window_at = NULL, trigger_tokens = 0, trigger_at = NULL, last_tokens = 0, last_tokens_at = NULL,
-  worst_retention = NULL, first_at = NULL, last_at = NULL
+  worst_retention = NULL, first_at = NULL, last_at = NULL, overflow_count = 0, worst_lost = NULL, worst_total = NULL,
+  worst_check = NULL, trend_model = NULL
 WHERE session_key = %s
 """

@@ -8,7 +8,7 @@ read, merged, deleted and inserted again.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import Any
@@ -19,11 +19,12 @@ import psycopg
 from ingest.decoding.records import Record, Span, Trace
 from ingest.decoding.span_stats import stats_of
 from ingest.decoding.timestamps import to_microseconds
-from ingest.storage import copy_rows, messages, session_assignment, usage
+from ingest.storage import copy_rows, messages, session_assignment, trends, usage
 from ingest.storage.aggregates import RESET_SESSION, UPDATE_SESSIONS, SessionDelta, update_parameters
 from ingest.storage.merge import merge, merge_traces
 from ingest.storage.messages import KnownMessages
 from ingest.storage.session_assignment import SpanGroups
+from ingest.storage.trends import HourRow
 
 Cursor = psycopg.AsyncCursor[Any]
 SpanKey = tuple[str, str]
@@ -124,7 +125,7 @@ async def write(
         deltas.setdefault(key, SessionDelta()).extend(trace.started_us, trace.ended_us)
     result.stored = sum(map(len, changed_spans.values()))
     result.sessions = deltas.keys() | moved_keys
-    result.seq = await _update_sessions(cursor, deltas, last_seqs, seq + result.stored)
+    result.seq = await _update_sessions(cursor, project_id, deltas, last_seqs, seq + result.stored)
     await _update_usage(cursor, project_id, deltas)
     if moved_keys:
         result.seq = await _rebuild_aggregates(cursor, project_id, moved_keys, days)
@@ -303,7 +304,9 @@ async def _copy_spans(
     return last_seqs
 
 
-async def _update_sessions(cursor: Cursor, deltas: Deltas, last_seqs: dict[uuid.UUID, int], next_seq: int) -> int:
+async def _update_sessions(
+    cursor: Cursor, project_id: int, deltas: Deltas, last_seqs: dict[uuid.UUID, int], next_seq: int
+) -> int:
     """Update the aggregates of sessions and return the last sequence number used.
 
     Each session gets its own number, which makes keyset pagination possible.
@@ -315,7 +318,59 @@ async def _update_sessions(cursor: Cursor, deltas: Deltas, last_seqs: dict[uuid.
         rows.append(delta.row(key, seq))
     if rows:
         await cursor.execute(UPDATE_SESSIONS, update_parameters(rows))
+        await _update_trends(cursor, project_id, deltas, await cursor.fetchall())
     return next_seq - 1
+
+
+async def _update_trends(
+    cursor: Cursor, project_id: int, deltas: Deltas, sessions: Sequence[tuple[uuid.UUID, str, str | None]]
+) -> None:
+    """Add the hourly figures of sessions, given with their latest model and the model that they count under."""
+    rows: list[tuple[str, HourRow]] = []
+    counted: dict[uuid.UUID, str] = {}
+    named: dict[uuid.UUID, str] = {}
+    for key, model, trend_model in sessions:
+        if deltas[key].trend is not None:
+            counted[key] = trend_model or model
+        if (trend_model is None and key in counted) or (trend_model == "" and model):
+            named[key] = model
+    if named:
+        await cursor.execute(trends.SET_SESSION_MODEL, {"keys": list(named), "models": list(named.values())})
+        rows += await _move_activity(cursor, named)
+    activity = [(key, model, row) for key, model in counted.items() for row in _trend_rows(deltas[key])]
+    if activity:
+        await cursor.execute(trends.ADD_ACTIVITY, trends.activity_parameters(project_id, activity))
+        rows += [(model, row) for _, model, row in activity]
+    await _add_trends(cursor, project_id, rows)
+
+
+def _trend_rows(delta: SessionDelta) -> list[HourRow]:
+    return [] if delta.trend is None else delta.trend.rows()
+
+
+async def _add_trends(cursor: Cursor, project_id: int, rows: list[tuple[str, HourRow]]) -> None:
+    parameters = trends.trend_parameters(project_id, rows)
+    if parameters["hour"]:
+        await cursor.execute(trends.ADD_TREND, parameters)
+
+
+async def _move_activity(cursor: Cursor, models: dict[uuid.UUID, str]) -> list[tuple[str, HourRow]]:
+    """Move the figures that were counted without a model to the models of their sessions. Return the changes."""
+    changes = []
+    for key, old_model, row in await _read_activity(cursor, models):
+        changes += [(old_model, row.negate()), (models[key], row)]
+    if changes:
+        parameters = {"keys": list(models), "models": list(models.values())}
+        await cursor.execute(trends.SET_ACTIVITY_MODEL, parameters)
+    return changes
+
+
+async def _read_activity(cursor: Cursor, keys: Iterable[uuid.UUID]) -> list[tuple[uuid.UUID, str, HourRow]]:
+    await cursor.execute(trends.READ_ACTIVITY, (list(keys),))
+    return [
+        (key, model, trends.stored_row(hour, counts, kept_counts))
+        for key, hour, model, *counts, kept_counts in await cursor.fetchall()
+    ]
 
 
 async def _update_usage(cursor: Cursor, project_id: int, deltas: Deltas) -> None:
@@ -327,6 +382,9 @@ async def _update_usage(cursor: Cursor, project_id: int, deltas: Deltas) -> None
 async def _rebuild_aggregates(cursor: Cursor, project_id: int, keys: set[uuid.UUID], days: Days) -> int:
     """Aggregate sessions again from their spans and traces. Return a number higher than all of theirs."""
     first_seq = await _next_seq(cursor)
+    removed = [(model, row.negate()) for _, model, row in await _read_activity(cursor, keys)]
+    await cursor.execute(trends.DELETE_ACTIVITY, (list(keys),))
+    await _add_trends(cursor, project_id, removed)
     for position, key in enumerate(sorted(keys)):
         delta = SessionDelta()
         await cursor.execute(_SESSION_SPANS, (key, days[key]))
@@ -336,6 +394,7 @@ async def _rebuild_aggregates(cursor: Cursor, project_id: int, keys: set[uuid.UU
             delta.extend(*(None if at is None else to_microseconds(at) for at in times))
         await cursor.execute(RESET_SESSION, (key,))
         await cursor.execute(UPDATE_SESSIONS, update_parameters([delta.row(key, first_seq + position)]))
+        await _update_trends(cursor, project_id, {key: delta}, await cursor.fetchall())
         await cursor.execute(usage.DELETE, (key,))
         await _update_usage(cursor, project_id, {key: delta})
     await cursor.execute(_DELETE_EMPTY_SESSIONS, {"keys": sorted(keys)})

@@ -14,7 +14,7 @@ from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 from ingest.archive import transcripts
-from ingest.models import Project, Session
+from ingest.models import Activity, Project, Session, Trend
 from ingest.storage import messages, partitions
 from ingest.storage.commit import LOCK_SPACE
 
@@ -70,6 +70,7 @@ def run(*, today: date | None = None, is_dry: bool = False) -> Report:
             _expire_day(cursor, day, today, report, is_dry=is_dry)
     if not is_dry:
         _expire_messages(today)
+        _expire_trends(today)
         transcripts.expire()
     return report
 
@@ -80,6 +81,17 @@ def _expire_messages(today: date) -> None:
         for project in Project.objects.filter(legal_hold=False, retention_days__isnull=False):
             cursor.execute(messages.EXPIRE, [project.pk, today - timedelta(days=project.retention_days or 0)])
         cursor.execute("DELETE FROM ingest_message WHERE project_id NOT IN (SELECT id FROM ingest_project)")
+
+
+def _expire_trends(today: date) -> None:
+    """Delete hourly figures from before the retention period. Their sessions are deleted by the day they began."""
+    existing_ids = Project.objects.values("pk")
+    for table in (Trend, Activity):
+        for project in Project.objects.filter(legal_hold=False, retention_days__isnull=False):
+            first_day = today - timedelta(days=project.retention_days or 0)
+            first_hour = datetime.combine(first_day, datetime.min.time(), UTC)
+            table.objects.filter(project_id=project.pk, hour__lt=first_hour).delete()
+        table.objects.exclude(project_id__in=existing_ids).delete()
 
 
 def _existing_days() -> set[date]:

@@ -1,0 +1,27 @@
+"""`manage.py recount_trends`: count the hourly figures of trends again from the spans.
+
+Run it once after an upgrade from a version without trends. Sessions that arrive later are counted as they are stored.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from ingest.models import Project
+from ingest.storage.trend_recount import recount
+
+
+class Command(BaseCommand):
+    help = "Count the hourly figures of trends again from the spans. Agents can send at the same time."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--project", metavar="SLUG", help="only the sessions of this project")
+
+    def handle(self, *_args: Any, project: str | None = None, **_options: Any) -> None:
+        owner = Project.objects.filter(slug=project).first() if project else None
+        if project and owner is None:
+            raise CommandError(f"There is no project {project!r}.")
+        count = sum(1 for _ in recount(owner.pk if owner else None))
+        self.stdout.write(f"{count} sessions counted")

@@ -1,0 +1,178 @@
+"""Hourly figures for trends: per session (`ingest_activity`), and per project and model (`ingest_trend`).
+
+Both tables change in the transaction of the spans, by the difference between old and new rows, so replays add nothing.
+A row of `ingest_trend` is always the sum of the rows of `ingest_activity` with its project, hour and model. All writes
+to a project hold its lock, so rows cannot be updated in different orders.
+
+A session counts under one model: the first one known when its figures were first counted. If none was known then, its
+figures move to the model as soon as there is one.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from ingest.decoding.records import Span
+from ingest.decoding.timestamps import to_datetime, to_microseconds
+
+_HOUR_US = 3_600_000_000
+COUNTS = (
+    "compactions",
+    "tokens_freed",
+    "cache_lost_tokens",
+    "facts_total",
+    "facts_kept",
+    "fallbacks",
+    "overflows",
+    "errors",
+)
+"""Columns of both tables that are sums."""
+SHARES = 101
+"""Length of `kept_counts`: the number of compactions that kept 0 to 100 % of their facts."""
+
+
+class HourRow(NamedTuple):
+    """Figures of one hour, or the change of them."""
+
+    hour_us: int
+    counts: Sequence[int]
+    shares: Mapping[int, int]
+    """The number of compactions by the share of facts they kept, in percent."""
+
+    def negate(self) -> HourRow:
+        return HourRow(
+            self.hour_us, [-count for count in self.counts], {share: -count for share, count in self.shares.items()}
+        )
+
+
+class TrendDelta:
+    """Change of the hourly figures of one session, or of one project and model."""
+
+    __slots__ = ("_hours",)
+
+    def __init__(self) -> None:
+        self._hours: dict[int, tuple[list[int], dict[int, int]]] = {}
+
+    def add(self, span: Span, sign: int) -> None:
+        at_us = span.at_us
+        stats = span.stats
+        counts, shares = self._hour(0 if at_us is None else at_us - at_us % _HOUR_US)
+        counts[0] += sign * stats.is_compaction
+        counts[1] += sign * stats.freed_tokens
+        counts[2] += sign * stats.cache_lost_tokens
+        if stats.facts_total:
+            counts[3] += sign * stats.facts_total
+            counts[4] += sign * stats.facts_kept
+            share = share_kept(stats.facts_total, stats.facts_kept)
+            shares[share] = shares.get(share, 0) + sign
+        counts[5] += sign * stats.is_fallback
+        counts[6] += sign * stats.is_overflow
+        counts[7] += sign * is_failure(span)
+
+    def add_row(self, row: HourRow) -> None:
+        counts, shares = self._hour(row.hour_us)
+        for position, count in enumerate(row.counts):
+            counts[position] += count
+        for share, count in row.shares.items():
+            shares[share] = shares.get(share, 0) + count
+
+    def rows(self) -> list[HourRow]:
+        """Return the hours that change."""
+        return [
+            HourRow(hour_us, counts, shares)
+            for hour_us, (counts, shares) in self._hours.items()
+            if any(counts) or any(shares.values())
+        ]
+
+    def _hour(self, hour_us: int) -> tuple[list[int], dict[int, int]]:
+        hour = self._hours.get(hour_us)
+        if hour is None:
+            hour = self._hours[hour_us] = ([0] * len(COUNTS), {})
+        return hour
+
+
+def stored_row(hour: datetime, counts: Sequence[int], kept_counts: Sequence[int] | None) -> HourRow:
+    """Return the figures of a row that was read from the database."""
+    shares = {share: count for share, count in enumerate(kept_counts or ()) if count}
+    return HourRow(to_microseconds(hour), counts, shares)
+
+
+def is_failure(span: Span) -> bool:
+    """True if a part of the agent failed. Errors of a compaction count as fallbacks, not as failures of the agent."""
+    return span.status == "error" and not span.kind.startswith("compact.")
+
+
+def share_kept(total: int, kept: int) -> int:
+    """Return the facts kept in percent. 0 means none, and 100 means all of them."""
+    if kept in {0, total}:
+        return 100 if kept else 0
+    return min(99, max(1, round(100 * kept / total)))
+
+
+_COLUMNS = {"hour": "timestamptz", "model": "text", **dict.fromkeys(COUNTS, "bigint"), "kept_counts": "text"}
+_ADD = """
+INSERT INTO {table} AS old (project_id, {names}, kept_counts)
+SELECT %(project_id)s, {names}, kept_counts::int[] FROM unnest({arrays}) t ({names}, kept_counts)
+ON CONFLICT ({key}) DO UPDATE SET {sums}, kept_counts = CASE WHEN excluded.kept_counts IS NULL THEN old.kept_counts ELSE
+  (SELECT array_agg(coalesce(a, 0) + b ORDER BY n) FROM unnest(old.kept_counts, excluded.kept_counts)
+   WITH ORDINALITY x (a, b, n)) END
+"""
+
+
+def _add_statement(table: str, columns: Mapping[str, str], key: str) -> str:
+    return _ADD.format(
+        table=table,
+        names=", ".join(name for name in columns if name != "kept_counts"),
+        arrays=", ".join(f"%({name})s::{kind}[]" for name, kind in columns.items()),
+        key=key,
+        sums=", ".join(f"{name} = old.{name} + excluded.{name}" for name in COUNTS),
+    )
+
+
+_ACTIVITY_COLUMNS = {"session_key": "uuid", **_COLUMNS}
+ADD_TREND = _add_statement("ingest_trend", _COLUMNS, "project_id, hour, model")
+ADD_ACTIVITY = _add_statement("ingest_activity", _ACTIVITY_COLUMNS, "session_key, hour")
+READ_ACTIVITY = f"""
+SELECT session_key, hour, model, {", ".join(COUNTS)}, kept_counts FROM ingest_activity WHERE session_key = ANY(%s)
+"""  # noqa: S608 - constants
+DELETE_ACTIVITY = "DELETE FROM ingest_activity WHERE session_key = ANY(%s)"
+SET_ACTIVITY_MODEL = """
+UPDATE ingest_activity a SET model = t.model FROM unnest(%(keys)s::uuid[], %(models)s::text[]) t (key, model)
+WHERE a.session_key = t.key
+"""
+SET_SESSION_MODEL = """
+UPDATE ingest_session s SET trend_model = t.model FROM unnest(%(keys)s::uuid[], %(models)s::text[]) t (key, model)
+WHERE s.session_key = t.key AND s.session_key = ANY(%(keys)s)
+"""
+
+
+def trend_parameters(project_id: int, rows: Iterable[tuple[str, HourRow]]) -> dict[str, Any]:
+    """Return the parameters of `ADD_TREND`, given rows with their model.
+
+    Rows of the same hour and model are added up, because one statement cannot update a row twice.
+    """
+    deltas: dict[str, TrendDelta] = {}
+    for model, row in rows:
+        deltas.setdefault(model, TrendDelta()).add_row(row)
+    values = [_values(model, row) for model, delta in deltas.items() for row in delta.rows()]
+    return {"project_id": project_id, **_arrays(_COLUMNS, values)}
+
+
+def activity_parameters(project_id: int, rows: Iterable[tuple[uuid.UUID, str, HourRow]]) -> dict[str, Any]:
+    """Return the parameters of `ADD_ACTIVITY`, given rows with their session and the model it counts under."""
+    values = [(key, *_values(model, row)) for key, model, row in rows]
+    return {"project_id": project_id, **_arrays(_ACTIVITY_COLUMNS, values)}
+
+
+def _values(model: str, row: HourRow) -> tuple[object, ...]:
+    array = None
+    if any(row.shares.values()):
+        array = f"{{{','.join(str(row.shares.get(share, 0)) for share in range(SHARES))}}}"
+    return (to_datetime(row.hour_us), model, *row.counts, array)
+
+
+def _arrays(columns: Mapping[str, str], rows: Sequence[tuple[object, ...]]) -> dict[str, list[object]]:
+    return {name: [row[position] for row in rows] for position, name in enumerate(columns)}
