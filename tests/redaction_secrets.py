@@ -286,7 +286,7 @@ _NAMED = (
     "ansible_become_pass: @@", "spring.datasource.password=@@", "set the password to @@ and retry", "I changed the password to '@@' yesterday",
     "login: bob / @@", "password%3D@@%26user%3Dbob", "passwd=@@", "unzip -P @@ secrets.zip", "7z x -p@@ archive.7z", "kubectl create secret generic db --from-literal=password=@@",
     "wget --user=bob --password=@@ https://x.example/f", 'args: ["--password", "x"] # password=@@', "net use Z: \\\\srv\\share /user:bob @@",
-    "\"password\\\": \\\"@@\\\"", "{\\\"password\\\": \\\"@@\\\"}", "config.password = \"@@\"", "$password = '@@';", "const password = `@@`;", "pass: '@@'", "smbclient //srv/x -U bob%@@",
+    "\"password\\\": \\\"@@\\\"", "{\\\"password\\\": \\\"@@\\\"}", "config.password = \"@@\"", "$password = '@@';", "const password = `@@`;", "pass: '@@'", "password -> @@", "staging password → @@", "smbclient //srv/x -U bob%@@",
 )  # fmt: skip
 _KEYED = (
     "api_key = @@", "api_key=@@&page=1", "X-API-Key: @@", "Authorization: Bearer @@", "authorization: Token @@", "Authorization%3A%20Bearer%20@@",
@@ -296,7 +296,7 @@ _KEYED = (
     "TWILIO_AUTH_TOKEN=@@", "DD_API_KEY: @@", "aws_session_token = @@", "AccountKey=@@==;EndpointSuffix=core.windows.net", "SharedAccessKey=@@=", "?sv=2022&sig=@@%3D&se=2026",
     "variable \"secret_key\" { default = \"@@\" }", "signing_secret: @@", "webhook_secret=@@", "JWT_SECRET=@@", "otpauth://totp/x?secret=@@&issuer=y", "https://hooks.slack.com/services/@@",
     "https://discord.com/api/webhooks/123456789012345678/@@", "token: @@", "x-amz-security-token=@@", "credential = @@", "license_key=@@", "consumer_key: '@@'", "Proxy-Authorization: Basic @@",
-    "<key>api_key</key>\n<string>@@</string>", "apiKey: '@@',", "\"apikey\":\"@@\"", "api key: @@", "bearer @@", "--token @@", "--api-key=@@", "ACCESS_KEY=@@", "master_key: @@", "vault login @@",
+    "<key>api_key</key>\n<string>@@</string>", "apiKey: '@@',", "\"apikey\":\"@@\"", "api key: @@", "bearer @@", "--token @@", "--api-key=@@", "ACCESS_KEY=@@", "master_key: @@", "vault login @@", "twilio auth token @@", "the api key @@ belongs to staging",
 )  # fmt: skip
 
 
@@ -370,6 +370,11 @@ def _structured_secrets() -> dict[str, Callable[[Values], tuple[Any, Any]]]:
         "docker config": _tree(lambda s: json.dumps({"auths": {"r.example": {"auth": _b64("bob:" + s)}}})),
         "otp": _tree(lambda s: f"Your verification code is {s}.", lambda v: v.pick("123456789", 6)),
         "pin": _tree(lambda s: f"the PIN is {s}", lambda v: v.pick("123456789", 4)),
+        "pin after colon": _tree(lambda s: f"PIN: {s}", lambda v: v.pick("123456789", 4)),
+        "pin as key": _tree(lambda s: {"pin": s}, lambda v: v.pick("123456789", 4)),
+        "passphrase": _tree(lambda s: f"passphrase is {s}", lambda v: v.words),
+        "passphrase for": _tree(lambda s: f"The passphrase for the vault: {s}", lambda v: v.words),
+        "dollar in text": _tree(lambda s: json.dumps({"password": s}), lambda v: f"$Summer{v.pick('123456789', 4)}!"),
         "cvv": _tree(lambda s: {"cvv": s}, lambda v: v.pick("123456789", 3)),
         "bcrypt": _tree(lambda s: f"bob:$2y$10${s}", lambda v: v.pick(_ALNUM, 53)),
         "shadow": _tree(lambda s: f"root:$6$saltsalt${s}:19000:0", lambda v: v.pick(_ALNUM, 86)),
@@ -660,6 +665,15 @@ api_key: ${{ secrets.API_KEY }}
 Enter password:
 Password (again):
 PASS: TestLogin2 (0.00s)
+passphrase is required before the login works
+The passphrase is stored encrypted
+passphrase is invalid please retry
+GPIO pin: 13
+spin=1000
+password -> password_hash
+$password = $newPassword;
+PASSWORD=$pw2
+auth token validation_middleware_v2_handler
 --- PASS: TestParseHookInput_SessionStart_NoPrompt (0.00s)
 12 passed, 3 failed in 4.56s
 pass: 12 fail: 3

@@ -75,16 +75,21 @@ def project_visibility(grant: Grant, project_id: int) -> Visibility:
 
 def record_view(request: HttpRequest | Request, session: Session, *, reason: str = "", part: str = "") -> None:
     """Record that the reader sees content of a session, unless that was recorded within `WINDOW`."""
+    record_view_by(log.origin_of(request), session, reason=reason or reason_of(request), part=part)
+
+
+def record_view_by(origin: Origin, session: Session, *, reason: str = "", part: str = "") -> None:
+    """Record a view of someone who sent no HTTP request, such as the reader of a websocket."""
     with transaction.atomic():
         log.lock()
-        if _is_open(access.request_grant(request).user_id, session):
+        if _is_open(origin.actor_id, session):
             return
         log.record(
-            request,
+            origin,
             Action.PAYLOAD_VIEW,
             project_id=session.project_id,
             target=session.session_id,
-            reason=reason or reason_of(request),
+            reason=reason,
             session=session.session_id,
             session_key=str(session.session_key),
             first=part,

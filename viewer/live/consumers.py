@@ -104,6 +104,11 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         """Return whether this socket sends content or only metadata."""
         return Visibility.METADATA
 
+    def origin(self, grant: Grant) -> Origin:
+        """Return the reader for the audit log."""
+        address = str((self.scope.get("client") or [""])[0])
+        return Origin(grant.user_id, grant.username, address, "websocket")
+
     async def run(self) -> None:
         """Follow until an error, then close the socket so that the client reconnects."""
         try:
@@ -222,13 +227,24 @@ class SessionListConsumer(LiveConsumer):
 class SessionConsumer(LiveConsumer):
     """The spans of one session."""
 
+    recorded_at: float | None = None
+
     async def find_target(self, grant: Grant) -> tuple[int, Session | None]:
         session = await access.aget_session(grant, self.scope["url_route"]["kwargs"]["session"], self.right)
         return session.project_id, session
 
     async def find_visibility(self, grant: Grant) -> Visibility:
         assert self.session is not None
+        self.grant = grant
         return (await hub.read(payload_views.sight_of, grant, self.session)).visibility
+
+    async def record_view(self) -> None:
+        """Write to the audit log that this socket is about to send content, once per window."""
+        window_s = payload_views.WINDOW.total_seconds()
+        if self.recorded_at is not None and time.monotonic() - self.recorded_at < window_s:
+            return
+        self.recorded_at = time.monotonic()
+        await hub.read(payload_views.record_view_by, self.origin(self.grant), self.session, part="websocket")
 
     async def catch_up(self, upto: int) -> None:
         assert self.session is not None
@@ -240,6 +256,8 @@ class SessionConsumer(LiveConsumer):
                 return
             self.seq = rows[-1][1].seq
             spans = [span for _, span in rows]
+            if self.visibility is Visibility.CONTENT and any(map(_has_content, spans)):
+                await self.record_view()
             # A check depends on all of its spans, so a page that missed some has to reload the checks.
             is_stale = any(map(SessionChecks().is_relevant, spans))
             await self.send_frame({"type": "spans", "seq": self.seq, "spans": columns(spans), "checks_stale": is_stale})
@@ -248,6 +266,8 @@ class SessionConsumer(LiveConsumer):
         assert self.session is not None
         frame = change.session_frame(self.session.session_key, self.visibility)
         if frame is not None:
+            if self.visibility is Visibility.CONTENT and change.has_content(self.session.session_key):
+                await self.record_view()
             await self.send_frame(frame)
 
     async def is_target_gone(self) -> bool:
@@ -268,9 +288,7 @@ class TailConsumer(LiveConsumer):
     async def find_visibility(self, grant: Grant) -> Visibility:
         visibility = await hub.read(payload_views.project_visibility, grant, self.project_id)
         if visibility is Visibility.CONTENT:
-            address = str((self.scope.get("client") or [""])[0])
-            origin = Origin(grant.user_id, grant.username, address, "websocket")
-            await hub.read(payload_views.record_tail_view, origin, grant, self.project_id)
+            await hub.read(payload_views.record_tail_view, self.origin(grant), grant, self.project_id)
         return visibility
 
     async def catch_up(self, upto: int) -> None:
@@ -311,3 +329,8 @@ class TailConsumer(LiveConsumer):
         if not text:
             return True
         return any(text in part.lower() for part in (span.name, span.kind, session.session_id, describe_span(span)))
+
+
+def _has_content(span: SpanRow) -> bool:
+    public = span.as_seen(Visibility.METADATA)
+    return (span.kind, span.name) != (public.kind, public.name)

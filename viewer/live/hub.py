@@ -84,6 +84,10 @@ class Change:
             )
         return frame
 
+    def has_content(self, key: UUID) -> bool:
+        """True if the frame of a session contains more than metadata."""
+        return self.session_frame(key, Visibility.CONTENT) != self.session_frame(key, Visibility.METADATA)
+
 
 @dataclass(eq=False)
 class Subscription:

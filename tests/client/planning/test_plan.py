@@ -81,9 +81,10 @@ def test_log_is_append_only():
     """Messages get ids, are stored unchanged and cannot be removed."""
     thread = AgentThread("t")
     message = Message("user", "hi", meta={"k": 1})
-    first = thread.append(message)
+    (first,) = thread.append([message], lambda messages: ["abcdef0" for _ in messages])
     message.meta["k"] = 2
-    second = thread.append(Message("user", "hi"))
+    (second,) = thread.append([Message("user", "hi")], lambda messages: ["abcdef0" for _ in messages])
+    assert (first.id, second.id) == ("m1-abcdef", "m2-abcdef")
     assert first.id != second.id
     assert first.meta == {"k": 1}
     assert thread.version == len(thread) == 2

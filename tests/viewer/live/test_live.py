@@ -63,6 +63,28 @@ async def test_a_session_socket_sends_spans_and_checks(server: Server, session: 
         assert next(iter(checks.values()))["sentence"].startswith("Not compacted: 9,000 of 128,000")
 
 
+@pytest.mark.req("P-SEC-1")
+async def test_content_that_a_session_socket_sends_is_in_the_audit_log(server: Server, session: Session) -> None:
+    """Live content and content that is caught up with, once per person. Metadata is no view."""
+    path = f"/ws/sessions/{session.session_id}/"
+
+    def viewers() -> list[str]:
+        with client_of(server, "auditor") as client:
+            rows = client.get("/api/audit/", params={"action": "payload.view"}).json()["results"]
+        return [row["actor"] for row in rows if row["target"] == session.session_id]
+
+    await post(server, session.trace(), session.span("agent", "start"))
+    async with socket(server, path, "operator") as operator, socket(server, path) as developer:
+        await frame(operator, "hello")
+        await frame(developer, "hello")
+        await post(server, session.span("custom", "our margin is 4711 percent"))
+        assert "4711" in str(await frame(developer, "spans"))
+        assert "4711" not in str(await frame(operator, "spans"))
+    async with socket(server, f"{path}?after=0") as stream:
+        assert "4711" in str(await frame(stream, "spans"))
+    assert viewers() == ["developer"]
+
+
 @pytest.mark.req("K-UI-2")
 @pytest.mark.parametrize("parameter", ["after", "last_seq"])
 async def test_a_reconnect_with_the_last_seq_gets_each_event_once(

@@ -22,6 +22,14 @@ def seal_message(message: Message) -> RedactedMessage:
     return sealed
 
 
+def seal_message_as(message: RedactedMessage, message_id: str) -> RedactedMessage:
+    """Return a redacted message under another id."""
+    sealed = object.__new__(RedactedMessage)
+    for name in _FIELDS:
+        object.__setattr__(sealed, name, message_id if name == "id" else getattr(message, name))
+    return sealed
+
+
 def seal_text(text: str) -> RedactedText:
     """Declare that a text contains no secrets."""
     return str.__new__(RedactedText, text)

@@ -1,16 +1,18 @@
 """The append-only log of all messages in a session.
 
-A message gets its id here. The id contains part of the content's hash, so that a restarted process cannot confuse two
-messages.
+A message gets its id here: its number, and the start of its hash, so that a restarted process cannot confuse two
+messages. The hash is that of the redacted form, because ids leave the process.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
-from compact.messages import Message, canonical_json
+from compact.messages import Message
+
+_HASH_CHARS = 6
 
 
 class AgentThread:
@@ -36,22 +38,31 @@ class AgentThread:
     def messages(self) -> Sequence[Message]:
         return tuple(self._by_id.values())
 
-    def append(self, message: Message) -> Message:
-        """Append a message and return it with its id."""
-        # Tool calls and reasoning items may have no text. Hash their JSON instead.
-        content = message.text.encode("utf-8", "surrogatepass") or canonical_json(message.to_dict())
-        digest = hashlib.sha256(message.role.encode() + b"\0" + content).hexdigest()[:6]
-        self._last_number += 1
+    def tail(self, count: int) -> list[Message]:
+        """Return the last messages, in order."""
+        return list(islice(reversed(self._by_id.values()), count))[::-1]
+
+    def append(
+        self, messages: Sequence[Message], hash_messages: Callable[[Sequence[Message]], Sequence[str]]
+    ) -> list[Message]:
+        """Append messages and return them with their ids. `hash_messages` gets them with their numbers as ids."""
+        first = self._last_number + 1
         # Copy the meta, because the caller may change its own dict later.
-        added = replace(message, id=f"m{self._last_number}-{digest}", meta=dict(message.meta))
-        assert added.id is not None
-        self._by_id[added.id] = added
+        numbered = [
+            replace(message, id=f"m{number}", meta=dict(message.meta)) for number, message in enumerate(messages, first)
+        ]
+        hashes = hash_messages(numbered)
+        self._last_number += len(messages)
+        added = [
+            replace(message, id=f"{message.id}-{digest[:_HASH_CHARS]}")
+            for message, digest in zip(numbered, hashes, strict=True)
+        ]
+        self._by_id.update((message.id or "", message) for message in added)
         return added
 
     def restore(self, message: Message) -> Message:
         """Append a message under the id that a stored plan uses for it."""
-        if message.id is None or message.id in self._by_id:
-            return self.append(message)
+        assert message.id is not None
         self._by_id[message.id] = message
         digits = message.id[1:].partition("-")[0]
         self._last_number = max(self._last_number, int(digits) if digits.isdigit() else 0)

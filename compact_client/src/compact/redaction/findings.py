@@ -37,8 +37,8 @@ class Finding:
     value: str = field(repr=False)
     part: int = 0
     group: int = 0
-    needs_quotes: bool = False
-    """True for an unquoted JSON value, such as `1234` in `{"pin": 1234}`. The mask is then put in quotes."""
+    quote: str = ""
+    """The quote to put around the mask of an unquoted JSON value, such as `1234` in `{"pin": 1234}`."""
 
 
 Replace = Callable[[Finding], str]
@@ -64,7 +64,7 @@ class Span(NamedTuple):
     end: int
     rule: str
     kind: Kind
-    needs_quotes: bool = False
+    quote: str = ""
 
 
 def merge(spans: Iterable[Span]) -> list[Span]:
@@ -75,7 +75,7 @@ def merge(spans: Iterable[Span]) -> list[Span]:
         if span.start < end:
             if span.end > end:
                 end = span.end
-                merged[-1] = merged[-1]._replace(end=end, needs_quotes=False)
+                merged[-1] = merged[-1]._replace(end=end, quote="")
         else:
             merged.append(span)
             end = span.end

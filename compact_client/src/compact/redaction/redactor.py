@@ -27,7 +27,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, groupby
 from operator import attrgetter
@@ -62,8 +62,8 @@ class Redactor:
     """Applies rules, custom patterns and functions to text and to trees of JSON values.
 
     `allow` names rules to disable ("email") or texts to leave unchanged ("*@example.com", where `*` matches anything).
-    `patterns` are custom regular expressions in the syntax of RE2. A match is masked in its `secret` group, or else in
-    the value after `key=`, or else as a whole. `functions` take a text and return it redacted, irreversibly.
+    `patterns` are custom regular expressions in the syntax of RE2, as a list or by name. A match is masked in its
+    `secret` group, or else in the value after `key=`, or else as a whole. `functions` take a text and return it redacted, irreversibly.
 
     Every method takes `replace`, a function from a finding to the text that replaces it. See `Replace`.
     """
@@ -73,7 +73,7 @@ class Redactor:
         *,
         rules: Sequence[Rule] = DEFAULT_RULES,
         allow: Iterable[str] = (),
-        patterns: Iterable[str] = (),
+        patterns: Iterable[str] | Mapping[str, str] = (),
         functions: Iterable[Callable[[str], str]] = (),
         pii: bool = True,
     ) -> None:
@@ -82,11 +82,15 @@ class Redactor:
         self.rules = tuple(rule for rule in rules if rule.name not in allowed and (pii or rule.kind != "pii"))
         self._allowed_rules = allowed & names
         self._allowed_texts = _compile_wildcards(allowed - names)
-        self._patterns = tuple(
-            (f"pattern_{number}", compile_pattern(pattern)) for number, pattern in enumerate(patterns, start=1)
-        )
+        if not isinstance(patterns, Mapping):
+            patterns = {f"pattern_{number}": pattern for number, pattern in enumerate(patterns, start=1)}
+        self._patterns = tuple((name, compile_pattern(pattern)) for name, pattern in patterns.items())
         self._functions = tuple(functions)
-        self._scanner = Scanner(self.rules)
+        # Rules that are disabled are still searched for, because preparing a scanner for each selection takes a second.
+        self._scanner = _scanner(tuple(rules))
+        self._disabled = frozenset(range(len(rules))) - {
+            index for index, rule in enumerate(rules) if rule in self.rules
+        }
         self._clean_keys: set[str] = set()
 
     def warm_up(self) -> None:
@@ -109,12 +113,10 @@ class Redactor:
             return []
         starts = [0, *accumulate(len(part) + 1 for part in parts)]
         findings = []
-        for (start, end, rule, kind, needs_quotes), group in spans:
+        for (start, end, rule, kind, quote), group in spans:
             index = bisect_right(starts, start) - 1
             offset = starts[index]
-            findings.append(
-                Finding(start - offset, end - offset, rule, kind, text[start:end], index, group, needs_quotes)
-            )
+            findings.append(Finding(start - offset, end - offset, rule, kind, text[start:end], index, group, quote))
         return findings
 
     def text(self, text: str, *, replace: Replace = mask) -> tuple[str, Counter[str]]:
@@ -212,7 +214,7 @@ class Redactor:
         return list(split_at_boundaries(text, merge(spans)))
 
     def _matches(self, text: str, parts: Sequence[str]) -> list[Span]:
-        spans = self._scanner.spans(text)
+        spans = self._scanner.spans(text, self._disabled)
         if self._patterns:
             spans += self._pattern_spans(parts)
         if self._allowed_texts is None:
@@ -247,6 +249,12 @@ class Redactor:
         )
 
 
+@lru_cache(maxsize=8)
+def _scanner(rules: tuple[Rule, ...]) -> Scanner:
+    """Return the scanner for rules, which all redactors with these rules share."""
+    return Scanner(rules)
+
+
 @lru_cache(maxsize=1)
 def default_redactor() -> Redactor:
     """Return the shared redactor with all default rules, including personal data."""
@@ -268,7 +276,7 @@ def _replace_all(text: str, findings: Iterable[Finding], replace: Replace) -> st
     position = 0
     for finding in findings:
         replacement = replace(finding)
-        pieces += (text[position : finding.start], f'"{replacement}"' if finding.needs_quotes else replacement)
+        pieces += (text[position : finding.start], f"{finding.quote}{replacement}{finding.quote}")
         position = finding.end
     return "".join([*pieces, text[position:]])
 

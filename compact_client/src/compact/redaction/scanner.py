@@ -7,7 +7,7 @@ a text with many such places is the cost of one search through it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 
@@ -31,20 +31,22 @@ class Scanner:
         if isinstance(self._prefilter, AdaptivePrefilter):
             self._prefilter.warm_up()
 
-    def spans(self, text: str) -> list[Span]:
-        """Return the secret of each match that is not masked yet. Spans may overlap."""
+    def spans(self, text: str, disabled: Collection[int] = ()) -> list[Span]:
+        """Return the secret of each match that is not masked yet. Spans may overlap. Disabled rules find nothing."""
         hits = self._prefilter.hits(text)
         if not hits:
             return []
-        spans = list(self._spans(text, hits))
+        spans = list(self._spans(text, hits, disabled))
         if hits[0][0] == NORMALIZE and (normalized := normalize(text)) is not None:
-            hidden = self._spans(normalized.text, self._prefilter.hits(normalized.text))
+            hidden = self._spans(normalized.text, self._prefilter.hits(normalized.text), disabled)
             spans += map(normalized.original, hidden)
         return spans
 
-    def _spans(self, text: str, hits: list[Hit], *, is_decoded: bool = False) -> Iterator[Span]:
+    def _spans(
+        self, text: str, hits: list[Hit], disabled: Collection[int] = (), *, is_decoded: bool = False
+    ) -> Iterator[Span]:
         for index, places in groupby(hits, key=itemgetter(0)):
-            if index == NORMALIZE:
+            if index == NORMALIZE or index in disabled:
                 continue
             rule = self._rules[index]
             if rule.decode is None or not is_decoded:
@@ -73,10 +75,10 @@ class Scanner:
         else:
             places = [match.span("secret" if "secret" in match.re.groupindex else 0)]
         text, groups = match.string, match.re.groupindex
-        # `"pin": 1234` in a text must stay valid JSON.
-        needs_quotes = "keyquote" in groups and bool(match["keyquote"]) and match["bare"] is not None
+        # `"pin": 1234` in a text must stay valid JSON, also if its quotes are escaped.
+        quote = (match["keyquote"] or "").rstrip("]") if "keyquote" in groups and match["bare"] is not None else ""
         return [
-            Span(start, end, rule.name, rule.kind, needs_quotes)
+            Span(start, end, rule.name, rule.kind, quote)
             for start, end in places
             if start < end and not is_masked(text, start, end)
         ]

@@ -21,13 +21,14 @@ _NOT_A_TOKEN_KEY = re.compile(r".*(?:next|page|continuation|cursor|pad|eos|bos|u
 # Keys whose values are personal data if they have enough digits.
 _NUMBER_KEY = re.compile(
     r"(?P<us_ssn>(?:.*ssn|.*socialsecurity(?:number|no|nr)?))|(?P<card>.*(?:cvv|cvc|cvv2|cardnumber|ccnumber|creditcard))"
+    r"|(?P<pin>(?:.*card|.*bank|.*account|.*sim|.*user|.*login|.*security|.*door)?pin(?:code|number|no|nr)?)"
     r"|(?P<phone>.*(?:phone|phonenumber|mobile|mobilenumber|telephone|telefon|handy|faxnumber|phoneno))"
 )
-_MIN_DIGITS = {"us_ssn": 9, "card": 3, "phone": 7}
+_MIN_DIGITS = {"us_ssn": 9, "card": 3, "pin": 4, "phone": 7}
 _MIN_TOKEN_CHARS = 8
 _MAX_KEY_CHARS = 80  # Longer keys are not names, and caching them would waste memory.
 _PLACEHOLDER = re.compile(
-    r"\W*|string|none|null|true|false|required|optional|integer|hidden|auto|<[^<>]{0,80}>|\$\{[^{}]{0,80}\}|\$[A-Z][A-Z0-9_]*"
+    r"\W*|string|none|null|true|false|required|optional|integer|hidden|auto|<[^<>]{0,80}>|\$\{[^{}]{0,80}\}|(?-i:\$[A-Z][A-Z0-9_]*)|\$[a-z_]+\d?"
     r"|\{\{[^{}]{0,80}\}\}|x{3,}",
     re.IGNORECASE,
 )

@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 
 from compact.messages import Message, ToolCall, content_hash
 from compact.messages.redacted_types import RedactedMessage, RedactedText, RedactedTree
-from compact.messages.seal import seal_message, seal_text, seal_tree
+from compact.messages.seal import seal_message, seal_message_as, seal_text, seal_tree
 from compact.redaction.labels import redact_items
 from compact.redaction.outbound import OutboundRedactor
 from compact.redaction.placeholders import (
@@ -36,8 +36,8 @@ _MAX_MESSAGES = 20_000
 # Shorter values occur by chance, so they are only masked where a rule finds them.
 _MIN_VALUE_CHARS = 8
 _MIN_LEAF_CHARS = 4
-# Messages before a new one that are redacted again with it, if a secret may have started there.
-_MAX_CONTEXT = 16
+CONTEXT_MESSAGES = 16
+"""Messages before a new one that are redacted again with it, if a secret may have started there."""
 _NO_COUNTS: Counter[str] = Counter()
 
 
@@ -81,6 +81,13 @@ class RedactionView:
             self._redact_run(messages[start : index + 1])
         while len(self._entries) > max(self._max_messages, len(messages)):
             self._entries.popitem(last=False)
+
+    def rename(self, old_id: str, new_id: str) -> None:
+        """Change the id of a message, because an id contains the start of the hash of the redacted form."""
+        entry = self._entries.pop(old_id)
+        masked = seal_message_as(entry.masked, new_id)
+        reversible = masked if entry.reversible is entry.masked else seal_message_as(entry.reversible, new_id)
+        self._entries[new_id] = _Entry(masked, reversible, entry.counts, entry.digest)
 
     def forget(self, message_id: str) -> None:
         """Redact a message again, because the host changed it."""
@@ -181,7 +188,7 @@ class RedactionView:
     def _context_start(self, messages: Sequence[Message], index: int) -> int:
         """Return the first message to redact together with a new one: its neighbor, and where a secret started."""
         start = max(0, index - 1)
-        while start > max(0, index - _MAX_CONTEXT) and self.counts(messages[start]):
+        while start > max(0, index - CONTEXT_MESSAGES) and self.counts(messages[start]):
             start -= 1
         return start
 

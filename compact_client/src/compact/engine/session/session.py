@@ -41,7 +41,7 @@ from compact.planning.rehydration import RehydrationState
 from compact.planning.tool_results.durability import DeterminismMetadata, ToolDurabilityPolicy
 from compact.planning.usage_correction import UsageCorrection
 from compact.redaction.outbound import OutboundRedactor
-from compact.redaction.view import RedactionView
+from compact.redaction.view import CONTEXT_MESSAGES, RedactionView
 from compact.rendering import get_renderer
 
 Change = Literal["new", "extended", "adopted", "edited", "reset"]
@@ -285,12 +285,26 @@ class Session:
             self.host_list, self.returned_list = self.returned_list, ListSnapshot()
             self.request.origins = list(range(len(self.request.messages)))
             self.request.is_host_list = True
-        new = [self.thread.append(message) for message in decoded]
+        new = self.log(decoded)
         for item, message in zip(copies, new, strict=True):
             self.host_list.add(item, message.id or "")
         self.view.extend(new)
         self.history.extend(new)
         return Observation(change, tuple(new))
+
+    def log(self, messages: Sequence[Message]) -> list[Message]:
+        """Redact new messages, append them to the log, and return them with their ids."""
+        numbered_ids: list[str] = []
+
+        def hash_messages(numbered: Sequence[Message]) -> list[str]:
+            self.redaction.update([*self.thread.tail(CONTEXT_MESSAGES), *numbered])
+            numbered_ids.extend(message.id or "" for message in numbered)
+            return [self.redaction.hash(message) for message in numbered]
+
+        added = self.thread.append(messages, hash_messages)
+        for numbered_id, message in zip(numbered_ids, added, strict=True):
+            self.redaction.rename(numbered_id, message.id or "")
+        return added
 
     def _observe_edit(self, items: Sequence[Any], codec: Codec, match: Match) -> Observation:
         known = recognize_items(items, match.reference, match.start, match.size, self.history)
@@ -325,7 +339,7 @@ class Session:
         assert decoded is not None
         # The host may mark a message that the plan hides, for example as protected. Then it is shown again.
         if message is None or (message.id in absorbed_ids and decoded.meta != message.meta):
-            message = self.thread.append(decoded)
+            (message,) = self.log([decoded])
         else:
             message = self._restate(message, decoded)
         return message, message.id or ""

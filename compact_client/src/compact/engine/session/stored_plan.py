@@ -189,10 +189,10 @@ def _rebuild_log(
         if message_id is not None and not message_id.startswith("m"):
             session.host_list.add(item, message_id)
             continue
-        if message_id:
+        if message_id and session.thread.get(message_id) is None:
             added = session.thread.restore(replace(message, id=message_id))
         else:
-            added = session.thread.append(message)
+            (added,) = session.log([message])
         session.host_list.add(item, added.id or "")
         session.view.append(added)
     session.view = _merge_by_sequence(session.view, placeholders)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from compact.redaction.findings import MASKED
-from compact.redaction.rules.rule import GAP, Rule, caseless, is_key_material, looks_random
+from compact.redaction.rules.rule import GAP, HAS_DIGIT, Rule, caseless, is_key_material, looks_random
 
 # A quoted value ends at its own quote, at any level of JSON escaping. An unquoted value ends at a separator. A YAML
 # block contains the indented lines below the key.
@@ -21,7 +21,7 @@ _SUFFIX = (
     r"(?:[_.-]?(?:key|base|value|token|access|prod|production|dev|test|staging|live|old|new|plain|text|raw|string"
     r"|hash|data|\d{1,3})){0,3}s?(?:\[\d{0,3}\])?"
 )
-_SIGNS = r"(?P<separator>=>|:=|={1,3}|:{1,2}|：|＝|%3[AD]|(?<=\w)>)"
+_SIGNS = r"(?P<separator>=>|:=|={1,3}|:{1,2}|：|＝|%3[AD]|(?<=\w)>|(?<=[ \t])(?:-{1,2}>|→))"
 # The two patterns of document 002 allow line breaks around the sign. For other names, the value is on the same line.
 _SEPARATOR = rf"{GAP}{{0,32}}+{_SIGNS}(?:{GAP}|[*_~](?![\w])){{0,32}}+"
 _SEPARATOR_IN_LINE = rf"[ \t]{{0,32}}+{_SIGNS}(?:[ \t]|[*_~](?![\w])){{0,32}}+"
@@ -32,7 +32,8 @@ _TYPES = r"""none|null|nil|undefined|true|false|str|string|int|integer|bool|bool
 # Not a literal value: a type, a null value, a variable, a template, an expression or a mask.
 NOT_A_SECRET = re.compile(
     rf"""(?: (?:{_TYPES})(?:\([\w, ]*\))? | (\W)\1*+ | \W{{1,2}} | x{{3,}} | <[^<>]*>?
-      | [\w-]{{0,12}}(?:\.{{3,}}|…)\w{{0,4}} | \$\{{.* | \$\(.* | \$[A-Z_][A-Z0-9_]* | \$(?:\w*_)?(?:pass(?:word)?|passwd|pwd?|secret|token|key|api_?key|\d)
+      | [\w-]{{0,12}}(?:\.{{3,}}|…)\w{{0,4}} | \$\{{.* | \$\(.* | (?-i:\$[A-Z_][A-Z0-9_]*) | \$[a-z_]+\d?
+      | \$(?:\w*_)?(?:pass(?:word)?|passwd|pwd?|secret|token|key|api_?key|\d)
       | %\w+% | %\(\w+\)s | %[sdr] | \{{.* | \#\{{.* | !\w+ | ENC\[.* | arn:.* | vault:.* | op://.*
       | (?:optional|list|dict|union|literal|annotated|option)[\[<].* | \&(?:mut\ )?str
       | [a-z_][a-z_.]{{2,}}[(\[].* | (?:f|r|b)
@@ -41,6 +42,8 @@ NOT_A_SECRET = re.compile(
       )[)\]}}.:!?*_]*""",
     re.IGNORECASE | re.VERBOSE | re.ASCII,
 )
+# Code compares with these, and documents map a name to a column. Only a value with a digit is a password then.
+_WEAK_SIGNS = frozenset({"==", "===", "->", "-->", "→"})
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z_.]*[)\]}:.!?*]*")
 _SECRET_WORD = re.compile(r"pass|secret|token|key|pwd|auth|cred|^pw$", re.IGNORECASE)
 # A UUID or a digest names something. It is only a secret under a more specific name than `key`.
@@ -53,6 +56,7 @@ _COUNT = re.compile(r"[a-z_]+[=:]\d+[a-z]?")
 _KEY_START = re.compile(r"[!-/:-~]{0,23}[0-9]")
 _NEXT_WORD = re.compile(r"[ \t]+[A-Za-z]{2,}")
 _OPENED = re.compile(r"[({\[][^(){}\[\]]*\Z")
+_PIN = re.compile(r"\d{4,8}[.!?)\]}]*")
 _MIN_TOKEN_CHARS = 8
 
 
@@ -73,7 +77,7 @@ def _is_literal(match: re.Match[str]) -> bool:
         return value.lower() not in match[0].lower()[: match.start("quote") - match.start()]
     if match["block"] is not None:
         return True
-    if match["separator"] in {"==", "==="} and not any(char.isdigit() for char in value):
+    if match["separator"] in _WEAK_SIGNS and not HAS_DIGIT.search(value):
         return False
     return not _is_variable(match, value)
 
@@ -129,6 +133,10 @@ def _is_short_key(match: re.Match[str]) -> bool:
     return match["separator"] == "=" or match["quote"] is not None or not _TEST_NAME.match(value)
 
 
+def _is_pin(match: re.Match[str]) -> bool:
+    return _PIN.fullmatch(value_of(match).strip()) is not None
+
+
 def _is_generic_key(match: re.Match[str]) -> bool:
     """True for the value of a name with `key` or `auth` in it, which must look like key material."""
     value = value_of(match).strip()
@@ -174,7 +182,7 @@ def _assignment(
 
 _AFTER_KEY = r"""[\w.\]["'`\\*%-]{0,40}[ \t\r\n]{0,4}"""
 _BEFORE_VALUE = r"""[ \t\r\n*"'`\\%\d]{0,16}[|>]?"""
-_SIGN = r"(?:[:=>]|%3[ad]|\xef\xbc\x9a|\xef\xbc\x9d)"
+_SIGN = r"(?:-{0,2}[:=>]|%3[ad]|\xef\xbc\x9a|\xef\xbc\x9d|\xe2\x86\x92)"
 
 ASSIGNMENTS = (
     _assignment("api_key", "api_key api-key apikey", _is_literal, key=r"api[_-]?key"),
@@ -203,6 +211,14 @@ ASSIGNMENTS = (
         "secret private_key private-key privatekey signing_key signing-key encryption_key encryption-key credential"
         " shared_access_key sharedaccesskey master_key masterkey requirepass masterauth",
         _is_value,
+    ),
+    _assignment(
+        "pin",
+        "pin",
+        _is_pin,
+        key=r"pin(?:(?:[_-]|\x20)?(?:code|number|no|nr))?",
+        start=r"(?<![A-Za-z])",
+        hint=rf"(?:^|[^a-z])pin[ \w]{{0,8}}{_AFTER_KEY}{_SIGN}{_BEFORE_VALUE}\d{{4}}",
     ),
     _assignment("token", "token", _is_token, hint=rf"token{_AFTER_KEY}{_SIGN}{_BEFORE_VALUE}[^ \t\r\n]{{4}}"),
     _assignment(

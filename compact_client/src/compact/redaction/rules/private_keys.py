@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from compact.redaction.rules.rule import HAS_DIGIT, Rule, caseless, is_key_material, verbose
+from compact.redaction.rules.rule import Rule, caseless, is_key_material, verbose
 
 _MAX_LINES = 20_000
 # Other fields, such as ids, may be between two lines of a key.
@@ -100,12 +100,7 @@ def _before_end(match: re.Match[str]) -> list[tuple[int, int]]:
 def _is_key_fragment(match: re.Match[str]) -> bool:
     """True for lines in the format of a key that belong to no certificate, public key or image."""
     text, start = match.string, match.start()
-    if (
-        not HAS_DIGIT.search(match[0][:40])
-        or not is_key_material(match[0][:64])
-        or _IMAGE.match(text, start)
-        or _HEX.fullmatch(match[0][:64])
-    ):
+    if not is_key_material(match[0][:64]) or _IMAGE.match(text, start) or _HEX.fullmatch(match[0][:64]):
         return False
     begin = text.rfind("-----BEGIN ", max(0, start - 16_000), start)
     is_open = begin >= 0 and text.find("-----END", begin, start) < 0
@@ -151,7 +146,7 @@ PRIVATE_KEYS = (
         "secret",
         (),
         verbose(
-            r"""(?<![A-Za-z0-9+/=])(?:[A-Za-z0-9+/]{64}|[A-Za-z0-9+/]{70})
+            r"""(?<![A-Za-z0-9+/=])(?=[A-Za-z+/]{0,39}[0-9])(?:[A-Za-z0-9+/]{64}|[A-Za-z0-9+/]{70})
                 (?:(?:\r?\n|\\{1,4}n|\x1e)[ \t>|+]{0,8}(?:[A-Za-z0-9+/]{64}|[A-Za-z0-9+/]{70})(?![A-Za-z0-9+/])){2,400}+
                 (?:(?:\r?\n|\\{1,4}n|\x1e)[ \t>|+]{0,8}[A-Za-z0-9+/=]{4,64}(?=[\r\n\\"'\x1e-]|\Z))?"""
         ),

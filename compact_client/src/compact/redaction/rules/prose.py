@@ -20,6 +20,28 @@ _NOT_CHOSEN = re.compile(
     re.IGNORECASE,
 )
 
+# Words of which passphrases are not made. A sentence such as "the passphrase is required for the login" has one.
+_FUNCTION_WORDS = frozenset(
+    """a about after again all already also always an and any are as at be been before being but by can cannot could did
+    do does done during each either else for from had has have here how if in into is it its just later less like may
+    more most must needed needs never no none not now of off on once one only onto or other our out over per please
+    should since so some still than that the their them then there these they this those through to too two until up
+    upon us very via was we were what when where which while who why will with within without would yet you your""".split()
+)
+_STATE = re.compile(
+    r"\w+ed|un\w+|in(?:correct|valid)|wrong|missing|empty|optional|long|short|weak|strong|kept|sent|set|made|safe"
+)
+
+
+def _is_passphrase(match: re.Match[str]) -> bool:
+    """True for several words that do not form a sentence."""
+    words = match["secret"].lower().split()
+    return _FUNCTION_WORDS.isdisjoint(words) and _STATE.fullmatch(words[0]) is None
+
+
+def _is_named_key(match: re.Match[str]) -> bool:
+    return is_key_material(match["secret"]) and not _NOT_CHOSEN.fullmatch(match["secret"])
+
 
 def _is_told(match: re.Match[str]) -> bool:
     """True if a sentence gives a value that no ordinary word could be."""
@@ -68,6 +90,35 @@ PROSE = (
         ),
         _is_told,
         hints=(r"(?:password|passwort|passphrase|passcode)[ \t]{1,4}",),
+    ),
+    Rule(
+        "password",
+        "secret",
+        ("passphrase", "pass phrase"),
+        caseless(
+            r"""(?<![A-Za-z])pass[ ]?phrase(?:[ ](?:for|of|to)[ ](?:[\w.-]{1,30}[ ]){0,3}?[\w.-]{1,30})?
+                (?:[ ](?:is|was)(?:[ ]now)?[ ]?:?|[ ]?[:=])[ ]{1,4}["'`“]?
+                (?P<secret>[a-z]{3,12}(?:[ -][a-z]{3,12}){2,11}+)(?![\w-])"""
+        ),
+        _is_passphrase,
+        hints=(r"pass ?phrase",),
+        lookahead=200,
+    ),
+    # "twilio auth token …"
+    Rule(
+        "token",
+        "secret",
+        ("token ", "key ", "secret "),
+        caseless(
+            r"""(?<![A-Za-z])(?:auth|access|api|secret|bearer|refresh|bot|app|signing|client|service)[ ](?:token|key|secret)[ ]{1,4}
+                ["'`“]?(?P<secret>[\w+/=.~-]{20,512}+)"""
+        ),
+        _is_named_key,
+        hints=(
+            r"(?:auth|access|api|secret|bearer|refresh|bot|app|signing|client|service) (?:token|key|secret) {1,4}[!-~]",
+        ),
+        reach=36,
+        lookahead=80,
     ),
     Rule(
         "password",
