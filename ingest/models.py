@@ -68,6 +68,36 @@ class IngestKey(models.Model):
         return f"{self.label} ({self.hint}…)"
 
 
+class RedactionRule(models.Model):
+    """A custom redaction rule of a project, or an exception to the rules.
+
+    A pattern is a regular expression in the syntax of RE2. An exception is the name of a rule that is turned off, or a
+    text that stays visible, where `*` matches anything. `ingest.decoding.project_rules` applies and validates them.
+    """
+
+    class Kind(models.TextChoices):
+        PATTERN = "pattern"
+        ALLOW = "allow"
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="redaction_rules")
+    kind = models.CharField(max_length=10, choices=Kind.choices)
+    name = models.CharField(max_length=60, blank=True, default="")  # of a pattern, in the counts of redactions
+    value = models.CharField(max_length=500)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["project", "kind", "value"], name="redaction_rule_once"),
+            models.UniqueConstraint(
+                fields=["project", "name"], condition=models.Q(kind="pattern"), name="redaction_rule_name"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name or self.value
+
+
 class Session(models.Model):
     """An agent session with its aggregates, which stay correct after replays."""
 

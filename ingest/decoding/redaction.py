@@ -12,31 +12,33 @@ from typing import Any
 import msgspec
 from compact.redaction import default_redactor, redact_items
 
+from ingest.decoding.project_rules import NO_RULES, ProjectRules, redactor_for
 from ingest.decoding.records import Converted, Span
 
 _encode = msgspec.json.Encoder().encode
-_redactor = default_redactor()
 
 
 def warm_up() -> None:
     """Compile the rules, so that the first large body does not wait for it. Takes about half a second."""
-    _redactor.warm_up()
+    default_redactor().warm_up()
 
 
-def redact(converted: list[Converted]) -> int:
+def redact(converted: list[Converted], rules: ProjectRules = NO_RULES) -> int:
     """Redact secrets in records and their content in place. Return the number of records that had one."""
     values = [(record.name, data, payload) for record, data, payload in converted]
     count = 0
-    for index, (clean, counts) in enumerate(_redactor.trees(values)):
+    for index, (clean, counts) in enumerate(redactor_for(rules).trees(values)):
         if counts:
             converted[index] = _replace_content(converted[index], clean)
             count += 1
     return count
 
 
-def redact_messages(messages: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], Counter[str]]]:
+def redact_messages(
+    messages: Sequence[dict[str, Any]], rules: ProjectRules = NO_RULES
+) -> list[tuple[dict[str, Any], Counter[str]]]:
     """Redact the messages of a transcript together. Return each with the number of matches for each rule."""
-    return redact_items(messages, _redactor.trees)
+    return redact_items(messages, redactor_for(rules).trees)
 
 
 def _replace_content(converted: Converted, clean: tuple[str, dict[str, Any], Any]) -> Converted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -10,6 +11,7 @@ import msgspec
 from ingest.archive.transcript_format import BadTranscript, parse_messages
 from ingest.decoding import json_body
 from ingest.decoding.otlp import conversion
+from ingest.decoding.project_rules import NO_RULES, ProjectRules
 from ingest.decoding.records import Decoded, Span
 from ingest.decoding.redaction import redact, redact_messages
 from ingest.errors import Malformed, RequestError, TooLarge, UnsupportedType
@@ -27,10 +29,10 @@ class ParsedTranscript(msgspec.Struct):
     counts: dict[str, int]
 
 
-def decode_events(body: bytes, body_format: Format, max_events: int) -> Decoded:
+def decode_events(body: bytes, body_format: Format, max_events: int, rules: ProjectRules = NO_RULES) -> Decoded:
     """Decode a body with at most `max_events` events, and redact them."""
     decoded = _DECODERS[body_format](body, max_events)
-    decoded.redacted_count = redact(decoded.converted)
+    decoded.redacted_count = redact(decoded.converted, rules)
     # After redaction, because a message's hash must be that of the stored text.
     for record, _data, payload in decoded.converted:
         if payload is not None and type(record) is Span:
@@ -47,10 +49,10 @@ _DECODERS: dict[Format, Callable[[bytes, int], Decoded]] = {
 }
 
 
-def parse_transcript(body: bytes) -> ParsedTranscript:
+def parse_transcript(body: bytes, rules: ProjectRules = NO_RULES) -> ParsedTranscript:
     """Parse and redact a transcript, or raise `Malformed`."""
     try:
-        ids, texts, counts = parse_messages(body, redact_messages)
+        ids, texts, counts = parse_messages(body, partial(redact_messages, rules=rules))
     except BadTranscript as error:
         rejected = [{"index": 0, "path": error.path, "message": error.message}]
         raise Malformed(error.message, rejected=rejected) from None

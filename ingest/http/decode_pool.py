@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from ingest import metrics
+from ingest.decoding.project_rules import NO_RULES, ProjectRules
 from ingest.decoding.records import Decoded
 from ingest.errors import RequestError, TooLarge, Unavailable
 from ingest.http.decode_jobs import ERRORS, Format, ParsedTranscript, decode_events, parse_transcript
@@ -193,7 +194,9 @@ class DecodePool:
                 self._busy -= 1
                 self._start_next()
 
-    async def decode_events(self, project_id: int, body: bytes, body_format: Format, *, max_events: int) -> Decoded:
+    async def decode_events(
+        self, project_id: int, body: bytes, body_format: Format, *, max_events: int, rules: ProjectRules = NO_RULES
+    ) -> Decoded:
         """Decode and redact a body with at most `max_events` events."""
         if self._is_inline(body) or self._trust.allows(project_id, len(body)):
             # One body at a time, with a turn of the event loop in between. Otherwise bodies that arrive together would
@@ -201,20 +204,20 @@ class DecodePool:
             async with self._inline:
                 began = time.thread_time()
                 try:
-                    return decode_events(body, body_format, max_events)
+                    return decode_events(body, body_format, max_events, rules)
                 finally:
                     self._trust.observe(project_id, len(body), time.thread_time() - began)
                     await asyncio.sleep(0)
-        result = await self._run_in_worker(project_id, Job(len(body), body_format, max_events), body)
+        result = await self._run_in_worker(project_id, Job(len(body), body_format, max_events, rules), body)
         assert isinstance(result, Decoded)
         self._trust.observe(project_id, len(body), result.cpu_s)
         return result
 
-    async def parse_transcript(self, project_id: int, body: bytes) -> ParsedTranscript:
+    async def parse_transcript(self, project_id: int, body: bytes, rules: ProjectRules = NO_RULES) -> ParsedTranscript:
         """Parse and redact a transcript."""
         if self._is_inline(body):
-            return parse_transcript(body)
-        result = await self._run_in_worker(project_id, Job(len(body), None), body)
+            return parse_transcript(body, rules)
+        result = await self._run_in_worker(project_id, Job(len(body), None, rules=rules), body)
         assert isinstance(result, ParsedTranscript)
         return result
 

@@ -19,6 +19,7 @@ from typing import Protocol, cast
 import msgspec
 
 from ingest.decoding import redaction
+from ingest.decoding.project_rules import NO_RULES, ProjectRules
 from ingest.decoding.records import Record, Rejection
 from ingest.errors import RequestError, describe
 from ingest.http.decode_jobs import Format, ParsedTranscript, decode_events, parse_transcript
@@ -39,6 +40,7 @@ class Job(msgspec.Struct, array_like=True):
     size: int
     body_format: Format | None
     max_events: int = 0
+    rules: ProjectRules = NO_RULES
 
 
 class Failure(msgspec.Struct, array_like=True):
@@ -87,8 +89,8 @@ def run(job: Job, body: bytes) -> list[Reply]:
     began = time.process_time()
     try:
         if job.body_format is None:
-            return [Reply(is_last=True, transcript=parse_transcript(body))]
-        decoded = decode_events(body, job.body_format, job.max_events)
+            return [Reply(is_last=True, transcript=parse_transcript(body, job.rules))]
+        decoded = decode_events(body, job.body_format, job.max_events, job.rules)
     except RequestError as error:
         return [Reply(is_last=True, failure=Failure(type(error).__name__, error.message, error.rejected))]
     except Exception as error:

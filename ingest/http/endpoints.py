@@ -159,7 +159,7 @@ async def _store(service: Service, grant: Grant, endpoint: str, body: bytes, bod
     service.writer.backlog.require_room(grant.project_id, grant.key_id)
     with service.memory.reserve(len(body), grant.project_id):
         decoded = await service.decode_pool.decode_events(
-            grant.project_id, body, body_format, max_events=settings.INGEST_MAX_EVENTS
+            grant.project_id, body, body_format, max_events=settings.INGEST_MAX_EVENTS, rules=grant.rules
         )
         if decoded.redacted_count:
             metrics.redacted.inc(decoded.redacted_count)
@@ -205,7 +205,7 @@ async def ingest_transcript(service: Service, request: Request) -> Response:
         body = await run_in_thread(decompress, body, "gzip", settings.INGEST_MAX_BODY_BYTES)
     service.byte_rate.consume(grant.key_id, len(body))
     with service.memory.reserve(len(body), grant.project_id):
-        parsed = await service.decode_pool.parse_transcript(grant.project_id, body)
+        parsed = await service.decode_pool.parse_transcript(grant.project_id, body, grant.rules)
         try:
             stored = await transcripts.astore(
                 project_id=grant.project_id,

@@ -1,7 +1,8 @@
 """Create and check ingest keys.
 
 An ingest key is shown once and stored as a digest. Each process caches lookups for `CACHE_TTL_S` seconds, so most
-requests are authenticated without a query and a revoked key stops working everywhere within that time.
+requests are authenticated without a query and a revoked key stops working everywhere within that time. The redaction
+rules of the key's project are read together with it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from django.db import transaction
 
 from ingest import credentials
+from ingest.decoding.project_rules import NO_RULES, ProjectRules
 from ingest.errors import Unauthorized
 from ingest.models import IngestKey, Project
 
@@ -32,7 +34,10 @@ CACHE_TTL_S = 5.0
 _CACHE_SIZE = 10_000
 
 FIND_KEY = """
-SELECT k.id, k.project_id FROM ingest_ingestkey k
+SELECT k.id, k.project_id, (
+    SELECT jsonb_agg(jsonb_build_array(r.kind, r.name, r.value) ORDER BY r.id)
+    FROM ingest_redactionrule r WHERE r.project_id = k.project_id
+) FROM ingest_ingestkey k
 WHERE k.digest = %s AND (k.revoked_at IS NULL OR k.revoked_at > now())
 """
 UPDATE_LAST_USED = "UPDATE ingest_ingestkey SET last_used_at = now() WHERE id = ANY(%s) RETURNING 1"
@@ -44,6 +49,7 @@ class Grant:
 
     key_id: int
     project_id: int
+    rules: ProjectRules = NO_RULES
 
 
 def create(project: Project, *, label: str, created_by: User | None = None) -> str:
@@ -116,7 +122,10 @@ class KeyCache:
         entry = self._grants.get(digest)
         if entry is None or entry[0] < time.monotonic():
             row = await self._fetch(digest)
-            entry = (time.monotonic() + CACHE_TTL_S, Grant(*row) if row else None)
+            entry = (
+                time.monotonic() + CACHE_TTL_S,
+                Grant(row[0], row[1], ProjectRules.from_rows(row[2] or ())) if row else None,
+            )
             self._grants[digest] = entry
             self._grants.move_to_end(digest)
             if len(self._grants) > _CACHE_SIZE:

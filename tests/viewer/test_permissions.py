@@ -30,8 +30,9 @@ SECRET = "the text that agents sent"
 NAME, SPAN = "guarded-session", "t-guarded-session:a"
 
 
-# Keys, tokens and memberships also belong to users. See test_key_pages and test_project_pages.
-TESTED_ELSEWHERE = {"key-rotate", "key-revoke", "token-revoke", "member-remove"}
+# Keys, tokens and memberships also belong to users. See test_key_pages, test_project_pages and
+# test_redaction_pages.
+TESTED_ELSEWHERE = {"key-rotate", "key-revoke", "token-revoke", "member-remove", "redaction-remove"}
 
 
 def routes(patterns: list[URLPattern | URLResolver], prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -33,11 +33,12 @@ def project_list(request: HttpRequest) -> HttpResponse:
 
 @access.requires(Right.MANAGE, "GET", "HEAD")
 def project_detail(request: HttpRequest, slug: str) -> HttpResponse:
-    project = _get_project(request, slug)
+    project = get_project(request, slug)
     context = {
         "project": project,
         "memberships": project.memberships.select_related("user", "role").order_by("user__username"),
         "roles": list(ROLES),
+        "rule_count": project.redaction_rules.count(),
         "transcript_count": Transcript.objects.filter(project_id=project.pk).count(),
     }
     return render(request, "accounts/project_detail.html", context)
@@ -46,7 +47,7 @@ def project_detail(request: HttpRequest, slug: str) -> HttpResponse:
 @access.requires(Right.MANAGE, "POST")
 def project_keep(request: HttpRequest, slug: str) -> HttpResponse:
     """Set retention, legal hold, and whether payload views need a reason."""
-    project = _get_project(request, slug)
+    project = get_project(request, slug)
     reason = log.clean(request.POST.get("reason", "").strip())
     days = request.POST.get("retention_days", "").strip()
     if not reason:
@@ -76,7 +77,7 @@ def project_keep(request: HttpRequest, slug: str) -> HttpResponse:
 @access.requires(Right.MANAGE, "POST")
 def member_add(request: HttpRequest, slug: str) -> HttpResponse:
     """Add a member, or change the role of one."""
-    project = _get_project(request, slug)
+    project = get_project(request, slug)
     user = User.objects.filter(username=request.POST.get("username", "").strip(), is_active=True).first()
     role_name = request.POST.get("role", "")
     if user is None or (role_name and role_name not in ROLES):
@@ -92,7 +93,7 @@ def member_add(request: HttpRequest, slug: str) -> HttpResponse:
 
 @access.requires(Right.MANAGE, "POST")
 def member_remove(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
-    project = _get_project(request, slug)
+    project = get_project(request, slug)
     membership = project.memberships.select_related("user").filter(pk=pk).first()
     if membership is None:
         raise Http404
@@ -107,7 +108,8 @@ def member_remove(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     return redirect("project-detail", slug)
 
 
-def _get_project(request: HttpRequest, slug: str) -> Project:
+def get_project(request: HttpRequest, slug: str) -> Project:
+    """Return a project that the user manages."""
     grant = access.request_grant(request)
     project = Project.objects.filter(slug=slug, pk__in=list(grant.rights)).first()
     if project is None:

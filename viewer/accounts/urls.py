@@ -6,7 +6,7 @@ from django.conf import settings
 from django.contrib.auth import views as auth
 from django.urls import URLPattern, URLResolver, include, path
 
-from viewer.accounts import key_pages, project_pages, token_pages
+from viewer.accounts import key_pages, project_pages, redaction_pages, token_pages
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("keys/", key_pages.key_list, name="key-list"),
@@ -19,6 +19,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("projects/<slug:slug>/keep/", project_pages.project_keep, name="project-keep"),
     path("projects/<slug:slug>/members/", project_pages.member_add, name="member-add"),
     path("projects/<slug:slug>/members/<int:pk>/remove/", project_pages.member_remove, name="member-remove"),
+    path("projects/<slug:slug>/redaction/", redaction_pages.rule_list, name="redaction-rules"),
+    path("projects/<slug:slug>/redaction/add/", redaction_pages.rule_add, name="redaction-add"),
+    path("projects/<slug:slug>/redaction/try/", redaction_pages.rule_try, name="redaction-try"),
+    path("projects/<slug:slug>/redaction/<int:pk>/remove/", redaction_pages.rule_remove, name="redaction-remove"),
     path(
         "login/",
         auth.LoginView.as_view(redirect_authenticated_user=True, extra_context={"sso": settings.SSO}),

@@ -47,6 +47,13 @@ class Anchor:
     claim: dict[str, Any]  # everything that is signed
 
     @property
+    def replaces(self) -> int:
+        """The number of the last anchor before an administrator restarted the series with this one, or 0."""
+        restart = self.claim.get("restart")
+        number = restart.get("anchor") if isinstance(restart, dict) else None
+        return number if type(number) is int else 0
+
+    @property
     def is_signed(self) -> bool:
         return signing.is_ours(canonical(self.claim), self.signature)
 
@@ -121,6 +128,18 @@ def append(anchor: Anchor) -> None:
         os.close(descriptor)
     if is_new:
         _sync_folder()
+
+
+def set_aside(last_number: int) -> tuple[str, str]:
+    """Rename the file, which stays as evidence. Return its new name and its SHA-256, or two empty texts."""
+    try:
+        digest = hashlib.sha256(path().read_bytes()).hexdigest()
+    except FileNotFoundError:
+        return "", ""
+    target = path().with_name(f"anchors-until-{last_number}-{digest[:8]}.jsonl")
+    path().rename(target)
+    _sync_folder()
+    return target.name, digest
 
 
 def _sync_folder() -> None:

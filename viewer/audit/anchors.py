@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db import connection, transaction
 from django.utils import timezone
@@ -19,11 +20,17 @@ from ingest.archive.link_clock import anchor_time
 from ingest.models import AnchorMark
 from viewer.audit import anchor_file, external_anchors, log
 from viewer.audit.anchor_file import Anchor
+from viewer.audit.log import Action, Origin
 from viewer.models import AuditEntry
 from viewer.numbers import format_count
 
+_MAX_LISTED = 20
 _TRY_LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('viewer anchors'))"
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('viewer anchors'))"
+
+
+class NothingToRestart(Exception):
+    """The anchors match the database, so there is no reason for a new series."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,8 @@ class AnchorState:
     anchor: Anchor | None
     entries_after: int
     links_after: int
+    restarted: Anchor | None = None
+    """The first anchor of the file, if an administrator restarted the series with it."""
     external: list[external_anchors.Status] = field(default_factory=list)
 
     @property
@@ -68,7 +77,10 @@ class Report:
         anchor = self.state.anchor
         if anchor is None:
             return f"Entries are intact and in order. {self.state.sentence}"
-        return f"Verified up to anchor {anchor.number} of {describe_time(anchor.until)}. {self._pending}".strip()
+        first = self.state.restarted
+        restarted = f"An administrator restarted the series with anchor {first.number}. " if first else ""
+        verified = f"Verified up to anchor {anchor.number} of {describe_time(anchor.until)}."
+        return f"{verified} {restarted}{self._pending}".strip()
 
     @property
     def _pending(self) -> str:
@@ -83,6 +95,35 @@ def write() -> Anchor:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_LOCK)
         anchor = _append(cursor)
+    external_anchors.publish([anchor])
+    return anchor
+
+
+def restart(origin: Origin, reason: str) -> Anchor:
+    """Start a new series after a backup was restored intentionally. The reason is in the audit log, which is anchored.
+
+    The old file is renamed and never deleted. The first anchor of the new series says which one it replaces, and
+    verification reports that from then on. Raises `NothingToRestart` if the anchors match the database.
+    """
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_LOCK)
+        report = verify()
+        if not report.problems:
+            raise NothingToRestart
+        mark = AnchorMark.objects.order_by("-number").first()
+        last = report.state.anchor
+        numbers = (last.number if last else 0, mark.number if mark else 0, external_anchors.last_number())
+        name, digest = anchor_file.set_aside(max(numbers))
+        log.record(
+            origin,
+            Action.ANCHOR_RESTART,
+            target=f"anchor {max(numbers) + 1}",
+            reason=reason,
+            problems=report.problems[:_MAX_LISTED],
+            file=name,
+            sha256=digest,
+        )
+        anchor = _append(cursor, restart={"anchor": max(numbers), "file_sha256": digest})
     external_anchors.publish([anchor])
     return anchor
 
@@ -108,7 +149,7 @@ def write_if_changed() -> Anchor | None:
     return write()
 
 
-def _append(cursor: object) -> Anchor:
+def _append(cursor: object, restart: dict[str, Any] | None = None) -> Anchor:
     until = anchor_time(cursor)
     entry = AuditEntry.objects.order_by("-position").first()
     anchors, _ = anchor_file.read()
@@ -117,13 +158,15 @@ def _append(cursor: object) -> Anchor:
     root = anchor_root.root_at(until, start=last.root if last else None, after=last.until if last else None)
     anchor = anchor_file.sign(
         {
-            "number": max(last.number if last else 0, mark.number if mark else 0) + 1,
+            "number": 1
+            + (restart["anchor"] if restart else max(last.number if last else 0, mark.number if mark else 0)),
             "time": format_time(until),
             "links": root.count,
             "root": root.hash,
             "audit_position": entry.position if entry else -1,
             "audit_hash": entry.hash if entry else "",
             "previous": last.hash if last else "",
+            **({"restart": restart} if restart else {}),
         }
     )
     anchor_file.append(anchor)
@@ -134,7 +177,8 @@ def _append(cursor: object) -> Anchor:
 
 def read_state() -> AnchorState:
     """Return the newest anchor without checking it, for pages."""
-    return _state(anchor_file.read_last())
+    last = anchor_file.read_last()
+    return _state([last] if last else [])
 
 
 def verify() -> Report:
@@ -148,14 +192,16 @@ def verify() -> Report:
         external_anchors.find_problems,
     )
     problems = [problem for check in checks for problem in check(anchors)]
-    return Report([*log.find_problems(), *damaged, *problems], _state(anchors[-1] if anchors else None))
+    return Report([*log.find_problems(), *damaged, *problems], _state(anchors))
 
 
-def _state(anchor: Anchor | None) -> AnchorState:
+def _state(anchors: list[Anchor]) -> AnchorState:
+    anchor = anchors[-1] if anchors else None
+    restarted = anchors[0] if anchors and anchors[0].replaces else None
     position = anchor.audit_position if anchor else -1
     entries_after = AuditEntry.objects.filter(position__gt=position).count()
     links_after = anchor_root.count_after(anchor.until if anchor else None)
-    return AnchorState(anchor, entries_after, links_after, external_anchors.statuses())
+    return AnchorState(anchor, entries_after, links_after, restarted, external_anchors.statuses())
 
 
 def _signature_problems(anchors: list[Anchor]) -> list[str]:

@@ -51,6 +51,7 @@ class Action(StrEnum):
     BUNDLE_DOWNLOAD = "bundle.download"
     TRANSCRIPT_DELETE = "transcript.delete"
     ARCHIVE_VERIFY = "archive.verify"
+    ANCHOR_RESTART = "anchor.restart"
     AUDIT_EXPORT = "audit.export"
     KEY_CREATE = "key.create"
     KEY_ROTATE = "key.rotate"
@@ -58,6 +59,7 @@ class Action(StrEnum):
     TOKEN_CREATE = "token.create"  # noqa: S105 - the name of an action
     TOKEN_REVOKE = "token.revoke"  # noqa: S105
     PROJECT_CHANGE = "project.change"
+    REDACTION_CHANGE = "redaction.change"
     USER_CHANGE = "user.change"
 
 

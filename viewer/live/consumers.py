@@ -240,6 +240,7 @@ class SessionConsumer(LiveConsumer):
 
     async def record_view(self) -> None:
         """Write to the audit log that this socket is about to send content, once per window."""
+        assert self.session is not None
         window_s = payload_views.WINDOW.total_seconds()
         if self.recorded_at is not None and time.monotonic() - self.recorded_at < window_s:
             return

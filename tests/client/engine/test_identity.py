@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from builders import Recorder, chat_turns, small_manager, tool_pair
-from compact import CompactConfig, CompactError, CompactManager, ConfigError, Message
+from compact import CompactError, ConfigError, Message
 from compact.adapters.plan_stores import FileCompactionStore, MemoryCompactionStore
 from compact.config import SessionLimits
 from compact.engine.session.continuation import find_overlap, identity_key
@@ -363,7 +363,7 @@ def test_message_ids_contain_nothing_of_a_secret() -> None:
     """An id is built from the redacted form, so equal messages with different secrets have equal ids."""
 
     def ids(secret: str) -> list[str | None]:
-        manager = CompactManager(CompactConfig(max_context_tokens=8_000))
+        manager = small_manager(None)
         manager.preflight("s", [{"role": "user", "content": f"log in with password: {secret}"}])
         return [message.id for message in manager._sessions["s"].current.thread]
 

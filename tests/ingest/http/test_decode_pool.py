@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
+from ingest.decoding.project_rules import ProjectRules
 from ingest.errors import Malformed, RequestError, TooLarge, Unavailable
 from ingest.http.decode_jobs import decode_events, parse_transcript
 from ingest.http.decode_pool import MAX_INLINE_BYTES, DecodePool, Trust
@@ -38,6 +39,28 @@ async def pool() -> AsyncIterator[DecodePool]:
     pool = DecodePool(2, timeout_s=30)
     yield pool
     await pool.close()
+
+
+async def test_custom_rules_reach_the_workers_and_stay_in_their_project(pool: DecodePool) -> None:
+    """Inline, in a worker, and in transcripts. The same worker serves both projects."""
+    rules = {
+        1: ProjectRules(patterns=(("motto", r"message of \d"),), allow=(SECRETS[1],)),
+        2: ProjectRules(patterns=(("broken", "("), ("name", r"project (?P<secret>\d)"))),
+    }
+    for project, other in ((1, 2), (2, 1)) * 2:
+        for events in (2, 200):
+            body = body_of(project, events=events)
+            result = await pool.decode_events(project, body, "json", max_events=500, rules=rules[project])
+            text = str(result.records)
+            assert (SECRETS[1] in text) == (project == 1) and SECRETS[2] not in text
+            assert ("message of 1" in text, "project 2" in text) == (False, False)
+            assert f"project {project}" in text or project == 2
+            plain = await pool.decode_events(other, body, "json", max_events=500)
+            assert SECRETS[project] not in str(plain.records)
+    for repeat in (1, 2_000):
+        line = json.dumps({"role": "user", "content": "message of 1 " * repeat}).encode() + b"\n"
+        transcript = await pool.parse_transcript(1, line, rules[1])
+        assert transcript.counts == {"motto": repeat} and b"message of" not in transcript.texts[0]
 
 
 async def test_workers_give_the_same_result_as_the_web_process(pool: DecodePool) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import zstandard
 
+from ingest import credentials
+
 from ..conftest import Wire
 
 T0 = "2026-11-16T04:00:00Z"
@@ -267,3 +269,29 @@ def test_health_endpoints_respond(wire: Wire) -> None:
     assert wire.http.get(wire.url + "/healthz").status_code == 200
     assert wire.http.get(wire.url + "/readyz").json() == {"ready": True, "database": "ok", "channel_layer": "ok"}
     assert "ariadne_ingest_events_accepted_total" in wire.http.get(wire.url + "/metrics").text
+
+
+@pytest.mark.req("S-RED-1")
+def test_the_rules_of_a_project_apply_to_its_keys_only(wire: Wire, name: str) -> None:
+    """Two projects send the same text. Each is redacted by its own rules, in small and in large bodies."""
+    project_sql = "INSERT INTO ingest_project (slug, name, created_at, legal_hold) VALUES (%s, 'x', now(), false)"
+    key_sql = (
+        "INSERT INTO ingest_ingestkey (project_id, label, hint, created_at, digest) VALUES (%s, 't', 'h', now(), %s)"
+    )
+    rule_sql = (
+        "INSERT INTO ingest_redactionrule (project_id, kind, name, value, created_at) VALUES (%s, %s, %s, %s, now())"
+    )
+    keys: dict[str, str] = {}
+    for tenant, rule in (("a", ("pattern", "badge", r"BADGE-\d{4}")), ("b", ("allow", "", "ada@corp.org"))):
+        keys[tenant] = f"ari_{name}-{tenant}-key"
+        (project,) = wire.rows(project_sql + " RETURNING id", f"{name}-{tenant}")
+        wire.database.execute(key_sql, (project["id"], credentials.digest(keys[tenant])))
+        wire.database.execute(rule_sql, (project["id"], *rule))
+    for padding in ("", "word " * 8_000):
+        text = f"BADGE-4711 of ada@corp.org {padding}"
+        for tenant, key in keys.items():
+            trace = f"{name}-{tenant}-{len(padding)}"
+            assert wire.post(span(trace, 1, payload={"text": text}), key=key).status_code == 200
+        stored = {t: wire.spans(f"{name}-{t}-{len(padding)}")[0]["payload"]["text"][:26] for t in keys}
+        assert stored["a"].startswith("<REDACTED> of <REDACTED>")
+        assert stored["b"].startswith("BADGE-4711 of ada@corp.org")

@@ -347,3 +347,32 @@ def _add_entry() -> None:
         log.record(Origin(1, "ann"), Action.LOGIN)
     finally:
         connection.close()
+
+
+@pytest.mark.req("K-UI-3")
+def test_a_restored_backup_is_accepted_with_a_reason(ours: Project, data_dir: Path):
+    """The old file stays, the restart is in the audit log, and verification mentions it. Tampering is found again."""
+    anchors.write()
+    log.record(Origin(1, "ann"), Action.LOGIN)
+    anchors.write()
+    run_sql("DELETE FROM viewer_auditentry WHERE position > 6")
+    old = (data_dir / "anchors.jsonl").read_bytes()
+    with pytest.raises(CommandError, match="Enter a reason"):
+        call_command("restart_anchors", reason=" ")
+    assert anchors.verify().status == "failed"
+    output = StringIO()
+    call_command("restart_anchors", reason="disk failure, backup of Monday", stdout=output)
+    assert "Anchor 3 starts a new series." in output.getvalue()
+    report = anchors.verify()
+    assert report.status == "anchored" and "restarted the series with anchor 3" in report.sentence
+    (kept,) = data_dir.glob("anchors-until-2-*.jsonl")
+    assert kept.read_bytes() == old
+    entry = AuditEntry.objects.get(action="anchor.restart")
+    assert entry.reason == "disk failure, backup of Monday" and entry.detail["file"] == kept.name
+    assert any("does not match anchor" in problem for problem in entry.detail["problems"])
+    log.record(Origin(1, "ann"), Action.LOGIN)
+    assert anchors.write().number == 4
+    with pytest.raises(CommandError, match="nothing to restart"):
+        call_command("restart_anchors", reason="again")
+    run_sql("DELETE FROM viewer_auditentry WHERE position > 7")
+    assert anchors.verify().status == "failed"

@@ -213,6 +213,23 @@ def test_an_older_backup_of_everything_is_found(data_dir: Path):
 
 
 @pytest.mark.usefixtures("bucket")
+def test_copies_of_an_earlier_series_are_no_problem_after_a_restart(data_dir: Path):
+    """Everything was restored from yesterday. The new series continues the numbers of the bucket."""
+    anchors.write()
+    mark, file = AnchorMark.objects.get(), (data_dir / "anchors.jsonl").read_bytes()
+    anchors.write()
+    anchors.write()
+    AnchorMark.objects.all().delete()
+    mark.save(force_insert=True)
+    (data_dir / "anchors.jsonl").write_bytes(file)
+    assert anchors.verify().status == "failed"
+    assert anchors.restart(Origin(None, "root"), "restored").number == 4
+    assert anchors.verify().status == "anchored"
+    (data_dir / "anchors.jsonl").unlink()
+    assert anchors.verify().status == "failed"
+
+
+@pytest.mark.usefixtures("bucket")
 def test_a_history_that_was_anchored_again_differs_from_the_bucket(data_dir: Path):
     """Someone with the database, DATA_DIR and the signing key starts over. The bucket has the first version."""
     anchors.write()

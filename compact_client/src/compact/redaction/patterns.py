@@ -27,6 +27,14 @@ def compile_pattern(pattern: str) -> Any:
     return _compile(rf"{head}{separator}(?P<secret>{tail})") if separator and tail else compiled
 
 
+def check_pattern(pattern: str) -> None:
+    """Raise `ValueError` with the reason if a custom pattern cannot be used."""
+    if not pattern.strip():
+        raise ValueError("it is empty")
+    if compile_pattern(pattern).search("") is not None:
+        raise ValueError("it matches the empty text")
+
+
 def searchable(text: str) -> str:
     """Return a text of the same length without lone surrogates, which RE2 cannot read."""
     return text if text.isascii() else _SURROGATE.sub("?", text)

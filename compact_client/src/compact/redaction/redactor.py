@@ -63,7 +63,8 @@ class Redactor:
 
     `allow` names rules to disable ("email") or texts to leave unchanged ("*@example.com", where `*` matches anything).
     `patterns` are custom regular expressions in the syntax of RE2, as a list or by name. A match is masked in its
-    `secret` group, or else in the value after `key=`, or else as a whole. `functions` take a text and return it redacted, irreversibly.
+    `secret` group, or else in the value after `key=`, or else as a whole. `functions` take a text and return it
+    redacted, irreversibly.
 
     Every method takes `replace`, a function from a finding to the text that replaces it. See `Replace`.
     """
