@@ -8,7 +8,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("ingest", "0011_usage"),
+        ("ingest", "0014_trends"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
