@@ -13,7 +13,7 @@ LOGS = Path(__file__).resolve().parents[2] / "fixtures" / "logs"
 
 
 def test_a_claude_code_log_is_read_as_an_anthropic_conversation() -> None:
-    """Blocks of one message are joined, sub-agents are left out, and tool calls and compactions become spans."""
+    """Blocks of one message are joined, sub-agents nest, and tool calls and compactions become spans."""
     conversation = read_conversation((LOGS / "claude_code.jsonl").read_text())
     assert (conversation.source, conversation.session_id, conversation.model) == (
         "claude-code",
@@ -30,15 +30,18 @@ def test_a_claude_code_log_is_read_as_an_anthropic_conversation() -> None:
         "assistant",
     ]
     assert [block["type"] for block in conversation.items[1]["content"]] == ["text", "tool_use"]
-    kinds = [span.kind for span in conversation.spans]
-    assert kinds == ["user", "generation", "tool", "generation", "tool", "compaction", "user", "generation"]
-    tool = conversation.spans[4]
+    spans = [span for span in conversation.spans if not span.thread and span.kind != "agent"]
+    assert [span.kind for span in spans] == [
+        "user", "generation", "tool", "generation", "tool", "compaction", "generation",
+    ]  # fmt: skip
+    assert [(span.kind, span.thread) for span in conversation.spans if span.thread] == [("user", "s1")]
+    tool = spans[4]
     assert (tool.name, tool.started_at, tool.ended_at, tool.is_error) == (
         "Bash", "2026-11-16T04:00:06.000Z", "2026-11-16T04:00:09.000Z", True,
     )  # fmt: skip
-    assert conversation.spans[3].usage == {"input_tokens": 1500, "cached_tokens": 1200, "output_tokens": 15}
-    assert conversation.spans[5].data == {"trigger": "auto", "tokens_before": 155000}
-    assert "one test fails" in conversation.spans[5].payload["summary"]
+    assert spans[3].usage == {"input_tokens": 1500, "cached_tokens": 1200, "output_tokens": 15}
+    assert spans[5].data == {"trigger": "auto", "tokens_before": 155000}
+    assert "one test fails" in spans[5].payload["summary"]
 
 
 def test_a_codex_log_is_read_as_a_responses_conversation() -> None:

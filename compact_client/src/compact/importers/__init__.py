@@ -1,7 +1,26 @@
-"""Session logs of other agents, read as conversations and as events for the server."""
+"""Session logs of other agents, read as conversations with their compactions, and as events for the server."""
 
-from compact.importers.conversation import Conversation, LogSpan
+from compact.importers.conversation import Compaction, Conversation, LogMessage, LogSpan
+from compact.importers.formats import BY_NAME, FORMATS, AgentFormat
+from compact.importers.inferred_facts import InferredFact
+from compact.importers.inferred_ledger import UNDISCLOSED, InferredLedger, infer_ledger
 from compact.importers.ingest_events import ingest_events
-from compact.importers.reader import UnreadableLog, read_conversation
+from compact.importers.reader import UnreadableLog, read_conversation, read_log
 
-__all__ = ["Conversation", "LogSpan", "UnreadableLog", "ingest_events", "read_conversation"]
+__all__ = [
+    "BY_NAME",
+    "FORMATS",
+    "UNDISCLOSED",
+    "AgentFormat",
+    "Compaction",
+    "Conversation",
+    "InferredFact",
+    "InferredLedger",
+    "LogMessage",
+    "LogSpan",
+    "UnreadableLog",
+    "infer_ledger",
+    "ingest_events",
+    "read_conversation",
+    "read_log",
+]

@@ -1,4 +1,4 @@
-"""Read a conversation from text: JSON in any supported message format, a transcript, or a session log.
+"""Read a conversation: JSON in any supported message format, a transcript, or a session log.
 
 The format is detected from the content, not from the file name. Lines that are not part of the conversation are
 skipped.
@@ -6,15 +6,20 @@ skipped.
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
 
 from compact.exceptions import CompactError
-from compact.importers import claude_code, codex
-from compact.importers.conversation import Conversation
+from compact.importers.conversation import Conversation, SessionLog
+from compact.importers.formats import AgentFormat, Parser, detect_format
+from compact.importers.records import LogRecord, SkippedLine, parse_line, read_records
 
 _RESPONSES_TYPES = {"message", "function_call", "function_call_output", "reasoning", "custom_tool_call", "compaction"}
+# Logs begin with titles, snapshots and other lines that several agents could have written.
+MAX_LINES_TO_DETECT = 500
 
 
 class UnreadableLog(CompactError):
@@ -22,42 +27,113 @@ class UnreadableLog(CompactError):
 
 
 def read_conversation(text: str) -> Conversation:
-    """Return the conversation in a JSON document or in JSON lines."""
+    """Return the conversation in a JSON document or in JSON lines.
+
+    A line that is not valid JSON raises `UnreadableLog`, except an incomplete last line. `read_log` skips such lines.
+    """
     try:
         document = json.loads(text)
     except ValueError:
         document = None
     if document is not None:
-        return _read_document(document)
-    lines = list(_json_lines(text))
-    if any(claude_code.is_log_line(line) for line in lines):
-        return claude_code.read_log(lines)
-    if any(codex.is_log_line(line) for line in lines):
-        return codex.read_log(lines)
+        agent = detect_format(document) if isinstance(document, dict) else None
+        return _read_document(document) if agent is None else _read_records(agent, [_record(document)])
+    records = list(_strict(read_records(io.BytesIO(text.encode("utf-8", "surrogatepass")))))
+    agent = find_format(records)
+    if agent is not None:
+        return _read_records(agent, records)
+    lines = [record.value for record in records]
     if len(lines) == 1 and "messages" in lines[0]:
         return _read_document(lines[0])
     items = [line for line in lines if _is_message(line)]
     if not items:
         raise UnreadableLog(
             "No conversation found. Expected a JSON list of messages, an object with `messages`, one message per line, "
-            "or a session log of Claude Code or Codex."
+            "or a session log of Claude Code, Codex, Gemini CLI or pi."
         )
     return Conversation(items)
 
 
-def _json_lines(text: str) -> Iterator[dict[str, Any]]:
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            value = json.loads(line)
-        except ValueError as error:
-            # The last line of a log that is still being written can be incomplete.
-            if number == text.count("\n") + 1:
-                return
-            raise UnreadableLog(f"Line {number} is not valid JSON: {error}") from None
-        if isinstance(value, dict):
-            yield value
+def read_log(path: Path) -> tuple[Conversation, list[SkippedLine]]:
+    """Return the conversation of a session log, with its compactions, and the lines that could not be read."""
+    skipped: list[SkippedLine] = []
+    with path.open("rb") as stream:
+        records: list[LogRecord] = []
+        for line in read_file(stream, path):
+            if isinstance(line, SkippedLine):
+                skipped.append(line)
+            else:
+                records.append(line)
+    agent = find_format(records)
+    if agent is None:
+        raise UnreadableLog(f"{path} is not a session log of Claude Code, Codex, Gemini CLI or pi.")
+    return _read_records(agent, records, path), skipped
+
+
+def read_file(stream: IO[bytes], path: Path, *, line: int = 0, position: int = 0) -> Iterator[LogRecord | SkippedLine]:
+    """Yield the records of a log file. A file that is one JSON document is one record."""
+    if path.suffix != ".json":
+        yield from read_records(stream, line=line, position=position)
+        return
+    raw = stream.read()
+    try:
+        value = parse_line(raw)
+    except (ValueError, RecursionError):
+        # The agent rewrites the document as a whole, so it may be half-written now.
+        yield SkippedLine(1, 0, "is incomplete", is_incomplete=True)
+        return
+    if isinstance(value, dict):
+        yield LogRecord(value, raw, 1, len(raw))
+
+
+def find_format(records: Iterable[LogRecord]) -> AgentFormat | None:
+    """Return the format of a log by its first lines."""
+    for number, record in enumerate(records):
+        if number >= MAX_LINES_TO_DETECT:
+            return None
+        if agent := detect_format(record.value):
+            return agent
+    return None
+
+
+def to_conversation(parser: Parser) -> Conversation:
+    """Return everything that a parser has read. The parser must keep its items."""
+    log: SessionLog = parser.log
+    spans = log.drain()
+    return Conversation(
+        log.items or [],
+        source=log.source,
+        session_id=log.session_id,
+        format=log.format,
+        model=log.model,
+        window_tokens=log.window_tokens,
+        spans=spans,
+        compactions=[span.compaction for span in spans if span.compaction is not None],
+        context=list(log.thread(log.agent_id or "").context.values()),
+        cwd=log.cwd,
+        version=log.version,
+        link=log.link,
+    )
+
+
+def _read_records(agent: AgentFormat, records: Iterable[LogRecord], path: Path | None = None) -> Conversation:
+    parser = agent.parser(path, keep_items=True)
+    for record in records:
+        parser.feed(record)
+    parser.finish()
+    return to_conversation(parser)
+
+
+def _record(document: dict[str, Any]) -> LogRecord:
+    return LogRecord(document, json.dumps(document).encode(), 1, 0)
+
+
+def _strict(lines: Iterable[LogRecord | SkippedLine]) -> Iterator[LogRecord]:
+    for line in lines:
+        if isinstance(line, LogRecord):
+            yield line
+        elif line.reason != "is not a JSON object" and not line.is_incomplete:
+            raise UnreadableLog(f"Line {line.line} {line.reason}.")
 
 
 def _read_document(document: Any) -> Conversation:

@@ -43,7 +43,8 @@ _KIND_BY_FIELD: Final = {
 }
 _WORD: Final = re.compile(r"[^\W_][\w./:-]{2,}")
 _MIN_WORD_SHARE: Final = 0.75  # of the words of a sentence that one line of the summary has to contain
-_KIND_BY_TYPE: Final[dict[str, str]] = {
+# The kind of fact for each type of entity. Entities of other types are not looked up.
+FACT_KINDS: Final[dict[str, str]] = {
     "id": "id",
     "uuid": "id",
     "hex": "id",
@@ -213,12 +214,12 @@ class _FactFinder:
     def _add_entities(self, text: str, block: Block) -> None:
         weight = _WEIGHT_SHOWN if block.kind in ("output", "record") else _WEIGHT_SAID
         for key, entity_type in find_entities(text):
-            if entity_type not in _KIND_BY_TYPE:
+            if entity_type not in FACT_KINDS:
                 continue
             known = self._by_key.get(key)
             fact_weight = weight * TYPE_WEIGHTS[entity_type]
             if known is None:
-                kind, is_kept = _KIND_BY_TYPE[entity_type], key in self._keys
+                kind, is_kept = FACT_KINDS[entity_type], key in self._keys
                 fact = _TrackedFact(kind, text, block.sources, key, fact_weight, len(self._facts), is_kept)
                 self._by_key[key] = fact
                 self._facts.append(fact)

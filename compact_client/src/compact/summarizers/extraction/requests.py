@@ -73,10 +73,10 @@ def request_positions(messages: Sequence[Message]) -> list[int]:
 
 
 def _clean(text: str) -> str:
-    return _BANNER.sub("", _TEST_OUTPUT.sub("", _without_wrappers(text))).strip()
+    return _BANNER.sub("", _TEST_OUTPUT.sub("", without_wrappers(text))).strip()
 
 
-def _without_wrappers(text: str) -> str:
+def without_wrappers(text: str) -> str:
     """Remove the elements in which programs wrap their own text. A tag without its end stays."""
     parts: list[str] = []
     start = 0

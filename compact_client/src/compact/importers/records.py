@@ -1,0 +1,90 @@
+"""Read a log line by line, as bytes, from any position.
+
+Lines end at `\n` and nowhere else: agents write U+2028 and U+0085 inside JSON strings, which `str.splitlines` would
+split. A line that is not a JSON object is reported and skipped. A last line without `\n` is still being written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import IO, Any
+
+MAX_LINE_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class LogRecord:
+    """One line of a log."""
+
+    value: dict[str, Any]
+    raw: bytes
+    line: int
+    end: int
+    """The position of the next line in the file."""
+
+    @cached_property
+    def digest(self) -> str:
+        """A name for a record without an id of its own."""
+        return hashlib.blake2b(self.raw.strip(), digest_size=12).hexdigest()
+
+
+@dataclass(frozen=True)
+class SkippedLine:
+    """A line that could not be read, with the reason."""
+
+    line: int
+    end: int
+    reason: str
+    is_incomplete: bool = False
+    """True for a last line without `\n` that is not valid JSON, which a writer may still complete."""
+
+
+def read_records(stream: IO[bytes], *, line: int = 0, position: int = 0) -> Iterator[LogRecord | SkippedLine]:
+    """Yield the lines of a stream that is at `position`, after `line` lines. Empty lines are skipped."""
+    while raw := stream.readline(MAX_LINE_BYTES):
+        line += 1
+        start, position = position, position + len(raw)
+        is_complete = raw.endswith(b"\n")
+        if not is_complete and len(raw) == MAX_LINE_BYTES:
+            position += _skip_line(stream)
+            yield SkippedLine(line, position, f"is longer than {MAX_LINE_BYTES:,} bytes")
+            continue
+        if not raw.strip():
+            continue
+        try:
+            value = parse_line(raw)
+        except (ValueError, RecursionError) as error:
+            if is_complete:
+                yield SkippedLine(line, position, f"is not valid JSON ({_reason(error)})")
+            else:
+                yield SkippedLine(line, start, "is incomplete", is_incomplete=True)
+            continue
+        if isinstance(value, dict):
+            yield LogRecord(value, raw, line, position)
+        else:
+            yield SkippedLine(line, position, "is not a JSON object")
+
+
+def parse_line(raw: bytes) -> Any:
+    """Parse one line. Bytes that are not UTF-8 become U+FFFD."""
+    try:
+        return json.loads(raw)
+    except UnicodeDecodeError:
+        return json.loads(raw.decode("utf-8", "replace"))
+
+
+def _skip_line(stream: IO[bytes]) -> int:
+    skipped = 0
+    while rest := stream.readline(MAX_LINE_BYTES):
+        skipped += len(rest)
+        if rest.endswith(b"\n"):
+            break
+    return skipped
+
+
+def _reason(error: Exception) -> str:
+    return f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else type(error).__name__
