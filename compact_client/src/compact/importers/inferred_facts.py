@@ -54,6 +54,7 @@ _MAX_OUTPUT_CHARS: Final = 3_000
 _MAX_USER_CHARS: Final = 40_000
 _SAME_WORDS: Final = 0.6
 _MIN_WORDS: Final = 3
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+")
 _WORD: Final = re.compile(r"[^\W_]{3,}")
 _STEM_CHARS: Final = 5
 _STOP: Final = (
@@ -180,7 +181,9 @@ def _goal_facts(messages: Sequence[Message], prompt: _Prompt) -> Iterator[Inferr
     positions = request_positions(messages)
     for position in dict.fromkeys((*positions[:1], *positions[-1:])):
         text, sources = request_text(messages[position]), tuple(filter(None, (messages[position].id,)))
-        yield InferredFact("goal", text, sources, _WEIGHTS["goal"], prompt.has_sentence(text), position)
+        # A request starts with its goal. The details that follow are facts of their own.
+        goal = _SENTENCE_END.split(text, maxsplit=1)[0]
+        yield InferredFact("goal", goal, sources, _WEIGHTS["goal"], prompt.has_sentence(goal), position)
 
 
 def _file_facts(messages: Sequence[Message], prompt: _Prompt) -> Iterator[InferredFact]:
