@@ -73,7 +73,7 @@ lock: $(VENV)/.dev ## compile the lock files in requirements/
 	$(BIN)/python -m tools.lock
 
 clean: ## remove environments and caches, but not DATA_DIR
-	rm -rf $(VENV) $(CLIENT_VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis node_modules
+	rm -rf $(VENV) $(CLIENT_VENV) dist build site .mypy_cache .ruff_cache .pytest_cache .hypothesis node_modules
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Ariadne needs Python 3.11 or newer, but $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }

@@ -40,12 +40,12 @@ class PastClock:
     def spend(self, seconds: float) -> None:
         self._offset += timedelta(seconds=seconds)
 
-    def shifted(self, event: dict[str, Any]) -> dict[str, Any]:
+    def shift(self, event: dict[str, Any]) -> dict[str, Any]:
         """Return an event of the library, which uses the real time, as if it had happened now on this clock."""
-        times = {name: self._shift(event[name]) for name in _TIMES if isinstance(event.get(name), str)}
+        times = {name: self._shift_time(event[name]) for name in _TIMES if isinstance(event.get(name), str)}
         return {**event, **times}
 
-    def _shift(self, moment: str) -> str:
+    def _shift_time(self, moment: str) -> str:
         return (datetime.fromisoformat(moment) + self._offset).isoformat()
 
 
@@ -60,4 +60,4 @@ class PastExporter:
         self._clock = clock
 
     def emit(self, event: dict[str, Any]) -> None:
-        self._exporter.emit(self._clock.shifted(event))
+        self._exporter.emit(self._clock.shift(event))

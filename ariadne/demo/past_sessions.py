@@ -26,7 +26,7 @@ _SERVICE = "You are a service agent of Aria Airlines. Never change a booking wit
 _RESEARCHER = "You are a research agent. Cite every figure with its source."
 
 
-def _coding(session_id: str, model: str, asks: Iterable[tuple[str, str]], *, refused_at: int = -1) -> Story:
+def _coding_story(session_id: str, model: str, asks: Iterable[tuple[str, str]], *, refused_at: int = -1) -> Story:
     """A coding session: each request reads three files, searches, edits and runs the tests."""
     turns = []
     for number, (ask, reply) in enumerate(asks):
@@ -45,7 +45,7 @@ def _coding(session_id: str, model: str, asks: Iterable[tuple[str, str]], *, ref
     return Story(session_id, "coder", model, 16_000, _CODER, turns, live_from=99, tools=tools, user_pause_s=140)
 
 
-def _support(session_id: str, asks: Iterable[tuple[str, str]], *, strategy: str = "task_state") -> Story:
+def _support_story(session_id: str, asks: Iterable[tuple[str, str]], *, strategy: str = "task_state") -> Story:
     """A support session: each request looks up the reservation and searches for flights."""
     turns = [
         Turn(
@@ -73,7 +73,7 @@ def _support(session_id: str, asks: Iterable[tuple[str, str]], *, strategy: str 
     )
 
 
-def _research(session_id: str, topics: Iterable[str]) -> Story:
+def _research_story(session_id: str, topics: Iterable[str]) -> Story:
     """A research session whose last call overflows the context window."""
     topics = tuple(topics)
     turns = [
@@ -96,7 +96,7 @@ def _research(session_id: str, topics: Iterable[str]) -> Story:
 
 CODING = (
     PastSession(
-        _research(
+        _research_story(
             "research-heat-pumps",
             (
                 "Heat pumps in old houses",
@@ -110,12 +110,12 @@ CODING = (
         timedelta(days=3, hours=4),
     ),
     PastSession(
-        _coding(
+        _coding_story(
             "coding-AUTH-118",
             "gpt-5",
             (
                 (
-                    "Find out why sessions expire after 15 minutes (AUTH-118). Never log a token.",
+                    "Explain why sessions expire after 15 minutes (AUTH-118). Never log a token.",
                     "The refresh job used local time.",
                 ),
                 (
@@ -132,7 +132,7 @@ CODING = (
         timedelta(days=2, hours=7),
     ),
     PastSession(
-        _coding(
+        _coding_story(
             "coding-CART-77",
             "claude-sonnet-4-5",
             (
@@ -151,13 +151,13 @@ CODING = (
         timedelta(days=1, hours=3),
     ),
     PastSession(
-        _coding(
+        _coding_story(
             "ops-nightly-sync", "gpt-5-mini", (("Did last night's sync finish?", "Yes, 48,211 rows in 6 minutes."),)
         ),
         timedelta(hours=14),
     ),
     PastSession(
-        _coding(
+        _coding_story(
             "coding-MIG-9",
             "gpt-5",
             (
@@ -177,7 +177,7 @@ CODING = (
 )
 SUPPORT = (
     PastSession(
-        _support(
+        _support_story(
             "support-KX3T91",
             (
                 ("My bag did not arrive in Oslo. Reservation KX3T91.", "I opened claim BAG-5521 for you."),
@@ -190,10 +190,10 @@ SUPPORT = (
         timedelta(days=4, hours=2),
     ),
     PastSession(
-        _support(
+        _support_story(
             "support-LM7Q20",
             (
-                ("Please change my seat, LM7Q20. I want a window.", "14F is free. Shall I take it?"),
+                ("Please change my seat, LM7Q20. I want a window.", "14F is free. Do you want it?"),
                 ("Yes. Pay with 4111 1111 1111 1111, my email is lena.moreau@example.org.", "14F is booked."),
                 ("My login does not work either. The password is: blue-harbor-77!", "Please never send a password."),
                 ("Sorry. And call me at +49 151 23456789 if there is a delay.", "I noted that you prefer a call."),
@@ -204,7 +204,7 @@ SUPPORT = (
         timedelta(days=1, hours=9),
     ),
     PastSession(
-        _support(
+        _support_story(
             "support-PT5R44",
             (
                 ("Can my dog travel with me to Lisbon? PT5R44.", "Up to 8 kg in the cabin."),

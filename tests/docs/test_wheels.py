@@ -66,7 +66,7 @@ def installed(distributions: list[Path], tmp_path_factory: pytest.TempPathFactor
 def test_distributions_pass_the_checks_of_the_package_index(distributions: list[Path], tmp_path: Path) -> None:
     """The metadata is valid, and the wheels contain only what they should."""
     run("-m", "twine", "check", "--strict", *map(str, distributions), cwd=tmp_path)
-    # The server is three packages on purpose, which pyproject.toml declares.
+    # The server is three packages, which pyproject.toml declares.
     run("-m", "check_wheel_contents", "--config", str(ROOT / "pyproject.toml"), wheels(distributions)[0], cwd=tmp_path)
     run("-m", "check_wheel_contents", wheels(distributions)[1], cwd=tmp_path)
 

@@ -15,6 +15,19 @@ if TYPE_CHECKING:
     from compact.planning.tool_results.artifacts import ArtifactMetadata, SecurityContext
     from compact.summary.structured_summary import StructuredSummary
 
+__all__ = [
+    "ArchiveResult",
+    "ArtifactStore",
+    "CompactionStore",
+    "Exporter",
+    "ProviderAwareTokenizer",
+    "QueueingStorage",
+    "SpanSummarizer",
+    "StorageAdapter",
+    "Summarizer",
+    "TokenEstimator",
+]
+
 
 @runtime_checkable
 class TokenEstimator(Protocol):
