@@ -23,14 +23,15 @@ up: $(VENV)/.runtime ## start the server on http://127.0.0.1:$(PORT). DEMO=0 sta
 
 test: $(VENV)/.dev ## run all tests, with a real Postgres and a real browser
 	@$(BIN)/python -m tools.browser
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(PYTEST_ARGS)
-	@$(MAKE) --no-print-directory test-client
+	@# The client tests run once, against the wheel. PYTEST_ARGS selects tests and runs only those.
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(or $(PYTEST_ARGS),--ignore=tests/client)
+	@$(if $(PYTEST_ARGS),,$(MAKE) --no-print-directory test-client)
 
 test-client: $(VENV)/.dev $(CLIENT_VENV)/.ready ## run the client tests against the built wheel, without Django
 	@rm -rf dist && $(BIN)/python -m build --wheel --no-isolation --outdir dist compact_client >/dev/null
 	@$(CLIENT_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall dist/*.whl
 	@! $(CLIENT_VENV)/bin/python -c 'import django' 2>/dev/null || { echo "$(CLIENT_VENV) must not contain Django"; exit 1; }
-	@env -u PYTHONPATH $(CLIENT_VENV)/bin/python -m pytest --numprocesses 2 tests/client --cov --cov-config=compact_client/pyproject.toml --cov-report=term $(PYTEST_ARGS)
+	@env -u PYTHONPATH $(CLIENT_VENV)/bin/python -m pytest --numprocesses 2 tests/client --cov --cov-config=compact_client/pyproject.toml --cov-report=term
 
 test-matrix: $(VENV)/.dev ## test the oldest and newest version of each optional package, which takes minutes
 	@$(BIN)/python -m tools.version_matrix $(MATRIX)

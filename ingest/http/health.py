@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from channels.layers import get_channel_layer
@@ -17,12 +19,24 @@ from ingest.storage.connections import database_status
 _CHECK_TIMEOUT_S = 3.0
 
 
+def _installed_version() -> str:
+    try:
+        return version("ariadne-server")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+_VERSION = _installed_version()
+
+
 async def check_readiness(service: Service) -> tuple[int, dict[str, Any]]:
     """Return status and body of `/readyz`: 503 if the database or the channel layer does not respond."""
     database, channel_layer = await asyncio.gather(_check_database(service), _check_channel_layer())
     checks = {"database": database, "channel_layer": channel_layer}
     is_ready = all(state == "ok" for state in checks.values())
-    return (200 if is_ready else 503), {"ready": is_ready, **checks}
+    # `compactctl doctor` compares the time with its own and prints the version.
+    about = {"time": datetime.now(UTC).isoformat(), "version": _VERSION}
+    return (200 if is_ready else 503), {"ready": is_ready, **checks, **about}
 
 
 async def _check_database(service: Service) -> str:

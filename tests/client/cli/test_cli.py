@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from compact import CompactConfig, CompactManager, CompactPolicy, FileStorage
 from compact.cli import exit_codes, main
@@ -280,6 +281,35 @@ def test_doctor_explains_an_address_that_is_not_ariadne(capsys: pytest.CaptureFi
     finding = next(finding for finding in json.loads(out)["findings"] if finding["what"] == "server")
     assert (code, finding["state"]) == (exit_codes.FAILED, "problem")
     assert f"{other.url}/wrong/readyz returned 501, but not from an Ariadne server" in finding["detail"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "what", "expected"),
+    [
+        (httpx.ConnectError("[Errno 111] Connection refused"), "server", "nothing listens there"),
+        (httpx.ConnectError("[Errno -2] Name or service not known"), "server", "host name cannot be resolved"),
+        (httpx.ConnectTimeout("timed out"), "server", "no answer within 2 s"),
+        ({"ready": False, "database": "unavailable", "channel_layer": "ok"}, "server", "is not ready (database)"),
+        ({"ready": True, "version": "9.9"}, "server", "version 9.9"),
+        ({"ready": True, "time": "2020-01-01T00:00:00+00:00"}, "clock", "ahead of the server"),
+        ({"ready": True}, "ingest key", "ari_wron… was rejected (401)"),
+    ],
+)
+def test_doctor_explains_the_server(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, answer: Any, what: str, expected: str
+) -> None:
+    """Each finding says what is wrong and what to do."""
+
+    def respond(*_: object, **__: object) -> httpx.Response:
+        if isinstance(answer, Exception):
+            raise answer
+        return httpx.Response(200 if answer["ready"] else 503, json=answer)
+
+    monkeypatch.setattr(httpx, "get", respond)
+    monkeypatch.setattr(httpx, "post", lambda *_, **__: httpx.Response(401, json={}))
+    _, out, _ = run(capsys, "doctor", "--url", "http://127.0.0.1:1", "--key", "ari_wrong_key", "--json")
+    details = [finding["detail"] for finding in json.loads(out)["findings"] if finding["what"] == what]
+    assert expected in " ".join(details)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -6,9 +6,11 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -28,6 +30,7 @@ _EXTRAS = {
 }  # fmt: skip
 _COLORS = {"ok": "green", "missing": "dim", "note": "yellow", "problem": "bold red"}
 _TIMEOUT_S = 2.0
+_MAX_SKEW_S = 5.0
 
 # Subject, state and detail.
 Finding = tuple[str, str, str]
@@ -111,10 +114,11 @@ def _check_server(given_url: str | None, given_key: str | None) -> Iterator[Find
     try:
         response = httpx.get(f"{url}/readyz", timeout=_TIMEOUT_S)
     except httpx.HTTPError as error:
-        yield "server", "note", f"{address} is unreachable ({type(error).__name__}). Events would be spooled to disk."
+        yield "server", "note", f"{address} is unreachable: {_explain(error)} Events would be spooled to disk."
         return
+    readiness = _readiness(response)
     status = response.status_code
-    if not _is_ariadne(response):
+    if readiness is None:
         yield (
             "server",
             "problem",
@@ -122,7 +126,12 @@ def _check_server(given_url: str | None, given_key: str | None) -> Iterator[Find
             "Set ARIADNE_URL to the address that opens the Ariadne pages, without a path.",
         )
         return
-    yield "server", "ok" if status == 200 else "problem", f"{address}/readyz returned {status}"
+    if status == 200:
+        yield "server", "ok", f"{address} is ready, version {readiness.get('version', 'unknown')}"
+    else:
+        failing = [name for name in ("database", "channel_layer") if readiness.get(name) != "ok"]
+        yield "server", "problem", f"{address} is not ready ({', '.join(failing)}). Events are kept on disk."
+    yield from _check_clock(readiness.get("time"))
     key = given_key or os.environ.get("ARIADNE_API_KEY")
     if key:
         yield _check_key(url, key)
@@ -130,12 +139,41 @@ def _check_server(given_url: str | None, given_key: str | None) -> Iterator[Find
         yield "ingest key", "note", "not set. Set ARIADNE_API_KEY or use --key."
 
 
-def _is_ariadne(response: httpx.Response) -> bool:
+def _explain(error: httpx.HTTPError) -> str:
+    """Return the reason of a failed connection and what to do about it."""
+    text = str(error).lower()
+    if isinstance(error, httpx.TimeoutException):
+        return f"no answer within {_TIMEOUT_S:.0f} s. Check firewalls and proxies."
+    if "name or service not known" in text or "getaddrinfo" in text or "name resolution" in text:
+        return "the host name cannot be resolved. Check the spelling of ARIADNE_URL."
+    if "certificate" in text or "ssl" in text:
+        return f"the TLS connection failed ({error}). Check http:// or https:// and the certificate."
+    if "refused" in text:
+        return "nothing listens there. Start the server with `make up`, or check the port."
+    return f"{type(error).__name__}."
+
+
+def _readiness(response: httpx.Response) -> dict[str, Any] | None:
+    """Return the body of `/readyz`, or None if another kind of server answered."""
     try:
         body = response.json()
     except ValueError:
-        return False
-    return isinstance(body, dict) and "ready" in body
+        return None
+    return body if isinstance(body, dict) and "ready" in body else None
+
+
+def _check_clock(server_time: object) -> Iterator[Finding]:
+    """Compare the clocks. A large difference puts events at the wrong place of the timeline."""
+    try:
+        skew_s = (datetime.now(UTC) - datetime.fromisoformat(str(server_time))).total_seconds()
+    except (TypeError, ValueError):
+        return
+    if abs(skew_s) > _MAX_SKEW_S:
+        direction = "ahead of" if skew_s > 0 else "behind"
+        detail = f"this machine is {abs(skew_s):,.0f} s {direction} the server. Synchronize the clocks."
+        yield "clock", "problem", detail
+    else:
+        yield "clock", "ok", f"agrees with the server within {_MAX_SKEW_S:.0f} s"
 
 
 def _check_key(url: str, key: str) -> Finding:
@@ -144,7 +182,12 @@ def _check_key(url: str, key: str) -> Finding:
         # An empty batch stores nothing, and the server checks the key before it reads the batch.
         response = httpx.post(f"{url}/ingest", json={"batch": []}, headers=headers, timeout=_TIMEOUT_S)
     except httpx.HTTPError as error:
-        return "ingest key", "problem", f"the request failed: {type(error).__name__}"
+        return "ingest key", "problem", f"the request failed: {_explain(error)}"
     if response.status_code in (401, 403):
-        return "ingest key", "problem", f"rejected ({response.status_code}). Create a new key on the server."
-    return "ingest key", "ok", "accepted by the server"
+        return (
+            "ingest key",
+            "problem",
+            f"{key[:8]}… was rejected ({response.status_code}). It is revoked, or of another server, or an API token. "
+            f"Create an ingest key at {without_credentials(url)}/keys/.",
+        )
+    return "ingest key", "ok", f"{key[:8]}… is accepted by the server"
