@@ -98,7 +98,8 @@ def test_environment_overrides_file_and_code_overrides_both(example: Path) -> No
     assert resolved.settings.policy.trigger_pct == 0.9
     assert resolved.settings.storage.path == "elsewhere"
     assert resolved.sources["policy.trigger_pct"] == "environment COMPACT_TRIGGER_PCT"
-    assert resolved.sources["model"] == f"file {example}"
+    line = 1 + next(n for n, text in enumerate(example.read_text().splitlines()) if text.startswith("model:"))
+    assert resolved.sources["model"] == f"file {example}, line {line}"
     assert load_config(example, environ=environ, policy={"trigger_pct": 0.7}).policy.trigger_pct == 0.7
     assert load_config(example, environ=environ, policy=CompactPolicy(trigger_pct=0.6)).policy.trigger_pct == 0.6
     assert resolve(example, environ={"COMPACT_POLICY_TRIGGER_PCT": "0.8"}).settings.policy.trigger_pct == 0.8

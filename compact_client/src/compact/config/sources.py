@@ -64,7 +64,9 @@ def resolve(
     layers = _Layers()
     file = _find_file(path, environ)
     if file is not None:
-        layers.add(_read_file(file), f"file {file}")
+        values, lines = _read_file(file)
+        layers.add(values, f"file {file}")
+        layers.locate(lines)
     for setting in SETTINGS.values():
         for variable in setting.variables:
             if variable in environ:
@@ -140,6 +142,12 @@ class _Layers:
                 target[name] = value
                 self.sources[f"{prefix}{name}"] = source
 
+    def locate(self, lines: Mapping[str, int]) -> None:
+        """Add the line numbers of a file to the sources."""
+        for path, source in self.sources.items():
+            if path in lines:
+                self.sources[path] = f"{source}, line {lines[path]}"
+
     def error(self, problems: list[Problem]) -> ConfigError:
         """Return one error with a line for each problem, its value and its source."""
         return config_error([self._explain(problem) for problem in problems])
@@ -196,7 +204,8 @@ def _find_file(path: str | os.PathLike[str] | None, environ: Mapping[str, str]) 
     return next((Path(name) for name in FILES if Path(name).is_file()), None)
 
 
-def _read_file(file: Path) -> dict[str, Any]:
+def _read_file(file: Path) -> tuple[dict[str, Any], dict[str, int]]:
+    """Return the settings of a file, and the line of each by path."""
     try:
         text = file.read_text()
     except OSError as error:
@@ -205,12 +214,30 @@ def _read_file(file: Path) -> dict[str, Any]:
         # JSON is valid YAML too, but the JSON parser has better error messages for it.
         content = json.loads(text) if file.suffix == ".json" else yaml.safe_load(text)
     except (ValueError, yaml.YAMLError) as error:
-        raise ConfigError(str(file), f"is not valid: {' '.join(str(error).split())}") from None
+        raise ConfigError(str(file), f"is not valid: {_explain_syntax(error)}") from None
     if content is None:
-        return {}
+        return {}, {}
     if not isinstance(content, dict):
         raise ConfigError(str(file), f"must be a mapping of settings, not a {type(content).__name__}")
-    return content
+    return content, dict(_find_lines(yaml.compose(text, Loader=yaml.SafeLoader)))
+
+
+def _explain_syntax(error: ValueError | yaml.YAMLError) -> str:
+    """Return a syntax error as one line that starts with its position."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        mark = error.problem_mark
+        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
+    return " ".join(str(error).split())
+
+
+def _find_lines(node: yaml.Node, prefix: str = "") -> Iterator[tuple[str, int]]:
+    """Return the path and the line of each setting of a parsed file."""
+    if not isinstance(node, yaml.MappingNode):
+        return
+    for key, value in node.value:
+        path = f"{prefix}{key.value}"
+        yield path, key.start_mark.line + 1
+        yield from _find_lines(value, f"{path}.")
 
 
 def _find_unknown(values: Mapping[str, Any], section: Any, prefix: str = "") -> Iterator[Problem]:
