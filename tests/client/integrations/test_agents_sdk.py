@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +20,7 @@ from compact.integrations.agents_sdk import (
     compacting,
     compaction_tool,
 )
-from receiver import eventually
+from receiver import Receiver, eventually
 
 
 @pytest.fixture(autouse=True)
@@ -341,3 +344,29 @@ async def test_the_agent_can_ask_for_a_compaction(manager: CompactManager, event
     assert [decision["triggered"] for decision in fired] == [False, False, False, False, True]
     assert fired[-1]["note"] == "the agent asked: the files are read"
     assert "compact.pruned_messages" in names(events)
+
+
+LAST_EVENTS = """
+from agents import Agent, Runner, set_trace_processors
+set_trace_processors([])
+from agents.testing import ModelStep, ScriptedModel, assistant_message
+from compact import AriadneExporter, CompactConfig, CompactManager
+from compact.integrations.agents_sdk import compacting, trace_to_ariadne
+exporter = AriadneExporter(spool_dir=None)
+manager = CompactManager(CompactConfig(model="gpt-5", max_context_tokens=16_000, exporter=exporter))
+trace_to_ariadne(exporter)
+agent = Agent(name="reader", model=ScriptedModel([ModelStep(output=[assistant_message("Done.")])]))
+Runner.run_sync(agent, "Begin.", **compacting(manager, session_id="s1"))
+"""
+
+
+def test_last_events_are_sent_when_the_process_ends() -> None:
+    """The SDK's provider, which is created first, shuts down after the exporter. The end of the trace arrives anyway."""
+    with Receiver() as receiver:
+        environment = {**os.environ, "ARIADNE_URL": receiver.url, "ARIADNE_API_KEY": "key"}
+        result = subprocess.run(
+            [sys.executable, "-c", LAST_EVENTS], env=environment, capture_output=True, text=True, timeout=60, check=True
+        )
+        assert "dropped" not in result.stderr
+        (trace_end,) = [event for event in receiver.events if event.get("type") == "trace" and event.get("ended_at")]
+    assert trace_end["trace_id"]

@@ -5,6 +5,7 @@ The agent's thread only puts events into a queue. Redaction and sending happen o
 
 from __future__ import annotations
 
+import atexit
 import os
 from typing import Any
 
@@ -38,6 +39,8 @@ class AriadneTracingProcessor(TracingProcessor, Sink):
         self._exporter = exporter if exporter is not None else AriadneExporter()
         self._redacting_exporter = RedactingExporter(self._exporter, OutboundRedactor(redaction))
         self._batcher = Batcher(self, max_queue=16_384, max_batch=256, interval_s=0.02, name="compact-agents-sdk")
+        # Runs before the exporter closes, which was created earlier. The SDK may shut its processors down later.
+        atexit.register(self.shutdown)
 
     def on_trace_start(self, trace: Any) -> None:
         self._put(_trace_event(trace))
@@ -59,6 +62,7 @@ class AriadneTracingProcessor(TracingProcessor, Sink):
             self._exporter.flush(2.0)
 
     def shutdown(self) -> None:
+        atexit.unregister(self.shutdown)
         self.accept(self._batcher.close(1.0))
 
     def accept(self, events: list[dict[str, Any]]) -> None:
