@@ -14,6 +14,7 @@ urlpatterns = [
     path("", include("viewer.compactions.urls")),
     path("", include("viewer.sessions.urls")),
     path("", include("viewer.search.urls")),
+    path("", include("viewer.trends.urls")),
     path("", include("viewer.live.urls")),
     path("", include("viewer.audit.urls")),
     path("", include("viewer.accounts.urls")),

@@ -67,11 +67,15 @@ def session_costs(project_id: int, keys: Iterable[UUID]) -> dict[UUID, Cost]:
     return {key: price(session_usages, find_rates) for key, session_usages in usages.items()}
 
 
-def hourly_costs(project_id: int, since: datetime, until: datetime) -> dict[datetime, Cost]:
-    """Return the costs of a project for each hour with calls, for trends."""
+def hourly_costs(
+    project_id: int, since: datetime, until: datetime, *, model: str | None = None
+) -> dict[datetime, Cost]:
+    """Return the costs of a project for each hour with calls, for trends. `model` limits them to calls of one model."""
+    calls = StoredUsage.objects.filter(project_id=project_id, hour__gte=since, hour__lt=until, call_count__gt=0)
+    if model is not None:
+        calls = calls.filter(model=model)
     rows = (
-        StoredUsage.objects.filter(project_id=project_id, hour__gte=since, hour__lt=until, call_count__gt=0)
-        .values(*_KEY)
+        calls.values(*_KEY)
         .annotate(**{f"sum_{name}": Sum(name) for name in _SUMS})
         .values_list(*_KEY, *(f"sum_{name}" for name in _SUMS))
     )

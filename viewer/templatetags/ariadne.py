@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import nh3
 from django import template
@@ -125,6 +125,22 @@ def share(value: Any, total: Any) -> str:
     if not isinstance(value, int | float) or not isinstance(total, int | float) or total <= 0:
         return "0"
     return f"{max(0.0, min(100.0, value / total * 100)):.2f}"
+
+
+@register.filter
+def middle(value: Any, most: int) -> str:
+    """Shorten a text in the middle, because ids that begin alike often differ at the end."""
+    text = str(value)
+    if len(text) <= most:
+        return text
+    head = most // 2
+    return f"{text[:head]}…{text[-(most - head - 1) :]}"
+
+
+@register.filter
+def query_string(query: Mapping[str, str]) -> str:
+    """Return parameters as they are written in an address, without the question mark."""
+    return urlencode(query)
 
 
 @register.filter

@@ -1,0 +1,1 @@
+"""Trends: hourly figures of compactions by project and model, and the sessions behind them."""

@@ -1,0 +1,268 @@
+"""Charts of figures over time, as the templates draw them. Pure.
+
+The bars are SVG in percent of the chart's area, so that they fit any width. Axis labels are text outside of the SVG.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from urllib.parse import urlencode
+
+from viewer.costs.amounts import format_usd
+from viewer.numbers import format_share
+from viewer.trends.periods import Period
+from viewer.trends.queries import Figures, Series
+
+_MAX_TICKS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bucket of a chart. Positions are in percent, from the top left."""
+
+    x: float
+    width: float
+    y: float
+    height: float
+    value: str
+    at: datetime
+    until: datetime
+    href: str
+    is_empty: bool
+    mark_y: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A chart of one figure over time."""
+
+    name: str
+    title: str
+    unit: str
+    explanation: str
+    total: str
+    bars: list[Bar]
+    max_label: str
+    middle_label: str
+    ticks: list[datetime] = field(default_factory=list)
+    tone: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        return all(bar.is_empty for bar in self.bars)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    name: str
+    title: str
+    unit: str
+    explanation: str
+    value: Callable[[Figures], float]
+    format: Callable[[float], str]
+    tone: str = ""
+
+
+def _count(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _short(value: float) -> str:
+    for size, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:.1f}{letter}".replace(".0", "")
+    return f"{value:,.0f}"
+
+
+def _usd(value: float) -> str:
+    return format_usd(Decimal(value).quantize(Decimal("0.000001")))
+
+
+KINDS = (
+    _Kind(
+        "compactions",
+        "Compactions",
+        "compactions per {bucket}",
+        "Times that messages left a prompt.",
+        lambda figures: figures.compactions,
+        _count,
+    ),
+    _Kind(
+        "tokens_freed",
+        "Tokens freed",
+        "tokens per {bucket}",
+        "Tokens that compactions removed from prompts.",
+        lambda figures: figures.tokens_freed,
+        _short,
+    ),
+    _Kind(
+        "fallbacks",
+        "Fallbacks",
+        "fallbacks per {bucket}",
+        "Summaries that failed, so that a simpler method was used.",
+        lambda figures: figures.fallbacks,
+        _count,
+        "warn",
+    ),
+    _Kind(
+        "overflows",
+        "Overflows",
+        "overflows per {bucket}",
+        "Prompts that a provider rejected as too long.",
+        lambda figures: figures.overflows,
+        _count,
+        "warn",
+    ),
+    _Kind(
+        "errors",
+        "Errors",
+        "failed spans per {bucket}",
+        "Failed tool calls, model calls and other spans of agents.",
+        lambda figures: figures.errors,
+        _count,
+        "bad",
+    ),
+    _Kind(
+        "cache_lost",
+        "Cache lost",
+        "tokens per {bucket}",
+        "Cached prompt tokens that compactions invalidated. They are sent again at full price.",
+        lambda figures: figures.cache_lost_tokens,
+        _short,
+    ),
+    _Kind(
+        "cost",
+        "Cost",
+        "US dollars per {bucket}",
+        "Model calls at published prices or the project's own. Calls of models without a price are not included.",
+        lambda figures: float(figures.cost_usd or 0),
+        _usd,
+    ),
+)
+
+
+def charts(series: Series, period: Period, query: dict[str, str]) -> list[Chart]:
+    """Return all charts of a period. `query` is the query string of the page, to which bars add their time."""
+    ticks = _ticks(period)
+    first, second, *others = (_bar_chart(kind, series, period, query, ticks) for kind in KINDS)
+    return [first, second, _facts_chart(series, period, query, ticks), *others]
+
+
+def sparkline(points: Sequence[Figures], name: str) -> list[tuple[float, float, float]]:
+    """Return the bars of a small chart as x, y and height in percent."""
+    value = next((kind.value for kind in KINDS if kind.name == name), None)
+    values = [value(point) if value else float(point.facts_lost) for point in points]
+    top = max(values, default=0) or 1
+    width = 100 / max(1, len(values))
+    return [
+        (round(number * width, 2), round(100 - max(8.0, height), 2), round(max(8.0, height), 2))
+        for number, height in enumerate(100 * one / top if one else 0 for one in values)
+        if height
+    ]
+
+
+def _bar_chart(kind: _Kind, series: Series, period: Period, query: dict[str, str], ticks: list[datetime]) -> Chart:
+    values = [kind.value(point) for point in series.points]
+    top = _round_up(max(values, default=0))
+    bars = [
+        _bar(period, query, kind.name, number, 0, value / top * 100, kind.format(value), is_empty=not value)
+        for number, value in enumerate(values)
+    ]
+    return Chart(
+        name=kind.name,
+        title=kind.title,
+        unit=kind.unit.format(bucket=period.bucket_label),
+        explanation=kind.explanation,
+        total=kind.format(kind.value(series.total)),
+        bars=bars,
+        max_label=kind.format(top),
+        middle_label=kind.format(top / 2) if top >= 2 or top < 1 else "",
+        ticks=ticks,
+        tone=kind.tone,
+    )
+
+
+def _facts_chart(series: Series, period: Period, query: dict[str, str], ticks: list[datetime]) -> Chart:
+    """Draw a bar from the worst compaction to the median one, with a mark at the median."""
+    bars = []
+    for number, point in enumerate(series.points):
+        worst, median = point.facts_kept_worst, point.facts_kept_p50
+        if worst is None or median is None:
+            bars.append(_bar(period, query, "facts", number, 0, 0, "no facts", is_empty=True))
+            continue
+        value = (
+            f"median {median:.0%}, worst {worst:.0%}, {point.facts_kept:,} of {point.facts_total:,} kept "
+            f"({format_share(point.facts_kept, point.facts_total)})"
+        )
+        bars.append(_bar(period, query, "facts", number, worst * 100, median * 100, value, mark=median * 100))
+    total = series.total
+    share = f" ({format_share(total.facts_kept, total.facts_total)})" if total.facts_total else ""
+    return Chart(
+        name="facts",
+        title="Facts kept",
+        unit="share of facts, median and worst compaction",
+        explanation="Facts of removed messages that are still in the prompt. The mark is the median compaction. "
+        "The bar ends at the worst one.",
+        total=f"{total.facts_kept:,} of {total.facts_total:,}{share}" if total.facts_total else "–",
+        bars=bars,
+        max_label="100%",
+        middle_label="50%",
+        ticks=ticks,
+    )
+
+
+def _bar(
+    period: Period,
+    query: dict[str, str],
+    metric: str,
+    number: int,
+    bottom: float,
+    top: float,
+    value: str,
+    *,
+    is_empty: bool = False,
+    mark: float | None = None,
+) -> Bar:
+    count = len(period.starts)
+    step = 100 / count
+    at = period.since + number * period.bucket
+    until = min(at + period.bucket, period.until)
+    # A bar of one compaction among thousands is still visible.
+    height = 0.0 if is_empty else max(2.0, top - bottom)
+    address = {**query, "at": _iso(at), "metric": metric}
+    return Bar(
+        x=round(number * step + step * 0.12, 3),
+        width=round(step * 0.76, 3),
+        y=round(100 - max(top, bottom + height), 3),
+        height=round(height, 3),
+        value=value,
+        at=at,
+        until=until,
+        href=f"?{urlencode(address)}#sessions",
+        is_empty=is_empty,
+        mark_y=None if mark is None else round(min(98.0, 100 - mark), 3),
+    )
+
+
+def _ticks(period: Period) -> list[datetime]:
+    """Return the times of the labels of the time axis, which divide it into equal parts."""
+    starts = period.starts
+    least = -(-len(starts) // _MAX_TICKS)
+    step = next(step for step in range(least, len(starts) + 1) if len(starts) % step == 0)
+    return starts[::step]
+
+
+def _round_up(value: float) -> float:
+    """Return the next number that is 1, 2 or 5 times a power of ten."""
+    if value <= 0:
+        return 1.0
+    power: float = 10.0 ** math.floor(math.log10(value))
+    return next((size * power for size in (1, 2, 5) if size * power >= value), 10 * power)
+
+
+def _iso(time: datetime) -> str:
+    return time.strftime("%Y-%m-%dT%H:%MZ")

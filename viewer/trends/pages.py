@@ -1,0 +1,73 @@
+"""The trends page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+
+from viewer.accounts import access
+from viewer.accounts.access import Right
+from viewer.page_frame import current_project
+from viewer.rest import BadFilter
+from viewer.trends import charts, periods, queries
+from viewer.trends.periods import Period
+
+
+@access.requires(Right.SESSIONS)
+def trends(request: HttpRequest) -> HttpResponse:
+    """Charts of a project, or of all projects of the reader, and the sessions behind the selected point."""
+    project = current_project(request)
+    assert project is not None
+    allowed = access.request_grant(request).projects(Right.SESSIONS)
+    covers_all = request.GET.get("scope") == "all" and len(allowed) > 1
+    projects = sorted(allowed) if covers_all else [project.pk]
+    problem = ""
+    try:
+        period = periods.parse(request.GET, timezone.now())
+    except BadFilter as error:
+        problem, period = error.message, periods.last("", timezone.now())
+    model = request.GET.get("model") or None
+    query = {name: value for name in ("range", "since", "until", "scope", "model") if (value := request.GET.get(name))}
+    (whole,) = queries.series(projects, period, model=model)
+    context = {
+        "project": project,
+        "period": period,
+        "problem": problem,
+        "ranges": [(name, label) for name, (_, _, label) in periods.RANGES.items()],
+        "query": query,
+        "model": model or "",
+        "models": [name for name in queries.models(projects, period) if name],
+        "covers_all": covers_all,
+        "may_cover_all": len(allowed) > 1,
+        "charts": charts.charts(whole, period, query),
+        "total": whole.total,
+        "has_figures": any((whole.total.compactions, whole.total.errors, whole.total.fallbacks, whole.total.cost_usd)),
+        "by_model": queries.series(projects, period, model=model, group="model"),
+        "point": _point(request.GET, projects, period, model),
+    }
+    status = 400 if problem else 200
+    return render(request, "trends/trends.html", context, status=status)
+
+
+def _point(query: Mapping[str, Any], projects: list[int], period: Period, model: str | None) -> dict[str, Any] | None:
+    """Return the sessions behind the point that the address names, or None without one."""
+    metric = str(query.get("metric", "compactions"))
+    try:
+        at = datetime.fromisoformat(str(query.get("at", "")))
+    except ValueError:
+        return None
+    if at.tzinfo is None:
+        at = at.replace(tzinfo=period.since.tzinfo)
+    since = max(at, period.since)
+    until = min(since + period.bucket, period.until)
+    if until - since < timedelta(hours=1):
+        return None
+    if metric not in {*queries.METRICS, "cost"}:
+        metric = "compactions"
+    sessions = queries.sessions_behind(projects, since, until, model=model, metric=metric, with_cost=True)
+    return {"since": since, "until": until, "metric": metric, "sessions": sessions}
