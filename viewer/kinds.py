@@ -32,6 +32,7 @@ QUALITY = "compact.quality"
 OVERFLOW = "compact.overflow_recovered"
 REHYDRATED = "compact.rehydrated"
 REHYDRATION_BLOCKED = "compact.rehydration_blocked"
+RECALL = "compact.recall"
 ERROR = "compact.error"
 WARNING = "compact.warning"
 GENERATION = "generation"
@@ -136,6 +137,11 @@ def _describe_retention(data: Data) -> str:
         return format_facts(facts.total, facts.kept)
     share = weighted_share(data)
     return "" if share is None else f"Weighted retention {format_percent(share)}"
+
+
+def _describe_recall(data: Data) -> str:
+    passages, outside = to_count(data.get("passage_count")), to_count(data.get("outside_prompt_count"))
+    return f"{format_count(passages, 'passage')} found, {outside:,} outside the prompt" if passages else "Nothing found"
 
 
 def _describe_generation(data: Data) -> str:
@@ -272,6 +278,13 @@ _COMPACTION_EVENTS = (
     _event(QUALITY, "quality", "compaction", "Signals that a compaction may have lost something."),
     _event(REHYDRATED, "rehydrated", "compaction", "Stored content was put back into the prompt for one call."),
     _event(REHYDRATION_BLOCKED, "rehydration blocked", "compaction", "Stored content could not be put back."),
+    _event(
+        RECALL,
+        "recall",
+        "retrieval",
+        "The agent searched in everything that its session has contained.",
+        describe=_describe_recall,
+    ),
     _event(
         OVERFLOW,
         "overflow recovered",

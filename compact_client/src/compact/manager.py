@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, TypeVar, Unpack
 
 from compact import events
@@ -20,6 +23,7 @@ from compact.engine.engine import Engine
 from compact.engine.overflow.recovery import recover
 from compact.engine.overflow.retry import Retries
 from compact.engine.preflight import preflight, report_outcome
+from compact.engine.recall import recall
 from compact.engine.reduction import reduce_request
 from compact.engine.rehydration import insert_before_turn
 from compact.engine.session import Branches, Evictions, Session
@@ -31,12 +35,29 @@ from compact.messages.normalization import normalize
 from compact.planning.budget import Usage
 from compact.planning.plan import CompactionPlan
 from compact.protocols import Exporter
+from compact.recall import Passage
 
 T = TypeVar("T")
 """The type of the host's messages: `Message`, a dict, or a type of a provider's or framework's package."""
 R = TypeVar("R")
 
 _MAX_LOCK_POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class _CalledBranch:
+    """The branch that a task or thread used last, so that a tool it calls later searches in the same one."""
+
+    branches: weakref.ref[Branches]
+    number: int
+
+
+_called_branch: ContextVar[_CalledBranch | None] = ContextVar("compact_called_branch", default=None)
+
+
+def _no_steps() -> Steps[list[Passage]]:
+    return []
+    yield
 
 
 class CompactManager:
@@ -253,6 +274,65 @@ class CompactManager:
             normal = normalize(rendered, session.codec, protected_flag=options.protected_flag)
             return [to_item(message) for message in insert_before_turn(normal.messages, sent.injected)]
 
+    def recall(
+        self,
+        session_id: str,
+        query: str,
+        *,
+        limit: int = 5,
+        max_tokens: int = 2_000,
+        messages: Sequence[Any] | None = None,
+    ) -> list[Passage]:
+        """Search in everything that the session has contained. Return redacted passages, best first.
+
+        This includes messages that were compacted away, and after a restart those in the archive. At most `limit`
+        passages with at most `max_tokens` in total are returned. `messages` is the host's list. It is needed only if
+        several runs share the session id. Passages of another conversation under the same id are never returned.
+        """
+        branches = self._branches(session_id)
+        with branches.read_access():
+            session = self._find_branch(branches, messages)
+            steps = recall(self._engine, session, query, limit=limit, max_tokens=max_tokens) if session else _no_steps()
+            return run(self._engine.with_delivery(steps))
+
+    async def arecall(
+        self,
+        session_id: str,
+        query: str,
+        *,
+        limit: int = 5,
+        max_tokens: int = 2_000,
+        messages: Sequence[Any] | None = None,
+    ) -> list[Passage]:
+        """Run `recall` without blocking the event loop."""
+        branches = self._branches(session_id)
+        mark = _called_branch.get()
+
+        def steps(_: Session) -> Steps[list[Passage]]:
+            session = self._find_branch(branches, messages, mark)
+            if session is None:
+                return []
+            return (yield from recall(self._engine, session, query, limit=limit, max_tokens=max_tokens))
+
+        return await self._arun(session_id, None, steps)
+
+    def enable_recall(self, tool_name: str = "recall") -> None:
+        """End each new summary with a line that tells the model to call this tool, which must call `recall`.
+
+        `recall_tool` of an integration calls this. The setting `recall.enabled` does the same.
+        """
+        self._engine.recall_tool_name = tool_name
+
+    def _find_branch(
+        self, branches: Branches, messages: Sequence[Any] | None, mark: _CalledBranch | None = None
+    ) -> Session | None:
+        """Return the branch that these messages continue, else the one of this task's last call, else the current."""
+        if messages is not None:
+            return branches.find(messages)
+        mark = mark or _called_branch.get()
+        called = branches.get(mark.number) if mark is not None and mark.branches() is branches else None
+        return called or branches.current
+
     def read_artifact(self, session_id: str, artifact_id: str, *, context: Any = None) -> str | None:
         """Return the full content behind a pointer, or None if it is missing or the requester may not read it."""
         branches = self._branches(session_id)
@@ -331,7 +411,10 @@ class CompactManager:
                 "preflight."
             )
         with branches.run_call():
-            return run(self._engine.with_delivery(branches.run_on(messages, steps)))
+            try:
+                return run(self._engine.with_delivery(branches.run_on(messages, steps)))
+            finally:
+                _called_branch.set(_CalledBranch(weakref.ref(branches), branches.current.number))
 
     async def _arun(self, session_id: str, messages: Sequence[Any] | None, steps: Callable[[Session], Steps[R]]) -> R:
         branches = self._branches(session_id)
@@ -343,10 +426,21 @@ class CompactManager:
             delay_s = min(2 * delay_s, _MAX_LOCK_POLL_S)
         # A canceled caller does not wait, but its call goes on: a thread cannot be stopped, and a plan that was
         # committed halfway would be lost. The session's next call waits for the lock.
-        task = asyncio.create_task(arun(self._engine.with_delivery(branches.run_on(messages, steps)), branches))
+        branch_numbers: list[int] = []
+
+        def numbered_steps(session: Session) -> Steps[R]:
+            branch_numbers.append(session.number)
+            return (yield from steps(session))
+
+        task = asyncio.create_task(
+            arun(self._engine.with_delivery(branches.run_on(messages, numbered_steps)), branches)
+        )
         self._running.add(task)
         task.add_done_callback(lambda done: self._release(branches, done))
-        return await asyncio.shield(task)
+        result = await asyncio.shield(task)
+        if messages is not None:
+            _called_branch.set(_CalledBranch(weakref.ref(branches), branch_numbers[-1]))
+        return result
 
     def _release(self, branches: Branches, done: asyncio.Task[Any]) -> None:
         self._running.discard(done)

@@ -5,7 +5,7 @@ Methods may be sync or async. The async entry points await a coroutine, the sync
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -113,6 +113,24 @@ class QueueingStorage(Protocol):
     """
 
     def listen(self, listener: Callable[[ArchiveResult], None]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedTranscript:
+    """A transcript as an archive returns it."""
+
+    step: int
+    messages: Sequence[Mapping[str, Any]]
+    """The redacted messages, as they were archived, with their ids."""
+    summary: str | None = None
+    """The text of the summary that was written right after it, if the archive has it."""
+    stored_at: str | None = None
+
+
+class ReadableStorage(Protocol):
+    """A storage adapter from which `recall` can read after a restart. It returns the newest transcript first."""
+
+    def load_transcripts(self, session_id: str) -> Iterable[ArchivedTranscript]: ...
 
 
 @runtime_checkable

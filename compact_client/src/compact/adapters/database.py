@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
-from compact.adapters.transcript import Transcript, encode_summary
+from compact.adapters.transcript import Transcript, decode_transcript, encode_summary
 from compact.exceptions import ConfigError
 from compact.messages import Message
+from compact.protocols import ArchivedTranscript
 
 _TABLES = (
     """CREATE TABLE IF NOT EXISTS compact_transcripts (
@@ -110,6 +111,23 @@ class DatabaseStorage:
             cursor.execute(delete, (session_id, step, digest))
             cursor.execute(insert, (session_id, step, digest, time.time(), body.decode()))
             connection.commit()
+
+    def load_transcripts(self, session_id: str) -> Iterator[ArchivedTranscript]:
+        """Yield the session's transcripts, the newest first."""
+        find = "SELECT step, created_at FROM compact_transcripts WHERE session_id = ? ORDER BY step DESC"
+        read = "SELECT body FROM compact_transcripts WHERE session_id = ? AND step = ?"
+        read_summary = "SELECT body FROM compact_summaries WHERE session_id = ? AND step = ? ORDER BY created_at DESC"
+        with closing(self._connect()) as connection:
+            cursor = connection.cursor()
+            cursor.execute(self._sql(find), (session_id,))
+            for step, created_at in cursor.fetchall():
+                cursor.execute(self._sql(read), (session_id, step))
+                body = cursor.fetchone()
+                cursor.execute(self._sql(read_summary), (session_id, step))
+                summary = cursor.fetchone()
+                if body is not None:
+                    text = summary[0].encode() if summary else None
+                    yield decode_transcript(step, body[0].encode(), text, created_at)
 
     def save_event(self, session_id: str, event: dict[str, Any]) -> None:
         """Store the event."""

@@ -7,6 +7,7 @@ readable by their owner only, and are never replaced: if a step exists with othe
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -14,19 +15,22 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from compact.adapters.checksums import Checksums, EventLog
 from compact.adapters.transcript import (
     Transcript,
+    decode_transcript,
     encode_summary,
     folder_name,
+    parse_step,
     summary_name,
     transcript_name,
 )
 from compact.messages import Message
+from compact.protocols import ArchivedTranscript
 
 EVENTS = "events.jsonl"
 _MAX_EVENT_LOGS = 1_000
@@ -70,6 +74,16 @@ class FileStorage:
             _, file = _store(folder, summary_name, step, lambda number: encode_summary(session_id, summary, number))
             digest = hashlib.sha256(file.read_bytes()).hexdigest()
         return {"path": str(file), "sha256": digest}
+
+    def load_transcripts(self, session_id: str) -> Iterator[ArchivedTranscript]:
+        """Yield the session's transcripts, the newest first. A file that is deleted meanwhile is left out."""
+        folder = self.path / folder_name(session_id)
+        names = [file.name for file in folder.iterdir()] if folder.is_dir() else []
+        for step in sorted((step for name in names if (step := parse_step(name)) is not None), reverse=True):
+            file, summary = folder / transcript_name(step), folder / summary_name(step)
+            with contextlib.suppress(FileNotFoundError):
+                text = summary.read_bytes() if summary.exists() else None
+                yield decode_transcript(step, file.read_bytes(), text, file.stat().st_mtime)
 
     def save_event(self, session_id: str, event: dict[str, Any]) -> None:
         """Append the event to `events.jsonl`, and update its checksum."""

@@ -12,12 +12,13 @@ import hashlib
 import json
 import time
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from compact.adapters.transcript import (
     Transcript,
+    decode_transcript,
     encode_summary,
     folder_name,
     parse_step,
@@ -28,6 +29,7 @@ from compact.delivery.batcher import Batcher, Sink
 from compact.delivery.stderr import say
 from compact.exceptions import ConfigError
 from compact.messages import Message
+from compact.protocols import ArchivedTranscript
 
 _STATIC_METHODS = {"env", "explicit", "shared-credentials-file", "config-file", "boto-config"}
 # A batch has at most a thousand events of one session. 256 batches are tens of megabytes.
@@ -83,6 +85,14 @@ class S3Storage:
             body = encode_summary(session_id, summary, step)
         return {"key": f"s3://{self.bucket}/{key}", "sha256": hashlib.sha256(body).hexdigest()}
 
+    def load_transcripts(self, session_id: str) -> Iterator[ArchivedTranscript]:
+        """Yield the session's transcripts, the newest first."""
+        for step in sorted(self._steps(session_id), reverse=True):
+            body, stored_at = self._objects.read(self._key(session_id, transcript_name(step)))
+            summary, _ = self._objects.read(self._key(session_id, summary_name(step)))
+            if body is not None:
+                yield decode_transcript(step, body, summary, stored_at)
+
     def save_event(self, session_id: str, event: dict[str, Any]) -> None:
         """Queue the event for upload."""
         self._queue.put({"folder": self._key(session_id, ""), "event": event})
@@ -100,10 +110,13 @@ class S3Storage:
         return "/".join([*([self.prefix] if self.prefix else []), folder_name(session_id), name])
 
     def _next_step(self, session_id: str) -> int:
+        return 1 + max(self._steps(session_id), default=0)
+
+    def _steps(self, session_id: str) -> list[int]:
         prefix = self._key(session_id, "transcript-pre-compact-")
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix)
         names = (item["Key"].rpartition("/")[2] for page in pages for item in page.get("Contents", ()))
-        return 1 + max((step for name in names if (step := parse_step(name)) is not None), default=0)
+        return [step for name in names if (step := parse_step(name)) is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +152,18 @@ class _Bucket:
             head = self.client.head_object(Bucket=self.name, Key=key)
             return bool(head.get("Metadata", {}).get("sha256") == digest.hexdigest())
         return True
+
+    def read(self, key: str) -> tuple[bytes | None, float | None]:
+        """Return the content and time of an object, or None if there is none."""
+        from botocore.exceptions import ClientError
+
+        try:
+            answer = self.client.get_object(Bucket=self.name, Key=key)
+        except ClientError as error:
+            if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") != 404:
+                raise
+            return None, None
+        return answer["Body"].read(), answer["LastModified"].timestamp()
 
 
 @dataclass(frozen=True, slots=True)

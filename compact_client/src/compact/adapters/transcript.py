@@ -10,10 +10,13 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from compact.messages import Message, RedactedMessage, canonical_json
+from compact.exceptions import CorruptData
+from compact.messages import Message, RedactedMessage, canonical_json, text_of
+from compact.protocols import ArchivedTranscript
 from compact.redaction.view import mask_conversation
 
 _TRANSCRIPT_NAME = re.compile(r"transcript-pre-compact-(\d{3,})\.jsonl")
@@ -45,6 +48,22 @@ def encode_summary(session_id: str, summary: Message, step: int) -> bytes:
     document = {"session_id": session_id, "step": step, "summary": _to_line(redacted)}
     text = json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False, default=str)
     return text.encode("utf-8", "replace") + b"\n"
+
+
+def decode_transcript(step: int, body: bytes, summary: bytes | None, stored_at: float | None) -> ArchivedTranscript:
+    """Return an archived transcript. Raises `CorruptData` if it is not what `Transcript` wrote."""
+    try:
+        messages = [json.loads(line) for line in body.split(b"\n") if line.strip()]
+        if not all(isinstance(message, dict) for message in messages):
+            raise ValueError("a line is not an object")
+        text = text_of(json.loads(summary)["summary"]["content"]) if summary else None
+    except (ValueError, LookupError, TypeError) as error:
+        raise CorruptData(f"The transcript of step {step}", str(error)) from error
+    return ArchivedTranscript(step, messages, text, _iso(stored_at) if stored_at is not None else None)
+
+
+def _iso(timestamp: float) -> str:
+    return datetime.fromtimestamp(timestamp, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def folder_name(session_id: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from compact.config.compact_config import CompactConfig, load_config
+from compact.config.recall_options import RecallOptions
 from compact.config.session_limits import SessionLimits
 
-__all__ = ["CompactConfig", "SessionLimits", "load_config"]
+__all__ = ["CompactConfig", "RecallOptions", "SessionLimits", "load_config"]

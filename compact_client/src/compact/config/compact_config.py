@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from compact.config.recall_options import RecallOptions
 from compact.config.session_limits import SessionLimits
 from compact.exceptions import ConfigError
 from compact.policy import CompactPolicy
@@ -50,6 +51,7 @@ class CompactConfig:
     rehydration: Any = None
     tool_durability: Mapping[str, Any] = field(default_factory=dict)
     limits: SessionLimits = field(default_factory=SessionLimits)
+    recall: RecallOptions = field(default_factory=RecallOptions)
 
     def __post_init__(self) -> None:
         window = self.max_context_tokens
@@ -61,6 +63,8 @@ class CompactConfig:
             object.__setattr__(self, "policy", CompactPolicy(**(self.policy or {})))
         if isinstance(self.limits, Mapping):
             object.__setattr__(self, "limits", SessionLimits(**self.limits))
+        if isinstance(self.recall, Mapping):
+            object.__setattr__(self, "recall", RecallOptions(**self.recall))
         if not isinstance(self.policy, CompactPolicy):
             raise ConfigError("policy", f"must be a CompactPolicy, not {type(self.policy).__name__}")
         buffer = self.policy.hard_cap_buffer

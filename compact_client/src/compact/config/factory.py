@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from compact.config import CompactConfig
+from compact.config import CompactConfig, RecallOptions
 from compact.config.settings import (
     ArtifactStore,
     PlanStore,
@@ -52,6 +52,7 @@ def build(settings: Settings, objects: Mapping[str, Any] | None = None) -> Compa
         "artifact_key_id": settings.artifact_store.encryption_key_id,
         "rehydration": build_rehydration(settings.rehydration),
         "limits": settings.limits,
+        "recall": RecallOptions(**settings.recall.model_dump()),
     }
     config = parts.build(
         "config", lambda: CompactConfig(settings.model, settings.max_context_tokens, settings.policy, **values)

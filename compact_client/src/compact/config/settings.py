@@ -143,6 +143,13 @@ class Rehydration(_Section):
     )
 
 
+class Recall(_Section):
+    """Recall of what a session has contained."""
+
+    enabled: bool = Field(default=False, description="end each summary with a line that tells the model it can recall")
+    tool_name: str = Field(default="recall", min_length=1, description="name of the tool in that line")
+
+
 class ToolDurability(_Section):
     """Durability of one tool's results."""
 
@@ -173,6 +180,7 @@ class Settings(_Section):
     plan_store: PlanStore = PlanStore()
     artifact_store: ArtifactStore = ArtifactStore()
     rehydration: Rehydration = Rehydration()
+    recall: Recall = Recall()
     tool_durability: dict[str, ToolDurability] = Field(
         default={}, description="durability of tool results, by the name of the tool"
     )

@@ -13,6 +13,7 @@ from compact.engine.archival_results import ArchivalResults
 from compact.engine.call import Call, FixedTokens
 from compact.engine.effects import Steps
 from compact.engine.event_delivery import EventDelivery
+from compact.engine.recall_indexes import RecallIndexes
 from compact.engine.session import Observation, RenderOptions, Session
 from compact.engine.session.stored_plan import load_plan
 from compact.engine.token_counter import TokenCounter
@@ -50,6 +51,9 @@ class Engine:
             self.summarizer.assume_window(cfg.model, cfg.max_context_tokens)
         self.rehydration: RehydrationConfig = cfg.rehydration or RehydrationConfig()
         self.render_options = RenderOptions(self.counter.count_message, self.policy.protected_flag)
+        self.recall_tool_name = cfg.recall.tool_name if cfg.recall.enabled else None
+        """The tool with which the agent can recall, None if it has none. Summaries mention it."""
+        self.recall_indexes = RecallIndexes()
         self._delivery = EventDelivery(cfg.exporter, cfg.storage)
         # The only way out for events. Nothing else may call the delivery's `emit`.
         self._exporter = RedactingExporter(self._delivery, self.redactor)
@@ -85,6 +89,11 @@ class Engine:
             check.emit(events.WarningEvent(severity="high", code="redaction_disabled", message=text))
         return check
 
+    def open_span(self, session: Session, event: events.Event) -> events.CheckSpan:
+        """Return the span of an operation that is not a check."""
+        sink = self._exporter.emit if self._delivery.has_targets else None
+        return events.CheckSpan(session.session_id, session.trace_id, event, sink=sink, clock=self.clock)
+
     def with_delivery(self, steps: Steps[R]) -> Steps[R]:
         """Run the steps, then wait for async exporters and storages that received events during them."""
         try:
@@ -106,6 +115,8 @@ class Engine:
             session.codec = codec
             yield from self._load_plan(session, call.items, check)
         observation = session.observe(call.items, codec)
+        now = events.iso(self.clock())
+        session.recall.times.update((message.id or "", now) for message in observation.new)
         if store is not None and any(message.is_replacement for message in observation.new):
             # The host shows a summary or pointer that another process wrote since.
             plan = session.plan

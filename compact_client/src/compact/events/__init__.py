@@ -66,6 +66,9 @@ from compact.events.problem_events import (
     WarningCode,
     WarningEvent,
 )
+from compact.events.recall_events import (
+    RecallEvent,
+)
 from compact.events.rehydration_events import (
     BlockedDetails,
     RehydratedDetails,
@@ -109,6 +112,7 @@ __all__ = [
     "PrunedMessagesEvent",
     "QualityEvent",
     "ReasonDetails",
+    "RecallEvent",
     "RecordEvent",
     "RehydratedDetails",
     "RehydratedEvent",

@@ -1,4 +1,4 @@
-"""The span of one check, and its events as child spans.
+"""The span of one check or recall, and its events as child spans.
 
 Events leave as plain dicts with the keys that `DESIGN.md` names. `parent_span` connects them to the host's own trace.
 """
@@ -13,7 +13,6 @@ from datetime import datetime
 from typing import Any
 
 from compact.events.base import Clock, Event, iso
-from compact.events.check_events import CheckEvent
 
 parent_span: ContextVar[tuple[str, str | None] | None] = ContextVar("compact_parent_span", default=None)
 """Trace id and span id of the host's current span, if there is one."""
@@ -32,13 +31,13 @@ def new_span_id() -> str:
 
 
 class CheckSpan:
-    """Sends the events of one check as children of one `compact.check` span.
+    """Sends the events of one check as children of one `compact.check` span. A recall has a span of its own kind.
 
     The span itself is sent when it ends. A check that compacts also sends it at the start, so that a viewer can show
     it as running.
     """
 
-    def __init__(self, session_id: str, trace_id: str, event: CheckEvent, *, sink: Sink | None, clock: Clock) -> None:
+    def __init__(self, session_id: str, trace_id: str, event: Event, *, sink: Sink | None, clock: Clock) -> None:
         self._session_id = session_id
         parent = parent_span.get()
         self.trace_id, self._parent_id = parent if parent else (trace_id, None)

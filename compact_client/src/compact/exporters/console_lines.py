@@ -139,6 +139,11 @@ def _rehydration_blocked_line(properties: Properties) -> str:
     return f"{details.get('artifact_id')}: {details.get('reason')}"
 
 
+def _recall_line(properties: Properties) -> str:
+    count, outside = _count(properties.get("passage_count")), _count(properties.get("outside_prompt_count"))
+    return f"{count} passages found, {outside} of them outside the prompt, {_count(properties.get('tokens'))} tokens"
+
+
 def _error_line(properties: Properties) -> str:
     return f"{properties.get('error_type')}: {properties.get('message')} (fallback: {properties.get('fallback')})"
 
@@ -175,6 +180,7 @@ LINES: Mapping[type[Event], Callable[[Properties], str]] = {
     events.SummaryCreatedEvent: _summary_created_line,
     events.RehydratedEvent: _rehydrated_line,
     events.RehydrationBlockedEvent: _rehydration_blocked_line,
+    events.RecallEvent: _recall_line,
     events.ErrorEvent: _error_line,
     events.OverBudgetEvent: _over_budget_line,
     events.WarningEvent: _warning_line,

@@ -9,11 +9,13 @@ module does not import the package `anthropic`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from compact.integrations.client import Body, C, CompactingClient
 from compact.integrations.model_call import CallOptions, Messages
+from compact.integrations.recall_call import DESCRIPTION, PARAMETERS, TOOL_NAME, RecallCall, RecallTool
+from compact.manager import CompactManager
 from compact.messages import text_of
 
 if TYPE_CHECKING:
@@ -22,6 +24,23 @@ if TYPE_CHECKING:
     from anthropic.types import Message, MessageParam, RawMessageStreamEvent
 
 _OPENING = {"role": "user", "content": "(The conversation so far is summarized below.)"}
+
+
+def recall_tool(
+    manager: CompactManager,
+    session_id: str | Callable[[], str],
+    *,
+    name: str = TOOL_NAME,
+    limit: int = 5,
+    max_tokens: int = 2_000,
+) -> RecallTool:
+    """Return a tool for `tools=[…]` with which the model can search in its own past.
+
+    Answer a `tool_use` block with `tool.run(block.input)`.
+    """
+    definition = {"name": name, "description": DESCRIPTION, "input_schema": dict(PARAMETERS)}
+    call = RecallCall(manager, name=name, limit=limit, max_tokens=max_tokens)
+    return RecallTool(definition, call, session_id)
 
 
 class AnthropicMessages(CompactingClient[C]):

@@ -11,6 +11,7 @@ from typing import Any
 
 from compact.exceptions import CompactError
 from compact.integrations.model_call import CallOptions, ModelCall, report_usage, usage_of
+from compact.integrations.recall_call import DESCRIPTION, TOOL_NAME, RecallCall
 from compact.manager import CompactManager
 
 
@@ -41,6 +42,28 @@ def after_model_call(manager: CompactManager) -> Callable[[Any], None]:
             report_usage(manager, _session_id(ctx), usage)
 
     return hook
+
+
+def recall_tool(
+    manager: CompactManager,
+    session_id: str | Callable[[], str],
+    *,
+    name: str = TOOL_NAME,
+    limit: int = 5,
+    max_tokens: int = 2_000,
+) -> Callable[[str], str]:
+    """Return a function that searches the session and returns text, to offer to the model as a tool.
+
+    `session_id` is a string, or a function that returns the id of the current conversation.
+    """
+    call = RecallCall(manager, name=name, limit=limit, max_tokens=max_tokens)
+
+    def recall(query: str) -> str:
+        return call.run(session_id() if callable(session_id) else session_id, query)
+
+    recall.__name__ = recall.__qualname__ = name
+    recall.__doc__ = DESCRIPTION
+    return recall
 
 
 def _model_call(manager: CompactManager, ctx: Any) -> ModelCall:

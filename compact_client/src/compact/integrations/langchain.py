@@ -21,10 +21,13 @@ from langchain_core.messages import (
     convert_to_messages,
     convert_to_openai_messages,
 )
+from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
+from compact.integrations.langchain_tools import build_recall_tool, state_messages
 from compact.integrations.model_call import CallOptions, ModelCall, new_session_id, warn_unidentified
 from compact.integrations.own_items import own_items
+from compact.integrations.recall_call import TOOL_NAME, RecallCall
 from compact.manager import CompactManager
 from compact.planning.tool_results.durability import declared_policies
 from compact.rendering.base import OPENING_TEXT
@@ -96,6 +99,29 @@ class CompactMiddleware(AgentMiddleware[Any, Any]):  # type: ignore[misc]
         own_id = str(own_id or new_session_id("langchain"))
         warn_unidentified(self.manager, own_id, _FIX)
         return own_id
+
+
+def recall_tool(
+    manager: CompactManager,
+    *,
+    session_id: SessionId = None,
+    name: str = TOOL_NAME,
+    limit: int = 5,
+    max_tokens: int = 2_000,
+) -> BaseTool:
+    """Return a tool for `create_agent` with which the agent can search in everything that its thread has contained.
+
+    `session_id` is as for `CompactMiddleware`, but a function gets the state of the graph.
+    """
+    call = RecallCall(manager, name=name, limit=limit, max_tokens=max_tokens)
+
+    def arguments(query: str, state: Any) -> tuple[str, str, list[Any]]:
+        given = session_id(state) if callable(session_id) else session_id
+        own_id = state.get("compact_session_id") if isinstance(state, Mapping) else None
+        view = _ChatView(state_messages(state), protected_flag=manager.cfg.policy.protected_flag)
+        return str(given or _thread_id() or own_id or ""), query, view.items
+
+    return build_recall_tool(call, arguments, name)
 
 
 class _ChatView:

@@ -17,10 +17,14 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_core.runnables.config import ensure_config
+from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from compact.delivery.stderr import say
+from compact.integrations.langchain_tools import build_recall_tool, state_messages
 from compact.integrations.model_call import CallOptions, ModelCall, report_usage
+from compact.integrations.recall_call import TOOL_NAME, RecallCall
 from compact.manager import CompactManager
 
 SessionId = str | Callable[[RunnableConfig], str] | None
@@ -44,6 +48,29 @@ def pre_model_hook(
     """
     hook = _Hook(manager, session_id, tools, instructions, input_key, output_key)
     return RunnableLambda(hook.run, afunc=hook.arun, name="compact")
+
+
+def recall_tool(
+    manager: CompactManager,
+    *,
+    session_id: SessionId = None,
+    input_key: str = "messages",
+    name: str = TOOL_NAME,
+    limit: int = 5,
+    max_tokens: int = 2_000,
+) -> BaseTool:
+    """Return a tool for a `ToolNode` with which the agent can search in everything that its thread has contained.
+
+    `session_id` and `input_key` are as for `pre_model_hook`.
+    """
+    call = RecallCall(manager, name=name, limit=limit, max_tokens=max_tokens)
+    hook = _Hook(manager, session_id, (), None, input_key, "")
+
+    def arguments(query: str, state: Any) -> tuple[str, str, list[Any]]:
+        messages = state_messages(state, input_key)
+        return hook.session(messages, ensure_config()), query, messages
+
+    return build_recall_tool(call, arguments, name)
 
 
 class _Hook:
@@ -76,7 +103,7 @@ class _Hook:
             return {"tools": tools or None, "instructions": self._instructions, "format": "langchain"}
 
         messages = state[self._input_key] if isinstance(state, Mapping) else getattr(state, self._input_key)
-        session_id = self._session(messages, config)
+        session_id = self.session(messages, config)
         self._report_usage(session_id, messages)
         return ModelCall(self._manager, session_id, messages, options=options)
 
@@ -87,7 +114,8 @@ class _Hook:
         if usage and usage.get("input_tokens"):
             report_usage(self._manager, session_id, usage)
 
-    def _session(self, messages: Sequence[BaseMessage], config: RunnableConfig) -> str:
+    def session(self, messages: Sequence[BaseMessage], config: RunnableConfig) -> str:
+        """Return the session id of a run."""
         session_id = self._session_id(config) if callable(self._session_id) else self._session_id
         session_id = session_id or config.get("configurable", {}).get("thread_id")
         if session_id:

@@ -12,11 +12,13 @@ Both have the methods of the client's own `chat.completions` and `responses`. Th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from compact.integrations.client import Body, C, CompactingClient
 from compact.integrations.model_call import CallOptions
+from compact.integrations.recall_call import DESCRIPTION, PARAMETERS, TOOL_NAME, RecallCall, RecallTool
+from compact.manager import CompactManager
 from compact.messages import text_of
 
 if TYPE_CHECKING:
@@ -27,6 +29,25 @@ if TYPE_CHECKING:
     from openai.types.responses import ParsedResponse, Response, ResponseInputParam, ResponseStreamEvent
 
 T = TypeVar("T")
+
+
+def recall_tool(
+    manager: CompactManager,
+    session_id: str | Callable[[], str],
+    *,
+    api: Literal["chat", "responses"] = "chat",
+    name: str = TOOL_NAME,
+    limit: int = 5,
+    max_tokens: int = 2_000,
+) -> RecallTool:
+    """Return a tool for `tools=[…]` with which the model can search in its own past.
+
+    Answer a call with `tool.run(call.function.arguments)`, or `tool.run(call.arguments)` of the Responses API.
+    """
+    function = {"name": name, "description": DESCRIPTION, "parameters": dict(PARAMETERS), "strict": True}
+    definition = {"type": "function", "function": function} if api == "chat" else {"type": "function", **function}
+    call = RecallCall(manager, name=name, limit=limit, max_tokens=max_tokens)
+    return RecallTool(definition, call, session_id)
 
 
 class ChatCompletions(CompactingClient[C]):

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from pydantic_ai import RunContext, Tool
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.exceptions import RetryModelRequest
 from pydantic_ai.messages import (
@@ -31,6 +32,7 @@ from pydantic_ai.messages import (
 
 from compact.integrations.model_call import CallOptions, ModelCall, new_session_id, warn_unidentified
 from compact.integrations.own_items import own_items
+from compact.integrations.recall_call import DESCRIPTION, PARAMETERS, TOOL_NAME, RecallCall
 from compact.manager import CompactManager
 from compact.planning.tool_results.durability import declared_policies
 from compact.rendering.base import OPENING_TEXT
@@ -88,6 +90,28 @@ class CompactCapability(AbstractCapability[Any]):
             return str(session_id)
         warn_unidentified(self.manager, self._own_id, _FIX)
         return self._own_id
+
+
+def recall_tool(
+    manager: CompactManager,
+    *,
+    session_id: SessionId = None,
+    name: str = TOOL_NAME,
+    limit: int = 5,
+    max_tokens: int = 2_000,
+) -> Tool[Any]:
+    """Return a tool for `Agent(tools=[…])` with which the agent can search in everything its session has contained.
+
+    `session_id` is as for `CompactCapability`.
+    """
+    call = RecallCall(manager, name=name, limit=limit, max_tokens=max_tokens)
+
+    async def recall(ctx: RunContext[Any], query: str) -> str:
+        given = session_id(ctx) if callable(session_id) else session_id
+        view = _ChatView(ctx.messages, protected_flag=manager.cfg.policy.protected_flag)
+        return await call.arun(str(given or ctx.conversation_id or ctx.run_id), query, view.items)
+
+    return Tool.from_schema(recall, name=name, description=DESCRIPTION, json_schema=dict(PARAMETERS), takes_ctx=True)
 
 
 class _Request:

@@ -130,6 +130,10 @@ class RedactionView:
         """Return a derived text, such as a summary or an error, as it may leave the process."""
         return seal_text(self._redactor.redact_value(collapse(text)))
 
+    def quote(self, text: str) -> RedactedText:
+        """Return a text about the messages, such as a query, without the secrets of the messages."""
+        return self.text(self._table.mask_values(text, min_chars=_MIN_VALUE_CHARS))
+
     def tree(self, value: Mapping[str, Any]) -> RedactedTree:
         """Return a derived JSON object as it may leave the process."""
         return seal_tree(self._redactor.redact_value(map_texts(dict(value), collapse)))

@@ -9,6 +9,7 @@ from compact.messages import POINTER_TAG, Message
 from compact.messages.codecs.base import Codec
 from compact.planning.plan import ClearRecord, CompactionPlan, ExternalizationRecord
 from compact.planning.tool_results.durability import placeholder_text
+from compact.summary.renderer import RECALL_PREFIX
 from compact.summary.structured_summary import StructuredSummary
 
 COMPACTION_RENDER_FORMAT_VERSION = "v1.0"
@@ -46,6 +47,14 @@ def pointer_text(record: ExternalizationRecord) -> str:
         f"{POINTER_TAG}{record.artifact_id}]\n"
         f"Summary: {record.summary.render_as_message()}\n"
         f'To retrieve full content, call: read_artifact("{record.artifact_id}")'
+    )
+
+
+def recall_line(tool_name: str) -> str:
+    """Return the last line of a summary, for an agent that has a tool to search in what was removed."""
+    return (
+        f"{RECALL_PREFIX}Nothing is lost: call the tool `{tool_name}` with a few words, a name, a path or an id "
+        "to read removed messages again."
     )
 
 

@@ -14,6 +14,7 @@ from compact.planning.plan import (
     SummarizationRecord,
 )
 from compact.rendering.base import clear_output, ensure_user_first, pointer_text
+from compact.summary.renderer import RECALL_PREFIX
 from compact.summary.structured_summary import StructuredSummary
 
 
@@ -26,6 +27,7 @@ class InplaceRenderer:
     def render(self, messages: Sequence[Message], plan: CompactionPlan, codec: Codec) -> list[Message]:
         rendered: list[Message] = []
         replaced: set[str] = set()
+        newest = plan.summarizations[-1] if plan.summarizations else None
         for message in messages:
             action, record = plan.get_action(message.id or "")
             if action is CompactionAction.DROP:
@@ -35,6 +37,7 @@ class InplaceRenderer:
                 if replacement_id not in replaced:
                     replaced.add(replacement_id)
                     if text := _replacement_text(record, plan):
+                        text = with_recall_line(text, plan.summary_text or "") if record is newest else text
                         rendered.append(codec.assistant_message(text, replacement_id))
             elif isinstance(record, ClearRecord):
                 rendered.append(clear_output(message, record, codec))
@@ -57,6 +60,12 @@ def _replacement_text(record: SummarizationRecord | ExternalizationRecord, plan:
         return pointer_text(record)
     # A folded pointer is part of the session summary. If no span shows that summary, show it here.
     return plan.summary_text if not plan.summarizations else None
+
+
+def with_recall_line(text: str, summary_text: str) -> str:
+    """Return the text of a span with the last line of the session summary, if that is about recall."""
+    last_line = summary_text.rpartition("\n")[2]
+    return f"{text}\n{last_line}" if last_line.startswith(RECALL_PREFIX) else text
 
 
 def span_text(record: SummarizationRecord) -> str:

@@ -29,6 +29,7 @@ from compact.summary.renderer import (
     FILE_HEADINGS,
     HEADINGS,
     READ_LABEL,
+    RECALL_PREFIX,
     RELATIVE_TO,
     STEP_MARKERS,
     USER_PREFIX,
@@ -75,7 +76,7 @@ class _Parser:
                 heading = self._read_heading(line[3:].strip())
             elif line.startswith(EXCERPT_PREFIX):
                 self._add_excerpt(line[len(EXCERPT_PREFIX) :])
-            elif line.strip():
+            elif line.strip() and not line.startswith(RECALL_PREFIX):
                 self._add_line(heading, line)
         task = self._fields.pop("current_task", [None])[-1]
         values: dict[str, Any] = {name: tuple(entries) for name, entries in self._fields.items()}

@@ -51,6 +51,8 @@ RECORD_MARKERS: Final[dict[str, str]] = {
 STEP_MARKERS: Final[dict[str, str]] = {"decisions": "=", **RECORD_MARKERS}
 # Half of a summary is tool output. A two-token marker on each of its lines would cost an eighth of the budget.
 EXCERPT_PREFIX: Final = " "
+# Starts the line with which a summary tells the model that it can recall. It is not part of the summary.
+RECALL_PREFIX: Final = "[Recall] "
 EMPTY_PART: Final = "-"
 # The role of a bare name starts with its origin: mentioned by the user or the assistant, or only shown by a tool.
 SAID: Final = "said"

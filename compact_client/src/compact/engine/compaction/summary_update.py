@@ -19,8 +19,8 @@ from compact.planning.draft import Draft
 from compact.planning.plan import SummarizationRecord
 from compact.planning.strategies import SpanSummary
 from compact.rendering import get_renderer
-from compact.rendering.base import pointer_text
-from compact.rendering.inplace import span_text
+from compact.rendering.base import pointer_text, recall_line
+from compact.rendering.inplace import span_text, with_recall_line
 from compact.summarizers import retention
 from compact.summarizers.extraction.summary_blocks import ParsedMessages
 from compact.summarizers.extraction.summary_builder import fit
@@ -75,7 +75,7 @@ class SummaryUpdate:
 
     def shorten(self, summary: PromptSummary) -> PromptSummary:
         """Fit an old summary into the room there is now, and list the artifacts of folded pointers in it."""
-        limit = self._draft.summary_tokens
+        limit = max(0, self._draft.summary_tokens - self._recall_tokens)
         content = self._with_artifacts(summary.content or StructuredSummary(), summary.content, limit)
         if not limit or content.is_empty:
             return replace(summary, content=None, text=None, tokens=0)
@@ -89,7 +89,7 @@ class SummaryUpdate:
         """Summarize a span. Return the session's new summary and the span's own, or None if there is none."""
         started = self._engine.clock()
         freed_tokens = self._pointer_tokens()
-        limit = self._max_tokens(freed_tokens)
+        limit = max(0, self._max_tokens(freed_tokens) - self._recall_tokens)
         # Aborted calls were added by normalization and say nothing.
         source = ParsedMessages([message for message in messages if not (message.id or "").startswith("aborted-")])
         request = SummaryRequest(
@@ -240,14 +240,22 @@ class SummaryUpdate:
         """Return the session's new summary, with the tokens of what the renderer shows."""
         content = self._current.merge(merged) if self._keeps_spans and self._current is not None else merged
         text = self._render(content)
-        shown_text = span_text(SummarizationRecord(span, merged)) if self._is_inplace else text
+        shown_text = with_recall_line(span_text(SummarizationRecord(span, merged)), text) if self._is_inplace else text
         # Counting by line uses cached lines, and it caches the text for the message that follows.
         self._count_text(shown_text)
         tokens = self._count_message(shown_text)
         return PromptSummary(content, text, tokens, True, missing_constraints)
 
     def _render(self, content: StructuredSummary) -> str:
-        return get_renderer(self._engine.policy.renderer).summary_text(content, self._compaction.step)
+        text = get_renderer(self._engine.policy.renderer).summary_text(content, self._compaction.step)
+        name = self._engine.recall_tool_name
+        return f"{text}\n{recall_line(name)}" if name else text
+
+    @property
+    def _recall_tokens(self) -> int:
+        """The tokens of the line about recall."""
+        name = self._engine.recall_tool_name
+        return self._count_text(f"\n{recall_line(name)}") if name else 0
 
     def _report(
         self,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from compact.engine.call import FixedTokens
 from compact.engine.session.continuation import (
@@ -43,6 +43,9 @@ from compact.planning.usage_correction import UsageCorrection
 from compact.redaction.outbound import OutboundRedactor
 from compact.redaction.view import CONTEXT_MESSAGES, RedactionView
 from compact.rendering import get_renderer
+
+if TYPE_CHECKING:
+    from compact.engine.recall import SessionIndex
 
 Change = Literal["new", "extended", "adopted", "edited", "reset"]
 # Views from before an edit, kept so that their requests can be rendered again. Each holds one reference per message.
@@ -78,6 +81,16 @@ class SharedState:
     is_warned_of_redaction: bool = False
     learned_window: int | None = None
     """The context window, as a provider's overflow error stated or implied it."""
+
+
+@dataclass(slots=True)
+class RecallState:
+    """State of a branch that only recall needs."""
+
+    times: dict[str, str] = field(default_factory=dict)
+    """The time at which each message was first seen."""
+    index: SessionIndex | None = None
+    """The search index of the log, from the first recall on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +154,7 @@ class Session:
         self.rehydration_requests = 0
         self.rehydration = RehydrationState()
         self.asked_for_context = False
+        self.recall = RecallState()
         self.task_success: bool | None = None
         self.redaction = RedactionView(shared.redactor)
         """The redacted form of each message. Everything that leaves the process is built from it."""
@@ -204,6 +218,7 @@ class Session:
         self.redaction.clear()
         self._tokens, self._prompt_forms, self._earlier_forms = {}, {}, []
         self._keys = {}
+        self.recall = RecallState()
 
     def set_plan(self, plan: CompactionPlan) -> None:
         """Use a plan from now on."""

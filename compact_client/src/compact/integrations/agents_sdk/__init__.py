@@ -7,7 +7,7 @@ A failure in this library never fails a run. The input is sent unchanged, and on
 """
 
 from compact.integrations.agents_sdk.model import CompactingModel, CompactingProvider
-from compact.integrations.agents_sdk.run import CompactingHooks, agents_filter, compacting, compaction_tool
+from compact.integrations.agents_sdk.run import CompactingHooks, agents_filter, compacting, compaction_tool, recall_tool
 from compact.integrations.agents_sdk.span_exporter import AgentsSpanExporter
 from compact.integrations.agents_sdk.trace_processor import AriadneTracingProcessor, trace_to_ariadne
 
@@ -20,5 +20,6 @@ __all__ = [
     "agents_filter",
     "compacting",
     "compaction_tool",
+    "recall_tool",
     "trace_to_ariadne",
 ]

@@ -9,10 +9,11 @@ from typing import Any
 from agents import AgentOutputSchema, AgentOutputSchemaBase, FunctionTool, RunConfig, RunHooks, function_tool
 from agents.run_config import CallModelData, ModelInputData
 
-from compact.integrations.agents_sdk.context import RunContext, SessionId, read_usage
+from compact.integrations.agents_sdk.context import RunContext, SessionId, read_usage, under_current_span
 from compact.integrations.agents_sdk.model import schema_of, without_meta
 from compact.integrations.agents_sdk.run_model import RunModel, current_agent
 from compact.integrations.model_call import report_usage
+from compact.integrations.recall_call import DESCRIPTION, PARAMETERS, TOOL_NAME, RecallCall, read_query
 from compact.manager import CompactManager
 
 Filter = Callable[[CallModelData[Any]], Awaitable[ModelInputData]]
@@ -64,6 +65,26 @@ def compaction_tool(manager: CompactManager, *, session: Any = None, session_id:
         return "The conversation will be summarized before the next step."
 
     return compact_context
+
+
+def recall_tool(
+    manager: CompactManager,
+    *,
+    session: Any = None,
+    session_id: SessionId = None,
+    name: str = TOOL_NAME,
+    limit: int = 5,
+    max_tokens: int = 2_000,
+) -> FunctionTool:
+    """Return a tool with which the agent can search in everything that its session has contained."""
+    context = RunContext(manager, session_id or getattr(session, "session_id", None))
+    call = RecallCall(manager, name=name, limit=limit, max_tokens=max_tokens)
+
+    async def invoke(_: Any, arguments: str) -> str:
+        with under_current_span():
+            return await call.arun(context.session(), read_query(arguments))
+
+    return FunctionTool(name=name, description=DESCRIPTION, params_json_schema=dict(PARAMETERS), on_invoke_tool=invoke)
 
 
 def agents_filter(manager: CompactManager, *, session_id: SessionId = None) -> Filter:

@@ -1,0 +1,11 @@
+"""Search in everything that a session has contained: terms, passages and a full-text index in memory.
+
+Pure apart from the index, which is an SQLite database in memory. The engine decides which messages are indexed.
+"""
+
+from __future__ import annotations
+
+from compact.recall.index import PassageIndex, Source
+from compact.recall.passage import Passage, render_passages
+
+__all__ = ["Passage", "PassageIndex", "Source", "render_passages"]

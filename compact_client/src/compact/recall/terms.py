@@ -1,0 +1,59 @@
+"""Split text into search terms.
+
+An identifier or path is one term, and each of its parts is another: `src/app/readUser_id.py` is found by its full
+path, its file name, `readUser_id`, `read`, `user` and `id`. Pure functions.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Final
+
+MAX_TERM_CHARS: Final = 120
+_TOKEN: Final = re.compile(r"\w+(?:[-./:@#\\]\w+)*")
+_SEPARATORS: Final = re.compile(r"[-./:@#\\]+")
+_WORD_PARTS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")
+_UNSPACED: Final = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+_MAX_SUFFIXES: Final = 3
+_STOP = (
+    "the a an of to in and or for on with is are was be this that it as at by from i you we let me my your now will so "
+    "if not do"
+)
+_STOP_WORDS: Final = frozenset(_STOP.split())
+
+
+def terms_of(text: str) -> list[str]:
+    """Return the terms of a text in order, with repetitions."""
+    terms: list[str] = []
+    for token in _TOKEN.findall(text):
+        terms += _expand(token)
+    return terms
+
+
+def query_words(query: str) -> list[tuple[str, ...]]:
+    """Return the terms of each word of a query, the whole word first, without words that say nothing."""
+    words = (_expand(token) for token in _TOKEN.findall(query))
+    return [terms for terms in words if len(terms[0]) > 1 and terms[0] not in _STOP_WORDS]
+
+
+@functools.lru_cache(maxsize=65_536)
+def _expand(token: str) -> tuple[str, ...]:
+    """Return a token and its parts, in lower case."""
+    lower = token.lower()[:MAX_TERM_CHARS]
+    if token.isascii() and token.isalpha() and (token.islower() or token[1:].islower()):
+        return (lower,)
+    if _UNSPACED.search(token):
+        # Languages without spaces: every pair of characters is a term.
+        return tuple(lower[index : index + 2] for index in range(max(1, len(lower) - 1)))
+    parts = {lower: None}
+    folders = token.lower().split("/")
+    for size in range(1, min(_MAX_SUFFIXES, len(folders) - 1) + 1):
+        parts["/".join(folders[-size:])[:MAX_TERM_CHARS]] = None
+    for segment in _SEPARATORS.split(token):
+        if len(segment) > 1:
+            parts[segment.lower()[:MAX_TERM_CHARS]] = None
+        for part in _WORD_PARTS.findall(segment):
+            if len(part) > 1:
+                parts[part.lower()[:MAX_TERM_CHARS]] = None
+    return tuple(parts)

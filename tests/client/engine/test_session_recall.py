@@ -1,0 +1,309 @@
+"""Recall: nothing that a session has contained is lost, and nothing of another conversation is ever found."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from builders import Recorder, chat_turns, small_manager, tool_pair
+from compact import CompactError, DatabaseStorage, FileStorage, Message
+from compact.adapters.artifact_stores import MemoryArtifactStore
+from compact.adapters.plan_stores import FileCompactionStore
+from compact.planning.tool_results.artifacts import SecurityContext
+from compact.planning.tool_results.durability import ToolDurability, ToolDurabilityPolicy
+from compact.recall import PassageIndex, Source
+from compact.recall import index as recall_index
+from compact.recall.chunks import chunk_spans
+from compact.recall.terms import terms_of
+from compact.summary.structured_summary import StructuredSummary
+
+SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+
+
+def history(fact: str, turns: int = 30) -> list[dict[str, Any]]:
+    first = [{"role": "user", "content": f"Remember for later. {fact}"}, {"role": "assistant", "content": "I will."}]
+    return [*first, *tool_pair(1, f"row 17\n{fact}\nrow 18"), *(message.to_dict() for message in chat_turns(turns))]
+
+
+def compacted_manager(fact: str, recorder: Any = None, **options: Any) -> Any:
+    manager = small_manager(recorder, **options)
+    messages = history(fact)
+    assert len(manager.preflight("s", messages)) < len(messages)
+    return manager
+
+
+def texts(passages: Any) -> str:
+    return "\n".join(passage.text for passage in passages)
+
+
+def test_a_removed_message_is_found_with_its_place():
+    manager = compacted_manager("The order ORD-4471 ships from dock 12.")
+    best, *_ = manager.recall("s", "ORD-4471")
+    assert "dock 12" in best.text
+    assert best.message_id.startswith("m")
+    assert (best.role, best.turn) in {("user", 1), ("tool", 1)}
+    assert best.time is not None and best.score > 0
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["src/billing/invoiceTotals.py", "billing/invoiceTotals.py", "invoiceTotals", "invoice totals", "TOTALS.PY"],
+)
+def test_identifiers_and_paths_are_found_whole_and_by_their_parts(query):
+    manager = compacted_manager("The rounding bug is in src/billing/invoiceTotals.py.")
+    assert "rounding bug" in manager.recall("s", query)[0].text
+
+
+def test_exact_ids_come_first():
+    others = [f"The ticket ABC-{number} about the order of dock {number} is open." for number in range(100, 140)]
+    manager = small_manager(window=100_000)
+    manager.preflight("s", [{"role": "user", "content": text} for text in others])
+    assert "ABC-123 " in manager.recall("s", "which dock has the open ticket ABC-123?")[0].text
+
+
+def test_limits_are_kept():
+    manager = compacted_manager("The order ORD-4471 ships from dock 12.")
+    count = manager._engine.counter.count_text
+    passages = manager.recall("s", "question answer module word ORD-4471", limit=3, max_tokens=200)
+    assert 1 <= len(passages) <= 3
+    assert sum(count(passage.text) for passage in passages) <= 200
+    assert [passage.score for passage in passages] == sorted((passage.score for passage in passages), reverse=True)
+    with pytest.raises(CompactError, match="more than 0"):
+        manager.recall("s", "ORD-4471", limit=0)
+
+
+@pytest.mark.parametrize("query", ["", "the", "…", "zzzqqq", '"', "a OR b NOT (", "x" * 50_000, "\x00\ud800"])
+def test_any_query_is_answered(query):
+    assert isinstance(compacted_manager("The order ORD-4471 ships from dock 12.").recall("s", query), list)
+
+
+def test_passages_are_redacted():
+    recorder = Recorder()
+    manager = compacted_manager(f"The deploy key is {SECRET} for dock 12.", recorder)
+    passages = manager.recall("s", f"deploy key dock {SECRET}")
+    assert "dock 12" in texts(passages)
+    assert SECRET not in texts(passages)
+    assert SECRET not in str(recorder.of("compact.recall"))
+
+
+def test_another_conversation_under_the_same_id_is_never_found():
+    manager = compacted_manager("Alice's code is ALICE-4711.")
+    manager.preflight("s", history("Bob's code is BOB-0815."))
+    assert "ALICE-4711" not in texts(manager.recall("s", "code ALICE-4711 BOB-0815"))
+    assert "BOB-0815" in texts(manager.recall("s", "code BOB-0815"))
+    alice = history("Alice's code is ALICE-4711.")
+    passages = texts(manager.recall("s", "code ALICE-4711 BOB-0815", messages=alice))
+    assert "ALICE-4711" in passages and "BOB-0815" not in passages
+    assert manager.recall("s", "code ALICE-4711", messages=[{"role": "user", "content": "Who are you?"}]) == []
+    manager.preflight("s", [*alice, {"role": "user", "content": "And now?"}])
+    assert "BOB-0815" not in texts(manager.recall("s", "code BOB-0815"))
+
+
+def test_concurrent_tasks_under_one_id_search_in_their_own_conversation():
+    manager = small_manager()
+
+    async def run(name: str, turn: asyncio.Event, other: asyncio.Event) -> str:
+        await manager.apreflight("s", history(f"The code of {name} is {name}-4711."))
+        other.set()
+        await turn.wait()
+        return texts(await manager.arecall("s", "code ALICE-4711 BOB-4711"))
+
+    async def main() -> list[str]:
+        first, second = asyncio.Event(), asyncio.Event()
+        return await asyncio.gather(run("ALICE", first, second), run("BOB", second, first))
+
+    alice, bob = asyncio.run(main())
+    assert "ALICE-4711" in alice and "BOB-4711" not in alice
+    assert "BOB-4711" in bob and "ALICE-4711" not in bob
+
+
+def test_sessions_do_not_share_an_index():
+    manager = compacted_manager("Alice's code is ALICE-4711.")
+    manager.preflight("other", history("Bob's code is BOB-0815."))
+    assert manager.recall("other", "ALICE-4711") == []
+    assert manager.recall("unknown", "ALICE-4711") == []
+
+
+def test_new_messages_are_indexed_by_the_next_recall():
+    manager = small_manager()
+    messages = history("The order ORD-4471 ships from dock 12.")
+    manager.preflight("s", messages)
+    assert manager.recall("s", "QX-99") == []
+    manager.preflight("s", [*messages, {"role": "user", "content": "The new code is QX-99."}])
+    (passage,) = manager.recall("s", "QX-99", limit=1)
+    assert passage.is_in_prompt and passage.turn == 32
+
+
+@pytest.fixture(params=["fs", "database"])
+def storage(request, tmp_path):
+    if request.param == "fs":
+        return lambda: FileStorage(tmp_path / "archive")
+    return lambda: DatabaseStorage(lambda: sqlite3.connect(tmp_path / "archive.db"))
+
+
+@pytest.mark.parametrize("has_plan_store", [True, False])
+def test_after_a_restart_the_archive_is_searched(storage, tmp_path, has_plan_store):
+    def start() -> Any:
+        plans = FileCompactionStore(tmp_path / "plans") if has_plan_store else None
+        return small_manager(storage=storage(), plan_store=plans)
+
+    request = start().preflight("s", history(f"The order ORD-4471 ships from dock 12, key {SECRET}."))
+    assert "dock 12" not in str(request[1:2])
+    restarted = start()
+    restarted.preflight("s", [*request, {"role": "user", "content": "Which dock?"}])
+    passages = texts(restarted.recall("s", "ORD-4471"))
+    assert "dock 12" in passages and SECRET not in passages
+
+
+def test_after_a_restart_another_conversation_in_the_archive_is_never_found(storage):
+    small_manager(storage=storage()).preflight("s", history("Alice's code is ALICE-4711."))
+    manager = small_manager(storage=storage())
+    manager.preflight("s", history("Bob's code is BOB-0815."))
+    assert manager.recall("s", "ALICE-4711") == []
+    request = manager.preflight("s", [*history("Bob's code is BOB-0815."), {"role": "user", "content": "Go on."}])
+    third = small_manager(storage=storage())
+    third.preflight("s", request)
+    passages = texts(third.recall("s", "code ALICE-4711 BOB-0815"))
+    assert "BOB-0815" in passages and "ALICE-4711" not in passages
+
+
+def test_before_the_first_message_of_a_process_the_newest_archived_conversation_is_the_session(storage):
+    small_manager(storage=storage()).preflight("s", history("The order ORD-4471 ships from dock 12."))
+    manager = small_manager(storage=storage())
+    assert "dock 12" in texts(manager.recall("s", "ORD-4471"))
+    manager.preflight("s", [{"role": "user", "content": "A new topic."}])
+    assert manager.recall("s", "ORD-4471") == []
+
+
+def test_an_archive_that_cannot_be_read_is_reported(tmp_path):
+    class Broken(FileStorage):
+        def load_transcripts(self, session_id: str) -> Any:
+            raise OSError("disk gone")
+
+    recorder = Recorder()
+    manager = small_manager(recorder, storage=Broken(tmp_path))
+    assert manager.recall("s", "ORD-4471") == []
+    assert "disk gone" in recorder.last("compact.error")["message"]
+
+
+@pytest.mark.parametrize("is_allowed", [True, False])
+def test_artifacts_are_recalled_only_by_those_who_may_read_them(is_allowed):
+    permissions = frozenset({"artifact:read:restricted"} if is_allowed else ())
+    durability = ToolDurabilityPolicy(ToolDurability.ANCHORING, sensitivity="restricted")
+    manager = small_manager(
+        window=6_000,
+        artifact_store=MemoryArtifactStore(),
+        security_context=SecurityContext("agent", permissions=permissions),
+        tool_durability={"run": durability},
+        policy={"externalize_threshold_tokens": 300, "keep_tool_io_pairs": 1},
+    )
+    outputs = [f"ledger entry {number}: balance ZX-{number}\n" + "filler line\n" * 300 for number in range(9000, 9009)]
+    messages = [message for number, output in enumerate(outputs) for message in tool_pair(number, output)]
+    manager.preflight("s", [{"role": "user", "content": "Read the ledger."}, *messages])
+    assert manager.plan("s").externalizations
+    passages = texts(manager.recall("s", "balance ZX-9000"))
+    assert ("ZX-9000" in passages) is is_allowed
+
+
+def test_a_recall_is_an_event_with_its_query_and_passages_in_the_payload():
+    recorder = Recorder()
+    manager = compacted_manager("The order ORD-4471 ships from dock 12.", recorder)
+    passages = asyncio.run(manager.arecall("s", "ORD-4471 dock"))
+    (event,) = recorder.of("compact.recall")
+    assert event["properties"]["passage_count"] == len(passages)
+    assert event["properties"]["outside_prompt_count"] >= 1
+    assert event["payload"]["query"] == "ORD-4471 dock"
+    assert event["payload"]["results"][0]["text"] == passages[0].text
+    assert event["started_at"] <= event["ended_at"]
+    assert "ORD-4471" not in str(event["properties"])
+
+
+@pytest.mark.parametrize("renderer", ["layered", "bridge", "inplace"])
+def test_the_summary_mentions_the_tool_only_if_there_is_one(renderer):
+    def prompt(**options: Any) -> list[Any]:
+        return small_manager(policy={"renderer": renderer}, **options).preflight("s", history("Dock 12."))
+
+    assert "[Recall]" not in str(prompt())
+    (line,) = [
+        line
+        for item in prompt(recall={"enabled": True, "tool_name": "look_up"})
+        for line in str(item["content"]).splitlines()
+        if line.startswith("[Recall]")
+    ]
+    assert "`look_up`" in line
+
+
+def test_the_line_about_recall_is_not_part_of_a_summary_that_is_read_again():
+    manager = small_manager(recall={"enabled": True})
+    request = manager.preflight("s", history("Dock 12."))
+    text = next(item["content"] for item in request if "[Recall]" in str(item["content"]))
+    assert text.splitlines()[-1].startswith("[Recall]")
+    summary = StructuredSummary.parse(text)
+    assert summary is not None and "[Recall]" not in summary.render()
+
+
+def test_indexes_in_memory_are_bounded():
+    manager = small_manager()
+    for number in range(40):
+        manager.preflight(f"s{number}", [{"role": "user", "content": f"The code is C-{number}."}])
+        assert manager.recall(f"s{number}", f"C-{number}")
+    indexes = [manager._session(f"s{number}").recall.index for number in range(40)]
+    assert sum(index is not None for index in indexes) == 32
+    assert manager.recall("s0", "C-0")
+
+
+# The index.
+
+
+def search(index: PassageIndex, query: str, **options: Any) -> list[str]:
+    passages = index.search(query, limit=5, max_tokens=500, count_tokens=lambda text: len(text) // 3, **options)
+    return [passage.message_id for passage in passages]
+
+
+def test_without_fts5_the_same_is_found(monkeypatch):
+    sources = [Source(f"m{n}", "tool", f"row {n} has the value V-{n * 7}", context="read table.csv") for n in range(50)]
+    index = PassageIndex()
+    index.add(sources)
+    monkeypatch.setattr(recall_index, "_CREATE", "CREATE VIRTUAL TABLE chunks USING missing_module(terms)")
+    slow = PassageIndex()
+    slow.add([Source(source.id, source.role, source.text, context=source.context) for source in sources])
+    for query in ("V-49", "row 31", "value table.csv"):
+        assert search(slow, query)[:1] == search(index, query)[:1]
+    assert search(slow, "V-49")[0] == "m7"
+
+
+def test_the_newest_of_equal_texts_is_returned():
+    index = PassageIndex()
+    index.add([Source("m1", "tool", "the config has port 8080"), Source("m2", "tool", "the config  has port 8080")])
+    assert search(index, "config port") == ["m2"]
+
+
+def test_what_the_prompt_lacks_counts_more():
+    index = PassageIndex()
+    index.add(
+        [Source("m1", "tool", "port of the staging database 5433"), Source("m2", "user", "port of the database?")]
+    )
+    assert search(index, "port database", visible={1}, known_terms=set(terms_of("port of the database?")))[0] == "m1"
+
+
+def test_languages_without_spaces_are_found():
+    index = PassageIndex()
+    index.add([Source("m1", "user", "注文番号は四四七一です"), Source("m2", "user", "天気がいいですね")])
+    assert search(index, "注文番号")[0] == "m1"
+
+
+def test_chunks_cover_the_text():
+    text = "short\n\n" + '{"id": 1, "name": "a"}, ' * 60 + "\n" + "line of text\n" * 40 + "end"
+    spans = list(chunk_spans(text))
+    assert "".join("".join(text[start:end].split()) for start, end in spans) == "".join(text.split())
+    assert all(end - start <= 240 for start, end in spans)
+    assert all(a[1] <= b[0] for a, b in pairwise(spans))
+
+
+def test_a_message_is_not_needed_to_be_text():
+    manager = small_manager()
+    manager.preflight("s", [Message("user", [{"type": "text", "text": "code QX-99"}]), Message("assistant", "")])
+    assert manager.recall("s", "QX-99")
