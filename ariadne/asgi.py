@@ -21,6 +21,7 @@ from ariadne.runtime.request_deadline import with_deadline  # noqa: E402
 from ingest.http import endpoints  # noqa: E402
 from ingest.http.service import get_service  # noqa: E402
 from viewer.accounts.authentication import SocketAuth  # noqa: E402
+from viewer.alerts import schedule as alert_schedule  # noqa: E402
 from viewer.audit import anchor_schedule  # noqa: E402
 from viewer.live.routing import websocket_urlpatterns  # noqa: E402
 from viewer.search import index_schedule  # noqa: E402
@@ -42,6 +43,7 @@ gc.set_threshold(50_000, 20, 50)
 async def http(scope: dict[str, Any], receive: Any, send: Any) -> None:
     """Route ingest requests past Django, whose handler alone costs more than an ingest request."""
     anchor_schedule.ensure_running()
+    alert_schedule.ensure_running()
     index_schedule.ensure_running()
     if scope["path"].rstrip("/") in endpoints.PATHS:
         await endpoints.application(scope, receive, send)
@@ -54,6 +56,7 @@ async def http(scope: dict[str, Any], receive: Any, send: Any) -> None:
 async def shutdown() -> None:
     """Finish the work of this process. Requests have ended."""
     await index_schedule.stop()
+    await alert_schedule.stop()
     await anchor_schedule.stop()
 
 

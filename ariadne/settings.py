@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import ipaddress
 import os
 import secrets
 from collections.abc import Callable
@@ -59,6 +60,13 @@ def env_int(name: str, default: int) -> int:
 
 def env_list(name: str, default: str = "") -> list[str]:
     return [part.strip() for part in env_str(name, default).split(",") if part.strip()]
+
+
+def env_networks(name: str) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
+    try:
+        return [ipaddress.ip_network(network) for network in env_list(name)]
+    except ValueError as error:
+        raise ImproperlyConfigured(f"{name} must be a list of networks such as 10.1.0.0/16: {error}") from None
 
 
 def env_required(name: str) -> str:
@@ -298,6 +306,29 @@ ANCHOR_BUCKET = env_str("ARIADNE_ANCHOR_BUCKET")
 ANCHOR_BUCKET_ENDPOINT = env_str("ARIADNE_ANCHOR_BUCKET_ENDPOINT")
 #: Days for which the bucket must keep each anchor.
 ANCHOR_BUCKET_DAYS = env_int("ARIADNE_ANCHOR_BUCKET_DAYS", 365)
+
+#: Address of this server in the links of alerts, such as `https://ariadne.example.com`.
+PUBLIC_URL = env_str("ARIADNE_PUBLIC_URL", next(iter(CSRF_TRUSTED_ORIGINS), "http://127.0.0.1:8000")).rstrip("/")
+#: Seconds between evaluations of alert rules. 0 turns evaluation and delivery off in this process.
+ALERT_INTERVAL_S = env_int("ARIADNE_ALERT_INTERVAL_S", 15)
+#: Private networks that webhooks may reach, such as `10.1.0.0/16`. All other private addresses are refused.
+ALERT_NETWORKS = env_networks("ARIADNE_ALERT_NETWORKS")
+#: The mail server for alerts. If empty, alerts cannot be sent by e-mail.
+EMAIL_HOST = env_str("ARIADNE_EMAIL_HOST")
+#: The port of the mail server.
+EMAIL_PORT = env_int("ARIADNE_EMAIL_PORT", 587)
+#: The login at the mail server.
+EMAIL_HOST_USER = env_str("ARIADNE_EMAIL_USER")
+#: The password at the mail server.
+EMAIL_HOST_PASSWORD = env_str("ARIADNE_EMAIL_PASSWORD")
+#: Encryption of the connection to the mail server: `starttls`, `ssl` or `none`.
+EMAIL_SECURITY = env_str("ARIADNE_EMAIL_SECURITY", "starttls")
+if EMAIL_SECURITY not in {"starttls", "ssl", "none"}:
+    raise ImproperlyConfigured(f"ARIADNE_EMAIL_SECURITY={EMAIL_SECURITY!r} is not starttls, ssl or none")
+EMAIL_USE_TLS, EMAIL_USE_SSL = EMAIL_SECURITY == "starttls", EMAIL_SECURITY == "ssl"
+EMAIL_TIMEOUT = 8
+#: The sender of alerts.
+DEFAULT_FROM_EMAIL = env_str("ARIADNE_EMAIL_FROM", "ariadne@localhost")
 
 #: Require a reason for each transcript download through the API too. Pages always ask for one.
 REQUIRE_REASON = env_bool("ARIADNE_REQUIRE_REASON", False)

@@ -15,6 +15,7 @@ urlpatterns = [
     path("", include("viewer.sessions.urls")),
     path("", include("viewer.search.urls")),
     path("", include("viewer.trends.urls")),
+    path("", include("viewer.alerts.urls")),
     path("", include("viewer.live.urls")),
     path("", include("viewer.audit.urls")),
     path("", include("viewer.accounts.urls")),

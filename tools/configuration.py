@@ -23,6 +23,7 @@ KINDS = {
     "env_bool": "1 or 0",
     "env_int": "number",
     "env_list": "comma-separated list",
+    "env_networks": "comma-separated list",
     "env_secret": "secret",
     "env_required": "text",
 }

@@ -60,6 +60,8 @@ class Action(StrEnum):
     TOKEN_REVOKE = "token.revoke"  # noqa: S105
     PROJECT_CHANGE = "project.change"
     REDACTION_CHANGE = "redaction.change"
+    ALERT_CHANGE = "alert.change"
+    ALERT_CONTENT = "alert.content"
     USER_CHANGE = "user.change"
 
 

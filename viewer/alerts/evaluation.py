@@ -1,0 +1,188 @@
+"""Evaluate the rules of projects on what changed since the last evaluation.
+
+One process at a time evaluates a project: it locks the project's cursor and skips projects that others hold. The
+cursor, the state of the rules, the alerts and their deliveries change in one transaction, so that a crash loses nothing
+and nothing fires twice. Evaluation only reads what ingest has committed, and takes none of its locks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import DatabaseError, connection, transaction
+from django.db.models import Max
+from django.utils import timezone
+
+from ingest.models import IngestKey, Session
+from viewer.accounts.access import Right, user_grant
+from viewer.alerts.conditions import Decision, Match, decide, decide_silence, span_match
+from viewer.alerts.messages import alert_title
+from viewer.models import Alert, AlertCursor, AlertDelivery, AlertRule
+from viewer.sessions.queries import from_json, last_seq
+
+_MAX_SPANS = 5_000
+_TIMEOUT_MS = 10_000
+_log = logging.getLogger("ariadne.alerts")
+_SPANS = """
+SELECT session_key, trace_id, span_id, parent_id, kind, data, seq FROM ingest_span
+WHERE session_key = ANY(%s) AND session_day = ANY(%s) AND seq > %s AND seq <= %s AND ended_at IS NOT NULL
+  AND (kind IN ('compact.retention', 'compact.overflow_recovered')
+    OR (kind = 'compact.error' AND data ->> 'fallback' <> '')
+    OR (kind = 'compact.check' AND data ->> 'trigger' = 'overflow'))
+ORDER BY seq LIMIT %s
+"""
+Matches = dict[str, list[tuple[Match, Session]]]
+
+
+def evaluate_all(*, now: datetime | None = None, min_age: timedelta = timedelta(0)) -> int:
+    """Evaluate all projects with enabled rules. Return the number of alerts.
+
+    Projects that were evaluated less than `min_age` ago are skipped, so that more processes do not mean more work.
+    """
+    now = now or timezone.now()
+    projects = AlertRule.objects.filter(is_enabled=True).values_list("project_id", flat=True).distinct()
+    count = 0
+    for project_id in list(projects):
+        try:
+            count += evaluate_project(project_id, now=now, min_age=min_age)
+        except DatabaseError as error:
+            # The next run tries again from the same position.
+            _log.warning("alert_evaluation_failed project=%d %s", project_id, type(error).__name__)
+            AlertRule.objects.filter(project_id=project_id).update(problem="The last evaluation failed. Retrying.")
+    return count
+
+
+def evaluate_project(project_id: int, *, now: datetime, min_age: timedelta = timedelta(0)) -> int:
+    """Evaluate the rules of one project, unless another process does. Return the number of alerts."""
+    start_project(project_id)
+    with transaction.atomic():
+        cursor = AlertCursor.objects.select_for_update(skip_locked=True).filter(project_id=project_id).first()
+        if cursor is None or now - cursor.evaluated_at < min_age:
+            return 0
+        with connection.cursor() as database:
+            database.execute("SELECT set_config('statement_timeout', %s, true)", [str(_TIMEOUT_MS)])
+        rules = list(
+            AlertRule.objects.filter(project_id=project_id, is_enabled=True).select_related("created_by", "project")
+        )
+        matches, cursor.seq = _find_matches(project_id, cursor.seq)
+        last_received_at = _last_received_at(project_id)
+        count = sum(_evaluate_rule(rule, matches, last_received_at, now) for rule in rules)
+        cursor.evaluated_at = now
+        cursor.save(update_fields=["seq", "evaluated_at"])
+    return count
+
+
+def start_project(project_id: int, *, restart: bool = False) -> None:
+    """Create the cursor of a project at its newest change, so that rules do not fire for the past."""
+    if restart:
+        AlertCursor.objects.filter(project_id=project_id).delete()
+    if not AlertCursor.objects.filter(project_id=project_id).exists():
+        seq = last_seq(project_id)
+        # In the past, so that the first evaluation does not wait.
+        at = timezone.now() - timedelta(days=1)
+        AlertCursor.objects.bulk_create(
+            [AlertCursor(project_id=project_id, seq=seq, evaluated_at=at)], ignore_conflicts=True
+        )
+
+
+def fire(rule: AlertRule, decision: Decision, now: datetime, *, is_test: bool = False) -> Alert:
+    """Store an alert and its deliveries. The caller opens the transaction."""
+    figures = {
+        **decision.figures,
+        "threshold": rule.threshold,
+        "window_minutes": rule.window_minutes,
+        "suppressed": 0 if is_test else rule.suppressed_count,
+    }
+    alert = Alert.objects.create(
+        rule=rule,
+        project_id=rule.project_id,
+        fired_at=now,
+        is_test=is_test,
+        title=alert_title(rule, figures, is_test=is_test),
+        figures=figures,
+        sessions=decision.sessions,
+    )
+    deliveries = [AlertDelivery(alert=alert, channel="email", recipient=email) for email in rule.emails]
+    if rule.webhook_url:
+        deliveries.append(AlertDelivery(alert=alert, channel="webhook", recipient=rule.webhook_host))
+    for delivery in deliveries:
+        delivery.next_attempt_at = now
+    AlertDelivery.objects.bulk_create(deliveries)
+    return alert
+
+
+def _evaluate_rule(rule: AlertRule, matches: Matches, last_received_at: datetime | None, now: datetime) -> int:
+    owner = rule.created_by
+    if owner is None or not user_grant(owner).may(Right.SESSIONS, rule.project_id):
+        rule.problem = "The owner no longer has access to the project. Save the rule to take it over."
+        rule.save(update_fields=["problem"])
+        return 0
+    if rule.kind == AlertRule.Kind.SILENCE:
+        decision = decide_silence(rule, last_received_at, now)
+    else:
+        decision = decide(rule, rule.matches, _apply_filters(rule, matches[rule.kind]), now)
+    rule.problem = ""
+    rule.matches = decision.matches
+    rule.suppressed_count += decision.suppressed
+    if decision.fires:
+        fire(rule, decision, now)
+        rule.last_fired_at, rule.suppressed_count = now, 0
+    rule.save(update_fields=["problem", "matches", "suppressed_count", "last_fired_at"])
+    return int(decision.fires)
+
+
+def _apply_filters(rule: AlertRule, matches: Iterable[tuple[Match, Session]]) -> list[Match]:
+    name, model = rule.session_filter.lower(), rule.model_filter.lower()
+    return [
+        match for match, session in matches if name in session.session_id.lower() and model in session.model.lower()
+    ]
+
+
+def _find_matches(project_id: int, after: int) -> tuple[Matches, int]:
+    """Return the matches of all kinds after a position, and the next position."""
+    matches: Matches = defaultdict(list)
+    fields = ("session_key", "session_id", "day", "model", "last_seq", "last_tokens", "window_tokens")
+    changed = Session.objects.filter(project_id=project_id, last_seq__gt=after).order_by("last_seq")
+    sessions = {session.session_key: session for session in changed.only(*fields, "compaction_count")}
+    if not sessions:
+        return matches, after
+    upto = max(session.last_seq for session in sessions.values())
+    spans, upto = _read_spans(sessions, after, upto)
+    for key, trace_id, span_id, parent_id, kind, data in spans:
+        subject = span_match(kind, data, trace_id, span_id, parent_id)
+        if subject is not None:
+            rule_kind, match_key, value = subject
+            session = sessions[key]
+            match = Match(match_key, str(key), session.session_id, value, f"{trace_id}:{span_id}")
+            matches[rule_kind].append((match, session))
+    for session in sessions.values():
+        if session.window_tokens and session.last_tokens:
+            value = session.last_tokens * 100 // session.window_tokens
+            # Once per session, and again after a compaction.
+            key_of_prompt = f"{session.session_key}:{session.compaction_count}:{value >= 100}"
+            match = Match(key_of_prompt, str(session.session_key), session.session_id, value)
+            matches[AlertRule.Kind.NEAR_LIMIT].append((match, session))
+    return matches, upto
+
+
+def _read_spans(sessions: dict[UUID, Session], after: int, upto: int) -> tuple[list[tuple[Any, ...]], int]:
+    """Return the spans that rules are about in (after, upto]. If there are too many, stop earlier and say where."""
+    days = list({session.day for session in sessions.values()})
+    with connection.cursor() as database:
+        database.execute(_SPANS, [list(sessions), days, after, upto, _MAX_SPANS])
+        rows = database.fetchall()
+    if len(rows) == _MAX_SPANS:
+        upto = rows[-1][-1]
+    return [(*row[:5], from_json(row[5]) or {}) for row in rows], upto
+
+
+def _last_received_at(project_id: int) -> datetime | None:
+    """Return when a project last sent anything, by the server's clock."""
+    newest = IngestKey.objects.filter(project_id=project_id).aggregate(at=Max("last_used_at"))
+    at: datetime | None = newest["at"]
+    return at
