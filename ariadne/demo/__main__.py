@@ -9,7 +9,7 @@ import threading
 
 from compact import AriadneExporter, AriadneStorage, Message, TiktokenEstimator
 
-from ariadne.demo import coding_agent, past_sessions, research_agent, support_agent, workspace
+from ariadne.demo import coding_agent, foreign_logs, past_sessions, research_agent, support_agent, workspace
 from ariadne.demo.clock import Clock, LiveClock, PastClock
 from ariadne.demo.player import Player
 from ariadne.demo.script import Story
@@ -22,6 +22,7 @@ def main() -> None:
     for destination, sessions in ((support_desk, past_sessions.SUPPORT), (default, past_sessions.CODING)):
         for past in sessions:
             destination.play(past.story, PastClock(past.ago))
+    default.send_foreign_logs()
     stories = (support_agent.STORY, research_agent.STORY, coding_agent.STORY)
     threads = [threading.Thread(target=default.play, args=(story, LiveClock()), daemon=True) for story in stories]
     for thread in threads:
@@ -43,6 +44,9 @@ class Destination:
 
     def play(self, story: Story, clock: Clock) -> None:
         Player(story, self._exporter, self._storage, clock).play()
+
+    def send_foreign_logs(self) -> None:
+        foreign_logs.send(self._exporter)
 
     def close(self) -> None:
         self._exporter.close()
