@@ -8,6 +8,7 @@ from rest_framework.response import Response
 
 from viewer.audit import payload_views
 from viewer.compactions import queries
+from viewer.kinds import RETENTION
 from viewer.rest import ReadView
 from viewer.sessions import queries as session_queries
 from viewer.sessions.serializers import CheckSerializer, check_json
@@ -31,6 +32,8 @@ class CompactionList(ReadView):
         results = [{"n": n, **check_json(check)} for n, check in enumerate(compactions, 1)]
         if sight.has_content and any(check.facts and check.facts.lost for check in compactions):
             payload_views.record_view(request, owner, part="lost facts")
-            lost = queries.lost_facts(owner, compactions)
-            results = [{**row, "facts_lost": facts} for row, facts in zip(results, lost, strict=True)]
+            spans = [check.span(RETENTION) for check in compactions]
+            payloads = queries.payloads(owner, [span for span in spans if span])
+            for row, span in zip(results, spans, strict=True):
+                row["facts_lost"] = queries.lost_facts(payloads.get(span.key) if span else None)
         return Response({"results": results})

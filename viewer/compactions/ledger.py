@@ -16,7 +16,7 @@ from viewer.numbers import to_count
 
 FATES = ("pinned", "kept", "summarized", "truncated", "cleared", "externalized", "dropped")
 _MAX_ROWS = 20_000
-_FIRST_ROWS = 100
+_FIRST_ROWS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,14 @@ class Entry:
     fate: str
     rule: str
     into: str
+    inferred: bool = False  # from the log of an agent that does not say what it did
+
+    @property
+    def stand_in(self) -> str:
+        """A description of a message that a compaction wrote itself, which no archive contains."""
+        if self.id.startswith("artifact-"):
+            return "Pointer to a stored tool result"
+        return "Summary of earlier messages" if self.id.startswith(("summary-", "span-")) else ""
 
     @property
     def stays(self) -> bool:
@@ -62,9 +70,18 @@ class Ledger:
         return self.entries[:_FIRST_ROWS]
 
     @property
-    def rows(self) -> list[tuple[str, str, str, int, str, str, str]]:
+    def rows(self) -> list[tuple[str, str, str, int, str, str, str, bool, str]]:
         """All entries as rows of JSON for `static/js/compactions/fate-ledger.js`."""
-        return [(e.id, e.hash, e.role, e.tokens, e.fate, e.rule, e.into) for e in self.entries]
+        return [(e.id, e.hash, e.role, e.tokens, e.fate, e.rule, e.into, e.inferred, e.stand_in) for e in self.entries]
+
+    @property
+    def inferred_count(self) -> int:
+        return sum(entry.inferred for entry in self.entries)
+
+    @property
+    def removed_count(self) -> int:
+        """The messages that left the prompt."""
+        return sum(not entry.stays for entry in self.entries)
 
     @property
     def counts(self) -> list[tuple[str, int, int]]:
@@ -104,6 +121,7 @@ def parse_ledger(payload: Any) -> Ledger:
             fate=str(row.get("fate", "")),
             rule=str(row.get("rule", "")),
             into=str(row.get("into") or ""),
+            inferred=row.get("inferred") is True,
         )
         for position, row in enumerate(rows[:_MAX_ROWS])
     ]

@@ -12,6 +12,7 @@ from viewer.compactions.ledger import longest_increasing
 from viewer.kinds import SUMMARY
 from viewer.numbers import to_count
 from viewer.sessions.checks import Check
+from viewer.sessions.spans import SpanRow
 
 # Versions that are shown before and after the current one.
 MAX_NEIGHBORS = 10
@@ -20,6 +21,7 @@ _MAX_LINES_PER_WORD = 32
 _MAX_CANDIDATES = 8
 _MIN_SIMILARITY = 0.5
 _MAX_SOURCES = 6
+UNDISCLOSED = "The provider does not disclose this summary"
 _SOURCES = re.compile(r"\[([A-Za-z0-9_.:-]+(?:,\s*[A-Za-z0-9_.:-]+)*)\]\s*$")
 
 
@@ -27,10 +29,10 @@ _SOURCES = re.compile(r"\[([A-Za-z0-9_.:-]+(?:,\s*[A-Za-z0-9_.:-]+)*)\]\s*$")
 class Line:
     """A line of a summary compared with the previous version."""
 
-    state: str  # same, added, changed, lost
+    state: str  # same, added, edited, removed
     text: str
     was: str
-    sources: tuple[str, ...]
+    sources: tuple[str, ...]  # ids of messages
 
     @property
     def is_heading(self) -> bool:
@@ -44,11 +46,15 @@ class Line:
     @property
     def words(self) -> str:
         """The text without its heading marks and sources, which the page shows as links."""
-        return _SOURCES.sub("", self.text).lstrip("# ").rstrip()
+        return _strip_marks(self.text)
+
+    @property
+    def was_words(self) -> str:
+        return _strip_marks(self.was)
 
 
 def diff_summaries(old: str, new: str) -> list[Line]:
-    """Return the lines of the new summary and, at their old places, the lines that were lost.
+    """Return the lines of the new summary and, at their old places, the lines that were removed.
 
     A line that only moved is the same line. The run time is close to linear, so that summaries of hundreds of lines
     can be compared on a page.
@@ -78,7 +84,7 @@ def _match_lines(before: Sequence[str], after: Sequence[str]) -> list[int | None
 
 
 def _diff_block(removed: list[str], new: Sequence[str], origins: Sequence[int | None]) -> list[Line]:
-    """Match each new line with the most similar removed one. Unmatched new lines were added, removed ones lost."""
+    """Match each new line with the most similar removed one. Unmatched new lines were added."""
     words = [_words(line) for line in removed]
     lines_of_word: dict[str, list[int]] = {}
     for index, line_words in enumerate(words):
@@ -98,10 +104,10 @@ def _diff_block(removed: list[str], new: Sequence[str], origins: Sequence[int | 
         best = max(similarity, key=similarity.__getitem__, default=None)
         if best is not None and similarity[best] >= _MIN_SIMILARITY:
             del unmatched[best]
-            lines.append(_line("changed", line, was=removed[best]))
+            lines.append(_line("edited", line, was=removed[best]))
         else:
             lines.append(_line("added", line))
-    return lines + [_line("lost", removed[index]) for index in unmatched]
+    return lines + [_line("removed", removed[index]) for index in unmatched]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +121,7 @@ class Version:
     text: str
     lines: list[Line]
     is_compared: bool
+    is_disclosed: bool = True
     omitted: str = ""
     """The reason why the text is missing, if the client or the server left it out."""
     original_bytes: int = 0
@@ -128,12 +135,12 @@ class Version:
         return self.count("added")
 
     @property
-    def changed(self) -> int:
-        return self.count("changed")
+    def edited(self) -> int:
+        return self.count("edited")
 
     @property
-    def lost(self) -> int:
-        return self.count("lost")
+    def removed(self) -> int:
+        return self.count("removed")
 
     @property
     def drift(self) -> float:
@@ -141,49 +148,62 @@ class Version:
         return 1 - self.count("same") / len(self.lines) if self.lines else 0.0
 
 
-def neighbors(compactions: Sequence[Check], number: int) -> list[tuple[int, Check]]:
-    """Return the compactions with a summary around `number`, with their numbers.
+@dataclass(frozen=True, slots=True)
+class VersionLink:
+    """A version of the summary that the page links to."""
 
-    There is one more at the start, which the first is compared with.
-    """
-    summarized = [(n, check) for n, check in enumerate(compactions, 1) if check.span(SUMMARY)]
+    number: int  # of its compaction
+    version: int
+    tokens: int
+
+
+def version_links(compactions: Sequence[Check], number: int) -> list[VersionLink]:
+    """Return the versions of the summary around compaction `number`. Their texts are not needed."""
+    summarized = [(n, span) for n, check in enumerate(compactions, 1) if (span := check.span(SUMMARY))]
     at = sum(n < number for n, _ in summarized)
-    return summarized[max(0, at - MAX_NEIGHBORS - 1) : at + MAX_NEIGHBORS + 1]
+    return [
+        VersionLink(n, to_count(span.data.get("version")) or n, to_count(span.data.get("summary_tokens")))
+        for n, span in summarized[max(0, at - MAX_NEIGHBORS) : at + MAX_NEIGHBORS + 1]
+    ]
+
+
+def previous_summary(compactions: Sequence[Check], number: int) -> Check | None:
+    """Return the last compaction before `number` that wrote a summary."""
+    return next((check for check in reversed(compactions[: number - 1]) if check.span(SUMMARY)), None)
+
+
+def summary_version(number: int, span: SpanRow, payload: Any, previous: Any) -> Version | None:
+    """Return the summary in `payload`, compared with the one in `previous`. Both are payloads of spans."""
+    if not isinstance(payload, Mapping):
+        return None
+    text = summary_text(payload)
+    is_disclosed = text.strip().rstrip(".") != UNDISCLOSED
+    sources = _parse_sources(payload.get("structured"))
+    is_compared = is_disclosed and isinstance(previous, Mapping)
+    lines = (
+        diff_summaries(summary_text(previous), text) if is_compared else [_line("same", t) for t in _split_lines(text)]
+    )
+    return Version(
+        number=number,
+        version=to_count(span.data.get("version")) or number,
+        tokens=to_count(span.data.get("summary_tokens")),
+        input_tokens=to_count(span.data.get("input_tokens")),
+        text=text,
+        is_disclosed=is_disclosed,
+        is_compared=is_compared,
+        omitted="" if text else str(payload.get("omitted") or ""),
+        original_bytes=_original_bytes(payload),
+        lines=[replace(line, sources=line.sources or sources.get(_normalize(line.text), ())) for line in lines],
+    )
+
+
+def summary_text(payload: Any) -> str:
+    return str(payload.get("summary") or "") if isinstance(payload, Mapping) else ""
 
 
 def hide_text(version: Version) -> Version:
     """Return a version with its figures and without its text."""
     return replace(version, text="", lines=[Line(line.state, "", "", ()) for line in version.lines])
-
-
-def summary_versions(summarized: Sequence[tuple[int, Check]], payloads: Mapping[str, Any]) -> list[Version]:
-    """Return the summaries of numbered compactions, each compared with the previous one."""
-    versions: list[Version] = []
-    for number, check in summarized:
-        span = check.span(SUMMARY)
-        payload = payloads.get(span.key) if span else None
-        if span is None or not isinstance(payload, Mapping):
-            continue
-        text = str(payload.get("summary") or "")
-        sources = _parse_sources(payload.get("structured"))
-        previous = versions[-1].text if versions else None
-        lines = [_line("same", line) for line in _split_lines(text)]
-        if previous is not None:
-            lines = diff_summaries(previous, text)
-        versions.append(
-            Version(
-                number=number,
-                version=to_count(span.data.get("version")) or number,
-                tokens=to_count(span.data.get("summary_tokens")),
-                input_tokens=to_count(span.data.get("input_tokens")),
-                text=text,
-                is_compared=previous is not None,
-                omitted="" if text else str(payload.get("omitted") or ""),
-                original_bytes=_original_bytes(payload),
-                lines=[replace(line, sources=line.sources or sources.get(_normalize(line.text), ())) for line in lines],
-            )
-        )
-    return versions
 
 
 def _original_bytes(payload: Mapping[str, Any]) -> int:
@@ -214,6 +234,10 @@ def _line(state: str, text: str, *, was: str = "") -> Line:
 
 def _split_lines(text: str) -> list[str]:
     return [line.rstrip() for line in text.splitlines() if line.strip()]
+
+
+def _strip_marks(text: str) -> str:
+    return _SOURCES.sub("", text).lstrip("# ").rstrip()
 
 
 def _normalize(line: str) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils.text import slugify
 
@@ -17,13 +18,22 @@ from viewer.accounts.access import Right
 from viewer.audit import payload_views
 from viewer.audit.archival_states import Archival, compaction_archival
 from viewer.audit.payload_views import Sight
+from viewer.chat import ChatMessage, parse_message
 from viewer.compactions import queries, rework
 from viewer.compactions.flow import build_flow
-from viewer.compactions.ledger import Entry
-from viewer.compactions.lineage import Version, hide_text, neighbors, summary_versions
-from viewer.compactions.what_if import STRATEGIES, CannotPlan, Choice, Prompt, plan_again
+from viewer.compactions.ledger import Entry, Ledger
+from viewer.compactions.lineage import (
+    Version,
+    hide_text,
+    previous_summary,
+    summary_text,
+    summary_version,
+    version_links,
+)
+from viewer.compactions.lost_facts import LostFact, in_sentences, source_ids
+from viewer.compactions.what_if import STRATEGIES, CannotPlan, Choice, Prompt, Source, plan_again, replay
 from viewer.costs.session_report import compaction_effect
-from viewer.kinds import ARCHIVAL, RETENTION, SUMMARY
+from viewer.kinds import ARCHIVAL, PRUNED, RETENTION, SUMMARY
 from viewer.sessions.checks import Check
 from viewer.sessions.descriptions import describe_losses
 from viewer.sessions.inspection import retention_rows
@@ -63,17 +73,12 @@ def compaction_detail(request: HttpRequest, name: str, number: int) -> HttpRespo
     compaction = _get_compaction(request, name, number)
     session, check, compactions = compaction.session, compaction.check, compaction.all
     has_content = compaction.sight.has_content
-    ledger = queries.fate_ledger(session, check)
-    versions = _summary_versions(session, compactions, number)
-    lost = _group_by_kind(queries.lost_facts(session, [check])[0])
-    if has_content and (versions or lost):
-        payload_views.record_view(request, session, part=f"compaction {number}")
-    if not has_content:
-        versions = [hide_text(version) for version in versions]
-    retention = check.span(RETENTION)
-    by_kind = retention_rows(retention.data) if retention else []
-    has_losses = any(row["lost"] for row in by_kind)
+    stored = _read(compaction)
     archival, transcript = _archival(session, check)
+    bodies = _read_messages(session, stored) if has_content else {}
+    if has_content and (bodies or stored.version or stored.lost):
+        payload_views.record_view(request, session, part=f"compaction {number}")
+    ledger = stored.ledger
     context = {
         "session": session,
         "check": check,
@@ -83,18 +88,34 @@ def compaction_detail(request: HttpRequest, name: str, number: int) -> HttpRespo
         "previous": number - 1 if number > 1 else None,
         "next": number + 1 if number < len(compactions) else None,
         "ledger": ledger,
+        "left_count": ledger.removed_count if ledger.entries else check.pruned_count,
+        "first_rows": _first_rows(ledger, bodies, has_content=has_content),
+        "previews": {digest: body.preview for digest, body in bodies.items()},
         "flow": build_flow(ledger, check.before, check.after) if ledger.entries else None,
-        "lineage": versions,
-        "version": next((version for version in versions if version.number == number), None),
-        "by_kind": by_kind,
-        "lost": lost if has_content or not has_losses else None,
+        "versions": version_links(compactions, number),
+        "version": stored.version_for(compaction.sight),
+        "positions": {entry.id: entry.position + 1 for entry in ledger.entries},
+        "by_kind": retention_rows(retention.data) if (retention := check.span(RETENTION)) else [],
+        "lost": _lost_in_sentences(stored, bodies) if has_content else None,
+        "listed_count": len(stored.lost),
         "sight": compaction.sight,
         "cache": compaction_effect(session, check, compaction.calls_until_next),
         "archival": archival,
         "transcript": transcript,
-        "strategies": STRATEGIES,
     }
     return render(request, "compactions/compaction_detail.html", context)
+
+
+@access.requires(Right.PAYLOAD)
+def previews(request: HttpRequest, name: str, number: int) -> HttpResponse:
+    """The first words of each message in the ledger, by hash, as JSON."""
+    compaction = _get_compaction(request, name, number, Right.PAYLOAD)
+    if compaction.sight.needs_reason:
+        return render(request, "sessions/_reason_required.html", {"session": compaction.session}, status=400)
+    entries = queries.fate_ledger(compaction.session, compaction.check).entries
+    payload_views.record_view(request, compaction.session, part=f"compaction {number}")
+    bodies = queries.message_bodies(compaction.session, {entry.hash for entry in entries})
+    return JsonResponse({digest: parse_message(body).preview for digest, body in bodies.items()})
 
 
 @access.requires(Right.SESSIONS)
@@ -138,34 +159,103 @@ def ledger_file(request: HttpRequest, name: str, number: int, extension: str) ->
 
 @access.requires(Right.PAYLOAD)
 def message(request: HttpRequest, name: str, digest: str) -> HttpResponse:
-    """The archived text of one message. The view is recorded in the audit log first."""
+    """The text of one message. The view is recorded in the audit log first."""
     session = access.get_session(access.request_grant(request), name, Right.PAYLOAD)
     if payload_views.sight(request, session).needs_reason:
         return render(request, "sessions/_reason_required.html", {"session": session}, status=400)
     payload_views.record_view(request, session, part=f"message {digest}")
-    text = queries.archived_message(session, digest)
-    return render(request, "compactions/_message_text.html", {"text": text, "digest": digest})
+    body = queries.message_bodies(session, [digest]).get(digest)
+    context = {
+        "message": None if body is None else parse_message(body),
+        "raw": json.dumps(body, indent=2, ensure_ascii=False),
+        "digest": digest,
+    }
+    return render(request, "compactions/_message_text.html", context)
 
 
 @access.requires(Right.SESSIONS)
 def what_if(request: HttpRequest, name: str, number: int) -> HttpResponse:
-    """The fates of the stored prompt under another policy."""
+    """The fates of the stored prompt under another policy. `?replay=1` plans it as it was."""
     compaction = _get_compaction(request, name, number)
     session, check = compaction.session, compaction.check
     _, transcript = _archival(session, check)
     if transcript is None:
         raise Http404("No transcript is stored for this compaction.")
-    previous = _summary_versions(session, compaction.all[: number - 1], number)
-    prompt = Prompt(queries.fate_ledger(session, check), previous[-1].text if previous else "")
+    previous = previous_summary(compaction.all, number)
+    text = summary_text(queries.payload(session, previous.span(SUMMARY))) if previous else ""
+    source = Source.of(transcript, check, Prompt(queries.fate_ledger(session, check), text))
+    context: dict[str, Any] = {"check": check}
     try:
-        answer = plan_again(transcript, check, prompt, Choice.from_query(request.GET, check))
+        context["replay"] = replay(source)
+        if "replay" in request.GET:
+            context["strategies"] = STRATEGIES
+            context["action"] = request.path
+            return render(request, "compactions/_replay.html", context)
+        context["outcome"] = plan_again(source, Choice.from_query(request.GET, check))
     except CannotPlan as error:
-        return render(request, "compactions/_what_if_result.html", {"problem": str(error)})
-    return render(request, "compactions/_what_if_result.html", {"answer": answer, "check": check})
+        context["problem"] = str(error)
+    return render(request, "compactions/_what_if_result.html", context)
 
 
-def _get_compaction(request: HttpRequest, name: str, number: int) -> Compaction:
-    session = access.get_session(access.request_grant(request), name)
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The stored parts of a compaction, with their content."""
+
+    ledger: Ledger
+    version: Version | None
+    lost: list[dict[str, Any]]
+
+    def version_for(self, sight: Sight) -> Version | None:
+        """Return the summary as a reader sees it."""
+        return self.version if sight.has_content or self.version is None else hide_text(self.version)
+
+
+def _read(compaction: Compaction) -> Stored:
+    """Read the payloads of a compaction and of the summary before it in one query."""
+    session, check = compaction.session, compaction.check
+    pruned, summary, retention = (check.span(kind) for kind in (PRUNED, SUMMARY, RETENTION))
+    previous = previous_summary(compaction.all, compaction.number)
+    before = previous.span(SUMMARY) if previous else None
+    spans = [span for span in (pruned, summary, retention, before) if span is not None]
+    payloads = queries.payloads(session, spans) if spans else {}
+    return Stored(
+        ledger=queries.public_ledger(payloads.get(pruned.key) if pruned else None),
+        version=summary_version(
+            compaction.number, summary, payloads.get(summary.key), payloads.get(before.key) if before else None
+        )
+        if summary
+        else None,
+        lost=queries.lost_facts(payloads.get(retention.key) if retention else None),
+    )
+
+
+def _read_messages(session: Session, stored: Stored) -> dict[str, ChatMessage]:
+    """Return the messages of the first rows and of the lost facts, by hash. A script loads the others."""
+    sources = {source for fact in stored.lost for source in source_ids(fact)}
+    hashes = {entry.hash for entry in stored.ledger.first_entries}
+    hashes |= {entry.hash for entry in stored.ledger.entries if entry.id in sources}
+    return {digest: parse_message(body) for digest, body in queries.message_bodies(session, hashes).items()}
+
+
+def _first_rows(
+    ledger: Ledger, bodies: Mapping[str, ChatMessage], *, has_content: bool
+) -> list[tuple[Entry, ChatMessage | None, str]]:
+    """Return the rows that the page contains before a script draws the ledger, with the first words of each message."""
+    missing = "Text not stored" if has_content else "hidden"
+    rows = [(entry, bodies.get(entry.hash)) for entry in ledger.first_entries]
+    return [
+        (entry, body, (body.preview or "Empty message") if body else entry.stand_in or missing) for entry, body in rows
+    ]
+
+
+def _lost_in_sentences(stored: Stored, bodies: Mapping[str, ChatMessage]) -> dict[str, list[LostFact]]:
+    entries = stored.ledger.entries
+    texts = {entry.id: bodies[entry.hash].text for entry in entries if entry.hash in bodies}
+    return in_sentences(stored.lost, entries, texts)
+
+
+def _get_compaction(request: HttpRequest, name: str, number: int, right: Right = Right.SESSIONS) -> Compaction:
+    session = access.get_session(access.request_grant(request), name, right)
     sight = payload_views.sight(request, session)
     checks = session_checks(session, sight.visibility).timeline()
     compactions = [check for check in checks if check.is_compaction]
@@ -182,14 +272,8 @@ def _find_questions(session: Session, check: Check, utterances: list[rework.Utte
     texts = queries.archived_texts(session, (entry.hash for entry in entries))
     remaining = [texts.get(entry.hash, "") for entry in entries if entry.stays]
     remaining.append(rework.message_text(queries.payload(session, check.span(SUMMARY))))
-    removed = rework.removed_texts(entries, texts, queries.lost_facts(session, [check])[0])
+    removed = rework.removed_texts(entries, texts, queries.lost_facts(queries.payload(session, check.span(RETENTION))))
     return rework.find_questions(utterances, removed, remaining)
-
-
-def _summary_versions(session: Session, compactions: list[Check], number: int) -> list[Version]:
-    summarized = neighbors(compactions, number)
-    spans = [span for _, check in summarized if (span := check.span(SUMMARY))]
-    return summary_versions(summarized, queries.payloads(session, spans))
 
 
 def _archival(session: Session, check: Check) -> tuple[Archival | None, Transcript | None]:
@@ -197,10 +281,3 @@ def _archival(session: Session, check: Check) -> tuple[Archival | None, Transcri
     archival, transcript = compaction_archival(session, [span.data for span in check.spans_of(ARCHIVAL)])
     # Without an event, the step is all that is known. With one, only the content that it names is this compaction's.
     return archival, transcript if archival else queries.transcript(session, check.step)
-
-
-def _group_by_kind(facts: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    kinds: dict[str, list[dict[str, Any]]] = {}
-    for fact in facts:
-        kinds.setdefault(str(fact.get("kind", "")), []).append(fact)
-    return kinds

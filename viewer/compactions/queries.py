@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -13,7 +13,7 @@ from ingest.models import Session, Transcript
 from ingest.storage.messages import REFERENCE, restore
 from viewer.compactions.ledger import Ledger, parse_ledger
 from viewer.compactions.rework import RepeatedCall, Utterance, message_text, text_of_role
-from viewer.kinds import PRUNED, RETENTION
+from viewer.kinds import PRUNED
 from viewer.sessions.checks import Check
 from viewer.sessions.queries import SPAN_COLUMNS, TOOL_ARGUMENTS, from_json, span_row
 from viewer.sessions.spans import SpanRow
@@ -54,7 +54,11 @@ _HEX_DIGITS = set("0123456789abcdef")
 
 def fate_ledger(session: Session, check: Check) -> Ledger:
     """Return the fate ledger of a compaction. It has no content: fields that are not metadata are hidden."""
-    return parse_ledger(public_payload(PRUNED, payload(session, check.span(PRUNED))))
+    return public_ledger(payload(session, check.span(PRUNED)))
+
+
+def public_ledger(payload: Any) -> Ledger:
+    return parse_ledger(public_payload(PRUNED, payload))
 
 
 def payload(session: Session, span: SpanRow | None) -> Any:
@@ -82,14 +86,8 @@ def payloads(session: Session, spans: Iterable[SpanRow]) -> dict[str, Any]:
         return {f"{trace}:{span}": from_json(payload) for trace, span, payload in cursor.fetchall()}
 
 
-def lost_facts(session: Session, compactions: Sequence[Check]) -> list[list[dict[str, Any]]]:
-    """Return the lost facts of each compaction, with their text. Clients list only the most important ones."""
-    spans = [span for check in compactions if (span := check.span(RETENTION))]
-    by_span = payloads(session, spans)
-    return [_lost(by_span.get(span.key) if (span := check.span(RETENTION)) else None) for check in compactions]
-
-
-def _lost(payload: Any) -> list[dict[str, Any]]:
+def lost_facts(payload: Any) -> list[dict[str, Any]]:
+    """Return the lost facts in the payload of a retention check. Clients list only the most important ones."""
     facts = payload.get("lost") if isinstance(payload, dict) else None
     return [fact for fact in facts if isinstance(fact, dict)][:_MAX_LOST_FACTS] if isinstance(facts, list) else []
 
@@ -100,20 +98,26 @@ def transcript(session: Session, step: int | None) -> Transcript | None:
     return Transcript.objects.filter(session_key=session.session_key, step=step).first()
 
 
-def archived_message(session: Session, digest: str) -> str | None:
-    """Return the JSON of an archived message by its hash."""
-    try:
-        name = bytes.fromhex(digest)
-    except ValueError:
-        return None
-    body = read_texts(session.project_id, [name]).get(name)
-    return body.decode("utf-8", "replace") if body is not None else None
+def message_bodies(session: Session, hashes: Iterable[str]) -> dict[str, Any]:
+    """Return stored messages by hash: from the archive, else from the prompts of spans. Unknown ones are left out."""
+    names = {name: bytes.fromhex(name) for name in hashes if len(name) == 64 and set(name) <= _HEX_DIGITS}
+    archived = read_texts(session.project_id, list(names.values()))
+    bodies = {digest.hex(): from_json(body) for digest, body in archived.items()}
+    missing = [name for name in names if name not in bodies]
+    if missing:
+        references = {"messages": [{REFERENCE: name} for name in missing]}
+        restored = restore(session.project_id, references)["messages"]
+        bodies |= {
+            name: body
+            for name, body in zip(missing, restored, strict=True)
+            if not (REFERENCE in body and body.get("missing"))
+        }
+    return bodies
 
 
 def archived_texts(session: Session, hashes: Iterable[str]) -> dict[str, str]:
-    """Return the texts of archived messages by hash. Messages that are not archived are left out."""
-    names = [bytes.fromhex(name) for name in hashes if len(name) == 64 and set(name) <= _HEX_DIGITS]
-    return {name.hex(): message_text(from_json(body)) for name, body in read_texts(session.project_id, names).items()}
+    """Return the texts of stored messages by hash."""
+    return {name: message_text(body) for name, body in message_bodies(session, hashes).items()}
 
 
 def repeated_calls(

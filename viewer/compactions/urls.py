@@ -9,6 +9,7 @@ from viewer.compactions import api, comparison_pages, pages
 compaction_patterns = [
     path("", pages.compaction_detail, name="compaction-detail"),
     path("what-if/", pages.what_if, name="what-if"),
+    path("messages/", pages.previews, name="ledger-previews"),
     path("regrets/", pages.rework_fragment, name="rework"),
     path("ledger.<str:extension>", pages.ledger_file, name="ledger-file"),
 ]

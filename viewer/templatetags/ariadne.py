@@ -74,9 +74,22 @@ def facts_kept(counts: Any) -> str:
 
 
 @register.filter
-def whole_share(part: int, total: int) -> str:
-    """A part of a total in whole percent."""
-    return format_share(part, total)
+def fact_kind(kind: str) -> str:
+    """open_item → open item."""
+    return kind.replace("_", " ")
+
+
+@register.filter
+def source_label(positions: Mapping[str, int], source: str) -> str:
+    """Name a source message by its place in the ledger. One that is not there belongs to an earlier prompt."""
+    return f"#{positions[source]}" if source in positions else "earlier"
+
+
+@register.filter
+def kept_of_total(counted: Session | Check) -> str:
+    """196 of 265 (74%), for a table whose heading says what is counted."""
+    total, kept = counted.facts_total or 0, counted.facts_kept or 0
+    return f"{kept:,} of {total:,} ({format_share(kept, total)})"
 
 
 @register.filter

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from viewer.compactions.flow import MAX_BLOCKS, build_flow
 from viewer.compactions.ledger import parse_ledger
-from viewer.compactions.lineage import diff_summaries
+from viewer.compactions.lineage import diff_summaries, summary_version
+from viewer.compactions.lost_facts import quote
+from viewer.sessions.spans import SpanRow
 
 
 def entry(name: str, fate: str = "kept", tokens: int = 10) -> dict[str, object]:
@@ -57,19 +59,19 @@ def test_the_diagram_includes_every_message_and_stays_in_its_frame(rows: list[tu
     assert len({message.was for message in ledger.after}) == len(ledger.after)
 
 
-def test_a_diff_has_added_changed_and_lost_lines() -> None:
+def test_a_diff_has_added_edited_and_removed_lines() -> None:
     old = "# State v1\n- keep the ledger closed [m3]\n- migrate at 02:00 UTC\n- call the bank"
     new = "# State v2\n- keep the ledger closed [m3]\n- migrate at 03:30 UTC\n- backfill 40,112 [m31]"
     states = {line.text: line.state for line in diff_summaries(old, new)}
     assert states["# State v2"] == "same"
     assert states["- keep the ledger closed [m3]"] == "same"
-    assert states["- migrate at 03:30 UTC"] == "changed"
+    assert states["- migrate at 03:30 UTC"] == "edited"
     assert states["- backfill 40,112 [m31]"] == "added"
-    assert states["- call the bank"] == "lost"
+    assert states["- call the bank"] == "removed"
     assert next(line.sources for line in diff_summaries(old, new) if "backfill" in line.text) == ("m31",)
 
 
-def test_a_line_that_only_moved_is_neither_lost_nor_added() -> None:
+def test_a_line_that_only_moved_is_neither_removed_nor_added() -> None:
     lines = diff_summaries("- one thing\n- two birds\n- three kings", "- three kings\n- one thing\n- two birds")
     assert [line.state for line in lines] == ["same", "same", "same"]
 
@@ -80,8 +82,8 @@ _LINES = st.lists(st.sampled_from(["call the bank", "close the ledger", "close t
 @given(_LINES, _LINES)
 def test_every_line_of_both_summaries_is_in_the_diff_once(old: list[str], new: list[str]) -> None:
     lines = diff_summaries("\n".join(old), "\n".join(new))
-    assert [line.text for line in lines if line.state != "lost"] == new
-    old_lines = [line.was or line.text for line in lines if line.state in {"same", "changed", "lost"}]
+    assert [line.text for line in lines if line.state != "removed"] == new
+    old_lines = [line.was or line.text for line in lines if line.state in {"same", "edited", "removed"}]
     assert sorted(old_lines) == sorted(old)
 
 
@@ -92,6 +94,41 @@ def test_long_summaries_are_compared_quickly() -> None:
     started = time.process_time()
     diff_summaries(old, new)
     assert time.process_time() - started < 1
+
+
+def test_the_blocks_of_each_side_add_up_to_the_prompt() -> None:
+    """Tool schemas are a block of their own, so "before" means the same in the diagram and in the header."""
+    rows = [entry("a", "kept", 40), entry("b", "summarized", 60)]
+    after = [entry("a", tokens=40), {**entry("s", tokens=20), "hash": "new"}]
+    flow = build_flow(parse_ledger({"ledger": rows, "after": after}), 130, 90)
+    labels = [[block.label for block in side] for side in (flow.before, flow.after)]
+    assert labels == [
+        ["overhead · 30", "1 kept · 40", "1 summarized · 60"],
+        ["overhead · 30", "1 unchanged · 40", "summary · 20"],
+    ]
+    assert flow.is_consistent
+    assert not build_flow(parse_ledger({"ledger": rows, "after": after}), 90, 50).is_consistent
+
+
+def test_a_lost_fact_is_quoted_with_its_sentence() -> None:
+    text = "First line.\nIn 2024 the sites reported 11,976 and 1,976 MWh. Done."
+    assert quote("1,976", text) == ("In 2024 the sites reported 11,976 and ", "1,976", " MWh.")
+    assert quote("2,000", text) is None
+    assert quote("x" * 10, "a " * 500 + "x" * 10 + " b" * 500)[0].startswith("…")  # type: ignore[index]
+
+
+def test_inferred_fates_are_marked() -> None:
+    ledger = parse_ledger({"ledger": [{**entry("a"), "inferred": True}, entry("b")]})
+    assert [row.inferred for row in ledger.entries] == [True, False]
+    assert ledger.inferred_count == 1
+
+
+def test_an_undisclosed_summary_is_recognized() -> None:
+    span = SpanRow("t", "s", None, "compact.summary_created", "", "ok", None, None, None, 1, {"version": 2})
+    version = summary_version(2, span, {"summary": "The provider does not disclose this summary."}, {"summary": "- a"})
+    assert version
+    assert not version.is_disclosed
+    assert not version.is_compared
 
 
 def test_the_flow_of_thousands_of_messages_has_few_blocks() -> None:

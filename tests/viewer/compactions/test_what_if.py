@@ -23,7 +23,7 @@ def name(server: Server) -> str:
         max_context_tokens=6_000,
         policy=CompactPolicy(hard_cap_buffer=300, keep_recent_turns=4, keep_tool_io_pairs=1),
         exporter=exporter,
-        storage=AriadneStorage(server.url, server.ingest_key, spool_dir=None),
+        storage=AriadneStorage(server.url, server.ingest_key, spool_dir=None, exit_timeout_s=60),
     )
     manager, history = CompactManager(config), conversation(120)
     manager.preflight(session_id, conversation(60))
@@ -42,6 +42,10 @@ def what_if(client: httpx.Client, name: str, number: int = 1, **choice: object) 
             return answer.text
         time.sleep(0.1)
     raise AssertionError(answer.status_code)
+
+
+def replay(client: httpx.Client, name: str, number: int = 1) -> str:
+    return what_if(client, name, number, replay=1)
 
 
 def kept_count(answer: str) -> int:
@@ -69,7 +73,23 @@ def test_the_planned_prompt_includes_the_previous_summary(server: Server, name: 
         assert int(tokens.group(1).replace(",", "")) == pytest.approx(check["before"], rel=0.02)
 
 
-def test_the_page_offers_what_if_for_a_stored_transcript(server: Server, name: str) -> None:
+def test_a_replay_gives_what_happened_and_names_its_summarizer(server: Server, name: str) -> None:
     with client_of(server, "operator") as client:
-        what_if(client, name)
-        assert "Plan again" in client.get(f"/sessions/{name}/compactions/1/").text
+        answer = replay(client, name)
+        assert "The replay gives what happened" in answer
+        assert ">extractive</strong>" in answer
+        assert "Plan again" in answer
+        assert "The actual result was" in what_if(client, name)
+        assert "Replay this compaction" in client.get(f"/sessions/{name}/compactions/1/").text
+
+
+def test_a_replay_that_differs_says_why_and_nothing_is_compared(server: Server, name: str) -> None:
+    """The agent merged the structured form of its first summary. The server has only the text."""
+    with client_of(server, "developer") as client:
+        answer = replay(client, name, 2)
+        assert "The replay differs from what happened" in answer
+        assert "The agent merged an earlier summary, of which a replay has only the text." in answer
+        planned = what_if(client, name, 2, keep_recent_turns=1)
+        assert "Not compared with what happened" in planned
+        assert "The actual result was" not in planned
+        assert "What happened</th>" not in planned

@@ -1,0 +1,78 @@
+"""Lost facts in the sentences that contained them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from viewer.compactions.ledger import Entry
+
+_MAX_CONTEXT_CHARS = 140
+_SENTENCE_END = re.compile(r"[.!?](?=\s|$)|\n")
+
+
+@dataclass(frozen=True, slots=True)
+class LostFact:
+    """A fact that left the prompt. `before` and `after` are the rest of its sentence."""
+
+    kind: str
+    before: str
+    value: str
+    after: str
+    entry: Entry | None  # the message that contained it, if it is in the ledger
+
+    @property
+    def has_context(self) -> bool:
+        return bool(self.before or self.after)
+
+
+def in_sentences(
+    facts: Iterable[Mapping[str, Any]], entries: Iterable[Entry], texts: Mapping[str, str]
+) -> dict[str, list[LostFact]]:
+    """Return the facts by kind, each in its sentence. `texts` are the known texts of messages by id."""
+    by_id = {entry.id: entry for entry in entries}
+    kinds: dict[str, list[LostFact]] = {}
+    for fact in facts:
+        kind, value = str(fact.get("kind", "")), str(fact.get("text", ""))
+        sources = source_ids(fact)
+        quotes = (quote(value, texts[source]) for source in sources if source in texts)
+        before, shown, after = next((match for match in quotes if match), ("", value, ""))
+        entry = next((by_id[source] for source in sources if source in by_id), None)
+        kinds.setdefault(kind, []).append(LostFact(kind, before, shown, after, entry))
+    return kinds
+
+
+def source_ids(fact: Mapping[str, Any]) -> list[str]:
+    sources = fact.get("source_ids")
+    return [str(source) for source in sources] if isinstance(sources, list) else []
+
+
+def quote(value: str, text: str) -> tuple[str, str, str] | None:
+    """Return the sentence around a value, split before and after it, or None if the text does not contain it."""
+    if not value:
+        return None
+    # 1,976 is not part of 11,976. A value that is part of a longer word is the second choice.
+    whole = re.search(rf"(?<![\w.,]){re.escape(value)}(?!\w)", text, re.I)
+    match = whole or re.search(re.escape(value), text, re.I)
+    if match is None:
+        return None
+    start, end = match.span()
+    return _sentence_start(text[:start]), text[start:end], _sentence_rest(text[end:])
+
+
+def _sentence_start(text: str) -> str:
+    context = text[-_MAX_CONTEXT_CHARS:]
+    ends = list(_SENTENCE_END.finditer(context))
+    if ends:
+        return context[ends[-1].end() :].lstrip()
+    return context if len(text) <= _MAX_CONTEXT_CHARS else f"…{context.lstrip()}"
+
+
+def _sentence_rest(text: str) -> str:
+    context = text[:_MAX_CONTEXT_CHARS]
+    end = _SENTENCE_END.search(context)
+    if end:
+        return context[: end.end()].rstrip()
+    return context.rstrip() if len(text) <= _MAX_CONTEXT_CHARS else f"{context.rstrip()}…"
