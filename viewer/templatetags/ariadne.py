@@ -86,6 +86,12 @@ def source_label(positions: Mapping[str, int], source: str) -> str:
 
 
 @register.filter
+def whole_share(part: int, total: int) -> str:
+    """A part of a total in whole percent."""
+    return format_share(part, total)
+
+
+@register.filter
 def kept_of_total(counted: Session | Check) -> str:
     """196 of 265 (74%), for a table whose heading says what is counted."""
     total, kept = counted.facts_total or 0, counted.facts_kept or 0
