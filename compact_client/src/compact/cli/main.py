@@ -20,6 +20,8 @@ _COMMANDS = {
     "remember": ("compaction", "remember"),
     "tail": ("tail", "tail"),
     "import": ("import_logs", "import_logs"),
+    "uncompact": ("uncompact", "uncompact"),
+    "mcp": ("mcp", "mcp"),
     "doctor": ("doctor", "doctor"),
     "verify": ("verify", "verify"),
     "config": ("config", "config"),

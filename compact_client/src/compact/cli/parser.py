@@ -28,7 +28,7 @@ environment:
   COMPACT_*          any setting, see `compactctl config show`
   ARIADNE_URL        address of the server, default http://127.0.0.1:8000
   ARIADNE_API_KEY    ingest key for `import`
-  ARIADNE_API_TOKEN  API token for `tail`
+  ARIADNE_API_TOKEN  API token for `tail` and `uncompact --server`
   NO_COLOR           disable colors
 
 """
@@ -45,8 +45,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for add_command in (
-        _add_compact, _add_dry_run, _add_diff, _add_remember, _add_tail, _add_import, _add_doctor, _add_verify,
-        _add_config, _add_completion,
+        _add_compact, _add_dry_run, _add_diff, _add_remember, _add_uncompact, _add_mcp, _add_tail, _add_import,
+        _add_doctor, _add_verify, _add_config, _add_completion,
     ):  # fmt: skip
         add_command(commands)
     return parser
@@ -124,6 +124,50 @@ def _add_remember(commands: Any) -> None:
         example="  compactctl remember ~/.claude/projects/app/0a1b.jsonl",
     )
     _add_conversation_arguments(command)
+
+
+def _add_uncompact(commands: Any) -> None:
+    command = _add_command(
+        commands,
+        "uncompact",
+        "print what the last compaction of a session dropped",
+        text="Lists rules, decisions, open items, file changes and names that are no longer in the prompt, the most\n"
+        "binding first, short enough to paste back. SESSION is a log file or the id of a session of Claude Code,\n"
+        "Codex, Gemini CLI or pi, default the newest one. With --server, it is a session on the server.",
+        example="  compactctl uncompact | pbcopy\n"
+        "  compactctl uncompact 0a1b2c3d --query 'database port'\n"
+        "  compactctl uncompact checkout-7 --server --json",
+    )
+    command.add_argument("session", nargs="?", metavar="SESSION", help="log file or session id, - for stdin")
+    command.add_argument("--last", type=int, default=1, metavar="N", help="number of compactions, default 1, 0 for all")
+    command.add_argument("--query", metavar="TEXT", help="instead, print the passages that match these words")
+    command.add_argument(
+        "--max-tokens", type=int, default=1_000, metavar="N", help="size of the output, default 1000 (not for --json)"
+    )
+    command.add_argument("--server", action="store_true", help="read from the server instead of local logs")
+    _add_url(command)
+    command.add_argument("--token", help="API token, default ARIADNE_API_TOKEN")
+
+
+def _add_mcp(commands: Any) -> None:
+    command = _add_command(
+        commands,
+        "mcp",
+        "serve recall and uncompact to an agent over MCP (stdio), or register the server",
+        text="Without an action, serves the tools recall, uncompact, explain_compaction, list_sessions and search\n"
+        "over the local logs of Claude Code, Codex, Gemini CLI and pi. Only sessions of --directory, default the\n"
+        "current one, can be read. Answers are redacted. Needs pip install 'compact-client[mcp]'.\n\n"
+        "install, uninstall and status register the server with an agent, without changing its other settings.",
+        example="  compactctl mcp install claude-code\n  compactctl mcp --directory ~/work/app",
+    )
+    command.add_argument("action", nargs="?", choices=["serve", "install", "uninstall", "status"], default="serve")
+    command.add_argument("agent", nargs="?", choices=["claude-code"], default="claude-code")
+    command.add_argument("--directory", metavar="DIR", help="directory whose sessions can be read")
+    command.add_argument("--all-projects", action="store_true", help="allow sessions of all directories")
+    command.add_argument(
+        "--scope", choices=["user", "project"], default="user", help="settings to change: ~/.claude.json or .mcp.json"
+    )
+    command.add_argument("--settings", metavar="FILE", help="settings file to change instead")
 
 
 def _add_conversation_arguments(command: argparse.ArgumentParser) -> None:

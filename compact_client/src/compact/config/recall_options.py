@@ -9,7 +9,7 @@ from compact.exceptions import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class RecallOptions:
-    """Settings for an agent that has a tool which calls `manager.recall`. `recall_tool` of an integration enables it."""
+    """Settings for an agent with a tool that calls `manager.recall`. `recall_tool` of an integration enables it."""
 
     enabled: bool = False
     """End each summary with a line that tells the model to call the tool."""

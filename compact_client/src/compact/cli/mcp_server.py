@@ -1,0 +1,154 @@
+"""The MCP tools over local session logs. Answers are redacted and have a token budget.
+
+Only logs of sessions that worked in one directory can be read, unless the user allows all of them.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+from mcp.server import MCPServer
+from mcp_types import ToolAnnotations
+from pydantic import Field
+
+from compact.estimators import TiktokenEstimator
+from compact.exceptions import CompactError
+from compact.importers import infer_ledger, read_log
+from compact.importers.conversation import Conversation
+from compact.importers.log_library import LogFile, LogNotFound, find_logs
+from compact.importers.uncompaction import LogIndex, explain, lost_items, main_compactions, render_items
+from compact.recall import Passage, render_passages
+
+INSTRUCTIONS = (
+    "Earlier parts of this conversation may have been compacted away. Call recall to read them again before you ask "
+    "the user, repeat work or guess. Call uncompact right after a compaction to see what it dropped."
+)
+MAX_TOKENS = 8_000
+DEFAULT_TOKENS = 2_000
+_LIMIT = 8
+_MAX_SESSIONS = 100
+_MAX_SEARCHED_LOGS = 20
+_MAX_OPEN_LOGS = 4
+
+Query = Annotated[str, Field(description="A few words, and names, ids, paths or error messages exactly as written.")]
+SessionName = Annotated[
+    str, Field(description="Id of a session from list_sessions. Empty for the newest one of this directory.")
+]
+Tokens = Annotated[int, Field(ge=100, le=MAX_TOKENS, description="Size of the answer in tokens.")]
+Number = Annotated[int, Field(ge=0, description="Number of the compaction, from 1. 0 for the last one.")]
+
+
+class LocalTools:
+    """The tools. Parsed logs are cached until their files change."""
+
+    def __init__(self, directory: Path | None) -> None:
+        self._directory = directory
+        self._count_tokens = TiktokenEstimator().count_tokens
+        self._logs: OrderedDict[Path, tuple[tuple[int, int], Conversation, LogIndex]] = OrderedDict()
+
+    def recall(self, query: Query, session: SessionName = "", max_tokens: Tokens = DEFAULT_TOKENS) -> str:
+        """Search one conversation for what was said and seen, including what a compaction removed from the context."""
+        log = self._log(session)
+        _, index = self._open(log)
+        return self._render(log, self._search(index, query, max_tokens), max_tokens)
+
+    def uncompact(self, session: SessionName = "", max_tokens: Tokens = DEFAULT_TOKENS) -> str:
+        """List what the last compaction dropped: rules, decisions, open items, file changes and names, best first."""
+        log = self._log(session)
+        conversation, _ = self._open(log)
+        items, notes = lost_items(conversation)
+        heading = _heading(log)
+        left = max_tokens - self._count_tokens(heading)
+        return f"{heading}\n{render_items(items, notes, max_tokens=left, count_tokens=self._count_tokens)}"
+
+    def explain_compaction(self, session: SessionName = "", n: Number = 0, max_tokens: Tokens = DEFAULT_TOKENS) -> str:
+        """Explain one compaction: when and why it happened, what it removed, and what was lost."""
+        log = self._log(session)
+        conversation, _ = self._open(log)
+        compactions = main_compactions(conversation)
+        if not compactions:
+            return f"{_heading(log)}\nThis session has no compaction."
+        if n > len(compactions):
+            return f"{_heading(log)}\nThis session has {len(compactions)} compactions, so there is no number {n}."
+        compaction = compactions[n - 1] if n else compactions[-1]
+        last = len(compactions) - compactions.index(compaction)
+        items = [item for item in lost_items(conversation, last=last)[0] if item.compaction == compaction.number]
+        text = f"{_heading(log)}\n{explain(infer_ledger(compaction), items)}"
+        return _fit(text.splitlines(), max_tokens, self._count_tokens)
+
+    def list_sessions(self, max_tokens: Tokens = DEFAULT_TOKENS) -> str:
+        """List the sessions whose logs can be read, the newest first."""
+        logs = find_logs(self._directory)[:_MAX_SESSIONS]
+        lines = [f"{log.session_id} ({log.agent}, changed {log.modified})" for log in logs]
+        return _fit(lines or ["No session logs were found."], max_tokens, self._count_tokens)
+
+    def search(self, query: Query, max_tokens: Tokens = DEFAULT_TOKENS) -> str:
+        """Search the newest sessions of this directory."""
+        matches: list[tuple[LogFile, Passage]] = []
+        for log in find_logs(self._directory)[:_MAX_SEARCHED_LOGS]:
+            try:
+                _, index = self._open(log)
+            except (CompactError, OSError):
+                continue
+            matches += [(log, passage) for passage in self._search(index, query, max_tokens, limit=2)]
+        matches.sort(key=lambda match: -match[1].score)
+        blocks = [f"{_heading(log)}\n{render_passages([passage])}" for log, passage in matches[:_LIMIT]]
+        return _fit(blocks or [render_passages([])], max_tokens, self._count_tokens)
+
+    def _log(self, session: str) -> LogFile:
+        """Return a log by its name. A path could name any file, so it is not accepted."""
+        logs = find_logs(self._directory)
+        for log in logs:
+            if not session or session in log.names:
+                return log
+        reason = f"There is no session {session!r} here." if session else "There are no session logs of this directory."
+        raise LogNotFound(f"{reason} Call list_sessions to see what can be read.")
+
+    def _open(self, log: LogFile) -> tuple[Conversation, LogIndex]:
+        status = log.path.stat()
+        state = (status.st_mtime_ns, status.st_size)
+        known = self._logs.get(log.path)
+        if known is None or known[0] != state:
+            conversation, _ = read_log(log.path)
+            known = (state, conversation, LogIndex(conversation))
+            self._logs[log.path] = known
+        self._logs.move_to_end(log.path)
+        while len(self._logs) > _MAX_OPEN_LOGS:
+            self._logs.popitem(last=False)
+        return known[1], known[2]
+
+    def _search(self, index: LogIndex, query: str, max_tokens: int, limit: int = _LIMIT) -> list[Passage]:
+        # The headings of the passages need room, too.
+        room = max(50, max_tokens - 40 * limit)
+        return index.search(query, limit=limit, max_tokens=room, count_tokens=self._count_tokens)
+
+    def _render(self, log: LogFile, passages: list[Passage], max_tokens: int) -> str:
+        blocks = [_heading(log), *(render_passages([passage]) for passage in passages)]
+        return _fit(blocks if passages else [render_passages([])], max_tokens, self._count_tokens)
+
+
+def build_server(directory: Path | None) -> MCPServer[Any]:
+    """Return the server with its five tools."""
+    server: MCPServer[Any] = MCPServer("ariadne", instructions=INSTRUCTIONS, log_level="ERROR")
+    tools = LocalTools(directory)
+    for tool in (tools.recall, tools.uncompact, tools.explain_compaction, tools.list_sessions, tools.search):
+        server.add_tool(tool, annotations=ToolAnnotations(read_only_hint=True), structured_output=False)
+    return server
+
+
+def _heading(log: LogFile) -> str:
+    return f"Session {log.session_id} ({log.agent})"
+
+
+def _fit(blocks: list[str], max_tokens: int, count_tokens: Callable[[str], int]) -> str:
+    """Return as many blocks as fit, and say how many were left out."""
+    text = ""
+    for index, block in enumerate(blocks):
+        longer = f"{text}\n\n{block}" if text and "\n" in block else f"{text}\n{block}" if text else block
+        if count_tokens(longer) > max_tokens - 20 and text:
+            return f"{text}\n({len(blocks) - index:,} more did not fit.)"
+        text = longer
+    return text

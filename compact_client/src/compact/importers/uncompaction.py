@@ -1,0 +1,207 @@
+"""Give back what a compaction dropped: the lost facts of a log, ranked, and passages that match a query.
+
+Everything is redacted. Pure: the same conversation gives the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+from compact.importers.conversation import MAIN, Compaction, Conversation, LogMessage
+from compact.importers.inferred_ledger import UNDISCLOSED, InferredLedger, infer_ledger
+from compact.messages import Message
+from compact.messages.codecs import get_codec
+from compact.messages.codecs.quarantine import decode_item
+from compact.recall import Passage, PassageIndex, Source
+from compact.recall.chunks import searchable_text
+from compact.recall.terms import terms_of
+from compact.redaction.view import mask_conversation
+
+HEADINGS: Final = {
+    "constraint": "Rules",
+    "goal": "Requests",
+    "decision": "Decisions",
+    "open_item": "Open items",
+    "file": "File changes",
+}
+_OTHER_HEADING: Final = "Names, ids and values"
+# How much each kind looks like a commitment, for facts that come without a weight.
+KIND_WEIGHTS: Final = {"constraint": 4.0, "goal": 3.5, "decision": 2.0, "file": 1.5, "open_item": 1.4}
+_MAX_TEXT_CHARS: Final = 400
+_MAX_CONTEXT_CHARS: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class LostItem:
+    """A fact that a compaction removed from the prompt."""
+
+    kind: str
+    text: str
+    compaction: int
+    """The number of the compaction in its session, from 1."""
+    turn: int | None = None
+    time: str | None = None
+    weight: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def lost_items(conversation: Conversation, *, last: int = 1) -> tuple[list[LostItem], list[str]]:
+    """Return what the last compactions dropped, the most binding first, and notes for the reader.
+
+    `last` is the number of compactions, 0 for all of them.
+    """
+    compactions = main_compactions(conversation)
+    chosen = compactions[-last:] if last else compactions
+    turns = _turns(conversation)
+    notes = [] if compactions else ["The log has no compaction, so nothing was dropped."]
+    items: dict[tuple[str, str], LostItem] = {}
+    for compaction in chosen:
+        ledger = infer_ledger(compaction)
+        if not ledger.is_disclosed:
+            notes.append(f"Compaction {compaction.number}: {UNDISCLOSED} These facts are in no readable message.")
+        for fact in ledger.lost:
+            source = next((turns[name] for name in fact.source_ids if name in turns), None)
+            turn, time = source or (None, compaction.at)
+            items[fact.kind, fact.text] = LostItem(fact.kind, fact.text, compaction.number, turn, time, fact.weight)
+    return sorted(items.values(), key=lambda item: -item.weight), notes
+
+
+def items_from_facts(
+    facts: Iterable[Mapping[str, Any]], compaction: int, time: str | None, turns: Mapping[str, int] | None = None
+) -> list[LostItem]:
+    """Return the lost facts of a `compact.retention` event as items."""
+    items = []
+    for fact in facts:
+        kind, sources = str(fact.get("kind", "")), fact.get("source_ids")
+        known = (turns or {}).get(str(sources[0])) if isinstance(sources, list) and sources else None
+        weight = KIND_WEIGHTS.get(kind, 0.5)
+        items.append(LostItem(kind, str(fact.get("text", "")), compaction, known, time, weight))
+    return items
+
+
+def render_items(
+    items: Sequence[LostItem], notes: Sequence[str], *, max_tokens: int, count_tokens: Callable[[str], int]
+) -> str:
+    """Return the items as text to paste back into an agent. Items that do not fit are counted, not shortened away."""
+    closing_tokens = 30
+    left = max_tokens - closing_tokens - sum(count_tokens(note) for note in notes)
+    chosen: list[tuple[LostItem, str]] = []
+    for item in items:
+        line = _line(item)
+        left -= count_tokens(line) + (6 if _heading(item) not in {_heading(known) for known, _ in chosen} else 0)
+        if left < 0:
+            break
+        chosen.append((item, line))
+    lines = [*notes]
+    if chosen:
+        lines.append("A compaction removed this from the conversation:")
+    for heading in dict.fromkeys((*HEADINGS.values(), _OTHER_HEADING)):
+        group = [line for item, line in chosen if _heading(item) == heading]
+        lines += ["", f"{heading}:", *group] if group else []
+    if len(chosen) < len(items):
+        lines += ["", f"{len(items) - len(chosen):,} more did not fit into {max_tokens:,} tokens."]
+    return "\n".join(lines).strip() or "Nothing was dropped."
+
+
+def explain(ledger: InferredLedger, items: Sequence[LostItem], shown: int = 10) -> str:
+    """Return what a compaction did to the prompt, in a few lines."""
+    compaction = ledger.compaction
+    fates = ", ".join(f"{count:,} {fate}" for fate, count in sorted(ledger.fates.items()))
+    kept = "unknown" if ledger.facts_kept is None else f"{ledger.facts_kept:,}"
+    at = compaction.at or "time unknown"
+    lines = [
+        f"Compaction {compaction.number} by {compaction.agent}, trigger {compaction.trigger}, {at}.",
+        f"Prompt: {ledger.tokens_before:,} → {ledger.tokens_after:,} tokens. Messages (inferred): {fates}.",
+        f"Facts of the removed messages: {ledger.facts_total:,}, kept: {kept}.",
+    ]
+    if ledger.note:
+        lines.append(ledger.note)
+    lines += ["Most binding facts that were lost:", *(_line(item) for item in items[:shown])] if items else []
+    return "\n".join(lines)
+
+
+def main_compactions(conversation: Conversation) -> list[Compaction]:
+    """Return the compactions of the agent itself, without those of its sub-agents."""
+    return [compaction for compaction in conversation.compactions if compaction.thread == MAIN]
+
+
+class LogIndex:
+    """The search index of one log."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        messages = _log_messages(conversation)
+        in_prompt = {message.id for message in conversation.context}
+        self._passages = PassageIndex()
+        self._visible: set[int] = set()
+        self._known_terms: set[str] = set()
+        sources: list[Source] = []
+        calls: dict[str, str] = {}
+        turns = _turns(conversation)
+        for log_message, message in zip(messages, _mask(messages, conversation), strict=True):
+            calls.update({call.id: f"{call.name} {call.arguments[:_MAX_CONTEXT_CHARS]}" for call in message.tool_calls})
+            text = searchable_text(message)
+            if log_message.id in in_prompt:
+                self._visible.add(len(sources))
+                self._known_terms.update(terms_of(text))
+            context = " ".join(calls.get(call_id, "") for call_id in message.answers)
+            role = "tool" if message.answers else message.role
+            turn = turns[log_message.id][0]
+            sources.append(Source(log_message.id, role, text, turn, log_message.at, context))
+        self._passages.add(sources)
+
+    def search(self, query: str, *, limit: int, max_tokens: int, count_tokens: Callable[[str], int]) -> list[Passage]:
+        """Return the passages that match a query, best first."""
+        return self._passages.search(
+            query,
+            limit=limit,
+            max_tokens=max_tokens,
+            count_tokens=count_tokens,
+            visible=self._visible,
+            known_terms=self._known_terms,
+        )
+
+
+def _log_messages(conversation: Conversation) -> list[LogMessage]:
+    """Return every message of the main thread, in order."""
+    messages: dict[str, LogMessage] = {}
+    for compaction in main_compactions(conversation):
+        messages |= {message.id: message for message in compaction.before if message.id not in messages}
+    messages |= {message.id: message for message in conversation.context if message.id not in messages}
+    if messages:
+        return list(messages.values())
+    return [LogMessage(f"m{index}", item) for index, item in enumerate(conversation.items, 1)]
+
+
+def _mask(messages: Sequence[LogMessage], conversation: Conversation) -> Sequence[Message]:
+    codec = get_codec(conversation.format or "chat")
+    decoded = [
+        replace(decode_item(codec, message.item, index), id=message.id) for index, message in enumerate(messages)
+    ]
+    return mask_conversation(decoded)
+
+
+def _turns(conversation: Conversation) -> dict[str, tuple[int, str | None]]:
+    """Return the user turn and the time of each message."""
+    turns: dict[str, tuple[int, str | None]] = {}
+    turn = 0
+    codec = get_codec(conversation.format or "chat")
+    for index, message in enumerate(_log_messages(conversation)):
+        decoded = decode_item(codec, message.item, index)
+        turn += decoded.role == "user" and not decoded.answers and not message.is_program
+        turns[message.id] = (max(1, turn), message.at)
+    return turns
+
+
+def _heading(item: LostItem) -> str:
+    return HEADINGS.get(item.kind, _OTHER_HEADING)
+
+
+def _line(item: LostItem) -> str:
+    text = " ".join(item.text.split())
+    text = text if len(text) <= _MAX_TEXT_CHARS else f"{text[:_MAX_TEXT_CHARS]}…"
+    place = ", ".join(filter(None, (f"turn {item.turn}" if item.turn else "", item.time or "")))
+    return f"- {text} ({place})" if place else f"- {text}"

@@ -1,0 +1,190 @@
+"""`compactctl uncompact` and `compactctl mcp` over local logs, with the official MCP client."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from compact.cli import main
+from compact.cli.mcp_settings import UnsafeSettings, add_server, installed_server, remove_server
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters
+
+SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+ALICE, BOB = "11111111-aaaa-4aaa-8aaa-111111111111", "22222222-bbbb-4bbb-8bbb-222222222222"
+
+
+def claude_log(session: str, cwd: Path, code: str) -> str:
+    """Return a log of Claude Code in which a compaction drops a rule, a decision and a value."""
+
+    def line(kind: str, number: int, content: Any, **extra: Any) -> dict[str, Any]:
+        message = {"role": kind, "content": content}
+        if kind == "assistant":
+            message |= {"id": f"msg-{number}", "model": "claude-opus-4-6"}
+        at = f"2026-11-16T04:00:{number:02d}.000Z"
+        common = {
+            "sessionId": session,
+            "cwd": str(cwd),
+            "version": "2.1.0",
+            "timestamp": at,
+            "uuid": f"{session}-{number}",
+        }
+        return {**common, "type": kind, "message": message, **extra}
+
+    def text(value: str) -> list[dict[str, str]]:
+        return [{"type": "text", "text": value}]
+
+    lines = [
+        line("user", 1, f"Never deploy to {code}-prod on Fridays. Build the billing page. The key is {SECRET}."),
+        line("assistant", 2, text(f"We decided to use {code}-queue for the events, because the broker is down.")),
+        line("user", 3, "The staging port is 54877. What about the tests?"),
+        line("assistant", 4, text("The tests pass.")),
+        {
+            **line("user", 5, ""), "type": "system", "subtype": "compact_boundary",
+            "compactMetadata": {"trigger": "auto", "preTokens": 150_000, "postTokens": 4_000},
+        },
+        line("user", 6, "This session continues. The billing page is being built.", isCompactSummary=True),
+        line("user", 7, "Go on."),
+        line("assistant", 8, text("Working on it.")),
+    ]  # fmt: skip
+    return "\n".join(json.dumps(item) for item in lines) + "\n"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a home directory with a log of each of two projects."""
+    for name, session in {"alice": ALICE, "bob": BOB}.items():
+        work = tmp_path / name
+        work.mkdir()
+        logs = tmp_path / ".claude" / "projects" / f"-{name}"
+        logs.mkdir(parents=True)
+        (logs / f"{session}.jsonl").write_text(claude_log(session, work, name.upper()))
+    os.utime(tmp_path / ".claude" / "projects" / "-bob" / f"{BOB}.jsonl", (1, 1))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for variable in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "PI_CODING_AGENT_DIR"):
+        monkeypatch.delenv(variable, raising=False)
+    return tmp_path
+
+
+def test_lost_facts_are_printed_with_the_most_binding_first(home: Path, capsys: Any) -> None:
+    assert main(["uncompact"]) == 0
+    text = capsys.readouterr().out
+    rule, decision = text.index("Never deploy to ALICE-prod"), text.index("We decided to use ALICE-queue")
+    assert rule < decision < text.rindex("54877")
+    assert "turn 1, 2026-11-16T04:00:01.000Z" in text
+    assert "BOB" not in text and SECRET not in text
+
+
+def test_a_session_is_named_by_its_id_or_its_file(home: Path, capsys: Any) -> None:
+    for name in (BOB, BOB[:8], str(home / ".claude" / "projects" / "-bob" / f"{BOB}.jsonl")):
+        assert main(["uncompact", name]) == 0
+        assert "BOB-queue" in capsys.readouterr().out
+    assert main(["uncompact", "missing"]) == 3
+    assert "missing" in capsys.readouterr().err
+
+
+def test_json_has_every_item(home: Path, capsys: Any) -> None:
+    assert main(["uncompact", ALICE, "--json", "--max-tokens", "10"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["session"] == ALICE
+    assert {"constraint", "decision"} <= {item["kind"] for item in document["items"]}
+    assert document["items"][0]["turn"] == 1
+
+
+def test_the_output_says_what_did_not_fit(home: Path, capsys: Any) -> None:
+    assert main(["uncompact", ALICE, "--max-tokens", "90"]) == 0
+    assert "more did not fit" in capsys.readouterr().out
+
+
+def test_a_query_finds_passages(home: Path, capsys: Any) -> None:
+    assert main(["uncompact", ALICE, "--query", "staging port"]) == 0
+    text = capsys.readouterr().out
+    assert "54877" in text and "turn 2" in text
+    assert main(["uncompact", ALICE, "--query", "deploy key", "--json"]) == 0
+    assert SECRET not in capsys.readouterr().out
+
+
+def mcp_server(home: Path, directory: Path, *arguments: str) -> StdioServerParameters:
+    environment = {**os.environ, "HOME": str(home)}
+    command = ["-m", "compact.cli", "mcp", "--directory", str(directory), *arguments]
+    return StdioServerParameters(command=sys.executable, args=command, env=environment)
+
+
+async def call(client: Client, name: str, **arguments: Any) -> str:
+    result = await client.call_tool(name, arguments)
+    return "".join(block.text for block in result.content)
+
+
+async def test_the_official_client_uses_every_tool_over_stdio(home: Path) -> None:
+    """The server shows only sessions of its directory."""
+    async with Client(mcp_server(home, home / "alice")) as client:
+        tools = await client.list_tools()
+        assert {tool.name for tool in tools.tools} == {
+            "recall", "uncompact", "explain_compaction", "list_sessions", "search",
+        }  # fmt: skip
+        sessions = await call(client, "list_sessions")
+        assert ALICE in sessions and BOB not in sessions
+        recalled = await call(client, "recall", query="staging port")
+        assert "54877" in recalled and ALICE in recalled and "turn 2" in recalled
+        lost = await call(client, "uncompact", session=ALICE)
+        assert "Never deploy to ALICE-prod" in lost and SECRET not in lost
+        explained = await call(client, "explain_compaction", session=ALICE, n=1)
+        assert "150,000 → 4,000 tokens" in explained
+        assert "ALICE-queue" in await call(client, "search", query="queue broker")
+        for name in (BOB, str(home / ".claude" / "projects" / "-bob" / f"{BOB}.jsonl")):
+            assert "BOB-" not in await call(client, "recall", query="queue broker", session=name)
+        assert "BOB-" not in await call(client, "search", query="BOB-queue")
+
+
+def test_registration_keeps_everything_else(tmp_path: Path, capsys: Any) -> None:
+    file = tmp_path / "claude.json"
+    other = '"other": {"command": "x", "args": [1,2]}'
+    text = f'{{\n\t"theme":   "dark",\n\t"mcpServers": {{\n\t\t{other}\n\t}},\n\t"é": "ü"\n}}\n'
+    file.write_text(text)
+    file.chmod(0o600)
+    for _ in range(2):
+        assert main(["mcp", "install", "claude-code", "--settings", str(file)]) == 0
+    settings = json.loads(file.read_text())
+    assert settings["mcpServers"]["other"] == {"command": "x", "args": [1, 2]}
+    assert settings["mcpServers"]["ariadne"]["args"][-1] == "mcp"
+    assert '"theme":   "dark"' in file.read_text() and file.stat().st_mode & 0o777 == 0o600
+    assert main(["mcp", "status", "claude-code", "--settings", str(file)]) == 0
+    assert main(["mcp", "uninstall", "claude-code", "--settings", str(file)]) == 0
+    assert file.read_text() == text
+    assert main(["mcp", "status", "claude-code", "--settings", str(file)]) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        '{"a": 1}',
+        '{"mcpServers": {}, "a": 1}',
+        '{\r\n  "a": 1\r\n}\r\n',
+        "\ufeff{}",
+        '{"a":{"mcpServers":1}}',
+    ],
+)
+def test_any_json_can_be_edited_and_restored(text: str) -> None:
+    server = {"command": "compactctl", "args": ["mcp"]}
+    added = add_server(text, server)
+    assert installed_server(added) == server
+    assert add_server(added, server) == added
+    before = json.loads(text.removeprefix("\ufeff")) if text.strip("\ufeff") else {}
+    before.pop("mcpServers", None)
+    assert json.loads(remove_server(added).removeprefix("\ufeff")) == before
+
+
+@pytest.mark.parametrize("text", ['{"a": 1, // comment\n}', "[]", '{"mcpServers": []}', "{"])
+def test_settings_that_cannot_be_edited_safely_are_left_alone(text: str, tmp_path: Path, capsys: Any) -> None:
+    with pytest.raises(UnsafeSettings):
+        add_server(text, {"command": "x"})
+    file = tmp_path / "claude.json"
+    file.write_text(text)
+    assert main(["mcp", "install", "--settings", str(file)]) == 3
+    assert file.read_text() == text
