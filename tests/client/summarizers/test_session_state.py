@@ -76,6 +76,77 @@ def test_key_value_output_with_an_id_is_one_record():
     assert "142: title=Fix the login, state=OPEN, additions=2136" in text
 
 
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        (
+            "| Phase | Condition |\n|---|---|\n| PhaseEnded | files touched |\n| PhaseIdle | normal commit |",
+            "- phase PhaseEnded: Condition=files touched\n- phase PhaseIdle: Condition=normal commit",
+        ),
+        (
+            "order,status,total\nW-118,paid,75.50\nW-119,open,12.00\nW-120,open,3.10",
+            "- order W-118: status=paid, total=75.50\n- order W-119: status=open, total=12.00",
+        ),
+        (
+            "NAME      READY   STATUS\nweb-7f9c  1/1     Running\ndb-0a1b   0/1     CrashLoopBackOff\n",
+            "- name web-7f9c: READY=1/1, STATUS=Running\n- name db-0a1b: READY=0/1, STATUS=CrashLoopBackOff",
+        ),
+        (
+            'Found 2 orders\n{"order_id": "W-118", "status": "paid"}\n{"order_id": "W-119", "status": "open"}\nDone',
+            "- order W-118: status=paid\n- order W-119: status=open",
+        ),
+    ],
+)
+def test_rows_of_tables_are_records(output, expected):
+    """Markdown, CSV, columns of a command and lines of JSON keep each value with its id and field."""
+    assert expected in Session("Which of these have a problem?").call("list", output, path="x").text()
+
+
+def test_a_later_result_replaces_the_earlier_one():
+    """The newest state is on one line, and a value that changed is marked."""
+    session = Session("Cancel reservation K1NW8N.")
+    session.call("get", '{"reservation_id": "K1NW8N", "status": "confirmed", "cabin": "economy"}')
+    session.call("cancel", '{"reservation_id": "K1NW8N", "status": "cancelled"}')
+    text = session.text()
+    assert "status=cancelled (was confirmed)" in text
+    assert text.count("reservation K1NW8N: ") == 1
+    assert "cabin=economy" in text
+
+
+def test_a_later_result_replaces_a_record_of_an_earlier_summary():
+    """Records are merged over several compactions too."""
+    first = Session("Cancel reservation K1NW8N.")
+    first.call("get", '{"reservation_id": "K1NW8N", "status": "confirmed", "cabin": "economy"}')
+    earlier = Message("assistant", first.summary().render(), id="s1")
+    later = Session("Go on with it.").call("cancel", '{"reservation_id": "K1NW8N", "status": "cancelled"}')
+    summary = ExtractiveSummarizer().summarize_span([earlier, *later.messages], max_tokens=800)
+    assert [record.text for record in summary.records] == [
+        "reservation K1NW8N: status=cancelled (was confirmed), cabin=economy"
+    ]
+
+
+def test_the_same_id_on_another_day_is_another_record():
+    """A flight number is used every day."""
+    session = Session("Find a flight to Houston.")
+    for day, price in ((27, 130), (28, 122)):
+        session.call("search", json.dumps([{"flight_number": "HAT266", "date": f"2024-05-{day}", "price": price}]))
+    text = session.text()
+    assert "- flight HAT266: date=2024-05-27, price=130" in text
+    assert "- flight HAT266: date=2024-05-28, price=122" in text
+
+
+def test_the_fields_that_were_used_come_first():
+    """The agent asked about the cabin, so the cabin is on the first line of every reservation."""
+    session = Session("Which of my reservations are in business?")
+    filler = {f"note_{number}": f"text {number} without use" for number in range(12)}
+    for code in ("OBUT9V", "K1NW8N", "Q0ZF0J"):
+        session.call("get", json.dumps({"reservation_id": code, **filler, "cabin": f"business {code}"}))
+    session.messages.append(Message("assistant", "They are business OBUT9V and business K1NW8N.", id="a99"))
+    first_lines = [line for line in session.text(max_tokens=2000).split("\n") if "cabin=" in line]
+    assert len(first_lines) == 3
+    assert all(": cabin=business" in line for line in first_lines)
+
+
 def test_json_of_any_shape_is_read_without_an_error():
     """Deep, empty, numeric and invalid results are kept as text or records."""
     for result in ("[" * 500 + "]" * 500, "{}", "[]", "[1, 2]", '{"id": 7}', '{"id": "a1b2", "x": null}', "{broken"):

@@ -17,10 +17,10 @@ from compact.summarizers.extraction.entities import find_entities, original_spel
 from compact.summarizers.extraction.line_classifier import is_open_item
 from compact.summarizers.extraction.span_index import SpanIndex
 from compact.summarizers.extraction.state_blocks import with_state
-from compact.summarizers.extraction.summary_blocks import message_blocks
+from compact.summarizers.extraction.summary_blocks import earlier_blocks, message_blocks
 from compact.summarizers.extraction.summary_builder import build_summary, estimate_tokens
 from compact.summarizers.extraction.todo_list import read_todo_list
-from compact.summary.structured_summary import StructuredSummary
+from compact.summary.structured_summary import StructuredSummary, merge_spans
 
 DEFAULT_MAX_TOKENS: Final = 2_000
 _PATH_PREFIX: Final = re.compile(r"[\w./~@+-]+\Z")
@@ -36,6 +36,8 @@ class ExtractiveSummarizer:
     name = "extractive"
     prompt_version = "extractive-1"
     model = ""
+    continues_summary = True
+    """`summarize_span` accepts the previous summary and returns one that replaces it."""
 
     def summarize_span(
         self,
@@ -46,28 +48,31 @@ class ExtractiveSummarizer:
         max_tokens: int = DEFAULT_MAX_TOKENS,
         visible: Sequence[Message] = (),
         count_tokens: Callable[[str], int] | None = None,
+        previous: StructuredSummary | None = None,
     ) -> StructuredSummary:
-        """Return a summary of the messages whose rendered text has at most `max_tokens` tokens."""
+        """Return a summary of the messages whose rendered text has at most `max_tokens` tokens.
+
+        With a `previous` summary, the lines of both are selected together.
+        """
         all_messages = [*messages, *visible]
         last_user = max((index for index, message in enumerate(all_messages) if message.role == "user"), default=-1)
-        plan, done, todo_calls = read_todo_list(all_messages)
+        todo = read_todo_list(all_messages)
         # A plan that stays in the prompt is not repeated, and an older one would contradict it.
-        if plan is not None and plan.position >= len(messages):
-            plan = None
-        blocks = list(with_state(messages, visible, message_blocks(messages), todo_calls=todo_calls))
-        if plan is not None:
-            blocks.append(plan)
-        index = SpanIndex(keep_keys)
+        if todo.plan is not None and todo.plan.position >= len(messages):
+            todo = todo._replace(plan=None)
+        read = [*(earlier_blocks(previous) if previous is not None else ()), *message_blocks(messages)]
+        blocks = with_state(messages, visible, read, todo)
+        index = SpanIndex(keep_keys, said=previous.said if previous is not None else ())
         index.add(_group_by_file(blocks) if style == "code_delta" else blocks, last_user=last_user)
         index.add_visible(message_blocks(visible), last_user=last_user - len(messages))
         ids = tuple(message.id for message in messages if message.id)
         return build_summary(
             index,
-            span=SpanReference(ids) if ids else None,
+            span=merge_spans(previous.span if previous is not None else None, SpanReference(ids) if ids else None),
             style=style,
             max_tokens=max_tokens,
             count_tokens=count_tokens or estimate_tokens,
-            completed=done,
+            completed=todo.done,
             contexts=DecisionContexts(messages),
         )
 

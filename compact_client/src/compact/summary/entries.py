@@ -6,7 +6,7 @@ Entries with the same `key` are the same entry. `sources` lists the ids of the m
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -16,6 +16,7 @@ _TOPIC: Final = re.compile(
     r"\b(?:for|as) (?:the |our |a )?([\w -]{3,40})",
     re.IGNORECASE,
 )
+_WORD: Final = re.compile(r"[a-z0-9_./-]{3,}")
 _CHECKBOX: Final = re.compile(r"^\s*(?:[-*]\s*)?\[[ xX]\]\s*")
 
 
@@ -83,6 +84,13 @@ class OpenItem:
     @property
     def key(self) -> str:
         return normalize(_CHECKBOX.sub("", self.description))
+
+    def is_done(self, done: Sequence[str]) -> bool:
+        """True if a completed item has most of the words of this one."""
+        words = set(_WORD.findall(self.key))
+        if not words:
+            return False
+        return any(len(words.intersection(_WORD.findall(text.lower()))) >= 0.7 * len(words) for text in done)
 
 
 @dataclass(frozen=True, slots=True)

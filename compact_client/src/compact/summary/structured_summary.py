@@ -6,7 +6,6 @@ field without rewriting any text, so repeated merging does not distort them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, TypeVar
@@ -52,7 +51,6 @@ READING_ORDER: Final = (
 )
 
 _E = TypeVar("_E", bound=Entry)
-_WORD: Final = re.compile(r"[a-z0-9_./-]{3,}")
 _NOTE_FIELDS: Final = (
     "goals",
     "constraints",
@@ -148,7 +146,7 @@ class StructuredSummary:
         """Combine this summary with a later one, by union and supersession."""
         newer = newer._with_order_offset(1 + max((entry.order for entry in self.entries()), default=-1))
         merged: dict[str, Any] = {
-            "span": _merge_spans(self.span, newer.span),
+            "span": merge_spans(self.span, newer.span),
             "style": newer.style,
             "current_task": newer.current_task or self.current_task,
             "current_plan": newer.current_plan or self.current_plan,
@@ -166,9 +164,19 @@ class StructuredSummary:
         done = tuple(note.text for note in newer.completed)
         still_open = {item.key for item in newer.open_items}
         merged["open_items"] = tuple(
-            item for item in merged["open_items"] if item.key in still_open or not _is_done(item, done)
+            item for item in merged["open_items"] if item.key in still_open or not item.is_done(done)
         )
         return StructuredSummary(**merged)
+
+    def part_of(self, span: SpanReference) -> StructuredSummary:
+        """Return the entries that come from the messages of a span."""
+        ids = set(span.message_ids)
+        values: dict[str, Any] = {
+            name: tuple(entry for entry in getattr(self, name) if ids.intersection(entry.sources))
+            for name in _ENTRY_TYPES
+        }
+        task = self.current_task if self.current_task and ids.intersection(self.current_task.sources) else None
+        return replace(self, span=span, current_task=task, **values)
 
     def _with_order_offset(self, offset: int) -> StructuredSummary:
         entries: dict[str, Any] = {
@@ -247,7 +255,8 @@ def _entry_from(entry_type: type[Any], data: Mapping[str, Any] | str) -> Any:
     return entry_type(**values)
 
 
-def _merge_spans(older: SpanReference | None, newer: SpanReference | None) -> SpanReference | None:
+def merge_spans(older: SpanReference | None, newer: SpanReference | None) -> SpanReference | None:
+    """Return a span of the messages of both."""
     if older is None or newer is None:
         return older or newer
     ids = tuple(dict.fromkeys(older.message_ids + newer.message_ids))
@@ -281,11 +290,3 @@ def _supersede(older: Sequence[Decision], newer: Sequence[Decision]) -> tuple[De
     """Replace earlier decisions with later ones on the same topic."""
     replaced_topics = {decision.topic for decision in newer if decision.topic}
     return _union([decision for decision in older if decision.topic not in replaced_topics], newer)
-
-
-def _is_done(item: OpenItem, done: Sequence[str]) -> bool:
-    """True if a completed item has most of the words of an open item."""
-    words = set(_WORD.findall(item.key))
-    if not words:
-        return False
-    return any(len(words.intersection(_WORD.findall(text.lower()))) >= 0.7 * len(words) for text in done)

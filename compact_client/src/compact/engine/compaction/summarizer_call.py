@@ -38,6 +38,8 @@ class SummaryRequest:
     """Messages that stay in the prompt, so the summary need not repeat them."""
     previous: RedactedMessage | None
     """The current summary, for summarizers that rewrite it."""
+    previous_summary: StructuredSummary | None = None
+    """The same with its entries, for summarizers that continue it."""
 
 
 class SummarizerCall:
@@ -63,6 +65,8 @@ class SummarizerCall:
         """The style of the last attempt."""
         self.is_custom = not hasattr(summarizer, "summarize_span")
         """True if it only implements the public `summarize`, whose text replaces the previous summary."""
+        self.continues_summary: bool = getattr(summarizer, "continues_summary", False)
+        """True if its summary contains the previous one."""
 
     def summarize(self, request: SummaryRequest, *, max_tokens: int) -> Steps[StructuredSummary | None]:
         """Return a summary of at most `max_tokens`, or None if the span must be dropped without one."""
@@ -90,6 +94,7 @@ class SummarizerCall:
                 self.style = "brief"
             except SummarizerOverflow as error:
                 self._report(error, attempt, "canned summary")
+                self.continues_summary = False
                 note = Note(CANNED_SUMMARY, request.span.message_ids)
                 return StructuredSummary(span=request.span, style="brief", facts=(note,))
             except Exception as error:
@@ -97,8 +102,10 @@ class SummarizerCall:
                 return None
 
     def _ask_typed(self, request: SummaryRequest, max_tokens: int) -> Steps[StructuredSummary]:
+        options = {"previous": request.previous_summary} if self.continues_summary else {}
         summary = yield lambda: self._summarizer.summarize_span(
             request.messages,
+            **options,
             style=self.style,
             keep_keys=self._policy.keep_keys,
             max_tokens=max_tokens,

@@ -97,6 +97,7 @@ class SummaryUpdate:
             span,
             self._with_span_summaries(visible),
             self._previous_message(),
+            replace(self._previous, artifacts=()) if self._previous is not None else None,
         )
         call = SummarizerCall(
             self._engine.summarizer,
@@ -108,11 +109,12 @@ class SummaryUpdate:
         new = yield from call.summarize(request, max_tokens=limit - self._artifact_tokens(limit))
         if new is None:
             return None
-        merged = self._merge(new, request, limit, is_custom=call.is_custom)
+        merged = self._merge(new, request, limit, call)
         max_tokens = self._draft.limits.budget_tokens - self._draft.pinned_tokens - self._draft.recent_tokens
         merged, missing = self._check_retention(merged, request, limit, max_tokens + freed_tokens)
         summary = self._to_prompt(merged, span, missing)
-        content = merged if self._is_inplace else new
+        own = new.part_of(span) if call.continues_summary and self._previous is not None else new
+        content = merged if self._is_inplace else own
         span_summary = SpanSummary(content, self._count_text(content.render_as_message()))
         if self._compaction.check.has_listeners:
             self._report(call, summary, merged, source, started)
@@ -156,13 +158,13 @@ class SummaryUpdate:
         return self._engine.counter.count_assistant_text(self._redaction.restore(text))
 
     def _merge(
-        self, new: StructuredSummary, request: SummaryRequest, limit: int, *, is_custom: bool
+        self, new: StructuredSummary, request: SummaryRequest, limit: int, call: SummarizerCall
     ) -> StructuredSummary:
-        """Merge a new summary with the previous one. The text of a custom summarizer replaces it instead."""
+        """Merge a new summary with the previous one, unless it replaces that."""
         merged = self._with_artifacts(new, self._previous, limit)
-        if is_custom:
+        if call.is_custom:
             return merged
-        if self._previous is not None:
+        if self._previous is not None and not call.continues_summary:
             merged = replace(self._previous, artifacts=()).merge(merged)
         return fit(merged, max_tokens=limit, visible=request.visible, count_tokens=self._count_text)
 

@@ -19,7 +19,7 @@ from compact.summarizers.extraction.file_ledger import (
     failed_calls,
     parse_arguments,
 )
-from compact.summarizers.extraction.records import read_result
+from compact.summarizers.extraction.records import Record, read_result, record_lines
 
 if TYPE_CHECKING:
     from compact.summary.entries import Entry
@@ -68,6 +68,8 @@ class Block(NamedTuple):
     entry: Entry | None = None  # the entry of an earlier summary that this line was rendered from
     field: str = ""  # the field of that entry
     size: int = 0  # for output: the length of the whole output in characters
+    records: Sequence[Record] = ()  # for records: what the lines were rendered from
+    weights: Sequence[float] = ()  # for records: the use of the fields in each line
 
 
 def read_blocks(messages: Sequence[Message]) -> Iterator[Block]:
@@ -107,8 +109,10 @@ class _Calls:
         call_id = message.answers[0] if message.answers else ""
         text = _truncate(message.text)
         result = read_result(text, parse_arguments(self._arguments.get(call_id, "")))
-        if result.record_lines:
-            yield Block(result.record_lines, "record", sources, position, size=len(text))
+        if result.records:
+            records = tuple(result.records)
+            lines = _cached_record_lines(records)
+            yield Block(lines, "record", sources, position, size=len(text), records=records)
         if lines := _cached_output_lines(result.rest):
             yield Block(
                 lines, "output", sources, position, self._lines.get(call_id, message.name or ""), size=len(text)
@@ -260,6 +264,11 @@ def _short_prose_blocks(text: str) -> Sequence[tuple[Sequence[str], bool]]:
 @lru_cache(maxsize=4096)
 def _short_output_lines(text: str) -> Sequence[str]:
     return output_lines(text)
+
+
+@lru_cache(maxsize=512)
+def _cached_record_lines(records: tuple[Record, ...]) -> Sequence[str]:
+    return [line for record in records for line in record_lines(record)]
 
 
 @lru_cache(maxsize=256)

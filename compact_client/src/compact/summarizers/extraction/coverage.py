@@ -22,6 +22,7 @@ _REQUEST_FIELDS: Final = ("current_task", "goals")
 _REQUESTS_SHARE: Final = 0.35
 _MIN_LINE_TOKENS: Final = 4
 _SUBJECT_VALUE: Final = 0.7  # of the reuse score of a record's id, for each of its lines
+_USE_VALUE: Final = 0.3  # of the same score, for each field that is certainly used
 _OUTPUT_HALF_VALUE_LINES: Final = 24.0  # after this many lines of one output, the next one is worth half
 
 
@@ -91,7 +92,7 @@ class _GreedySelector:
         for entity in candidate.entities:
             value += entity_values[entity]
         if candidate.subject >= 0:
-            value += _SUBJECT_VALUE * self._reuse_scores[candidate.subject]
+            value += (_SUBJECT_VALUE + _USE_VALUE * candidate.use) * self._reuse_scores[candidate.subject]
         if candidate.block.kind == "output":
             # Diminishing returns: an agent rarely needs a hundred names from one listing.
             selected = self._lines_per_output[candidate.block.position]

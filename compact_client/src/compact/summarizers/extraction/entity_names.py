@@ -14,7 +14,7 @@ from compact.summarizers.extraction.span_index import CHARS_PER_TOKEN, NUMBER_TY
 from compact.summary.entries import Entity
 from compact.summary.renderer import PHRASE_END, SAID, SHOWN
 
-NAMES_SHARE: Final = 0.13  # of the budget, for entities that are likely to be needed
+NAMES_SHARE: Final = 0.09  # of the budget, for entities that are likely to be needed
 _REQUIRED_SHARE: Final = 0.15  # of the budget, for required entities
 _HEADING_TOKENS: Final = 40  # the list heading, and the labels
 _MAX_CHARS_PER_TOKEN: Final = 5

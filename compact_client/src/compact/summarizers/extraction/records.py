@@ -1,7 +1,7 @@
 """Rewrite structured tool results as one line per record, so that a value never loses the record it belongs to.
 
-A record is a JSON object with an id, a row of a Markdown table, or a block of `Key: value` lines. Its lines start with
-its kind and id and contain whole `field=value` pairs:
+A record is a JSON object with an id, a row of a table (`record_tables`), or a block of `Key: value` lines. Its lines
+start with its kind and id and contain whole `field=value` pairs:
 
     reservation OBUT9V: cabin=economy, origin=DEN, flights(HAT266, HAT229)
     flight HAT266 (reservation OBUT9V): date=2024-05-27, price=131
@@ -16,6 +16,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
+
+from compact.summarizers.extraction.record_tables import read_tables, strip_line_number
 
 MAX_LINE_CHARS: Final = 200
 _MAX_VALUE_CHARS: Final = 160
@@ -32,11 +34,16 @@ _ID_KEY: Final = re.compile(
 )
 _ID: Final = re.compile(r"(?=[^\s]*\d)[\w.:/#@-]{3,60}|[A-Z]{5,12}")
 _KIND_SUFFIX: Final = re.compile(r"_?(?:id|uuid|sha|key|number|identifier)$", re.IGNORECASE)
+_NEXT_PAIR: Final = re.compile(r", (?=[A-Za-z_][\w.-]*[=(])")
+_SUBJECT: Final = re.compile(r"(\S+ .{1,80}?)(?: \((\S+ [^()]{1,80})\))?: (?=\S)")
 _KEY_VALUE: Final = re.compile(r"\s{0,12}(?:[-*•]\s+)?\*{0,2}([A-Za-z][\w /.-]{1,30}?)\*{0,2}:\*{0,2}\s+(\S.*)")
 
 
 class Record(NamedTuple):
-    """One object of a tool result. `parent` is the label of the record around it."""
+    """One object of a tool result. `parent` is the label of the record around it.
+
+    Pairs without an id have an empty label.
+    """
 
     label: str
     parent: str
@@ -56,9 +63,9 @@ class _Owner(NamedTuple):
 
 
 class ResultText(NamedTuple):
-    """A tool result: the lines of its records, and the text around them."""
+    """A tool result: its records, and the text around them."""
 
-    record_lines: Sequence[str]
+    records: Sequence[Record]
     rest: str
 
 
@@ -74,14 +81,16 @@ def read_result(text: str, arguments: Mapping[str, Any] | None = None) -> Result
 
 
 def _read_result(text: str, owner: _Owner | None) -> ResultText:
-    values = _json_values(text)
-    if values is None:
-        return _read_blocks(text)
+    values, rest = _json_values(text)
+    if not values:
+        return _read_text(text)
     collector = _Collector()
     for value in values:
-        collector.walk(value, owner if len(values) == 1 else None)
-    lines = collector.lines()
-    return ResultText(lines, collector.long_text) if lines else ResultText((), text)
+        collector.walk(value, owner if len(values) == 1 and not rest else None)
+    records = collector.records()
+    if not records:
+        return ResultText((), text)
+    return ResultText(records, "\n".join(filter(None, (collector.long_text, rest))))
 
 
 _cached_result = lru_cache(maxsize=512)(_read_result)
@@ -94,22 +103,32 @@ def _asked_owner(arguments: Mapping[str, Any]) -> _Owner | None:
     return None
 
 
-def _json_values(text: str) -> list[Any] | None:
-    """Return the JSON value of a text, or one value per line, or None if it is anything else."""
+def _json_values(text: str) -> tuple[list[Any], str]:
+    """Return the JSON value of a text, or the values of its JSON lines and the other lines."""
     stripped = text.strip()
-    if stripped[:1] not in ("{", "["):
-        return None
+    if stripped[:1] in ("{", "[") and stripped[-1:] in ("}", "]"):
+        value = _parse_json(stripped)
+        if value is not None:
+            return [value], ""
+    values: list[Any] = []
+    others: list[str] = []
+    for line in text.split("\n") if '{"' in text else ():
+        content = strip_line_number(line)
+        value = _parse_json(content) if content[:2] in ('{"', "[{") and content.rstrip()[-1:] in ("}", "]") else None
+        if value is None:
+            others.append(line)
+        else:
+            values.append(value)
+    return values, "\n".join(others)
+
+
+def _parse_json(text: str) -> Any:
+    """Return a JSON object or list, or None if the text is anything else."""
     try:
-        value = json.loads(stripped)
+        value = json.loads(text)
     except (ValueError, RecursionError):
-        lines = stripped.split("\n")
-        if len(lines) < 2 or not all(line[:1] in ("{", "[") for line in lines if line.strip()):
-            return None
-        try:
-            return [json.loads(line) for line in lines if line.strip()]
-        except (ValueError, RecursionError):
-            return None
-    return [value] if isinstance(value, dict | list) and value else None
+        return None
+    return value if isinstance(value, dict | list) and value else None
 
 
 class _Collector:
@@ -125,9 +144,9 @@ class _Collector:
         """The values that are too long for a pair. Their pairs give only their length."""
         return "\n".join(self._long_texts)
 
-    def lines(self) -> list[str]:
-        lines = [line for record in self._records for line in _split_record(record)]
-        return [*lines, *_join_pairs("", self._plain)]
+    def records(self) -> list[Record]:
+        records = [record for record in self._records if record.label and record.pairs]
+        return [*records, Record("", "", tuple(self._plain))] if self._plain else records
 
     def walk(self, value: Any, owner: _Owner | None, parent: str = "", name: str = "", depth: int = 0) -> list[str]:
         """Return the pairs of a value that belong to the object around it, and collect its own records."""
@@ -253,20 +272,33 @@ def _scalar_pair(name: str, value: Any) -> list[str]:
     return [f"{name}={text}" if name else text]
 
 
-def _split_record(record: Record) -> Iterator[str]:
-    if not record.label or not record.pairs:
-        return
-    subject = f"{record.label} ({record.parent})" if record.parent and record.parent != record.label else record.label
+def record_subject(record: Record) -> str:
+    """Return the kind and id of a record, with those of its parent."""
+    is_child = record.parent and record.parent != record.label
+    return f"{record.label} ({record.parent})" if is_child else record.label
+
+
+def record_lines(record: Record) -> Iterator[str]:
+    """Yield the lines of a record, each with its subject and whole pairs."""
     # Plain values first, because a long record is split and its first line should stand alone.
-    yield from _join_pairs(f"{subject}: ", sorted(record.pairs, key=_is_group))
+    yield from join_pairs(record_subject(record), sorted(record.pairs, key=_is_group))
+
+
+def parse_record(line: str) -> Record | None:
+    """Return the record that a line was rendered from, or None if the line names no record."""
+    match = _SUBJECT.match(line)
+    if match is None or "=" in match.group(1):
+        return None
+    return Record(match.group(1), match.group(2) or "", tuple(_NEXT_PAIR.split(line[match.end() :])))
 
 
 def _is_group(pair: str) -> bool:
     return pair.endswith(")")
 
 
-def _join_pairs(prefix: str, pairs: Iterable[str]) -> Iterator[str]:
+def join_pairs(subject: str, pairs: Iterable[str]) -> Iterator[str]:
     """Yield lines of whole pairs. A long text is a line of its own."""
+    prefix = f"{subject}: " if subject else ""
     room = MAX_LINE_CHARS - len(prefix)
     pending: list[str] = []
     chars = 0
@@ -280,11 +312,12 @@ def _join_pairs(prefix: str, pairs: Iterable[str]) -> Iterator[str]:
         yield f"{prefix}{', '.join(pending)}"
 
 
-def _read_blocks(text: str) -> ResultText:
-    """Join blocks of `Key: value` lines that contain an id to records."""
+def _read_text(text: str) -> ResultText:
+    """Read the tables of a text, and its blocks of `Key: value` lines that contain an id."""
+    rows, text = read_tables(text)
+    records = [Record(f"{_field(row.kind)} {row.identifier}", "", row.pairs) for row in rows]
     if ": " not in text and ":\t" not in text:
-        return ResultText((), text)
-    records: list[str] = []
+        return ResultText(records, text)
     rest: list[str] = []
     block: list[tuple[str, str, str]] = []
     for line in (*text.split("\n"), ""):
@@ -292,20 +325,21 @@ def _read_blocks(text: str) -> ResultText:
         if match:
             block.append((match.group(1).strip(), match.group(2).strip(" `,"), line))
             continue
-        lines = _block_lines(block)
-        records += lines
-        rest += (line,) if lines else (*(raw for _, _, raw in block), line)
+        record = _block_record(block)
+        if record is not None:
+            records.append(record)
+        rest += (line,) if record is not None else (*(raw for _, _, raw in block), line)
         block = []
     return ResultText(records, "\n".join(rest)) if records else ResultText((), text)
 
 
-def _block_lines(block: Sequence[tuple[str, str, str]]) -> list[str]:
+def _block_record(block: Sequence[tuple[str, str, str]]) -> Record | None:
     identity = next(((key, value) for key, value, _ in block if _is_identity(key, value)), None)
     if identity is None or len(block) < 2:
-        return []
+        return None
     key, identifier = identity
-    pairs = [f"{_field(name)}={value}" for name, value, _ in block if (name, value) != identity]
-    return list(_join_pairs(f"{_kind(_field(key), '')} {identifier}: ", pairs))
+    pairs = tuple(f"{_field(name)}={value}" for name, value, _ in block if (name, value) != identity)
+    return Record(f"{_kind(_field(key), '')} {identifier}", "", pairs)
 
 
 def _is_identity(key: str, value: str) -> bool:

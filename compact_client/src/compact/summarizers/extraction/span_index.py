@@ -126,6 +126,7 @@ class Candidate:
     order: int
     is_priority: bool
     subject: int = -1  # for a record: the entity that identifies it
+    use: float = 0.0  # for a record: the use of the fields in this line
 
 
 class _EntityIds(dict[Mention, int]):
@@ -184,13 +185,15 @@ class SpanIndex:
         candidates = self._candidates_by_line
         for block in blocks:
             is_tool_text = block.kind in ("output", "code")
+            weights = iter(block.weights)
             for text, entities in zip(block.lines, self._record_usage(block, last_user), strict=True):
+                use = next(weights, 0.0)
                 if text in candidates:
                     if (candidate := candidates[text]) is not None:
                         _record_repetition(candidate, text, block)
                 # Tool text without entities has no value, and a lone quoted word says nothing.
                 elif (entities and not _LONE_WORD.fullmatch(text)) or not is_tool_text or self._keep is not None:
-                    candidates[text] = self._add_candidate(text, block, entities)
+                    candidates[text] = self._add_candidate(text, block, entities, use)
 
     def add_visible(self, blocks: Iterable[Block], *, last_user: int = -1) -> None:
         """Index lines that stay in the prompt, so that the summary does not repeat what they mention."""
@@ -228,17 +231,19 @@ class SpanIndex:
             scores.append(TYPE_WEIGHTS[usage.type] / (1.0 + exp(-logit)))
         return scores
 
-    def _add_candidate(self, text: str, block: Block, entities: tuple[int, ...]) -> Candidate:
+    def _add_candidate(self, text: str, block: Block, entities: tuple[int, ...], use: float) -> Candidate:
         field = block.field or summary_field(text, block.kind)
         tokens = len(text) / CHARS_PER_TOKEN + (_LINE_TOKENS if field != "entities" else 0.0)
         is_priority = self._is_priority(text, block, field)
         bonus = FIELD_BONUS.get(field, 0.0)
-        # The steps of a plan may differ only in their numbers.
-        if bonus and not is_priority and field != "current_plan" and self._is_boilerplate(text):
+        # The steps of a plan and records may differ only in their numbers.
+        if bonus and not is_priority and field not in ("current_plan", "records") and self._is_boilerplate(text):
             bonus = 0.0
         candidate = Candidate(text, block, field, entities, bonus, tokens, len(self.candidates), is_priority)
-        if block.kind == "record" and entities:
-            candidate.subject = entities[0]
+        if block.kind == "record":
+            label = text.partition(": ")[0].partition(" ")[2]
+            mentions = find_entities(label) if label else ()
+            candidate.subject, candidate.use = self._entity_ids[mentions[0]] if mentions else -1, use
         self.candidates.append(candidate)
         return candidate
 
@@ -300,6 +305,9 @@ class SpanIndex:
 
 def _mentions(text: str, kind: LineKind) -> tuple[Mention, ...]:
     if kind == "record":
+        kind_name, space, rest = text.partition(" ")
+        # Neither the kind of a record nor the name of a field is an entity.
+        text = rest if space and "=" not in kind_name and "(" not in kind_name else text
         return find_entities(_FIELD_NAME.sub(" ", text))
     if kind not in _CALL_KINDS:
         return find_entities(text)

@@ -6,17 +6,20 @@ They replace the lines they are derived from, which describe how it came to be.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from compact.messages import Message
 from compact.summarizers.extraction.blocks import Block, collapse_whitespace, describe_call, removed_lines
 from compact.summarizers.extraction.changed_values import changed_values
-from compact.summarizers.extraction.check_results import last_check
+from compact.summarizers.extraction.check_results import CheckResult, last_check
 from compact.summarizers.extraction.file_ledger import LedgerFile, read_ledger
 from compact.summarizers.extraction.line_classifier import is_instruction
+from compact.summarizers.extraction.record_state import RecordStates
 from compact.summarizers.extraction.requests import is_filler, request_positions, request_text
-from compact.summary.entries import FileTouched
+from compact.summarizers.extraction.summary_blocks import EARLIER_POSITION, message_blocks
+from compact.summarizers.extraction.todo_list import TodoList
+from compact.summary.entries import FileTouched, OpenItem
 
 _TOOL_TEXT: Final = ("output", "code")
 _CHANGE: Final = re.compile(
@@ -25,39 +28,58 @@ _CHANGE: Final = re.compile(
 
 
 def with_state(
-    messages: Sequence[Message],
-    visible: Sequence[Message],
-    blocks: Iterable[Block],
-    *,
-    todo_calls: Collection[str] = (),
+    messages: Sequence[Message], visible: Sequence[Message], blocks: Iterable[Block], todo: TodoList
 ) -> Iterator[Block]:
     """Yield the blocks of the messages, with the state of the session instead of the lines it is derived from.
 
-    `visible` messages stay in the prompt. They can make an older state obsolete. `todo_calls` are the ids of the calls
-    that maintain a to-do list.
+    `visible` messages stay in the prompt. They can make an older state obsolete. The blocks may start with those of an
+    earlier summary.
     """
     all_messages = [*messages, *visible]
     blocks = list(blocks)
     earlier = [block.entry for block in blocks if isinstance(block.entry, FileTouched)]
     has_summary = any(block.entry is not None for block in blocks)
     yield from _file_blocks(all_messages, len(messages), earlier)
-    yield from _check_blocks(all_messages, len(messages))
+    check = last_check(all_messages)
+    yield from _check_blocks(check, all_messages, len(messages))
     requests = dict(_request_blocks(messages, visible, has_summary=has_summary))
     yield from requests.values()
     yield from _value_blocks(all_messages, len(messages))
+    replaced = {"files"}
+    if todo.call_ids:
+        replaced.add("current_plan")
+    if check is not None:
+        replaced.add("checks")
+    calls = (call for message in messages for call in message.tool_calls if call.id in todo.call_ids)
+    todo_lines = {describe_call(call)[0] for call in calls}
+    records = RecordStates()
     removed = removed_lines(all_messages)
-    todo_lines = {
-        describe_call(call)[0] for message in messages for call in message.tool_calls if call.id in todo_calls
-    }
     for block in blocks:
-        if isinstance(block.entry, FileTouched) or block.lines[0] in todo_lines or block.call_line in todo_lines:
-            continue
-        if block.kind == "user" and block.entry is None:
-            yield from _without_request(block, requests.get(block.position))
-        elif block.kind in _TOOL_TEXT and removed:
-            yield from _without_removed(block, removed)
-        else:
-            yield block
+        if not _is_replaced(block, replaced, todo, todo_lines) and not records.add(block):
+            yield from _current_lines(block, requests, removed)
+    if todo.plan is not None:
+        yield todo.plan
+    for block in message_blocks(visible):
+        records.remove_shown(block)
+    yield from records.blocks(all_messages)
+
+
+def _is_replaced(block: Block, replaced: Collection[str], todo: TodoList, todo_lines: Collection[str]) -> bool:
+    """True if newer messages replace a block."""
+    if block.entry is None:
+        return block.lines[0] in todo_lines or block.call_line in todo_lines
+    if isinstance(block.entry, OpenItem):
+        return block.entry.is_done([note.text for note in todo.done])
+    return block.field in replaced
+
+
+def _current_lines(block: Block, requests: Mapping[int, Block], removed: Mapping[str, int]) -> Iterator[Block]:
+    if block.kind == "user" and block.entry is None:
+        yield from _without_request(block, requests.get(block.position))
+    elif block.kind in _TOOL_TEXT and removed:
+        yield from _without_removed(block, removed)
+    else:
+        yield block
 
 
 def _file_blocks(messages: Sequence[Message], end: int, earlier: Sequence[FileTouched]) -> Iterator[Block]:
@@ -92,8 +114,7 @@ def _ledger_file(entry: FileTouched) -> LedgerFile:
     )
 
 
-def _check_blocks(messages: Sequence[Message], end: int) -> Iterator[Block]:
-    result = last_check(messages)
+def _check_blocks(result: CheckResult | None, messages: Sequence[Message], end: int) -> Iterator[Block]:
     if result is not None and result.position < end:
         source = messages[result.position].id
         yield Block((result.line,), "command", (source,) if source else (), result.position, field="checks")
@@ -145,8 +166,8 @@ def _repeats(line: str, request: str) -> bool:
     return collapsed in request or request in collapsed
 
 
-def _without_removed(block: Block, removed: dict[str, int]) -> Iterator[Block]:
+def _without_removed(block: Block, removed: Mapping[str, int]) -> Iterator[Block]:
     """Yield the lines of tool text that no later edit removed."""
-    lines = [line for line in block.lines if removed.get(line, -1) < block.position]
+    lines = [line for line in block.lines if removed.get(line, EARLIER_POSITION - 1) < block.position]
     if lines:
         yield block if len(lines) == len(block.lines) else block._replace(lines=lines)

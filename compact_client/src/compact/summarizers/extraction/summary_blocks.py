@@ -31,6 +31,9 @@ _FIELD_KINDS: Final[dict[str, LineKind]] = {
 _ROLE_KINDS: Final[dict[str, LineKind]] = {"user": "user", "tool": "output", "code": "code"}
 
 
+EARLIER_POSITION: Final = -1  # of the lines of a summary that precedes the messages
+
+
 class ParsedMessages(Sequence[M]):
     """Messages with cached blocks, so that several consumers parse them only once."""
 
@@ -76,6 +79,12 @@ def summary_blocks(summary: StructuredSummary) -> Iterator[Block]:
     entries = [(name, entry) for name in READING_ORDER for entry in summary.entries_of(name)]
     for name, entry in sorted(entries, key=lambda item: item[1].order):
         yield from _entry_blocks(name, entry)
+
+
+def earlier_blocks(summary: StructuredSummary) -> Iterator[Block]:
+    """Yield the lines of a summary that precedes the messages."""
+    for block in summary_blocks(summary):
+        yield block._replace(position=EARLIER_POSITION)
 
 
 def _entry_blocks(name: str, entry: Entry) -> Iterator[Block]:
