@@ -153,6 +153,7 @@ class ArtifactStore(Protocol):
 class CompactionStore(Protocol):
     """Stores the current plan of each thread.
 
+    A thread is a session, or a further branch of one, whose id ends with `#branch-` and a number.
     `commit_plan` returns False and changes nothing if `expected_version` is not the current version.
     """
 

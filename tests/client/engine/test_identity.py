@@ -368,3 +368,36 @@ def test_message_ids_contain_nothing_of_a_secret() -> None:
         return [message.id for message in manager._sessions["s"].current.thread]
 
     assert ids("swordfish") == ids("hunter2") != ids("swordfish to reach the server")
+
+
+@pytest.mark.req("D-CON-1")
+@pytest.mark.parametrize("order", [("ALICE-4711", "BOB-0815", "CAROL-99"), ("CAROL-99", "ALICE-4711", "BOB-0815")])
+def test_every_branch_resumes_after_a_restart(tmp_path: Any, order: tuple[str, ...]) -> None:
+    """Three conversations under one id. A new process continues each with its own plan, whichever comes first."""
+    store = FileCompactionStore(tmp_path)
+    names = ("ALICE-4711", "BOB-0815", "CAROL-99")
+    histories = {name: secret_history(name) for name in names}
+    manager = small_manager(None, plan_store=store)
+    prompts = {name: manager.preflight("s", history) for name, history in histories.items()}
+    recorder = Recorder()
+    restarted = small_manager(recorder, plan_store=store)
+    for name in order:
+        prompt = restarted.preflight("s", [*histories[name], QUESTION])
+        assert prompt[: len(prompts[name])] == prompts[name] and name in json.dumps(prompt)
+        assert not any(other in json.dumps(prompt) for other in names if other != name)
+    assert not recorder.of("compact.pruned_messages") and not recorder.of("compact.error")
+    # A host that shows the compacted prompt instead of its history continues as well.
+    again = small_manager(None, plan_store=store)
+    for name in order:
+        assert again.preflight("s", [*prompts[name], QUESTION])[: len(prompts[name])] == prompts[name]
+
+
+@pytest.mark.req("D-CON-1")
+def test_stored_branches_are_bounded_and_the_oldest_is_replaced(tmp_path: Any) -> None:
+    store = FileCompactionStore(tmp_path)
+    for number in range(12):
+        small_manager(None, plan_store=store).preflight("s", secret_history(f"USER-{number:04}"))
+    assert len(list(tmp_path.iterdir())) == 8
+    last = small_manager(None, plan_store=store)
+    assert "USER-0011" in json.dumps(last.preflight("s", [*secret_history("USER-0011"), QUESTION]))
+    assert last.plan("s").version == 1

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from builders import Recorder, chat_turns, small_manager, tool_pair
 from compact import CompactConfig, CompactManager, CompactPolicy, InsufficientBudget, Message, TiktokenEstimator
+from compact.engine.session.request import to_plain
 from compact.messages.codecs import get_codec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from langchain_core.messages import convert_to_messages
 from strategies import FORMATS, steps, write
 
 RENDERERS = ("layered", "inplace", "bridge")
@@ -21,7 +23,7 @@ WINDOW, BUFFER = 1600, 100
 quick = settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
-formats = st.sampled_from((*FORMATS, "native"))
+formats = st.sampled_from((*FORMATS, "native", "langchain"))
 policies = st.builds(
     CompactPolicy,
     hard_cap_buffer=st.just(BUFFER),
@@ -35,12 +37,20 @@ policies = st.builds(
 
 
 def items_in(conversation, fmt):
-    """Return the conversation in a format, with `native` for Message objects."""
-    if fmt != "native":
+    """Return the conversation in a format, with `native` for Message objects and `langchain` for those of LangChain."""
+    if fmt in FORMATS:
         return write(conversation, fmt)
+    if fmt == "langchain":
+        return [langchain_message(item) for item in write(conversation, "chat")]
     decode = get_codec("chat").decode
     messages = [decode(item, index) for index, item in enumerate(write(conversation, "chat"))]
     return [Message(m.role, m.text, m.meta, tool_calls=m.tool_calls, tool_call_id=m.tool_call_id) for m in messages]
+
+
+def langchain_message(item):
+    (message,) = convert_to_messages([{key: value for key, value in item.items() if key != "meta"}])
+    message.additional_kwargs.update(item.get("meta", {}))
+    return message
 
 
 def prefixes(items, conversation, fmt):
@@ -51,7 +61,7 @@ def prefixes(items, conversation, fmt):
 
 def decode_items(items, fmt):
     codec = get_codec(fmt)
-    return [codec.decode(item, index) for index, item in enumerate(items)]
+    return [codec.decode(to_plain(item), index) for index, item in enumerate(items)]
 
 
 def assert_ends_like(items, out, fmt):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from builders import Recorder, chat_turns, tool_pair
 from compact import CompactConfig, CompactError, CompactManager, CompactPolicy, FileStorage, TiktokenEstimator
+from compact.adapters.plan_stores import MemoryCompactionStore
 from compact.engine.overflow.errors import is_context_length_error, read_overflow
 from compact.messages.codecs import get_codec
 from compact.planning.tool_results.durability import ToolDurability, ToolDurabilityPolicy
+from compact.planning.usage_correction import UsageCorrection
 
 OVERFLOW_ERRORS: dict[str, tuple[str, int | None, int | None]] = {
     # By provider: the text, the limit of the prompt, and the tokens of the prompt.
@@ -585,3 +587,36 @@ def test_a_recovery_without_an_archive_fails_loudly():
     with pytest.raises(CompactError, match="disk full"):
         manager.recover("s", history, RuntimeError("prompt is too long: 9000 tokens > 4000 maximum"))
     assert manager.plan("s") is None
+
+
+@pytest.mark.req("A-OVF-1")
+def test_the_learned_window_survives_a_restart_with_the_plan():
+    """A new process plans with it at once. Another session, and a process without the plan, use the configured one."""
+    store = MemoryCompactionStore()
+    *_, history = long_session(30)
+
+    def window_of(session_id, messages, plan_store):
+        recorder = Recorder()
+        manager = CompactManager(CompactConfig("gpt-5", 64_000, exporter=recorder, plan_store=plan_store))
+        manager.preflight(session_id, messages)
+        return recorder.last("compact.check")["max_tokens"]
+
+    manager = CompactManager(CompactConfig("gpt-5", 64_000, plan_store=store))
+    sent = manager.call_with_recovery("s", history, Provider(4_000))
+    question = {"role": "user", "content": "And now?"}
+    assert window_of("s", [*sent, question], store) == 4_000
+    assert window_of("other", [*sent, question], store) == window_of("s", [*sent, question], None) == 64_000
+
+
+@pytest.mark.req("A-OVF-1")
+def test_a_recovery_keeps_the_overhead_apart_from_the_factor():
+    """Earlier reports tell the two apart, so 3,000 hidden tokens do not look like a dense tokenizer."""
+    usage = UsageCorrection()
+    for own in (1_000, 4_000, 9_000):
+        usage.observe(own, own + 3_000)
+    usage.observe_overflow(12_000, 15_000)
+    assert (usage.overhead_tokens, usage.factor) == (3_000, 1.0)
+    assert usage.revert(8_000) == 5_000
+    alone = UsageCorrection()
+    alone.observe_overflow(12_000, 15_000)
+    assert (alone.overhead_tokens, alone.factor) == (0, 1.25)

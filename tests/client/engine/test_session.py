@@ -12,6 +12,7 @@ from compact import CompactConfig, CompactError, CompactManager, CompactPolicy, 
 from compact.adapters.plan_stores import FileCompactionStore, MemoryCompactionStore
 from compact.planning.plan import CompactionPlan
 from compact.testing import assert_pairs_whole
+from langchain_core.messages import convert_to_messages
 from pydantic import BaseModel
 
 SYSTEM = {"role": "system", "content": "You are careful."}
@@ -327,3 +328,60 @@ def test_a_string_is_rejected_as_a_message_list():
     manager = CompactManager(CompactConfig("gpt-5", 2_000))
     with pytest.raises(CompactError, match="must be a list of messages, not a str"):
         manager.preflight("s", "hello")
+
+
+def interruption(fmt):
+    """Return a call, a user message that arrives while the tool runs, and the output, in a format."""
+    if fmt == "anthropic":
+        return (
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "run", "input": {}}]},
+            {"role": "user", "content": [{"type": "text", "text": "and be quick"}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "done"}]},
+        )
+    call = {"id": "c", "type": "function", "function": {"name": "run", "arguments": "{}"}}
+    chat = (
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "user", "content": "and be quick"},
+        {"role": "tool", "tool_call_id": "c", "content": "done"},
+    )
+    return chat if fmt == "chat" else tuple(convert_to_messages(chat))
+
+
+@pytest.mark.req("R-PAIR-1")
+@pytest.mark.parametrize("fmt", ["chat", "anthropic", "langchain"])
+@pytest.mark.parametrize("is_stepwise", [True, False])
+def test_a_user_message_between_a_call_and_its_output_comes_after_both(fmt, is_stepwise):
+    """Providers reject an output that does not follow its call. The host's own list stays as it is."""
+    recorder = Recorder()
+    manager = small_manager(recorder)
+    call, user, output = interruption(fmt)
+    start = {"role": "user", "content": "go"}
+    history = [*([start] if fmt != "langchain" else convert_to_messages([start])), call, user, output]
+    if is_stepwise:
+        manager.preflight("s", history[:2], format=fmt)
+        manager.preflight("s", history[:3], format=fmt)
+    assert manager.preflight("s", history, format=fmt) == [history[0], call, output, user]
+    assert recorder.of("compact.warning")[-1]["properties"]["code"] == "normalized"
+    assert history[1:] == [call, user, output]
+    answer = {"role": "assistant", "content": "ok"}
+    history += [answer] if fmt != "langchain" else convert_to_messages([answer])
+    assert manager.preflight("s", history, format=fmt) == [history[0], call, output, user, history[-1]]
+
+
+@pytest.mark.req("D-REND-1")
+def test_spans_that_lose_their_own_summary_are_named():
+    """The in-place renderer merges earlier spans if they take too much room, and says so."""
+    recorder = Recorder()
+    policy = CompactPolicy(renderer="inplace", hard_cap_buffer=100, keep_recent_turns=1, keep_tool_io_pairs=1)
+    manager = CompactManager(CompactConfig("gpt-5", 3000, policy=policy, exporter=recorder))
+    history = []
+    for number in range(40):
+        text = f"Decision {number}: service svc{number} uses port {4000 + number}. " + "please check it well " * 20
+        history += [{"role": "user", "content": text}, {"role": "assistant", "content": "works as expected " * 20}]
+        manager.preflight("s", history)
+        entries = manager.plan("s").ledger if manager.plan("s") else ()
+        if folded := [entry for entry in entries if entry.id.startswith("span-") and entry.fate == "summarized"]:
+            break
+    rule = "over budget: summaries of earlier spans merged into one"
+    assert {entry.rule for entry in folded} == {rule}
+    assert f"{rule}: 1" in recorder.of("compact.policy_applied")[-1]["properties"]["reductions"]

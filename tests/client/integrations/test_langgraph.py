@@ -99,7 +99,7 @@ def test_runs_without_a_thread_are_sessions_of_their_own(
     texts = ["\n".join(message.text for message in request) for request in model.received]
     assert not [text for text in texts if "SECRET-a" in text and "SECRET-b" in text]
     assert len({event["session_id"] for event in events}) == 2
-    assert capsys.readouterr().err.count("has no thread id") == 1
+    assert capsys.readouterr().err.count("to pre_model_hook.") == 1
 
 
 def test_a_session_id_may_come_from_the_config(manager: CompactManager, events: list[Any]) -> None:

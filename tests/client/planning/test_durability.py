@@ -51,6 +51,38 @@ def test_ephemeral_results_are_cleared_and_stay_paired():
     assert not manager.plan("s").drops
 
 
+@pytest.mark.req("D-ENV-1", "D-LAD-1")
+def test_ephemeral_results_are_cleared_before_anything_is_summarized():
+    """If that is enough, no summary is written. The default ladder is used."""
+    ladder = CompactPolicy().ladder
+    manager, _, out = compact_tool_results(
+        ToolDurabilityPolicy(ToolDurability.EPHEMERAL), lambda n: f"line {n} " * 250, ladder=ladder
+    )
+    plan = manager.plan("s")
+    assert plan.clearings and not plan.summarizations and len(out) == 13
+    assert {entry.fate for entry in plan.ledger if entry.role == "tool"} == {"cleared", "kept"}
+
+
+@pytest.mark.req("D-ENV-1", "D-LAD-1")
+@pytest.mark.parametrize("renderer", ["layered", "inplace", "bridge"])
+@pytest.mark.parametrize("with_store", [True, False])
+def test_ephemeral_results_are_never_summarized(renderer, with_store):
+    """Their calls are summarized with the rest. The summary has nothing of the results, and the ledger says cleared."""
+    store = {"artifact_store": MemoryArtifactStore()} if with_store else {}
+    policy = ToolDurabilityPolicy(ToolDurability.EPHEMERAL, externalize_threshold_tokens=100)
+    manager, _, out, messages = compact_quotes(100, tool_durability=policy, renderer=renderer, **store)
+    plan = manager.plan("s")
+    # The newest pair is part of the recent window.
+    tools = [entry for entry in plan.ledger if entry.role == "tool"][:5]
+    assert plan.summarizations and {entry.fate for entry in tools} == {"cleared"}
+    assert all(entry.rule.startswith("ephemeral result of run") for entry in tools)
+    assert not any(f"Q-{number}" in json.dumps(out) for number in range(5))
+    assert not plan.externalizations and not plan.has_overlaps
+    # A restarted process must know the messages that left the prompt.
+    assert {entry.id for entry in tools} <= {entry.id for entry in plan.absorbed}
+    assert manager.preflight("s", messages) == out
+
+
 @pytest.mark.req("D-ENV-1")
 def test_cleared_anchoring_result_keeps_its_key_fields():
     """The placeholder contains the fields that the policy preserves."""

@@ -155,15 +155,21 @@ class Engine:
         only_appended = observation.change in ("new", "extended", "adopted") and session.is_request_current
         if only_appended and session.extend_request(observation.new, self.render_options):
             return
-        added, removed = session.render(self.render_options)
+        normal = session.render(self.render_options)
         if observation.change == "reset":
             text = (
                 "The history does not continue this session. It starts a branch without the earlier plan and summary."
             )
             check.emit(events.WarningEvent(severity="low", code="session_reset", message=text))
-        if added or removed:
-            text = f"Tool calls without an output: {len(added)}. Tool outputs without a call: {len(removed)}."
-            details = events.NormalizationDetails(added=list(added), removed=list(removed))
+        if normal.is_changed:
+            text = (
+                f"Tool calls without an output: {len(normal.added)}. "
+                f"Tool outputs without a call: {len(normal.removed)}. "
+                f"Tool outputs moved to their call: {len(normal.moved)}."
+            )
+            details = events.NormalizationDetails(
+                added=list(normal.added), removed=list(normal.removed), moved=list(normal.moved)
+            )
             check.emit(events.WarningEvent(severity="low", code="normalized", message=text, details=details))
 
     # Tokens and the decision.

@@ -55,6 +55,8 @@ class Preflight:
         """Return the messages to send."""
         engine, session, check = self._engine, self._session, self._check
         observation = yield from engine.observe(session, self._call, check)
+        # A stored plan may come with the window that another process learned.
+        check.update(max_tokens=engine.window_tokens(session))
         session.durability.update({**self._call.durability, **engine.tool_durability(self._call.tools)})
         yield from capture_sources(session, observation, check)
         yield from rehydrate(engine, session, observation.new, self._turn, check)

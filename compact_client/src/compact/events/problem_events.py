@@ -35,10 +35,11 @@ class MessageDetails(TypedDict):
 
 
 class NormalizationDetails(TypedDict):
-    """Ids of the tool calls whose output was added or removed."""
+    """Ids of the tool outputs that were added, removed or moved to their call."""
 
     added: Sequence[str]
     removed: Sequence[str]
+    moved: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

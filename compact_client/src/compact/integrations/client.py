@@ -13,9 +13,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
-from compact import events
-from compact.delivery.stderr import say
-from compact.integrations.model_call import CallOptions, Messages, ModelCall, usage_of
+from compact.integrations.model_call import CallOptions, Messages, ModelCall, usage_of, warn_once
 from compact.manager import CompactManager
 
 C = TypeVar("C")
@@ -38,7 +36,6 @@ class CompactingClient(Generic[C]):
         self._client: Any = client
         self.manager = manager
         self.session_id = session_id
-        self._has_warned = False
 
     def create(self, *, protected: Collection[int] = (), **arguments: Any) -> Any:
         """Call the client's `create` with the same arguments. The result of an async client is awaitable.
@@ -157,16 +154,11 @@ class CompactingClient(Generic[C]):
         return {**body, self._items_key: self._valid_items([_without_meta(item) for item in items])}
 
     def _warn_about_server(self) -> None:
-        if self._has_warned:
-            return
-        self._has_warned = True
         message = (
             "The server keeps this conversation (conversation or previous_response_id) and receives only new items, so "
             "there is nothing to compact."
         )
-        say("compact", message)
-        warning = events.WarningEvent(severity="medium", code="server_managed", message=message)
-        self.manager.emit_event(self.session_id, warning)
+        warn_once(self.manager, self.session_id, "server_managed", message)
 
 
 class _Variant:

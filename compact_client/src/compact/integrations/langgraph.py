@@ -21,14 +21,14 @@ from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from compact.delivery.stderr import say
 from compact.integrations.langchain_tools import build_recall_tool, state_messages
-from compact.integrations.model_call import CallOptions, ModelCall, report_usage
+from compact.integrations.model_call import CallOptions, ModelCall, report_usage, warn_unidentified
 from compact.integrations.recall_call import TOOL_NAME, RecallCall
 from compact.manager import CompactManager
 
 SessionId = str | Callable[[RunnableConfig], str] | None
 
+_FIX = 'Pass config={"configurable": {"thread_id": "…"}} to the graph, or session_id=… to pre_model_hook.'
 _OPENING = "(The conversation so far is summarized below.)"
 
 
@@ -89,7 +89,6 @@ class _Hook:
         self._instructions = instructions
         self._input_key = input_key
         self._output_key = output_key
-        self._has_warned = False
 
     def run(self, state: Any, config: RunnableConfig) -> dict[str, Any]:
         return {self._output_key: _start_with_user(self._model_call(state, config).prepare())}
@@ -120,14 +119,9 @@ class _Hook:
         session_id = session_id or config.get("configurable", {}).get("thread_id")
         if session_id:
             return str(session_id)
-        if not self._has_warned:
-            self._has_warned = True
-            say(
-                "compact",
-                "This LangGraph run has no thread id, so each run is its own session. Pass "
-                'config={"configurable": {"thread_id": "…"}} to the graph, or session_id=… to pre_model_hook.',
-            )
-        return f"langgraph-{_run_id(messages)}"
+        own_id = f"langgraph-{_run_id(messages)}"
+        warn_unidentified(self._manager, own_id, _FIX)
+        return own_id
 
 
 def _run_id(messages: Sequence[BaseMessage]) -> str:

@@ -1,7 +1,8 @@
 """Pair every tool call with its output before a model call.
 
 A call without an output gets an `aborted` output, and an output without a call is removed. Providers reject both, and
-an interrupted host produces both.
+an interrupted host produces both. An output also has to follow its call, except in the Responses format. If a host adds
+a user message while a tool runs, the message comes after the output.
 """
 
 from __future__ import annotations
@@ -19,25 +20,27 @@ _NATIVE = NativeCodec()
 
 @dataclass(frozen=True, slots=True)
 class NormalizedMessages:
-    """A repaired conversation, and the ids of the messages that were added and removed."""
+    """A repaired conversation, and the ids of the messages that were added, removed and moved."""
 
     messages: list[Message]
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+    moved: tuple[str, ...] = ()
 
     @property
     def is_changed(self) -> bool:
-        return bool(self.added or self.removed)
+        return bool(self.added or self.removed or self.moved)
 
 
 def normalize(messages: Sequence[Message], codec: Codec, *, protected_flag: str = "protected") -> NormalizedMessages:
     """Pair calls and outputs. Messages that need no repair are returned as the same objects."""
     kept, removed = _remove_orphans(messages, codec, protected_flag)
+    kept, moved = (kept, ()) if codec.name == "responses" else _move_outputs(kept)
     missing = _missing_outputs(kept, codec)
     if not missing:
-        return NormalizedMessages(kept, (), removed)
+        return NormalizedMessages(kept, (), removed, moved)
     added = tuple(message.id or "" for outputs in missing.values() for message in outputs)
-    return NormalizedMessages(_insert_outputs(kept, missing), added, removed)
+    return NormalizedMessages(_insert_outputs(kept, missing), added, removed, moved)
 
 
 def ensure_call_outputs_present(messages: Sequence[Message], codec: Codec = _NATIVE) -> list[Message]:
@@ -48,6 +51,43 @@ def ensure_call_outputs_present(messages: Sequence[Message], codec: Codec = _NAT
 def remove_orphan_outputs(messages: Sequence[Message], codec: Codec = _NATIVE) -> list[Message]:
     """Remove outputs without a call."""
     return _remove_orphans(messages, codec, "protected")[0]
+
+
+def _move_outputs(messages: list[Message]) -> tuple[list[Message], tuple[str, ...]]:
+    """Put each output directly after the response with its calls. Return the ids of the outputs that moved."""
+    late = _late_outputs(messages)
+    if not late:
+        return messages, ()
+    moved = {index for indices in late.values() for index in indices}
+    ordered: list[Message] = []
+    pending: list[int] = []
+    for index, message in enumerate(messages):
+        if index in moved:
+            continue
+        # Outputs that follow their call already stay in front of those that follow it late.
+        if pending and not message.answers:
+            ordered += [messages[output] for output in pending]
+            pending = []
+        ordered.append(message)
+        pending += late.get(index, ())
+    ordered += [messages[output] for output in pending]
+    return ordered, tuple(messages[index].id or "" for index in sorted(moved))
+
+
+def _late_outputs(messages: Sequence[Message]) -> dict[int, list[int]]:
+    """Return the outputs with another message between them and their calls, by the index of the calls' message."""
+    owners: dict[str, int] = {}
+    late: dict[int, list[int]] = {}
+    last_other = -1
+    for index, message in enumerate(messages):
+        if message.answers:
+            calls = {owners[call_id] for call_id in message.answers if call_id in owners}
+            if len(calls) == 1 and last_other > min(calls):
+                late.setdefault(min(calls), []).append(index)
+            continue
+        last_other = index
+        owners.update((call.id, index) for call in message.tool_calls if call.needs_output)
+    return late
 
 
 def _missing_outputs(messages: Sequence[Message], codec: Codec) -> dict[int, list[Message]]:

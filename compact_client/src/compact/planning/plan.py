@@ -174,6 +174,8 @@ class CompactionPlan:
     """Messages that the layered and bridge renderers place before the summary, in order."""
     original_token_count: int = 0
     compacted_token_count: int = 0
+    learned_window: int | None = None
+    """The context window that a provider's overflow error stated or implied."""
     cache: CacheEffect | None = None
     ledger: tuple[LedgerEntry, ...] = ()
     """The fate of every message of the prompt that was compacted, in order."""

@@ -36,12 +36,16 @@ class UsageCorrection:
         return bool(self._samples)
 
     def observe_overflow(self, own_tokens: int, reported_tokens: int) -> None:
-        """Learn from a rejected request. Its difference is a factor, because more overhead would leave no budget."""
+        """Learn from a rejected request.
+
+        Without other requests to compare with, its difference is a factor, because more overhead would leave no budget.
+        """
         if own_tokens <= 0 or reported_tokens <= 0:
             return
-        self._samples.clear()
         self._samples.append((own_tokens, reported_tokens))
-        self.overhead_tokens = min(self.overhead_tokens, reported_tokens // 2)
+        slope = self._slope()
+        overhead = self.overhead_tokens if slope is None else max(0, round(reported_tokens - slope * own_tokens))
+        self.overhead_tokens = min(overhead, reported_tokens // 2)
         self.factor = _clamp((reported_tokens - self.overhead_tokens) / own_tokens)
 
     def observe(self, own_tokens: int, reported_tokens: int) -> None:

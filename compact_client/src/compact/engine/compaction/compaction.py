@@ -21,7 +21,14 @@ from compact.engine.compaction.drafts import (
     truncate_to_fit,
 )
 from compact.engine.compaction.ladder import Ladder
-from compact.engine.compaction.ledger import absorbed_entries, build_ledger, cache_effect, fate_counts, prompt_entries
+from compact.engine.compaction.ledger import (
+    FOLDED_SPANS,
+    absorbed_entries,
+    build_ledger,
+    cache_effect,
+    fate_counts,
+    prompt_entries,
+)
 from compact.engine.compaction.plan_builder import build_plan
 from compact.engine.compaction.siblings import Sibling, find_siblings
 from compact.engine.effects import Steps
@@ -306,12 +313,12 @@ class Compaction:
     def _complete_plan(self) -> None:
         """Add the ledger and the effect on the prompt cache to the plan."""
         session, plan = self.session, self._plan
-        ledger = build_ledger(session, self.ladder.draft, plan, self.request_before)
+        ledger = build_ledger(session, self.ladder.draft, plan, self.request_before, self.ladder.ephemeral)
         absorbed_before = self.plan_before.absorbed if self.plan_before else ()
         session.plan = replace(
             plan,
             ledger=ledger,
-            absorbed=(*absorbed_before, *absorbed_entries(ledger)),
+            absorbed=(*absorbed_before, *absorbed_entries(ledger, plan)),
             compacted_token_count=self.tokens_after,
             cache=cache_effect(
                 self.request_before,
@@ -340,13 +347,22 @@ class Compaction:
                 raise PlanConflict(text)
         session.set_plan(plan)
 
+    @property
+    def _reductions(self) -> list[str]:
+        """Return where the compaction keeps less than the policy asks for, and why."""
+        reductions = list(self.draft.reductions)
+        spans = len(self.plan_before.summarizations) if self.plan_before else 0
+        if spans and self.engine.policy.renderer == "inplace" and self.draft.folds_replacements:
+            reductions.append(f"{FOLDED_SPANS}: {spans}")
+        return reductions
+
     def _report_start(self) -> None:
         policy = self.engine.policy
         self.engine.report_decision(self.session, self.check, self.decision, draft=self.draft, note=self.note)
         self.check.emit(
             events.PolicyAppliedEvent(
                 policy=policy.to_dict(),
-                reductions=list(self.draft.reductions),
+                reductions=self._reductions,
                 summary_tokens=self.draft.summary_tokens,
                 target_tokens=self.limits.summary_ceiling_tokens,
                 headroom_calls=policy.headroom_calls,

@@ -2,6 +2,8 @@
 
 This module performs the side effects that strategies propose: storing artifacts and calling the summarizer. If every
 strategy together leaves the request over budget, the oldest units are dropped.
+
+Ephemeral results are cleared before the first step. They say nothing that a summary should repeat.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from compact.messages.units import Unit
 from compact.planning.draft import Draft
 from compact.planning.plan import ClearRecord, CompactionRecord, ExternalizationRecord
 from compact.planning.strategies import (
+    ClearStrategy,
     CompactionProposal,
     CompactionStrategy,
     ExternalizeStrategy,
@@ -26,7 +29,7 @@ from compact.planning.strategies import (
     get_strategy,
     propose_drop,
 )
-from compact.rendering.base import pointer_text
+from compact.rendering.base import clear_output, pointer_text
 
 if TYPE_CHECKING:
     from compact.engine.compaction.compaction import Compaction
@@ -45,6 +48,8 @@ class Ladder:
         self.summary = self._summary_update.carry_over()
         self._context = _strategy_context(compaction, draft)
         self.records: list[CompactionRecord] = [sibling.record(self._context) for sibling in compaction.siblings]
+        self.ephemeral: dict[str, ClearRecord] = {}
+        """The ephemeral results by message id. The summarizer gets only their placeholders."""
         self._removed_units: set[int] = set()
         self._cleared_tokens = 0
         self._pointer_tokens = 0
@@ -53,6 +58,7 @@ class Ladder:
         """Apply one strategy after the other until the target is met, then enforce the budget."""
         siblings = len(self.records)
         target_tokens = 0 if self._compaction.is_manual else self.draft.limits.target_tokens
+        yield from self._clear_ephemeral(target_tokens)
         for name in self._compaction.engine.policy.ladder:
             candidates = self._remaining_units()
             used_tokens = self._used_tokens(candidates)
@@ -65,6 +71,19 @@ class Ladder:
         yield from self._enforce_budget()
         if not self.summary.is_new and self._compaction.has_oversized_summary(self.draft):
             self.summary = self._summary_update.shorten(self.summary)
+
+    def _clear_ephemeral(self, target_tokens: int) -> Steps[None]:
+        strategy = ClearStrategy()
+        if strategy.name not in self._compaction.engine.policy.ladder:
+            return
+        candidates = self._remaining_units()
+        proposals = strategy.propose_ephemeral(self._context, candidates)
+        for proposal in proposals:
+            self.ephemeral[proposal.span.start_message_id] = strategy.execute(proposal, self._context)
+        tokens_to_free = self._used_tokens(candidates) - target_tokens
+        if sum(proposal.estimated_tokens_freed for proposal in proposals) >= tokens_to_free > 0:
+            # Enough to meet the target. Otherwise, their units are summarized with all others.
+            yield from self._execute_all(strategy, proposals)
 
     def _enforce_budget(self) -> Steps[None]:
         """Drop the oldest units if the strategies left too much, even right after a rehydration."""
@@ -123,7 +142,7 @@ class Ladder:
 
     def _summarize(self, strategy: SummarizeStrategy, proposal: CompactionProposal) -> Steps[SpanSummary | None]:
         siblings = [self._context.messages[sibling.index] for sibling in self._compaction.siblings]
-        messages = [*strategy.messages(proposal, self._context), *siblings]
+        messages = [*map(self._summarizer_form, strategy.messages(proposal, self._context)), *siblings]
         kept = (*self.draft.partition.pinned, *self.draft.partition.recent)
         kept_indices = {index for unit in kept for index in unit.indices}
         visible = [self._prompt_form(index) for index in sorted(kept_indices)]
@@ -132,6 +151,14 @@ class Ladder:
             return None
         self.summary, span_summary = summaries
         return span_summary
+
+    def _summarizer_form(self, message: RedactedMessage) -> RedactedMessage:
+        """Return a message of the span as the summarizer reads it: ephemeral results have only their placeholder."""
+        session, message_id = self._compaction.session, message.id or ""
+        record, logged = self.ephemeral.get(message_id), session.thread.get(message_id)
+        if record is None or logged is None or session.codec is None:
+            return message
+        return session.redaction.reversible_excerpt(clear_output(logged, record, session.codec))
 
     def _prompt_form(self, index: int) -> RedactedMessage:
         """Return a message that stays in the prompt, with placeholders and truncated as the prompt shows it."""

@@ -16,6 +16,7 @@ from compact.planning.draft import Draft
 from compact.planning.plan import (
     CacheEffect,
     ClearRecord,
+    CompactionAction,
     CompactionPlan,
     DropRecord,
     ExternalizationRecord,
@@ -28,7 +29,10 @@ from compact.rendering.inplace import span_text
 
 # A cached input token costs about a tenth of a fresh one with OpenAI and Anthropic.
 _CACHED_PRICE = 0.1
-_ABSORBED_FATES = ("summarized", "externalized", "dropped")
+_ABSORBING_ACTIONS = (CompactionAction.SUMMARIZE, CompactionAction.EXTERNALIZE, CompactionAction.DROP)
+
+FOLDED_SPANS = "over budget: summaries of earlier spans merged into one"
+"""The rule for spans of the in-place renderer that lose their own summary."""
 
 Verdict = tuple[Fate, str, str | None]
 """The fate of a message, the rule that decided it, and the message or artifact that contains it now."""
@@ -39,8 +43,13 @@ def is_host_message(message: Message) -> bool:
     return (message.id or "").startswith(("m", "aborted-"))
 
 
-def build_ledger(session: Session, draft: Draft, plan: CompactionPlan, before: Request) -> tuple[LedgerEntry, ...]:
-    """Return one entry per message of the prompt before the compaction."""
+def build_ledger(
+    session: Session, draft: Draft, plan: CompactionPlan, before: Request, ephemeral: Mapping[str, ClearRecord]
+) -> tuple[LedgerEntry, ...]:
+    """Return one entry per message of the prompt before the compaction.
+
+    An ephemeral result is cleared, also if the rest of its unit is summarized.
+    """
     host_ids = [message.id or "" for message in before.messages if is_host_message(message)]
     rules = {
         host_ids[index]: draft.partition.rules.get(unit.first, "") for unit in draft.units for index in unit.indices
@@ -53,7 +62,7 @@ def build_ledger(session: Session, draft: Draft, plan: CompactionPlan, before: R
         message_id = message.id or ""
         rule = rules.get(message_id, "")
         fate, rule, into = (
-            _fate_by_plan(message_id, plan)
+            _fate_by_plan(message_id, plan, ephemeral.get(message_id))
             or (("pinned", rule, None) if message_id in pinned_ids else None)
             or _fate_of_replacement(message, plan, session.redaction)
             or _fate_of_kept(rule, is_truncated=message_id in truncated_ids)
@@ -63,10 +72,12 @@ def build_ledger(session: Session, draft: Draft, plan: CompactionPlan, before: R
     return tuple(entries)
 
 
-def _fate_by_plan(message_id: str, plan: CompactionPlan) -> Verdict | None:
+def _fate_by_plan(message_id: str, plan: CompactionPlan, ephemeral: ClearRecord | None) -> Verdict | None:
     """Return the fate of a message that the plan has a record for."""
     _, record = plan.get_action(message_id)
     if isinstance(record, SummarizationRecord):
+        if ephemeral is not None:
+            return "cleared", ephemeral.reason, None
         into = plan.summary_id if plan.renderer != "inplace" else f"span-{record.span.start_message_id}"
         return "summarized", "older than the recent window", into
     if isinstance(record, ExternalizationRecord):
@@ -96,7 +107,7 @@ def _fate_of_span_summary(message: Message, plan: CompactionPlan, redaction: Red
     if isinstance(record, SummarizationRecord):
         if message.text == redaction.restore(span_text(record)):
             return _fate_of_kept("summary of an earlier span")
-        return "summarized", "merged into the next summary", f"span-{record.span.start_message_id}"
+        return "summarized", FOLDED_SPANS, f"span-{record.span.start_message_id}"
     return "dropped", record.reason if isinstance(record, DropRecord) else "its span is gone", None
 
 
@@ -116,9 +127,11 @@ def _fate_of_kept(rule: str, *, is_truncated: bool = False) -> Verdict:
     return "kept", rule or "within the budget", None
 
 
-def absorbed_entries(ledger: Sequence[LedgerEntry]) -> tuple[LedgerEntry, ...]:
+def absorbed_entries(ledger: Sequence[LedgerEntry], plan: CompactionPlan) -> tuple[LedgerEntry, ...]:
     """Return the entries of logged messages that left the prompt."""
-    return tuple(entry for entry in ledger if entry.fate in _ABSORBED_FATES and entry.id.startswith("m"))
+    return tuple(
+        entry for entry in ledger if entry.id.startswith("m") and plan.get_action(entry.id)[0] in _ABSORBING_ACTIONS
+    )
 
 
 def prompt_entries(session: Session) -> list[events.PromptEntry]:

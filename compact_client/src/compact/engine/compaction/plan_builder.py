@@ -58,6 +58,7 @@ def build_plan(compaction: Compaction, ladder: Ladder) -> CompactionPlan:
         summary_text=ladder.summary.text,
         lead_ids=_lead_ids(compaction, draft),
         original_token_count=compaction.tokens_before,
+        learned_window=session.shared.learned_window,
     )
 
 

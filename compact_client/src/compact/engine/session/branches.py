@@ -80,7 +80,7 @@ class Branches:
             self._branches.remove(session)
         self._branches.append(session)
         if len(self._branches) > self._max_branches:
-            del self._branches[0]
+            self.shared.plan_keys.pop(self._branches.pop(0).number, None)
             self.evicted_count += 1
         return session
 

@@ -60,7 +60,7 @@ class Request:
     sums: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PARTS, 0))
     open_calls: dict[str, int] = field(default_factory=dict)
     is_normal: bool = True
-    """False if a tool output has no call."""
+    """False if a tool output has no call, or does not follow it."""
     is_host_list: bool = True
     """True if the request is the host's own list, unchanged."""
     has_ephemeral: bool = False
@@ -77,6 +77,8 @@ class Request:
         self.counts.append(tokens)
         self.origins.append(origin)
         self.sums[breakdown_part(message, protected_flag=protected_flag)] += tokens
+        if self.open_calls and not message.answers and message.role != "assistant":
+            self.is_normal = False
         for call_id in message.answers:
             waiting = self.open_calls.get(call_id, 0)
             if waiting == 0:

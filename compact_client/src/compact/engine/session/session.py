@@ -34,7 +34,7 @@ from compact.messages import Message
 from compact.messages.codecs import CHAT, detect_codec, get_codec
 from compact.messages.codecs.base import Codec
 from compact.messages.codecs.quarantine import decode_item
-from compact.messages.normalization import normalize
+from compact.messages.normalization import NormalizedMessages, normalize
 from compact.planning.log import AgentThread
 from compact.planning.plan import CompactionPlan
 from compact.planning.rehydration import RehydrationState
@@ -79,6 +79,8 @@ class SharedState:
     last_plan_version: int = 0
     requested_note: str | None = None
     is_warned_of_redaction: bool = False
+    plan_keys: dict[int, str] = field(default_factory=dict)
+    """The key of each branch's plan in the plan store, by the number of the branch."""
     learned_window: int | None = None
     """The context window, as a provider's overflow error stated or implied it."""
 
@@ -125,6 +127,8 @@ class Session:
         self.old_views: dict[int, list[Message]] = {}
         self.plan: CompactionPlan | None = None
         self.plans: dict[int, CompactionPlan] = {}
+        self.plan_key: str | None = None
+        """The key of the branch's plan in the plan store, once it is known."""
         self.stored_plan_version = 0
         self.is_plan_loaded = False
         """True once the plan store was asked for a plan of another process."""
@@ -220,11 +224,19 @@ class Session:
         self._keys = {}
         self.recall = RecallState()
 
+    def use_plan_key(self, key: str, version: int) -> None:
+        """Store the branch's plans under this key of the plan store, after this version."""
+        keys = {number: used for number, used in self.shared.plan_keys.items() if used != key}
+        self.shared.plan_keys = {**keys, self.number: key}
+        self.plan_key = key
+        self.stored_plan_version = version
+
     def set_plan(self, plan: CompactionPlan) -> None:
         """Use a plan from now on."""
         self.plan = self.plans[plan.version] = plan
         self.shared.last_plan_version = max(self.shared.last_plan_version, plan.version)
         self.shared.last_step = max(self.shared.last_step, plan.step)
+        self.shared.learned_window = self.shared.learned_window or plan.learned_window
 
     # The host's list.
 
@@ -450,13 +462,13 @@ class Session:
             index += 1
         return request.is_normal and not request.open_calls
 
-    def render(self, options: RenderOptions) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Render the view under the current plan. Return the call ids that normalization added and removed."""
+    def render(self, options: RenderOptions) -> NormalizedMessages:
+        """Render the view under the current plan. Return the messages, with the repairs of normalization."""
         assert self.codec is not None
         messages = self.render_view(self.view, self.plan, self.prompt_form)
         normal = normalize(messages, self.codec, protected_flag=options.protected_flag)
         self.set_request(normal.messages, options)
-        return normal.added, normal.removed
+        return normal
 
     def render_view(
         self, view: Sequence[Message], plan: CompactionPlan | None, form: Callable[[Message], Message]

@@ -1,12 +1,14 @@
 """Share plans with other processes: load, restore and commit.
 
-Messages are recognized by their hashes alone, so the plan is all that processes have to share.
+Messages are recognized by their hashes alone, so the plan is all that processes have to share. Each branch of a session
+has its own key in the store. A branch finds its key by content: the first plan that its messages continue.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from compact import events
@@ -23,27 +25,67 @@ from compact.redaction.placeholders import has_placeholder, template_values
 from compact.redaction.view import RedactionView
 from compact.rendering import get_renderer
 
+# A new conversation under an id with this many stored plans replaces the oldest one.
+_MAX_STORED_BRANCHES = 8
 LOCAL_PLAN_FALLBACK = "the plan stays in this process only"
 _ROLES: dict[str, Role] = {"system": "system", "developer": "developer", "user": "user", "tool": "tool"}
 _INSTRUCTION_ROLES = ("system", "developer")
 
 
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """A key of the store that the branch may use, the version there, and the time of the plan that it replaces."""
+
+    key: str
+    version: int
+    created_at: str = ""
+
+
 def load_plan(session: Session, store: Any, items: Sequence[Any], check: events.CheckSpan) -> Steps[None]:
-    """Replace the session's plan with the stored one, if that is newer and about this conversation."""
-    try:
-        plan, version = yield from call_store("plan", lambda: store.get_current_plan(session.session_id))
-    except CorruptData as error:
-        # The next commit follows the corrupt version, so one compaction replaces it.
-        check.emit(events.ErrorEvent.from_exception(error, "replaced by the next plan"))
-        session.stored_plan_version = error.version
-        return
-    except StoreFailed as error:
-        check.emit(events.ErrorEvent.from_exception(error, "continued without the stored plan"))
-        return
-    if plan is not None and version != session.stored_plan_version:
-        assert session.codec is not None
-        restore_plan(session, plan, items, session.codec)
-    session.stored_plan_version = version
+    """Replace the branch's plan with a stored one, if that is newer and about this conversation."""
+    slots: list[_Slot] = []
+    # Another branch of this process may have a key whose plan was continued elsewhere. It cannot be overwritten.
+    reserved_keys = {key for number, key in session.shared.plan_keys.items() if number != session.number}
+    for key in _keys(session, len(reserved_keys)):
+        try:
+            plan, version = yield from call_store("plan", partial(store.get_current_plan, key))
+        except CorruptData as error:
+            # The next commit follows the corrupt version, so one compaction replaces it.
+            check.emit(events.ErrorEvent.from_exception(error, "replaced by the next plan"))
+            slots += [] if key in reserved_keys else [_Slot(key, error.version)]
+            continue
+        except StoreFailed as error:
+            check.emit(events.ErrorEvent.from_exception(error, "continued without the stored plan"))
+            return
+        if key == session.plan_key and version == session.stored_plan_version and version:
+            return
+        if plan is not None and _is_about(plan, session, items):
+            session.use_plan_key(key, version)
+            return
+        if key in reserved_keys:
+            continue
+        slots.append(_Slot(key, version, plan.created_at if plan else ""))
+        if plan is None:
+            break
+    # A free key, or the one whose plan is the oldest.
+    slot = min(slots, key=lambda slot: slot.created_at)
+    session.use_plan_key(slot.key, slot.version)
+
+
+def _keys(session: Session, reserved_count: int) -> Iterator[str]:
+    """Yield the keys that the branch's plan may have, its own first. At least one is not reserved."""
+    if session.plan_key is not None:
+        yield session.plan_key
+    for number in range(max(_MAX_STORED_BRANCHES, reserved_count + 1)):
+        key = f"{session.session_id}#branch-{number}" if number else session.session_id
+        if key != session.plan_key:
+            yield key
+
+
+def _is_about(plan: CompactionPlan, session: Session, items: Sequence[Any]) -> bool:
+    """Use a plan if it is about this conversation. Return False if it is not."""
+    assert session.codec is not None
+    return plan.thread_id == session.session_id and restore_plan(session, plan, items, session.codec)
 
 
 def commit_plan(session: Session, store: Any, plan: CompactionPlan, check: events.CheckSpan) -> Steps[bool]:
@@ -51,9 +93,9 @@ def commit_plan(session: Session, store: Any, plan: CompactionPlan, check: event
 
     A store that fails is reported, and the plan stays in this process.
     """
-    expected = session.stored_plan_version
+    expected, key = session.stored_plan_version, session.plan_key or session.session_id
     try:
-        is_committed = yield from call_store("plan", lambda: store.commit_plan(session.session_id, plan, expected))
+        is_committed = yield from call_store("plan", lambda: store.commit_plan(key, plan, expected))
     except StoreFailed as error:
         check.emit(events.ErrorEvent.from_exception(error, LOCAL_PLAN_FALLBACK))
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ from compact.messages.span import SpanReference
 from compact.messages.units import Unit
 from compact.planning.plan import ClearRecord
 from compact.planning.strategies.base import CompactionProposal, StrategyContext
-from compact.planning.tool_results.durability import ToolResultEnvelope, may_clear
+from compact.planning.tool_results.durability import ToolDurability, ToolResultEnvelope, may_clear
 
 _PLACEHOLDER_TOKENS = 30
 
@@ -42,6 +43,12 @@ class ClearStrategy:
                 freed_tokens += gain
         return proposals
 
+    def propose_ephemeral(self, context: StrategyContext, candidates: Sequence[Unit]) -> list[CompactionProposal]:
+        """Propose all outputs of ephemeral tools, one proposal per message. Those shorter than a placeholder stay."""
+        ephemeral = [unit for unit in candidates if _has_ephemeral(context, unit)]
+        proposals = self.analyze(context, ephemeral, tokens_to_free=sys.maxsize)
+        return [proposal for proposal in proposals if proposal.reason.startswith(ToolDurability.EPHEMERAL.value)]
+
     def execute(self, proposal: CompactionProposal, context: StrategyContext, result: None = None) -> ClearRecord:
         """Return the record with the fields that survive, keyed by call id if the message holds several outputs."""
         message_id = proposal.span.start_message_id
@@ -49,9 +56,14 @@ class ClearStrategy:
             message = context.messages[index]
             if message.id == message_id:
                 if not message.also_answers:
-                    return ClearRecord(proposal.span, results[0][1].preserved_fields)
-                return ClearRecord(proposal.span, {call.id: item.preserved_fields for call, item in results})
+                    return ClearRecord(proposal.span, results[0][1].preserved_fields, proposal.reason)
+                fields = {call.id: item.preserved_fields for call, item in results}
+                return ClearRecord(proposal.span, fields, proposal.reason)
         raise AssertionError(f"Message {message_id} has no clearable tool output.")
+
+
+def _has_ephemeral(context: StrategyContext, unit: Unit) -> bool:
+    return any(envelope.durability is ToolDurability.EPHEMERAL for _, _, envelope in context.envelopes(unit))
 
 
 def _clearable_results(context: StrategyContext, unit: Unit) -> dict[int, Results]:

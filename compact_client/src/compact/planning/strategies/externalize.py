@@ -66,6 +66,8 @@ def _reason(context: StrategyContext, unit: Unit, tokens: int) -> str | None:
     envelopes = context.envelopes(unit)
     if not envelopes:
         return None
+    if all(item.durability is ToolDurability.EPHEMERAL for _, _, item in envelopes):
+        return None
     if any(item.durability is ToolDurability.NON_REPLAYABLE for _, _, item in envelopes):
         return "non-replayable"
     threshold = min(
