@@ -11,6 +11,7 @@ handler500 = "viewer.middleware.server_error"
 urlpatterns = [
     # Before the sessions: an id in `sessions/<path:name>/` may contain slashes.
     path("", include("viewer.costs.urls")),
+    path("", include("viewer.comments.urls")),
     path("", include("viewer.compactions.urls")),
     path("", include("viewer.sessions.urls")),
     path("", include("viewer.search.urls")),

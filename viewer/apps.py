@@ -14,8 +14,10 @@ class ViewerConfig(AppConfig):
         from django.contrib.auth import signals  # noqa: PLC0415
 
         from ingest.archive.transcripts import expired  # noqa: PLC0415
+        from ingest.storage.retention import expiring  # noqa: PLC0415
         from viewer.accounts import roles  # noqa: PLC0415
         from viewer.audit import receivers  # noqa: PLC0415
+        from viewer.comments.queries import delete_expired  # noqa: PLC0415
 
         post_migrate.connect(roles.create_missing_groups, sender=self, dispatch_uid="viewer.accounts.roles")
         signals.user_logged_in.connect(receivers.record_login, dispatch_uid="viewer.audit")
@@ -23,3 +25,4 @@ class ViewerConfig(AppConfig):
         signals.user_login_failed.connect(receivers.record_login_failure, dispatch_uid="viewer.audit")
         user_locked_out.connect(receivers.record_lockout, dispatch_uid="viewer.audit")
         expired.connect(receivers.record_expiry, dispatch_uid="viewer.audit")
+        expiring.connect(delete_expired, dispatch_uid="viewer.comments")

@@ -11,6 +11,7 @@ from django.utils.functional import SimpleLazyObject
 from ingest.models import Project
 from viewer.accounts import access
 from viewer.accounts.access import Right
+from viewer.comments.queries import unread_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class PageFrame:
     may_audit: bool
     may_keys: bool
     may_manage: bool
+    unread_mentions: int
 
 
 def current_project(request: HttpRequest, right: Right = Right.SESSIONS) -> Project | None:
@@ -48,6 +50,7 @@ def context(request: HttpRequest) -> dict[str, Any]:
             may_audit=bool(grant.projects(Right.AUDIT)),
             may_keys=bool(grant.projects(Right.KEYS)),
             may_manage=bool(grant.projects(Right.MANAGE)),
+            unread_mentions=unread_count(grant),
         )
 
     return {"frame": SimpleLazyObject(load)}

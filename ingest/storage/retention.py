@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
+from django.dispatch import Signal
 
 from ingest.archive import transcripts
 from ingest.models import Activity, Project, Session, Trend
@@ -21,6 +22,9 @@ from ingest.storage.commit import LOCK_SPACE
 # DROP TABLE waits for readers, and writers queue behind it. After this time it fails and the next run retries.
 _LOCK_TIMEOUT = "5s"
 _TRY_LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('ingest retention'))"
+
+expiring = Signal()
+"""Sent in the transaction that deletes sessions, with `session_keys`, a query of their keys."""
 
 _DELETE_TRACES = """
 DELETE FROM ingest_trace WHERE session_key IN
@@ -120,6 +124,8 @@ def _expire_day(cursor: CursorWrapper, day: date, today: date, report: Report, *
     for project_id in sorted(expired_ids):
         cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [LOCK_SPACE, project_id])
     arguments: tuple[date, list[int]] = (day, sorted(expired_ids))
+    expired = Session.objects.filter(day=day, project_id__in=expired_ids)
+    expiring.send(sender=None, session_keys=expired.values("session_key"))
     cursor.execute(_DELETE_TRACES, arguments)
     cursor.execute(_DELETE_STRAYS, arguments)
     cursor.execute(_DELETE_USAGE, arguments)

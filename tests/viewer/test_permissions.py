@@ -33,7 +33,10 @@ NAME, SPAN = "guarded-session", "t-guarded-session:a"
 # Keys, tokens and memberships also belong to users. See test_key_pages, test_project_pages and
 # test_redaction_pages.
 _RULES = {"alert-rule", "alert-toggle", "alert-test", "alert-secret", "alert-delete"}  # test_alert_pages
-TESTED_ELSEWHERE = _RULES | {"key-rotate", "key-revoke", "token-revoke", "member-remove", "redaction-remove"}
+_COMMENTS = {"comment-edit", "comment-delete", "api-comments", "api-comment", "api-bookmark"}  # test_comments
+TESTED_ELSEWHERE = (
+    _RULES | _COMMENTS | {"key-rotate", "key-revoke", "token-revoke", "member-remove", "redaction-remove"}
+)
 
 
 def routes(patterns: list[URLPattern | URLResolver], prefix: str = "") -> Iterator[tuple[str, str]]:

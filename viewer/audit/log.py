@@ -62,6 +62,7 @@ class Action(StrEnum):
     REDACTION_CHANGE = "redaction.change"
     ALERT_CHANGE = "alert.change"
     ALERT_CONTENT = "alert.content"
+    COMMENT_DELETE = "comment.delete"
     USER_CHANGE = "user.change"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission, User
 from people import client_for, create_project, create_user
 from receiver import Receiver
 
@@ -140,7 +140,6 @@ def test_content_needs_the_right(ours: Project, hook: Receiver) -> None:
     assert create(owner, hook, includes_content="on").includes_content is True
     owner.groups.clear()
     key_only = create_user("", ours)
-    from django.contrib.auth.models import Permission
 
     key_only.user_permissions.set(Permission.objects.filter(codename__in=["view_session", "manage_own_keys"]))
     response = client_for(key_only).post("/alerts/new/", FORM | {"webhook_url": hook.url, "includes_content": "on"})

@@ -1,0 +1,224 @@
+"""Comments, mentions and bookmarks: roles, two projects, and text that stays text."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.utils import timezone
+from hypothesis import given
+from hypothesis import strategies as st
+from people import client_for, create_project, create_session, create_user
+
+from ingest.models import Project, Session
+from ingest.storage import partitions, retention
+from viewer.accounts import api_tokens
+from viewer.accounts.access import Right
+from viewer.comments.texts import mentioned_names, split_mentions
+from viewer.models import AuditEntry, Bookmark, Comment, Membership, Mention
+
+db = pytest.mark.django_db
+SPAN = "t-s:a"
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("@ana look", ["ana"]),
+        ("thanks, @Ana. And @bob-2!", ["ana", "bob-2"]),
+        ("@ana @ana", ["ana"]),
+        ("mail ana@example.com or x@ana", []),
+        ("@anabel is not here", []),
+        ("(@ana)", ["ana"]),
+    ],
+)
+def test_a_mention_is_a_whole_name(text: str, names: list[str]) -> None:
+    assert mentioned_names(text, ["ana", "bob-2"]) == names
+
+
+@given(st.text(alphabet="@ab .-\n<"))
+def test_the_parts_of_a_text_are_the_text(text: str) -> None:
+    known = {"a": "a", "ab": "ab"}
+    assert "".join(part for part, _ in split_mentions(text, known)) == text
+
+
+@pytest.fixture
+def ours() -> Project:
+    return create_project("ours")
+
+
+@pytest.fixture
+def session(ours: Project) -> Session:
+    return create_session(ours, session_id="s", text="SECRET")
+
+
+def comment(user: User, text: str, **more: Any) -> Any:
+    return client_for(user).post(
+        "/sessions/s/comments/", {"text": text, **more}, headers={"X-Requested-With": "fragment"}
+    )
+
+
+@db
+def test_a_mentioned_member_is_notified(ours: Project, session: Session) -> None:
+    """Not the author, not strangers, and no longer after reading the thread or leaving the project."""
+    theirs = create_project("theirs")
+    ana, bob = create_user("operator", ours, name="ana"), create_user("developer", ours, name="bob")
+    create_user("admin", theirs, name="eve")
+    page = comment(bob, "@ANA @eve @bob see <b>this</b>").content.decode()
+    assert '<span class="mention">@ANA</span>' in page
+    assert '<span class="mention">@eve</span>' not in page
+    assert "&lt;b&gt;this&lt;/b&gt;" in page
+    assert sorted(Mention.objects.values_list("user__username", flat=True)) == ["ana", "bob"]
+    client = client_for(ana)
+    assert client.get("/api/mentions/").json()["unread"] == 1
+    assert client_for(bob).get("/api/mentions/").json() == {"unread": 0, "results": []}
+    assert "1 new mentions" in client.get("/").content.decode()
+    assert 'data-testid="mention-row"' in client.get("/mentions/").content.decode()
+    client.get("/sessions/s/comments/")
+    assert client.get("/api/mentions/").json()["unread"] == 0
+    Membership.objects.filter(user=ana).delete()
+    assert client.get("/api/mentions/").status_code == 403
+    assert "eve" not in str(client_for(bob).get("/api/sessions/s/people/").json())
+
+
+@db
+def test_an_edit_notifies_new_people_only(ours: Project, session: Session) -> None:
+    ana, bob = create_user("operator", ours, name="ana"), create_user("developer", ours, name="bob")
+    comment(bob, "hello @ana")
+    client_for(ana).post("/mentions/read/")
+    row = Comment.objects.get()
+    client_for(bob).post(f"/comments/{row.pk}/edit/", {"text": "hello @ana and @bob"})
+    row.refresh_from_db()
+    assert row.edited_at is not None
+    assert client_for(ana).get("/api/mentions/").json()["unread"] == 0
+    client_for(bob).post(f"/comments/{row.pk}/edit/", {"text": "never mind"})
+    assert not Mention.objects.exists()
+
+
+@db
+def test_comments_belong_to_their_author_and_project(ours: Project, session: Session) -> None:
+    """Others read them. Admins of the project delete them, which is recorded. Other projects see nothing."""
+    author, member = create_user("operator", ours), create_user("developer", ours)
+    stranger = create_user("admin", create_project("theirs"))
+    comment(author, "PRIVATE note")
+    pk = Comment.objects.get().pk
+    assert "PRIVATE note" in client_for(member).get("/sessions/s/comments/").content.decode()
+    for client, status in ((client_for(member), 403), (client_for(stranger), 404)):
+        assert client.post(f"/comments/{pk}/edit/", {"text": "x"}).status_code == status
+        assert client.post(f"/comments/{pk}/delete/").status_code == status
+        assert client.patch(f"/api/comments/{pk}/", {"text": "x"}, "application/json").status_code == status
+        assert client.delete(f"/api/comments/{pk}/").status_code == status
+    for path in (
+        "/sessions/s/comments/",
+        "/api/sessions/s/comments/",
+        f"/api/comments/{pk}/",
+        "/api/sessions/s/people/",
+    ):
+        assert client_for(stranger).get(path).status_code == 404
+    assert client_for(stranger).post("/api/sessions/s/comments/", {"text": "x"}).status_code == 404
+    assert client_for(create_user("", ours)).get("/sessions/s/comments/").status_code == 403
+    assert client_for(None).post(f"/comments/{pk}/delete/").status_code == 302
+    assert client_for(None).get("/api/sessions/s/comments/").status_code == 401
+    assert Comment.objects.get().text == "PRIVATE note"
+    assert client_for(create_user("admin", ours)).post(f"/comments/{pk}/delete/").status_code == 302
+    assert not Comment.objects.exists()
+    assert AuditEntry.objects.filter(action="comment.delete", project_id=ours.pk).count() == 1
+
+
+@db
+def test_targets_have_their_own_threads(ours: Project, session: Session) -> None:
+    user = create_user("operator", ours)
+    comment(user, "on the session")
+    comment(user, "on the span", span=SPAN)
+    client = client_for(user)
+    assert "on the span" not in client.get("/sessions/s/comments/").content.decode()
+    assert "on the span" in client.get("/sessions/s/comments/", {"span": SPAN}).content.decode()
+    assert client.get("/sessions/s/comments/", {"span": "none:such"}).status_code == 404
+    for compaction in ("1", "0", "x", "9" * 30):
+        assert client.get("/sessions/s/comments/", {"compaction": compaction}).status_code == 404
+    spans = [row["span"] for row in client.get("/api/sessions/s/comments/").json()["results"]]
+    assert spans == ["", SPAN]
+
+
+@db
+@pytest.mark.parametrize("text", ["", "   \n", "x" * 5_001])
+def test_an_invalid_text_is_refused_and_kept(text: str, ours: Project, session: Session) -> None:
+    user = create_user("operator", ours)
+    response = comment(user, text)
+    assert response.status_code == 422
+    assert 'role="alert"' in response.content.decode()
+    assert client_for(user).post("/api/sessions/s/comments/", {"text": text}).status_code == 400
+    assert not Comment.objects.exists()
+
+
+@db
+def test_control_characters_are_removed(ours: Project, session: Session) -> None:
+    comment(create_user("operator", ours), "a\x00b\x1b[31m\r\nc")
+    assert Comment.objects.get().text == "ab[31m\nc"
+
+
+@db
+def test_rest_writes_need_a_login_and_not_a_token(ours: Project, session: Session) -> None:
+    user = create_user("developer", ours)
+    _, secret = api_tokens.create(user, label="t", scopes=[Right.SESSIONS], project=ours, expires_at=None)
+    headers = {"Authorization": f"Bearer {secret}"}
+    client = client_for(user)
+    anonymous = client_for(None)
+    assert anonymous.get("/api/sessions/s/comments/", headers=headers).status_code == 200
+    assert anonymous.post("/api/sessions/s/comments/", {"text": "x"}, headers=headers).status_code == 403
+    assert anonymous.put("/api/sessions/s/bookmark/", headers=headers).status_code == 403
+    created = client.post("/api/sessions/s/comments/", {"text": "hello", "span": SPAN}, "application/json")
+    assert created.status_code == 201
+    pk = created.json()["id"]
+    assert client.patch(f"/api/comments/{pk}/", {"text": "changed"}, "application/json").json()["text"] == "changed"
+    assert client.delete(f"/api/comments/{pk}/").status_code == 204
+
+
+@db
+def test_bookmarks_are_private_and_per_project(ours: Project, session: Session) -> None:
+    user, other = create_user("operator", ours), create_user("operator", ours)
+    client = client_for(user)
+    for _ in range(2):
+        client.post("/sessions/s/bookmark/", {"is_on": "1"})
+    assert Bookmark.objects.count() == 1
+    assert "bookmark-row" in client.get("/bookmarks/").content.decode()
+    assert "No bookmarks match" in client.get("/bookmarks/", {"q": "none"}).content.decode()
+    assert client.get("/api/bookmarks/").json()["results"][0]["session"] == "s"
+    assert client_for(other).get("/api/bookmarks/").json()["results"] == []
+    assert (
+        client_for(create_user("admin", create_project("theirs"))).put("/api/sessions/s/bookmark/").status_code == 404
+    )
+    assert client.put("/api/sessions/s/bookmark/?compaction=3").status_code == 404
+    assert client.delete("/api/sessions/s/bookmark/").status_code == 204
+    assert not Bookmark.objects.exists()
+
+
+@db
+def test_comments_and_bookmarks_expire_with_their_session(ours: Project) -> None:
+    """Those of a project that keeps its sessions stay."""
+    theirs = create_project("theirs")
+    ours.retention_days = 30
+    ours.save()
+    day = timezone.now().date() - timedelta(days=40)
+
+    with connection.cursor() as cursor:
+        cursor.execute(partitions.create_statement(day))
+    for owner in (ours, theirs):
+        session = create_session(owner)
+        user = create_user("operator", owner)
+        comment(user, "note")
+        client_for(user).post("/sessions/s/bookmark/", {"is_on": "1"})
+        Session.objects.filter(pk=session.pk).update(day=day)
+    retention.run()
+    assert [row.project for row in Comment.objects.all()] == [theirs]
+    assert [row.project for row in Bookmark.objects.all()] == [theirs]
+
+
+@db
+def test_a_redirect_stays_on_this_server(ours: Project, session: Session) -> None:
+    client = client_for(create_user("operator", ours))
+    response = client.post("/sessions/s/comments/", {"text": "x", "next": "https://evil.example/"})
+    assert response["Location"].startswith("/sessions/")

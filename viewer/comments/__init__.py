@@ -1,0 +1,1 @@
+"""Comments on sessions, compactions and spans, mentions of people, and bookmarks."""
