@@ -15,6 +15,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +30,7 @@ from ariadne.runtime.postgres import Postgres, PostgresError, client_binary
 DUMP = "database.dump"
 FILES = "files"
 _PREFIX = "ariadne-"
+_PROGRESS_INTERVAL_S = 0.5
 # Files that Postgres or `setup` create again. Everything else (secret key, credentials, signing keys) is copied.
 _EXCLUDED = {"postgres", "run", "static", "postgres.log", "up.log"}
 _ENVIRONMENT = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "password": "PGPASSWORD", "dbname": "PGDATABASE"}
@@ -110,11 +113,33 @@ def _run(program: str, url: str, *arguments: str) -> None:
     command = [str(client_binary(program)), *arguments]
     if program == "pg_restore":
         command[1:1] = ["--dbname", connection["PGDATABASE"]]
-    result = subprocess.run(  # noqa: S603 - a Postgres program with fixed arguments
-        command, env={**os.environ, **connection}, capture_output=True, text=True, check=False
-    )
-    if result.returncode:
-        raise BackupError(f"{program} exited with {result.returncode}: {result.stderr.strip()}")
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(  # noqa: S603 - a Postgres program with fixed arguments
+            command, env={**os.environ, **connection}, stdout=subprocess.DEVNULL, stderr=errors
+        )
+        _show_progress(process, program, dump=Path(arguments[-1]))
+        errors.seek(0)
+        if process.returncode:
+            raise BackupError(f"{program} exited with {process.returncode}: {errors.read().strip()}")
+
+
+def _show_progress(process: subprocess.Popen[bytes], program: str, *, dump: Path) -> None:
+    """Wait for the program. On a terminal, show the elapsed time and the size of the dump."""
+    started_at = time.monotonic()
+    while True:
+        try:
+            process.wait(timeout=_PROGRESS_INTERVAL_S)
+            break
+        except subprocess.TimeoutExpired:
+            size_mb = dump.stat().st_size / 1e6 if dump.exists() else 0.0
+            _draw(f"{program}: {size_mb:,.0f} MB, {time.monotonic() - started_at:.0f} s")
+    _draw("")
+
+
+def _draw(line: str) -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\033[K{line}")
+        sys.stderr.flush()
 
 
 def _copy(source: Path, target: Path) -> None:
