@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from compact.cli import extras
@@ -46,6 +48,22 @@ def progress(items: Sequence[T], description: str, *, is_json: bool) -> Iterable
     from rich.progress import track
 
     return track(items, description=description, console=console(to_stderr=True), transient=True)
+
+
+def has_tables() -> bool:
+    """Return True if rich is installed."""
+    return find_spec("rich") is not None
+
+
+@contextmanager
+def byte_progress(description: str, total: int, size_of: Callable[[Any], int]) -> Iterator[Callable[[Any], None]]:
+    """Show a progress bar in bytes on stderr. The caller passes each item that is done."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=console(to_stderr=True), transient=True) as progress:
+        task = progress.add_task(description, total=total)
+        yield lambda item: progress.advance(task, size_of(item))
 
 
 def document(value: Any) -> None:

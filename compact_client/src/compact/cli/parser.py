@@ -8,6 +8,7 @@ from typing import Any
 
 from compact.cli import exit_codes
 from compact.delivery.endpoint import LOCAL_URL, configured_url
+from compact.importers.formats import FORMATS
 from compact.policy import STYLES
 
 _EXIT_CODES = "exit codes:\n" + "\n".join(f"  {code:>3}  {meaning}" for code, meaning in exit_codes.MEANINGS.items())
@@ -46,7 +47,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for add_command in (
         _add_compact, _add_dry_run, _add_diff, _add_remember, _add_uncompact, _add_mcp, _add_tail, _add_import,
-        _add_doctor, _add_verify, _add_config, _add_completion,
+        _add_watch, _add_doctor, _add_verify, _add_config, _add_completion,
     ):  # fmt: skip
         add_command(commands)
     return parser
@@ -210,10 +211,12 @@ def _add_import(commands: Any) -> None:
     command = _add_command(
         commands,
         "import",
-        "import session logs of Claude Code and Codex into Ariadne",
-        text="Redacts secrets and sends model calls, tool calls, token counts and compactions as spans. Importing\n"
-        "the same log again changes nothing, and a longer log adds only what is new. Directories are searched\n"
-        "for *.jsonl.",
+        "import session logs of Claude Code, Codex, Gemini CLI and pi into Ariadne",
+        text="Redacts secrets and sends model calls, tool calls, token counts and compactions as spans. Each\n"
+        "compaction gets a ledger: the fate of every message, and the facts it kept and lost. Importing the same\n"
+        "log again changes nothing, and a longer log adds only what is new. Directories are searched for logs. A\n"
+        "line that cannot be read is skipped and reported with its file and number, and the exit code is 3.\n\n"
+        "`compactctl watch` finds the logs by itself and follows them.",
         example="  compactctl import ~/.claude/projects ~/.codex/sessions\n"
         "  compactctl import session.jsonl --session-id demo",
     )
@@ -225,6 +228,51 @@ def _add_import(commands: Any) -> None:
         "--max-tokens", type=int, metavar="N", help="size of the model's context window, if it is not in the log"
     )
     command.add_argument("--dry-run", action="store_true", help="read and count events without sending them")
+    _add_import_options(command, with_transcripts=False)
+
+
+def _add_watch(commands: Any) -> None:
+    agents = ", ".join(agent.name for agent in FORMATS)
+    places = "\n".join(f"  {agent.title:<12} ~/{agent.directory}" for agent in FORMATS)
+    command = _add_command(
+        commands,
+        "watch",
+        "import the logs of the coding agents on this machine, and follow them live",
+        text="Finds the session logs of all supported agents, imports what is there, and then sends what the agents\n"
+        "write, within a second. Sessions, sub-agents, model calls, tool calls and token counts appear as the agent\n"
+        "works. Each compaction shows which messages and facts it dropped.\n\n"
+        "Secrets are redacted on this machine before anything is sent, and nothing is sent without an ingest key.\n"
+        "A state file remembers what the server has, so the next run continues where this one stopped.\n\n"
+        f"logs:\n{places}\n"
+        "  CLAUDE_CONFIG_DIR, CODEX_HOME, GEMINI_CLI_HOME and PI_CODING_AGENT_DIR are honored. PATH replaces all.",
+        example="  export ARIADNE_API_KEY=…        # printed by `make up`\n"
+        "  compactctl watch\n"
+        "  compactctl watch --once --since 7d\n"
+        "  compactctl watch --project ~/src/shop --agent claude-code\n"
+        "  compactctl watch --dry-run --json | jq '.logs[] | select(.compactions > 0)'",
+    )
+    _add_url(command)
+    command.add_argument("paths", nargs="*", metavar="PATH", help="log files or directories, default the agents' own")
+    command.add_argument("--key", help="ingest key, default ARIADNE_API_KEY")
+    command.add_argument("--once", action="store_true", help="import what is there and exit")
+    command.add_argument("--since", metavar="AGE", help="only logs changed since then: 12h, 7d, 2w or a date")
+    command.add_argument("--project", metavar="DIR", help="only sessions of agents that worked in this folder")
+    command.add_argument(
+        "--agent", action="append", choices=[agent.name for agent in FORMATS], help=f"only this agent: {agents}"
+    )
+    command.add_argument("--state", metavar="FILE", help="state file, default one per server and key")
+    command.add_argument("--dry-run", action="store_true", help="read and count once, without sending")
+    _add_import_options(command, with_transcripts=True)
+
+
+def _add_import_options(command: argparse.ArgumentParser, *, with_transcripts: bool) -> None:
+    command.add_argument(
+        "--archive",
+        action=argparse.BooleanOptionalAction,
+        default=with_transcripts,
+        help="also archive the redacted prompt from before each compaction, as a transcript",
+    )
+    command.add_argument("--jobs", type=int, metavar="N", help="processes for large imports, default up to 4")
 
 
 def _add_doctor(commands: Any) -> None:

@@ -59,11 +59,12 @@ def spool_directory(root: str | os.PathLike[str] | None, url: str) -> Path | Non
     """Return the spool directory of a URL. "" is the default root, and None disables the spool."""
     if root is None:
         return None
-    base = Path(root or os.environ.get("COMPACT_SPOOL_DIR") or _state_directory())
+    base = Path(root or os.environ.get("COMPACT_SPOOL_DIR") or state_directory() / "spool")
     # One directory per URL, not per ingest key: after a key is rotated, spooled records can still be sent.
     return base / hashlib.sha256(without_credentials(url).encode()).hexdigest()[:16]
 
 
-def _state_directory() -> Path:
+def state_directory() -> Path:
+    """Return the directory for files that survive the process."""
     state = os.environ.get("XDG_STATE_HOME")
-    return (Path(state) if state else Path("~/.local/state").expanduser()) / "compact" / "spool"
+    return (Path(state) if state else Path("~/.local/state").expanduser()) / "compact"

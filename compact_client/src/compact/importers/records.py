@@ -14,6 +14,8 @@ from functools import cached_property
 from typing import IO, Any
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
+_MIN_BINARY = 2_000
+_BINARY_KEYS = ("data", "image_url", "url", "base64")
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,15 @@ class LogRecord:
     def digest(self) -> str:
         """A name for a record without an id of its own."""
         return hashlib.blake2b(self.raw.strip(), digest_size=12).hexdigest()
+
+    @property
+    def has_no_binary(self) -> bool:
+        """True if the line is too short for an image or has no sign of one."""
+        return len(self.raw) < _MIN_BINARY or (b"base64" not in self.raw and b"data:image" not in self.raw)
+
+    def without_binary(self) -> LogRecord:
+        """Return the record with a note in place of each image."""
+        return LogRecord(_replace_binary(self.value), self.raw, self.line, self.end)
 
 
 @dataclass(frozen=True)
@@ -75,6 +86,16 @@ def parse_line(raw: bytes) -> Any:
         return json.loads(raw)
     except UnicodeDecodeError:
         return json.loads(raw.decode("utf-8", "replace"))
+
+
+def _replace_binary(value: Any, key: str = "") -> Any:
+    if isinstance(value, dict):
+        return {name: _replace_binary(item, name) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_replace_binary(item) for item in value]
+    if key in _BINARY_KEYS and isinstance(value, str) and len(value) >= _MIN_BINARY and " " not in value[:200]:
+        return f"[{len(value):,} characters of binary data]"
+    return value
 
 
 def _skip_line(stream: IO[bytes]) -> int:

@@ -1,0 +1,263 @@
+"""Import logs, and follow them while agents write them. `compactctl import` and `compactctl watch` both use this.
+
+Each log is delivered in steps, and the state file advances after each delivered step. An interrupted import therefore
+continues where it stopped, and a delivery that is repeated changes nothing on the server.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from compact.importers.discovery import LogFilter
+from compact.importers.formats import AgentFormat
+from compact.importers.ingest_events import ArchiveTranscript
+from compact.importers.log_file import LogFile, Position, Step
+from compact.importers.upload import Undelivered, Upload
+from compact.importers.watch_state import WatchState
+
+POLL_S = 0.2
+_SCAN_S = 1.0
+_SCAN_SHARE = 0.05  # of the time may be spent on searching for new logs
+_MAX_OPEN_LOGS = 32
+_FINISHED_S = 600.0  # An agent that has not written for this long does not wait for its tools.
+_MIN_PARALLEL_BYTES = 16 * 1024 * 1024
+
+Found = tuple[Path, AgentFormat | None]
+
+
+@dataclass(slots=True)
+class FileReport:
+    """The result of reading one log, or the news since the last report."""
+
+    file: Path
+    session: str | None = None
+    source: str | None = None
+    events: int = 0
+    compactions: int = 0
+    bytes_read: int = 0
+    skipped: list[tuple[int, str]] = field(default_factory=list)
+    """The line numbers that could not be read, with the reasons."""
+    problem: str | None = None
+    position: Position = field(default_factory=Position)
+
+    def add(self, step: Step, log: LogFile) -> None:
+        """Add the result of a step."""
+        self.session, self.source = log.session_id, log.agent.name if log.agent else None
+        self.compactions += sum(span.compaction is not None for span in step.spans)
+        self.bytes_read += step.bytes_read
+        self.skipped += [(line.line, line.reason) for line in step.skipped]
+        self.position = log.position
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOptions:
+    """Settings of all logs."""
+
+    session_id: str | None = None
+    window_tokens: int | None = None
+    with_transcripts: bool = True
+    """True to archive the prompt before each compaction."""
+
+
+def import_log(
+    path: Path, agent: AgentFormat | None, position: Position, options: ImportOptions, upload: Upload
+) -> FileReport:
+    """Deliver what a log has beyond a position, to its end."""
+    report = FileReport(path, position=position)
+    log = LogFile(path, agent, position=position, session_id=options.session_id, window_tokens=options.window_tokens)
+    try:
+        for step in log.steps(_archive(upload, options), is_final=True):
+            report.events += upload.send(step.events)
+            report.add(step, log)
+        if time.time() - path.stat().st_mtime > _FINISHED_S:
+            report.events += upload.send(log.interrupted_events())
+    except OSError as error:
+        report.problem = str(error)
+    if log.agent is None and not report.skipped:
+        report.problem = report.problem or "Not a session log of a supported agent."
+    return report
+
+
+def _archive(upload: Upload, options: ImportOptions) -> ArchiveTranscript | None:
+    return upload.archive if options.with_transcripts else None
+
+
+class Importer:
+    """Imports the logs that a filter finds."""
+
+    def __init__(
+        self,
+        logs: LogFilter,
+        state: WatchState,
+        create_upload: Callable[[], Upload],
+        *,
+        options: ImportOptions | None = None,
+        jobs: int = 1,
+    ) -> None:
+        self._logs = logs
+        self._state = state
+        self._create_upload = create_upload
+        self._options = options or ImportOptions()
+        self._jobs = jobs
+
+    def pending(self) -> list[Found]:
+        """Return the logs that are wanted and have something new."""
+        return [
+            (path, agent)
+            for path, agent in self._logs.find()
+            if self._has_news(path) and self._logs.accepts(path, agent)
+        ]
+
+    def import_all(self, found: Sequence[Found]) -> Iterator[FileReport]:
+        """Deliver the logs and yield a report for each. Raise `Undelivered` if the server does not accept them."""
+        try:
+            for report in self._parallel(found) if self._is_large(found) else self._serial(found):
+                self._state.set(report.file, report.position)
+                yield report
+        finally:
+            self._state.save()
+
+    def follow(self, should_stop: Callable[[], bool] = lambda: False) -> Iterator[FileReport]:
+        """Deliver what agents append, until the caller stops. Yield the news of each log."""
+        upload = self._create_upload()
+        try:
+            watched = _Watched(self._logs)
+            while not should_stop():
+                for path, agent in watched.changed():
+                    report = self._advance(path, agent, watched, upload)
+                    if report.events or report.skipped or report.problem:
+                        yield report
+                self._state.save()
+                time.sleep(POLL_S)
+        finally:
+            self._state.save()
+            upload.close()
+
+    def _advance(self, path: Path, agent: AgentFormat | None, watched: _Watched, upload: Upload) -> FileReport:
+        log = watched.open_log(path, partial(self._open, path, agent))
+        report = FileReport(path)
+        try:
+            for step in log.steps(_archive(upload, self._options)):
+                report.events += upload.send(step.events)
+                report.add(step, log)
+                self._state.set(path, log.position)
+        except OSError as error:
+            report.problem = str(error)
+        except Undelivered as error:
+            report.problem = str(error)
+        return report
+
+    def _open(self, path: Path, agent: AgentFormat | None) -> LogFile:
+        return LogFile(path, agent, position=self._state.get(path), window_tokens=self._options.window_tokens)
+
+    def _has_news(self, path: Path) -> bool:
+        known = self._state.get(path)
+        return not known.size or path.stat().st_size != known.size
+
+    def _is_large(self, found: Sequence[Found]) -> bool:
+        total = sum(path.stat().st_size - self._state.get(path).size for path, _ in found if path.exists())
+        return self._jobs > 1 and len(found) > 1 and total >= _MIN_PARALLEL_BYTES
+
+    def _serial(self, found: Sequence[Found]) -> Iterator[FileReport]:
+        upload = self._create_upload()
+        try:
+            for path, agent in found:
+                yield import_log(path, agent, self._state.get(path), self._options, upload)
+        finally:
+            upload.close()
+
+    def _parallel(self, found: Sequence[Found]) -> Iterator[FileReport]:
+        """Import in several processes, because reading and redaction need the processor, not the network."""
+        workers = min(self._jobs, len(found))
+        with ProcessPoolExecutor(
+            workers, multiprocessing.get_context("spawn"), _start_worker, (self._create_upload, self._options)
+        ) as pool:
+            futures = [
+                pool.submit(_import_in_worker, path, agent.name if agent else None, self._state.get(path))
+                for path, agent in found
+            ]
+            try:
+                for future in as_completed(futures):
+                    yield future.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+
+class _Watched:
+    """The logs on disk and their sizes. Recently changed ones stay open, with the agent's prompt in memory."""
+
+    def __init__(self, logs: LogFilter) -> None:
+        self._logs = logs
+        self._sizes: dict[Path, tuple[int, int]] = {}
+        self._agents: dict[Path, AgentFormat | None] = {}
+        self._open: OrderedDict[Path, LogFile] = OrderedDict()
+        self._next_scan = 0.0
+
+    def changed(self) -> Iterator[Found]:
+        """Yield the logs whose size or time changed. All logs are searched less often than the open ones."""
+        now = time.monotonic()
+        if now >= self._next_scan:
+            found = self._logs.find()
+            took = time.monotonic() - now
+            self._next_scan = now + max(_SCAN_S, took / _SCAN_SHARE)
+        else:
+            found = [(path, self._agents.get(path)) for path in self._open]
+        for path, agent in found:
+            if self._is_changed(path, agent):
+                yield path, agent
+
+    def open_log(self, path: Path, create: Callable[[], LogFile]) -> LogFile:
+        """Return a log that keeps its state between steps."""
+        log = self._open.get(path)
+        if log is None:
+            log = self._open[path] = create()
+        self._open.move_to_end(path)
+        while len(self._open) > _MAX_OPEN_LOGS:
+            self._open.popitem(last=False)
+        return log
+
+    def _is_changed(self, path: Path, agent: AgentFormat | None) -> bool:
+        try:
+            status = path.stat()
+        except OSError:
+            return False
+        size = status.st_size, status.st_mtime_ns
+        if self._sizes.get(path) == size:
+            return False
+        is_new = path not in self._agents
+        if is_new and not self._logs.accepts(path, agent):
+            return False  # The project is not known yet, or it is another one.
+        self._sizes[path], self._agents[path] = size, agent
+        return True
+
+
+_worker: tuple[Upload, ImportOptions] | None = None
+
+
+def _start_worker(create_upload: Callable[[], Upload], options: ImportOptions) -> None:
+    global _worker  # noqa: PLW0603 - one per process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent handles Ctrl-C.
+    _worker = create_upload(), options
+
+
+def _import_in_worker(path: Path, agent_name: str | None, position: Position) -> FileReport:
+    from compact.importers.formats import BY_NAME
+
+    assert _worker is not None
+    upload, options = _worker
+    return import_log(path, BY_NAME[agent_name] if agent_name else None, position, options, upload)
+
+
+def default_jobs() -> int:
+    """Return the number of processes for large imports."""
+    return max(1, min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1))

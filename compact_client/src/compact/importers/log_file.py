@@ -1,0 +1,164 @@
+"""One log file that is read in steps while an agent writes it.
+
+A step reads what is new, up to a number of bytes, and gives the events for it. The position after a step is saved by
+the caller once the events are delivered. A new process reads the file from its beginning to learn the agent's prompt,
+but gives events only for what comes after the saved position.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from compact.importers.conversation import LogSpan
+from compact.importers.formats import AgentFormat, Parser, detect_format
+from compact.importers.ingest_events import ArchiveTranscript, EventBuilder
+from compact.importers.reader import MAX_LINES_TO_DETECT, read_file
+from compact.importers.records import LogRecord, SkippedLine
+
+_STEP_BYTES = 4 * 1024 * 1024
+_HEAD_BYTES = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The end of what was delivered: bytes, lines, and a digest of the file's beginning."""
+
+    size: int = 0
+    line: int = 0
+    head: str = ""
+
+
+@dataclass(slots=True)
+class Step:
+    """The result of one step."""
+
+    events: list[dict[str, Any]] = field(default_factory=list)
+    spans: list[LogSpan] = field(default_factory=list)
+    skipped: list[SkippedLine] = field(default_factory=list)
+    bytes_read: int = 0
+    is_at_end: bool = False
+
+
+class LogFile:
+    """Reads one log. `agent` is detected from the content if it is not given."""
+
+    def __init__(
+        self,
+        path: Path,
+        agent: AgentFormat | None = None,
+        *,
+        position: Position | None = None,
+        session_id: str | None = None,
+        window_tokens: int | None = None,
+    ) -> None:
+        self.path = path
+        self.agent = agent
+        self.delivered = position or Position()
+        self._session_id = session_id
+        self._window_tokens = window_tokens
+        self._parser: Parser | None = None
+        self._builder: EventBuilder | None = None
+        self._held: list[LogRecord] = []
+        """Records from before the format is known."""
+        self._position = 0
+        self._line = 0
+        self._head = ""
+
+    @property
+    def session_id(self) -> str | None:
+        """The session of the log, once it is known."""
+        return self._builder.session_id if self._builder else None
+
+    @property
+    def project(self) -> str | None:
+        """The project folder of the agent, once it is known."""
+        return self._parser.log.cwd if self._parser else None
+
+    @property
+    def position(self) -> Position:
+        """The end of what was read."""
+        return Position(self._position, self._line, self._head)
+
+    def steps(self, archive: ArchiveTranscript | None, *, is_final: bool = False) -> Iterator[Step]:
+        """Yield the steps to the current end of the file. `is_final` also reads a last line without a newline."""
+        with self.path.open("rb") as stream:
+            self._check_identity(stream)
+            size = os.fstat(stream.fileno()).st_size
+            is_document = self.path.suffix == ".json"
+            if self._position >= size and not is_document:
+                return
+            stream.seek(0 if is_document else self._position)
+            step = Step()
+            for line in read_file(stream, self.path, line=self._line, position=self._position):
+                if isinstance(line, SkippedLine):
+                    if line.is_incomplete and not is_final:
+                        break  # The agent is still writing it.
+                    if line.end > self.delivered.size or line.is_incomplete:
+                        step.skipped.append(line)
+                elif not line.raw.endswith(b"\n") and not is_document and not is_final:
+                    break
+                else:
+                    self._feed(line)
+                step.bytes_read += max(0, line.end - self._position)
+                self._position, self._line = line.end, line.line
+                if self._position == self.delivered.size and self._parser is not None and not is_document:
+                    self._parser.log.drain()  # An earlier process has delivered everything up to here.
+                if step.bytes_read >= _STEP_BYTES:
+                    yield self._complete(step, archive)
+                    step = Step()
+            if is_final and self._parser is not None:
+                self._parser.finish()
+            step.is_at_end = True
+            yield self._complete(step, archive)
+
+    def interrupted_events(self) -> list[dict[str, Any]]:
+        """Return the calls without a result as ended, for a log that no agent writes any more."""
+        return list(self._builder.interrupted_events()) if self._builder else []
+
+    def _check_identity(self, stream: Any) -> None:
+        """Start again if the file was truncated or replaced since the last step."""
+        head = hashlib.blake2b(stream.read(_HEAD_BYTES), digest_size=8).hexdigest()
+        size = os.fstat(stream.fileno()).st_size
+        known = self._head or self.delivered.head
+        is_same_head = head == known or (self.delivered.size < _HEAD_BYTES and self._position < _HEAD_BYTES)
+        is_shorter = size < max(self._position, self.delivered.size)
+        self._head = head
+        if self.path.suffix != ".json" and known and (is_shorter or not is_same_head):
+            self.delivered = Position()
+            self._parser = self._builder = None
+            self._held, self._position, self._line = [], 0, 0
+
+    def _feed(self, record: LogRecord) -> None:
+        if self._parser is None:
+            self.agent = self.agent or detect_format(record.value)
+            if self.agent is None:
+                if len(self._held) < MAX_LINES_TO_DETECT:
+                    self._held.append(record)
+                return
+            self._parser = self.agent.parser(self.path)
+            for held in self._held:
+                self._parser.feed(held)
+            self._held = []
+        self._parser.feed(record if record.has_no_binary else record.without_binary())
+
+    def _complete(self, step: Step, archive: ArchiveTranscript | None) -> Step:
+        if self._parser is None:
+            return step
+        log = self._parser.log
+        spans = log.drain()
+        is_known = self.path.suffix != ".json" and self._position <= self.delivered.size
+        if is_known or not spans:
+            return step
+        if self._builder is None:
+            session_id = self._session_id or log.session_id or self.path.stem
+            self._builder = EventBuilder(log, session_id=session_id, window_tokens=self._window_tokens)
+        step.spans = spans
+        step.events.extend(self._builder.session_events())
+        for span in spans:
+            step.events.extend(self._builder.span_events(span, archive=archive))
+        return step
