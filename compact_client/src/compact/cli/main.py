@@ -8,9 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from compact.cli import exit_codes
-from compact.cli.parser import build_parser
 from compact.exceptions import CompactError, ConfigError, InsufficientBudget
-from compact.redaction import default_redactor
 
 # Module and function of each command. Modules are imported on demand, so that --help and completion stay fast.
 _COMMANDS = {
@@ -21,6 +19,7 @@ _COMMANDS = {
     "tail": ("tail", "tail"),
     "import": ("watch", "import_logs"),
     "watch": ("watch", "watch"),
+    "hooks": ("hooks.commands", "hooks"),
     "uncompact": ("uncompact", "uncompact"),
     "mcp": ("mcp", "mcp"),
     "doctor": ("doctor", "doctor"),
@@ -32,7 +31,15 @@ _COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
-    options = build_parser().parse_args(argv)
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:2] == ["hooks", "run"]:
+        # An agent waits for this one, so do not load the other commands.
+        from compact.cli.hooks.run import run
+
+        return run()
+    from compact.cli.parser import build_parser
+
+    options = build_parser().parse_args(arguments)
     try:
         return _command(options.command)(options)
     except KeyboardInterrupt:
@@ -58,6 +65,8 @@ def _command(name: str) -> Callable[[Any], int]:
 
 
 def _fail(code: int, message: str) -> int:
+    from compact.redaction import default_redactor
+
     clean, _ = default_redactor().text(message)
     sys.stderr.write(f"compactctl: {clean}\n")
     return code

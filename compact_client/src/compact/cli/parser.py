@@ -47,7 +47,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for add_command in (
         _add_compact, _add_dry_run, _add_diff, _add_remember, _add_uncompact, _add_mcp, _add_tail, _add_import,
-        _add_watch, _add_doctor, _add_verify, _add_config, _add_completion,
+        _add_watch, _add_hooks, _add_doctor, _add_verify, _add_config, _add_completion,
     ):  # fmt: skip
         add_command(commands)
     return parser
@@ -263,6 +263,31 @@ def _add_watch(commands: Any) -> None:
     command.add_argument("--state", metavar="FILE", help="state file, default one per server and key")
     command.add_argument("--dry-run", action="store_true", help="read and count once, without sending")
     _add_import_options(command, with_transcripts=True)
+
+
+def _add_hooks(commands: Any) -> None:
+    command = _add_command(
+        commands,
+        "hooks",
+        "let Claude Code archive its conversation before each compaction",
+        text="install: add hooks for PreCompact, PostCompact, SessionStart and SessionEnd to the settings. Other\n"
+        "hooks, comments and formatting stay as they are, and the old file is kept as a backup. Installing again\n"
+        "changes nothing. A file that cannot be edited safely is not changed.\n"
+        "uninstall: remove these hooks. status: show where they are installed.\n\n"
+        "Before a compaction, the hook saves the log to the disk, starts a process that redacts and delivers it, and\n"
+        "returns. The agent never waits for the server. Without a server, the next hook delivers.\n"
+        "run and deliver are what the hooks call.",
+        example="  compactctl hooks install claude-code\n"
+        "  compactctl hooks install claude-code --scope project     # .claude/settings.json of this project\n"
+        "  compactctl hooks status claude-code",
+    )
+    command.add_argument("action", choices=["install", "uninstall", "status", "run", "deliver"])
+    command.add_argument("agent", choices=["claude-code"], metavar="AGENT", help="claude-code")
+    command.add_argument(
+        "--scope", choices=["user", "project", "local"], default="user", help="settings to edit, default user"
+    )
+    _add_url(command)
+    command.add_argument("--key", help="ingest key to save for the hooks, default ARIADNE_API_KEY")
 
 
 def _add_import_options(command: argparse.ArgumentParser, *, with_transcripts: bool) -> None:

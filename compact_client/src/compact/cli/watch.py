@@ -23,6 +23,7 @@ from compact.importers.watch_state import WatchState
 
 _AGE = re.compile(r"(\d+)\s*([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_TIMEOUT_S = 60.0
 _FOREVER_S = 365 * 86_400.0
 _LINE_EVERY_S = 5.0
 _MAX_SKIPPED_SHOWN = 20
@@ -31,15 +32,15 @@ _MAX_SKIPPED_SHOWN = 20
 def import_logs(options: argparse.Namespace) -> int:
     """Import every log under the given paths, regardless of earlier imports, and print one row per log."""
     logs = LogFilter([Path(name).expanduser() for name in options.paths])
-    found = logs.find()
+    files = logs.find()
     missing = [path for path in logs.paths if not path.exists()]
-    if missing or not found:
+    if missing or not files:
         raise exit_codes.Stop(exit_codes.UNREADABLE, f"No session logs under {', '.join(options.paths)}.")
-    if options.session_id and len(found) > 1:
-        raise exit_codes.Stop(exit_codes.USAGE, f"--session-id needs exactly one log, but there are {len(found)}.")
+    if options.session_id and len(files) > 1:
+        raise exit_codes.Stop(exit_codes.USAGE, f"--session-id needs exactly one log, but there are {len(files)}.")
     settings = ImportOptions(options.session_id, options.max_tokens, options.archive)
     importer = Importer(logs, WatchState(None), _upload_factory(options), options=settings, jobs=_jobs(options))
-    reports = _import(importer, found, options)
+    reports = _import(importer, files, options)
     return _finish(reports, options)
 
 
@@ -58,7 +59,7 @@ def watch(options: argparse.Namespace) -> int:
     )
     reports: list[FileReport] = []
     try:
-        reports += _import(importer, importer.pending(), options)
+        reports += _import(importer, importer.find_pending(), options)
         if options.once or options.dry_run:
             return _finish(reports, options)
         _print_rows(reports, options)
@@ -90,7 +91,7 @@ def _upload_factory(options: argparse.Namespace) -> Any:
         raise exit_codes.Stop(exit_codes.USAGE, message)
     options.key = key
     is_followed = options.command == "watch" and not options.once
-    return partial(ServerUpload, options.url, key, timeout_s=_FOREVER_S if is_followed else 60.0)
+    return partial(ServerUpload, options.url, key, timeout_s=_FOREVER_S if is_followed else _TIMEOUT_S)
 
 
 def _state(options: argparse.Namespace) -> WatchState:
@@ -103,11 +104,11 @@ def _jobs(options: argparse.Namespace) -> int:
     return options.jobs or default_jobs()
 
 
-def _import(importer: Importer, found: Any, options: argparse.Namespace) -> list[FileReport]:
+def _import(importer: Importer, files: Any, options: argparse.Namespace) -> list[FileReport]:
     reports: list[FileReport] = []
-    with _progress(found, options) as progress:
+    with _progress(files, options) as progress:
         try:
-            for report in importer.import_all(found):
+            for report in importer.import_all(files):
                 reports.append(report)
                 progress(report)
         except Undelivered as error:
@@ -195,13 +196,13 @@ def _print_skipped(reports: list[FileReport]) -> None:
             sys.stderr.write(f"{report.file}: {report.problem}\n")
 
 
-def _progress(found: Any, options: argparse.Namespace) -> AbstractContextManager[Any]:
-    total = sum(path.stat().st_size for path, _ in found if path.exists())
-    if options.json or len(found) < 2:
+def _progress(files: Any, options: argparse.Namespace) -> AbstractContextManager[Any]:
+    total = sum(path.stat().st_size for path, _ in files if path.exists())
+    if options.json or len(files) < 2:
         return nullcontext(lambda report: None)
     if sys.stderr.isatty() and output.has_tables():
         return output.byte_progress("importing", total, lambda report: report.file.stat().st_size)
-    return nullcontext(_PlainProgress(len(found), total))
+    return nullcontext(_PlainProgress(len(files), total))
 
 
 class _PlainProgress:

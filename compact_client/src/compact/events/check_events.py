@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, TypedDict
 
 from compact.events.base import FREE_TEXT, OPTIONAL, SENTENCE, Event
 
-CheckTrigger = Literal["preflight", "manual", "overflow", "outcome"]
+CheckTrigger = Literal["preflight", "manual", "overflow", "outcome", "auto"]
 
 
 class KeptCounts(TypedDict):

@@ -185,6 +185,7 @@ class PrunedMessagesEvent(Event):
     plan_version: int
     cache: Mapping[str, Any] | None
     fates: Mapping[str, int]
+    inferred: bool | None = field(default=None, metadata=OPTIONAL)
     ledger: Sequence[Mapping[str, Any]] = field(metadata=PRIVATE)
     after: Sequence[PromptEntry] = field(metadata=PRIVATE)
 

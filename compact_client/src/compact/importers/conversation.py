@@ -56,6 +56,8 @@ class Compaction:
     """The fate and the rule of messages that stay, by message id."""
     thread: str = MAIN
     line: int = 0
+    turn: int = 0
+    """The number of model calls before it."""
 
 
 @dataclass(slots=True)
@@ -183,6 +185,8 @@ class SessionLog:
             span.thread = thread.key
             if span.parent == MAIN:
                 span.parent = thread.parent
+        if span.compaction is not None:
+            span.compaction.turn = self.generations
         self._new[span.key] = span
         return span
 

@@ -26,15 +26,15 @@ class LogFilter:
 
     def find(self) -> list[tuple[Path, AgentFormat | None]]:
         """Return the logs, oldest first, so that the log of a session comes before those that continue it."""
-        found: dict[Path, tuple[float, AgentFormat | None]] = {}
+        logs: dict[Path, tuple[float, AgentFormat | None]] = {}
         for path, agent in self._candidates():
             try:
                 modified = path.stat().st_mtime
             except OSError:
                 continue  # deleted in the meantime
             if self.since is None or modified >= self.since.timestamp():
-                found.setdefault(path, (modified, agent))
-        return [(path, agent) for path, (_, agent) in sorted(found.items(), key=lambda item: (item[1][0], item[0]))]
+                logs.setdefault(path, (modified, agent))
+        return [(path, agent) for path, (_, agent) in sorted(logs.items(), key=lambda item: (item[1][0], item[0]))]
 
     def accepts(self, path: Path, agent: AgentFormat | None) -> bool:
         """Return True if the log belongs to the wanted agents and the wanted project folder."""

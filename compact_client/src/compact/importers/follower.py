@@ -31,7 +31,7 @@ _MAX_OPEN_LOGS = 32
 _FINISHED_S = 600.0  # An agent that has not written for this long does not wait for its tools.
 _MIN_PARALLEL_BYTES = 16 * 1024 * 1024
 
-Found = tuple[Path, AgentFormat | None]
+LogPath = tuple[Path, AgentFormat | None]
 
 
 @dataclass(slots=True)
@@ -96,31 +96,31 @@ class Importer:
 
     def __init__(
         self,
-        logs: LogFilter,
+        log_filter: LogFilter,
         state: WatchState,
         create_upload: Callable[[], Upload],
         *,
         options: ImportOptions | None = None,
         jobs: int = 1,
     ) -> None:
-        self._logs = logs
+        self._filter = log_filter
         self._state = state
         self._create_upload = create_upload
         self._options = options or ImportOptions()
         self._jobs = jobs
 
-    def pending(self) -> list[Found]:
+    def find_pending(self) -> list[LogPath]:
         """Return the logs that are wanted and have something new."""
         return [
             (path, agent)
-            for path, agent in self._logs.find()
-            if self._has_news(path) and self._logs.accepts(path, agent)
+            for path, agent in self._filter.find()
+            if self._has_news(path) and self._filter.accepts(path, agent)
         ]
 
-    def import_all(self, found: Sequence[Found]) -> Iterator[FileReport]:
+    def import_all(self, logs: Sequence[LogPath]) -> Iterator[FileReport]:
         """Deliver the logs and yield a report for each. Raise `Undelivered` if the server does not accept them."""
         try:
-            for report in self._parallel(found) if self._is_large(found) else self._serial(found):
+            for report in self._parallel(logs) if self._is_large(logs) else self._serial(logs):
                 self._state.set(report.file, report.position)
                 yield report
         finally:
@@ -130,9 +130,9 @@ class Importer:
         """Deliver what agents append, until the caller stops. Yield the news of each log."""
         upload = self._create_upload()
         try:
-            watched = _Watched(self._logs)
+            watched = _Watched(self._filter)
             while not should_stop():
-                for path, agent in watched.changed():
+                for path, agent in watched.find_changed():
                     report = self._advance(path, agent, watched, upload)
                     if report.events or report.skipped or report.problem:
                         yield report
@@ -163,27 +163,27 @@ class Importer:
         known = self._state.get(path)
         return not known.size or path.stat().st_size != known.size
 
-    def _is_large(self, found: Sequence[Found]) -> bool:
-        total = sum(path.stat().st_size - self._state.get(path).size for path, _ in found if path.exists())
-        return self._jobs > 1 and len(found) > 1 and total >= _MIN_PARALLEL_BYTES
+    def _is_large(self, logs: Sequence[LogPath]) -> bool:
+        total = sum(path.stat().st_size - self._state.get(path).size for path, _ in logs if path.exists())
+        return self._jobs > 1 and len(logs) > 1 and total >= _MIN_PARALLEL_BYTES
 
-    def _serial(self, found: Sequence[Found]) -> Iterator[FileReport]:
+    def _serial(self, logs: Sequence[LogPath]) -> Iterator[FileReport]:
         upload = self._create_upload()
         try:
-            for path, agent in found:
+            for path, agent in logs:
                 yield import_log(path, agent, self._state.get(path), self._options, upload)
         finally:
             upload.close()
 
-    def _parallel(self, found: Sequence[Found]) -> Iterator[FileReport]:
+    def _parallel(self, logs: Sequence[LogPath]) -> Iterator[FileReport]:
         """Import in several processes, because reading and redaction need the processor, not the network."""
-        workers = min(self._jobs, len(found))
+        workers = min(self._jobs, len(logs))
         with ProcessPoolExecutor(
             workers, multiprocessing.get_context("spawn"), _start_worker, (self._create_upload, self._options)
         ) as pool:
             futures = [
                 pool.submit(_import_in_worker, path, agent.name if agent else None, self._state.get(path))
-                for path, agent in found
+                for path, agent in logs
             ]
             try:
                 for future in as_completed(futures):
@@ -196,23 +196,23 @@ class Importer:
 class _Watched:
     """The logs on disk and their sizes. Recently changed ones stay open, with the agent's prompt in memory."""
 
-    def __init__(self, logs: LogFilter) -> None:
-        self._logs = logs
+    def __init__(self, log_filter: LogFilter) -> None:
+        self._filter = log_filter
         self._sizes: dict[Path, tuple[int, int]] = {}
         self._agents: dict[Path, AgentFormat | None] = {}
         self._open: OrderedDict[Path, LogFile] = OrderedDict()
         self._next_scan = 0.0
 
-    def changed(self) -> Iterator[Found]:
+    def find_changed(self) -> Iterator[LogPath]:
         """Yield the logs whose size or time changed. All logs are searched less often than the open ones."""
         now = time.monotonic()
         if now >= self._next_scan:
-            found = self._logs.find()
+            logs = self._filter.find()
             took = time.monotonic() - now
             self._next_scan = now + max(_SCAN_S, took / _SCAN_SHARE)
         else:
-            found = [(path, self._agents.get(path)) for path in self._open]
-        for path, agent in found:
+            logs = [(path, self._agents.get(path)) for path in self._open]
+        for path, agent in logs:
             if self._is_changed(path, agent):
                 yield path, agent
 
@@ -235,7 +235,7 @@ class _Watched:
         if self._sizes.get(path) == size:
             return False
         is_new = path not in self._agents
-        if is_new and not self._logs.accepts(path, agent):
+        if is_new and not self._filter.accepts(path, agent):
             return False  # The project is not known yet, or it is another one.
         self._sizes[path], self._agents[path] = size, agent
         return True

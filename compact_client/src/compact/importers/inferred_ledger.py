@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from compact.importers.conversation import Compaction, LogMessage
+from compact.importers.conversation import Compaction, Format, LogMessage
 from compact.importers.inferred_facts import InferredFact, count_by_kind, find_facts
 from compact.messages import Message, RedactedMessage, content_hash
 from compact.messages.codecs import get_codec
@@ -135,11 +135,11 @@ class InferredLedger:
 
 def infer_ledger(compaction: Compaction) -> InferredLedger:
     """Return the ledger of a foreign compaction."""
-    before = mask_conversation(_decode(compaction.before, compaction))
+    before = mask_conversation(decode_messages(compaction.before, compaction.format))
     known = {message.id: message for message in before}
     originals = {id(message) for message in compaction.before}
     changed = [message for message in compaction.after if id(message) not in originals]
-    masked = {message.id: message for message in mask_conversation(_decode(changed, compaction))}
+    masked = {message.id: message for message in mask_conversation(decode_messages(changed, compaction.format))}
     after = [masked.get(message.id) or known[message.id] for message in compaction.after]
     kept = {name for name, (fate, _) in compaction.fates.items() if fate == "kept"}
     removed = [message for message in before if message.id not in kept]
@@ -148,8 +148,9 @@ def infer_ledger(compaction: Compaction) -> InferredLedger:
     return InferredLedger(compaction, tuple(before), tuple(after), tuple(facts))
 
 
-def _decode(messages: Sequence[LogMessage], compaction: Compaction) -> list[Message]:
-    codec = get_codec(compaction.format)
+def decode_messages(messages: Sequence[LogMessage], message_format: Format) -> list[Message]:
+    """Return messages of a log with the ids that they have there."""
+    codec = get_codec(message_format)
     return [replace(decode_item(codec, entry.item, index), id=entry.id) for index, entry in enumerate(messages)]
 
 

@@ -159,7 +159,7 @@ class EventBuilder:
 
     def _check_properties(self, compaction: Compaction, ledger: InferredLedger) -> dict[str, Any]:
         return {
-            "turn": self._log.generations,
+            "turn": compaction.turn,
             "model": self._log.model,
             "trigger": compaction.trigger,
             "max_tokens": self._window(ledger.tokens_before),
@@ -176,7 +176,7 @@ class EventBuilder:
             "rule": compaction.trigger,
             "t_est": ledger.tokens_before,
             "max_tokens": self._window(ledger.tokens_before),
-            "turn": self._log.generations,
+            "turn": compaction.turn,
         }
 
     def _archival(

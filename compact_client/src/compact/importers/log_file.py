@@ -70,6 +70,11 @@ class LogFile:
         self._head = ""
 
     @property
+    def _is_document(self) -> bool:
+        """True if the log is one JSON document that the agent rewrites."""
+        return self.path.suffix == ".json"
+
+    @property
     def session_id(self) -> str | None:
         """The session of the log, once it is known."""
         return self._builder.session_id if self._builder else None
@@ -88,26 +93,14 @@ class LogFile:
         """Yield the steps to the current end of the file. `is_final` also reads a last line without a newline."""
         with self.path.open("rb") as stream:
             self._check_identity(stream)
-            size = os.fstat(stream.fileno()).st_size
-            is_document = self.path.suffix == ".json"
-            if self._position >= size and not is_document:
+            if self._position >= os.fstat(stream.fileno()).st_size and not self._is_document:
                 return
-            stream.seek(0 if is_document else self._position)
+            stream.seek(0 if self._is_document else self._position)
             step = Step()
             for line in read_file(stream, self.path, line=self._line, position=self._position):
-                if isinstance(line, SkippedLine):
-                    if line.is_incomplete and not is_final:
-                        break  # The agent is still writing it.
-                    if line.end > self.delivered.size or line.is_incomplete:
-                        step.skipped.append(line)
-                elif not line.raw.endswith(b"\n") and not is_document and not is_final:
-                    break
-                else:
-                    self._feed(line)
-                step.bytes_read += max(0, line.end - self._position)
-                self._position, self._line = line.end, line.line
-                if self._position == self.delivered.size and self._parser is not None and not is_document:
-                    self._parser.log.drain()  # An earlier process has delivered everything up to here.
+                if not is_final and self._is_unfinished(line):
+                    break  # The agent is still writing it.
+                self._take(line, step)
                 if step.bytes_read >= _STEP_BYTES:
                     yield self._complete(step, archive)
                     step = Step()
@@ -115,6 +108,25 @@ class LogFile:
                 self._parser.finish()
             step.is_at_end = True
             yield self._complete(step, archive)
+
+    def _is_unfinished(self, line: LogRecord | SkippedLine) -> bool:
+        if isinstance(line, SkippedLine):
+            return line.is_incomplete
+        return not line.raw.endswith(b"\n") and not self._is_document
+
+    def _take(self, line: LogRecord | SkippedLine, step: Step) -> None:
+        """Read one line and move the position behind it. An incomplete line stays for the next step."""
+        number = line.line
+        if isinstance(line, LogRecord):
+            self._feed(line)
+        else:
+            number -= line.is_incomplete
+            if line.end > self.delivered.size or line.is_incomplete:
+                step.skipped.append(line)
+        step.bytes_read += max(0, line.end - self._position)
+        self._position, self._line = line.end, number
+        if self._position == self.delivered.size and self._parser is not None and not self._is_document:
+            self._parser.log.drain()  # An earlier process has delivered everything up to here.
 
     def interrupted_events(self) -> list[dict[str, Any]]:
         """Return the calls without a result as ended, for a log that no agent writes any more."""
@@ -128,7 +140,7 @@ class LogFile:
         is_same_head = head == known or (self.delivered.size < _HEAD_BYTES and self._position < _HEAD_BYTES)
         is_shorter = size < max(self._position, self.delivered.size)
         self._head = head
-        if self.path.suffix != ".json" and known and (is_shorter or not is_same_head):
+        if not self._is_document and known and (is_shorter or not is_same_head):
             self.delivered = Position()
             self._parser = self._builder = None
             self._held, self._position, self._line = [], 0, 0
@@ -151,7 +163,7 @@ class LogFile:
             return step
         log = self._parser.log
         spans = log.drain()
-        is_known = self.path.suffix != ".json" and self._position <= self.delivered.size
+        is_known = not self._is_document and self._position <= self.delivered.size
         if is_known or not spans:
             return step
         if self._builder is None:

@@ -1,0 +1,1 @@
+"""Hooks of coding agents: install them, and run what they ask for."""

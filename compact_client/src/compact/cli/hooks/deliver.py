@@ -1,0 +1,126 @@
+"""Deliver what the hooks have stored: the prompt from before a compaction, and the news of the session's log."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from compact.cli.hooks.run import directory
+from compact.delivery.endpoint import LOCAL_URL, configured_url
+from compact.exceptions import CompactError
+from compact.importers.claude_code import ClaudeCodeParser
+from compact.importers.follower import ImportOptions, import_log
+from compact.importers.formats import BY_NAME
+from compact.importers.inferred_ledger import decode_messages
+from compact.importers.records import LogRecord, read_records
+from compact.importers.upload import ServerUpload
+from compact.importers.watch_state import WatchState
+from compact.redaction.view import mask_conversation
+
+_TIMEOUT_S = 20.0
+_MAX_AGE_S = 7 * 86_400.0
+# Claude Code writes the boundary and the summary after the PostCompact hook has started.
+_SETTLE_S = 1.5
+
+
+def deliver() -> int:
+    """Deliver all jobs. Those that the server does not accept stay for the next hook."""
+    url, key = settings()
+    if not key:
+        return 0
+    with _lock() as is_owner:
+        if not is_owner:
+            return 0  # Another process delivers all jobs, also the new ones.
+        upload = ServerUpload(url, key, timeout_s=_TIMEOUT_S)
+        try:
+            while jobs := sorted(directory().glob("*.json")):
+                for path in jobs:
+                    _deliver_job(path, upload, WatchState.of_server(url, key))
+        except CompactError:
+            return 0  # The server is unreachable.
+        finally:
+            upload.close()
+    return 0
+
+
+def settings() -> tuple[str, str | None]:
+    """Return the address and the ingest key: those of the environment, else those that `install` has saved."""
+    try:
+        saved: Any = json.loads((directory() / "config" / "server.json").read_bytes())
+    except (OSError, ValueError):
+        saved = {}
+    url = configured_url() or saved.get("url") or LOCAL_URL
+    return url, os.environ.get("ARIADNE_API_KEY") or saved.get("key")
+
+
+def save_settings(url: str, key: str) -> None:
+    """Save the address and the key for hooks that run without them in the environment."""
+    path = directory() / "config" / "server.json"
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        json.dump({"url": url, "key": key}, file)
+
+
+def _deliver_job(path: Path, upload: ServerUpload, state: WatchState) -> None:
+    try:
+        job = json.loads(path.read_bytes())
+    except ValueError:
+        job = {}
+    transcript = Path(str(job.get("transcript_path") or "")).expanduser()
+    copy = Path(job["copy"]) if job.get("copy") else None
+    if job.get("hook_event_name") == "PreCompact":
+        _archive_prompt(copy or transcript, transcript, job, upload)
+    elif job.get("hook_event_name") == "PostCompact":
+        time.sleep(max(0.0, _SETTLE_S - (time.time() - float(job.get("at", 0)))))
+    if transcript.is_file():
+        report = import_log(transcript, BY_NAME["claude-code"], state.get(transcript), ImportOptions(), upload)
+        state.set(transcript, report.position)
+        state.save()
+    path.unlink(missing_ok=True)
+    if copy is not None:
+        copy.unlink(missing_ok=True)
+    _remove_old_jobs()
+
+
+def _archive_prompt(source: Path, log: Path, job: dict[str, Any], upload: ServerUpload) -> None:
+    """Archive the prompt that is about to be compacted, with the number of the compaction."""
+    if not source.is_file():
+        return
+    parser = ClaudeCodeParser(log)
+    size = job.get("size")
+    with source.open("rb") as stream:
+        for record in read_records(stream):
+            if isinstance(size, int) and record.end > size:
+                break
+            if isinstance(record, LogRecord):
+                parser.feed(record)
+    thread = parser.log.thread()
+    messages = mask_conversation(decode_messages(list(thread.context.values()), parser.log.format))
+    if messages:
+        session_id = parser.log.session_id or str(job.get("session_id"))
+        upload.archive(session_id, tuple(messages), thread.compactions + 1)
+
+
+def _remove_old_jobs() -> None:
+    for path in directory().glob("*.*"):
+        if path.suffix in (".json", ".jsonl", ".tmp") and time.time() - path.stat().st_mtime > _MAX_AGE_S:
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _lock() -> Iterator[bool]:
+    directory().mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (directory() / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+            return
+        yield True
