@@ -197,7 +197,7 @@ def test_a_growing_log_is_followed(tmp_path: Path) -> None:
     path_again = tmp_path / "again" / CLAUDE.name
     path_again.parent.mkdir()
     path_again.write_bytes(b"".join(LINES))
-    (step,) = LogFile(path_again).steps(None, is_final=True)
+    (step,) = LogFile(path_again).steps(DryRun().archive, is_final=True)
     assert span_ids(step.events) == span_ids(follow.upload.events)
 
 
