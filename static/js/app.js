@@ -66,5 +66,10 @@ document.addEventListener("keydown", (event) => {
   SHORTCUTS[event.key]?.(event);
 });
 
+// Links back to the session list restore the filters it was left with.
+for (const link of document.querySelectorAll("a[data-list]")) {
+  if (link instanceof HTMLAnchorElement) link.search = sessionStorage.getItem("list-query") ?? "";
+}
+
 document.querySelector(".topbar nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 startTimeUpdates();

@@ -22,7 +22,15 @@ def compacted_session(server: Server) -> str:
     return name
 
 
-PAGES = ("/", "/sessions/{}/", "/sessions/{}/compactions/1/", "/tail/", "/compare/?a={}&b={}", "/?q=none-such")
+PAGES = (
+    "/",
+    "/sessions/{}/",
+    "/sessions/{}/compactions/1/",
+    "/tail/",
+    "/compare/?a={}&b={}",
+    "/trends/",
+    "/?q=none-such",
+)
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

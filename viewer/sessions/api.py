@@ -43,7 +43,9 @@ class SessionList(ReadView):
         parameters=[
             query_parameter("q", "Text in the session id or the model."),
             query_parameter("model", "Exact model name."),
-            query_parameter("state", "near, running, compacted, errors, fallback or lossy."),
+            query_parameter("state", "near, running, compacted, errors, fallback, overflow or lossy."),
+            query_parameter("range", f"Active in the last {', '.join(session_list.RANGES)}."),
+            query_parameter("sort", f"{', '.join(session_list.SORTS)}. `-` in front means descending."),
             query_parameter("limit", f"Page size, at most {MAX_PAGE}.", OpenApiTypes.INT),
             query_parameter("before", "Page cursor, taken from `next`."),
         ],

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
 
 from ingest.models import Session
@@ -17,8 +19,9 @@ from viewer.accounts.access import Right
 from viewer.accounts.snippets import connection
 from viewer.audit import payload_views
 from viewer.audit.payload_views import Sight
+from viewer.costs.queries import session_costs
 from viewer.page_frame import current_project
-from viewer.sessions import queries, session_list
+from viewer.sessions import overview, queries, session_list
 from viewer.sessions.checks import Check
 from viewer.sessions.descriptions import describe_session
 from viewer.sessions.inspection import inspect
@@ -42,7 +45,9 @@ def sessions(request: HttpRequest) -> HttpResponse:
         "project": project,
         "sessions": page,
         "titles": session_list.titles(page, visibility),
-        "next": _next_page(request, cursor) if cursor else "",
+        "tags": session_list.tags(page, visibility),
+        "costs": session_costs(project.pk, [session.session_key for session in page]),
+        "next": _address(request, before=cursor) if cursor else "",
         "filters": filters,
         "is_filtered": filters.is_active,
         "is_first_page": filters.before is None,
@@ -50,14 +55,68 @@ def sessions(request: HttpRequest) -> HttpResponse:
     }
     if request.GET.get("fragment") == "rows":
         return render(request, "sessions/_session_rows.html", context)
-    context["stats"] = session_list.session_stats([project.pk])
+    now = timezone.now()
+    context |= {
+        "figures": overview.figures([project.pk], filters.range, now),
+        "attention": overview.attention([project.pk], filters.range, now),
+        "span_of_time": _RANGE_LABELS.get(filters.range, "24 hours"),
+    }
     if request.GET.get("fragment") == "stats":
         return render(request, "sessions/_stats.html", context)
     context |= {
         "models": session_list.recent_models([project.pk]),
         "connection": connection(request),
+        "ranges": list(_RANGE_LABELS.items()),
+        "columns": _columns(request, filters),
+        "hidden_columns": [name for name in request.GET.get("hide", "").split(",") if name in _COLUMN_NAMES],
+        "other_parameters": [(name, request.GET[name]) for name in ("sort", "hide") if request.GET.get(name)],
     }
     return render(request, "sessions/session_list.html", context)
+
+
+_RANGE_LABELS = {"1h": "hour", "24h": "24 hours", "7d": "7 days", "30d": "30 days"}
+_COLUMNS = (
+    ("model", "Model", ""),
+    ("tags", "Tags", ""),
+    ("turns", "Turns", "turns"),
+    ("compactions", "Compactions", "compactions"),
+    ("use", "Peak usage", "peak"),
+    ("facts", "Facts kept", "facts"),
+    ("errors", "Errors", "errors"),
+    ("cost", "Cost", ""),
+    ("spans", "Spans", "spans"),
+    ("last", "Last activity", ""),
+)
+_COLUMN_NAMES = {name for name, _, _ in _COLUMNS}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the list. `href` sorts by it, in the other direction if it is the order already."""
+
+    name: str
+    label: str
+    href: str
+    order: str  # the value of aria-sort
+
+    @property
+    def is_number(self) -> bool:
+        return self.name not in {"model", "tags", "use", "last"}
+
+
+def _columns(request: HttpRequest, filters: session_list.SessionFilter) -> list[Column]:
+    columns = []
+    for name, label, sort in _COLUMNS:
+        order = {sort: "ascending", f"-{sort}": "descending"}.get(filters.sort, "") if sort else ""
+        if name == "last" and not filters.sort:
+            order = "descending"
+        href = ""
+        if sort:
+            href = _address(request, sort=sort if order == "descending" else f"-{sort}", before=None)
+        elif name == "last":
+            href = _address(request, sort=None, before=None)
+        columns.append(Column(name, label, href, order))
+    return columns
 
 
 @access.requires(Right.SESSIONS)
@@ -133,8 +192,13 @@ def _compaction_list(checks: list[Check]) -> dict[str, Any]:
     return {"compactions": rows[-MAX_COMPACTIONS:], "older": max(0, len(rows) - MAX_COMPACTIONS)}
 
 
-def _next_page(request: HttpRequest, cursor: str) -> str:
+def _address(request: HttpRequest, **changes: str | None) -> str:
+    """Return the address of the list with other parameters. None removes one."""
     query = request.GET.copy()
     query.pop("fragment", None)
-    query["before"] = cursor
+    for name, value in changes.items():
+        if value is None:
+            query.pop(name, None)
+        else:
+            query[name] = value
     return f"?{query.urlencode()}"

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Count, F, Min, Q, QuerySet, Sum
+from django.db.models import Count, F, Q, QuerySet
+from django.db.models.functions import Coalesce
+from django.utils import timezone
 
 from ingest.decoding.facts import LOSSY_SHARE
 from ingest.models import Session, Trace, trace_key
-from viewer.visibility.public_parts import Visibility, public_name
+from viewer.visibility.public_parts import Visibility, public_name, public_trace_metadata
+from viewer.visibility.shapes import HIDDEN
 
 PAGE_SIZE = 50
 # Statistics cover the newest sessions, so that they cost the same in a small project and in a large one.
@@ -27,17 +31,41 @@ STATES: dict[str, Q] = {
     "compacted": Q(compaction_count__gt=0),
     "errors": Q(error_count__gt=0),
     "fallback": Q(fallback_count__gt=0),
+    "overflow": Q(overflow_count__gt=0),
     "lossy": Q(worst_retention__lt=LOSSY_SHARE),
 }
 
 
+RANGES = {
+    "1h": timedelta(hours=1),
+    "24h": timedelta(hours=24),
+    "7d": timedelta(days=7),
+    "30d": timedelta(days=30),
+}
+SORTS = {
+    "turns": "turn_count",
+    "compactions": "compaction_count",
+    "peak": "peak_tokens",
+    "facts": "worst_lost",
+    "errors": "error_count",
+    "spans": "span_count",
+}
+"""Columns that the list can be sorted by, besides the last activity. `-` in front means descending."""
+# Sorting reads that many of the newest sessions, so that it costs the same in a larger project.
+SORTED_SESSIONS = 20_000
+# Sessions without a value come last in descending order.
+_NO_VALUE = -1
+
+
 @dataclass(frozen=True, slots=True)
 class SessionFilter:
-    """The filters in the address of the session list."""
+    """The filters and the order in the address of the session list."""
 
     q: str = ""
     model: str = ""
     state: str = ""
+    range: str = ""
+    sort: str = ""
     before: tuple[int, UUID] | None = None
 
     @classmethod
@@ -46,12 +74,19 @@ class SessionFilter:
             q=str(query.get("q", "")).strip()[:200],
             model=str(query.get("model", "")).strip()[:200],
             state=str(query.get("state", "")),
+            range=range_name if (range_name := str(query.get("range", ""))) in RANGES else "",
+            sort=sort if (sort := str(query.get("sort", ""))).removeprefix("-") in SORTS else "",
             before=_parse_cursor(str(query.get("before", ""))),
         )
 
     @property
     def is_active(self) -> bool:
-        return bool(self.q or self.model or self.state)
+        return bool(self.q or self.model or self.state or self.range)
+
+    @property
+    def order(self) -> tuple[str, bool]:
+        """The column of the order, and True if it is descending."""
+        return SORTS[self.sort.removeprefix("-")] if self.sort else "last_seq", not self.sort or self.sort[0] == "-"
 
     def apply(self, sessions: QuerySet[Session]) -> QuerySet[Session]:
         if self.q:
@@ -60,17 +95,38 @@ class SessionFilter:
             sessions = sessions.filter(model=self.model)
         if self.state in STATES:
             sessions = sessions.filter(STATES[self.state])
+        if self.range:
+            since = timezone.now() - RANGES[self.range]
+            sessions = sessions.filter(Q(last_at__gte=since) | Q(last_at=None, created_at__gte=since))
+        return self._sort(sessions)
+
+    def _sort(self, sessions: QuerySet[Session]) -> QuerySet[Session]:
+        """Order the sessions, and leave out those before the cursor."""
+        column, is_descending = self.order
+        if self.sort:
+            sessions = sessions.annotate(sorted_by=Coalesce(column, _NO_VALUE))
+            column = "sorted_by"
         if self.before is not None:
-            seq, key = self.before
+            value, key = self.before
+            further = Q(**{f"{column}__{'lt' if is_descending else 'gt'}": value})
             # Sessions of one commit may share a seq.
-            sessions = sessions.filter(Q(last_seq__lt=seq) | Q(last_seq=seq, session_key__gt=key), last_seq__lte=seq)
-        return sessions
+            sessions = sessions.filter(further | Q(**{column: value, "session_key__gt": key}))
+            if not self.sort:
+                sessions = sessions.filter(last_seq__lte=value)
+        return sessions.order_by(f"-{column}" if is_descending else column, "session_key")
+
+    def cursor(self, last: Session) -> str:
+        """Return the cursor of the page after this session."""
+        column, _ = self.order
+        value = getattr(last, column)
+        return f"{_NO_VALUE if value is None else value}.{last.session_key}"
 
 
 def _parse_cursor(text: str) -> tuple[int, UUID] | None:
-    """Parse `seq.key` of the last row on the previous page."""
+    """Parse `value.key` of the last row on the previous page. The value is a seq, or that of the sorted column."""
     seq, _, key = text.partition(".")
-    if not (seq.isascii() and seq.isdigit() and len(seq) < 19):
+    digits = seq.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 19):
         return None
     try:
         return int(seq), UUID(key) if key else UUID(int=0)
@@ -85,37 +141,43 @@ def sessions_page(
     page = list(_newest(projects, filters, limit + 1))
     if len(page) <= limit:
         return page, None
-    last = page[limit - 1]
-    return page[:limit], f"{last.last_seq}.{last.session_key}"
+    return page[:limit], filters.cursor(page[limit - 1])
 
 
 def _newest(projects: Iterable[int], filters: SessionFilter, limit: int) -> Iterable[Session]:
     # One query per project uses the index of each. A single query over all projects would sort every session.
-    per_project = [
-        filters.apply(Session.objects.filter(project_id=project)).order_by("-last_seq", "session_key")[:limit]
-        for project in projects
-    ]
+    per_project = [filters.apply(_sortable(project, filters))[:limit] for project in projects]
     if len(per_project) < 2:
         return per_project[0] if per_project else []
-    return per_project[0].union(*per_project[1:], all=True).order_by("-last_seq", "session_key")[:limit]
+    column, is_descending = filters.order
+    column = "sorted_by" if filters.sort else column
+    order = (f"-{column}" if is_descending else column, "session_key")
+    return per_project[0].union(*per_project[1:], all=True).order_by(*order)[:limit]
+
+
+def _sortable(project: int, filters: SessionFilter) -> QuerySet[Session]:
+    """Return the sessions of a project that a page is taken from."""
+    sessions = Session.objects.filter(project_id=project)
+    if filters.sort:
+        newest = sessions.order_by("-last_seq").values_list("last_seq", flat=True)
+        if (oldest := newest[SORTED_SESSIONS - 1 : SORTED_SESSIONS].first()) is not None:
+            sessions = sessions.filter(last_seq__gte=oldest)
+    return sessions
+
+
+def active_times(projects: Iterable[int], since: datetime) -> list[tuple[datetime, datetime]]:
+    """Return the first and last time of the newest sessions that were active since a time."""
+    newest = Session.objects.filter(project_id__in=list(projects)).order_by("-last_seq")[:_STATS_SESSIONS]
+    times = newest.values_list("first_at", "last_at")
+    return [(first, last) for first, last in times if first and last and last >= since]
 
 
 @dataclass(frozen=True, slots=True)
 class SessionStats:
-    """Statistics of the newest sessions of a project."""
+    """The state of the newest sessions now."""
 
-    sessions: int
     running: int
     near: int
-    errors: int
-    compactions: int
-    fallbacks: int
-    lossy: int
-    worst_retention: float | None
-
-    @property
-    def fallback_pct(self) -> float:
-        return self.fallbacks / self.compactions if self.compactions else 0.0
 
 
 def session_stats(projects: Iterable[int]) -> SessionStats:
@@ -123,14 +185,8 @@ def session_stats(projects: Iterable[int]) -> SessionStats:
         Session.objects.filter(project_id__in=list(projects))
         .order_by("-last_seq")[:_STATS_SESSIONS]
         .aggregate(
-            sessions=Count("pk"),
             running=Count("pk", filter=STATES["running"]),
             near=Count("pk", filter=STATES["near"]),
-            errors=Count("pk", filter=STATES["errors"]),
-            compactions=Sum("compaction_count", default=0),
-            fallbacks=Sum("fallback_count", default=0),
-            lossy=Count("pk", filter=STATES["lossy"]),
-            worst_retention=Min("worst_retention"),
         )
     )
     return SessionStats(**row)
@@ -149,3 +205,36 @@ def titles(sessions: Sequence[Session], visibility: Visibility) -> dict[str, str
     if visibility is Visibility.CONTENT:
         return names
     return {trace: name for trace, name in names.items() if public_name("trace", name) == name}
+
+
+_TAG_KEYS = (
+    "deployment.environment.name",
+    "deployment.environment",
+    "langfuse.environment",
+    "service.name",
+    "service.version",
+    "environment",
+    "tags",
+    "user.id",
+    "user",
+)
+_MAX_TAGS = 4
+_MAX_TAG_TRACES = 500
+
+
+def tags(sessions: Sequence[Session], visibility: Visibility) -> dict[UUID, list[str]]:
+    """Return environments, services, tags and users of sessions from the metadata of their traces.
+
+    Metadata that is not declared, such as the id of a person, needs the right to view payloads.
+    """
+    rows = Trace.objects.filter(session_key__in=[session.session_key for session in sessions]).exclude(metadata={})
+    result: dict[UUID, list[str]] = {}
+    for key, metadata in rows.order_by("seq").values_list("session_key", "metadata")[:_MAX_TAG_TRACES]:
+        seen = metadata if visibility is Visibility.CONTENT else public_trace_metadata(metadata)
+        known = result.setdefault(key, [])
+        for name in _TAG_KEYS:
+            value = seen.get(name)
+            for text in value if isinstance(value, list) else [value]:
+                if isinstance(text, str) and text and text != HIDDEN and text not in known and len(known) < _MAX_TAGS:
+                    known.append(text[:60])
+    return {key: known for key, known in result.items() if known}

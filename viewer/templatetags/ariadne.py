@@ -156,6 +156,30 @@ def middle(value: Any, most: int) -> str:
     return f"{text[:head]}…{text[-(most - head - 1) :]}"
 
 
+_TAIL_CHARS = 14
+_MAX_CUT_CHARS = 200
+
+
+@register.filter
+def cut_head(value: Any) -> str:
+    """Return the part of a name that may be cut at its end. `cut_tail` is the rest, so that the middle is left out."""
+    text = middle(value, _MAX_CUT_CHARS)
+    return text[:-_TAIL_CHARS] if len(text) > 2 * _TAIL_CHARS else text
+
+
+@register.filter
+def cut_tail(value: Any) -> str:
+    """Return the end of a long name, which is always shown."""
+    text = middle(value, _MAX_CUT_CHARS)
+    return text[-_TAIL_CHARS:] if len(text) > 2 * _TAIL_CHARS else ""
+
+
+@register.filter
+def item(mapping: Mapping[Any, Any], key: Any) -> Any:
+    """Return the value of a key, or None."""
+    return mapping.get(key)
+
+
 @register.filter
 def query_string(query: Mapping[str, str]) -> str:
     """Return parameters as they are written in an address, without the question mark."""

@@ -153,16 +153,17 @@ def charts(series: Series, period: Period, query: dict[str, str]) -> list[Chart]
 
 
 def sparkline(points: Sequence[Figures], name: str) -> list[tuple[float, float, float]]:
-    """Return the bars of a small chart as x, y and height in percent."""
+    """Return the bars of a small chart as x, y and height in percent. That of facts shows the lost ones."""
     value = next((kind.value for kind in KINDS if kind.name == name), None)
-    values = [value(point) if value else float(point.facts_lost) for point in points]
-    top = max(values, default=0) or 1
-    width = 100 / max(1, len(values))
-    return [
-        (round(number * width, 2), round(100 - max(8.0, height), 2), round(max(8.0, height), 2))
-        for number, height in enumerate(100 * one / top if one else 0 for one in values)
-        if height
-    ]
+    return spark_bars([value(point) if value else point.facts_lost for point in points])
+
+
+def spark_bars(values: Sequence[float]) -> list[tuple[float, float, float]]:
+    """Return the bars of values as x, y and height in percent. Zeros have none, and small values stay visible."""
+    top, width = max(values, default=0) or 1, 100 / max(1, len(values))
+    heights = [max(8.0, 100 * value / top) if value else 0.0 for value in values]
+    bars = [(n * width, 100 - height, height) for n, height in enumerate(heights) if height]
+    return [(round(x, 2), round(y, 2), round(height, 2)) for x, y, height in bars]
 
 
 def _bar_chart(kind: _Kind, series: Series, period: Period, query: dict[str, str], ticks: list[datetime]) -> Chart:
@@ -237,7 +238,7 @@ def _bar(
     return Bar(
         x=round(number * step + step * 0.12, 3),
         width=round(step * 0.76, 3),
-        y=round(100 - max(top, bottom + height), 3),
+        y=round(max(0.0, 100 - max(top, bottom + height)), 3),
         height=round(height, 3),
         value=value,
         at=at,

@@ -44,6 +44,11 @@ class Period:
         return f"{self.bucket_hours} hours" if self.bucket.days < 1 else f"{self.bucket.days} days"
 
     @property
+    def has_days(self) -> bool:
+        """True if the axis shows days instead of hours."""
+        return self.until - self.since > timedelta(days=2)
+
+    @property
     def starts(self) -> list[datetime]:
         """The start of each bucket."""
         count = -(-(self.until - self.since) // self.bucket)

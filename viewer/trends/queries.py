@@ -189,7 +189,7 @@ def sessions_behind(
 
 
 def _by_session(rows: QuerySet[Activity], sums: dict[str, Sum]) -> Iterable[tuple[Any, ...]]:
-    return rows.values("session_key").annotate(**sums).values_list("session_key", *sums)
+    return list(rows.values("session_key").annotate(**sums).values_list("session_key", *sums))
 
 
 def _most_tokens(projects: list[int], since: datetime, until: datetime, model: str | None, limit: int) -> list[UUID]:

@@ -4,6 +4,7 @@
 import { isSignedOut, parse } from "../dom.js";
 import { LiveSocket } from "../live-socket.js";
 import { updateTimes } from "../relative-times.js";
+import { SavedViews } from "./saved-views.js";
 
 // Minimum time between two refreshes.
 const REFRESH_MS = 250;
@@ -19,6 +20,9 @@ class SessionList extends HTMLElement {
   connectedCallback() {
     this.addEventListener("click", this.#onClick);
     this.addEventListener("change", this.#updateCompareButton);
+    this.addEventListener("change", this.#onColumnChange);
+    rememberAddress();
+    new SavedViews(this);
     this.#socket = new LiveSocket("/ws/sessions/", {
       after: Number(this.dataset.lastSeq ?? 0),
       query: () => ({ project: this.dataset.project ?? "" }),
@@ -45,7 +49,7 @@ class SessionList extends HTMLElement {
 
   async #refreshStats() {
     this.#statsTimer = 0;
-    const stats = document.querySelector(".stats");
+    const stats = document.querySelector(".overview");
     try {
       const response = await fetch(fragmentUrl("stats"));
       // Replacing the links would take the keyboard focus away from them.
@@ -116,6 +120,19 @@ class SessionList extends HTMLElement {
     }
   };
 
+  /** Show or hide a column, and keep the choice in the address. */
+  #onColumnChange = (/** @type {Event} */ event) => {
+    if (!(event.target instanceof HTMLInputElement) || event.target.name !== "column") return;
+    const boxes = /** @type {NodeListOf<HTMLInputElement>} */ (this.querySelectorAll("input[name=column]"));
+    const hidden = [...boxes].filter((box) => !box.checked).map((box) => box.value);
+    this.querySelector("table.sessions")?.setAttribute("data-hide", hidden.join(" "));
+    const url = new URL(location.href);
+    if (hidden.length) url.searchParams.set("hide", hidden.join(","));
+    else url.searchParams.delete("hide");
+    history.replaceState(null, "", url);
+    rememberAddress();
+  };
+
   #updateCompareButton = () => {
     const button = this.querySelector("[data-action=compare]");
     if (button instanceof HTMLButtonElement) button.disabled = this.#selectedSessions().length !== 2;
@@ -146,6 +163,11 @@ function parseRows(html) {
   const template = document.createElement("template");
   template.content.append(...parse(`<table><tbody>${html}</tbody></table>`));
   return [...template.content.querySelectorAll("tr")];
+}
+
+/** Remember the filters for links back to this list. */
+function rememberAddress() {
+  sessionStorage.setItem("list-query", location.search);
 }
 
 /** Return the URL of a part of this page, with the same filters. @param {string} name */
