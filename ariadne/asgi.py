@@ -24,6 +24,7 @@ from viewer.accounts.authentication import SocketAuth  # noqa: E402
 from viewer.alerts import schedule as alert_schedule  # noqa: E402
 from viewer.audit import anchor_schedule  # noqa: E402
 from viewer.live.routing import websocket_urlpatterns  # noqa: E402
+from viewer.mcp import endpoint as mcp_endpoint  # noqa: E402
 from viewer.search import index_schedule  # noqa: E402
 
 database = connections.settings["default"]
@@ -32,6 +33,7 @@ database["OPTIONS"] = {
     **database["OPTIONS"],
 }
 pages = with_deadline(django_application, settings.REQUEST_TIMEOUT_S)
+mcp_requests = with_deadline(mcp_endpoint.application, settings.REQUEST_TIMEOUT_S)
 request_guard.install(endpoints.PATHS)
 # Events contain no reference cycles, but the default garbage collector settings spent a third of the write path's time
 # looking for them.
@@ -47,6 +49,9 @@ async def http(scope: dict[str, Any], receive: Any, send: Any) -> None:
     index_schedule.ensure_running()
     if scope["path"].rstrip("/") in endpoints.PATHS:
         await endpoints.application(scope, receive, send)
+    elif scope["path"].rstrip("/") == mcp_endpoint.PATH:
+        get_service()
+        await mcp_requests(scope, receive, send)
     else:
         # The first request of any kind creates the service, which monitors the database for all requests.
         get_service()

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from compact.cli import main
 from compact.cli.mcp_settings import UnsafeSettings, add_server, installed_server, remove_server
@@ -74,7 +75,7 @@ def test_lost_facts_are_printed_with_the_most_binding_first(home: Path, capsys: 
     assert main(["uncompact"]) == 0
     text = capsys.readouterr().out
     rule, decision = text.index("Never deploy to ALICE-prod"), text.index("We decided to use ALICE-queue")
-    assert rule < decision < text.rindex("54877")
+    assert rule < decision and "54877" in text
     assert "turn 1, 2026-11-16T04:00:01.000Z" in text
     assert "BOB" not in text and SECRET not in text
 
@@ -106,6 +107,32 @@ def test_a_query_finds_passages(home: Path, capsys: Any) -> None:
     assert "54877" in text and "turn 2" in text
     assert main(["uncompact", ALICE, "--query", "deploy key", "--json"]) == 0
     assert SECRET not in capsys.readouterr().out
+
+
+def test_the_server_is_read_with_an_api_token(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """Without a name, the newest session with a compaction is used. A wrong token is one line on stderr."""
+    lost = [{"kind": "number", "text": "54877"}, {"kind": "constraint", "text": "Never deploy on Fridays."}]
+    answers: dict[str, Any] = {
+        "/api/sessions/": {"results": [{"id": "idle", "compaction_count": 0}, {"id": "a b", "compaction_count": 2}]},
+        "/api/sessions/a b/compactions/": {"results": [{"n": 1, "started_at": None, "facts_lost": lost}]},
+        "/api/search/": {"results": [{"type": "message", "at": "now", "snippet": [{"text": "port 54877"}]}]},
+    }  # fmt: skip
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.headers["Authorization"] != "Bearer arip_good":
+            return httpx.Response(401)
+        return httpx.Response(200, json=answers[request.url.path])
+
+    transport, client = httpx.MockTransport(answer), httpx.Client
+    monkeypatch.setattr(httpx, "Client", lambda **options: client(transport=transport, **options))
+    assert main(["uncompact", "--server", "--token", "arip_good"]) == 0
+    text = capsys.readouterr().out
+    assert text.index("Never deploy") < text.index("54877")
+    assert main(["uncompact", "a b", "--server", "--token", "arip_good", "--query", "port"]) == 0
+    assert "port 54877" in capsys.readouterr().out
+    assert main(["uncompact", "--server", "--token", "arip_bad"]) == 4
+    monkeypatch.delenv("ARIADNE_API_TOKEN", raising=False)
+    assert main(["uncompact", "--server"]) == 2
 
 
 def mcp_server(home: Path, directory: Path, *arguments: str) -> StdioServerParameters:

@@ -33,8 +33,8 @@ class ServerApi:
         """Return the session that changed last among those with a compaction."""
         sessions = self._get("sessions/", limit=_MAX_SESSIONS)["results"]
         for session in sessions:
-            if session.get("compactions") or session.get("compaction_count"):
-                return str(session["session_id"])
+            if session.get("compaction_count"):
+                return str(session["id"])
         raise exit_codes.Stop(exit_codes.UNREADABLE, "None of the newest sessions has a compaction. Name a session.")
 
     def lost_items(self, session: str, *, last: int) -> tuple[list[LostItem], list[str]]:

@@ -31,6 +31,7 @@ _OTHER_HEADING: Final = "Names, ids and values"
 KIND_WEIGHTS: Final = {"constraint": 4.0, "goal": 3.5, "decision": 2.0, "file": 1.5, "open_item": 1.4}
 _MAX_TEXT_CHARS: Final = 400
 _MAX_CONTEXT_CHARS: Final = 300
+_QUOTE_CHARS: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +64,14 @@ def lost_items(conversation: Conversation, *, last: int = 1) -> tuple[list[LostI
         ledger = infer_ledger(compaction)
         if not ledger.is_disclosed:
             notes.append(f"Compaction {compaction.number}: {UNDISCLOSED} These facts are in no readable message.")
+        texts = {message.id: searchable_text(message) for message in ledger.before}
         for fact in ledger.lost:
             source = next((turns[name] for name in fact.source_ids if name in turns), None)
             turn, time = source or (None, compaction.at)
-            items[fact.kind, fact.text] = LostItem(fact.kind, fact.text, compaction.number, turn, time, fact.weight)
+            text = fact.text
+            if fact.kind not in HEADINGS:
+                text = next((_quote(text, texts[name]) for name in fact.source_ids if name in texts), text)
+            items.setdefault((fact.kind, text), LostItem(fact.kind, text, compaction.number, turn, time, fact.weight))
     return sorted(items.values(), key=lambda item: -item.weight), notes
 
 
@@ -104,7 +109,7 @@ def render_items(
         lines += ["", f"{heading}:", *group] if group else []
     if len(chosen) < len(items):
         lines += ["", f"{len(items) - len(chosen):,} more did not fit into {max_tokens:,} tokens."]
-    return "\n".join(lines).strip() or "Nothing was dropped."
+    return "\n".join(lines).strip() or "No facts were lost."
 
 
 def explain(ledger: InferredLedger, items: Sequence[LostItem], shown: int = 10) -> str:
@@ -194,6 +199,17 @@ def _turns(conversation: Conversation) -> dict[str, tuple[int, str | None]]:
         turn += decoded.role == "user" and not decoded.answers and not message.is_program
         turns[message.id] = (max(1, turn), message.at)
     return turns
+
+
+def _quote(value: str, text: str) -> str:
+    """Return the line around a value, because a bare number or name says little."""
+    start = text.lower().find(value.lower())
+    if start < 0:
+        return value
+    first = max(text.rfind("\n", 0, start) + 1, start - _QUOTE_CHARS)
+    newline = text.find("\n", start)
+    last = min(newline if newline >= 0 else len(text), start + len(value) + _QUOTE_CHARS)
+    return text[first:last].strip()
 
 
 def _heading(item: LostItem) -> str:

@@ -1,0 +1,1 @@
+"""Recall and uncompact for agents, over the Model Context Protocol."""
