@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime, time, timedelta
 from uuid import UUID
 
 from ingest.models import Session
 from viewer.live import queries as live_queries
-from viewer.sessions import queries, session_list
+from viewer.search.queries import search
+from viewer.sessions import overview, queries, session_list
+from viewer.trends import periods
+from viewer.trends import queries as trends
+from viewer.visibility.public_parts import Visibility
 
 Query = Callable[[], object]
+BOUNDED = {"home, sorted by facts"}
+"""Queries that read up to 20,000 sessions, which may be most of the table."""
 
 
 def page_queries(project: int, last_seq: int) -> dict[str, Query]:
-    """Return the queries by name: the session list, a session page, and the tail after a gap."""
+    """Return the queries by name: the home page, trends, search, a session page, and the tail after a gap."""
     session = Session.objects.filter(project_id=project).order_by("-last_seq")[150]
     no_filter = session_list.SessionFilter()
 
@@ -24,7 +31,25 @@ def page_queries(project: int, last_seq: int) -> dict[str, Query]:
 
         return run
 
+    now = datetime.combine(session.day, time(23, 30), UTC)
+    month = periods.last("30d", now)
+    content, metadata = {project: Visibility.CONTENT}, {project: Visibility.METADATA}
     return {
+        "home, figures": lambda: overview.figures([project], "", now),
+        "home, needs attention": lambda: overview.attention([project], "", now),
+        "home, needs attention in 30 days": lambda: overview.attention([project], "30d", now),
+        "home, sorted by facts": lambda: session_list.sessions_page(
+            [project], session_list.SessionFilter(sort="-facts")
+        ),
+        "trends, 30 days": lambda: trends.series([project], month, with_cost=False),
+        "trends, 30 days with cost": lambda: trends.series([project], month),
+        "trends, sessions of an hour": lambda: trends.sessions_behind(
+            [project], month.until - timedelta(hours=4), month.until - timedelta(hours=3)
+        ),
+        "search, a topic": lambda: search(content, "topic7"),
+        "search, one word that exists once": lambda: search(content, "rare1x4"),
+        "search, part of a session id": lambda: search(metadata, "session-12"),
+        "search, nothing": lambda: search(content, "nosuchword"),
         "session list, first page": lambda: session_list.sessions_page([project], no_filter),
         "session list, last page": lambda: session_list.sessions_page(
             [project], session_list.SessionFilter(before=(last_seq // 2, UUID(int=0)))

@@ -2,7 +2,8 @@
 
 A session has 200 spans, and a hundred sessions run concurrently on each day. As with real agents, the rows of one
 session are interleaved on disk with those of the others. `data` is about 400 bytes. Every tenth span also has a payload
-of 2 kB that hardly compresses.
+of 2 kB that hardly compresses. Sessions have hourly figures and usage, and sessions and payloads are in the search
+index, each payload with forty words of its own and some that others have too.
 """
 
 from __future__ import annotations
@@ -52,10 +53,59 @@ FROM generate_series(%(first_chunk)s, %(last_chunk)s) c, generate_series(0, %(sp
   generate_series(c * %(beside)s, (c + 1) * %(beside)s - 1) s
 """
 
+_ACTIVITY = """
+INSERT INTO ingest_activity (session_key, project_id, hour, model, compactions, tokens_freed, cache_lost_tokens,
+  facts_total, facts_kept, fallbacks, overflows, errors, kept_counts)
+SELECT md5('session-' || n)::uuid, %(project)s, %(day)s::timestamptz + (n %% 24) * interval '1 hour',
+  'model-' || n %% 4, 3, 40000, 9000, 60, 50 - n %% 7, n %% 2, n %% 3 / 2, n %% 5 / 4,
+  (SELECT array_agg(CASE WHEN share = 90 - n %% 40 THEN 3 ELSE 0 END ORDER BY share) FROM generate_series(0, 100) share)
+FROM generate_series(%(first)s, %(last)s) n
+"""
+_TRENDS = """
+INSERT INTO ingest_trend (project_id, hour, model, compactions, tokens_freed, cache_lost_tokens, facts_total,
+  facts_kept, fallbacks, overflows, errors, kept_counts)
+SELECT project_id, hour, model, sum(compactions), sum(tokens_freed), sum(cache_lost_tokens), sum(facts_total),
+  sum(facts_kept), sum(fallbacks), sum(overflows), sum(errors), min(kept_counts)
+FROM ingest_activity WHERE hour >= %(day)s AND hour < %(day)s::date + 1 GROUP BY 1, 2, 3
+"""
+_USAGE = """
+INSERT INTO ingest_usage (session_key, project_id, hour, model, provider, is_summary, prompt_size, call_count,
+  input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens)
+SELECT md5('session-' || n)::uuid, %(project)s, %(day)s::timestamptz + (n %% 24) * interval '1 hour',
+  'gpt-5', '', false, 0, 20, 900000, 700000, 0, 9000, 0
+FROM generate_series(%(first)s, %(last)s) n
+"""
+_SEARCH = """
+INSERT INTO {table} (session_key, session_day, item, project_id, seq, trace_id, span_id, words)
+SELECT md5('session-' || n)::uuid, %(day)s, '00000000-0000-0000-0000-000000000000', %(project)s,
+  %(seq)s + (n / %(beside)s + 1)::bigint * %(beside)s * %(spans)s - %(beside)s + n %% %(beside)s + 1, NULL, NULL,
+  array_to_tsvector(ARRAY['%(project)spsession-' || n, '%(project)spsession', '%(project)sp' || n,
+    '%(project)sptrace-' || n])
+FROM generate_series(%(first)s, %(last)s) n
+UNION ALL
+SELECT md5('session-' || s)::uuid, %(day)s, md5(s::text || '-' || p::text)::uuid, %(project)s,
+  %(seq)s + (s / %(beside)s)::bigint * %(beside)s * %(spans)s + p * %(beside)s + s %% %(beside)s + 1,
+  'trace-' || s, to_hex(p),
+  array_to_tsvector(ARRAY['%(project)sccommon', '%(project)sctopic' || s %% 50, '%(project)scrare' || s || 'x' || p] ||
+    (SELECT array_agg('%(project)sc' || left(md5(s::text || p::text || g::text), 7)) FROM generate_series(1, 40) g))
+FROM generate_series(%(first)s, %(last)s) s, generate_series(4, %(spans)s - 1, 10) p
+"""
+
 _OLD_SESSIONS = """
 INSERT INTO ingest_session SELECT (json_populate_record(x.s, json_build_object('session_key', md5('old-' || n)::uuid,
   'session_id', 'old-' || n, 'last_seq', -n, 'day', (x.s).day - 100))).*
 FROM (SELECT s FROM ingest_session s LIMIT 1) x, generate_series(1, %s) n
+"""
+
+_OLD_ACTIVITY = """
+INSERT INTO ingest_activity SELECT (json_populate_record(x.a, json_build_object('session_key', md5('old-' || n)::uuid,
+  'hour', (x.a).hour - interval '100 days'))).*
+FROM (SELECT a FROM ingest_activity a LIMIT 1) x, generate_series(1, %s) n
+"""
+_OLD_USAGE = """
+INSERT INTO ingest_usage SELECT (json_populate_record(x.u, json_build_object('session_key', md5('old-' || n)::uuid,
+  'hour', (x.u).hour - interval '100 days'))).*
+FROM (SELECT u FROM ingest_usage u LIMIT 1) x, generate_series(1, %s) n
 """
 
 
@@ -97,6 +147,12 @@ def fill(
             }
             connection.execute(_SESSIONS, values)
             connection.execute(_TRACES, values)
+            connection.execute(_ACTIVITY, values)
+            connection.execute(_TRENDS, values)
+            connection.execute(_USAGE, values)
+            connection.execute(partitions.create_search_statement(day))  # type: ignore[arg-type]
+            words = partitions.search_partition_name(day)
+            connection.execute(_SEARCH.format(table=words), values)  # type: ignore[arg-type]
             table = partitions.partition_name(day)
             connection.execute(f"CREATE TABLE {table} (LIKE ingest_span INCLUDING DEFAULTS)")  # type: ignore[arg-type]
             connection.execute(_SPANS.format(table=table), values)  # type: ignore[arg-type]
@@ -112,12 +168,15 @@ def fill(
         connection.execute("SELECT setval('ingest_seq', %s)", (total + 65536,))
         connection.execute("VACUUM ANALYZE ingest_span")
         connection.execute("VACUUM ANALYZE ingest_session")
-        connection.execute("VACUUM ANALYZE ingest_trace")
+        for table in ("ingest_trace", "ingest_activity", "ingest_trend", "ingest_usage", "ingest_search"):
+            connection.execute(f"VACUUM ANALYZE {table}")  # type: ignore[arg-type]
     return GeneratedSpans(sessions, total, dates, total)
 
 
 def add_old_sessions(url: str, count: int) -> None:
     """Add old sessions without spans, to plan queries over a long list without generating its spans."""
     with psycopg.connect(url, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection:
-        connection.execute(_OLD_SESSIONS, (count,))
-        connection.execute("VACUUM ANALYZE ingest_session")
+        for statement in (_OLD_SESSIONS, _OLD_ACTIVITY, _OLD_USAGE):
+            connection.execute(statement, (count,))
+        for table in ("ingest_session", "ingest_activity", "ingest_usage"):
+            connection.execute(f"VACUUM ANALYZE {table}")  # type: ignore[arg-type]

