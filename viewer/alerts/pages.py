@@ -18,7 +18,7 @@ from viewer.accounts import access
 from viewer.accounts.access import Grant, Right
 from viewer.accounts.forms import current_user, no_store
 from viewer.alerts import delivery, evaluation
-from viewer.alerts.conditions import COUNTED, Decision
+from viewer.alerts.conditions import Decision
 from viewer.alerts.messages import describe_condition
 from viewer.alerts.rule_form import LIMITS, MAX_RULES, RuleForm, initial_values, new_secret
 from viewer.audit import log
@@ -159,8 +159,7 @@ def _render_form(request: HttpRequest, project: Project, form: RuleForm, rule: A
         "project": project,
         "form": form,
         "rule": rule,
-        "units": {str(kind): unit for kind, (_, unit) in LIMITS.items()},
-        "counted": [str(kind) for kind in COUNTED],
+        "kinds": [(kind.value, kind.label, unit) for kind, (_, unit) in LIMITS.items()],
         "may_payload": access.request_grant(request).may(Right.PAYLOAD, project.pk),
         "has_email": bool(settings.EMAIL_HOST),
     }

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Case, Q, QuerySet, Value, When
 from django.db.models.functions import Lower
 from django.utils import timezone
 
@@ -56,7 +56,8 @@ def members(project_id: int, q: str = "") -> list[User]:
     users = User.objects.filter(memberships__project_id=project_id, is_active=True)
     if q:
         users = users.filter(Q(username__icontains=q) | Q(first_name__icontains=q) | Q(last_name__icontains=q))
-    return list(users.distinct().order_by("username")[:_MAX_PEOPLE])
+    begins = Case(When(username__istartswith=q, then=Value(0)), default=Value(1))
+    return list(users.distinct().order_by(begins, "username")[:_MAX_PEOPLE])
 
 
 def add_comment(target: Target, author: User, text: str) -> Comment:

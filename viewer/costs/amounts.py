@@ -125,6 +125,12 @@ def price(usages: Iterable[Usage], find_rates: FindRates) -> Cost:
     return Cost(tuple(ordered))
 
 
+def format_price(amount: Decimal) -> str:
+    """Format a price per million tokens with two digits or more: $3.00, $0.125."""
+    text = f"{amount:,.6f}".rstrip("0")
+    return f"${text.ljust(text.index('.') + 3, '0')}"
+
+
 def format_usd(amount: Decimal | None) -> str:
     """Format US dollars with as many digits as the amount needs: $1,234.50, $0.042, $0.0013, <$0.0001."""
     if amount is None:

@@ -8,7 +8,7 @@ from typing import Any
 from django import template
 
 from ingest.models import Session
-from viewer.costs.amounts import format_usd
+from viewer.costs.amounts import format_price, format_usd
 from viewer.costs.queries import session_cost
 
 register = template.Library()
@@ -22,9 +22,15 @@ def usd(value: Any) -> str:
 
 
 @register.filter
+def usd_price(value: Any) -> str:
+    """Format a price per million tokens."""
+    return format_price(value) if isinstance(value, Decimal) else "–"
+
+
+@register.filter
 def per_million(value: Any) -> str:
     """Format a price per token as the price of a million tokens."""
-    return format_usd(value * _MILLION) if isinstance(value, Decimal) else "–"
+    return usd_price(value * _MILLION) if isinstance(value, Decimal) else "–"
 
 
 @register.inclusion_tag("costs/_session_figure.html")

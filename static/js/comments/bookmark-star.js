@@ -16,7 +16,8 @@ class BookmarkStar extends HTMLElement {
       const headers = { "X-Requested-With": "fragment" };
       const response = await fetch(form.action, { method: "POST", body: new FormData(form), headers });
       if (!response.ok || isSignedOut(response)) throw new Error(String(response.status));
-      const star = parse(await response.text()).find((node) => node instanceof BookmarkStar);
+      // Parsed elements are plain until they are on the page.
+      const star = parse(await response.text()).find((node) => node.nodeName === "BOOKMARK-STAR");
       if (!star) throw new Error("no star");
       this.replaceChildren(...star.childNodes);
       const button = this.querySelector("button");
