@@ -274,6 +274,13 @@ _COMPACTION_EVENTS = (
         describe=_describe_pruned,
         public_payload={"ledger": list_of(fields(_LEDGER_ENTRY)), "after": list_of(fields(_PROMPT_ENTRY))},
     ),
+    _event(
+        "compact.provider_compaction",
+        "provider compaction",
+        "compaction",
+        "The provider compacted or cleared the conversation.",
+        Panel.SUMMARY,
+    ),
     _event("compact.completed", "completed", "compaction", "The compaction finished."),
     _event(QUALITY, "quality", "compaction", "Signals that a compaction may have lost something."),
     _event(REHYDRATED, "rehydrated", "compaction", "Stored content was put back into the prompt for one call."),

@@ -73,13 +73,15 @@ class Event:
 
 def flat_record(session_id: str, event: Event, *, ts: str, status: str = "ok") -> dict[str, Any]:
     """Return the wire form of an event that belongs to no check."""
-    return {
+    record = {
         "ts": ts,
         "session_id": session_id,
         "event": event.name,
         "status": status,
         "properties": event.properties(),
     }
+    payload = event.payload()
+    return record if payload is None else {**record, "payload": payload}
 
 
 def utc_now() -> datetime:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, TypedDict
 
-from compact.events.base import FREE_TEXT, OPTIONAL, PRIVATE, SENTENCE, Event
+from compact.events.base import FREE_TEXT, OPTIONAL, PRIVATE, PRIVATE_TEXT, SENTENCE, Event
 from compact.messages.span import SpanReference
 
 ArchivalState = Literal["queued", "stored", "failed"]
@@ -188,6 +188,26 @@ class PrunedMessagesEvent(Event):
     inferred: bool | None = field(default=None, metadata=OPTIONAL)
     ledger: Sequence[Mapping[str, Any]] = field(metadata=PRIVATE)
     after: Sequence[PromptEntry] = field(metadata=PRIVATE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderCompactionEvent(Event):
+    """The provider compacted a conversation, or cleared parts of it, on its own side."""
+
+    name: ClassVar[str] = "compact.provider_compaction"
+
+    provider: str
+    kind: str
+    is_disclosed: bool
+    tokens_before: int | None
+    fates: Mapping[str, int]
+    inferred: bool
+    item_id: str | None = field(default=None, metadata=OPTIONAL)
+    cleared_tool_uses: int | None = field(default=None, metadata=OPTIONAL)
+    cleared_thinking_turns: int | None = field(default=None, metadata=OPTIONAL)
+    cleared_input_tokens: int | None = field(default=None, metadata=OPTIONAL)
+    note: str | None = field(default=None, metadata={**OPTIONAL, **SENTENCE})
+    summary: str | None = field(default=None, metadata=PRIVATE_TEXT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,6 +84,11 @@ def _record_line(properties: Properties) -> str:
     return f"{freed} ({_count(span.get('message_count'))} messages)" if span else freed
 
 
+def _provider_compaction_line(properties: Properties) -> str:
+    note = properties.get("note")
+    return f"{properties.get('provider')} applied {properties.get('kind')}" + (f": {note}" if note else "")
+
+
 def _truncated_line(properties: Properties) -> str:
     before, after = _count(properties.get("tokens_before")), _count(properties.get("tokens_after"))
     return f"{before} → {after} tokens: {properties.get('reason')}"
@@ -172,6 +177,7 @@ LINES: Mapping[type[Event], Callable[[Properties], str]] = {
     events.ClearedEvent: _record_line,
     events.DroppedEvent: _record_line,
     events.TruncatedEvent: _truncated_line,
+    events.ProviderCompactionEvent: _provider_compaction_line,
     events.PrunedMessagesEvent: _pruned_messages_line,
     events.CompletedEvent: _completed_line,
     events.BreakerOpenEvent: _breaker_open_line,

@@ -23,6 +23,7 @@ from compact.delivery.stderr import say
 from compact.engine.call import CallOptions
 from compact.engine.overflow.retry import Retries
 from compact.exceptions import InsufficientBudget
+from compact.integrations.provider_compaction import ProviderCompactions
 from compact.integrations.stream_events import StreamedOverflow, StreamHead, response_of
 from compact.manager import CompactManager
 
@@ -75,6 +76,7 @@ class ModelCall:
         self._scope = scope
         self._options = options
         self._retries = Retries()
+        self._provider = ProviderCompactions(len(messages))
 
     def run(self, send: Callable[[Messages], R]) -> R:
         """Send the request, and send a shorter one after each context overflow."""
@@ -196,8 +198,9 @@ class ModelCall:
         return await self._retries.arecover(error, self._arecover)
 
     def report(self, response: Any) -> None:
-        """Report the token counts of a response, if it has any, to correct later estimates."""
+        """Report the token counts of a response, to correct later estimates, and compactions of the provider."""
         self.report_usage(self._read_usage(response))
+        self._emit_all(self._provider.read_response(response))
 
     def report_usage(self, usage: Any) -> None:
         """Report token counts, if there are any, to correct later estimates."""
@@ -212,6 +215,15 @@ class ModelCall:
         response = response_of(event)
         if response is not None:
             self.report(response)
+        else:
+            self._emit_all(self._provider.read_event(event))
+
+    def _emit_all(self, compactions: Iterator[events.ProviderCompactionEvent]) -> None:
+        try:
+            for event in compactions:
+                self.manager.emit_event(self.session_id, event)
+        except Exception as error:
+            say("compact", f"Could not report the provider's compaction: {type(error).__name__}: {error}")
 
     async def _first_messages(self, prepared: Messages | None) -> Messages:
         self._retries = Retries()

@@ -1,0 +1,99 @@
+"""Compactions that the provider makes itself, seen through the integrations."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from compact import CallbackExporter, CompactConfig, CompactManager
+from compact.integrations.anthropic import AnthropicMessages
+from compact.integrations.model_call import ModelCall
+from compact.integrations.openai import Responses
+from compact.integrations.provider_compaction import UNDISCLOSED
+
+SECRET = "sk-ant-api03-" + "x7Qp2" * 16
+HISTORY: list[dict[str, Any]] = [
+    {"role": "user", "content": "Never drop orders_2024."},
+    {"role": "assistant", "content": "I will not."},
+    {"role": "user", "content": "Go on."},
+]
+
+
+class Client:
+    """A client whose `responses` and `messages` return one prepared response."""
+
+    def __init__(self, response: Any) -> None:
+        self.responses = self.messages = SimpleNamespace(create=lambda **_: response)
+
+
+def managers() -> tuple[CompactManager, list[dict[str, Any]]]:
+    events: list[dict[str, Any]] = []
+    exporter = CallbackExporter(events.append)
+    return CompactManager(CompactConfig(model="gpt-5", max_context_tokens=100_000, exporter=exporter)), events
+
+
+def provider_events(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [event for event in events if event["event"] == "compact.provider_compaction"]
+
+
+def test_an_openai_compaction_item_is_reported_as_undisclosed() -> None:
+    """The encrypted summary is not claimed to contain anything."""
+    manager, events = managers()
+    item = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAAA"}
+    response = SimpleNamespace(usage={"input_tokens": 90_000, "output_tokens": 5}, output=[item, {"type": "message"}])
+    Responses(Client(response), manager, session_id="s").create(model="gpt-5", input=HISTORY)
+    (event,) = provider_events(events)
+    assert event["session_id"] == "s"
+    assert event["properties"] == {
+        "provider": "openai", "kind": "compaction", "is_disclosed": False, "tokens_before": 90_000,
+        "fates": {"summarized": 3}, "inferred": True, "item_id": "cmp_1", "note": UNDISCLOSED,
+    }  # fmt: skip
+    assert event["payload"] == {"summary": None}
+    assert "gAAAA" not in repr(events)
+
+
+def test_anthropic_compaction_blocks_and_edits_are_reported() -> None:
+    """The summary is redacted. Each edit is an event with its counts."""
+    manager, events = managers()
+    edits = [{"type": "clear_tool_uses_20250919", "cleared_tool_uses": 8, "cleared_input_tokens": 50_000}]
+    response = {
+        "usage": {"input_tokens": 120_000},
+        "content": [{"type": "compaction", "content": f"The table orders_2024 stays. Key {SECRET}."}],
+        "context_management": {"applied_edits": edits},
+    }
+    AnthropicMessages(Client(response), manager, session_id="s").create(
+        model="claude-opus-4-6", max_tokens=10, messages=HISTORY
+    )
+    compaction, edit = provider_events(events)
+    assert compaction["properties"]["is_disclosed"] is True
+    assert "orders_2024 stays" in compaction["payload"]["summary"]
+    assert SECRET not in repr(events)
+    assert edit["properties"]["fates"] == {"cleared": 8}
+    assert edit["properties"]["cleared_input_tokens"] == 50_000
+
+
+def test_a_streamed_compaction_is_reported_once() -> None:
+    """Two sessions of one manager do not mix."""
+    manager, events = managers()
+    parts: list[Any] = [
+        {"type": "content_block_start", "content_block": {"type": "compaction", "content": None}},
+        {"type": "content_block_delta", "delta": {"type": "compaction_delta", "content": "The table "}},
+        {"type": "content_block_delta", "delta": {"type": "compaction_delta", "content": "stays."}},
+        {"type": "content_block_stop"},
+        {"type": "content_block_stop"},
+        {"type": "message_delta", "context_management": {"applied_edits": []}, "usage": {"output_tokens": 3}},
+    ]
+    stream = [_Part(part) for part in parts]
+    call = ModelCall(manager, "first", HISTORY, options=lambda: {})
+    assert list(call.stream(lambda _: iter(stream), prepared=HISTORY)) == stream
+    other = ModelCall(manager, "second", HISTORY, options=lambda: {})
+    list(other.stream(lambda _: iter(stream[-1:]), prepared=HISTORY))
+    (event,) = provider_events(events)
+    assert (event["session_id"], event["payload"]["summary"]) == ("first", "The table stays.")
+
+
+class _Part(dict[str, Any]):
+    """A part of a stream: its fields are keys and attributes, as in the clients' models."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self.get(name)
