@@ -10,7 +10,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from compact.config.recall_options import RecallOptions
 from compact.config.session_limits import SessionLimits
@@ -35,6 +35,9 @@ class CompactConfig:
     policy: CompactPolicy = field(default_factory=CompactPolicy)
     token_estimator: Any = None
     summarizer: Any = None
+    summarizer_fallback: Literal["prune", "builtin"] = "prune"
+    """What happens if the summarizer fails: `prune` drops the span without a summary, as document 002 says. `builtin`
+    lets the built-in summarizer write it."""
     storage: Any = None
     exporter: Any = None
     redact: Callable[[Message], Message] | None = None
@@ -67,6 +70,8 @@ class CompactConfig:
             object.__setattr__(self, "recall", RecallOptions(**self.recall))
         if not isinstance(self.policy, CompactPolicy):
             raise ConfigError("policy", f"must be a CompactPolicy, not {type(self.policy).__name__}")
+        if self.summarizer_fallback not in ("prune", "builtin"):
+            raise ConfigError("summarizer.fallback", f"must be one of prune, builtin, not {self.summarizer_fallback!r}")
         buffer = self.policy.hard_cap_buffer
         if window is not None and window <= buffer:
             raise ConfigError(

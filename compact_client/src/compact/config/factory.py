@@ -47,6 +47,7 @@ def build(settings: Settings, objects: Mapping[str, Any] | None = None) -> Compa
         "redaction": RedactionSettings(
             enabled=redaction.enabled, pii=redaction.pii, patterns=redaction.patterns, allow=redaction.allow
         ),
+        "summarizer_fallback": settings.summarizer.fallback,
         "archive_required": settings.storage.required,
         "artifact_ttl_seconds": settings.artifact_store.ttl_seconds,
         "artifact_key_id": settings.artifact_store.encryption_key_id,

@@ -103,6 +103,10 @@ class Summarizer(_Section):
     background: bool = Field(
         default=False, description="start the summary before the trigger, so that no model call waits for it"
     )
+    fallback: Literal["prune", "builtin"] = Field(
+        default="prune",
+        description="if it fails: prune (no summary, document 002) or builtin (the built-in summarizer)",
+    )
     custom: str | None = Field(default=None, description="module:callable that returns a summarizer")
 
 

@@ -47,6 +47,8 @@ class Engine:
         self.counter = TokenCounter(cfg.token_estimator, cfg.model)
         self.redactor = OutboundRedactor(cfg.redaction, hook=cfg.redact)
         self.summarizer = cfg.summarizer if cfg.summarizer is not None else _built_in_summarizer()
+        has_fallback = cfg.summarizer_fallback == "builtin" and cfg.summarizer is not None
+        self.fallback_summarizer = _built_in_summarizer() if has_fallback else None
         if hasattr(self.summarizer, "assume_window"):
             self.summarizer.assume_window(cfg.model, cfg.max_context_tokens)
         self.rehydration: RehydrationConfig = cfg.rehydration or RehydrationConfig()

@@ -21,8 +21,8 @@ from compact.summarizers.cache import MemorySummaryCache, SummaryCache, SummaryC
 from compact.summarizers.endpoint import completion_body, request_completion
 from compact.summarizers.extraction.summary_builder import CountTokens, estimate_tokens, fit, rendered_tokens
 from compact.summarizers.extractive import DEFAULT_MAX_TOKENS, ExtractiveSummarizer
-from compact.summarizers.prompt import build_prompt, prompt_version
-from compact.summarizers.reply import read_reply
+from compact.summarizers.prompt import build_prompt, prompt_version, repair_prompt
+from compact.summarizers.reply import UnstructuredReply, read_prose, read_reply
 from compact.summary.structured_summary import StructuredSummary
 
 DEFAULT_BASE_URL: Final = "https://api.openai.com/v1"
@@ -167,13 +167,36 @@ class ModelSummarizer:
             max_tokens=request.reply_tokens,
             window_tokens=self._window_tokens,
             count_tokens=request.count_tokens,
+            facts=self._ledger_lines(request),
         )
         text = await self._complete(prompt, request.reply_tokens)
-        summary = read_reply(text, request.messages, style=request.style)
+        try:
+            summary = read_reply(text, request.messages, style=request.style)
+        except UnstructuredReply:
+            summary = await self._repair(text, request)
         tokens = rendered_tokens(summary, request.count_tokens)
         if tokens > request.max_tokens:
             raise SummaryTooLong(summary_tokens=tokens, max_tokens=request.max_tokens)
         return summary
+
+    async def _repair(self, text: str, request: _SpanRequest) -> StructuredSummary:
+        """Ask once for the same summary in the right format. If that fails, the plain text is the summary."""
+        try:
+            again = await self._complete(repair_prompt(text), request.reply_tokens)
+            return read_reply(again, request.messages, style=request.style)
+        except SummarizationError:
+            return read_prose(text, request.messages, style=request.style)
+
+    def _ledger_lines(self, request: _SpanRequest) -> list[str]:
+        """Return the lines of the built-in summary, which the model gets as facts."""
+        ledger = self._extractive.summarize_span(
+            request.messages,
+            style=request.style,
+            keep_keys=request.keep_keys,
+            max_tokens=request.max_tokens,
+            count_tokens=request.count_tokens,
+        )
+        return [line for line in ledger.render_as_message().splitlines()[1:] if line.strip()]
 
     async def _complete(self, prompt: list[dict[str, str]], max_tokens: int) -> str:
         import httpx

@@ -35,6 +35,7 @@ _REFUSAL: Final = re.compile(
     r"\s*(?:i['’]?m (?:very )?sorry|sorry,|i am sorry|i can(?:no|['’])t (?:help|assist|summari|comply|provide)"
     r"|i(?:['’]m| am) (?:unable|not able) to)"
 )
+_LIST_MARK: Final = re.compile(r"^(?:[-*•]|#+|\d+[.)])\s+")
 # Entity types that a summary can only copy, never describe.
 _VERBATIM_TYPES: Final = frozenset(
     {"path", "url", "email", "uuid", "ticket", "code", "money", "hex", "version", "file", "num", "date"}
@@ -114,8 +115,15 @@ def is_refusal(text: str) -> bool:
     return _REFUSAL.match(text.lower()) is not None
 
 
+class UnstructuredReply(SummarizationError):
+    """The model replied with something else than a JSON object."""
+
+
 def read_reply(text: str, messages: Sequence[Message], *, style: str) -> StructuredSummary:
-    """Return the typed summary in a model's reply. Raise `SummaryRefused` or `SummarizationError` if there is none."""
+    """Return the typed summary in a model's reply. Raise a `SummarizationError` if there is none.
+
+    That is a `SummaryRefused` for a refusal, and an `UnstructuredReply` for text that is not a JSON object.
+    """
     if not text.strip():
         raise SummarizationError("The model returned an empty reply.")
     data = _parse_json_object(text)
@@ -123,11 +131,28 @@ def read_reply(text: str, messages: Sequence[Message], *, style: str) -> Structu
         excerpt = collapse_whitespace(text)[:_MAX_EXCERPT_CHARS]
         if is_refusal(text):
             raise SummaryRefused(f"The model refused: {excerpt}")
-        raise SummarizationError(f"The model did not reply with a JSON object: {excerpt}")
+        raise UnstructuredReply(f"The model did not reply with a JSON object: {excerpt}")
     summary = _build_summary(data, messages, style)
     if summary.is_empty:
         raise SummarizationError("The model's reply has no entry that the messages support.")
     return summary
+
+
+def read_prose(text: str, messages: Sequence[Message], *, style: str) -> StructuredSummary:
+    """Return a reply in plain text as a summary. Each of its lines is a fact, if the messages support it.
+
+    Raise `SummarizationError` if there is none, or if the text is broken JSON.
+    """
+    if text.lstrip().startswith(("{", "[", "```")):
+        raise SummarizationError("The model replied with invalid JSON, twice.")
+    conversation = _Conversation(messages)
+    ids = tuple(message.id for message in messages if message.id)
+    lines = (_LIST_MARK.sub("", collapse_whitespace(line)) for line in text.splitlines())
+    notes = (Note(line, ids, order) for order, line in enumerate(lines) if line and not line.endswith(":"))
+    facts = tuple(note for note in notes if conversation.supports(note))
+    if not facts:
+        raise SummarizationError("The model's reply has no line that the messages support.")
+    return StructuredSummary(span=SpanReference(ids) if ids else None, style=style, facts=facts)
 
 
 def _parse_json_object(text: str) -> dict[str, Any] | None:

@@ -1,7 +1,7 @@
 """Call the summarizer for one span and handle its failures.
 
-A failure has one of three outcomes, and each is an event: a milder retry, a canned summary, or no summary, in which
-case the span is dropped.
+A failure has one of four outcomes, and each is an event: a milder retry, the built-in summarizer, a canned summary, or
+no summary, in which case the span is dropped.
 """
 
 from __future__ import annotations
@@ -53,12 +53,15 @@ class SummarizerCall:
         count_text: Callable[[str], int],
         check: events.CheckSpan,
         redaction: RedactionView,
+        fallback: Any = None,
     ) -> None:
         self._summarizer = summarizer
         self._policy = policy
         self._count_text = count_text
         self._check = check
         self._redaction = redaction
+        self._fallback = fallback
+        """The summarizer that steps in after a failure, None to drop the span without a summary."""
         self.name: str = getattr(summarizer, "name", None) or type(summarizer).__name__
         self.model: str | None = getattr(summarizer, "model", None) or None
         self.style = policy.strategy
@@ -82,24 +85,41 @@ class SummarizerCall:
             except SummaryTooLong as error:
                 halvings += 1
                 if halvings > MAX_HALVINGS:
-                    self._report_failure(error, attempt)
-                    return None
+                    return (yield from self._fall_back(request, max_tokens, error, attempt))
                 limit = max(1, limit // 2)
                 self._report(error, attempt, f"retry with max_tokens {limit}")
             except SummaryRefused as error:
                 if self.style == "brief":
-                    self._report_failure(error, attempt)
-                    return None
+                    return (yield from self._fall_back(request, max_tokens, error, attempt))
                 self._report(error, attempt, "retry as brief")
                 self.style = "brief"
             except SummarizerOverflow as error:
+                if self._fallback is not None:
+                    return (yield from self._fall_back(request, max_tokens, error, attempt))
                 self._report(error, attempt, "canned summary")
                 self.continues_summary = False
                 note = Note(CANNED_SUMMARY, request.span.message_ids)
                 return StructuredSummary(span=request.span, style="brief", facts=(note,))
             except Exception as error:
-                self._report_failure(error, attempt)
-                return None
+                return (yield from self._fall_back(request, max_tokens, error, attempt))
+
+    def _fall_back(
+        self, request: SummaryRequest, max_tokens: int, error: Exception, attempt: int
+    ) -> Steps[StructuredSummary | None]:
+        """Let the fallback write the summary. Return None if there is none, or if it fails, too."""
+        if self._fallback is None:
+            self._report(error, attempt, "pruning-only")
+            return None
+        self._report(error, attempt, "builtin")
+        self._summarizer, self._fallback = self._fallback, None
+        self.name, self.model, self.style = self._summarizer.name, None, self._policy.strategy
+        self.is_custom, self.continues_summary = False, True
+        try:
+            summary = yield from self._ask_typed(request, max_tokens)
+        except Exception as second:
+            self._report(second, attempt + 1, "pruning-only")
+            return None
+        return self._protect(summary)
 
     def _ask_typed(self, request: SummaryRequest, max_tokens: int) -> Steps[StructuredSummary]:
         options = {"previous": request.previous_summary} if self.continues_summary else {}
@@ -142,9 +162,6 @@ class SummarizerCall:
         tokens = self._count_text(summary.render(version=1))
         if tokens > max_tokens + _FRAME_TOKENS:
             raise SummaryTooLong(summary_tokens=tokens, max_tokens=max_tokens)
-
-    def _report_failure(self, error: Exception, attempt: int) -> None:
-        self._report(error, attempt, "pruning-only")
 
     def _report(self, error: Exception, attempt: int, fallback: str) -> None:
         self._check.emit(

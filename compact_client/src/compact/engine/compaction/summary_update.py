@@ -105,6 +105,7 @@ class SummaryUpdate:
             count_text=self._count_text,
             check=self._compaction.check,
             redaction=self._redaction,
+            fallback=self._engine.fallback_summarizer,
         )
         new = yield from call.summarize(request, max_tokens=limit - self._artifact_tokens(limit))
         if new is None:
