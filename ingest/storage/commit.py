@@ -350,7 +350,7 @@ def _trend_rows(delta: SessionDelta) -> list[HourRow]:
 
 async def _add_trends(cursor: Cursor, project_id: int, rows: list[tuple[str, HourRow]]) -> None:
     parameters = trends.trend_parameters(project_id, rows)
-    if parameters["hour"]:
+    if parameters:
         await cursor.execute(trends.ADD_TREND, parameters)
 
 

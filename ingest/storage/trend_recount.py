@@ -54,7 +54,7 @@ def recount_session(project_id: int, key: uuid.UUID, day: date) -> None:
                 trends.ADD_ACTIVITY, trends.activity_parameters(project_id, [(key, model, row) for row in rows])
             )
         parameters = trends.trend_parameters(project_id, [*changes, *((model, row) for row in rows)])
-        if parameters["hour"]:
+        if parameters:
             cursor.execute(trends.ADD_TREND, parameters)
     lost, total, check = delta.worst or (None, None, None)
     Session.objects.filter(pk=key).update(

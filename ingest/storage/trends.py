@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from ingest.decoding.records import Span
 from ingest.decoding.timestamps import to_datetime, to_microseconds
+from ingest.storage.pg_arrays import encode_array
 
 _HOUR_US = 3_600_000_000
 COUNTS = (
@@ -152,13 +153,14 @@ WHERE s.session_key = t.key AND s.session_key = ANY(%(keys)s)
 def trend_parameters(project_id: int, rows: Iterable[tuple[str, HourRow]]) -> dict[str, Any]:
     """Return the parameters of `ADD_TREND`, given rows with their model.
 
-    Rows of the same hour and model are added up, because one statement cannot update a row twice.
+    Rows of the same hour and model are added up, because one statement cannot update a row twice. If nothing is left to
+    change, return an empty dictionary.
     """
     deltas: dict[str, TrendDelta] = {}
     for model, row in rows:
         deltas.setdefault(model, TrendDelta()).add_row(row)
     values = [_values(model, row) for model, delta in deltas.items() for row in delta.rows()]
-    return {"project_id": project_id, **_arrays(_COLUMNS, values)}
+    return {"project_id": project_id, **_arrays(_COLUMNS, values)} if values else {}
 
 
 def activity_parameters(project_id: int, rows: Iterable[tuple[uuid.UUID, str, HourRow]]) -> dict[str, Any]:
@@ -174,5 +176,5 @@ def _values(model: str, row: HourRow) -> tuple[object, ...]:
     return (to_datetime(row.hour_us), model, *row.counts, array)
 
 
-def _arrays(columns: Mapping[str, str], rows: Sequence[tuple[object, ...]]) -> dict[str, list[object]]:
-    return {name: [row[position] for row in rows] for position, name in enumerate(columns)}
+def _arrays(columns: Mapping[str, str], rows: Sequence[tuple[object, ...]]) -> dict[str, str]:
+    return {name: encode_array(row[position] for row in rows) for position, name in enumerate(columns)}
