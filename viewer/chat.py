@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -69,6 +69,16 @@ class ChatMessage:
     def text(self) -> str:
         """All text of the message, as a person would quote it."""
         return "\n".join(part.signature if part.kind is PartKind.CALL else part.text for part in self.parts)
+
+    def limited(self, length: int) -> tuple[ChatMessage, bool]:
+        """Return the message with at most `length` characters per part, and whether something is missing."""
+        if all(len(part.text) <= length for part in self.parts):
+            return self, False
+        parts = tuple(
+            replace(part, text=part.text[:length], arguments=()) if len(part.text) > length else part
+            for part in self.parts
+        )
+        return replace(self, parts=parts), True
 
     @property
     def preview(self) -> str:

@@ -39,6 +39,11 @@ def format_facts(total: int, kept: int) -> str:
     return f"{kept:,} of {total:,} facts kept ({format_share(kept, total)})"
 
 
+def format_counts(total: int, kept: int) -> str:
+    """196 of 265 (74%), where a heading says what is counted."""
+    return f"{kept:,} of {total:,} ({format_share(kept, total)})"
+
+
 def format_share(part: int, total: int) -> str:
     """A part of a total in whole percent. It is never 0% of something, and never 100% if something is missing."""
     if not total:

@@ -45,9 +45,12 @@ def test_a_large_ledger_draws_only_visible_rows(sign_in: SignIn, session: str) -
     page.evaluate("location.hash = '#m-row1000'")
     expect(ledger.locator("#m-row1000")).to_be_in_viewport()
     expect(ledger.locator("#m-row1000")).to_have_class("target")
+    # Neither the header of the page nor that of the table covers the row.
+    row, head = (ledger.locator(name).bounding_box() for name in ("#m-row1000", "thead tr"))
+    assert row and head and row["y"] >= head["y"] + head["height"]
     ledger.get_by_label("Search messages").fill("row1234")
     expect(ledger.locator("tbody tr")).to_have_count(1)
-    expect(ledger.locator("tbody tr")).to_contain_text("row1234")
+    expect(ledger.locator("#m-row1234")).to_be_visible()
     assert page.evaluate("document.querySelectorAll('*').length") <= MAX_NODES
 
 
@@ -61,8 +64,8 @@ def test_what_if_shows_progress_and_can_be_canceled(server: Server, sign_in: Sig
     page = sign_in("developer")
     page.goto(f"/sessions/{session}/compactions/1/")
     page.route("**/what-if/**", lambda _route: None)
-    page.get_by_role("button", name="Plan again").click()
-    expect(page.locator(".whatif-progress")).to_contain_text("Planning… 1 s")
+    page.locator("#what-if").scroll_into_view_if_needed()
+    expect(page.locator(".whatif-progress")).to_contain_text("Replaying… 1 s")
     page.get_by_role("button", name="Cancel").click()
     expect(page.locator(".whatif-progress")).to_have_count(0)
-    expect(page.locator(".whatif-answer")).not_to_have_attribute("aria-busy", "true")
+    expect(page.get_by_role("button", name="Replay this compaction")).to_be_visible()

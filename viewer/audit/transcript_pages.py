@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,11 @@ from viewer.audit.archival_states import Archival, unstored_transcripts
 from viewer.audit.log import Action
 from viewer.audit.queries import TranscriptFilter
 from viewer.audit.verification import verify_archive
+from viewer.chat import ChatMessage, parse_message
+from viewer.compactions.ledger import Entry
+from viewer.compactions.queries import fate_ledger
 from viewer.rest import BadFilter
+from viewer.sessions.queries import checks as session_checks
 
 MESSAGES_PER_PAGE = 50
 # Many problems would make a cookie that is too large.
@@ -37,10 +41,18 @@ class Line:
 
     number: int
     id: str
-    role: str
-    text: str
+    message: ChatMessage
     hash: str
     is_truncated: bool
+    entry: Entry | None  # its fate, if the compaction has a ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """The messages on a page of a transcript. With a search term, those that contain it."""
+
+    lines: list[Line]
+    match_count: int | None = None
 
 
 @access.requires(Right.TRANSCRIPTS)
@@ -81,10 +93,15 @@ def transcript_detail(request: HttpRequest, key: uuid.UUID, step: int) -> HttpRe
     stored_steps = set(Transcript.objects.filter(session_key=key).values_list("step", flat=True))
     start = _first_message(request, transcript)
     end = start + MESSAGES_PER_PAGE
+    term = request.GET.get("q", "").strip()[:200]
+    session = Session.objects.filter(session_key=key).first()
+    compaction = _compaction_of(transcript, session)
+    entries = compaction.entries if compaction else {}
     may_read = grant.may(Right.PAYLOAD, transcript.project_id)
     wants_text = may_read and request.GET.get("show") == "text"
     if wants_text:
-        target = f"{transcript.session_id} step {step} messages from {start + 1}"
+        part = "search" if term else f"messages from {start + 1}"
+        target = f"{transcript.session_id} step {step} {part}"
         log.record(
             request,
             Action.TRANSCRIPT_VIEW,
@@ -96,16 +113,19 @@ def transcript_detail(request: HttpRequest, key: uuid.UUID, step: int) -> HttpRe
     context = {
         "transcript": transcript,
         "project": Project.objects.get(pk=transcript.project_id),
-        "session": Session.objects.filter(session_key=key).first(),
+        "session": session,
+        "compaction": compaction,
+        "term": term,
         "links": [(link, link.kind == ChainLink.Kind.STORED and link.step in stored_steps) for link in links],
         "link": next((link for link in links if link.chain == transcript.chain), None),
         "reasons": downloads.REASONS,
         "may_read": may_read,
         "may_delete": grant.may(Right.MANAGE, transcript.project_id),
         "wants_text": wants_text,
-        "lines": _read_lines(transcript, start, end) if wants_text else [],
-        "later": end if end < transcript.message_count else None,
-        "earlier": max(0, start - MESSAGES_PER_PAGE) if start else None,
+        "messages_page": _read_messages(transcript, start, term.lower(), entries) if wants_text else None,
+        "later": end if end < transcript.message_count and not term else None,
+        "earlier": max(0, start - MESSAGES_PER_PAGE) if start and not term else None,
+        "per_page": MESSAGES_PER_PAGE,
     }
     return render(request, "audit/transcript_detail.html", context)
 
@@ -167,28 +187,51 @@ def _first_message(request: HttpRequest, transcript: Transcript) -> int:
     return start if start < transcript.message_count else 0
 
 
-def _read_lines(transcript: Transcript, start: int, end: int) -> list[Line]:
+def _read_messages(transcript: Transcript, start: int, term: str, entries: Mapping[str, Entry]) -> Messages:
+    """Return a page of the transcript, or the first messages that contain the term."""
     hashes = transcripts.message_hashes(transcript)
-    archived = transcripts.lines(transcript, start, end)
-    return [_parse_line(number, hashes[number], raw) for number, raw in enumerate(archived, start)]
+    if not term:
+        archived = transcripts.lines(transcript, start, start + MESSAGES_PER_PAGE)
+        return Messages([_parse_line(n, hashes[n], raw, entries) for n, raw in enumerate(archived, start)])
+    lines: list[Line] = []
+    count = 0
+    for number, raw in enumerate(transcripts.lines(transcript)):
+        if term not in parse_message(json.loads(raw)).text.lower():
+            continue
+        count += 1
+        if len(lines) < MESSAGES_PER_PAGE:
+            lines.append(_parse_line(number, hashes[number], raw, entries))
+    return Messages(lines, count)
 
 
-def _parse_line(number: int, digest: bytes, raw: bytes) -> Line:
-    message, _ = default_redactor().tree(json.loads(raw))
-    content = message.get("content")
-    text = content if isinstance(content, str) else _indent(content)
-    rest = {name: value for name, value in message.items() if name not in ("id", "role", "content") and value}
-    if rest:
-        text = f"{text}\n{_indent(rest)}".strip()
+def _parse_line(number: int, digest: bytes, raw: bytes, entries: Mapping[str, Entry]) -> Line:
+    body, _ = default_redactor().tree(json.loads(raw))
+    message, is_truncated = parse_message(body).limited(_MAX_SHOWN_CHARS)
     return Line(
         number=number + 1,
-        id=str(message.get("id") or ""),
-        role=str(message.get("role") or ""),
-        text=text[:_MAX_SHOWN_CHARS],
+        id=str(body.get("id") or ""),
+        message=message,
         hash=digest.hex(),
-        is_truncated=len(text) > _MAX_SHOWN_CHARS,
+        is_truncated=is_truncated,
+        entry=entries.get(digest.hex()),
     )
 
 
-def _indent(value: Any) -> str:
-    return "" if value is None else json.dumps(value, indent=2, ensure_ascii=False)
+@dataclass(frozen=True, slots=True)
+class ArchivedCompaction:
+    """The compaction that archived a transcript, and the fates of its messages by hash."""
+
+    number: int
+    entries: Mapping[str, Entry]
+
+
+def _compaction_of(transcript: Transcript, session: Session | None) -> ArchivedCompaction | None:
+    """Find the compaction of a transcript. Its session may have been deleted."""
+    if session is None:
+        return None
+    compactions = session_checks(session).compactions()
+    for number, check in enumerate(compactions, 1):
+        if check.step == transcript.step:
+            entries = fate_ledger(session, check).entries
+            return ArchivedCompaction(number, {entry.hash: entry for entry in entries if entry.hash})
+    return None

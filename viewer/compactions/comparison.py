@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from ingest.models import Session
 from viewer.compactions.ledger import Entry, Ledger, match_entries
+from viewer.numbers import format_counts
 from viewer.sessions.checks import Check
 
-_MAX_COLUMNS = 200
+MAX_LISTED = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +30,6 @@ class Side:
         if self.number is None or not 1 <= self.number <= len(self.compactions):
             return None
         return self.compactions[self.number - 1]
-
-    @property
-    def window(self) -> int:
-        return max((check.window for check in self.checks), default=0)
 
     @property
     def freed_tokens(self) -> int:
@@ -56,23 +53,12 @@ class Figure:
     b: float | None
     unit: str  # tokens, percent, ms, count
     better: str = ""
+    text_a: str = ""  # shown in place of the value
+    text_b: str = ""
 
     @property
     def difference(self) -> float | None:
         return self.b - self.a if self.a is not None and self.b is not None else None
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One bar of a small timeline, in percent of the chart."""
-
-    x: float
-    width: float
-    height: float
-    after: float | None
-    is_compaction: bool
-    is_chosen: bool
-    title: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +69,12 @@ class MessageComparison:
     only_b: list[Entry]
     different: list[tuple[Entry, Entry]]
     same_count: int
+
+    @property
+    def hashes(self) -> set[str]:
+        """The hashes of the messages that the page lists."""
+        entries = [*self.only_a[:MAX_LISTED], *self.only_b[:MAX_LISTED], *(b for _, b in self.different[:MAX_LISTED])]
+        return {entry.hash for entry in entries}
 
 
 def compare_messages(a: Ledger, b: Ledger) -> MessageComparison:
@@ -103,23 +95,16 @@ class Comparison:
     b: Side
     figures: list[Figure]
     steps: list[tuple[Check | None, Check | None]]
-    chart_a: list[Column]
-    chart_b: list[Column]
     policy: list[tuple[str, object, object]]
-    top: int  # tokens at the upper edge of both charts
 
 
 def compare_sides(a: Side, b: Side) -> Comparison:
-    top = max(a.window, b.window, 1)
     one, other = a.chosen, b.chosen
     return Comparison(
         a=a,
         b=b,
         figures=compaction_figures(one, other) if one and other else session_figures(a, b),
         steps=list(zip_longest(a.compactions, b.compactions)),
-        chart_a=chart(a, top),
-        chart_b=chart(b, top),
-        top=top,
         policy=_policy_differences(a, b),
     )
 
@@ -148,8 +133,7 @@ def session_figures(a: Side, b: Side) -> list[Figure]:
         _figure("Current tokens", one.last_tokens, other.last_tokens, "tokens"),
         _figure("Tokens freed", a.freed_tokens, b.freed_tokens, "tokens", "more"),
         _figure("Messages removed", a.pruned_count, b.pruned_count, "count"),
-        _figure("Facts found", one.facts_total, other.facts_total, "count"),
-        _figure("Facts kept", _share(one), _share(other), "percent", "more"),
+        _facts_figure(one, other),
         _figure("Errors", one.error_count, other.error_count, "count", "less"),
         _figure("Time spent compacting", a.compaction_ms, b.compaction_ms, "ms", "less"),
     ]
@@ -160,41 +144,20 @@ def compaction_figures(one: Check, other: Check) -> list[Figure]:
         _figure("Tokens before", one.before, other.before, "tokens"),
         _figure("Tokens after", one.after, other.after, "tokens", "less"),
         _figure("Messages removed", one.pruned_count, other.pruned_count, "count"),
-        _figure("Facts found", one.facts_total, other.facts_total, "count"),
-        _figure("Facts kept", _share(one), _share(other), "percent", "more"),
+        _facts_figure(one, other),
         _figure("Errors", len(one.errors), len(other.errors), "count", "less"),
         _figure("Duration", one.duration_ms, other.duration_ms, "ms", "less"),
     ]
 
 
-def chart(side: Side, top: int) -> list[Column]:
-    """Return at most 200 bars. If there are more checks, each bar shows a compaction or the largest of its group."""
-    size = max(1, -(-len(side.checks) // _MAX_COLUMNS))
-    groups = [side.checks[at : at + size] for at in range(0, len(side.checks), size)]
-    width = 100 / max(1, len(groups))
-    chosen = side.chosen
-    columns = []
-    for index, group in enumerate(groups):
-        check = _representative(group, chosen)
-        columns.append(
-            Column(
-                x=index * width,
-                width=width * 0.8,
-                height=min(100.0, check.before / top * 100),
-                after=min(100.0, check.after / top * 100) if check.after is not None else None,
-                is_compaction=check.is_compaction,
-                is_chosen=check is chosen,
-                title=f"Turn {check.turn}: {check.before:,} tokens",
-            )
-        )
-    return columns
+def _facts_figure(one: Session | Check, other: Session | Check) -> Figure:
+    """Compare the shares, and show the counts."""
+    figure = _figure("Facts kept", _share(one), _share(other), "percent", "more")
+    return replace(figure, text_a=_kept_of_total(one), text_b=_kept_of_total(other))
 
 
-def _representative(group: list[Check], chosen: Check | None) -> Check:
-    compactions = [check for check in group if check.is_compaction]
-    if chosen is not None and chosen in compactions:
-        return chosen
-    return compactions[0] if compactions else max(group, key=lambda check: check.before)
+def _kept_of_total(counted: Session | Check) -> str:
+    return format_counts(counted.facts_total, counted.facts_kept or 0) if counted.facts_total else ""
 
 
 def _share(counted: Session | Check) -> float | None:

@@ -8,8 +8,9 @@ from django.shortcuts import render
 from viewer.accounts import access
 from viewer.accounts.access import Right
 from viewer.audit import payload_views
-from viewer.compactions.comparison import MessageComparison, Side, compare_messages, compare_sides
-from viewer.compactions.queries import fate_ledger
+from viewer.chat import parse_message
+from viewer.compactions.comparison import MAX_LISTED, MessageComparison, Side, compare_messages, compare_sides
+from viewer.compactions.queries import fate_ledger, message_bodies
 from viewer.page_frame import current_project
 from viewer.sessions import queries
 from viewer.sessions.session_list import SessionFilter, sessions_page
@@ -23,6 +24,7 @@ def compare(request: HttpRequest) -> HttpResponse:
     numbers = {side: request.GET.get(f"{side}n", "") for side in ("a", "b")}
     sides = {side: _get_side(request, name, numbers[side]) for side, name in names.items() if name}
     existing = [side for side in sides.values() if side is not None]
+    messages = _compare_messages(*existing) if len(existing) == 2 else None
     recent, _ = sessions_page([project.pk] if project else [], SessionFilter())
     context = {
         **names,
@@ -31,7 +33,9 @@ def compare(request: HttpRequest) -> HttpResponse:
         "missing": [names[name] for name, side in sides.items() if side is None],
         "recent": recent,
         "comparison": compare_sides(*existing) if len(existing) == 2 else None,
-        "messages": _compare_messages(*existing) if len(existing) == 2 else None,
+        "messages": messages,
+        "max_listed": MAX_LISTED,
+        "previews": _previews(request, existing, messages) if messages else {},
     }
     return render(request, "compactions/compare.html", context, status=404 if context["missing"] else 200)
 
@@ -40,6 +44,17 @@ def _compare_messages(a: Side, b: Side) -> MessageComparison | None:
     if a.chosen is None or b.chosen is None:
         return None
     return compare_messages(fate_ledger(a.session, a.chosen), fate_ledger(b.session, b.chosen))
+
+
+def _previews(request: HttpRequest, sides: list[Side], messages: MessageComparison) -> dict[str, str]:
+    """Return the first words of the listed messages, by hash, of the sessions whose content the reader may see."""
+    previews: dict[str, str] = {}
+    for side in sides:
+        if payload_views.sight(request, side.session).has_content:
+            payload_views.record_view(request, side.session, part="comparison")
+            bodies = message_bodies(side.session, messages.hashes)
+            previews |= {digest: parse_message(body).preview for digest, body in bodies.items()}
+    return previews
 
 
 def _get_side(request: HttpRequest, name: str, number: str) -> Side | None:

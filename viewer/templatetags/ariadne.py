@@ -22,7 +22,7 @@ from markdown_it import MarkdownIt
 from ingest.decoding.facts import FactCount
 from ingest.models import Session
 from viewer.kinds import browser_table, kind_of
-from viewer.numbers import format_facts, format_percent, format_share
+from viewer.numbers import format_counts, format_facts, format_percent, format_share
 from viewer.sessions.checks import Check
 from viewer.sessions.descriptions import describe_check
 
@@ -74,6 +74,12 @@ def facts_kept(counts: Any) -> str:
 
 
 @register.filter
+def text_of(texts: Mapping[str, str], key: str) -> str:
+    """Look up a text by a key that a template has in a variable."""
+    return texts.get(key, "")
+
+
+@register.filter
 def fact_kind(kind: str) -> str:
     """open_item → open item."""
     return kind.replace("_", " ")
@@ -94,8 +100,7 @@ def whole_share(part: int, total: int) -> str:
 @register.filter
 def kept_of_total(counted: Session | Check) -> str:
     """196 of 265 (74%), for a table whose heading says what is counted."""
-    total, kept = counted.facts_total or 0, counted.facts_kept or 0
-    return f"{kept:,} of {total:,} ({format_share(kept, total)})"
+    return format_counts(counted.facts_total or 0, counted.facts_kept or 0)
 
 
 @register.filter
