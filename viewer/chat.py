@@ -70,7 +70,7 @@ class ChatMessage:
         """All text of the message, as a person would quote it."""
         return "\n".join(part.signature if part.kind is PartKind.CALL else part.text for part in self.parts)
 
-    def limited(self, length: int) -> tuple[ChatMessage, bool]:
+    def truncate(self, length: int) -> tuple[ChatMessage, bool]:
         """Return the message with at most `length` characters per part, and whether something is missing."""
         if all(len(part.text) <= length for part in self.parts):
             return self, False

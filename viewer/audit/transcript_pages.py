@@ -206,7 +206,7 @@ def _read_messages(transcript: Transcript, start: int, term: str, entries: Mappi
 
 def _parse_line(number: int, digest: bytes, raw: bytes, entries: Mapping[str, Entry]) -> Line:
     body, _ = default_redactor().tree(json.loads(raw))
-    message, is_truncated = parse_message(body).limited(_MAX_SHOWN_CHARS)
+    message, is_truncated = parse_message(body).truncate(_MAX_SHOWN_CHARS)
     return Line(
         number=number + 1,
         id=str(body.get("id") or ""),

@@ -16,7 +16,7 @@ from viewer.numbers import to_count
 
 FATES = ("pinned", "kept", "summarized", "truncated", "cleared", "externalized", "dropped")
 _MAX_ROWS = 20_000
-_FIRST_ROWS = 30
+_FIRST_ROWS = 20
 
 
 @dataclass(frozen=True, slots=True)
