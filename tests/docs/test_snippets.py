@@ -15,11 +15,12 @@ from pathlib import Path
 import pytest
 from compact import load_config
 from conversations import conversation
-from docs.openai_endpoint import TOOL_CALLS, OpenAIEndpoint
+from docs.openai_endpoint import OpenAIEndpoint
 from docs.pages import LANGUAGES, PAGES, ROOT, Block, blocks, commands, name, program
 from live_server import Server
 
 Environment = dict[str, str]
+README = ROOT / "README.md"
 
 
 @pytest.fixture
@@ -57,8 +58,8 @@ def test_every_block_has_a_known_language(page: Path) -> None:
     assert {block.language for block in blocks(page)} <= LANGUAGES
 
 
-@pytest.mark.req("P-KR-6", "P-DOC-1")
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=name)
+@pytest.mark.req("P-DOC-1")
+@pytest.mark.parametrize("page", [page for page in PAGES if page != README and blocks(page, "python")], ids=name)
 def test_program_runs_unchanged(page: Path, environment: Environment, tmp_path: Path) -> None:
     """The python blocks of a page run as one program without errors and warnings."""
     file = tmp_path / "page.py"
@@ -68,17 +69,20 @@ def test_program_runs_unchanged(page: Path, environment: Environment, tmp_path: 
     assert "[Ariadne]" not in result.stderr, result.stderr
 
 
-@pytest.mark.req("P-KR-6")
-def test_ten_lines_compact_a_real_run(environment: Environment, endpoint: OpenAIEndpoint, tmp_path: Path) -> None:
-    """The Agents SDK program of the README is short and reports the saved tokens."""
-    first = blocks(ROOT / "README.md", "python")[0].text
-    compact_lines = [line for line in first.splitlines() if "compact" in line.lower() or "ariadne" in line]
-    assert len(compact_lines) < 10
-    (tmp_path / "ten_lines.py").write_text(first)
-    result = _run([sys.executable, "ten_lines.py"], environment, tmp_path)
-    assert re.search(r"Forty seconds\. \| [\d,]+ tokens saved", result.stdout), result
-    assert len(endpoint.prompts) == TOOL_CALLS + 1
-    assert any("<COMPACT-SUMMARY" in str(item) for item in endpoint.prompts[-1])
+@pytest.mark.req("P-KR-6", "P-DOC-1")
+@pytest.mark.parametrize("number", [0, 1], ids=["any loop", "framework"])
+def test_readme_programs_run_alone_and_print_what_they_say(
+    number: int, environment: Environment, tmp_path: Path
+) -> None:
+    """Each program of the README compacts offline, without names from another block, and prints the shown output."""
+    block = blocks(README, "python")[number]
+    shown = next(text for text in blocks(README, "text") if text.line > block.line)
+    (tmp_path / "program.py").write_text(block.text)
+    offline = {key: value for key, value in environment.items() if not key.startswith("OPENAI_")}
+    result = _run([sys.executable, "program.py"], offline, tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.strip() == shown.text.strip()
+    assert "tokens saved" in result.stdout
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "yaml")], ids=name)
@@ -148,5 +152,5 @@ def test_links_resolve(page: Path) -> None:
 
 def test_program_keeps_line_numbers() -> None:
     """A traceback of a program shows the line numbers of its page."""
-    block: Block = blocks(ROOT / "README.md", "python")[1]
-    assert program(ROOT / "README.md").splitlines()[block.line - 1] == block.text.splitlines()[0]
+    block: Block = blocks(README, "python")[1]
+    assert program(README).splitlines()[block.line - 1] == block.text.splitlines()[0]

@@ -361,7 +361,7 @@ Runner.run_sync(agent, "Begin.", **compacting(manager, session_id="s1"))
 
 
 def test_last_events_are_sent_when_the_process_ends() -> None:
-    """The SDK's provider, which is created first, shuts down after the exporter. The end of the trace arrives anyway."""
+    """The SDK shuts its processors down after the exporter has closed. The end of the trace arrives anyway."""
     with Receiver() as receiver:
         environment = {**os.environ, "ARIADNE_URL": receiver.url, "ARIADNE_API_KEY": "key"}
         result = subprocess.run(
