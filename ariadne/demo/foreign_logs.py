@@ -1,6 +1,6 @@
 """Logs of two coding agents that compact by themselves, as Claude Code and Codex write them.
 
-Claude Code's summary omits a rule and a decision. The summary of Codex is encrypted, so nobody can read it.
+Claude Code's summary omits a rule and a decision. The summary of Codex is encrypted, so only the provider can read it.
 """
 
 from __future__ import annotations
