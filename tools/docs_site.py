@@ -19,9 +19,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ROOT / "build" / "docs"
 EXAMPLES = ROOT / "compact_client" / "examples"
-_EXAMPLE = re.compile(r"^<!-- example: (\w+\.py) -->$", re.MULTILINE)
+EXAMPLE = re.compile(r"^<!-- example: (\w+\.py) -->$", re.MULTILINE)
 # Files outside docs/ that become pages, and the pages that links to them must point to.
-_EXTERNAL = {
+EXTERNAL = {
     "compact_client/README.md": "reference/library.md",
     "CONTRIBUTING.md": "reference/contributing.md",
     "CHANGELOG.md": "reference/changelog.md",
@@ -35,13 +35,12 @@ def main() -> int:
     shutil.copytree(ROOT / "docs", PAGES)
     shutil.copy(ROOT / "static" / "icon.svg", PAGES)
     (PAGES / "reference").mkdir(exist_ok=True)
-    for source, page in _EXTERNAL.items():
+    for source, page in EXTERNAL.items():
         (PAGES / page).write_text((ROOT / source).read_text())
-    (PAGES / "reference" / "python.md").write_text(python_reference())
-    (PAGES / "reference" / "cli.md").write_text(cli_reference())
-    (PAGES / "reference" / "rest.md").write_text(rest_reference())
+    for page, build in GENERATED.items():
+        (PAGES / page).write_text(build())
     for page in PAGES.rglob("*.md"):
-        text = _EXAMPLE.sub(_include_example, page.read_text())
+        text = EXAMPLE.sub(_include_example, page.read_text())
         page.write_text(_link_pages(text, page))
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
     # The theme announces its successor at every build.
@@ -128,7 +127,7 @@ def _include_example(match: re.Match[str]) -> str:
 def _link_pages(text: str, page: Path) -> str:
     """Point links to files outside docs/ to their pages, and remove links to files that are not on the site."""
     source = next(
-        (name for name, target in _EXTERNAL.items() if PAGES / target == page), f"docs/{page.relative_to(PAGES)}"
+        (name for name, target in EXTERNAL.items() if PAGES / target == page), f"docs/{page.relative_to(PAGES)}"
     )
     folder = (ROOT / source).parent
 
@@ -138,7 +137,7 @@ def _link_pages(text: str, page: Path) -> str:
             return match[0]
         target = (folder / link).resolve()
         name = target.relative_to(ROOT).as_posix()
-        on_site = _EXTERNAL.get(name) or (name.removeprefix("docs/") if name.startswith("docs/") else "")
+        on_site = EXTERNAL.get(name) or (name.removeprefix("docs/") if name.startswith("docs/") else "")
         if not on_site or not (PAGES / on_site).exists():
             return f"{label} (`{name}`)" if label != name else f"`{name}`"
         relative = os.path.relpath(PAGES / on_site, page.parent)
@@ -146,6 +145,12 @@ def _link_pages(text: str, page: Path) -> str:
 
     return re.sub(r"(?<!!)\[([^\]\n]+)\]\(([^)#\s]+)(#[^)\s]*)?\)", replace, text)
 
+
+GENERATED = {
+    "reference/python.md": python_reference,
+    "reference/cli.md": cli_reference,
+    "reference/rest.md": rest_reference,
+}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -43,7 +44,18 @@ def environment(server: Server, endpoint: OpenAIEndpoint, tmp_path: Path) -> Env
         # The SDK would upload its traces to OpenAI.
         "OPENAI_AGENTS_DISABLE_TRACING": "1",
         "COMPACT_SPOOL_DIR": str(tmp_path / "spool"),
+        "HOME": str(_home_with_agent_logs(tmp_path)),
     }
+
+
+def _home_with_agent_logs(folder: Path) -> Path:
+    """A home directory of a person who uses Claude Code and Codex."""
+    logs = ROOT / "tests" / "fixtures" / "logs"
+    for agent, place in (("claude_code", ".claude/projects/app"), ("codex", ".codex/sessions/2026/11/16")):
+        target = folder / "home" / place / ("session.jsonl" if agent == "claude_code" else "rollout-1.jsonl")
+        target.parent.mkdir(parents=True)
+        shutil.copy(logs / f"{agent}.jsonl", target)
+    return folder / "home"
 
 
 def _run(command: list[str], environment: Environment, folder: Path) -> subprocess.CompletedProcess[str]:
