@@ -179,6 +179,7 @@ class ClaudeCodeParser:
         last_name, known = self._messages.get(thread.key, ("", None))
         if known is not None and last_name == name and known.id in thread.context:
             known.item["content"].extend(blocks)
+            known.masked = None
             thread.aliases[message.id] = known.id
             message = known
         else:

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from compact.messages import RedactedMessage
+
 Format = Literal["chat", "responses", "anthropic"]
 LogSpanKind = Literal["user", "generation", "tool", "agent", "compaction"]
 LogFate = Literal["kept", "truncated", "cleared"]
@@ -28,6 +30,8 @@ class LogMessage:
     line: int = 0
     is_program: bool = False
     """True for a user message that the agent wrote itself: an earlier summary, a notice or a skill."""
+    masked: RedactedMessage | None = field(default=None, repr=False, compare=False)
+    """The redacted form, once a compaction needed it. A message that grows or changes must reset it."""
 
 
 @dataclass(slots=True)

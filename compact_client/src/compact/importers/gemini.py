@@ -108,6 +108,7 @@ class GeminiParser:
             if known is not None:
                 known.item.clear()
                 known.item.update(message.item)
+                known.masked = None
             else:
                 self.log.add_message(self._thread, message)
         if kind == "user":

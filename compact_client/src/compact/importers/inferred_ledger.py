@@ -135,17 +135,21 @@ class InferredLedger:
 
 def infer_ledger(compaction: Compaction) -> InferredLedger:
     """Return the ledger of a foreign compaction."""
-    before = mask_conversation(decode_messages(compaction.before, compaction.format))
-    known = {message.id: message for message in before}
-    originals = {id(message) for message in compaction.before}
-    changed = [message for message in compaction.after if id(message) not in originals]
-    masked = {message.id: message for message in mask_conversation(decode_messages(changed, compaction.format))}
-    after = [masked.get(message.id) or known[message.id] for message in compaction.after]
+    before = mask_messages(compaction.before, compaction.format)
+    after = mask_messages(compaction.after, compaction.format)
     kept = {name for name, (fate, _) in compaction.fates.items() if fate == "kept"}
     removed = [message for message in before if message.id not in kept]
     program_ids = {message.id for message in compaction.before if message.is_program}
     facts = find_facts(removed, after, program_ids=program_ids)
     return InferredLedger(compaction, tuple(before), tuple(after), tuple(facts))
+
+
+def mask_messages(messages: Sequence[LogMessage], message_format: Format) -> list[RedactedMessage]:
+    """Return redacted messages. Those that an earlier compaction of the log has needed are not redacted again."""
+    new = [message for message in messages if message.masked is None]
+    for message, masked in zip(new, mask_conversation(decode_messages(new, message_format)), strict=True):
+        message.masked = masked
+    return [message.masked for message in messages if message.masked is not None]
 
 
 def decode_messages(messages: Sequence[LogMessage], message_format: Format) -> list[Message]:

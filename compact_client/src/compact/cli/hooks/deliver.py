@@ -17,11 +17,10 @@ from compact.exceptions import CompactError
 from compact.importers.claude_code import ClaudeCodeParser
 from compact.importers.follower import ImportOptions, import_log
 from compact.importers.formats import BY_NAME
-from compact.importers.inferred_ledger import decode_messages
+from compact.importers.inferred_ledger import mask_messages
 from compact.importers.records import LogRecord, read_records
 from compact.importers.upload import ServerUpload
 from compact.importers.watch_state import WatchState
-from compact.redaction.view import mask_conversation
 
 _TIMEOUT_S = 20.0
 _MAX_AGE_S = 7 * 86_400.0
@@ -102,7 +101,7 @@ def _archive_prompt(source: Path, log: Path, job: dict[str, Any], upload: Server
             if isinstance(record, LogRecord):
                 parser.feed(record)
     thread = parser.log.thread()
-    messages = mask_conversation(decode_messages(list(thread.context.values()), parser.log.format))
+    messages = mask_messages(list(thread.context.values()), parser.log.format)
     if messages:
         session_id = parser.log.session_id or str(job.get("session_id"))
         upload.archive(session_id, tuple(messages), thread.compactions + 1)
