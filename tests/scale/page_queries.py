@@ -15,8 +15,8 @@ from viewer.trends import queries as trends
 from viewer.visibility.public_parts import Visibility
 
 Query = Callable[[], object]
-BOUNDED = {"home, sorted by facts"}
-"""Queries that read up to 20,000 sessions, which may be most of the table."""
+BOUNDED = {"home, sorted by facts", "home, needs attention in 30 days", "trends, 30 days with cost"}
+"""Queries that read up to 20,000 sessions, or one row for each session of 30 days. That may be most of a table."""
 
 
 def page_queries(project: int, last_seq: int) -> dict[str, Query]:
