@@ -162,3 +162,20 @@ def test_both_prefilters_find_the_same_on_the_corpus() -> None:
 def test_both_prefilters_find_the_same_on_any_text(text: str) -> None:
     fast, slow = both(text)
     assert fast == slow
+
+
+def test_a_tree_with_more_keys_than_the_cache_costs_no_more_per_key() -> None:
+    """The rules of keys are cached. A request with more keys than fit must not search for each of them every time."""
+    redactor = Redactor()
+
+    def cost_per_key(count: int) -> float:
+        tree = {f"field_{number}": number for number in range(count)}
+        redactor.tree(tree)
+        best = float("inf")
+        for _ in range(3):
+            start = time.thread_time()
+            redactor.tree(tree)
+            best = min(best, time.thread_time() - start)
+        return best / count
+
+    assert min(cost_per_key(6_000) / cost_per_key(2_000) for _ in range(3)) <= 2.0

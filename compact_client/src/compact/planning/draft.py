@@ -102,37 +102,47 @@ def draft_compaction(
     pins = pin_rules(units, messages, policy, protected_ids)
     pin_tokens = sum(sizes[first] for first in pins)
     summary_share = _summary_share(policy, limits, fixed_tokens + pin_tokens)
+
+    def draft(*, folds_replacements: bool) -> Draft:
+        overhead_tokens = fixed_tokens if folds_replacements else fixed_tokens + replacement_tokens
+        pinned_tokens = overhead_tokens + pin_tokens
+        free = [unit for unit in units if unit.first not in pins]
+        newest = newest_unit(free) if free else None
+        newest_tokens = sizes[newest.first] if newest else 0
+        _require_space(limits, overhead_tokens, pin_tokens, newest_tokens)
+        reserved_tokens = pinned_tokens + newest_tokens + SMALL_SUMMARY_TOKENS
+        drafter = _Drafter(
+            messages=messages,
+            policy=policy,
+            limits=limits,
+            units=units,
+            sizes=sizes,
+            pins=pins,
+            fixed_tokens=fixed_tokens,
+            pinned_tokens=pinned_tokens,
+            removed_tokens=removed_tokens,
+            folds_replacements=folds_replacements,
+            goal_tokens=goal_tokens,
+            floor=floor,
+            non_replayable=select_non_replayable(
+                [unit for unit in free if unit is not newest],
+                messages,
+                sizes,
+                non_replayable_ids,
+                budget_tokens=limits.budget_tokens - reserved_tokens,
+                soft_limit_tokens=limits.soft_limit_tokens - reserved_tokens,
+            ),
+        )
+        return drafter.draft(keep_least=keep_least)
+
     folds_replacements = replacement_tokens > max(0, summary_share)
-    overhead_tokens = fixed_tokens if folds_replacements else fixed_tokens + replacement_tokens
-    pinned_tokens = overhead_tokens + pin_tokens
-    free = [unit for unit in units if unit.first not in pins]
-    newest = newest_unit(free) if free else None
-    newest_tokens = sizes[newest.first] if newest else 0
-    _require_space(limits, overhead_tokens, pin_tokens, newest_tokens)
-    reserved_tokens = pinned_tokens + newest_tokens + SMALL_SUMMARY_TOKENS
-    drafter = _Drafter(
-        messages=messages,
-        policy=policy,
-        limits=limits,
-        units=units,
-        sizes=sizes,
-        pins=pins,
-        fixed_tokens=fixed_tokens,
-        pinned_tokens=pinned_tokens,
-        removed_tokens=removed_tokens,
-        folds_replacements=folds_replacements,
-        goal_tokens=goal_tokens,
-        floor=floor,
-        non_replayable=select_non_replayable(
-            [unit for unit in free if unit is not newest],
-            messages,
-            sizes,
-            non_replayable_ids,
-            budget_tokens=limits.budget_tokens - reserved_tokens,
-            soft_limit_tokens=limits.soft_limit_tokens - reserved_tokens,
-        ),
-    )
-    return drafter.draft(keep_least=keep_least)
+    try:
+        return draft(folds_replacements=folds_replacements)
+    except InsufficientBudget:
+        if folds_replacements or not replacement_tokens:
+            raise
+        # Earlier summaries and pointers are within their share, but the rest does not fit beside them.
+        return draft(folds_replacements=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,6 +115,17 @@ class MaskedText:
         pieces.append(text[position:])
         self.text = "".join(pieces)
 
+    def surroundings(self, distance: int) -> list[tuple[int, int]]:
+        """Return the ranges of the masked text that are at most `distance` characters from a mask."""
+        ranges: list[tuple[int, int]] = []
+        for start in self._mask_starts:
+            first, end = max(0, start - distance), start + len(MASK) + distance
+            if ranges and first <= ranges[-1][1]:
+                ranges[-1] = (ranges[-1][0], end)
+            else:
+                ranges.append((first, end))
+        return ranges
+
     def original(self, span: Span) -> Span:
         """Return where a span of the masked text is in the original. Masks are included as a whole."""
         return span._replace(start=self._position(span.start, 0), end=self._position(span.end - 1, 1))

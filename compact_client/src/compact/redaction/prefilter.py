@@ -6,14 +6,17 @@ searched one by one. Both return every place where a rule can match, and maybe s
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
 import threading
 from collections.abc import Iterator, Sequence
+from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any, Protocol
 
+from compact.redaction.database_cache import cache_key, read_database, write_database
 from compact.redaction.normalization import HIDDEN, HINT
 from compact.redaction.rules import Rule
 from compact.redaction.rules.rule import MIN_RUN_CHARS
@@ -51,18 +54,22 @@ def create_prefilter(rules: Sequence[Rule]) -> Prefilter:
 class AdaptivePrefilter:
     """Searches for literals first, and with Hyperscan once its database is compiled.
 
-    Compiling takes about a second, so it happens on a thread, and only in a process that redacts enough text.
+    Compiling takes about a second, so it happens on a thread, and only in a process that redacts enough text. A
+    database that an earlier process cached is used at once.
     """
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = rules
         self._current: Prefilter = LiteralPrefilter(rules)
-        self._characters = 0
+        self._characters = -1
         self._lock = threading.Lock()
         self._compiling_in: int | None = None
 
     def hits(self, text: str) -> list[Hit]:
         """Return the hits in a text."""
+        if self._characters < 0:
+            self._characters = 0
+            self._load()
         if self._characters < _CHARS_BEFORE_COMPILING:
             self._characters += len(text)
         elif self._compiling_in != os.getpid():
@@ -85,9 +92,15 @@ class AdaptivePrefilter:
             self._compiling_in = os.getpid()
         threading.Thread(target=self._compile, name="compact-redaction", daemon=True).start()
 
-    def _compile(self) -> None:
+    def _load(self) -> None:
+        with contextlib.suppress(NotCached):
+            self._compile(is_compiled=False)
+
+    def _compile(self, *, is_compiled: bool = True) -> None:
         try:
-            self._current = HyperscanPrefilter(self._rules)
+            self._current = HyperscanPrefilter(self._rules, is_compiled=is_compiled)
+        except NotCached:
+            raise
         except Exception as error:  # any failure of the native library
             _log.warning("Redaction is slower, because Hyperscan cannot be used: %s", error)
 
@@ -121,7 +134,8 @@ class LiteralPrefilter:
 class HyperscanPrefilter:
     """Searches for the hints of all rules in one pass, in linear time."""
 
-    def __init__(self, rules: Sequence[Rule]) -> None:
+    def __init__(self, rules: Sequence[Rule], *, is_compiled: bool = True) -> None:
+        """Load the database from the cache, or compile it if `is_compiled` is set. Raise `NotCached` otherwise."""
         import hyperscan
 
         self._local = threading.local()
@@ -138,17 +152,15 @@ class HyperscanPrefilter:
             if rule.run_chars is not None:
                 self._runs.append((rule.run_chars, len(self._rules_of)))
                 self._rules_of.append([index])
-        self._database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
         flags = hyperscan.HS_FLAG_CASELESS | hyperscan.HS_FLAG_DOTALL
-        self._database.compile(
-            expressions=[hint.encode() for hint in expressions],
-            ids=list(range(len(expressions))),
-            elements=len(expressions),
+        self._database = _load_database(
+            [hint.encode() for hint in expressions],
             # Runs are found faster without Hyperscan, which only says if there is one.
-            flags=[
+            [
                 flags | hyperscan.HS_FLAG_SINGLEMATCH if number == _HAS_RUN else flags
                 for number in range(len(expressions))
             ],
+            is_compiled=is_compiled,
         )
 
     def hits(self, text: str) -> list[Hit]:
@@ -172,8 +184,32 @@ class HyperscanPrefilter:
         """Return the working memory of this thread. A scan releases the interpreter lock, so none is shared."""
         scratch = getattr(self._local, "scratch", None)
         if scratch is None:
-            scratch = self._local.scratch = self._database.scratch.clone()
+            import hyperscan
+
+            scratch = self._local.scratch = hyperscan.Scratch(self._database)
         return scratch
+
+
+class NotCached(Exception):
+    """The database has to be compiled."""
+
+
+def _load_database(expressions: list[bytes], flags: list[int], *, is_compiled: bool) -> Any:
+    """Return the compiled database of expressions. Their numbers are their ids."""
+    import hyperscan
+
+    key = cache_key(expressions, flags, [version("hyperscan")])
+    cached = read_database(key)
+    if cached is not None:
+        # Fails if another processor or version wrote the file, although the key should rule that out.
+        with contextlib.suppress(hyperscan.HyperscanError):
+            return hyperscan.loadb(cached, mode=hyperscan.HS_MODE_BLOCK)
+    if not is_compiled:
+        raise NotCached
+    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+    database.compile(expressions=expressions, ids=list(range(len(expressions))), elements=len(expressions), flags=flags)
+    write_database(key, hyperscan.dumpb(database))
+    return database
 
 
 def _add_hit(number: int, _start: int, end: int, _flags: int, hits: Any) -> None:

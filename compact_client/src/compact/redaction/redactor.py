@@ -53,6 +53,9 @@ T = TypeVar("T")
 
 # Masking a value can change the meaning of the text around it, so a text is checked again until nothing more matches.
 _MAX_PASSES = 4
+# Only text near a mask can match now that did not match before.
+_MASK_DISTANCE = 1_000
+_FAR_RULES = frozenset({"private_key", "putty_key"})
 # Keys repeat, so those without a secret are remembered.
 _MAX_CLEAN_KEYS = 50_000
 _MAX_CLEAN_KEY_CHARS = 80
@@ -147,7 +150,7 @@ class Redactor:
 
     def trees(self, values: Sequence[T], *, replace: Replace = mask) -> list[tuple[T, Counter[str]]]:
         """Redact adjacent messages together, so that a key that is split over two of them is found in both."""
-        trees = [Tree(value) for value in values]
+        trees = [Tree(value, self._clean_keys) for value in values]
         counts: list[Counter[str]] = [Counter() for _ in values]
         for tree, counter in zip(trees, counts, strict=True):
             self._replace_secret_values(tree, counter, replace)
@@ -182,10 +185,9 @@ class Redactor:
             tree.replace(place, replace(Finding(0, len(value), rule, "secret", value)))
 
     def _replace_keys(self, tree: Tree, counts: Counter[str], replace: Replace) -> None:
-        unknown = [index for index, key in enumerate(tree.keys) if key not in self._clean_keys]
-        if not unknown:
+        keys = tree.keys
+        if not keys:
             return
-        keys = [tree.keys[index] for index in unknown]
         findings = self.find_in_parts(keys)
         if not findings:
             if len(self._clean_keys) > _MAX_CLEAN_KEYS:
@@ -193,7 +195,7 @@ class Redactor:
             self._clean_keys.update(key for key in keys if len(key) <= _MAX_CLEAN_KEY_CHARS)
             return
         for index, pieces in _by_part(findings):
-            tree.rename(tree.key_places[unknown[index]], _replace_all(keys[index], pieces, replace))
+            tree.rename(tree.key_places[index], _replace_all(keys[index], pieces, replace))
         _count(findings, counts)
 
     def _spans(self, text: str, parts: Sequence[str]) -> list[tuple[Span, int]]:
@@ -204,7 +206,10 @@ class Redactor:
         spans = self._split(text, matches)
         for _ in range(_MAX_PASSES - 1):
             masked = MaskedText(text, [span for span, _ in spans])
-            more = self._split(masked.text, self._matches(masked.text, masked.text.split(BOUNDARY)))
+            # A key in PEM format is recognized by lines that may be far away from each other.
+            is_local = not self._patterns and all(span.rule not in _FAR_RULES for span, _ in spans)
+            ranges = masked.surroundings(_MASK_DISTANCE) if is_local else None
+            more = self._split(masked.text, self._matches(masked.text, masked.text.split(BOUNDARY), ranges))
             if not more:
                 return spans
             spans = self._split(text, [*(span for span, _ in spans), *(masked.original(span) for span, _ in more)])
@@ -214,8 +219,8 @@ class Redactor:
     def _split(text: str, spans: Iterable[Span]) -> list[tuple[Span, int]]:
         return list(split_at_boundaries(text, merge(spans)))
 
-    def _matches(self, text: str, parts: Sequence[str]) -> list[Span]:
-        spans = self._scanner.spans(text, self._disabled)
+    def _matches(self, text: str, parts: Sequence[str], ranges: Sequence[tuple[int, int]] | None = None) -> list[Span]:
+        spans = self._scanner.spans(text, self._disabled, ranges)
         if self._patterns:
             spans += self._pattern_spans(parts)
         if self._allowed_texts is None:

@@ -31,9 +31,14 @@ class Scanner:
         if isinstance(self._prefilter, AdaptivePrefilter):
             self._prefilter.warm_up()
 
-    def spans(self, text: str, disabled: Collection[int] = ()) -> list[Span]:
-        """Return the secret of each match that is not masked yet. Spans may overlap. Disabled rules find nothing."""
-        hits = self._prefilter.hits(text)
+    def spans(
+        self, text: str, disabled: Collection[int] = (), ranges: Sequence[tuple[int, int]] | None = None
+    ) -> list[Span]:
+        """Return the secret of each match that is not masked yet. Spans may overlap. Disabled rules find nothing.
+
+        With `ranges`, only these parts of the text are searched. A match may extend beyond them.
+        """
+        hits = self._prefilter.hits(text) if ranges is None else self._hits_in(text, ranges)
         if not hits:
             return []
         spans = list(self._spans(text, hits, disabled))
@@ -41,6 +46,15 @@ class Scanner:
             hidden = self._spans(normalized.text, self._prefilter.hits(normalized.text), disabled)
             spans += map(normalized.original, hidden)
         return spans
+
+    def _hits_in(self, text: str, ranges: Sequence[tuple[int, int]]) -> list[Hit]:
+        hits = [
+            (index, position + start if position >= 0 else position)
+            for start, end in ranges
+            for index, position in self._prefilter.hits(text[start:end])
+        ]
+        hits.sort()
+        return hits
 
     def _spans(
         self, text: str, hits: list[Hit], disabled: Collection[int] = (), *, is_decoded: bool = False

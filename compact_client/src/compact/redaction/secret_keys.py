@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from collections.abc import Mapping
 from typing import Any
 
 from compact.redaction.findings import MASKED
@@ -26,6 +26,9 @@ _NUMBER_KEY = re.compile(
 )
 _MIN_DIGITS = {"us_ssn": 9, "card": 3, "pin": 4, "phone": 7}
 _MIN_TOKEN_CHARS = 8
+_MAX_CACHED_KEYS = 50_000
+_SEPARATORS = re.compile(r"[\s_.-]")
+_rules: dict[str, str | None] = {}
 _MAX_KEY_CHARS = 80  # Longer keys are not names, and caching them would waste memory.
 _PLACEHOLDER = re.compile(
     r"\W*|string|none|null|true|false|required|optional|integer|hidden|auto|<[^<>]{0,80}>|\$\{[^{}]{0,80}\}|(?-i:\$[A-Z][A-Z0-9_]*)|\$[a-z_]+\d?"
@@ -66,13 +69,13 @@ def rule_for_item(key: object, value: object, inherited: str | None = None) -> s
 
     `inherited` is the rule of the container, if that is below a secret key.
     """
-    if value is None or isinstance(value, bool):
-        return None
     rule = key_rule(key)
     if rule is None:
         if inherited is None or normalize(key) in _DESCRIPTIVE_KEYS:
             return None
         rule = inherited
+    if isinstance(value, bool):
+        return None
     is_secret = _is_secret_text(rule, value) if isinstance(value, str) else _is_secret_number(rule, value)
     return rule if is_secret else None
 
@@ -101,9 +104,9 @@ def inherited_rule(key: object, container: Any, inherited: str | None) -> str | 
     return None if is_schema else rule
 
 
-def rule_for_pair(container: Any) -> tuple[str | None, str | None]:
+def rule_for_pair(container: Mapping[Any, Any]) -> tuple[str | None, str | None]:
     """Return the key of the value that belongs to a secret name, and its rule. Both are None if there is none."""
-    if type(container) is not dict or len(container) > 12 or _NAME_KEY_SET.isdisjoint(container):
+    if len(container) > 12 or _NAME_KEY_SET.isdisjoint(container):
         return None, None
     for name_key in _NAME_KEYS:
         name = container.get(name_key)
@@ -117,7 +120,19 @@ def rule_for_pair(container: Any) -> tuple[str | None, str | None]:
 
 def key_rule(key: object) -> str | None:
     """Return the rule for the values of a key, or None if the key says nothing about them."""
-    return _key_rule(key) if isinstance(key, str) and len(key) <= _MAX_KEY_CHARS else None
+    if type(key) is not str:
+        return None
+    try:
+        return _rules[key]
+    except KeyError:
+        if len(key) > _MAX_KEY_CHARS:
+            return None
+    # Starting over is cheaper than evicting one key after the other, which would cost a search for each key of a
+    # request with more keys than fit.
+    if len(_rules) >= _MAX_CACHED_KEYS:
+        _rules.clear()
+    rule = _rules[key] = _key_rule(key)
+    return rule
 
 
 def normalize(key: object) -> str:
@@ -125,12 +140,10 @@ def normalize(key: object) -> str:
     return _normalize(key) if isinstance(key, str) and len(key) <= _MAX_KEY_CHARS else ""
 
 
-@lru_cache(maxsize=4096)
 def _normalize(key: str) -> str:
-    return re.sub(r"[\s_.-]", "", key.lower())
+    return _SEPARATORS.sub("", key.lower())
 
 
-@lru_cache(maxsize=4096)
 def _key_rule(key: str) -> str | None:
     name = _normalize(key)
     if _SECRET_KEY.fullmatch(name):

@@ -6,7 +6,7 @@ of the tree, also if the tree is deep or has many keys.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from compact.redaction.secret_keys import inherited_rule, rule_for_item, rule_for_pair
@@ -17,8 +17,19 @@ _MIN_KEY_CHARS = 6
 
 
 _CONTAINERS = frozenset({dict, list, tuple})
-_Frame = tuple[int, str | None, Iterator[tuple[Any, Any]]]
-"""A container in the walk: its index, the rule that its items inherit, and its remaining items."""
+
+
+class _Frame(NamedTuple):
+    """A container in the walk."""
+
+    node: int
+    items: Iterator[tuple[Any, Any]]
+    is_dict: bool
+    inherited: str | None
+    """The rule that its items inherit."""
+    pair_key: str | None
+    """The key of the value that belongs to a secret name in the same dict, and its rule."""
+    pair_rule: str | None
 
 
 class Place(NamedTuple):
@@ -32,10 +43,10 @@ class Tree:
     """The texts of a value in document order, and the changes to the value. The value itself is never changed.
 
     `places` and `texts` are the values to search, `key_places` and `keys` the names in dicts to search. `secrets` are
-    the values that are secret because of their key, with the name of the rule.
+    the values that are secret because of their key, with the name of the rule. `clean_keys` are names without secrets.
     """
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Any, clean_keys: Collection[str] = ()) -> None:
         self.places: list[Place] = []
         self.texts: list[str] = []
         self.key_places: list[Place] = []
@@ -45,6 +56,7 @@ class Tree:
         self._containers: list[Any] = [[value]]
         self._changes: dict[int, dict[Any, Any]] = {}
         self._names: dict[int, _UniqueNames] = {}
+        self._clean_keys = clean_keys
         self._walk(value)
 
     def replace(self, place: Place, value: Any) -> None:
@@ -68,37 +80,32 @@ class Tree:
         return self._changes.get(0, {}).get(0, self._containers[0][0])
 
     def _walk(self, value: Any) -> None:
-        stack: list[_Frame] = [(0, None, iter([(0, value)]))]
+        stack: list[_Frame] = [_Frame(0, iter([(0, value)]), False, None, None, None)]
         while stack:
-            node, rule, items = stack[-1]
-            child = self._visit(node, rule, items)
+            child = self._visit(stack[-1])
             if child is None:
                 stack.pop()
             else:
                 stack.append(child)
 
-    def _visit(self, node: int, inherited: str | None, items: Iterable[tuple[Any, Any]]) -> _Frame | None:
+    def _visit(self, frame: _Frame) -> _Frame | None:
         """Collect the texts of a container up to its next nested container, and return that one."""
-        container = self._containers[node]
-        is_dict = isinstance(container, dict)
-        pair_key, pair_rule = rule_for_pair(container) if is_dict else (None, None)
+        node, items, is_dict, inherited, pair_key, pair_rule = frame
+        clean_keys = self._clean_keys
         for key, item in items:
-            if is_dict and type(key) is str and len(key) >= _MIN_KEY_CHARS:
+            if is_dict and key not in clean_keys and type(key) is str and len(key) >= _MIN_KEY_CHARS:
                 self.key_places.append(Place(node, key))
                 self.keys.append(key)
+            kind = type(item)
+            if kind is bool or item is None:
+                continue
             rule = pair_rule if pair_rule and key == pair_key else inherited
-            if type(item) in _CONTAINERS:
+            if kind in _CONTAINERS:
                 if not _is_redaction_counts(key, item):
                     return self._enter(Place(node, key), item, inherited_rule(key, item, rule))
             else:
                 self._add(Place(node, key), item, rule_for_item(key, item, rule))
         return None
-
-    def _enter(self, place: Place, container: Any, rule: str | None) -> _Frame:
-        self._containers.append(container)
-        self._parents.append(place)
-        items = iter(container.items()) if isinstance(container, dict) else enumerate(container)
-        return len(self._containers) - 1, rule, items
 
     def _add(self, place: Place, item: Any, rule: str | None) -> None:
         if rule is not None:
@@ -109,6 +116,14 @@ class Tree:
         elif type(item) is int and item >= _MIN_CARD_NUMBER:
             self.places.append(place)
             self.texts.append(str(item))
+
+    def _enter(self, place: Place, container: Any, rule: str | None) -> _Frame:
+        self._containers.append(container)
+        self._parents.append(place)
+        node = len(self._containers) - 1
+        if not isinstance(container, dict):
+            return _Frame(node, enumerate(container), False, rule, None, None)
+        return _Frame(node, iter(container.items()), True, rule, *rule_for_pair(container))
 
 
 class _UniqueNames:
