@@ -18,6 +18,7 @@ django_application = get_asgi_application()
 from ariadne.runtime import request_guard  # noqa: E402 - Django must be set up first
 from ariadne.runtime.db_middleware import connection_options  # noqa: E402
 from ariadne.runtime.request_deadline import with_deadline  # noqa: E402
+from ariadne.runtime.static_files import StaticFiles  # noqa: E402
 from ingest.http import endpoints  # noqa: E402
 from ingest.http.service import get_service  # noqa: E402
 from viewer.accounts.authentication import SocketAuth  # noqa: E402
@@ -32,7 +33,7 @@ database["OPTIONS"] = {
     **connection_options(settings.DATABASE_CONNECTIONS, timeout_s=settings.REQUEST_TIMEOUT_S),
     **database["OPTIONS"],
 }
-pages = with_deadline(django_application, settings.REQUEST_TIMEOUT_S)
+pages = StaticFiles(with_deadline(django_application, settings.REQUEST_TIMEOUT_S))
 mcp_requests = with_deadline(mcp_endpoint.application, settings.REQUEST_TIMEOUT_S)
 request_guard.install(endpoints.PATHS)
 # Events contain no reference cycles, but the default garbage collector settings spent a third of the write path's time

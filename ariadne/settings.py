@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import hashlib
 import ipaddress
 import os
 import secrets
@@ -100,6 +101,11 @@ def env_secret(name: str, file: Path, make: Callable[[], str] = new_secret) -> s
         os.link(new, file)
     new.unlink()
     return file.read_text().strip()
+
+
+def script_hash(text: str) -> str:
+    """Return the source expression with which a content security policy allows one inline script."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def database(url: str, data_dir: Path) -> dict[str, Any]:
@@ -268,10 +274,12 @@ SECURE_REFERRER_POLICY = "same-origin"
 PERMISSIONS_POLICY: dict[str, list[str]] = {
     name: [] for name in ("camera", "microphone", "geolocation", "payment", "usb", "browsing-topics")
 }
+# Scripts that must run before the first paint are part of the page. Nothing else inline is allowed.
+INLINE_SCRIPTS = {"theme": (PAGES / "static" / "js" / "theme.js").read_text()}
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": [NONE],
-        "script-src": [SELF],
+        "script-src": [SELF, *map(script_hash, INLINE_SCRIPTS.values())],
         "style-src": [SELF],
         "img-src": [SELF, "data:"],
         "font-src": [SELF],

@@ -1,11 +1,12 @@
 """Serve static files under hashed names, so that browsers can cache them indefinitely.
 
-The imports of ES modules are rewritten to the hashed names too.
+The imports of ES modules are rewritten to the hashed names too. The stylesheets of each page are joined into one file.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
 from whitenoise.compress import Compressor
 from whitenoise.storage import CompressedManifestStaticFilesStorage
+
+from viewer.stylesheets import bundle_name, join_styles, page_styles
 
 # The browsable API is disabled, so its files are not collected.
 _UNUSED = ["rest_framework"]
@@ -33,6 +36,14 @@ class HashedStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]
         # Brotli takes seconds, and it is installed only as a dependency of a test tool.
         return Compressor(**options, use_brotli=False)
 
+    def post_process(self, paths: dict[str, Any], dry_run: bool = False, **options: Any) -> Iterator[Any]:
+        """Hash and compress the files, and the stylesheet of each page."""
+        for names in set() if dry_run else page_styles():
+            name = bundle_name(names)
+            Path(self.path(name)).write_text(join_styles(names))
+            paths[name] = (self, name)
+        yield from super().post_process(paths, dry_run, **options)
+
 
 def collect() -> None:
     """Collect, hash and compress the files. Skips the work, which takes seconds, if nothing has changed."""
@@ -45,7 +56,7 @@ def collect() -> None:
 
 
 def _fingerprint() -> str:
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(repr(sorted(page_styles())).encode())
     for finder in get_finders():
         for path, storage in finder.list(_UNUSED):
             status = Path(storage.path(path)).stat()

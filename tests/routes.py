@@ -25,6 +25,7 @@ ROUTES = {
     "session-list": Route("/", Right.SESSIONS),
     "session-detail": Route("/sessions/{session}/", Right.SESSIONS, has_object=True),
     "inspector": Route("/sessions/{session}/inspector/?span={span}", Right.SESSIONS, has_object=True),
+    "lines": Route("/sessions/{session}/lines/?span={span}", Right.SESSIONS, has_object=True),
     "payload": Route("/sessions/{session}/payload/?span={span}", Right.PAYLOAD, has_object=True),
     "payload-access": Route("/sessions/{session}/payload/access/", Right.PAYLOAD, POST, has_object=True),
     "compaction-detail": Route("/sessions/{session}/compactions/1/", Right.SESSIONS, has_object=True),

@@ -36,6 +36,7 @@ RECALL = "compact.recall"
 ERROR = "compact.error"
 WARNING = "compact.warning"
 GENERATION = "generation"
+TURN = "turn"
 
 # The other fates of a message are summarized, cleared, externalized and dropped.
 REMAINING_FATES = frozenset({"pinned", "kept", "truncated"})
@@ -329,7 +330,7 @@ _COMPACTION_EVENTS = (
 _SPANS = (
     _span("trace", "One run of an agent."),
     _span("agent", "An agent at work."),
-    _span("turn", "One turn of a conversation."),
+    _span(TURN, "One turn of a conversation."),
     Kind(GENERATION, GENERATION, GENERATION, Family.GENERATION, "A model call.", describe=_describe_generation),
     _span("tool", "A tool call.", Family.TOOL),
     _span("handoff", "A handoff from one agent to another."),

@@ -63,3 +63,10 @@ def format_usage(tokens: int, window: int) -> str:
 def format_count(number: int, noun: str) -> str:
     """1 message, 2 messages."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def format_age(minutes: int) -> str:
+    """9 → 9 min, 200 → 3 h."""
+    if minutes < 60:
+        return f"{minutes} min"
+    return f"{minutes // 60} h" if minutes < 1440 else f"{minutes // 1440} d"

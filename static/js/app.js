@@ -4,6 +4,7 @@ import "./live-state.js";
 import "./menu-button.js";
 import { copy, isTyping, toast } from "./dom.js";
 import { startTimeUpdates } from "./relative-times.js";
+import { moveByKey } from "./row-keys.js";
 
 // An empty theme follows the system.
 const THEMES = ["", "light", "dark"];
@@ -12,8 +13,10 @@ const THEMES = ["", "light", "dark"];
 const ACTIONS = {
   theme: switchTheme,
   shortcuts: showShortcuts,
+  palette: () => void showPalette(),
   print: () => print(),
   copy: (button) => void copy(button.getAttribute("data-text") ?? ""),
+  "copy-link": (button) => void copy(new URL(button.getAttribute("data-text") ?? "", location.href).href),
 };
 
 function switchTheme() {
@@ -29,6 +32,11 @@ function switchTheme() {
 function showShortcuts() {
   const dialog = document.getElementById("shortcuts");
   if (dialog instanceof HTMLDialogElement && !dialog.open) dialog.showModal();
+}
+
+async function showPalette() {
+  const { openPalette } = await import("./command-palette.js");
+  openPalette();
 }
 
 /** @param {KeyboardEvent} event */
@@ -62,8 +70,15 @@ document.addEventListener("change", (event) => {
 });
 
 document.addEventListener("keydown", (event) => {
+  if ((event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && event.key.toLowerCase() === "k") {
+    event.preventDefault();
+    void showPalette();
+    return;
+  }
   if (isTyping(event) || event.ctrlKey || event.metaKey || event.altKey) return;
-  SHORTCUTS[event.key]?.(event);
+  if (document.querySelector("dialog[open]")) return;
+  if (moveByKey(event)) event.preventDefault();
+  else SHORTCUTS[event.key]?.(event);
 });
 
 // Links back to the session list restore the filters it was left with.

@@ -99,8 +99,8 @@ function formatDate(date) {
   return `${date.getDate()} ${MONTHS[date.getMonth()]} ${date.getFullYear()}`;
 }
 
-/** @param {number} seconds */
-function coarseDuration(seconds) {
+/** Format a duration in its largest unit: "9 min". @param {number} seconds */
+export function coarseDuration(seconds) {
   if (seconds < 60) return `${seconds} s`;
   if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
   if (seconds < 86_400) return `${Math.floor(seconds / 3600)} h`;

@@ -1,9 +1,11 @@
 // @ts-check
 // Show every <time> relative to now, with the exact local time as its tooltip.
 import { setText } from "./dom.js";
-import { exactTime, relativeTime } from "./format.js";
+import { coarseDuration, exactTime, relativeTime } from "./format.js";
 
 const UPDATE_MS = 5000;
+// The same limit as in viewer/templatetags/ariadne.py.
+const SILENT_MS = 5 * 60_000;
 
 /** Update the <time> elements inside a node. @param {ParentNode} root */
 export function updateTimes(root) {
@@ -16,6 +18,20 @@ export function updateTimes(root) {
       element.setAttribute("title", exactTime(at));
       element.setAttribute("data-exact", "");
     }
+  }
+  updateRunning(root);
+}
+
+/** Say how long a running session has been silent. Its last events may have been lost. @param {ParentNode} root */
+function updateRunning(root) {
+  const now = Date.now();
+  for (const element of root.querySelectorAll(".running[data-last]")) {
+    const at = Date.parse(element.getAttribute("data-last") ?? "");
+    const isSilent = now - at >= SILENT_MS;
+    element.toggleAttribute("data-silent", isSilent);
+    const label = isSilent ? `No events for ${coarseDuration(Math.round((now - at) / 1000))}` : "Running";
+    element.setAttribute("title", label);
+    if (element.lastElementChild) setText(element.lastElementChild, label);
   }
 }
 

@@ -1,5 +1,6 @@
 // @ts-check
-// <tab-set>: shows one of its sections at a time. Without a script, all of them are visible under their headings.
+// <tab-set>: shows one of its sections at a time, first the one named by data-show, else the first with data-shown. Without a
+// script, all of them are visible under their headings. Dispatches `tab` with the name of a section that the reader chose.
 import { h } from "./dom.js";
 
 class TabSet extends HTMLElement {
@@ -15,14 +16,21 @@ class TabSet extends HTMLElement {
       panel.setAttribute("role", "tabpanel");
       panel.setAttribute("aria-label", panel.dataset.tab ?? "");
       const tab = h("button", { type: "button", role: "tab", class: "tab", "aria-controls": panel.id }, panel.dataset.tab);
-      tab.addEventListener("click", () => this.#show(index));
+      tab.addEventListener("click", () => this.#choose(index));
       return tab;
     });
     const list = h("div", { role: "tablist", class: "tab-list" }, ...this.#tabs);
     list.addEventListener("keydown", this.#onKey);
     this.prepend(list);
     this.classList.add("ready");
-    this.#show(0);
+    const wanted = this.#panels.findIndex((panel) => panel.dataset.tab === this.dataset.show);
+    this.#show(wanted >= 0 ? wanted : Math.max(0, this.#panels.findIndex((panel) => panel.hasAttribute("data-shown"))));
+  }
+
+  /** @param {number} index */
+  #choose(index) {
+    this.#show(index);
+    this.dispatchEvent(new CustomEvent("tab", { bubbles: true, detail: this.#panels[index]?.dataset.tab }));
   }
 
   /** @param {number} shown */
@@ -40,7 +48,7 @@ class TabSet extends HTMLElement {
     if (!step) return;
     const count = this.#tabs.length;
     const index = (this.#tabs.indexOf(/** @type {HTMLButtonElement} */ (event.target)) + step + count) % count;
-    this.#show(index);
+    this.#choose(index);
     this.#tabs[index]?.focus();
     event.preventDefault();
   };

@@ -76,14 +76,18 @@ def test_tree_works_with_the_keyboard(sign_in: SignIn, compacted_session: str) -
     page.keyboard.press("Home")
     selected = page.locator('.span-row[aria-selected="true"]')
     expect(selected).to_contain_text("Turn 1")
-    page.keyboard.press("ArrowLeft")
     expect(selected).to_have_attribute("aria-expanded", "false")
     page.keyboard.press("ArrowRight")
     expect(selected).to_have_attribute("aria-expanded", "true")
     page.keyboard.press("ArrowRight")
     expect(selected).to_contain_text("check")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    expect(selected).to_contain_text("Turn 1")
+    page.keyboard.press("ArrowLeft")
+    expect(selected).to_have_attribute("aria-expanded", "false")
     page.keyboard.press("End")
-    expect(selected).to_have_attribute("aria-level", "2")
+    expect(selected).to_contain_text("Turn 30")
     page.keyboard.press("Home")
     expect(selected).to_contain_text("Turn 1")
     page.keyboard.press("e")
@@ -96,11 +100,93 @@ def test_search_finds_rows_outside_of_the_screen(sign_in: SignIn, compacted_sess
     page = sign_in("operator")
     page.goto(f"/sessions/{compacted_session}/")
     expect(page.get_by_test_id("span-row").first).to_be_visible()
-    assert row(page, "Turn 29").count() == 0
+    open_top(page)
+    assert row(page, "Turn 30").count() == 0
     page.keyboard.press("Control+f")
-    page.keyboard.type("Turn 29")
-    expect(row(page, "Turn 29")).to_be_visible()
-    expect(page.locator('.span-row[aria-selected="true"]')).to_contain_text("Turn 29")
+    page.keyboard.type("Turn 30")
+    expect(row(page, "Turn 30")).to_be_visible()
+    expect(page.locator('.span-row[aria-selected="true"]')).to_contain_text("Turn 30")
+    page.keyboard.type(" and no such thing")
+    expect(page.locator("span-tree")).to_contain_text("0 found")
+    page.get_by_role("button", name="Filter", exact=True).click()
+    expect(page.locator("span-tree")).to_contain_text("No spans match “Turn 30 and no such thing”")
+    page.get_by_role("button", name="Clear search and filter").click()
+    expect(page.get_by_test_id("turn-row").first).to_be_visible()
+
+
+def test_turns_are_rows_that_expand_to_their_spans(sign_in: SignIn, compacted_session: str) -> None:
+    page = sign_in("developer")
+    page.goto(f"/sessions/{compacted_session}/")
+    open_top(page)
+    turn = page.get_by_test_id("turn-row").first
+    expect(turn).to_contain_text("Turn 1")
+    expect(turn).to_contain_text("gpt-5")
+    expect(turn.get_by_test_id("headroom")).to_contain_text("left")
+    expect(turn).to_have_attribute("aria-expanded", "false")
+    turn.click()
+    expect(turn).to_have_attribute("aria-expanded", "true")
+    expect(page.locator('.span-row[data-kind="generation"]').first).to_be_visible()
+    turn.click()
+    expect(turn).to_have_attribute("aria-expanded", "false")
+
+
+def test_view_is_in_the_address_and_survives_reload_and_back(sign_in: SignIn, compacted_session: str) -> None:
+    page = sign_in("operator")
+    page.goto(f"/sessions/{compacted_session}/")
+    expect(page.get_by_test_id("compaction-marker")).to_have_count(2)
+    page.get_by_role("button", name="Time", exact=True).click()
+    page.get_by_label("Span kinds").select_option("error")
+    page.get_by_label("Search spans").fill("rate")
+    page.get_by_label("Search spans").blur()
+    page.keyboard.press("+")
+    expect(page.get_by_role("button", name="Reset zoom")).to_be_visible()
+    page.wait_for_function("location.hash.includes('zoom=')")
+    url = page.url
+    page.goto("/compare/")
+    page.go_back()
+    for _ in range(2):
+        expect(page.get_by_role("button", name="Time", exact=True)).to_have_attribute("aria-pressed", "true")
+        expect(page.get_by_label("Span kinds")).to_have_value("error")
+        expect(page.get_by_label("Search spans")).to_have_value("rate")
+        expect(page.get_by_role("button", name="Reset zoom")).to_be_visible()
+        assert page.url == url
+        page.reload()
+
+
+def test_kind_compaction_lists_only_checks_that_compacted(sign_in: SignIn, compacted_session: str) -> None:
+    page = sign_in("operator")
+    page.goto(f"/sessions/{compacted_session}/")
+    expect(page.locator('.span-row[aria-selected="true"]')).to_be_visible()
+    page.get_by_label("Span kinds").select_option("compact")
+    page.get_by_role("tree").press("Home")
+    expect(page.locator('.span-row[data-kind="compact.check"]').first).to_contain_text("Compaction 1")
+    expect(page.locator('.span-row[data-kind="compact.check"]:not([data-compaction])')).to_have_count(0)
+
+
+def test_wrong_clock_is_a_warning_and_no_axis(server: Server, sign_in: SignIn) -> None:
+    session = Session(f"skew-{uuid.uuid4().hex[:8]}")
+    wrong = session.span("tool", "old clock")
+    wrong |= {"started_at": "1989-03-28T00:00:00Z", "ended_at": "1989-03-28T00:00:01Z"}
+    send(server.ingest_url, server.ingest_key, [session.trace(), *session.play_turn(), *session.play_turn(), wrong])
+    page = sign_in("operator")
+    page.goto(f"/sessions/{session.session_id}/")
+    expect(page.get_by_test_id("clock-skew")).to_contain_text("Clock skew: 1 span is more than 30 days away")
+    expect(page.locator(".tree-axis")).not_to_contain_text(" h ")
+
+
+def test_flame_view_shows_one_trace(sign_in: SignIn, compacted_session: str) -> None:
+    page = sign_in("operator")
+    page.goto(f"/sessions/{compacted_session}/")
+    expect(page.locator('.span-row[aria-selected="true"]')).to_be_visible()
+    page.get_by_role("button", name="Flame").click()
+    expect(page.get_by_test_id("flame")).to_contain_text("spans")
+    box = page.locator(".flame-canvas").bounding_box()
+    assert box
+    for share in (0.4, 0.45, 0.5, 0.55, 0.6):
+        page.mouse.click(box["x"] + box["width"] * share, box["y"] + 30)
+    page.wait_for_function("location.hash.includes('span=')")
+    page.reload()
+    expect(page.get_by_test_id("flame")).to_be_visible()
 
 
 @pytest.mark.req("K-UI-1")
@@ -219,22 +305,63 @@ def test_reconnected_page_receives_missed_updates(server: Server, sign_in: SignI
 
 
 @pytest.mark.req("P-SEC-1")
-def test_payloads_require_permission_and_a_click(sign_in: SignIn, compacted_session: str) -> None:
+def test_content_requires_permission_and_one_switch_per_session(sign_in: SignIn, compacted_session: str) -> None:
     secret = "I will look at the invoices of turn 1."
     for person, may_view in (("operator", False), ("developer", True)):
         page = sign_in(person)
         page.goto(f"/sessions/{compacted_session}/")
         open_top(page)
-        row(page, "gpt-5").click()
+        page.get_by_test_id("turn-row").first.click()
+        call = page.locator('.span-row[data-kind="generation"]').first
+        call.click()
         inspector = page.get_by_test_id("inspector")
-        expect(inspector).to_contain_text("Payload")
+        expect(inspector.get_by_role("tab", name="Messages")).to_have_attribute("aria-selected", "true")
         expect(inspector).not_to_contain_text(secret)
-        reveal = inspector.get_by_role("button", name="Show payload")
-        if may_view:
-            reveal.click()
-            expect(inspector).to_contain_text(secret)
-        else:
-            expect(reveal).to_have_count(0)
+        switch = inspector.get_by_role("switch", name="Show content for this session")
+        if not may_view:
+            expect(switch).to_have_count(0)
+            expect(inspector).to_contain_text("You don't have permission to view payloads")
+            continue
+        switch.click()
+        expect(inspector.get_by_test_id("chat")).to_contain_text(secret)
+        # Other spans of the session need no further click.
+        page.get_by_test_id("turn-row").first.click()
+        expect(inspector.get_by_test_id("chat")).to_contain_text(secret)
+        inspector.get_by_role("tab", name="Raw").click()
+        call.click()
+        expect(inspector.get_by_role("tab", name="Raw")).to_have_attribute("aria-selected", "true")
+        expect(inspector.locator("lazy-fragment")).to_contain_text(secret)
+        switch_off = inspector.get_by_role("tab", name="Messages")
+        switch_off.click()
+        switch.click()
+        expect(inspector).not_to_contain_text(secret)
+
+
+def test_offline_inspector_shows_an_error_and_not_the_last_span(sign_in: SignIn, compacted_session: str) -> None:
+    page = sign_in("operator")
+    page.goto(f"/sessions/{compacted_session}/")
+    inspector = page.get_by_test_id("inspector")
+    expect(inspector).to_contain_text("Compacted")
+    page.route("**/inspector/**", lambda route: route.abort())
+    page.get_by_role("tree").press("Home")
+    expect(inspector).to_contain_text("Can't reach the server. Retrying…")
+    expect(inspector).not_to_contain_text("Compacted")
+    page.unroute("**/inspector/**")
+    expect(inspector.get_by_role("tab", name="Decision")).to_be_visible()
+
+
+def test_inspector_is_a_sheet_on_a_phone(sign_in: SignIn, compacted_session: str) -> None:
+    page = sign_in("operator", width=390, height=844)
+    page.goto(f"/sessions/{compacted_session}/")
+    panel = page.locator(".inspector-panel")
+    expect(page.locator('.span-row[aria-selected="true"]')).to_be_attached()
+    expect(panel).not_to_have_attribute("data-open", "")
+    page.get_by_test_id("turn-row").first.click()
+    expect(panel).to_have_attribute("data-open", "")
+    assert panel.evaluate("(panel) => getComputedStyle(panel).position") == "fixed"
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    panel.get_by_role("button", name="Close").click()
+    expect(panel).not_to_have_attribute("data-open", "")
 
 
 def test_panels_resize_and_remember_their_size(sign_in: SignIn, compacted_session: str) -> None:
@@ -290,6 +417,7 @@ def test_raw_data_search_steps_through_matches(sign_in: SignIn, compacted_sessio
     page = sign_in("operator")
     page.goto(f"/sessions/{compacted_session}/")
     page.get_by_test_id("compaction-marker").first.click()
+    page.get_by_role("tab", name="Raw").click()
     field = page.get_by_label("Search data")
     field.fill("tokens")
     here = page.locator("json-view mark[aria-current]")

@@ -65,3 +65,46 @@ test("the only trace is filled in for every span", () => {
   assert.equal(seq, 7);
   assert.deepEqual(spans, { trace: ["t", "t"], ...columns });
 });
+
+/** Build spans from rows of [id, parent, kind], in the order of their start. */
+function createKinds(rows) {
+  const spans = createSpans(rows.map(([id, parent], i) => [id, parent, i * 10]));
+  spans.columns.kind = rows.map((row) => row[2]);
+  return spans;
+}
+
+test("spans without turn spans are grouped by model call", () => {
+  const spans = createKinds([
+    ["agent", null, "agent"],
+    ["check 1", "agent", "compact.check"],
+    ["estimate", "check 1", "compact.token_estimate"],
+    ["call 1", "agent", "generation"],
+    ["tool 1", "agent", "tool"],
+    ["call 2", "agent", "generation"],
+    ["tool 2", "agent", "tool"],
+  ]);
+  const tree = buildTree(spans);
+  const turns = [...tree.order].filter((at) => tree.turn[at]);
+  assert.deepEqual(names(spans, turns), ["check 1", "call 2"]);
+  assert.deepEqual(names(spans, [3, 4, 6].map((at) => tree.parent[at])), ["check 1", "check 1", "call 2"]);
+  assert.equal(tree.size[1], 4);
+});
+
+test("turn spans are turns and nothing else is moved", () => {
+  const spans = createKinds([["t1", null, "turn"], ["c1", "t1", "generation"], ["c2", "t1", "generation"], ["t2", null, "turn"]]);
+  const tree = buildTree(spans);
+  assert.deepEqual([...tree.turn], [1, 0, 0, 2]);
+  assert.deepEqual([...tree.parent], [-1, 0, 0, -1]);
+});
+
+test("a single model call is a span and not a turn", () => {
+  const tree = buildTree(createKinds([["a", null, "agent"], ["c", "a", "generation"], ["t", "a", "tool"]]));
+  assert.deepEqual([...tree.turn], [0, 0, 0]);
+});
+
+test("a wrong clock doesn't change the range of the session", () => {
+  const spans = createSpans([["a", null, 1.7e12], ["b", "a", 1.7e12 + 5_000], ["old", "a", 6e11], ["c", "b", 1.7e12 + 1_000]]);
+  const tree = buildTree(spans);
+  assert.equal(tree.to - tree.from, 5_001);
+  assert.deepEqual(tree.skew, { far: 1, early: 1, earlyMs: 4_000 });
+});

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from viewer.kinds import CHECK, Kind, Panel, kind_of
+from viewer.kinds import CHECK, TURN, Kind, Panel, kind_of
 from viewer.numbers import format_percent, to_count
 from viewer.sessions.checks import PARTS, Check
 from viewer.sessions.descriptions import describe_check, describe_span
@@ -31,24 +31,31 @@ _FLATTENED = ("kept", "layers", "fates", "cache")
 
 
 def inspect(full_span: FullSpan, checks: SessionChecks) -> dict[str, Any]:
-    """Return the context of `_inspector.html`."""
+    """Return the context of `_inspector.html`, without the messages of the span."""
     span, kind = full_span.row, kind_of(full_span.row.kind)
     check = checks.check_of_span(span.key)
+    # A turn shows the decision of its check.
+    shown_kind = kind
+    if check is None and span.kind == TURN:
+        check, shown_kind = checks.check_below(span), kind_of(CHECK)
     payload = full_span.payload if isinstance(full_span.payload, Mapping) else {}
     compactions = checks.compactions()
     number = compactions.index(check) + 1 if check is not None and check in compactions else None
+    panels = check_panels(shown_kind, check)
+    by_kind = retention_rows(span.data) if Panel.RETENTION in kind.panels else []
     return {
         "span": span,
         "kind": kind,
         "key": span.key,
         "check": check,
         "number": number,
+        "has_decision": bool(number or by_kind or any(panels.values())),
         "title": title(span, number),
-        "headline": headline(full_span, check),
+        "headline": headline(full_span, check, shown_kind),
         "facts": properties(span.data),
         "summary": str(payload.get("summary", "")) if Panel.SUMMARY in kind.panels else "",
-        "by_kind": retention_rows(span.data) if Panel.RETENTION in kind.panels else [],
-        **check_panels(kind, check),
+        "by_kind": by_kind,
+        **panels,
         "raw": json.dumps(span.data, indent=2, ensure_ascii=False, sort_keys=True),
         "has_payload": full_span.has_payload,
     }
@@ -64,10 +71,10 @@ def check_panels(kind: Kind, check: Check | None) -> dict[str, Any]:
     }
 
 
-def headline(full_span: FullSpan, check: Check | None) -> str:
+def headline(full_span: FullSpan, check: Check | None, kind: Kind) -> str:
     """Return the sentence of the check, the line of the span, or a sentence about its failure."""
     span = full_span.row
-    if check is not None and Panel.PROMPT in kind_of(span.kind).panels:
+    if check is not None and Panel.PROMPT in kind.panels:
         return describe_check(check)
     return describe_span(span) or describe_failure(span, full_span.has_payload)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
@@ -20,17 +20,23 @@ from viewer.accounts.snippets import connection
 from viewer.audit import payload_views
 from viewer.audit.payload_views import Sight
 from viewer.costs.queries import session_costs
+from viewer.kinds import GENERATION, TURN
 from viewer.page_frame import current_project
-from viewer.sessions import overview, queries, session_list
+from viewer.sessions import content_switch, overview, queries, session_list
 from viewer.sessions.checks import Check
+from viewer.sessions.conversation import ChatMessage, conversation_of, of_spans
 from viewer.sessions.descriptions import describe_session
 from viewer.sessions.inspection import inspect
+from viewer.sessions.lines import TOOL, line_of
 from viewer.sessions.session_checks import projected_turns
+from viewer.visibility.public_parts import Visibility
 
 # Rows that the page shows before its script has loaded the tree.
 FIRST_ROWS = 60
 # The list is rendered again with each new compaction, so its length is limited.
 MAX_COMPACTIONS = 200
+# The browser asks for the rows on a screen.
+MAX_LINES = 100
 
 
 @access.requires(Right.SESSIONS)
@@ -150,6 +156,19 @@ def inspector(request: HttpRequest, name: str) -> HttpResponse:
     return render(request, "sessions/_compaction_list.html", context)
 
 
+@access.requires(Right.SESSIONS)
+def lines(request: HttpRequest, name: str) -> HttpResponse:
+    """JSON with one line for each `span`: the arguments of a tool call, or a message."""
+    session = access.get_session(access.request_grant(request), name)
+    sight = payload_views.sight(request, session)
+    spans = queries.spans_with_arguments(session, request.GET.getlist("span")[:MAX_LINES])
+    if sight.has_content and any(text or row != row.as_seen(Visibility.METADATA) for row, text in spans):
+        payload_views.record_view(request, session, part="lines")
+    return JsonResponse(
+        {row.key: line_of(row.as_seen(sight.visibility), text if sight.has_content else None) for row, text in spans}
+    )
+
+
 @access.requires(Right.PAYLOAD)
 def payload(request: HttpRequest, name: str) -> HttpResponse:
     """The payload fragment of one span. The view is recorded in the audit log first."""
@@ -164,10 +183,18 @@ def payload(request: HttpRequest, name: str) -> HttpResponse:
 
 @access.requires(Right.PAYLOAD, "POST")
 def payload_access(request: HttpRequest, name: str) -> HttpResponse:
-    """Open the content of a session for an hour, with a reason."""
+    """Show or hide the content of a session. Showing it is recorded, with a reason if the project demands one."""
     session = access.get_session(access.request_grant(request), name, Right.PAYLOAD)
-    if payload_views.sight(request, session).needs_reason:
+    has_reason = not payload_views.sight(request, session).needs_reason
+    if not has_reason:
         messages.error(request, "Enter a reason. It is recorded in the audit log.")
+    elif request.POST.get("show") == "0":
+        content_switch.turn_off(request, session)
+    else:
+        payload_views.record_view(request, session, part="session")
+        content_switch.turn_on(request, session)
+    if request.POST.get("fragment"):
+        return HttpResponse(status=204 if has_reason else 400)
     target = request.POST.get("next", "")
     is_own = url_has_allowed_host_and_scheme(target, allowed_hosts={request.get_host()})
     return redirect(target if is_own else reverse("session-detail", args=[session.session_key]))
@@ -177,7 +204,23 @@ def _inspect(request: HttpRequest, session: Session, span_name: str, sight: Sigh
     span = _get_span(session, span_name)
     if sight.has_content and span.has_content:
         payload_views.record_view(request, session, part=span.row.key)
-    return inspect(span.as_seen(sight.visibility), queries.checks(session, sight.visibility))
+    seen = inspect(span.as_seen(sight.visibility), queries.checks(session, sight.visibility))
+    is_shown = sight.has_content and content_switch.is_on(request, session)
+    chat = _conversation(session, span) if is_shown else []
+    has_messages = bool(chat) or span.has_payload or span.row.kind in {GENERATION, TOOL, TURN}
+    return {**seen, "chat": chat, "is_shown": is_shown, "has_messages": has_messages}
+
+
+def _conversation(session: Session, span: queries.FullSpan) -> list[ChatMessage]:
+    """Return the messages of a span. A turn has those of its calls."""
+    row = span.row
+    own = conversation_of(row.kind, row.name, row.data, span.payload)
+    if row.kind != TURN:
+        return own
+    calls = queries.children(session, row)
+    return own + of_spans(
+        (call.row.key, conversation_of(call.row.kind, call.row.name, call.row.data, call.payload)) for call in calls
+    )
 
 
 def _get_span(session: Session, name: str) -> queries.FullSpan:
@@ -189,7 +232,11 @@ def _get_span(session: Session, name: str) -> queries.FullSpan:
 
 def _compaction_list(checks: list[Check]) -> dict[str, Any]:
     rows = list(enumerate((check for check in checks if check.is_compaction), 1))
-    return {"compactions": rows[-MAX_COMPACTIONS:], "older": max(0, len(rows) - MAX_COMPACTIONS)}
+    return {
+        "compactions": rows[-MAX_COMPACTIONS:],
+        "older": max(0, len(rows) - MAX_COMPACTIONS),
+        "has_calls": bool(checks),
+    }
 
 
 def _address(request: HttpRequest, **changes: str | None) -> str:

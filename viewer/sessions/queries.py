@@ -34,6 +34,10 @@ _MAX_TRACES = 10_000
 _MAX_CALLS = 5_000
 # A client's ids may contain colons. Try this many ways to split a span name.
 _MAX_SPLITS = 8
+# A turn has a few calls. The tree lists all of them.
+MAX_CHILDREN = 50
+# Enough for one line about a tool call.
+_MAX_ARGUMENT_CHARS = 2_000
 SPAN_COLUMNS = "trace_id, span_id, parent_id, kind, name, status, started_at, ended_at, tokens, seq"
 _SELECT = f"SELECT {SPAN_COLUMNS}, data FROM ingest_span "  # noqa: S608 - a constant
 
@@ -66,7 +70,8 @@ _TREES = {
 
 # Tracers send the arguments of a tool call under several names, in the data or in the payload.
 TOOL_ARGUMENTS = """coalesce(payload->>'input', payload->>'arguments', payload->>'tool.arguments',
-    data->>'input', data->>'arguments', data->>'tool.arguments')"""
+    data->>'input', data->>'arguments', data->>'tool.arguments',
+    data->>'gen_ai.tool.call.arguments', data->>'input.value')"""
 _REPEATED_CALLS = f"""
 SELECT trace_id, span_id, started_at, earlier FROM (
     SELECT trace_id, span_id, started_at,
@@ -169,6 +174,21 @@ def repeated_calls(session: Session, compactions: Iterable[Check]) -> list[str]:
     return [f"{trace}:{span}" for trace, span, at, earlier in rows if bisect(times, earlier) < bisect(times, at)]
 
 
+def spans_with_arguments(session: Session, keys: Iterable[str]) -> list[tuple[SpanRow, str | None]]:
+    """Return spans by their keys, with their content and the first characters of their arguments."""
+    wanted = set(keys)
+    ids = sorted({span_id for key in wanted for _, span_id in split_name(key)[:_MAX_SPLITS]})
+    arguments = f"CASE WHEN kind = 'tool' THEN left({TOOL_ARGUMENTS}, %s) END"
+    select = f"SELECT {SPAN_COLUMNS}, data, {arguments} FROM ingest_span "  # noqa: S608 - constants
+    with connection.cursor() as cursor:
+        cursor.execute(
+            select + "WHERE session_key = %s AND session_day = %s AND span_id = ANY(%s)",
+            [_MAX_ARGUMENT_CHARS, session.session_key, session.day, ids],
+        )
+        spans = [(span_row(row[:11]), row[11]) for row in cursor.fetchall()]
+    return [(span, text) for span, text in spans if span.key in wanted]
+
+
 def spans_page(
     session: Session,
     visibility: Visibility = Visibility.METADATA,
@@ -220,6 +240,19 @@ def span(session: Session, name: str, *, with_payload: bool) -> FullSpan | None:
             if row := cursor.fetchone():
                 return FullSpan(span_row(row[:11]), row[11], restore(session.project_id, from_json(row[12])))
     return None
+
+
+def children(session: Session, parent: SpanRow) -> list[FullSpan]:
+    """Return the model calls and tool calls of a turn in order, with their content."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT {SPAN_COLUMNS}, data, payload IS NOT NULL, payload FROM ingest_span "  # noqa: S608 - a constant
+            "WHERE session_key = %s AND session_day = %s AND trace_id = %s AND parent_id = %s "
+            "AND kind IN ('generation', 'tool') ORDER BY started_at, seq LIMIT %s",
+            [session.session_key, session.day, parent.trace_id, parent.span_id, MAX_CHILDREN],
+        )
+        rows = cursor.fetchall()
+    return [FullSpan(span_row(row[:11]), row[11], restore(session.project_id, from_json(row[12]))) for row in rows]
 
 
 def split_name(name: str) -> list[tuple[str, str]]:

@@ -55,6 +55,15 @@ class SessionChecks:
     def check_of_span(self, span_key: str) -> Check | None:
         return self._checks.get(self._check_key_of_span.get(span_key, span_key))
 
+    def check_below(self, span: SpanRow) -> Check | None:
+        """Return the check directly below a span, such as that of a turn. A compaction comes first."""
+        below = [
+            check
+            for check in self._checks.values()
+            if check.lead.parent_id == span.span_id and check.lead.trace_id == span.trace_id and not check.is_call
+        ]
+        return max(below, key=lambda check: check.is_compaction, default=None)
+
     def spans(self) -> Iterable[SpanRow]:
         """Return every span of every check in chronological order."""
         spans = (span for check in self._checks.values() for span in check.spans.values())

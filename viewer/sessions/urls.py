@@ -18,6 +18,7 @@ api_patterns = [
 urlpatterns = [
     path("", pages.sessions, name="session-list"),
     path("sessions/<path:name>/inspector/", pages.inspector, name="inspector"),
+    path("sessions/<path:name>/lines/", pages.lines, name="lines"),
     path("sessions/<path:name>/payload/", pages.payload, name="payload"),
     path("sessions/<path:name>/payload/access/", pages.payload_access, name="payload-access"),
     path("sessions/<path:name>/", pages.session_detail, name="session-detail"),

@@ -22,7 +22,7 @@ from markdown_it import MarkdownIt
 from ingest.decoding.facts import FactCount
 from ingest.models import Session
 from viewer.kinds import browser_table, kind_of
-from viewer.numbers import format_counts, format_facts, format_percent, format_share
+from viewer.numbers import format_age, format_counts, format_facts, format_percent, format_share
 from viewer.sessions.checks import Check
 from viewer.sessions.descriptions import describe_check
 
@@ -37,6 +37,8 @@ _MARKUP = "[]<>*_`~|&\\#-"
 _MIN_MARKUP = 500
 _markdown = MarkdownIt("commonmark", {"html": False, "linkify": False}).enable(["table", "strikethrough"])
 _MISSING = "–"
+# `static/js/relative-times.js` has the same limit.
+SILENT_MINUTES = 5
 
 
 @register.filter
@@ -133,6 +135,23 @@ def moment(value: datetime | None) -> SafeString:
         value.isoformat(),
         value.strftime("%Y-%m-%d %H:%M:%S"),
         value.strftime("%d %b %H:%M"),
+    )
+
+
+@register.filter
+def running_state(session: Session) -> SafeString:
+    """Render the state of a running session. One that has been silent for minutes has probably lost its last events."""
+    last = session.last_at or session.created_at
+    minutes = int((datetime.now(UTC) - last).total_seconds() // 60)
+    is_silent = minutes >= SILENT_MINUTES
+    text = f"No events for {format_age(minutes)}" if is_silent else "Running"
+    return format_html(
+        '<span class="running" data-last="{}" title="{}"{}>'
+        '<span class="dot" data-running></span><span>{}</span></span>',
+        last.isoformat(),
+        text,
+        SafeString(" data-silent") if is_silent else "",
+        text,
     )
 
 

@@ -6,22 +6,54 @@ import posixpath
 import re
 from functools import lru_cache
 from pathlib import Path
+from typing import Any, cast
 
 from django import template
+from django.conf import settings
 from django.contrib.staticfiles.finders import find
+from django.contrib.staticfiles.storage import staticfiles_storage
+from django.template import Context
 from django.templatetags.static import static
 from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString
+from django.utils.safestring import SafeString, mark_safe
+
+from viewer.stylesheets import bundle_name
 
 register = template.Library()
 
+_STYLES = "styles"
 _IMPORT = re.compile(r'^(?:import|export)\b[^"]*"(\.{1,2}/[\w./-]+)\.js"', re.M)
 
 
+@register.simple_tag(takes_context=True)
+def styles(context: Context, *names: str) -> str:
+    """Add stylesheets to the page. `stylesheet` loads all of them at once."""
+    _page_styles(context).extend(names)
+    return ""
+
+
+@register.simple_tag(takes_context=True)
+def stylesheet(context: Context) -> SafeString:
+    """Load the stylesheets of the page: one file if they have been collected, else each on its own."""
+    names = _page_styles(context)
+    bundle = bundle_name(names)
+    files = [bundle] if is_collected(bundle) else [f"css/{name}.css" for name in names]
+    return format_html_join("\n    ", '<link rel="stylesheet" href="{}">', ((static(name),) for name in files))
+
+
 @register.simple_tag
-def styles(*names: str) -> SafeString:
-    urls = (static(f"css/{name}.css") for name in names)
-    return format_html_join("\n    ", '<link rel="stylesheet" href="{}">', ((url,) for url in urls))
+def inline_script(name: str) -> SafeString:
+    """Insert a short script that must run before the first paint. The content security policy allows it by its hash."""
+    return format_html("<script>{}</script>", mark_safe(settings.INLINE_SCRIPTS[name]))  # noqa: S308 - our own file
+
+
+def _page_styles(context: Context) -> list[str]:
+    values: dict[Any, Any] = context.render_context  # type: ignore[assignment]
+    return cast("list[str]", values.setdefault(_STYLES, []))
+
+
+def is_collected(name: str) -> bool:
+    return name in getattr(staticfiles_storage, "hashed_files", {})
 
 
 @register.simple_tag

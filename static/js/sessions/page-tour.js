@@ -11,10 +11,13 @@ class PageTour extends HTMLElement {
     this.#button.addEventListener("click", this.#onToggle);
     this.#panel.addEventListener("click", this.#onClick);
     this.#panel.addEventListener("keydown", this.#onKey);
-    if (!isDismissed()) this.#open();
+    document.addEventListener("keydown", this.#onPageKey, true);
+    // A link to a span is about that span, which the tour would cover.
+    if (!isDismissed() && !location.hash && !location.search) this.#open();
   }
 
   disconnectedCallback() {
+    document.removeEventListener("keydown", this.#onPageKey, true);
     clearHighlight();
   }
 
@@ -82,11 +85,17 @@ class PageTour extends HTMLElement {
     else if (action === "back") this.#show(this.#step - 1);
   };
 
+  /** Escape closes the tour wherever the focus is, and does nothing else. */
+  #onPageKey = (/** @type {KeyboardEvent} */ event) => {
+    if (event.key !== "Escape" || this.#panel.hidden || document.querySelector("dialog[open]")) return;
+    event.stopPropagation();
+    this.#close();
+  };
+
   // Page shortcuts such as Escape don't apply while the tour has the focus.
   #onKey = (/** @type {KeyboardEvent} */ event) => {
     event.stopPropagation();
-    if (event.key === "Escape") this.#close();
-    else if (event.key === "ArrowRight" && !this.#isLastStep) this.#show(this.#step + 1);
+    if (event.key === "ArrowRight" && !this.#isLastStep) this.#show(this.#step + 1);
     else if (event.key === "ArrowLeft" && this.#step > 0) this.#show(this.#step - 1);
   };
 }

@@ -13,6 +13,7 @@ const REST_MS = 100;
 
 export class RowWindow {
   /** Spans to show, in order. @type {Int32Array} */ rows = new Int32Array(0);
+  /** Called with the spans that are about to be drawn. @type {((drawn: Int32Array) => void) | null} */ onDraw = null;
   scroller = h("div", { class: "tree-scroll", role: "tree", tabindex: "0", "aria-label": "Spans" });
   #sizer = h("div", { class: "tree-sizer", role: "presentation" });
   #source;
@@ -86,6 +87,7 @@ export class RowWindow {
   draw() {
     this.#frame = 0;
     const [first, last] = this.#drawnRange();
+    this.onDraw?.(this.rows.subarray(first, last));
     const wanted = new Set(this.rows.subarray(first, last));
     for (const [at, row] of this.#mounted) {
       if (wanted.has(at)) continue;
@@ -104,7 +106,7 @@ export class RowWindow {
     let row = this.#mounted.get(at);
     if (row && row.version === this.#version && !row.isRunning) return;
     const data = this.#source(at, position, now);
-    if (!row) this.#mounted.set(at, (row = this.#takeRow(data.kind)));
+    if (!row) this.#mounted.set(at, (row = this.#takeRow(data.isTurn ? "turn" : data.kind)));
     row.version = this.#version;
     row.show(data);
   }

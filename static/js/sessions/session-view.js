@@ -28,7 +28,10 @@ class SessionView extends HTMLElement {
       store.subscribe("selected", () => this.#writeAddress()),
       store.subscribe("view", () => this.#writeAddress()),
       store.subscribe("session", () => this.#drawFigures()),
-      store.subscribe("checks", () => this.#drawStory()),
+      store.subscribe("checks", () => {
+        this.#drawStory();
+        if (this.#isReady) store.selectWorst();
+      }),
     ];
     const session = this.dataset.session ?? "";
     const { span: _, ...view } = parseAddress(location.hash);
@@ -39,7 +42,7 @@ class SessionView extends HTMLElement {
     void checks.then(() => (store.hasOutdatedChecks ? this.#loadChecks(session) : undefined));
     this.#readAddress();
     this.#isReady = true;
-    void checks.then(() => store.selectWorst());
+    store.selectWorst();
     this.#socket = new LiveSocket(`/ws/sessions/${encodeURIComponent(session)}/`, {
       after: store.seq,
       count: (frame) => frame.spans?.id.length ?? 1,
@@ -110,14 +113,14 @@ class SessionView extends HTMLElement {
     store.setView(view);
     if (!span) return;
     const at = store.spans.findKey(span);
-    if (at >= 0) store.select(store.spans.key(at));
+    if (at >= 0) store.select(store.spans.key(at), "address");
     else toast("This session has no such span. The link may be outdated.");
   };
 
   #writeAddress() {
     // The address names the selection until the tree has loaded.
     if (!this.#isReady) return;
-    const hash = formatAddress({ ...store.view, span: store.isSelectedByPage ? "" : store.selected });
+    const hash = formatAddress({ ...store.view, span: store.selectedBy === "page" ? "" : store.selected });
     if (location.hash !== hash) history.replaceState(history.state, "", `${location.pathname}${location.search}${hash}`);
   }
 
@@ -149,6 +152,8 @@ class SessionView extends HTMLElement {
     this.querySelector('[data-slot="error_count"]')?.classList.toggle("bad", session.error_count > 0);
     const running = this.querySelector('[data-slot="running"]');
     if (running instanceof HTMLElement) running.hidden = !session.is_running;
+    // An event just arrived, whatever the agent's clock says.
+    running?.querySelector(".running")?.setAttribute("data-last", new Date().toISOString());
     const last = this.querySelector('[data-slot="last_at"] time');
     if (last && session.last_at) {
       last.setAttribute("datetime", session.last_at);
@@ -163,7 +168,7 @@ class SessionView extends HTMLElement {
 
   #onKey = (/** @type {KeyboardEvent} */ event) => {
     if (isTyping(event) || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key === "c" || event.key === "C") this.#stepCompaction(event.key === "C" ? -1 : 1);
+    if (event.key.toLowerCase() === "c") this.#stepCompaction(event.shiftKey ? -1 : 1);
     else if (event.key === "Escape" && !document.querySelector("dialog[open]")) store.select("");
   };
 

@@ -1,7 +1,11 @@
 // @ts-check
-// <span-inspector>: shows the selected span, or the list of compactions. The server renders both.
-import { fetchFragment, h, icon, isSignedOut, parse } from "../dom.js";
+// <span-inspector>: shows the selected span, or the list of compactions. The server renders both. On a phone it is a sheet
+// that opens when the reader selects something.
+import "../lazy-fragment.js";
+import "../tab-set.js";
+import { h, icon, isSignedOut, parse, toast } from "../dom.js";
 import { pluralize } from "../format.js";
+import { titleOf } from "../kinds.js";
 import { updateTimes } from "../relative-times.js";
 import { store } from "./store.js";
 
@@ -24,6 +28,8 @@ class SpanInspector extends HTMLElement {
       store.subscribe("checks", () => this.#onChange()),
     ];
     this.addEventListener("click", this.#onClick);
+    this.addEventListener("submit", this.#onSubmit);
+    this.addEventListener("tab", (event) => store.setView({ tab: String(/** @type {CustomEvent} */ (event).detail) }));
   }
 
   disconnectedCallback() {
@@ -63,12 +69,15 @@ class SpanInspector extends HTMLElement {
     this.setAttribute("aria-busy", "true");
     try {
       const response = await fetch(url, { signal: this.#request.signal });
-      const nodes = response.ok && !isSignedOut(response) ? parse(await response.text()) : ["Couldn't load this span."];
+      const nodes = response.ok && !isSignedOut(response) ? parse(await response.text()) : describeFailure(key, failureOf(response));
       this.#show(key, version, nodes);
       this.removeAttribute("aria-busy");
     } catch (error) {
-      const isAborted = error instanceof DOMException && error.name === "AbortError";
-      if (!isAborted) this.#updateSoon(RETRY_MS);
+      if (error instanceof DOMException && error.name === "AbortError") return;
+      // The old span must not stay under the new selection.
+      if (key !== this.#shownKey) this.#show(key, "", describeFailure(key, "Can't reach the server. Retrying…"));
+      this.removeAttribute("aria-busy");
+      this.#updateSoon(RETRY_MS);
     }
   }
 
@@ -76,7 +85,10 @@ class SpanInspector extends HTMLElement {
   #show(key, version, nodes) {
     const scrollTop = key === this.#shownKey ? (this.parentElement?.scrollTop ?? 0) : 0;
     const hadFocus = this.contains(document.activeElement);
+    const tabs = nodes.find((node) => node instanceof Element && node.querySelector("tab-set"));
+    if (tabs instanceof Element && store.view.tab) tabs.querySelector("tab-set")?.setAttribute("data-show", store.view.tab);
     this.replaceChildren(...nodes);
+    this.parentElement?.toggleAttribute("data-open", Boolean(key) && store.selectedBy !== "page");
     // Keep keyboard users inside the inspector.
     if (hadFocus) this.focus({ preventScroll: true });
     if (this.parentElement) this.parentElement.scrollTop = scrollTop;
@@ -89,18 +101,52 @@ class SpanInspector extends HTMLElement {
     const target = event.target instanceof Element ? event.target : null;
     const button = target?.closest("[data-action]");
     if (button?.getAttribute("data-action") === "overview") store.select("");
-    if (button?.getAttribute("data-action") === "reveal") await this.#showPayload(button);
     const item = target?.closest("li[data-span]");
     if (item && !target?.closest("a")) store.select(item.getAttribute("data-span") ?? "");
   };
 
-  /** @param {Element} button */
-  async #showPayload(button) {
-    const key = button.getAttribute("data-span") ?? "";
-    const session = this.dataset.session ?? "";
-    const payload = await fetchFragment(`/sessions/${encodeURIComponent(session)}/payload/?span=${encodeURIComponent(key)}`);
-    if (payload) button.closest("section")?.replaceWith(...payload);
-  }
+  /** Show or hide the content of the session without leaving the page. */
+  #onSubmit = async (/** @type {SubmitEvent} */ event) => {
+    const form = event.target;
+    if (!(form instanceof HTMLFormElement) || !form.matches(".content-switch")) return;
+    event.preventDefault();
+    const body = new FormData(form);
+    body.set("fragment", "1");
+    try {
+      const response = await fetch(form.action, { method: "POST", body });
+      if (!response.ok || isSignedOut(response)) throw new Error(String(response.status));
+      this.#version = "";
+      await this.#update();
+      this.querySelector(".switch")?.dispatchEvent(new Event("focus"));
+    } catch {
+      toast("Couldn't change this. Try again.");
+    }
+  };
+}
+
+/** @param {Response} response */
+function failureOf(response) {
+  if (response.ok) return "You've been signed out. Reload the page to sign in again.";
+  return response.status === 404 ? "This span doesn't exist anymore." : "Couldn't load this span. Try again.";
+}
+
+/** @param {string} key @param {string} text */
+function describeFailure(key, text) {
+  const { kind, name } = store.spans.columns;
+  const at = store.spans.findKey(key);
+  const title = at >= 0 ? titleOf(kind[at] ?? "", name[at] ?? "") : "Inspector";
+  return [
+    h("div", { class: "inspect-head" }, icon("error"), h("h2", { dir: "auto" }, title), closeButton()),
+    h("div", { class: "inspect-body" }, h("p", { class: "problem", role: "alert" }, text)),
+  ];
+}
+
+function closeButton() {
+  return h(
+    "button",
+    { class: "button quiet square end no-print", type: "button", "data-action": "overview", "aria-label": "Close", title: "Close (Esc)" },
+    icon("close"),
+  );
 }
 
 /** Return a string that changes when the content for a selection changes. @param {string} key */
@@ -122,14 +168,9 @@ function isTraceRow(key) {
 /** @param {number} at */
 function describeTrace(at) {
   const { name, trace } = store.spans.columns;
-  const close = h(
-    "button",
-    { class: "button quiet square end no-print", type: "button", "data-action": "overview", "aria-label": "Close", title: "Close (Esc)" },
-    icon("close"),
-  );
   const spanCount = (store.tree.size[at] ?? 1) - 1;
   return [
-    h("div", { class: "inspect-head" }, icon("trace"), h("h2", { dir: "auto" }, name[at]), close),
+    h("div", { class: "inspect-head" }, icon("trace"), h("h2", { dir: "auto" }, name[at]), closeButton()),
     h(
       "div",
       { class: "inspect-body" },

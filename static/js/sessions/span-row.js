@@ -11,9 +11,11 @@ const MAX_INDENT = 16;
 const MIN_SHARE = 4;
 
 /**
+ * `detail` is what follows the title: the arguments of a tool, the model and the calls of a turn, or a message.
  * @typedef {{ at: number, position: number, count: number, kind: string, title: string, result: string, status: string,
  *   start: number | null, end: number | null, used: number | null, level: number, descendants: number, isExpanded: boolean,
- *   isSelected: boolean, isMatch: boolean, from: number, to: number, now: number, window: number }} RowData
+ *   isSelected: boolean, isMatch: boolean, from: number, to: number, now: number, window: number, isTurn: boolean,
+ *   model: string, detail: string, errors: number, chip: import("./turn-summary.js").Chip | null }} RowData
  */
 
 export class SpanRow {
@@ -23,20 +25,19 @@ export class SpanRow {
   #twisty = h("span", { class: "twisty", "aria-hidden": "true" });
   #icon = icon("span");
   #label = h("span", { class: "label" });
+  #model = h("span", { class: "model" });
+  #detail = h("span", { class: "detail" });
   #suffix = h("span", { class: "kind faint" });
-  #name = h("span", { class: "cell-name" }, this.#twisty, this.#icon, this.#label, this.#suffix);
+  #chip = h("span", { class: "chip", "data-testid": "headroom", hidden: true });
+  #text = h("span", { class: "cell-text" }, this.#twisty, this.#icon, this.#label, this.#model, this.#detail, this.#suffix);
+  #name = h("span", { class: "cell-name" }, this.#text, this.#chip);
   #tokens = h("span", { class: "cell-tokens num" });
   #time = h("span", { class: "cell-time num" });
   #bar = h("span", { class: "bar" });
   #barCell = h("span", { class: "cell-bar", "aria-hidden": "true" }, this.#bar);
-  element = h(
-    "div",
-    { class: "span-row", role: "treeitem", "data-testid": "span-row" },
-    this.#name,
-    this.#tokens,
-    this.#time,
-    this.#barCell,
-  );
+  // A turn is a row of its own kind, and also the row of a span.
+  #cells = h("div", { class: "cells" }, this.#name, this.#tokens, this.#time, this.#barCell);
+  element = h("div", { class: "span-row", role: "treeitem", "data-testid": "span-row" }, this.#cells);
   /** Last value of every attribute and style. @type {Map<string, string>} */ #values = new Map();
 
   /** @param {RowData} data */
@@ -54,20 +55,42 @@ export class SpanRow {
     this.#setAttribute("aria-selected", String(data.isSelected));
     this.#setAttribute("data-found", data.isMatch ? "" : null);
     this.#setAttribute("data-compaction", data.result ? "" : null);
-    this.#setKind(kind);
-    this.#setStyle(this.#name, "padding-inline-start", `${Math.min(level, MAX_INDENT) * 14 + 4}px`);
+    this.#setTurn(data);
+    this.#setKind(data.isTurn ? "turn" : kind);
+    this.#setAttribute("data-kind", kind);
+    this.#setStyle(this.#text, "padding-inline-start", `${Math.min(level, MAX_INDENT) * 14 + 4}px`);
     setText(this.#label, data.title.slice(0, 200));
     setText(this.#suffix, suffixOf(data));
+    setText(this.#model, data.model);
+    setText(this.#detail, data.detail);
+    this.#drawChip(data);
     this.#drawTokens(data);
     this.#drawTime(data);
   }
 
+  /** @param {RowData} data */
+  #setTurn({ isTurn, errors }) {
+    this.#setAttribute("data-testid", isTurn ? "turn-row" : "span-row");
+    this.#setAttribute("data-turn", isTurn ? "" : null);
+    this.#setAttribute("data-errors", isTurn && errors ? String(errors) : null);
+    if (isTurn) this.#cells.setAttribute("data-testid", "span-row");
+    else this.#cells.removeAttribute("data-testid");
+  }
+
+  /** @param {RowData} data */
+  #drawChip({ chip }) {
+    this.#chip.hidden = !chip;
+    if (!chip) return;
+    setText(this.#chip, chip.text);
+    this.#chip.dataset.tone = chip.tone;
+    this.#chip.title = chip.title;
+  }
+
   /** @param {string} kind */
   #setKind(kind) {
-    if (this.kind === kind && this.#values.has("data-kind")) return;
+    if (this.kind === kind && this.#values.has("data-family")) return;
     this.kind = kind;
     const { icon, family } = kindOf(kind);
-    this.#setAttribute("data-kind", kind);
     this.#setAttribute("data-family", family);
     this.#icon.firstElementChild?.setAttribute("href", `#i-${icon}`);
   }
@@ -118,8 +141,8 @@ export class SpanRow {
 }
 
 /** @param {RowData} data */
-function suffixOf({ result, level, descendants, isExpanded }) {
-  if (result) return result;
+function suffixOf({ result, level, descendants, isExpanded, isTurn }) {
+  if (result || isTurn) return result;
   if (level > MAX_INDENT) return `level ${level}`;
   return descendants && !isExpanded ? `${tokens(descendants)} hidden` : "";
 }

@@ -1,41 +1,46 @@
 // @ts-check
-// <span-tree>: the spans of the session as a tree, with search, filters and keyboard navigation. Never fetches.
-import { isTyping } from "../dom.js";
-import { duration, tokens } from "../format.js";
-import { titleOf } from "../kinds.js";
+// <span-tree>: the turns and spans of the session as a tree, with search, filters and keyboard navigation.
+import { h, isTyping } from "../dom.js";
+import { duration, pluralize, tokens } from "../format.js";
+import { FlameView } from "./flame-view.js";
+import { LineLoader } from "./line-loader.js";
+import { Minimap } from "./minimap.js";
+import { RowContents } from "./row-source.js";
 import { RowWindow } from "./row-window.js";
+import { filterOf } from "./span-filters.js";
 import { store } from "./store.js";
-import { resultOf } from "./timeline/layout.js";
 import { TreeToolbar } from "./tree-toolbar.js";
 import { visibleRows } from "./tree.js";
 
 const TICK_MS = 500;
-// Spans that never ended don't stretch the time axis once the session has been silent for this long.
-const SILENCE_MS = 30 * 60_000;
-// Filters that aren't the name of a kind.
-/** @type {Record<string, (at: number) => boolean>} */
-const SPECIAL_FILTERS = {
-  compact: (at) => Boolean(store.spans.columns.kind[at]?.startsWith("compact.")),
-  error: (at) => store.spans.columns.status[at] === "error",
-  running: (at) => store.spans.columns.end[at] == null && store.spans.columns.start[at] != null,
-};
 
 class SpanTree extends HTMLElement {
   /** @type {(() => void)[]} */ #unsubscribe = [];
-  /** The spans that the positions in `#collapsed` refer to. @type {unknown} */ #spans = null;
-  /** @type {Set<number>} */ #collapsed = new Set();
+  /** The spans that the positions in `#toggled` refer to. @type {unknown} */ #spans = null;
+  /** Rows that are collapsed or expanded against their default. Turns are collapsed by default. @type {Set<number>} */ #toggled = new Set();
+  /** Rows that are collapsed while a filter is on, which shows all matches by default. @type {Set<number>} */ #collapsedMatches = new Set();
   #cursor = -1;
-  /** Compactions by the position of their span. @type {Map<number, { number: number, check: import("./store.js").Check }>} */
-  #compactions = new Map();
   #ticker = 0;
   /** @type {ResizeObserver | null} */ #observer = null;
+  #contents = new RowContents();
+  #lines = new LineLoader(this.dataset.session ?? "");
   #window = new RowWindow((at, position, now) => this.#rowData(at, position, now));
+  #minimap = new Minimap((share) => this.#window.scrollToTop(Math.floor(share * this.#window.rows.length - this.#window.pageSize / 2)));
+  #flame = new FlameView({ titleOf: (at) => this.#contents.titleOf(at), onSelect: (at) => store.select(store.spans.key(at)) });
+  #skew = h("p", { class: "tree-note", role: "status", "data-testid": "clock-skew", hidden: true });
+  #empty = h("div", { class: "empty", hidden: true });
   #toolbar = new TreeToolbar({
-    onFilter: () => this.#update(),
+    onFilter: () => {
+      const { filter, searchText, onlyMatches } = this.#toolbar;
+      this.#collapsedMatches.clear();
+      store.setView({ kind: filter, find: searchText, only: onlyMatches });
+      this.#update();
+    },
+    onLayout: (layout) => store.setView({ layout }),
     onStepMatch: (step, stay = false) => this.#selectNext(this.#findMatches(), step, stay),
     onNextError: () => this.#stepError(1),
-    onExpandAll: () => this.#expandAll(),
-    onCollapseAll: () => this.#collapseAll(),
+    onExpandAll: () => this.#setAll(false),
+    onCollapseAll: () => this.#setAll(true),
     onLeave: () => this.#window.scroller.focus(),
   });
 
@@ -49,13 +54,17 @@ class SpanTree extends HTMLElement {
       this.#window.drawSoon();
     });
     this.#observer.observe(scroller);
+    scroller.addEventListener("scroll", () => this.#drawMinimapView(), { passive: true });
+    this.#window.onDraw = (drawn) => this.#lines.want(this.#contents.spansWithLines(drawn));
+    this.#toolbar.restore(store.view);
     this.#unsubscribe = [
       store.subscribe("spans", () => this.#update()),
       store.subscribe("selected", () => this.#reveal()),
       store.subscribe("range", () => this.#followRange()),
-      store.subscribe("checks", () => {
-        this.#indexCompactions();
-        this.#window.invalidate();
+      store.subscribe("checks", () => this.#update()),
+      store.subscribe("lines", () => this.#window.invalidate()),
+      store.subscribe("view", () => {
+        if (this.#toolbar.restore(store.view)) this.#update();
       }),
     ];
     this.#ticker = window.setInterval(() => this.#growRunning(), TICK_MS);
@@ -65,6 +74,7 @@ class SpanTree extends HTMLElement {
     for (const unsubscribe of this.#unsubscribe) unsubscribe();
     this.#observer?.disconnect();
     this.#window.stop();
+    this.#lines.stop();
     clearInterval(this.#ticker);
     document.removeEventListener("keydown", this.#onPageKey);
   }
@@ -78,33 +88,66 @@ class SpanTree extends HTMLElement {
   /** Compute the rows and draw them. */
   #update() {
     if (!store.isLoaded) return;
-    if (!this.#window.scroller.isConnected) this.replaceChildren(this.#toolbar.element, this.#window.scroller);
+    const { scroller } = this.#window;
+    if (!scroller.isConnected) {
+      this.replaceChildren(this.#toolbar.element, this.#minimap.element, this.#skew, scroller, this.#empty, this.#flame.element);
+    }
     if (this.#spans !== store.spans) {
       this.#spans = store.spans;
-      this.#collapsed.clear();
+      this.#toggled.clear();
+      this.#collapsedMatches.clear();
     }
-    this.#indexCompactions();
+    this.#contents.refresh();
     this.#cursor = store.selected ? store.spans.findKey(store.selected) : -1;
-    this.#window.setRows(visibleRows(store.tree, this.#collapsed, this.#filter()));
+    const filter = this.#filter();
+    const isCollapsed = (/** @type {number} */ at) => this.#isCollapsed(at, filter !== null);
+    this.#window.setRows(visibleRows(store.tree, { has: isCollapsed }, filter));
     this.#toolbar.setErrorCount(store.tree.errors);
     this.#toolbar.setMatchCount(this.#toolbar.searchTerm ? `${tokens(this.#findMatches().length)} found` : "");
+    this.#showLayout();
     this.#drawAxis();
+    this.#drawSkew();
+    this.#drawMinimap();
+  }
+
+  /** Show the tree, the flame view, or why there is nothing to show. */
+  #showLayout() {
+    const isFlame = store.view.layout === "flame";
+    const isEmpty = !isFlame && !this.#window.rows.length;
+    this.#window.scroller.hidden = isFlame || isEmpty;
+    this.#minimap.element.hidden = isFlame || isEmpty;
+    this.#toolbar.setColumnsHidden(isFlame || isEmpty);
+    this.#flame.element.hidden = !isFlame;
+    this.#empty.hidden = !isEmpty;
+    if (isFlame) this.#flame.show(this.#cursor);
+    if (isEmpty) this.#empty.replaceChildren(...this.#describeEmpty());
+  }
+
+  #describeEmpty() {
+    if (!store.spans.length) return [h("h2", {}, "No spans yet"), h("p", {}, "Spans appear here as the agent sends them.")];
+    const clear = h("button", { class: "button", type: "button", onclick: () => this.#toolbar.clear() }, "Clear search and filter");
+    const { searchText } = this.#toolbar;
+    return [h("h2", {}, searchText ? `No spans match “${searchText}”` : "No spans of this kind"), h("p", {}, clear)];
+  }
+
+  /** @param {number} at @param {boolean} hasFilter */
+  #isCollapsed(at, hasFilter) {
+    if (hasFilter) return this.#collapsedMatches.has(at);
+    return this.#toggled.has(at) !== (store.tree.turn[at] ?? 0) > 0;
   }
 
   /** Return the predicate of the toolbar's filters, or null without one. @returns {((at: number) => boolean) | null} */
   #filter() {
     const { filter, onlyMatches, searchTerm } = this.#toolbar;
-    const isSearching = onlyMatches && searchTerm !== "";
-    if (!filter && !isSearching) return null;
-    const hasKind = SPECIAL_FILTERS[filter] ?? ((/** @type {number} */ at) => !filter || store.spans.columns.kind[at] === filter);
-    return (at) => hasKind(at) && (!isSearching || this.#isMatch(at));
+    const hasKind = filterOf(filter, (at) => this.#contents.isCompaction(at));
+    if (!onlyMatches || !searchTerm) return hasKind;
+    return (at) => (!hasKind || hasKind(at)) && this.#isMatch(at);
   }
 
   /** Return true if the span matches the search term. @param {number} at */
   #isMatch(at) {
-    const { kind, id } = store.spans.columns;
     const term = this.#toolbar.searchTerm;
-    return Boolean(this.#titleOf(at).toLowerCase().includes(term) || kind[at]?.includes(term) || id[at]?.toLowerCase() === term);
+    return this.#contents.searchText(at).includes(term) || store.spans.columns.id[at]?.toLowerCase() === term;
   }
 
   /** Find all matches in tree order, including those in collapsed branches. */
@@ -112,62 +155,51 @@ class SpanTree extends HTMLElement {
     return this.#toolbar.searchTerm ? store.tree.order.filter((at) => this.#isMatch(at)) : new Int32Array(0);
   }
 
-  /** Return the title of a row. A check that compacted is named after its compaction. @param {number} at */
-  #titleOf(at) {
-    const { kind, name } = store.spans.columns;
-    const compaction = this.#compactions.get(at);
-    return compaction ? `Compaction ${compaction.number}` : titleOf(kind[at] ?? "", name[at] ?? "");
-  }
-
-  #indexCompactions() {
-    this.#compactions = new Map(store.compactions.map((check, i) => [store.spans.findKey(check.span), { number: i + 1, check }]));
-  }
-
   /** @param {number} at @param {number} position @param {number} now @returns {import("./span-row.js").RowData} */
   #rowData(at, position, now) {
-    const { kind, status, start, end, tokens: used } = store.spans.columns;
-    const { depth, size } = store.tree;
-    const [from, to] = this.#timeRange;
-    const compaction = this.#compactions.get(at)?.check;
     return {
-      at,
+      ...this.#contents.contentOf(at, now),
       position,
       count: this.#window.rows.length,
-      kind: kind[at] ?? "",
-      title: this.#titleOf(at),
-      result: compaction ? resultOf(compaction) : "",
-      status: status[at] ?? "",
-      start: start[at] ?? null,
-      end: end[at] ?? null,
-      used: used[at] ?? null,
-      level: depth[at] ?? 0,
-      descendants: (size[at] ?? 1) - 1,
-      isExpanded: !this.#collapsed.has(at),
+      isExpanded: !this.#isCollapsed(at, this.#toolbar.hasFilter),
       isSelected: at === this.#cursor,
       isMatch: Boolean(this.#toolbar.searchTerm) && this.#isMatch(at),
-      from,
-      to,
       now,
-      window: store.windowTokens,
     };
   }
 
+  /** Label the axis of the selected row. Rows of a turn are scaled to their turn. */
   #drawAxis() {
-    const [from, to] = this.#timeRange;
-    const offset = from - store.tree.from;
+    const now = Date.now();
+    const [from, to] = this.#cursor >= 0 ? this.#contents.timeRangeOf(this.#cursor, now) : (store.range ?? this.#contents.sessionRange(now));
+    const offset = store.range ? from - store.tree.from : 0;
     const times = [0, 0.5, 1].map((share) => offset + (to - from) * share);
     this.#toolbar.setAxisLabels(times.map((ms) => (ms < 1 ? "0" : duration(ms))));
   }
 
-  /**
-   * Time range of the bars: that of the timeline, or the whole session, up to now while it runs.
-   * @returns {[number, number]}
-   */
-  get #timeRange() {
-    if (store.range) return store.range;
-    const { from, to, running } = store.tree;
-    const now = Date.now();
-    return [from, Math.max(from, to, running && now - to < SILENCE_MS ? now : to)];
+  #drawSkew() {
+    const { far, early, earlyMs } = store.tree.skew;
+    const texts = [];
+    if (far) texts.push(`${pluralize(far, "span")} ${far === 1 ? "is" : "are"} more than 30 days away from the others and drawn at the edge.`);
+    if (early) texts.push(`${pluralize(early, "span")} ${early === 1 ? "starts" : "start"} up to ${duration(earlyMs)} before ${early === 1 ? "its" : "their"} parent.`);
+    this.#skew.hidden = !texts.length;
+    if (texts.length) this.#skew.textContent = `Clock skew: ${texts.join(" ")} The clocks of the machines differ.`;
+  }
+
+  #drawMinimap() {
+    const { status, kind, tokens: used } = store.spans.columns;
+    const rowOf = (/** @type {number} */ at) => {
+      if (store.tree.turn[at]) return this.#contents.mapRowOf(at);
+      const tone = status[at] === "error" ? "error" : this.#contents.isCompaction(at) ? "compaction" : "";
+      return { tokens: kind[at] === "trace" ? null : (used[at] ?? null), tone };
+    };
+    this.#minimap.show(this.#window.rows, rowOf, store.windowTokens);
+    this.#drawMinimapView();
+  }
+
+  #drawMinimapView() {
+    const { scrollTop, clientHeight, scrollHeight } = this.#window.scroller;
+    this.#minimap.setView(scrollTop / Math.max(1, scrollHeight), Math.min(1, (scrollTop + clientHeight) / Math.max(1, scrollHeight)));
   }
 
   /** Follow the timeline's zoom: redraw the bars, and scroll to the range unless one of its spans is visible. */
@@ -188,24 +220,35 @@ class SpanTree extends HTMLElement {
     this.#cursor = at;
     const { scroller } = this.#window;
     if (at >= 0) {
+      // The page opens on a compaction and shows its steps.
+      if (store.selectedBy === "page" && this.#isCollapsed(at, this.#toolbar.hasFilter)) this.#toggle(at);
       this.#expandAncestors(at);
-      if (this.#toolbar.hasFilter && this.#window.rows.indexOf(at) < 0) {
-        this.#toolbar.clearFilter();
-        this.#update();
-      }
+      const isHidden = this.#toolbar.hasFilter && this.#window.rows.indexOf(at) < 0;
+      if (isHidden && store.selectedBy === "reader") this.#toolbar.clearFilter();
       this.#window.scrollIntoView(this.#window.rows.indexOf(at));
       scroller.setAttribute("aria-activedescendant", `span-${at}`);
     } else scroller.removeAttribute("aria-activedescendant");
+    this.#drawAxis();
+    if (store.view.layout === "flame") this.#flame.show(at);
     this.#window.redraw();
   }
 
   /** @param {number} at */
   #expandAncestors(at) {
+    const hasFilter = this.#toolbar.hasFilter;
     let hasChanged = false;
     for (let up = store.tree.parent[at] ?? -1; up >= 0; up = store.tree.parent[up] ?? -1) {
-      hasChanged = this.#collapsed.delete(up) || hasChanged;
+      if (!this.#isCollapsed(up, hasFilter)) continue;
+      this.#flip(up);
+      hasChanged = true;
     }
     if (hasChanged) this.#update();
+  }
+
+  /** @param {number} at */
+  #flip(at) {
+    const rows = this.#toolbar.hasFilter ? this.#collapsedMatches : this.#toggled;
+    if (!rows.delete(at)) rows.add(at);
   }
 
   /** @param {number} position */
@@ -218,20 +261,18 @@ class SpanTree extends HTMLElement {
   /** @param {number} at */
   #toggle(at) {
     if ((store.tree.size[at] ?? 1) < 2) return;
-    if (!this.#collapsed.delete(at)) this.#collapsed.add(at);
+    this.#flip(at);
     this.#update();
   }
 
-  #expandAll() {
-    this.#collapsed.clear();
+  /** Collapse or expand every row. @param {boolean} isCollapsed */
+  #setAll(isCollapsed) {
+    const { order, size, turn } = store.tree;
+    const parents = order.filter((at) => (size[at] ?? 1) > 1);
+    this.#toggled = new Set(parents.filter((at) => isCollapsed !== (turn[at] ?? 0) > 0));
+    this.#collapsedMatches = new Set(isCollapsed ? parents : []);
     this.#update();
-  }
-
-  #collapseAll() {
-    const { order, size } = store.tree;
-    this.#collapsed = new Set(order.filter((at) => (size[at] ?? 1) > 1));
-    this.#update();
-    this.#window.scrollToTop(0);
+    if (isCollapsed) this.#window.scrollToTop(0);
   }
 
   /** @param {number} step */
@@ -273,7 +314,7 @@ class SpanTree extends HTMLElement {
     else if (event.key === "End") this.#selectRow(rows.length - 1);
     else if (event.key === "ArrowRight" && this.#cursor >= 0) this.#expandOrEnter(position);
     else if (event.key === "ArrowLeft" && this.#cursor >= 0) this.#collapseOrLeave();
-    else if (event.key === "*") this.#expandAll();
+    else if (event.key === "*") this.#setAll(false);
     else if (event.key === "Enter") document.querySelector("span-inspector")?.scrollIntoView({ block: "nearest" });
     else return;
     event.preventDefault();
@@ -281,7 +322,7 @@ class SpanTree extends HTMLElement {
   };
 
   get #isCursorExpanded() {
-    return (store.tree.size[this.#cursor] ?? 1) > 1 && !this.#collapsed.has(this.#cursor);
+    return (store.tree.size[this.#cursor] ?? 1) > 1 && !this.#isCollapsed(this.#cursor, this.#toolbar.hasFilter);
   }
 
   /** @param {number} position */
@@ -302,8 +343,7 @@ class SpanTree extends HTMLElement {
       event.preventDefault();
       this.#toolbar.focus();
     } else if (!isTyping(event) && !event.ctrlKey && !event.metaKey && !event.altKey) {
-      if (event.key === "e") this.#stepError(1);
-      else if (event.key === "E") this.#stepError(-1);
+      if (event.key.toLowerCase() === "e") this.#stepError(event.shiftKey ? -1 : 1);
       else if ((event.key === "j" || event.key === "k") && event.target !== this.#window.scroller) this.#onKey(event);
     }
   };
@@ -314,7 +354,14 @@ class SpanTree extends HTMLElement {
     if (!(row instanceof HTMLElement)) return;
     const at = Number(row.dataset.at);
     if (target?.closest(".twisty") || store.spans.columns.kind[at] === "trace") this.#toggle(at);
-    else store.select(store.spans.key(at));
+    else this.#openRow(at);
   };
+
+  /** Select a row. A turn also expands, and collapses with the next click. @param {number} at */
+  #openRow(at) {
+    const isTurn = (store.tree.turn[at] ?? 0) > 0;
+    if (isTurn && (at === this.#cursor || this.#isCollapsed(at, this.#toolbar.hasFilter))) this.#toggle(at);
+    store.select(store.spans.key(at));
+  }
 }
 customElements.define("span-tree", SpanTree);

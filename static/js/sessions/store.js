@@ -10,7 +10,7 @@ import { buildTree } from "./tree.js";
  *   cap_tokens: number, margin: number | null, parts: number[], after_parts: number[] | null, after_is_derived: boolean,
  *   fates: Record<string, number>, pruned_count: number, facts_total: number | null, facts_kept: number | null,
  *   weighted_retention: number | null, is_lossy: boolean, fallback: string, sentence: string }} Check
- * @typedef {"spans" | "checks" | "session" | "selected" | "range" | "view"} Topic
+ * @typedef {"spans" | "checks" | "session" | "selected" | "range" | "view" | "lines"} Topic
  * @typedef {{ axis: "turn" | "time" | "tokens", gaps: boolean, zoom: [number, number] | null, kind: string, find: string,
  *   only: boolean, layout: "tree" | "flame", tab: string }} View the state of the page that its address contains
  * @typedef {{ [key: string]: any }} Frame
@@ -25,13 +25,13 @@ class Store {
   story = "";
   /** Keys of tool calls that repeat a call from before a compaction. @type {Set<string>} */ repeats = new Set();
   selected = "";
-  /** True if the page chose the selection, not the reader. The address then doesn't contain it. */ isSelectedByPage = false;
-  #hasUserSelected = false;
+  /** Who chose the selection. The address contains it unless the page did. @type {"reader" | "address" | "page"} */ selectedBy = "page";
   /** @type {View} */ view = { axis: "turn", gaps: false, zoom: null, kind: "", find: "", only: false, layout: "tree", tab: "" };
   /** Time range that the timeline is zoomed to. @type {[number, number] | null} */ range = null;
   seq = 0;
   /** Sequence number of the loaded checks. Null until they are loaded. @type {number | null} */ checksSeq = null;
   isLoaded = false;
+  /** What follows the title of a span: arguments or a message, by span key. @type {Map<string, string>} */ lines = new Map();
   /** @type {Map<Topic, Set<() => void>>} */ #listeners = new Map();
   /** @type {Set<Topic>} */ #changedTopics = new Set();
   /** Frames received during each pending request for checks. @type {Set<Frame[]>} */ #framesDuringLoad = new Set();
@@ -84,6 +84,15 @@ class Store {
     }
   }
 
+  /** Load the lines of spans. A failure is not repeated until the rows are drawn again. @param {string} session @param {string[]} keys */
+  async loadLines(session, keys) {
+    const query = new URLSearchParams(keys.map((key) => ["span", key]));
+    const response = await fetchOk(`/sessions/${encodeURIComponent(session)}/lines/?${query}`);
+    const lines = await response.json();
+    for (const key of keys) this.lines.set(key, lines[key] ?? "");
+    this.#notify("lines");
+  }
+
   /** True if the tree is newer than the checks and may contain checks that they lack. */
   get hasOutdatedChecks() {
     return this.isLoaded && this.checksSeq !== null && this.checksSeq < this.seq;
@@ -123,22 +132,23 @@ class Store {
     return this.session !== null && this.session.span_count < this.spans.count;
   }
 
-  /** Select a span, or clear the selection with an empty key. @param {string} key `trace:span` */
-  select(key) {
-    this.#hasUserSelected = true;
-    if (key === this.selected && !this.isSelectedByPage) return;
-    this.isSelectedByPage = false;
+  /**
+   * Select a span, or clear the selection with an empty key.
+   * @param {string} key `trace:span`
+   * @param {"reader" | "address" | "page"} by
+   */
+  select(key, by = "reader") {
+    if (key === this.selected && by === this.selectedBy) return;
+    this.selectedBy = by;
     this.selected = key;
     this.#notify("selected");
   }
 
-  /** Select the compaction that lost the most, unless the reader has selected something. */
+  /** Select the compaction that lost the most, unless something is selected or the reader cleared the selection. */
   selectWorst() {
     const worst = worstOf(this.compactions);
-    if (!worst || this.#hasUserSelected || this.spans.findKey(worst.span) < 0) return;
-    this.isSelectedByPage = true;
-    this.selected = worst.span;
-    this.#notify("selected");
+    const isFree = !this.selected && this.selectedBy === "page";
+    if (worst && isFree && this.spans.findKey(worst.span) >= 0) this.select(worst.span, "page");
   }
 
   /** @param {[number, number] | null} range */

@@ -6,7 +6,9 @@ import { pluralize } from "../format.js";
 const FILTERS = [
   ["", "All kinds"],
   ["compact", "Compaction"],
+  ["check", "Checks"],
   ["error", "Errors"],
+  ["warning", "Warnings"],
   ["generation", "Generations"],
   ["tool", "Tools"],
   ["turn", "Turns"],
@@ -14,12 +16,12 @@ const FILTERS = [
 ];
 
 /**
- * @typedef {{ onFilter: () => void, onStepMatch: (step: number, stay?: boolean) => void, onNextError: () => void,
+ * @typedef {{ onFilter: () => void, onLayout: (layout: "tree" | "flame") => void, onStepMatch: (step: number, stay?: boolean) => void, onNextError: () => void,
  *   onExpandAll: () => void, onCollapseAll: () => void, onLeave: () => void }} Callbacks
  */
 
 export class TreeToolbar {
-  /** Search term in lower case. */ searchTerm = "";
+  /** Search text as it was typed. */ searchText = "";
   /** Value of the selected filter, or an empty string. */ filter = "";
   /** True if only matches of the search are shown. */ onlyMatches = false;
   #field = h("input", { class: "field", type: "search", placeholder: "Search spans…", "aria-label": "Search spans", "data-find": true });
@@ -31,15 +33,19 @@ export class TreeToolbar {
   #columns = h(
     "div",
     { class: "tree-columns faint" },
-    h("span", {}, "Span"),
+    h("span", {}, "Turn"),
     h("span", { class: "num" }, "Tokens"),
     h("span", { class: "num" }, "Time"),
     this.#axis,
   );
+  #flame = h("button", { class: "button", type: "button", "aria-pressed": "false", title: "Show one trace as a flame graph" }, "Flame");
+  #callbacks;
   element;
 
   /** @param {Callbacks} callbacks */
   constructor(callbacks) {
+    this.#callbacks = callbacks;
+    this.#flame.addEventListener("click", () => callbacks.onLayout(this.#flame.getAttribute("aria-pressed") === "true" ? "tree" : "flame"));
     const quiet = { class: "button quiet", type: "button" };
     const expand = h("button", { ...quiet, title: "Expand all", onclick: callbacks.onExpandAll }, "Expand");
     const collapse = h("button", { ...quiet, title: "Collapse all", onclick: callbacks.onCollapseAll }, "Collapse");
@@ -54,21 +60,21 @@ export class TreeToolbar {
     });
     this.#errors.addEventListener("click", callbacks.onNextError);
     this.#field.addEventListener("input", () => {
-      this.searchTerm = this.#field.value.trim().toLowerCase();
+      this.searchText = this.#field.value.trim();
       callbacks.onFilter();
       if (this.searchTerm) callbacks.onStepMatch(1, true);
     });
     this.#field.addEventListener("keydown", (event) => {
       if (event.key === "Enter") callbacks.onStepMatch(event.shiftKey ? -1 : 1);
       else if (event.key === "Escape") {
-        this.#field.value = this.searchTerm = "";
+        this.#field.value = this.searchText = "";
         callbacks.onFilter();
         callbacks.onLeave();
       } else return;
       event.preventDefault();
     });
     const end = h("div", { class: "end" }, this.#errors, expand, collapse);
-    const toolbar = h("div", { class: "panel-head no-print" }, this.#field, this.#matchCount, this.#onlyMatches, this.#filter, end);
+    const toolbar = h("div", { class: "panel-head no-print" }, this.#field, this.#matchCount, this.#onlyMatches, this.#filter, this.#flame, end);
     this.element = h("div", { class: "tree-head" }, toolbar, this.#columns);
   }
 
@@ -77,8 +83,13 @@ export class TreeToolbar {
     this.#field.select();
   }
 
+  /** Search term in lower case. */
+  get searchTerm() {
+    return this.searchText.toLowerCase();
+  }
+
   get hasFilter() {
-    return Boolean(this.filter || this.onlyMatches);
+    return Boolean(this.filter || (this.onlyMatches && this.searchText));
   }
 
   /** Show all spans again. Keeps the search term. */
@@ -86,6 +97,32 @@ export class TreeToolbar {
     this.filter = this.#filter.value = "";
     this.onlyMatches = false;
     this.#onlyMatches.setAttribute("aria-pressed", "false");
+    this.#callbacks.onFilter();
+  }
+
+  /** Clear search and filter. */
+  clear() {
+    this.#field.value = this.searchText = "";
+    this.clearFilter();
+  }
+
+  /** Take search, filter and layout from the address. Returns true if something changed. @param {import("./store.js").View} view */
+  restore({ kind, find, only, layout }) {
+    const isFlame = String(layout === "flame");
+    const hasChanged =
+      kind !== this.filter || find !== this.searchText || only !== this.onlyMatches || this.#flame.getAttribute("aria-pressed") !== isFlame;
+    this.filter = this.#filter.value = kind;
+    // An unknown kind is not an option. The filter then applies without being selected.
+    if (find !== this.searchText) this.#field.value = this.searchText = find;
+    this.onlyMatches = only;
+    this.#onlyMatches.setAttribute("aria-pressed", String(only));
+    this.#flame.setAttribute("aria-pressed", isFlame);
+    return hasChanged;
+  }
+
+  /** @param {boolean} isHidden */
+  setColumnsHidden(isHidden) {
+    this.#columns.hidden = isHidden;
   }
 
   /** @param {string} text such as "3 found" or "1 of 3" */

@@ -1,13 +1,23 @@
 // @ts-check
 // Arrange spans as a tree. Pure and iterative: 100,000 spans that are a thousand levels deep take milliseconds.
 
+import { outliersOf } from "./clock-skew.js";
+import { groupTurns, numberTurns } from "./turns.js";
+
 /** @typedef {import("./spans.js").Spans} Spans */
+
+// Children that start this long before their parent have a different clock.
+const MIN_SKEW_MS = 1000;
+// Sessions rarely last longer. Beyond this, look for wrong clocks.
+const MAX_RANGE_MS = 30 * 86_400_000;
 
 /**
  * `order` has the position of every span once: parents before children, siblings by start. The other arrays are indexed by
- * span. `size` counts a span and its descendants.
- * @typedef {{ order: Int32Array, depth: Int32Array, size: Int32Array, parent: Int32Array, from: number, to: number,
- *   errors: number, running: number }} Tree
+ * span. `size` counts a span and its descendants. `place` is the index of a span in `order`. `turn` is the number of a turn,
+ * and 0 for other spans. `skew` counts the spans whose clock disagrees with the others.
+ * @typedef {{ order: Int32Array, place: Int32Array, depth: Int32Array, size: Int32Array, parent: Int32Array, turn: Int32Array,
+ *   from: number, to: number, errors: number, running: number, skew: Skew }} Tree
+ * @typedef {{ far: number, early: number, earlyMs: number }} Skew
  */
 
 /**
@@ -17,11 +27,56 @@
  */
 export function buildTree(spans, previous) {
   spans.addTraceRows();
-  const { parent, startAt, from, to, errors, running } = resolveParents(spans);
-  extendTraces(spans, parent, startAt);
+  const { parent, startAt, first, last, errors, running } = resolveParents(spans);
+  const outliers = last - first > MAX_RANGE_MS ? outliersOf(startAt.filter(Number.isFinite).sort()) : null;
+  const isFar = outliers?.isOutlier ?? (() => false);
+  extendTraces(spans, parent, startAt, isFar);
   const byStart = sortByStart(startAt, previous);
+  const early = countEarly(spans, parent, isFar);
+  const isTurn = groupTurns(spans, parent, byStart);
   const { order, depth } = walkTree(parent, byStart);
-  return { order, depth, size: subtreeSizes(order, parent), parent, from, to, errors, running, byStart };
+  const { from, to } = timeRange(spans, startAt, isFar);
+  const skew = { far: outliers?.count ?? 0, ...early };
+  const turn = numberTurns(order, isTurn);
+  return { order, place: invert(order), depth, size: subtreeSizes(order, parent), parent, turn, from, to, errors, running, skew, byStart };
+}
+
+/** @param {Int32Array} order */
+function invert(order) {
+  const place = new Int32Array(order.length);
+  for (let k = 0; k < order.length; k++) place[order[k] ?? 0] = k;
+  return place;
+}
+
+/** First start and last end, without spans whose clock is wrong. @param {Spans} spans @param {Float64Array} startAt @param {(time: number) => boolean} isFar */
+function timeRange(spans, startAt, isFar) {
+  const { end } = spans.columns;
+  let from = Infinity;
+  let to = -Infinity;
+  for (let i = 0; i < startAt.length; i++) {
+    const start = startAt[i] ?? Infinity;
+    if (start === Infinity || isFar(start)) continue;
+    if (start < from) from = start;
+    const last = Math.max(start, end[i] ?? start);
+    if (last > to && last - start < MAX_RANGE_MS) to = last;
+  }
+  return from === Infinity ? { from: 0, to: 0 } : { from, to: Math.max(from, to) };
+}
+
+/** Count the spans that start before their parent. @param {Spans} spans @param {Int32Array} parent @param {(time: number) => boolean} isFar */
+function countEarly(spans, parent, isFar) {
+  const { start, kind } = spans.columns;
+  let early = 0;
+  let earlyMs = 0;
+  for (let i = 0; i < parent.length; i++) {
+    const up = parent[i] ?? -1;
+    if (up < 0 || kind[up] === "trace") continue;
+    const [own, outer] = [start[i] ?? null, start[up] ?? null];
+    if (own === null || outer === null || outer - own < MIN_SKEW_MS || isFar(own) || isFar(outer)) continue;
+    early++;
+    earlyMs = Math.max(earlyMs, outer - own);
+  }
+  return { early, earlyMs };
 }
 
 /** Find the parent and the start of every span, and the totals. One pass over the columns. @param {Spans} spans */
@@ -30,8 +85,8 @@ function resolveParents(spans) {
   const count = spans.length;
   const parent = new Int32Array(count).fill(-1);
   const startAt = new Float64Array(count);
-  let from = Infinity;
-  let to = -Infinity;
+  let first = Infinity;
+  let last = -Infinity;
   let errors = 0;
   let running = 0;
   /** @type {string | null | undefined} */ let lastId = null;
@@ -41,11 +96,10 @@ function resolveParents(spans) {
     const endTime = end[i] ?? null;
     startAt[i] = startTime ?? Infinity;
     if (startTime !== null) {
-      if (startTime < from) from = startTime;
-      if (startTime > to) to = startTime;
+      if (startTime < first) first = startTime;
+      if (startTime > last) last = startTime;
       if (endTime === null) running++;
     }
-    if (endTime !== null && endTime > to) to = endTime;
     if (status[i] === "error") errors++;
     const parentId = parentIds[i];
     let at = -1;
@@ -56,8 +110,7 @@ function resolveParents(spans) {
     if (at < 0 && id[i]) at = spans.find(trace[i] ?? "\0", "");
     if (at !== i) parent[i] = at;
   }
-  if (from === Infinity) from = to = 0;
-  return { parent, startAt, from, to, errors, running };
+  return { parent, startAt, first, last, errors, running };
 }
 
 /**
@@ -65,13 +118,15 @@ function resolveParents(spans) {
  * @param {Spans} spans
  * @param {Int32Array} parent
  * @param {Float64Array} startAt
+ * @param {(time: number) => boolean} isFar
  */
-function extendTraces(spans, parent, startAt) {
+function extendTraces(spans, parent, startAt, isFar) {
   const { kind, id, start, end } = spans.columns;
   for (let i = 0; i < parent.length; i++) {
     const up = parent[i] ?? -1;
     if (up < 0 || kind[up] !== "trace" || id[up]) continue;
     const startTime = start[i] ?? null;
+    if (startTime !== null && isFar(startTime)) continue;
     if (startTime !== null && startTime < (startAt[up] ?? Infinity)) {
       startAt[up] = startTime;
       start[up] = startTime;
@@ -171,8 +226,8 @@ function subtreeSizes(order, parent) {
 
 /**
  * Return the rows to show: spans outside of collapsed branches. With a filter, only matches and their ancestors.
- * @param {Tree} tree
- * @param {Set<number>} collapsed
+ * @param {Pick<Tree, "order" | "size" | "parent">} tree
+ * @param {{ has: (at: number) => boolean }} collapsed
  * @param {((at: number) => boolean) | null} matches
  * @returns {Int32Array}
  */
@@ -193,7 +248,7 @@ export function visibleRows(tree, collapsed, matches) {
   return rows.subarray(0, count);
 }
 
-/** Mark the matches and their ancestors. @param {Tree} tree @param {(at: number) => boolean} matches */
+/** Mark the matches and their ancestors. @param {Pick<Tree, "order" | "parent">} tree @param {(at: number) => boolean} matches */
 function markMatches({ order, parent }, matches) {
   const marks = new Uint8Array(order.length);
   for (const i of order) {

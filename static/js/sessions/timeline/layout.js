@@ -2,7 +2,7 @@
 // Compute the bars, lines and markers of the timeline in pixels. Pure: the canvas and the SVG file share one layout.
 import { clock, shortTokens } from "../../format.js";
 import { clockOutliers } from "../clock-skew.js";
-import { roundStep, timeTicks, tokenTicks, withoutOverlap } from "./ticks.js";
+import { regularTicks, roundStep, timeTicks, tokenTicks, withoutOverlap } from "./ticks.js";
 
 /** @typedef {import("../store.js").Check} Check */
 /** @typedef {"turn" | "time" | "tokens"} Scale */
@@ -295,7 +295,8 @@ function ticksX(bars, plot, { from, to, perUnit }, view) {
   }
   const labelOf = (/** @type {Bar} */ bar) =>
     view.scale === "time" && bar.check.started_at ? clock(Date.parse(bar.check.started_at)) : String(bar.check.turn ?? bar.index + 1);
-  return withoutOverlap(bars.map((bar) => ({ x: middle(bar), label: labelOf(bar) })));
+  const ticks = bars.map((bar) => ({ x: middle(bar), label: labelOf(bar) }));
+  return withoutOverlap(view.scale === "turn" ? regularTicks(ticks) : ticks);
 }
 
 /**

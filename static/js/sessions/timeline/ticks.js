@@ -59,6 +59,17 @@ export function roundStep(rough) {
   return [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((size) => size >= rough) ?? power * 10;
 }
 
+/** Keep every n-th number, so that labels are round and evenly spaced. @param {{ x: number, label: string }[]} ticks numbers in order */
+export function regularTicks(ticks) {
+  const [first, last] = [ticks[0], ticks.at(-1)];
+  if (!first || !last || ticks.length < 3) return ticks;
+  const perTick = (last.x - first.x) / (ticks.length - 1);
+  const widest = Math.max(first.label.length, last.label.length) * CHAR_PX + SPACE_PX;
+  const step = Math.max(1, Math.ceil(roundStep(widest / Math.max(1e-6, perTick))));
+  const round = ticks.filter(({ label }) => Number(label) % step === 0);
+  return round.length > 1 ? round : ticks;
+}
+
 /** Leave out labels that would touch the one before. @param {{ x: number, label: string }[]} ticks in order */
 export function withoutOverlap(ticks) {
   let end = -Infinity;

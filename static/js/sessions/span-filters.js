@@ -1,0 +1,40 @@
+// @ts-check
+// Filters of the span tree that are not the name of a kind.
+import { store } from "./store.js";
+
+/** Events of every check. They belong to a compaction only if their check compacted. */
+const CHECK_EVENTS = new Set(["compact.check", "compact.token_estimate", "compact.trigger_decision", "compact.policy_applied"]);
+
+/**
+ * Return the predicate of a filter, or null without one.
+ * @param {string} name
+ * @param {(at: number) => boolean} isCompaction true for the first span of a check that compacted
+ * @returns {((at: number) => boolean) | null}
+ */
+export function filterOf(name, isCompaction) {
+  const { kind, status, start, end } = store.spans.columns;
+  switch (name) {
+    case "":
+      return null;
+    case "compact":
+      return (at) => Boolean(kind[at]?.startsWith("compact.")) && (!CHECK_EVENTS.has(kind[at] ?? "") || isWithin(at, isCompaction));
+    case "check":
+      return (at) => CHECK_EVENTS.has(kind[at] ?? "");
+    case "error":
+      return (at) => status[at] === "error" || kind[at] === "compact.error";
+    case "warning":
+      return (at) => kind[at] === "compact.warning" || kind[at] === "compact.over_budget" || kind[at] === "compact.breaker_open";
+    case "running":
+      return (at) => end[at] == null && start[at] != null;
+    case "turn":
+      return (at) => (store.tree.turn[at] ?? 0) > 0;
+    default:
+      return (at) => kind[at] === name;
+  }
+}
+
+/** Return true if a span or one of its ancestors has a property. @param {number} at @param {(at: number) => boolean} has */
+function isWithin(at, has) {
+  for (let up = at; up >= 0; up = store.tree.parent[up] ?? -1) if (has(up)) return true;
+  return false;
+}

@@ -1,0 +1,103 @@
+"""The frame of all pages: command palette, keyboard shortcuts, stylesheet and preloads."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from agent_session import Session, play, send
+from conftest import SignIn
+from live_server import Server
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def compacted_session(server: Server) -> str:
+    name = f"frame-{uuid.uuid4().hex[:8]}"
+    send(server.ingest_url, server.ingest_key, play(name, turns=30))
+    return name
+
+
+def test_palette_finds_sessions_compactions_and_actions(sign_in: SignIn, compacted_session: str) -> None:
+    page = sign_in("operator")
+    page.goto("/")
+    page.keyboard.press("Control+k")
+    palette = page.get_by_test_id("command-palette")
+    options = palette.get_by_role("option")
+    page.keyboard.type(compacted_session)
+    expect(options.filter(has_text="Session ·").first).to_contain_text(compacted_session)
+    palette.get_by_role("combobox").fill(f"{compacted_session} compaction 2")
+    expect(options).to_have_count(1)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/compactions/2/")
+    page.keyboard.press("Meta+k")
+    palette.get_by_role("combobox").fill("compare")
+    expect(options.first).to_contain_text("Go to Compare")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/compare/")
+    page.keyboard.press("Control+k")
+    palette.get_by_role("combobox").fill("no such thing anywhere")
+    expect(palette).to_contain_text("Nothing matches")
+
+
+def test_rows_and_compactions_have_keys_on_the_pages_that_list_them(sign_in: SignIn, compacted_session: str) -> None:
+    page = sign_in("operator")
+    page.goto(f"/?q={compacted_session}")
+    expect(page.get_by_test_id("session-row")).to_have_count(1)
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/sessions/{compacted_session}/**")
+    # The back arrow keeps the filters of the list.
+    expect(page.locator("a.back")).to_have_attribute("href", f"/?q={compacted_session}")
+    page.goto(f"/sessions/{compacted_session}/compactions/1/")
+    page.keyboard.press("c")
+    page.wait_for_url("**/compactions/2/")
+    page.keyboard.press("Shift+c")
+    page.wait_for_url("**/compactions/1/")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_contain_text("Next compaction")
+
+
+def test_page_has_one_stylesheet_and_preloads_every_module(sign_in: SignIn, compacted_session: str) -> None:
+    page = sign_in("operator")
+    for path in ("/", f"/sessions/{compacted_session}/", f"/sessions/{compacted_session}/compactions/1/"):
+        page.goto(path)
+        page.wait_for_load_state("networkidle")
+        assert page.locator("link[rel=stylesheet]").count() == 1
+        names = page.evaluate("performance.getEntriesByType('resource').map((entry) => entry.name)")
+        modules = {name for name in names if name.endswith(".js")}
+        announced = set(
+            page.evaluate(
+                "[...document.querySelectorAll('link[rel=modulepreload], link[rel=prefetch], script[src]')]"
+                ".map((element) => element.href || element.src)"
+            )
+        )
+        assert modules <= announced
+        response = page.request.get(next(iter(modules)))
+        assert "immutable" in response.headers["cache-control"]
+        assert response.headers["x-content-type-options"] == "nosniff"
+
+
+def test_silent_session_is_not_running_forever(server: Server, sign_in: SignIn) -> None:
+    session = Session(f"silent-{uuid.uuid4().hex[:8]}", started=datetime.now(UTC) - timedelta(minutes=9))
+    agent = session.span("agent", "Never ended")
+    del agent["ended_at"]
+    send(server.ingest_url, server.ingest_key, [session.trace(), agent])
+    page = sign_in("operator")
+    page.goto(f"/sessions/{session.session_id}/")
+    expect(page.locator('[data-slot="running"]')).to_contain_text("No events for")
+    expect(page.get_by_test_id("inspector")).to_contain_text("neither checks nor model calls")
+
+
+def test_long_model_name_does_not_widen_the_page(server: Server, sign_in: SignIn) -> None:
+    session = Session(f"model-{uuid.uuid4().hex[:8]}")
+    data = {"model": "m" * 300, "usage": {"input_tokens": 10, "output_tokens": 2}}
+    send(server.ingest_url, server.ingest_key, [session.trace(), session.span("generation", "m" * 300, data=data)])
+    for width in (1280, 390):
+        page = sign_in("operator", width=width)
+        page.goto(f"/sessions/{session.session_id}/")
+        expect(page.get_by_test_id("span-row").first).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
