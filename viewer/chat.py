@@ -23,7 +23,10 @@ _MEDIA_TYPES = {
     **dict.fromkeys(("document", "file", "input_file"), "file"),
 }
 _CALL_TYPES = {"tool_use", "tool_call", "function", "function_call", "custom_tool_call", "server_tool_use", "mcp_call"}
-_RESULT_TYPES = {"tool_result", "function_call_output", "custom_tool_call_output", "web_search_tool_result"}
+_RESULT_TYPES = {
+    *("tool_result", "function_call_output", "custom_tool_call_output", "web_search_tool_result"),
+    "tool_call_response",  # OpenTelemetry
+}
 _REASONING_TYPES = {"reasoning", "thinking", "redacted_thinking"}
 # Keys of a message that are shown elsewhere or that only a provider's API needs.
 _FRAME_KEYS = {"id", "hash", "role", "type", "name", "status", "meta", "index", "phase"}
@@ -144,10 +147,15 @@ def _part(item: Any) -> Part:
         return Part(PartKind.REASONING, _text(item) or "Encrypted reasoning")
     if item_type in _MEDIA_TYPES or "inlineData" in item:
         return Part(PartKind.MEDIA, f"[{_MEDIA_TYPES.get(item_type, 'media')}]")
-    text = item.get("text", item.get("refusal"))
-    if isinstance(text, str) and (item_type in _TEXT_TYPES or not item_type or item_type == "refusal"):
-        return Part(PartKind.TEXT, text)
-    return Part(PartKind.DATA, _to_json(item))
+    text = _plain_text(item, item_type)
+    return Part(PartKind.DATA, _to_json(item)) if text is None else Part(PartKind.TEXT, text)
+
+
+def _plain_text(item: Mapping[str, Any], item_type: str) -> str | None:
+    """Return the text of a text part, or None for other parts. OpenTelemetry calls it `content`."""
+    text = next((item[key] for key in ("text", "refusal", "content") if key in item), None)
+    is_text = item_type in _TEXT_TYPES or not item_type or item_type == "refusal"
+    return text if is_text and isinstance(text, str) else None
 
 
 def _call(item: Mapping[str, Any]) -> Part:

@@ -24,7 +24,7 @@ from viewer.kinds import GENERATION, TURN
 from viewer.page_frame import current_project
 from viewer.sessions import content_switch, overview, queries, session_list
 from viewer.sessions.checks import Check
-from viewer.sessions.conversation import ChatMessage, conversation_of, of_spans
+from viewer.sessions.conversation import SpanMessage, conversation_of, with_spans
 from viewer.sessions.descriptions import describe_session
 from viewer.sessions.inspection import inspect
 from viewer.sessions.lines import TOOL, line_of
@@ -211,15 +211,15 @@ def _inspect(request: HttpRequest, session: Session, span_name: str, sight: Sigh
     return {**seen, "chat": chat, "is_shown": is_shown, "has_messages": has_messages}
 
 
-def _conversation(session: Session, span: queries.FullSpan) -> list[ChatMessage]:
+def _conversation(session: Session, span: queries.FullSpan) -> list[SpanMessage]:
     """Return the messages of a span. A turn has those of its calls."""
     row = span.row
-    own = conversation_of(row.kind, row.name, row.data, span.payload)
+    own = with_spans([("", conversation_of(row.kind, row.name, row.data, span.payload))])
     if row.kind != TURN:
         return own
-    calls = queries.children(session, row)
-    return own + of_spans(
-        (call.row.key, conversation_of(call.row.kind, call.row.name, call.row.data, call.payload)) for call in calls
+    return own + with_spans(
+        (call.row.key, conversation_of(call.row.kind, call.row.name, call.row.data, call.payload))
+        for call in queries.children(session, row)
     )
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from viewer.sessions.conversation import ChatMessage, conversation_of
+from viewer.chat import ChatMessage
+from viewer.sessions.conversation import conversation_of
 from viewer.sessions.lines import format_arguments, line_of
 from viewer.sessions.spans import SpanRow
 
@@ -43,7 +44,7 @@ PARTS = [
 
 def texts(messages: list[ChatMessage]) -> list[tuple[str, str]]:
     return [
-        (message.role, part.name if part.kind == "call" else part.text)
+        (message.role, part.signature if part.kind == "call" else part.text)
         for message in messages
         for part in message.parts
     ]
@@ -55,7 +56,7 @@ def test_every_format_is_the_same_conversation(messages: Any, wrap: Any) -> None
     assert texts(conversation_of("generation", "gpt-5", {}, {"input": wrap(messages)})) == [
         ("system", "Be brief."),
         ("user", "Where is the invoice?"),
-        ("assistant", "find(7)"),
+        ("assistant", "find(id=7)"),
         ("tool", "in the archive"),
     ]
 
@@ -79,7 +80,7 @@ def test_attributes_of_tracers_are_a_conversation() -> None:
 def test_tool_call_and_output_are_two_messages_and_unknown_content_is_json() -> None:
     payload = {"arguments": {"path": "a.py"}, "output": {"lines": 3}}
     call, result = conversation_of("tool", "read_file", {}, payload)
-    assert call.parts[0].name == 'read_file("a.py")'
+    assert call.parts[0].signature == 'read_file(path="a.py")'
     assert json.loads(result.parts[0].text) == {"lines": 3}
     (unknown,) = conversation_of("span", "x", {}, [{"anything": 1}])
     assert json.loads(unknown.parts[0].text) == {"anything": 1}
