@@ -14,15 +14,15 @@ from ariadne.demo.clock import Clock, LiveClock, PastClock
 from ariadne.demo.player import Player
 from ariadne.demo.script import Story
 
+Past = past_sessions.PastSession | foreign_logs.ForeignLog
+
 
 def main() -> None:
     # Load the vocabulary once, so that the first check of each story does not include the loading time.
     TiktokenEstimator().estimate([Message("user", "Ready?")], coding_agent.STORY.model)
     default, support_desk = Destination(), Destination(workspace.create_support_desk())
-    for destination, sessions in ((support_desk, past_sessions.SUPPORT), (default, past_sessions.CODING)):
-        for past in sessions:
-            destination.play(past.story, PastClock(past.ago))
-    default.send_foreign_logs()
+    for destination, past in _past_sessions(default, support_desk):
+        destination.play_past(past)
     stories = (support_agent.STORY, research_agent.STORY, coding_agent.STORY)
     threads = [threading.Thread(target=default.play, args=(story, LiveClock()), daemon=True) for story in stories]
     for thread in threads:
@@ -32,6 +32,13 @@ def main() -> None:
         thread.join()
     default.close()
     support_desk.close()
+
+
+def _past_sessions(default: Destination, support_desk: Destination) -> list[tuple[Destination, Past]]:
+    """Return the sessions of the last days, oldest first, as a server would have received them."""
+    sessions: list[tuple[Destination, Past]] = [(support_desk, past) for past in past_sessions.SUPPORT]
+    sessions += [(default, past) for past in (*past_sessions.CODING, *foreign_logs.LOGS)]
+    return sorted(sessions, key=lambda item: item[1].ago, reverse=True)
 
 
 class Destination:
@@ -45,8 +52,11 @@ class Destination:
     def play(self, story: Story, clock: Clock) -> None:
         Player(story, self._exporter, self._storage, clock).play()
 
-    def send_foreign_logs(self) -> None:
-        foreign_logs.send(self._exporter)
+    def play_past(self, past: Past) -> None:
+        if isinstance(past, foreign_logs.ForeignLog):
+            foreign_logs.send(past, self._exporter)
+        else:
+            self.play(past.story, PastClock(past.ago))
 
     def close(self) -> None:
         self._exporter.close()

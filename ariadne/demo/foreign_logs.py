@@ -6,7 +6,8 @@ Claude Code's summary omits a rule and a decision. The summary of Codex is encry
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -66,17 +67,24 @@ _CODEX_TURNS = (
 )
 
 
-def send(exporter: Exporter) -> None:
-    """Import both logs, in the same way as `compactctl import`."""
+@dataclass(frozen=True, slots=True)
+class ForeignLog:
+    """A session of another agent and the time since it began."""
+
+    session_id: str
+    ago: timedelta
+    records: Callable[[PastClock], Iterator[dict[str, Any]]]
+
+
+def send(log: ForeignLog, exporter: Exporter) -> None:
+    """Import a log, in the same way as `compactctl import`."""
     redacting_exporter = RedactingExporter(exporter, OutboundRedactor())
-    for session_id, records in ((_CLAUDE_SESSION, _claude_code_log()), (_CODEX_SESSION, _codex_log())):
-        conversation = read_conversation("\n".join(json.dumps(record) for record in records))
-        for event in ingest_events(conversation, session_id=session_id):
-            redacting_exporter.emit(event)
+    lines = [json.dumps(record) for record in log.records(PastClock(log.ago))]
+    for event in ingest_events(read_conversation("\n".join(lines)), session_id=log.session_id):
+        redacting_exporter.emit(event)
 
 
-def _claude_code_log() -> Iterator[dict[str, Any]]:
-    clock = PastClock(timedelta(days=1, hours=6))
+def _claude_code_log(clock: PastClock) -> Iterator[dict[str, Any]]:
     count = 0
 
     def record(kind: str, **content: Any) -> dict[str, Any]:
@@ -118,8 +126,7 @@ def _claude_code_log() -> Iterator[dict[str, Any]]:
     yield answer(99, {"type": "text", "text": "I will define the colors in tokens.css."}, 20_800)
 
 
-def _codex_log() -> Iterator[dict[str, Any]]:
-    clock = PastClock(timedelta(hours=4))
+def _codex_log(clock: PastClock) -> Iterator[dict[str, Any]]:
 
     def record(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
         clock.spend(11)
@@ -162,3 +169,9 @@ def _codex_log() -> Iterator[dict[str, Any]]:
 
 def _timestamp(clock: PastClock) -> str:
     return clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+LOGS = (
+    ForeignLog(_CLAUDE_SESSION, timedelta(days=1, hours=6), _claude_code_log),
+    ForeignLog(_CODEX_SESSION, timedelta(hours=4), _codex_log),
+)
