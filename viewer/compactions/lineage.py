@@ -6,6 +6,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from viewer.compactions.ledger import longest_increasing
@@ -53,7 +54,8 @@ class Line:
         return _strip_marks(self.was)
 
 
-def diff_summaries(old: str, new: str) -> list[Line]:
+@lru_cache(maxsize=32)
+def diff_summaries(old: str, new: str) -> tuple[Line, ...]:
     """Return the lines of the new summary and, at their old places, the lines that were removed.
 
     A line that only moved is the same line. The run time is close to linear, so that summaries of hundreds of lines
@@ -72,7 +74,7 @@ def diff_summaries(old: str, new: str) -> list[Line]:
         lines.extend(_diff_block(removed, after[new_at:at], origins[new_at:at]))
         lines.extend(_line("same", line) for line in after[at : at + 1])
         old_at, new_at = origin + 1, at + 1
-    return lines
+    return tuple(lines)
 
 
 def _match_lines(before: Sequence[str], after: Sequence[str]) -> list[int | None]:
@@ -119,7 +121,7 @@ class Version:
     tokens: int
     input_tokens: int
     text: str
-    lines: list[Line]
+    lines: Sequence[Line]
     is_compared: bool
     is_disclosed: bool = True
     omitted: str = ""

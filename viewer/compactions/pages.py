@@ -11,6 +11,7 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils.text import slugify
 
+from ingest.archive.transcripts import message_hashes
 from ingest.models import Session, Transcript
 from viewer import csv_file
 from viewer.accounts import access
@@ -75,7 +76,8 @@ def compaction_detail(request: HttpRequest, name: str, number: int) -> HttpRespo
     has_content = compaction.sight.has_content
     stored = _read(compaction)
     archival, transcript = _archival(session, check)
-    bodies = _read_messages(session, stored) if has_content else {}
+    sources = _source_hashes(stored, transcript)
+    bodies = _read_messages(session, stored, sources) if has_content else {}
     if has_content and (bodies or stored.version or stored.lost):
         payload_views.record_view(request, session, part=f"compaction {number}")
     ledger = stored.ledger
@@ -96,7 +98,7 @@ def compaction_detail(request: HttpRequest, name: str, number: int) -> HttpRespo
         "version": stored.version_for(compaction.sight),
         "positions": {entry.id: entry.position + 1 for entry in ledger.entries},
         "by_kind": retention_rows(retention.data) if (retention := check.span(RETENTION)) else [],
-        "lost": _lost_in_sentences(stored, bodies) if has_content else None,
+        "lost": _lost_in_sentences(stored, sources, bodies) if has_content else None,
         "listed_count": len(stored.lost),
         "sight": compaction.sight,
         "cache": compaction_effect(session, check, compaction.calls_until_next),
@@ -229,11 +231,22 @@ def _read(compaction: Compaction) -> Stored:
     )
 
 
-def _read_messages(session: Session, stored: Stored) -> dict[str, ChatMessage]:
+def _source_hashes(stored: Stored, transcript: Transcript | None) -> dict[str, str]:
+    """Return the hashes of the messages that contained the lost facts, by id.
+
+    A message that an earlier compaction removed is not in the ledger, but in the transcript.
+    """
+    wanted = {source for fact in stored.lost for source in source_ids(fact)}
+    hashes: dict[str, str] = {}
+    if transcript is not None and transcript.ids:
+        archived = zip(transcript.ids, message_hashes(transcript), strict=False)
+        hashes = {name: digest.hex() for name, digest in archived if name in wanted}
+    return hashes | {entry.id: entry.hash for entry in stored.ledger.entries if entry.id in wanted}
+
+
+def _read_messages(session: Session, stored: Stored, sources: Mapping[str, str]) -> dict[str, ChatMessage]:
     """Return the messages of the first rows and of the lost facts, by hash. A script loads the others."""
-    sources = {source for fact in stored.lost for source in source_ids(fact)}
-    hashes = {entry.hash for entry in stored.ledger.first_entries}
-    hashes |= {entry.hash for entry in stored.ledger.entries if entry.id in sources}
+    hashes = {entry.hash for entry in stored.ledger.first_entries} | set(sources.values())
     return {digest: parse_message(body) for digest, body in queries.message_bodies(session, hashes).items()}
 
 
@@ -248,10 +261,11 @@ def _first_rows(
     ]
 
 
-def _lost_in_sentences(stored: Stored, bodies: Mapping[str, ChatMessage]) -> dict[str, list[LostFact]]:
-    entries = stored.ledger.entries
-    texts = {entry.id: bodies[entry.hash].text for entry in entries if entry.hash in bodies}
-    return in_sentences(stored.lost, entries, texts)
+def _lost_in_sentences(
+    stored: Stored, sources: Mapping[str, str], bodies: Mapping[str, ChatMessage]
+) -> dict[str, list[LostFact]]:
+    texts = {name: bodies[digest].text for name, digest in sources.items() if digest in bodies}
+    return in_sentences(stored.lost, stored.ledger.entries, texts)
 
 
 def _get_compaction(request: HttpRequest, name: str, number: int, right: Right = Right.SESSIONS) -> Compaction:
