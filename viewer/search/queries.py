@@ -32,6 +32,8 @@ MAX_RESULTS = 100
 MIN_CHARS = 2
 # Shorter texts are not looked up as the id of a span.
 _MIN_ID_CHARS = 8
+# More do not fit a bigint.
+_MAX_DIGITS = 18
 # The number of days that are searched first. Each further step searches four times as many older days.
 _FIRST_DAYS = 2
 _MATCHES = """
@@ -257,6 +259,8 @@ def _parse_cursor(text: str) -> tuple[date, int, UUID] | None:
         return None
     try:
         day, seq, item = text.split(".")
+        if len(seq) > _MAX_DIGITS:
+            raise ValueError(seq)
         return datetime.strptime(day, "%Y%m%d").date(), int(seq), UUID(item)
     except ValueError:
         raise BadFilter("cursor", "Invalid cursor. Use the value from `next`.") from None

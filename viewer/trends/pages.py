@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -63,10 +63,9 @@ def _point(query: Mapping[str, Any], projects: list[int], period: Period, model:
         return None
     if at.tzinfo is None:
         at = at.replace(tzinfo=period.since.tzinfo)
-    since = max(at, period.since)
-    until = min(since + period.bucket, period.until)
-    if until - since < timedelta(hours=1):
+    if not period.since <= at < period.until:
         return None
+    since, until = at, min(at + period.bucket, period.until)
     if metric not in {*queries.METRICS, "cost"}:
         metric = "compactions"
     sessions = queries.sessions_behind(projects, since, until, model=model, metric=metric, with_cost=True)

@@ -19,6 +19,7 @@ RANGES: Mapping[str, tuple[timedelta, timedelta, str]] = {
 DEFAULT_RANGE = "24h"
 MAX_BUCKETS = 1_000
 _MAX_DAYS = 400
+_YEARS = range(1970, 2200)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +104,12 @@ def _bucket_hours(query: Mapping[str, Any], default: int) -> int:
 def _time(name: str, text: str) -> datetime:
     try:
         time = datetime.fromisoformat(text)
-        return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+        time = time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
         raise BadFilter(name, "Enter a time in ISO 8601.") from None
+    if time.year not in _YEARS:
+        raise BadFilter(name, f"Enter a time between {_YEARS.start} and {_YEARS.stop}.")
+    return time
 
 
 def _floor(time: datetime, step: timedelta) -> datetime:

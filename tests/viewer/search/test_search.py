@@ -259,7 +259,8 @@ def test_the_api_shows_each_role_what_it_may_see(ours: Project, theirs: Project,
     assert all(row["project_id"] == ours.pk for row in by_text["results"])
     assert AuditEntry.objects.filter(action="search.view", project_id=ours.pk).count() == int(sees)
     assert client.get("/api/search/", {"q": "grid", "project": "theirs"}).status_code == 400
-    assert client.get("/api/search/", {"q": "grid", "cursor": "x"}).status_code == 400
+    for cursor in ("x", f"20261117.{'9' * 30}.{'0' * 32}", "99991301.1.00"):
+        assert client.get("/api/search/", {"q": "grid", "cursor": cursor}).status_code == 400
 
 
 def test_a_project_that_requires_a_reason_searches_metadata(ours: Project) -> None:
