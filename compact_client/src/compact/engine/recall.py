@@ -121,14 +121,12 @@ def recall(engine: Engine, session: Session, query: str, *, limit: int, max_toke
     """Return the passages of a branch that match a query best, and emit `compact.recall`."""
     if limit < 1 or max_tokens < 1:
         raise CompactError(f"limit and max_tokens must be more than 0, not {limit!r} and {max_tokens!r}.")
-    event = events.RecallEvent(
-        turn=session.turn, limit=limit, max_tokens=max_tokens, query=session.redaction.quote(query)
-    )
-    span = engine.open_span(session, event)
+    span = engine.open_span(session, events.RecallEvent(turn=session.turn, limit=limit, max_tokens=max_tokens))
     session_index = yield from _update_index(engine, session, span)
     passages = yield from _search(engine, session, session_index, query, limit, max_tokens)
     if span.has_listeners:
         span.update(
+            query=session.redaction.quote(query),
             passage_count=len(passages),
             tokens=sum(engine.counter.count_text(passage.text) for passage in passages),
             outside_prompt_count=sum(not passage.is_in_prompt for passage in passages),

@@ -22,5 +22,5 @@ class RecallEvent(Event):
     passage_count: int = 0
     outside_prompt_count: int = 0
     tokens: int = 0
-    query: RedactedText = field(metadata=PRIVATE_TEXT)
+    query: RedactedText | None = field(default=None, metadata=PRIVATE_TEXT)
     results: Sequence[RedactedTree] = field(default=(), metadata=PRIVATE_TEXT)

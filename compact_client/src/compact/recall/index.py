@@ -25,7 +25,10 @@ _CREATE: Final = (
 )
 _MAX_QUERY_WORDS: Final = 120
 _MAX_RARE_TERMS: Final = 28
-_MAX_CANDIDATES: Final = 120
+_MAX_CANDIDATES: Final = 100
+# Rare terms are looked up until they have this many chunks in total. More common ones only cost time.
+_MAX_POSTINGS: Final = 300
+_MIN_LOOKUPS: Final = 4
 # Terms of a query that stand together are a better sign than the same terms spread over all of it.
 _WINDOW: Final = 16
 _FULL_QUERY_WEIGHT: Final = 0.1
@@ -64,6 +67,8 @@ class _Chunk:
     start: int
     end: int
     terms: tuple[str, ...]
+    names: tuple[str, ...]
+    """The longer terms, which can say something new."""
 
 
 class PassageIndex:
@@ -101,12 +106,14 @@ class PassageIndex:
         if row is not None:
             # The same lines again, such as a file that was read twice. The newest source has them.
             source.rows.append(row)
-            self._chunks[row] = _Chunk(number, start, end, self._chunks[row].terms)
+            known = self._chunks[row]
+            self._chunks[row] = _Chunk(number, start, end, known.terms, known.names)
             return
         row = self._rows_by_text[key] = len(self._chunks)
         terms = tuple(dict.fromkeys(terms_of(text)))
         source.rows.append(row)
-        self._chunks.append(_Chunk(number, start, end, terms))
+        names = tuple(term for term in terms if len(term) >= _MIN_NOVEL_CHARS)
+        self._chunks.append(_Chunk(number, start, end, terms, names))
         self._frequencies.update(terms)
         documents.append((row, " ".join((*terms, *source.context_terms.difference(terms)))))
 
@@ -123,7 +130,7 @@ class PassageIndex:
         max_tokens: int,
         count_tokens: Callable[[str], int],
         visible: Collection[int] = (),
-        known_terms: Collection[str] = frozenset(),
+        known_terms: set[str] | frozenset[str] = frozenset(),
         excluded: Collection[int] = (),
     ) -> list[Passage]:
         """Return the best passages, at most `limit` of them with at most `max_tokens` in total.
@@ -141,13 +148,13 @@ class PassageIndex:
 
     # Scores.
 
-    def _scores(self, query: str, visible: Collection[int], known_terms: Collection[str]) -> dict[int, float]:
+    def _scores(self, query: str, visible: Collection[int], known_terms: set[str] | frozenset[str]) -> dict[int, float]:
         """Return the score of each candidate chunk."""
         weights = _Weights(query_words(query)[:_MAX_QUERY_WORDS], self._rarity)
         if not weights.windows:
             return {}
         scores: dict[int, float] = {}
-        for row in self._candidates(weights.rarest()):
+        for row in self._candidates(self._lookup_terms(weights)):
             chunk = self._chunks[row]
             scores[row] = weights.score(chunk.terms, self.sources[chunk.source].context_terms)
         shared: defaultdict[int, float] = defaultdict(float)
@@ -159,6 +166,17 @@ class PassageIndex:
             scores[row] = scores.get(row, 0.0) + score
         return {row: score * self._value(row, visible, known_terms) for row, score in scores.items() if score > 0}
 
+    def _lookup_terms(self, weights: _Weights) -> list[str]:
+        """Return the rarest terms of a query, as many as can be looked up quickly."""
+        terms: list[str] = []
+        left = _MAX_POSTINGS
+        for term in weights.rarest():
+            if left < 0 and len(terms) >= _MIN_LOOKUPS:
+                break
+            terms.append(term)
+            left -= self._frequencies.get(term, 0)
+        return terms
+
     def _rarity(self, term: str) -> float:
         """Return the weight of a term, 0 if no source has it in its own text."""
         frequency = self._frequencies.get(term, 0)
@@ -167,10 +185,10 @@ class PassageIndex:
         total = len(self._chunks)
         return math.log((total - frequency + 0.5) / (frequency + 0.5) + 1) ** 2
 
-    def _value(self, row: int, visible: Collection[int], known_terms: Collection[str]) -> float:
+    def _value(self, row: int, visible: Collection[int], known_terms: set[str] | frozenset[str]) -> float:
         """Return the factor for what a chunk adds to the prompt. The model asks for what it cannot see."""
         chunk = self._chunks[row]
-        novel = sum(1 for term in chunk.terms if term not in known_terms and len(term) >= _MIN_NOVEL_CHARS)
+        novel = len(chunk.names) - len(known_terms.intersection(chunk.names))
         value = 1 + _NOVELTY_WEIGHT * novel / (3 + len(chunk.terms))
         value *= 1 + _RECENCY_WEIGHT * chunk.source / len(self.sources)
         return value * _IN_PROMPT_WEIGHT if chunk.source in visible else value
@@ -241,6 +259,7 @@ class _Weights:
                 if term not in self._weights:
                     self._weights[term] = rarity(term)
                 self.windows[term].update((half, half - 1) if half else (half,))
+        self._terms = frozenset(self._weights)
 
     def rarest(self) -> list[str]:
         """Return the terms to look for."""
@@ -250,10 +269,11 @@ class _Weights:
         """Return the weight of the terms that a chunk or its context has."""
         total = 0.0
         windows: defaultdict[int, float] = defaultdict(float)
-        matches = [(term, 1.0) for term in terms if term in self._weights]
-        matches += [(term, _CONTEXT_WEIGHT) for term in context.intersection(self._weights).difference(terms)]
-        for term, factor in matches:
-            weight = factor * self._weights[term]
+        own = self._terms.intersection(terms)
+        for term in (*own, *((context & self._terms) - own)):
+            weight = self._weights[term]
+            if term not in own:
+                weight *= _CONTEXT_WEIGHT
             total += weight
             for window in self.windows[term]:
                 windows[window] += weight
