@@ -7,6 +7,7 @@ import json
 import pytest
 from compact.messages import Message, ToolCall
 from compact.summarizers import ExtractiveSummarizer
+from compact.summarizers.extraction.summary_builder import estimate_tokens
 from compact.summary.structured_summary import StructuredSummary
 
 from tests.growth import assert_linear
@@ -300,3 +301,87 @@ def test_hostile_text_is_summarized_in_linear_time(unit):
         return ExtractiveSummarizer().summarize_span(messages, max_tokens=300)
 
     assert_linear(summarize, session)
+
+
+STYLES = (
+    "task_state",
+    "brief",
+    "extractive_brief",
+    "decision_log",
+    "code_delta",
+    "step_ledger",
+    "requirements_ledger",
+)
+
+
+def short_session() -> Session:
+    session = Session("Add rate limiting to the API, please.")
+    session.messages.append(Message("assistant", "I'll use Redis because the API runs on several nodes.", id="a1"))
+    edit(session, "src/api/limits.py", "LIMIT = 10", "LIMIT = 100")
+    session.user("Let's go with a sliding window. See https://example.org/sliding-window for details.")
+    session.call("Bash", "FAILED tests/test_limits.py::test_burst\n1 failed", command="pytest -q tests/test_limits.py")
+    session.messages.append(Message("assistant", "The burst test still fails.", id="a9"))
+    return session
+
+
+@pytest.mark.req("A-SUM-2")
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("count", [4, 9])
+def test_a_short_remainder_is_copied_in_every_style(style, count):
+    """The goal, the decision and the changed file are there word for word."""
+    session = short_session()
+    session.messages = session.messages[:count]
+    text = session.text(style=style)
+    assert "Add rate limiting to the API, please." in text
+    assert "I'll use Redis" in text
+    assert "src/api/limits.py: edited, LIMIT = 100" in text
+
+
+def test_decisions_of_the_user_are_in_the_ledger_in_order():
+    """Each line has its step, who decided, what it was based on and what it led to."""
+    ledger = [line for line in short_session().text(style="decision_log").split("\n") if " :: " in line]
+    assert ledger == [
+        "[a1] I'll use Redis :: because the API runs on several nodes. :: Add rate limiting to the API, please."
+        " :: Edit → ok",
+        "[u4] user: Let's go with a sliding window. See https://example.org/sliding-window for details. :: -"
+        " :: I'll use Redis because the API runs on several nodes."
+        " :: Bash → FAILED tests/test_limits.py::test_burst",
+    ]
+
+
+def test_a_ledger_without_decisions_lists_the_requests():
+    """A decision log is never empty."""
+    session = Session("Find the fastest flight to Houston.").call("search", '[{"flight_number": "HAT266"}]', to="IAH")
+    first = session.text(style="decision_log").split("\n")[2]
+    assert first.startswith("[u0] user: Find the fastest flight to Houston. :: - :: - :: search → ")
+
+
+def test_sources_are_listed_by_name():
+    """Web addresses that the user or the agent mentioned or opened have their own section."""
+    assert short_session().text().endswith("## Sources\n- https://example.org/sliding-window")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ValueError: must be exactly one of the allowed values here",
+        "Why does it not work without the flag?",
+    ],
+)
+def test_questions_and_tracebacks_are_not_constraints(text):
+    """Only instructions are constraints."""
+    summary = Session("Change my flight to Houston.", text, "Go on with the change now.").summary()
+    assert [note.text for note in summary.constraints] == []
+
+
+def test_a_kept_summary_does_not_lose_its_facts_over_ten_rounds():
+    """The lines of a summary and of new messages are selected together, and the result fits its room."""
+    session = Session("Never restart node-71 without asking. Ticket OPS-4411 concerns /srv/store/index.db.")
+    summary = session.summary(max_tokens=400)
+    for number in range(10):
+        later = Session(f"Go on with part {number} of the plan.")
+        later.call("Bash", f"{number} rows of table_{number} were read\n" * 30, command=f"cat part_{number}.log")
+        summary = ExtractiveSummarizer().summarize_span(later.messages, max_tokens=400, previous=summary)
+        assert estimate_tokens(summary.render()) <= 400
+    text = summary.render()
+    assert [fact for fact in ("Never restart node-71", "OPS-4411", "store/index.db") if fact not in text] == []

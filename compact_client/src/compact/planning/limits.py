@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from compact.exceptions import ConfigError
 from compact.policy import CompactPolicy
@@ -38,6 +38,16 @@ class TokenLimits:
             min(self.soft_limit_tokens, self.budget_tokens - tokens),
             min(self.summary_ceiling_tokens, self.budget_tokens - tokens),
         )
+
+    def keep_summary(self, tokens: int, room_pct: float) -> TokenLimits:
+        """Return limits in which an existing summary keeps its length, if that leaves enough for recent messages.
+
+        The space for the next calls then comes from recent messages. What a summary drops is lost for all later rounds.
+        """
+        if not tokens or not room_pct:
+            return self
+        ceiling = max(self.summary_ceiling_tokens, int(tokens / room_pct))
+        return replace(self, summary_ceiling_tokens=min(self.soft_limit_tokens, ceiling))
 
     def scale(self, factor: float) -> TokenLimits:
         return TokenLimits(

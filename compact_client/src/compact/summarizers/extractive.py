@@ -61,7 +61,7 @@ class ExtractiveSummarizer:
         if todo.plan is not None and todo.plan.position >= len(messages):
             todo = todo._replace(plan=None)
         read = [*(earlier_blocks(previous) if previous is not None else ()), *message_blocks(messages)]
-        blocks = with_state(messages, visible, read, todo)
+        blocks = with_state(messages, visible, read, todo, style=style)
         index = SpanIndex(keep_keys, said=previous.said if previous is not None else ())
         index.add(_group_by_file(blocks) if style == "code_delta" else blocks, last_user=last_user)
         index.add_visible(message_blocks(visible), last_user=last_user - len(messages))

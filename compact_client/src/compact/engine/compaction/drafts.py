@@ -41,6 +41,8 @@ def make_draft(compaction: Compaction, limits: TokenLimits, *, keep_least: bool 
     goal_tokens = None
     if compaction.is_manual:
         goal_tokens = int(MANUAL_GOAL_PCT * (sum(counts) + compaction.fixed_tokens))
+    else:
+        limits = limits.keep_summary(_summary_tokens(compaction), compaction.engine.policy.summary_room_pct)
     return draft_compaction(
         messages,
         counts,
@@ -154,6 +156,13 @@ def _results_to_keep(compaction: Compaction, messages: Sequence[Message], counts
         return ids
     large = (unit for unit in group_units(messages) if sum(counts[index] for index in unit.indices) > POINTER_TOKENS)
     return ids.difference(messages[index].id or "" for unit in large for index in unit.indices)
+
+
+def _summary_tokens(compaction: Compaction) -> int:
+    plan = compaction.session.plan
+    if plan is None or not plan.summary_text:
+        return 0
+    return compaction.engine.counter.count_assistant_text(compaction.session.redaction.restore(plan.summary_text))
 
 
 def _replacement_tokens(compaction: Compaction) -> int:

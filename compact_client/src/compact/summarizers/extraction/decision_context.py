@@ -14,6 +14,7 @@ from compact.summarizers.extraction.blocks import clip, collapse_whitespace, des
 from compact.summarizers.extraction.line_classifier import is_error
 
 _MAX_CHARS: Final = 100  # A decision log is scanned quickly, and the record below it has the details.
+_MAX_DISTANCE: Final = 6  # messages to look at in each direction
 _END_CHARS: Final = 4_000  # Only both ends of a long result are read, because outcomes are reported there.
 
 
@@ -69,7 +70,9 @@ class DecisionContexts:
     def _find(self, position: int) -> DecisionContext:
         call, request, result = self._last_call[position], self._last_request[position], self._next_result[position]
         inputs = ""
-        if call >= 0:
+        if request == position:
+            inputs = clip(self._statement_before(position), _MAX_CHARS)
+        elif call >= 0:
             line, *_ = describe_call(self._messages[call].tool_calls[-1])
             inputs = clip(collapse_whitespace(line), _MAX_CHARS)
         elif request >= 0:
@@ -78,7 +81,32 @@ class DecisionContexts:
         if result < 0 and call >= 0:
             # No call followed in this turn, so the decision is about the result of the previous call.
             result = self._next_result[call]
-        return DecisionContext(inputs, self._outcome(self._messages[result]) if result >= 0 else "")
+        outputs = self._outcome(self._messages[result]) if result >= 0 else self._reply_after(position)
+        return DecisionContext(inputs, outputs)
+
+    def _statement_before(self, position: int) -> str:
+        """Return what the assistant said last before a user's message."""
+        for message in reversed(self._messages[max(0, position - _MAX_DISTANCE) : position]):
+            if message.role == "assistant" and (blocks := prose_blocks(message.text)):
+                return blocks[-1][0][-1]
+            if _is_request(message):
+                break
+        return ""
+
+    def _reply_after(self, position: int) -> str:
+        """Return the next call or else the next statement of the assistant in this turn."""
+        statement = ""
+        for message in self._messages[position + 1 : position + 1 + _MAX_DISTANCE]:
+            if _is_request(message):
+                break
+            if message.tool_calls:
+                return clip(collapse_whitespace(describe_call(message.tool_calls[0])[0]), _MAX_CHARS)
+            if not statement and (blocks := prose_blocks(message.text)):
+                statement = blocks[0][0][0]
+        own = self._messages[position].tool_calls
+        if own:
+            return clip(collapse_whitespace(describe_call(own[0])[0]), _MAX_CHARS)
+        return clip(statement, _MAX_CHARS)
 
     def _outcome(self, result: Message) -> str:
         call = self._calls.get(result.answers[0]) if result.answers else None

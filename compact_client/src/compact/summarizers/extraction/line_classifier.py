@@ -74,6 +74,20 @@ _DECISION: Final = (
     _PhraseMatcher(*_FIRM_DECISIONS, substrings=DECISION_SUBSTRINGS),
     _PhraseMatcher(_LOOSE_DECISIONS),
 )
+# Choices of the user. Programs and pasted text rarely speak this way.
+_USER_DECISION: Final = re.compile(
+    r"\b(?:let'?s (?:go with|use|keep|do|stick|take|switch|choose|try)|go(?:ing)? with"
+    r"|i(?:'ll| will) (?:take|go with|use)"
+    r"|we(?:'ll| will) (?:use|go with|keep)|i (?:choose|chose|prefer|approve|agree|decided)|we (?:decided|agreed|chose)"
+    r"|i'?ve decided|decided to|my decision|proceed with|go ahead (?:with|and)|settle(?:d)? on|opt(?:ed)? for"
+    r"|i'?d (?:rather|prefer))\b"
+    r"|^(?:yes|no|ok|okay|sure|agreed|approved)[,.!:;]? \w+ \w+"
+)
+_RULE: Final = re.compile(r"\b(?:never|always|must|only|do not|don'?t)\b")
+_NO_INSTRUCTION: Final = re.compile(
+    r"^(?:what|why|how|who|where|when|which|is|are|was|were|does|do|did) [^.]*\?$"
+    r"|^(?:traceback \(|file \"[^\"]+\", line \d|raise \w+|\w+(?:error|exception): )"
+)
 _FIRM_OPEN_ITEMS: Final = (
     "todo, fixme, next steps?, remaining, still (?:need|have|to|missing|fails?|failing), not yet, left to do",
     "pending, blocked, blocker, follow[- ]?ups?, unresolved, outstanding, must still, yet to, open question",
@@ -128,6 +142,18 @@ def is_instruction(text: str) -> bool:
     return _is_constraint(text) and _is_standing(text)
 
 
+def is_rule(text: str) -> bool:
+    """True if a line of the user forbids or demands something."""
+    return _RULE.search(text.lower()) is not None
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def is_user_decision(text: str) -> bool:
+    """True if a user's line states a choice."""
+    lowered = text.lower()
+    return not lowered.endswith("?") and _USER_DECISION.search(lowered) is not None and _is_sentence(text)
+
+
 def is_open_item(text: str) -> bool:
     """True if a line of the assistant says that work remains."""
     return _prose_field(text) == "open_items"
@@ -153,7 +179,8 @@ def summary_field(text: str, kind: LineKind) -> str:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _is_constraint(text: str) -> bool:
-    return _CONSTRAINT.matches(text.lower())
+    lowered = text.lower()
+    return _CONSTRAINT.matches(lowered) and not _NO_INSTRUCTION.search(lowered)
 
 
 @lru_cache(maxsize=_CACHE_SIZE)

@@ -29,6 +29,9 @@ _BY_USER: Final = 0.6
 _IN_LAST_REQUEST: Final = 0.5
 _AS_ARGUMENT: Final = 0.1
 _IN_SEVERAL_MESSAGES: Final = 0.7
+# One line of a kept summary represents all mentions of its entities in the messages that it replaced. Without this, a
+# fact would lose its value in each round.
+_KEPT: Final = 1.0
 _SHOWN_ONLY: Final = -1.3  # between -0.7 (service agents) and -1.8 (coding agents)
 _OUTPUT_SIZE: Final = -0.2  # per log thousand characters: short outputs were asked for, long ones were searched
 _BY_TYPE: Final[dict[str, float]] = {
@@ -66,6 +69,7 @@ FIELD_BONUS: Final[dict[str, float]] = {
     "records": 0.05,
     "changes": 1.3,  # a file and its change, only in the `code_delta` style
     "decisions": 0.95,
+    "sources": 0.3,
     "current_plan": 0.8,
     "commands": 0.35,
     "files_read": 0.05,
@@ -106,6 +110,7 @@ class EntityUsage:
     by_user: bool = False
     in_last_request: bool = False
     as_argument: bool = False
+    is_kept: bool = False  # by an earlier summary
 
     @property
     def is_said(self) -> bool:
@@ -227,6 +232,7 @@ class SpanIndex:
                 + (0.0 if usage.is_said else _shown_only(usage.smallest_output_chars))
                 + _BY_TYPE.get(usage.type, 0.0)
                 + (_IN_SEVERAL_MESSAGES if usage.messages > 1 else 0.0)
+                + _KEPT * usage.is_kept
             )
             scores.append(TYPE_WEIGHTS[usage.type] / (1.0 + exp(-logit)))
         return scores
@@ -258,6 +264,8 @@ class SpanIndex:
     def _is_priority(self, text: str, block: Block, field: str) -> bool:
         if field in ("current_task", "goals", "artifacts", "checks"):
             return True
+        if field == "decisions" and block.kind == "user" and block.entry is None:
+            return True
         if field == "constraints" and (block.entry is not None or is_instruction(text)):
             return True
         return self._keep is not None and self._keep.search(text) is not None
@@ -270,6 +278,7 @@ class SpanIndex:
         known, usages, chars = self._entities_by_line, self.usages, self._chars
         entity_id = self._entity_ids.__getitem__
         kind, position = block.kind, block.position
+        is_kept = block.entry is not None
         entities_by_line: list[tuple[int, ...]] = []
         for text in block.lines:
             chars += len(text) + 1
@@ -290,6 +299,7 @@ class SpanIndex:
         self._chars = chars
         for entity in entities_by_line[0] if len(entities_by_line) == 1 else set().union(*entities_by_line):
             usage = usages[entity]
+            usage.is_kept |= is_kept
             if usage.last_position != position:
                 usage.last_position = position
                 usage.messages += 1

@@ -14,21 +14,34 @@ from compact.summarizers.extraction.blocks import Block, collapse_whitespace, de
 from compact.summarizers.extraction.changed_values import changed_values
 from compact.summarizers.extraction.check_results import CheckResult, last_check
 from compact.summarizers.extraction.file_ledger import LedgerFile, read_ledger
-from compact.summarizers.extraction.line_classifier import is_instruction
+from compact.summarizers.extraction.line_classifier import (
+    is_instruction,
+    is_rule,
+    is_user_decision,
+    summary_field,
+)
 from compact.summarizers.extraction.record_state import RecordStates
 from compact.summarizers.extraction.requests import is_filler, request_positions, request_text
 from compact.summarizers.extraction.summary_blocks import EARLIER_POSITION, message_blocks
 from compact.summarizers.extraction.todo_list import TodoList
 from compact.summary.entries import FileTouched, OpenItem
+from compact.summary.renderer import USER_PREFIX
 
 _TOOL_TEXT: Final = ("output", "code")
+_URL: Final = re.compile(r"https?://(?!localhost|127\.|0\.0\.0\.0)[^\s\"'<>`\\\])}]{4,120}")
+_MAX_SOURCES: Final = 8
 _CHANGE: Final = re.compile(
     r"(?P<verb>created|edited)(?: and edited)?(?: (?P<count>\d+)×)?(?:, (?P<detail>.*))?", re.DOTALL
 )
 
 
 def with_state(
-    messages: Sequence[Message], visible: Sequence[Message], blocks: Iterable[Block], todo: TodoList
+    messages: Sequence[Message],
+    visible: Sequence[Message],
+    blocks: Iterable[Block],
+    todo: TodoList,
+    *,
+    style: str = "task_state",
 ) -> Iterator[Block]:
     """Yield the blocks of the messages, with the state of the session instead of the lines it is derived from.
 
@@ -52,10 +65,13 @@ def with_state(
         replaced.add("checks")
     calls = (call for message in messages for call in message.tool_calls if call.id in todo.call_ids)
     todo_lines = {describe_call(call)[0] for call in calls}
+    decisions = _user_decisions(blocks, is_ledger=style == "decision_log")
+    yield from _source_blocks(messages)
     records = RecordStates()
     removed = removed_lines(all_messages)
-    for block in blocks:
+    for index, block in enumerate(blocks):
         if not _is_replaced(block, replaced, todo, todo_lines) and not records.add(block):
+            yield from decisions.get(index, ())
             yield from _current_lines(block, requests, removed)
     if todo.plan is not None:
         yield todo.plan
@@ -128,6 +144,42 @@ def _value_blocks(messages: Sequence[Message], end: int) -> Iterator[Block]:
             yield Block((value.line,), "edit", (source,) if source else (), value.position, field="changed_values")
 
 
+def _user_decisions(blocks: Sequence[Block], *, is_ledger: bool) -> dict[int, list[Block]]:
+    """Return the decisions of the user, by the index of the block that states them.
+
+    A ledger without any decision would be empty, so it lists what the user asked for.
+    """
+    users = [(index, block) for index, block in enumerate(blocks) if block.kind == "user" and block.entry is None]
+    lines = [(index, block, line) for index, block in users for line in block.lines if is_user_decision(line)]
+    if not lines and is_ledger and not any(map(_has_decision, blocks)):
+        lines = [(index, block, block.lines[0]) for index, block in users if not is_filler(block.lines[0])]
+    decisions: dict[int, list[Block]] = {}
+    for index, block, line in lines:
+        decision = block._replace(lines=(f"{USER_PREFIX}{line}",), field="decisions")
+        decisions.setdefault(index, []).append(decision)
+    return decisions
+
+
+def _has_decision(block: Block) -> bool:
+    if block.field:
+        return block.field == "decisions"
+    return block.kind == "prose" and any(summary_field(line, "prose") == "decisions" for line in block.lines)
+
+
+def _source_blocks(messages: Sequence[Message]) -> Iterator[Block]:
+    """Yield the web addresses that the user or the assistant mentioned or opened, the newest last."""
+    sources: dict[str, Block] = {}
+    for position, message in enumerate(messages):
+        if message.role == "tool" or message.answers or message.is_summary:
+            continue
+        texts = (message.text, *(call.arguments for call in message.tool_calls))
+        for url in (url for text in texts if "://" in text for url in _URL.findall(text)):
+            ids = (message.id,) if message.id else ()
+            name = url.rstrip(".,;:)")
+            sources.setdefault(name, Block((name,), "prose", ids, position, field="sources"))
+    yield from list(sources.values())[-_MAX_SOURCES:]
+
+
 def _request_blocks(
     messages: Sequence[Message], visible: Sequence[Message], *, has_summary: bool
 ) -> Iterator[tuple[int, Block]]:
@@ -136,10 +188,10 @@ def _request_blocks(
     if not positions:
         return
     fields = {}
-    if not has_summary:
-        fields[positions[0]] = "goals"
     if not request_positions(visible):
         fields[positions[-1]] = "current_task"
+    if not has_summary:
+        fields[positions[0]] = "goals"  # also if it is the only request
     for position, field in fields.items():
         source = messages[position].id
         line = request_text(messages[position])
@@ -155,7 +207,9 @@ def _without_request(block: Block, request: Block | None) -> Iterator[Block]:
     lines = [
         line
         for line in block.lines
-        if not is_filler(line) and not (text and _repeats(line, text) and not is_instruction(line))
+        if not is_filler(line)
+        and not (text and _repeats(line, text) and not is_instruction(line))
+        and (is_rule(line) or not is_user_decision(line))
     ]
     if lines:
         yield block if len(lines) == len(block.lines) else block._replace(lines=lines)
