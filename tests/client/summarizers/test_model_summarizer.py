@@ -299,7 +299,10 @@ def test_a_reply_that_is_not_a_summary_is_an_error(endpoint, text):
         summarizer(endpoint).summarize_span(SPAN, max_tokens=600)
 
 
-PROSE = "Summary:\n- The user wants a refund for ORD-4711.\n- It was sent to /srv/made/up.csv.\n1. Refund rf_9001 is created."
+PROSE = """Summary:
+- The user wants a refund for ORD-4711.
+- It was sent to /srv/made/up.csv.
+1. Refund rf_9001 is created."""
 
 
 def test_plain_text_is_repaired_once(endpoint):
