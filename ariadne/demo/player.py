@@ -186,12 +186,12 @@ class ContextLengthExceeded(Exception):
 class ScriptedSummarizer:
     """The built-in summarizer, made to refuse or to omit a message as a real model might."""
 
-    name = "scripted"
-
     def __init__(self, *, omits: str = "") -> None:
         self.refusals = 0
         self._omits = omits
         self._inner = ExtractiveSummarizer()
+        # Without an omission, a summary is that of the built-in summarizer, and a replay gives the same.
+        self.name = "scripted" if omits else self._inner.name
 
     def summarize_span(self, messages: Any, **options: Any) -> Any:
         if self.refusals:

@@ -107,9 +107,9 @@ def test_a_later_result_replaces_the_earlier_one():
     """The newest state is on one line, and a value that changed is marked."""
     session = Session("Cancel reservation K1NW8N.")
     session.call("get", '{"reservation_id": "K1NW8N", "status": "confirmed", "cabin": "economy"}')
-    session.call("cancel", '{"reservation_id": "K1NW8N", "status": "cancelled"}')
+    session.call("cancel", '{"reservation_id": "K1NW8N", "status": "canceled"}')
     text = session.text()
-    assert "status=cancelled (was confirmed)" in text
+    assert "status=canceled (was confirmed)" in text
     assert text.count("reservation K1NW8N: ") == 1
     assert "cabin=economy" in text
 
@@ -119,10 +119,10 @@ def test_a_later_result_replaces_a_record_of_an_earlier_summary():
     first = Session("Cancel reservation K1NW8N.")
     first.call("get", '{"reservation_id": "K1NW8N", "status": "confirmed", "cabin": "economy"}')
     earlier = Message("assistant", first.summary().render(), id="s1")
-    later = Session("Go on with it.").call("cancel", '{"reservation_id": "K1NW8N", "status": "cancelled"}')
+    later = Session("Go on with it.").call("cancel", '{"reservation_id": "K1NW8N", "status": "canceled"}')
     summary = ExtractiveSummarizer().summarize_span([earlier, *later.messages], max_tokens=800)
     assert [record.text for record in summary.records] == [
-        "reservation K1NW8N: status=cancelled (was confirmed), cabin=economy"
+        "reservation K1NW8N: status=canceled (was confirmed), cabin=economy"
     ]
 
 

@@ -76,7 +76,7 @@ class FileStorage:
         return {"path": str(file), "sha256": digest}
 
     def load_transcripts(self, session_id: str) -> Iterator[ArchivedTranscript]:
-        """Yield the session's transcripts, the newest first. A file that is deleted meanwhile is left out."""
+        """Yield the session's transcripts, the newest first. A file that is deleted at the same time is left out."""
         folder = self.path / folder_name(session_id)
         names = [file.name for file in folder.iterdir()] if folder.is_dir() else []
         for step in sorted((step for name in names if (step := parse_step(name)) is not None), reverse=True):

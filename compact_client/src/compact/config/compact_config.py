@@ -36,7 +36,7 @@ class CompactConfig:
     token_estimator: Any = None
     summarizer: Any = None
     summarizer_fallback: Literal["prune", "builtin"] = "prune"
-    """What happens if the summarizer fails: `prune` drops the span without a summary, as document 002 says. `builtin`
+    """Reaction to a failed summarizer: `prune` drops the span without a summary, as document 002 says. `builtin`
     lets the built-in summarizer write it."""
     storage: Any = None
     exporter: Any = None
