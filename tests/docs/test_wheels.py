@@ -131,7 +131,7 @@ def test_installed_client_has_vocabularies_and_templates(installed: Path, tmp_pa
 def test_version_is_defined_once(folder: Path) -> None:
     """Only pyproject.toml defines the version, and the changelog starts with it."""
     version = tomllib.loads((folder / "pyproject.toml").read_text())["project"]["version"]
-    assert re.search(r"^## (\S+)", (folder / "CHANGELOG.md").read_text(), re.MULTILINE)[1] == version  # type: ignore[index]
+    assert re.search(r"^## \[(\S+)\]", (folder / "CHANGELOG.md").read_text(), re.MULTILINE)[1] == version  # type: ignore[index]
     packages = [folder / name for name in ("ariadne", "ingest", "viewer", "src/compact") if (folder / name).exists()]
     repeated = [file for package in packages for file in package.rglob("*.py") if f'"{version}"' in file.read_text()]
     assert repeated == []

@@ -106,6 +106,8 @@ def test_each_role_has_access_only_to_its_routes(role: str, ours: Project):
                 expected = {404}  # the session has no compaction
             if name == "project-list" and expected == {200}:
                 expected = {302}  # to the only project
+            if name == "redaction-add" and method == "POST" and Right.MANAGE in rights_of(role):
+                expected = {400}  # the form is empty
             if name == "login" and role != "anonymous":
                 expected = {302, 405}
             if response.status_code not in expected:

@@ -6,7 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
-from compact.importers import FORMATS, Conversation, UnreadableLog, ingest_events, read_log
+from compact.importers import (
+    FORMATS,
+    Conversation,
+    UnreadableLog,
+    infer_ledger,
+    ingest_events,
+    read_conversation,
+    read_log,
+)
 
 LOGS = Path(__file__).resolve().parents[2] / "fixtures" / "agent_logs"
 CLAUDE = LOGS / "claude_code_2" / "7f3d9a10-4b1e-4c57-9a51-0d2b6f3c8e11.jsonl"
@@ -166,3 +174,20 @@ def test_other_files_are_not_logs(tmp_path: Path) -> None:
     path.write_text('{"a": 1}\n')
     with pytest.raises(UnreadableLog, match=r"other\.jsonl"):
         read_log(path)
+
+
+def test_the_next_prompt_shows_the_size_after_a_codex_compaction():
+    """An encrypted summary has no size of its own. The next model call reports the tokens of the new prompt."""
+    item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Go on with ORD-4711."}]}
+    usage = {"input_tokens": 31_000, "cached_input_tokens": 0, "output_tokens": 5}
+    hidden = {"type": "compaction", "encrypted_content": "gAAAA"}
+    records = [
+        {"type": "session_meta", "payload": {"id": "codex-1", "cwd": "/repo"}},
+        {"type": "response_item", "payload": item},
+        {"type": "compacted", "payload": {"message": "", "replacement_history": [item, hidden]}},
+        {"type": "response_item", "payload": {**item, "role": "assistant"}},
+        {"type": "event_msg", "payload": {"type": "token_count", "info": {"last_token_usage": usage}}},
+    ]
+    text = "\n".join(json.dumps({"timestamp": "2026-11-16T04:00:00.000Z", **record}) for record in records)
+    (compaction,) = [span.compaction for span in read_conversation(text).spans if span.compaction]
+    assert infer_ledger(compaction).tokens_after == 31_000

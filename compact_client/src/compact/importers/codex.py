@@ -70,6 +70,8 @@ class CodexParser:
         self._is_forked = False
         self._last_total: Mapping[str, Any] | None = None
         self._context_tokens: int | None = None
+        self._unsized: LogSpan | None = None
+        """The last compaction, until the next model call shows the size of its prompt."""
         self._has_new_result = False
         """True if a tool result arrived, which only the next model call reads."""
 
@@ -230,10 +232,22 @@ class CodexParser:
             "output_tokens": as_count(usage.get("output_tokens")),
         }
         self._context_tokens = as_count(usage.get("total_tokens")) or sum(counts.values()) - counts["cached_tokens"]
+        if counts["input_tokens"]:
+            self._size_compaction(counts["input_tokens"])
         generation = self._thread.generation
         if generation is not None and counts["input_tokens"] and not generation.usage:
             generation.usage = counts
             self.log.add_span(generation, self._thread)
+
+    def _size_compaction(self, tokens_after: int) -> None:
+        """Give the last compaction the size of the next prompt. The log does not say how long its summary is."""
+        span, self._unsized = self._unsized, None
+        if span is None or span.compaction is None:
+            return
+        turn = span.compaction.turn
+        span.compaction.tokens_after = tokens_after
+        self.log.add_span(span, self._thread)
+        span.compaction.turn = turn
 
     def _roll_back(self, turns: int) -> None:
         """Remove the last user turns from the prompt, as the user did."""
@@ -275,7 +289,7 @@ class CodexParser:
         if self._is_copied(at):
             return
         self.log.note_time(at)
-        self.log.add_span(compaction_span(compaction, "Codex compacted"), thread)
+        self._unsized = self.log.add_span(compaction_span(compaction, "Codex compacted"), thread)
 
 
 def _apply_history(compaction: Compaction, history: Iterable[Mapping[str, Any]]) -> None:
