@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from compact import AriadneExporter, AriadneStorage
 from playwright.sync_api import Page, ViewportSize, sync_playwright
 
 from ariadne.demo import coding_agent
+from ariadne.demo.clock import PastClock
 from ariadne.demo.player import Player
 from tools.browser import find, launch_environment
 
@@ -29,8 +30,8 @@ PICTURE = ROOT / "docs" / "session.png"
 # Large enough to read in a README column, small enough to keep in a repository.
 _SIZE: ViewportSize = {"width": 1360, "height": 850}
 _START_TIMEOUT_S = 90.0
-# Play the whole story at 20 times the real speed, so that durations keep their proportions.
-_PACE = 1 / 20
+# The story takes no real time when it is played in the past.
+_AGO = timedelta(minutes=20)
 
 
 def main() -> None:
@@ -76,8 +77,7 @@ def _wait_for_banner(process: subprocess.Popen[str]) -> None:
 def _play(access: dict[str, Any]) -> None:
     exporter = AriadneExporter(f"{access['url']}/ingest", access["ingest_key"], spool_dir=None)
     storage = AriadneStorage(access["url"], access["ingest_key"], spool_dir=None)
-    story = replace(coding_agent.STORY, live_from=1)
-    Player(story, exporter, storage, pause=lambda seconds: time.sleep(seconds * _PACE)).play()
+    Player(coding_agent.STORY, exporter, storage, PastClock(_AGO)).play()
     exporter.flush(30.0)
     exporter.close()
     storage.close()

@@ -35,10 +35,10 @@ def test_empty_list_does_not_reload_while_the_user_types(server: Server, sign_in
     expect(page.locator("live-state")).to_have_attribute("data-state", "live")
     with page.expect_response(lambda answer: "fragment=rows" in answer.url):
         send(server.ingest_url, server.ingest_key, play(unique_name("other"), turns=1))
-    page.get_by_label("Search").fill("half a wo")
+    page.get_by_label("Search", exact=True).fill("half a wo")
     with page.expect_response(lambda answer: "fragment=rows" in answer.url):
         send(server.ingest_url, server.ingest_key, play(unique_name("other"), turns=1))
-    expect(page.get_by_label("Search")).to_have_value("half a wo")
+    expect(page.get_by_label("Search", exact=True)).to_have_value("half a wo")
 
 
 def test_focus_stays_on_a_row_that_moves_to_the_top(server: Server, sign_in: SignIn) -> None:
@@ -202,7 +202,7 @@ def test_lists_of_hundreds_of_compactions_are_limited(server: Server, sign_in: S
     expect(inspector.locator("li")).to_have_count(200)
     expect(inspector).to_contain_text("10 older")
     summary = page.locator("#summary")
-    for number, versions, words in ((1, 11, "First summary"), (100, 22, "Compared with the previous version")):
+    for number, versions, words in ((1, 11, "First summary"), (100, 21, "Lines compared with the previous version")):
         page.goto(f"/sessions/{session.session_id}/compactions/{number}/")
         expect(summary.locator(".segmented a")).to_have_count(versions)
         expect(summary.locator("[aria-current]")).to_have_text(f"v{number}")

@@ -197,7 +197,7 @@ def test_keys_open_the_shortcuts_and_switch_the_theme(sign_in: SignIn) -> None:
     page = sign_in("operator")
     page.goto("/")
     page.keyboard.press("?")
-    expect(page.get_by_role("dialog")).to_contain_text("Next error")
+    expect(page.get_by_role("dialog")).to_contain_text("Find sessions, compactions and actions")
     page.keyboard.press("Escape")
     page.keyboard.press("t")
     expect(page.locator("html")).to_have_attribute("data-theme", "light")

@@ -136,7 +136,7 @@ def test_no_page_renders_markup_from_agents(sign_in, server):
         assert page.locator("a[href^='javascript:']").count() == 0, path
         assert "49" not in page.title()
     page.goto(f"/transcripts/{key}/1/?show=text")
-    assert "<img src=x onerror=pwned('content')>" in page.locator(".messages").inner_text()
+    assert "<img src=x onerror=pwned('content')>" in page.locator(".conversation").inner_text()
     assert ran == []
     assert blocked == []
 

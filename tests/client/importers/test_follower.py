@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -236,11 +237,17 @@ def test_ctrl_c_ends_a_watch_cleanly(home: Path, server: Project) -> None:
     """The exit code is 0, and there is no traceback."""
     del home
     command = [sys.executable, "-m", "compact.cli", "watch", "--url", server.url, "--key", "key-a"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # A shell ignores SIGINT in background jobs, such as this test run, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509 - one statement
+    )
     assert process.stderr is not None
     for line in process.stderr:
         if line.startswith(b"Watching"):
             break
-    process.send_signal(2)
-    _, errors = process.communicate(timeout=20)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (0, b"Stopped. Run the same command to continue.\n")

@@ -324,7 +324,7 @@ def short_session() -> Session:
     return session
 
 
-@pytest.mark.req("A-SUM-2")
+@pytest.mark.req("P-SUM-1")
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("count", [4, 9])
 def test_a_short_remainder_is_copied_in_every_style(style, count):

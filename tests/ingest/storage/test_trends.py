@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import random
 from collections import defaultdict
+from collections.abc import Iterator
 from datetime import datetime
 from io import StringIO
 from typing import Any
 
 import pytest
 from django.core.management import call_command
+from live_server import Server, run_server
 from people import create_project, create_session
 
 from ingest.models import Activity, Span, Trend
@@ -19,6 +21,13 @@ from ingest.storage.trends import COUNTS, share_kept
 from ..conftest import Wire
 
 Figures = dict[tuple[int, datetime, str], list[int]]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server of its own, because the recount reads all spans."""
+    with run_server(tmp_path_factory.mktemp("trends")) as running:
+        yield running
 
 
 def at(hour: int, minute: int = 0) -> str:
