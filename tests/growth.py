@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 MAX_GROWTH = 2.5
 """The highest cost of twice the input, relative to the input, as the mean of three doublings."""
-MAX_SHARE = 30.0
+MAX_SHARE = 20.0
 """The highest cost of hostile input, relative to ordinary input of the same size."""
 _DOUBLINGS = 3
 _FIRST_SIZE = 4_000

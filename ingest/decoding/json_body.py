@@ -81,6 +81,9 @@ def _decode_leniently(body: bytes, max_events: int, *, is_lines: bool) -> Decode
     for index, value in enumerate(_lines(body, max_events) if is_lines else _values(body, max_events)):
         if index >= max_events:
             raise _too_many_events(max_events)
+        if isinstance(value, InvalidEvent):
+            decoded.rejections.append(Rejection(index, value.path, value.message))
+            continue
         try:
             decoded.add(index, _convert(value))
         except InvalidEvent as error:
@@ -90,8 +93,6 @@ def _decode_leniently(body: bytes, max_events: int, *, is_lines: bool) -> Decode
 
 def _convert(value: Any) -> Converted:
     """Convert one parsed event, or raise `InvalidEvent`."""
-    if isinstance(value, InvalidEvent):
-        raise value
     try:
         return to_record(msgspec.convert(value, Event), value)
     except msgspec.ValidationError as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from itertools import accumulate
 from typing import Any
@@ -23,6 +24,9 @@ _PARSE_MAX_DEPTH = MAX_DEPTH + 20
 _MAX_INT_DIGITS = 40
 
 _TRUNCATED = "Input data was truncated"
+_SHORT_BYTES = 40
+# Control characters, NaN and Infinity, escapes, and digits of numbers that are too large.
+_LENIENT_BYTES = re.compile(rb"[\x00-\x1fNI\\]|[0-9]{18}")
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
@@ -57,9 +61,14 @@ def parse(raw: bytes) -> Any:
             # No parser accepts half a value, so there is no need to try the slow one.
             if str(error) == _TRUNCATED:
                 raise TruncatedJson from None
+            # The slow one only helps with these bytes. It takes long to fail, which short lines make expensive.
+            if len(raw) < _SHORT_BYTES and not _LENIENT_BYTES.search(raw):
+                raise ValueError(str(error)) from None
         except STRICT_ERRORS:
             pass
-    text = truncate_depth(raw, _PARSE_MAX_DEPTH).decode("utf-8", "replace")
+    # Fewer bytes than levels cannot nest too deeply.
+    shallow = raw if len(raw) <= _PARSE_MAX_DEPTH else truncate_depth(raw, _PARSE_MAX_DEPTH)
+    text = shallow.decode("utf-8", "replace")
     return sanitize(_lenient_decoder.decode(text))
 
 
