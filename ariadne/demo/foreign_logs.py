@@ -92,7 +92,7 @@ def _claude_code_log(clock: PastClock) -> Iterator[dict[str, Any]]:
         count += 1
         clock.spend(9)
         ids = {"uuid": f"record-{count}", "parentUuid": f"record-{count - 1}" if count > 1 else None}
-        common = {"sessionId": _CLAUDE_SESSION, "version": "2.1.0", "cwd": "/work/shop", "isSidechain": False}
+        common = {"sessionId": _CLAUDE_SESSION, "version": "2.1.0", "cwd": "/home/dev/shop", "isSidechain": False}
         return {**common, **ids, "type": kind, "timestamp": _timestamp(clock), **content}
 
     def answer(number: int, block: dict[str, Any], tokens: int) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def _claude_code_log(clock: PastClock) -> Iterator[dict[str, Any]]:
             "type": "tool_use",
             "id": f"toolu_{number}",
             "name": "Read",
-            "input": {"file_path": f"/work/shop/{path}"},
+            "input": {"file_path": f"/home/dev/shop/{path}"},
         }
         result = {"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": source_file(path, lines=70)}
         yield record("user", message={"role": "user", "content": ask})
@@ -146,9 +146,9 @@ def _codex_log(clock: PastClock) -> Iterator[dict[str, Any]]:
         info = {"total_token_usage": usage, "last_token_usage": usage, "model_context_window": 272_000}
         return record("event_msg", {"type": "token_count", "info": info})
 
-    meta = {"id": _CODEX_SESSION, "cwd": "/work/portal", "originator": "codex_cli_rs", "cli_version": "0.50.0"}
+    meta = {"id": _CODEX_SESSION, "cwd": "/home/dev/portal", "originator": "codex_cli_rs", "cli_version": "0.50.0"}
     yield record("session_meta", meta)
-    yield record("turn_context", {"cwd": "/work/portal", "model": "gpt-5-codex"})
+    yield record("turn_context", {"cwd": "/home/dev/portal", "model": "gpt-5-codex"})
     for number, (ask, path, reply) in enumerate(_CODEX_TURNS):
         arguments = json.dumps({"command": ["cat", path]})
         call = {"type": "function_call", "name": "shell", "arguments": arguments, "call_id": f"call_{number}"}

@@ -159,7 +159,7 @@ def _add_mcp(commands: Any) -> None:
         "over the local logs of Claude Code, Codex, Gemini CLI and pi. Only sessions of --directory, default the\n"
         "current one, can be read. Answers are redacted. Needs pip install 'compact-client[mcp]'.\n\n"
         "install, uninstall and status register the server with an agent, without changing its other settings.",
-        example="  compactctl mcp install claude-code\n  compactctl mcp --directory ~/work/app",
+        example="  compactctl mcp install claude-code\n  compactctl mcp --directory ~/app",
     )
     command.add_argument("action", nargs="?", choices=["serve", "install", "uninstall", "status"], default="serve")
     command.add_argument("agent", nargs="?", choices=["claude-code"], default="claude-code")
