@@ -54,7 +54,7 @@ class Destination:
 
     def play_past(self, past: Past) -> None:
         if isinstance(past, foreign_logs.ForeignLog):
-            foreign_logs.send(past, self._exporter)
+            foreign_logs.send(past, self._exporter, self._storage)
         else:
             self.play(past.story, PastClock(past.ago))
 

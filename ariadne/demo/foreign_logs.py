@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from compact import AriadneStorage
 from compact.exporters.redaction import RedactingExporter
 from compact.importers import ingest_events, read_conversation
 from compact.protocols import Exporter
@@ -76,11 +77,12 @@ class ForeignLog:
     records: Callable[[PastClock], Iterator[dict[str, Any]]]
 
 
-def send(log: ForeignLog, exporter: Exporter) -> None:
-    """Import a log, in the same way as `compactctl import`."""
+def send(log: ForeignLog, exporter: Exporter, storage: AriadneStorage) -> None:
+    """Import a log with its transcripts, in the same way as `compactctl watch`."""
     redacting_exporter = RedactingExporter(exporter, OutboundRedactor())
     lines = [json.dumps(record) for record in log.records(PastClock(log.ago))]
-    for event in ingest_events(read_conversation("\n".join(lines)), session_id=log.session_id):
+    conversation = read_conversation("\n".join(lines))
+    for event in ingest_events(conversation, session_id=log.session_id, archive=storage.save_transcript):
         redacting_exporter.emit(event)
 
 

@@ -25,7 +25,11 @@ _LARGE_WINDOW = 1_000_000
 
 
 def ingest_events(
-    conversation: Conversation, *, session_id: str, window_tokens: int | None = None
+    conversation: Conversation,
+    *,
+    session_id: str,
+    window_tokens: int | None = None,
+    archive: ArchiveTranscript | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Yield the events of a whole log: a trace, a root span, and the spans of the log in order."""
     log = SessionLog(conversation.source, conversation.format or "anthropic")
@@ -37,7 +41,7 @@ def ingest_events(
     builder = EventBuilder(log, session_id=session_id, window_tokens=window_tokens)
     yield from builder.session_events()
     for span in conversation.spans:
-        yield from builder.span_events(span)
+        yield from builder.span_events(span, archive=archive)
 
 
 class EventBuilder:
