@@ -1,16 +1,12 @@
-"""Count the hourly figures of sessions again from their spans.
-
-Needed for sessions that were stored by a version without trends. Running it again changes nothing.
-"""
+"""Count the hourly figures of one session again from its spans."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from datetime import date
 
 import msgspec
-from django.db import connection, transaction
+from django.db import connection
 from django.db.backends.utils import CursorWrapper
 
 from ingest.decoding.records import Span
@@ -19,7 +15,6 @@ from ingest.decoding.timestamps import to_microseconds
 from ingest.models import Session
 from ingest.storage import trends
 from ingest.storage.aggregates import SessionDelta
-from ingest.storage.commit import LOCK_SPACE
 from ingest.storage.trends import HourRow
 
 _SPANS = """
@@ -28,21 +23,9 @@ WHERE session_key = %s AND session_day = %s AND (kind LIKE 'compact.%%' OR statu
 """
 
 
-def recount(project_id: int | None = None) -> Iterator[uuid.UUID]:
-    """Count each session again, in its own transaction, and yield its key."""
-    sessions = Session.objects.order_by("project_id", "session_key")
-    if project_id is not None:
-        sessions = sessions.filter(project_id=project_id)
-    for owner_id, key, day in sessions.values_list("project_id", "session_key", "day").iterator(chunk_size=1000):
-        with transaction.atomic():
-            recount_session(owner_id, key, day)
-        yield key
-
-
 def recount_session(project_id: int, key: uuid.UUID, day: date) -> None:
-    """Replace the figures of one session. The caller opens the transaction."""
+    """Replace the figures of one session. The caller opens the transaction and locks the project."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [LOCK_SPACE, project_id])
         session = Session.objects.get(pk=key)
         delta = _session_delta(cursor, key, day)
         rows = [] if delta.trend is None else delta.trend.rows()

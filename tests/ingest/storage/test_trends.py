@@ -170,7 +170,7 @@ def test_the_command_counts_older_sessions_again() -> None:
             data={"by_kind": {"path": {"found": 8, "lost": 2}, "id": {"found": 2, "lost": 0}}},
         )
     for _ in range(2):
-        call_command("recount_trends", stdout=StringIO())
+        call_command("recount", stdout=StringIO())
         assert sorted(Trend.objects.values_list("facts_total", "facts_kept")) == [(10, 8), (10, 8)]
         assert Activity.objects.count() == 2
     session.refresh_from_db()

@@ -123,8 +123,8 @@ def test_a_recount_restores_the_usage_of_one_project() -> None:
         data = {"model": "gpt-5", "usage": {"input_tokens": owner.pk, "output_tokens": 3}}
         Span.objects.filter(session_key=session.session_key).update(data=data)
     for _ in range(2):
-        call_command("recount_usage", project="ours", stdout=StringIO())
+        call_command("recount", project="ours", stdout=StringIO())
     rows = StoredUsage.objects.values_list("project_id", "model", "call_count", "input_tokens", "output_tokens")
     assert list(rows) == [(ours.pk, "gpt-5", 1, ours.pk, 3)]
     with pytest.raises(CommandError, match="no project"):
-        call_command("recount_usage", project="none")
+        call_command("recount", project="none")

@@ -50,7 +50,7 @@ def ours(db: None) -> Project:
         add_compaction(owner, f"ours-{number}", hour_ago, kept=kept, model="gpt-5" if number else "claude-x")
     add_compaction(owner, "ours-old", NOW - timedelta(days=5), kept=5)
     add_compaction(other, "theirs-0", hour_ago, kept=1, model="secret-model")
-    call_command("recount_trends", stdout=StringIO())
+    call_command("recount", stdout=StringIO())
     return owner
 
 

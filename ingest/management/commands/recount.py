@@ -1,6 +1,7 @@
-"""`manage.py recount_trends`: count the hourly figures of trends again from the spans.
+"""`manage.py recount`: count the trends and billed tokens of sessions again from their spans.
 
-Run it once after an upgrade from a version without trends. Sessions that arrive later are counted as they are stored.
+Run it once after an upgrade from a version without trends or costs. Sessions that arrive later are counted when they
+are stored.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ingest.models import Project
-from ingest.storage.trend_recount import recount
+from ingest.storage.recount import recount
 
 
 class Command(BaseCommand):
-    help = "Count the hourly figures of trends again from the spans. Agents can send at the same time."
+    help = "Count the trends and billed tokens of sessions again from their spans. Agents can send at the same time."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--project", metavar="SLUG", help="only the sessions of this project")
