@@ -14,6 +14,8 @@ from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.search import SearchVectorField
 from django.db import models
+from django.db.models import F, Q
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 
@@ -98,6 +100,11 @@ class RedactionRule(models.Model):
         return self.name or self.value
 
 
+# Sessions within a tenth of the trigger will compact within a turn or two.
+IS_NEAR_LIMIT = Q(trigger_tokens__gt=0, last_tokens__gte=F("trigger_tokens") * 0.9)
+IS_LOSSY = Q(worst_retention__lt=0.9)  # `ingest.decoding.facts.LOSSY_SHARE`, which the index has as a constant
+
+
 class Session(models.Model):
     """An agent session with its aggregates, which stay correct after replays."""
 
@@ -140,6 +147,24 @@ class Session(models.Model):
         indexes = [
             models.Index(fields=["project_id", "-last_seq"], name="session_newest"),
             models.Index(fields=["day", "project_id"], name="session_day"),  # retention
+            # Orders of the session list.
+            models.Index(F("project_id"), Coalesce("last_at", "created_at"), F("session_key"), name="session_active"),
+            models.Index(fields=["project_id", "turn_count", "session_key"], name="session_turns"),
+            models.Index(fields=["project_id", "compaction_count", "session_key"], name="session_compactions"),
+            models.Index(fields=["project_id", "peak_tokens", "session_key"], name="session_peak"),
+            models.Index(F("project_id"), Coalesce("worst_lost", -1), F("session_key"), name="session_facts"),
+            models.Index(fields=["project_id", "error_count", "session_key"], name="session_errors"),
+            models.Index(fields=["project_id", "span_count", "session_key"], name="session_spans"),
+            # States that few sessions have.
+            models.Index(
+                fields=["project_id", "fallback_count"], name="session_fallbacks", condition=Q(fallback_count__gt=0)
+            ),
+            models.Index(
+                fields=["project_id", "overflow_count"], name="session_overflows", condition=Q(overflow_count__gt=0)
+            ),
+            models.Index(fields=["project_id", "last_seq"], name="session_running", condition=Q(running_count__gt=0)),
+            models.Index(fields=["project_id", "last_seq"], name="session_lossy", condition=IS_LOSSY),
+            models.Index(fields=["project_id", "last_seq"], name="session_near", condition=IS_NEAR_LIMIT),
         ]
 
     def __str__(self) -> str:
@@ -265,15 +290,13 @@ class Span(models.Model):
         return f"{self.kind} {self.span_id}"
 
 
-class Usage(models.Model):
-    """Billed tokens of a session by hour, model and provider, changed in the same transaction as its spans.
+class BilledTokens(models.Model):
+    """Billed tokens by hour, model and provider, changed in the same transaction as the spans.
 
     Prices are applied when they are read, so that new prices and overrides also apply to stored sessions. `prompt_size`
     is one of `PROMPT_SIZES`: providers charge more for long prompts. Calls without a time have the hour 2000-01-01.
     """
 
-    pk = models.CompositePrimaryKey("session_key", "hour", "model", "provider", "is_summary", "prompt_size")
-    session_key = models.UUIDField()
     hour = models.DateTimeField()  # by the agent's clock
     model = models.TextField()
     provider = models.TextField()
@@ -288,10 +311,26 @@ class Usage(models.Model):
     reasoning_tokens = models.BigIntegerField()
 
     class Meta:
-        indexes = [models.Index(fields=["project_id", "hour"], name="usage_hour")]
+        abstract = True
 
     def __str__(self) -> str:
         return f"{self.model} at {self.hour}"
+
+
+class Usage(BilledTokens):
+    """The billed tokens of one session."""
+
+    pk = models.CompositePrimaryKey("session_key", "hour", "model", "provider", "is_summary", "prompt_size")
+    session_key = models.UUIDField()
+
+    class Meta:
+        indexes = [models.Index(fields=["project_id", "hour"], name="usage_hour")]
+
+
+class HourlyUsage(BilledTokens):
+    """The billed tokens of one project: the sum of its sessions' usage."""
+
+    pk = models.CompositePrimaryKey("project_id", "hour", "model", "provider", "is_summary", "prompt_size")
 
 
 class Content(models.Model):

@@ -376,7 +376,9 @@ async def _read_activity(cursor: Cursor, keys: Iterable[uuid.UUID]) -> list[tupl
 async def _update_usage(cursor: Cursor, project_id: int, deltas: Deltas) -> None:
     rows = [row for key, delta in deltas.items() if delta.usage is not None for row in delta.usage.rows(key)]
     if rows:
-        await cursor.execute(usage.ADD, usage.add_parameters(project_id, rows))
+        parameters = usage.add_parameters(project_id, rows)
+        await cursor.execute(usage.ADD, parameters)
+        await cursor.execute(usage.ADD_HOURLY, parameters)
 
 
 async def _rebuild_aggregates(cursor: Cursor, project_id: int, keys: set[uuid.UUID], days: Days) -> int:
@@ -396,6 +398,8 @@ async def _rebuild_aggregates(cursor: Cursor, project_id: int, keys: set[uuid.UU
         await cursor.execute(UPDATE_SESSIONS, update_parameters([delta.row(key, first_seq + position)]))
         await _update_trends(cursor, project_id, {key: delta}, await cursor.fetchall())
         await cursor.execute(usage.DELETE, (key,))
+        if removed_usage := [usage.negate(row) for row in await cursor.fetchall()]:
+            await cursor.execute(usage.ADD_HOURLY, usage.add_parameters(project_id, removed_usage))
         await _update_usage(cursor, project_id, {key: delta})
     await cursor.execute(_DELETE_EMPTY_SESSIONS, {"keys": sorted(keys)})
     return first_seq + len(keys)

@@ -15,7 +15,7 @@ from django.db.backends.utils import CursorWrapper
 from django.dispatch import Signal
 
 from ingest.archive import transcripts
-from ingest.models import Activity, Project, Session, Trend
+from ingest.models import Activity, HourlyUsage, Project, Session, Trend
 from ingest.storage import messages, partitions
 from ingest.storage.commit import LOCK_SPACE
 
@@ -90,7 +90,7 @@ def _expire_messages(today: date) -> None:
 def _expire_trends(today: date) -> None:
     """Delete hourly figures from before the retention period. Their sessions are deleted by the day they began."""
     existing_ids = Project.objects.values("pk")
-    for table in (Trend, Activity):
+    for table in (Trend, Activity, HourlyUsage):
         for project in Project.objects.filter(legal_hold=False, retention_days__isnull=False):
             first_day = today - timedelta(days=project.retention_days or 0)
             first_hour = datetime.combine(first_day, datetime.min.time(), UTC)

@@ -1,7 +1,8 @@
-"""Billed tokens of sessions by hour and model.
+"""Billed tokens by hour and model: per session (`ingest_usage`), and per project (`ingest_hourlyusage`).
 
 Changes are differences, as in `aggregates`: when a stored span is replaced, its old usage is subtracted. A replay
-therefore changes nothing. All writes to a project hold its lock, so rows cannot be updated in different orders.
+therefore changes nothing. A row of `ingest_hourlyusage` is always the sum of its sessions' rows. All writes to a
+project hold its lock, so rows cannot be updated in different orders.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ _COLUMNS = {
     "reasoning_tokens": "bigint",
 }
 _SUMS = list(_COLUMNS)[6:]
+_KEY = list(_COLUMNS)[1:6]
 ADD = """
 INSERT INTO ingest_usage AS u (project_id, {names})
 SELECT %(project_id)s, {names} FROM unnest({arrays}) t ({names})
@@ -71,10 +73,35 @@ ON CONFLICT (session_key, hour, model, provider, is_summary, prompt_size) DO UPD
     arrays=", ".join(f"%({name})s::{kind}[]" for name, kind in _COLUMNS.items()),
     sums=", ".join(f"{name} = u.{name} + EXCLUDED.{name}" for name in _SUMS),
 )
-DELETE = "DELETE FROM ingest_usage WHERE session_key = %s"
+# Sums the rows first, because one statement cannot update a row twice.
+ADD_HOURLY = """
+INSERT INTO ingest_hourlyusage AS u (project_id, {key}, {names})
+SELECT %(project_id)s, {key}, {totals} FROM unnest({arrays}) t ({columns}) GROUP BY {key}
+ON CONFLICT (project_id, {key}) DO UPDATE SET {sums}
+""".format(
+    key=", ".join(_KEY),
+    names=", ".join(_SUMS),
+    totals=", ".join(f"sum({name})" for name in _SUMS),
+    arrays=", ".join(f"%({name})s::{kind}[]" for name, kind in _COLUMNS.items()),
+    columns=", ".join(_COLUMNS),
+    sums=", ".join(f"{name} = u.{name} + EXCLUDED.{name}" for name in _SUMS),
+)
+DELETE = f"DELETE FROM ingest_usage WHERE session_key = %s RETURNING {', '.join(_COLUMNS)}"  # noqa: S608 - constants
+# Run under the project's lock.
+DELETE_HOURLY = "DELETE FROM ingest_hourlyusage WHERE project_id = %s"
+SUM_HOURLY = """
+INSERT INTO ingest_hourlyusage (project_id, {key}, {names})
+SELECT project_id, {key}, {totals} FROM ingest_usage WHERE project_id = %s GROUP BY project_id, {key}
+""".format(key=", ".join(_KEY), names=", ".join(_SUMS), totals=", ".join(f"sum({name})" for name in _SUMS))
+
+
+def negate(row: Row) -> Row:
+    """Return a row that subtracts a stored one."""
+    key = len(_COLUMNS) - len(_SUMS)
+    return (*row[:key], *(-count for count in row[key:] if isinstance(count, int)))
 
 
 def add_parameters(project_id: int, rows: Iterable[Row]) -> dict[str, Any]:
-    """Return the parameters of `ADD`: an array for each column, given a row for each change."""
+    """Return the parameters of `ADD` and `ADD_HOURLY`: an array for each column, given a row for each change."""
     columns = zip(*rows, strict=True)
     return {"project_id": project_id} | {name: list(column) for name, column in zip(_COLUMNS, columns, strict=True)}

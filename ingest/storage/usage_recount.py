@@ -25,8 +25,21 @@ def recount_session(project_id: int, key: uuid.UUID, day: date) -> None:
         cursor.execute(_CALLS, [key, day])
         rows = list(_delta(cursor.fetchall()).rows(key))
         cursor.execute(usage.DELETE, [key])
+        changes = [*map(usage.negate, cursor.fetchall()), *rows]
         if rows:
             cursor.execute(usage.ADD, usage.add_parameters(project_id, rows))
+        if changes:
+            cursor.execute(usage.ADD_HOURLY, usage.add_parameters(project_id, changes))
+
+
+def sum_hours(project_id: int) -> None:
+    """Sum the usage of a project's sessions again. The caller opens the transaction and locks the project.
+
+    Needed after a rolling upgrade, in which processes of a version without these sums stored sessions.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(usage.DELETE_HOURLY, [project_id])
+        cursor.execute(usage.SUM_HOURLY, [project_id])
 
 
 def _delta(calls: list[tuple[str, str, datetime | None]]) -> UsageDelta:

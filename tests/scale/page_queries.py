@@ -15,8 +15,15 @@ from viewer.trends import queries as trends
 from viewer.visibility.public_parts import Visibility
 
 Query = Callable[[], object]
-BOUNDED = {"home, sorted by facts", "home, needs attention in 30 days", "trends, 30 days with cost"}
-"""Queries that read up to 20,000 sessions, or one row for each session of 30 days. That may be most of a table."""
+FILTERS = {
+    "sorted by facts": session_list.SessionFilter(sort="-facts"),
+    "sorted by errors, ascending": session_list.SessionFilter(sort="errors"),
+    "sorted by spans, a later page": session_list.SessionFilter(sort="-spans", before=(200, UUID(int=2**127))),
+    "with fallbacks": session_list.SessionFilter(state="fallback"),
+    "running": session_list.SessionFilter(state="running"),
+    "lost facts of a day": session_list.SessionFilter(state="lossy", range="24h", sort="-facts"),
+}
+"""Orders and filters of the session list."""
 
 
 def page_queries(project: int, last_seq: int) -> dict[str, Query]:
@@ -38,9 +45,10 @@ def page_queries(project: int, last_seq: int) -> dict[str, Query]:
         "home, figures": lambda: overview.figures([project], "", now),
         "home, needs attention": lambda: overview.attention([project], "", now),
         "home, needs attention in 30 days": lambda: overview.attention([project], "30d", now),
-        "home, sorted by facts": lambda: session_list.sessions_page(
-            [project], session_list.SessionFilter(sort="-facts")
-        ),
+        **{
+            f"home, {name}": lambda filters=filters: session_list.sessions_page([project], filters)
+            for name, filters in FILTERS.items()
+        },
         "trends, 30 days": lambda: trends.series([project], month, with_cost=False),
         "trends, 30 days with cost": lambda: trends.series([project], month),
         "trends, sessions of an hour": lambda: trends.sessions_behind(

@@ -23,10 +23,12 @@ FIRST_PROJECT = 1
 _SESSIONS = """
 INSERT INTO ingest_session (session_key, project_id, session_id, day, created_at, first_at, last_at, last_seq,
   span_count, running_count, error_count, turn_count, turn_span_count, check_count, compaction_count, fallback_count,
-  model, peak_tokens, window_tokens, trigger_tokens, last_tokens)
+  model, peak_tokens, window_tokens, trigger_tokens, last_tokens, worst_lost, worst_total, worst_retention,
+  overflow_count)
 SELECT md5('session-' || n)::uuid, %(project)s, 'session-' || n, %(day)s, %(day)s, %(day)s, %(day)s,
   %(seq)s + (n / %(beside)s + 1)::bigint * %(beside)s * %(spans)s - %(beside)s + n %% %(beside)s + 1,
-  %(spans)s, 0, 0, 20, 20, 40, 3, 0, 'gpt-5', 108000, 128000, 108800, 64000
+  %(spans)s, 0, n %% 2 + n %% 5 / 4, 20, 20, 40, 3, n %% 2, 'gpt-5', 108000, 128000, 108800, 64000, 10 + n %% 7, 60,
+  (50 - n %% 7) / 60.0, n %% 3 / 2
 FROM generate_series(%(first)s, %(last)s) n
 """
 _TRACES = """
@@ -74,6 +76,13 @@ INSERT INTO ingest_usage (session_key, project_id, hour, model, provider, is_sum
 SELECT md5('session-' || n)::uuid, %(project)s, %(day)s::timestamptz + (n %% 24) * interval '1 hour',
   'gpt-5', '', false, 0, 20, 900000, 700000, 0, 9000, 0
 FROM generate_series(%(first)s, %(last)s) n
+"""
+_HOURLY_USAGE = """
+INSERT INTO ingest_hourlyusage (project_id, hour, model, provider, is_summary, prompt_size, call_count, input_tokens,
+  cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens)
+SELECT project_id, hour, model, provider, is_summary, prompt_size, sum(call_count), sum(input_tokens),
+  sum(cached_tokens), sum(cache_write_tokens), sum(output_tokens), sum(reasoning_tokens)
+FROM ingest_usage WHERE hour >= %(day)s AND hour < %(day)s::date + 1 GROUP BY 1, 2, 3, 4, 5, 6
 """
 _SEARCH = """
 INSERT INTO {table} (session_key, session_day, item, project_id, seq, trace_id, span_id, words)
@@ -150,6 +159,7 @@ def fill(
             connection.execute(_ACTIVITY, values)
             connection.execute(_TRENDS, values)
             connection.execute(_USAGE, values)
+            connection.execute(_HOURLY_USAGE, values)
             connection.execute(partitions.create_search_statement(day))  # type: ignore[arg-type]
             words = partitions.search_partition_name(day)
             connection.execute(_SEARCH.format(table=words), values)  # type: ignore[arg-type]
@@ -168,8 +178,8 @@ def fill(
         connection.execute("SELECT setval('ingest_seq', %s)", (total + 65536,))
         connection.execute("VACUUM ANALYZE ingest_span")
         connection.execute("VACUUM ANALYZE ingest_session")
-        for table in ("ingest_trace", "ingest_activity", "ingest_trend", "ingest_usage", "ingest_search"):
-            connection.execute(f"VACUUM ANALYZE {table}")  # type: ignore[arg-type]
+        for table in ("trace", "activity", "trend", "usage", "hourlyusage", "search"):
+            connection.execute(f"VACUUM ANALYZE ingest_{table}")  # type: ignore[arg-type]
     return GeneratedSpans(sessions, total, dates, total)
 
 

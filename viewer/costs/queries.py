@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from uuid import UUID
 
-from django.db.models import Sum
 from django.utils import timezone
 
-from ingest.models import Session
+from ingest.models import HourlyUsage, Session
 from ingest.models import Usage as StoredUsage
 from viewer.costs.amounts import Cost, FindRates, Usage, price
 from viewer.costs.prices import Rates, published_rates
@@ -71,16 +70,11 @@ def hourly_costs(
     project_id: int, since: datetime, until: datetime, *, model: str | None = None
 ) -> dict[datetime, Cost]:
     """Return the costs of a project for each hour with calls, for trends. `model` limits them to calls of one model."""
-    calls = StoredUsage.objects.filter(project_id=project_id, hour__gte=since, hour__lt=until, call_count__gt=0)
+    calls = HourlyUsage.objects.filter(project_id=project_id, hour__gte=since, hour__lt=until, call_count__gt=0)
     if model is not None:
         calls = calls.filter(model=model)
-    rows = (
-        calls.values(*_KEY)
-        .annotate(**{f"sum_{name}": Sum(name) for name in _SUMS})
-        .values_list(*_KEY, *(f"sum_{name}" for name in _SUMS))
-    )
     hours: dict[datetime, list[Usage]] = defaultdict(list)
-    for values in rows:
+    for values in calls.values_list(*_KEY, *_SUMS):
         hours[values[0]].append(Usage(*values))
     find_rates = project_rates(project_id)
     return {hour: price(usages, find_rates) for hour, usages in sorted(hours.items())}
@@ -88,6 +82,6 @@ def hourly_costs(
 
 def recent_models(project_id: int, *, limit: int = 200) -> list[tuple[str, str]]:
     """Return the models and providers of a project's newest usage, for the page of prices."""
-    newest = StoredUsage.objects.filter(project_id=project_id, call_count__gt=0).order_by("-hour")
+    newest = HourlyUsage.objects.filter(project_id=project_id, call_count__gt=0).order_by("-hour")
     pairs = newest.values_list("model", "provider")[: limit * 25]
     return sorted(set(pairs))[:limit]

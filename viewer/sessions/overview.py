@@ -26,6 +26,8 @@ from viewer.trends.queries import SessionFigures
 _MAX_ITEMS = 6
 _PER_METRIC = 12
 _HOURS = 24
+# Ranges in which the hourly figures of all sessions are too many rows to add up.
+_LONG_RANGES = {"7d", "30d"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +160,8 @@ def attention(projects: Iterable[int], range_name: str, now: datetime) -> list[A
     since = since.replace(minute=0, second=0, microsecond=0)
 
     def top(metric: str) -> list[SessionFigures]:
+        if range_name in _LONG_RANGES:
+            return queries.worst_sessions(projects, since, metric=metric, limit=_PER_METRIC)
         return queries.sessions_behind(projects, since, period.until, metric=metric, limit=_PER_METRIC)
 
     items: dict[UUID, AttentionItem] = {}

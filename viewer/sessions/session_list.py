@@ -11,28 +11,25 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Count, F, Q, QuerySet
+from django.db.models import Count, Q, QuerySet
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from ingest.decoding.facts import LOSSY_SHARE
-from ingest.models import Session, Trace, trace_key
+from ingest.models import IS_LOSSY, IS_NEAR_LIMIT, Session, Trace, trace_key
 from viewer.visibility.public_parts import Visibility, public_name, public_trace_metadata
 from viewer.visibility.shapes import HIDDEN
 
 PAGE_SIZE = 50
 # Statistics cover the newest sessions, so that they cost the same in a small project and in a large one.
 _STATS_SESSIONS = 1_000
-# Sessions within a tenth of the trigger will compact within a turn or two.
-_NEAR_FRACTION = 0.9
 STATES: dict[str, Q] = {
-    "near": Q(trigger_tokens__gt=0, last_tokens__gte=F("trigger_tokens") * _NEAR_FRACTION),
+    "near": IS_NEAR_LIMIT,
     "running": Q(running_count__gt=0),
     "compacted": Q(compaction_count__gt=0),
     "errors": Q(error_count__gt=0),
     "fallback": Q(fallback_count__gt=0),
     "overflow": Q(overflow_count__gt=0),
-    "lossy": Q(worst_retention__lt=LOSSY_SHARE),
+    "lossy": IS_LOSSY,
 }
 
 
@@ -51,10 +48,11 @@ SORTS = {
     "spans": "span_count",
 }
 """Columns that the list can be sorted by, besides the last activity. `-` in front means descending."""
-# Sorting reads that many of the newest sessions, so that it costs the same in a larger project.
-SORTED_SESSIONS = 20_000
+# A search for a part of an id reads that many of the newest sessions, so that it costs the same in a larger project.
+SEARCHED_SESSIONS = 20_000
 # Sessions without a value come last in descending order.
 _NO_VALUE = -1
+_LAST_KEY = UUID(int=2**128 - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,23 +95,27 @@ class SessionFilter:
             sessions = sessions.filter(STATES[self.state])
         if self.range:
             since = timezone.now() - RANGES[self.range]
-            sessions = sessions.filter(Q(last_at__gte=since) | Q(last_at=None, created_at__gte=since))
+            sessions = sessions.alias(active_at=Coalesce("last_at", "created_at")).filter(active_at__gte=since)
         return self._sort(sessions)
 
     def _sort(self, sessions: QuerySet[Session]) -> QuerySet[Session]:
-        """Order the sessions, and leave out those before the cursor."""
+        """Order the sessions as in an index, and leave out those before the cursor."""
         column, is_descending = self.order
-        if self.sort:
-            sessions = sessions.annotate(sorted_by=Coalesce(column, _NO_VALUE))
-            column = "sorted_by"
+        if column == "worst_lost":
+            sessions = sessions.annotate(facts_order=Coalesce(column, _NO_VALUE))
         if self.before is not None:
             value, key = self.before
-            further = Q(**{f"{column}__{'lt' if is_descending else 'gt'}": value})
-            # Sessions of one commit may share a seq.
-            sessions = sessions.filter(further | Q(**{column: value, "session_key__gt": key}))
-            if not self.sort:
-                sessions = sessions.filter(last_seq__lte=value)
-        return sessions.order_by(f"-{column}" if is_descending else column, "session_key")
+            column, side = self.order_by[0].removeprefix("-"), "lt" if is_descending else "gt"
+            # Sessions may share a value. Only the first condition limits what is read from the index.
+            sessions = sessions.filter(**{f"{column}__{side}e": value})
+            sessions = sessions.filter(Q(**{f"{column}__{side}": value}) | Q(**{f"session_key__{side}": key}))
+        return sessions.order_by(*self.order_by)
+
+    @property
+    def order_by(self) -> tuple[str, str]:
+        column, is_descending = self.order
+        sign = "-" if is_descending else ""
+        return f"{sign}{'facts_order' if column == 'worst_lost' else column}", f"{sign}session_key"
 
     def cursor(self, last: Session) -> str:
         """Return the cursor of the page after this session."""
@@ -129,7 +131,7 @@ def _parse_cursor(text: str) -> tuple[int, UUID] | None:
     if not (digits.isascii() and digits.isdigit() and len(digits) < 19):
         return None
     try:
-        return int(seq), UUID(key) if key else UUID(int=0)
+        return int(seq), UUID(key) if key else _LAST_KEY
     except ValueError:
         return None
 
@@ -146,21 +148,18 @@ def sessions_page(
 
 def _newest(projects: Iterable[int], filters: SessionFilter, limit: int) -> Iterable[Session]:
     # One query per project uses the index of each. A single query over all projects would sort every session.
-    per_project = [filters.apply(_sortable(project, filters))[:limit] for project in projects]
+    per_project = [filters.apply(_searchable(project, filters))[:limit] for project in projects]
     if len(per_project) < 2:
         return per_project[0] if per_project else []
-    column, is_descending = filters.order
-    column = "sorted_by" if filters.sort else column
-    order = (f"-{column}" if is_descending else column, "session_key")
-    return per_project[0].union(*per_project[1:], all=True).order_by(*order)[:limit]
+    return per_project[0].union(*per_project[1:], all=True).order_by(*filters.order_by)[:limit]
 
 
-def _sortable(project: int, filters: SessionFilter) -> QuerySet[Session]:
+def _searchable(project: int, filters: SessionFilter) -> QuerySet[Session]:
     """Return the sessions of a project that a page is taken from."""
     sessions = Session.objects.filter(project_id=project)
-    if filters.sort:
+    if filters.q:
         newest = sessions.order_by("-last_seq").values_list("last_seq", flat=True)
-        if (oldest := newest[SORTED_SESSIONS - 1 : SORTED_SESSIONS].first()) is not None:
+        if (oldest := newest[SEARCHED_SESSIONS - 1 : SEARCHED_SESSIONS].first()) is not None:
             sessions = sessions.filter(last_seq__gte=oldest)
     return sessions
 

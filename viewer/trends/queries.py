@@ -13,7 +13,8 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from django.db.models import F, QuerySet, Sum
+from django.db.models import F, Q, QuerySet, Sum
+from django.db.models.functions import Coalesce
 
 from ingest.models import Activity, Session, Trend, Usage
 from ingest.storage.trends import COUNTS, SHARES
@@ -186,6 +187,35 @@ def sessions_behind(
         for project_id in {session.project_id for session in sessions.values()}:
             costs |= session_costs(project_id, [s.session_key for s in sessions.values() if s.project_id == project_id])
     return [SessionFigures(sessions[key], Figures(*counts), costs.get(key)) for key, counts in top if key in sessions]
+
+
+_WORST_FIRST: dict[str, tuple[str, Q]] = {
+    "facts": ("facts_order", Q(facts_order__gt=0)),
+    "errors": ("error_count", Q(error_count__gt=0, fallback_count__lt=F("error_count"))),
+    "overflows": ("overflow_count", Q(overflow_count__gt=0)),
+    "fallbacks": ("fallback_count", Q(fallback_count__gt=0)),
+}
+"""By metric: the column of a session row that is indexed, and the condition to have any."""
+
+
+def worst_sessions(projects: Iterable[int], since: datetime, *, metric: str, limit: int) -> list[SessionFigures]:
+    """Return the worst sessions of those active since a time, with their figures since then.
+
+    Sessions are chosen by their whole life, from an index, so a long period costs no more than a short one.
+    """
+    column, has_any = _WORST_FIRST[metric]
+    sessions: dict[UUID, Session] = {}
+    for project_id in projects:
+        rows = Session.objects.filter(project_id=project_id, last_at__gte=since)
+        rows = rows.annotate(facts_order=Coalesce("worst_lost", -1)).filter(has_any)
+        sessions |= {session.session_key: session for session in rows.order_by(f"-{column}")[:limit]}
+    sums = {f"sum_{name}": Sum(name) for name in COUNTS}
+    activity = Activity.objects.filter(session_key__in=sessions, hour__gte=since)
+    rows_of_period = [SessionFigures(sessions[key], Figures(*counts)) for key, *counts in _by_session(activity, sums)]
+    attribute = "facts_lost" if metric == "facts" else metric
+    rows_of_period = [row for row in rows_of_period if getattr(row.figures, attribute) > 0]
+    rows_of_period.sort(key=lambda row: (-getattr(row.figures, attribute), row.session.session_key))
+    return rows_of_period[:limit]
 
 
 def _by_session(rows: QuerySet[Activity], sums: dict[str, Sum]) -> Iterable[tuple[Any, ...]]:

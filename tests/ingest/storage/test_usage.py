@@ -11,7 +11,7 @@ from people import create_project, create_session
 
 from ingest.decoding.span_stats import stats_of
 from ingest.decoding.token_usage import Usage
-from ingest.models import Span
+from ingest.models import HourlyUsage, Span
 from ingest.models import Usage as StoredUsage
 
 from ..conftest import Wire
@@ -105,6 +105,25 @@ def test_usage_is_stored_once_and_corrected(wire: Wire, name: str) -> None:
     ]
 
 
+_SUMS = ", ".join(f"sum({n}) AS {n}" for n in ("call_count", "input_tokens", "cached_tokens", "output_tokens"))
+_HOURS = f"""
+SELECT project_id, hour, model, {_SUMS} FROM {{table}} WHERE call_count > 0 GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
+"""
+
+
+def test_hours_of_a_project_equal_the_sum_of_its_sessions(wire: Wire, name: str) -> None:
+    """After replays, new data for a stored call, calls that another hour gets, and a trace that moves."""
+    calls = [call(name, "a", 1_000, ended_at=T0), call(f"{name}-2", "a", 500, ended_at=T0)]
+    for _ in range(2):
+        wire.send(*calls)
+    wire.send(call(name, "b", 10))
+    wire.send(call(name, "b", None, ended_at=T1))
+    wire.send({"type": "trace", "trace_id": name, "group_id": f"group-{name}"})
+    hours = wire.rows(_HOURS.format(table="ingest_hourlyusage"))
+    assert len(hours) >= 2
+    assert hours == wire.rows(_HOURS.format(table="ingest_usage"))
+
+
 def test_usage_moves_with_its_trace(wire: Wire, name: str) -> None:
     wire.send(call(name, "a", 1_000, ended_at=T0))
     wire.send({"type": "trace", "trace_id": name, "group_id": f"group-{name}"})
@@ -126,5 +145,7 @@ def test_a_recount_restores_the_usage_of_one_project() -> None:
         call_command("recount", project="ours", stdout=StringIO())
     rows = StoredUsage.objects.values_list("project_id", "model", "call_count", "input_tokens", "output_tokens")
     assert list(rows) == [(ours.pk, "gpt-5", 1, ours.pk, 3)]
+    hours = HourlyUsage.objects.values_list("project_id", "model", "call_count", "input_tokens", "output_tokens")
+    assert list(hours) == list(rows)
     with pytest.raises(CommandError, match="no project"):
         call_command("recount", project="none")

@@ -11,6 +11,7 @@ from people import client_for, create_project, create_session, create_user
 
 from ingest.models import Project, Session
 from ingest.models import Usage as StoredUsage
+from ingest.storage.usage_recount import sum_hours
 from viewer.compactions.cost import CompactionRates, cache_effect
 from viewer.costs.prices import Rates
 from viewer.costs.queries import hourly_costs, session_cost
@@ -28,6 +29,7 @@ def add_usage(session: Session, model: str, **more: Any) -> None:
     StoredUsage.objects.create(
         session_key=session.session_key, project_id=session.project_id, model=model, **(row | more)
     )
+    sum_hours(session.project_id)
 
 
 @pytest.fixture

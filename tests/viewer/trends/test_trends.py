@@ -147,3 +147,16 @@ def test_named_ranges_end_with_the_current_bucket(name: str) -> None:
     assert period.starts[-1] + period.bucket == period.until
     series = queries.Series("", [queries.Figures() for _ in period.starts])
     assert all(chart.is_empty for chart in charts(series, period, {}))
+
+
+def test_attention_of_a_month_equals_the_sums_of_its_hours(ours: Project) -> None:
+    """The sessions that a long range chooses from an index are those with most facts lost."""
+    since = NOW - timedelta(days=30)
+    by_hours = queries.sessions_behind([ours.pk], since, NOW + timedelta(hours=1), metric="facts")
+    Session.objects.filter(project_id=ours.pk).update(last_at=NOW)
+    from_index = queries.worst_sessions([ours.pk], since, metric="facts", limit=50)
+    assert [(row.session.session_id, row.figures.facts_lost) for row in from_index] == [
+        (row.session.session_id, row.figures.facts_lost) for row in by_hours
+    ]
+    assert [row.session.session_id for row in from_index][:2] == ["ours-0", "ours-old"]
+    assert queries.worst_sessions([ours.pk], NOW + timedelta(hours=1), metric="facts", limit=50) == []
