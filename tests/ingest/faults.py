@@ -34,6 +34,8 @@ class Stack:
     postgres: Postgres = field(init=False)
     web: subprocess.Popen[bytes] | None = None
     key: str = ""
+    other_key: str = ""
+    """A key of a second project."""
 
     def __post_init__(self) -> None:
         self.postgres = Postgres(self.folder / "data")
@@ -46,13 +48,13 @@ class Stack:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.postgres.start()
         self.postgres.create_database("ariadne")
-        self.key = self._python(
+        self.key, self.other_key = self._python(
             "import django; django.setup();"
             "from django.core.management import call_command as c; c('migrate', verbosity=0);"
             "from ingest.http import keys; from ingest.models import Project;"
-            "p, _ = Project.objects.get_or_create(slug='default', defaults={'name': 'Default'});"
-            "print(keys.create(p, label='faults'))"
-        ).strip()
+            "projects = [Project.objects.get_or_create(slug=s, defaults={'name': s})[0] for s in ('default', 'other')];"
+            "print(*(keys.create(p, label='faults') for p in projects))"
+        ).split()
         self.start_web()
 
     def _environment(self) -> dict[str, str]:
@@ -156,6 +158,15 @@ def get(port: int, path: str) -> tuple[int, bytes]:
         connection.close()
 
 
+# Senders repeat these, so that hourly figures and billed tokens change too.
+_KINDS: list[dict[str, Any]] = [
+    {"kind": "tool", "data": {}},
+    {"kind": "compact.pruned_messages", "data": {"tokens_before": 900, "tokens_after": 300, "model": "gpt-5"}},
+    {"kind": "tool", "data": {}, "status": "error"},
+    {"kind": "generation", "data": {"model": "gpt-5", "usage": {"input_tokens": 1_000, "output_tokens": 7}}},
+]
+
+
 class Senders:
     """Threads that send numbered spans and retry each body until it is acknowledged."""
 
@@ -185,16 +196,19 @@ class Senders:
         while not self._stop.is_set():
             ids = [f"s{number + offset}" for offset in range(self.batch)]
             # Most spans are sent twice, first running and then ended, so that merging is tested as well.
-            opened = [span(trace_id, span_id) for span_id in ids]
-            closed = [{**event, "ended_at": "2026-11-16T05:00:01Z", "status": "ok"} for event in opened]
+            opened = [span(trace_id, span_id) | _KINDS[position % len(_KINDS)] for position, span_id in enumerate(ids)]
+            for event in opened:
+                event["data"] = event["data"] | {"note": f"{trace_id} {event['span_id']}"}
+            closed = [{"status": "ok", **event, "ended_at": "2026-11-16T05:00:01Z"} for event in opened]
             body = json.dumps({"batch": [*opened, *closed] if number % 3 else closed}).encode()
-            if self._send_until_acknowledged(body):
+            # Every second sender belongs to another project.
+            if self._send_until_acknowledged(body, self.stack.other_key if sender % 2 else self.stack.key):
                 with self._lock:
                     self.acknowledged |= {(trace_id, span_id) for span_id in ids}
             number += self.batch
 
-    def _send_until_acknowledged(self, body: bytes) -> bool:
-        headers = {"Authorization": f"Bearer {self.stack.key}", "Content-Type": "application/json"}
+    def _send_until_acknowledged(self, body: bytes, key: str) -> bool:
+        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
         while True:
             connection = http.client.HTTPConnection("127.0.0.1", self.stack.port, timeout=15)
             try:
@@ -235,8 +249,38 @@ def span(trace_id: str, span_id: str) -> dict[str, Any]:
     }
 
 
+# Rows of roll-ups that differ from a recount of the spans, or from the rows that they sum.
+_ROLL_UPS = {
+    "figures of sessions": """
+        SELECT * FROM (SELECT session_key, count(*) FILTER (WHERE kind = 'compact.pruned_messages') AS compactions,
+            coalesce(sum((data->>'tokens_before')::int - (data->>'tokens_after')::int), 0) AS freed,
+            count(*) FILTER (WHERE status = 'error') AS errors FROM ingest_span GROUP BY 1) spans
+        FULL JOIN (SELECT session_key, sum(compactions) AS compactions, sum(tokens_freed) AS freed,
+            sum(errors) AS errors FROM ingest_activity GROUP BY 1) figures USING (session_key)
+        WHERE (coalesce(spans.compactions, 0), coalesce(spans.freed, 0), coalesce(spans.errors, 0))
+          <> (coalesce(figures.compactions, 0), coalesce(figures.freed, 0), coalesce(figures.errors, 0))""",
+    "trends": """
+        SELECT * FROM (SELECT project_id, hour, model, sum(compactions) AS compactions, sum(tokens_freed) AS freed,
+            sum(errors) AS errors FROM ingest_activity GROUP BY 1, 2, 3) a
+        FULL JOIN ingest_trend t USING (project_id, hour, model)
+        WHERE (a.compactions, a.freed, a.errors) IS DISTINCT FROM (t.compactions, t.tokens_freed, t.errors)
+          AND coalesce(t.compactions + t.errors, 1) > 0""",
+    "billed tokens of sessions": """
+        SELECT * FROM (SELECT session_key, sum((data->'usage'->>'input_tokens')::int) AS tokens FROM ingest_span
+            WHERE kind = 'generation' GROUP BY 1) spans
+        FULL JOIN (SELECT session_key, sum(input_tokens) AS tokens FROM ingest_usage GROUP BY 1) u USING (session_key)
+        WHERE coalesce(spans.tokens, 0) <> coalesce(u.tokens, 0)""",
+    "billed tokens of projects": """
+        SELECT * FROM (SELECT project_id, hour, model, sum(input_tokens) AS tokens, sum(call_count) AS calls
+            FROM ingest_usage GROUP BY 1, 2, 3) u
+        FULL JOIN ingest_hourlyusage h USING (project_id, hour, model)
+        WHERE (u.tokens, u.calls) IS DISTINCT FROM (h.input_tokens::numeric, h.call_count::bigint)
+          AND coalesce(h.call_count, 1) > 0""",
+}
+
+
 def check(stack: Stack, senders: Senders) -> dict[str, int]:
-    """Check that each acknowledged span is stored once and complete, and that session counts match the rows."""
+    """Check that each acknowledged span is stored once and complete, and that counts and roll-ups equal a recount."""
     with stack.connect() as database:
         rows = database.execute(
             "SELECT trace_id, span_id, ended_at, data->>'note' FROM ingest_span WHERE trace_id LIKE %s",
@@ -257,6 +301,8 @@ def check(stack: Stack, senders: Senders) -> dict[str, int]:
             """
         ).fetchall()
         assert not wrong, wrong
+        for name, statement in _ROLL_UPS.items():
+            assert not (wrong := database.execute(statement).fetchall()), (name, wrong)
     return {"acknowledged": len(senders.acknowledged), "stored": len(stored)}
 
 
