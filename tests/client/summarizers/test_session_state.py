@@ -7,6 +7,7 @@ import json
 import pytest
 from compact.messages import Message, ToolCall
 from compact.summarizers import ExtractiveSummarizer
+from compact.summarizers.extraction.file_ledger import read_ledger
 from compact.summarizers.extraction.summary_builder import estimate_tokens
 from compact.summary.structured_summary import StructuredSummary
 
@@ -301,6 +302,32 @@ def test_hostile_text_is_summarized_in_linear_time(unit):
         return ExtractiveSummarizer().summarize_span(messages, max_tokens=300)
 
     assert_linear(summarize, session)
+
+
+def test_many_files_are_listed_in_linear_time():
+    """A file is found by any spelling without a comparison with all others."""
+
+    def ledger(messages: list[Message]) -> object:
+        return read_ledger(messages)
+
+    def session(size: int) -> list[Message]:
+        session = Session("Read everything.")
+        for number in range(size // 16):
+            session.call("Read", "ok", file_path=f"/srv/app/part_{number}/__init__.py")
+        return session.messages
+
+    assert_linear(ledger, session)
+
+
+def test_a_file_has_one_entry_under_its_longest_spelling():
+    """The file that was touched first is meant if several fit."""
+    session = Session("Fix the imports.")
+    for path in ("b/app.py", "a/app.py", "app.py", "/srv/x/b/app.py", "b/app.py", "/srv/y/a/app.py"):
+        session.call("Read", "ok", file_path=path)
+    assert [(file.path, file.positions) for file in read_ledger(session.messages)] == [
+        ("/srv/x/b/app.py", [1, 5, 7, 9]),
+        ("/srv/y/a/app.py", [3, 11]),
+    ]
 
 
 STYLES = (

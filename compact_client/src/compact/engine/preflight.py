@@ -84,7 +84,7 @@ class Preflight:
             check.close(is_error=failure is not None)
         session.record_sent(injected)
         self._watch_quality(observation)
-        return session.request.to_items(self._call.items)
+        return session.request.to_items(self._call.items, session.host_list)
 
     def _estimate(self) -> int:
         return self._engine.estimate(self._session, self._fixed)

@@ -55,4 +55,4 @@ def reduce_request(engine: Engine, session: Session, call: Call) -> Steps[list[A
     check.update(triggered=True, tokens_before=tokens_before, tokens_after=session.last_estimate)
     check.close()
     session.record_sent()
-    return session.request.to_items(call.items)
+    return session.request.to_items(call.items, session.host_list)

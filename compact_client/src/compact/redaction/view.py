@@ -32,7 +32,8 @@ from compact.redaction.placeholders import (
 
 T = TypeVar("T")
 
-_MAX_MESSAGES = 20_000
+# Above the number of messages in a million tokens. The texts are those of the log, so an entry takes half a kilobyte.
+_MAX_MESSAGES = 100_000
 # Shorter values occur by chance, so they are only masked where a rule finds them.
 _MIN_VALUE_CHARS = 8
 _MIN_LEAF_CHARS = 4

@@ -206,7 +206,13 @@ class SummaryUpdate:
             first = redaction.text(missing[0])
             text = f"Standing instructions that did not fit into the summary: {len(missing)}. First: {first}"
             check.emit(events.WarningEvent(severity="high", code="constraint_lost", message=text))
-        check.emit(
+        if check.has_listeners:
+            self._report_retention(report)
+        return report.summary, len(missing)
+
+    def _report_retention(self, report: retention.RetentionReport) -> None:
+        redaction = self._redaction
+        self._compaction.check.emit(
             events.RetentionEvent(
                 step=self._compaction.step,
                 facts_total=report.total_count(),
@@ -225,7 +231,6 @@ class SummaryUpdate:
                 restored=[redaction.tree(fact.to_dict()) for fact in report.restored],
             )
         )
-        return report.summary, len(missing)
 
     def _retention_report(
         self, summary: StructuredSummary, request: SummaryRequest, max_tokens: int

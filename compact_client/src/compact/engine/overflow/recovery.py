@@ -64,7 +64,7 @@ class OverflowRecovery:
         session.last_estimate = engine.estimate(session, session.fixed)
         self._report(overflow, used_tokens)
         session.record_sent()
-        return session.request.to_items(items)
+        return session.request.to_items(items, session.host_list)
 
     def _learn(self, overflow: Overflow) -> None:
         """Correct later estimates by the tokens that the provider counted, and plan with its window."""

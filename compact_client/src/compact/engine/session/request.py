@@ -24,11 +24,14 @@ class ListSnapshot:
     ids: list[str] = field(default_factory=list)
     spoken_count: int = 0
     """The number of items that are not instructions."""
+    marked: list[int] = field(default_factory=list)
+    """The indexes of the items that `without_meta` changes."""
 
     def is_prefix_of(self, items: Sequence[Any]) -> bool:
         """True if the list starts with exactly these items."""
         size = len(self.items)
-        if len(items) < size or list(items[:size]) != self.items:
+        start = items[:size]
+        if len(items) < size or (start if isinstance(start, list) else list(start)) != self.items:
             return False
         return self.metas is None or [getattr(item, "meta", None) for item in items[:size]] == self.metas
 
@@ -38,6 +41,8 @@ class ListSnapshot:
             self.metas = [None] * len(self.items)
         if self.metas is not None:
             self.metas.append(dict(item.meta) if isinstance(item, Message) else None)
+        if has_meta(item):
+            self.marked.append(len(self.items))
         self.items.append(item)
         self.ids.append(message_id)
         self.spoken_count += not is_instruction(item)
@@ -105,10 +110,16 @@ class Request:
                 sums["user_input"] += tokens
         return Breakdown(**sums)
 
-    def to_items(self, host_items: Sequence[Any]) -> list[Any]:
-        """Return the list to send: the host's own objects where they are unchanged, copies of ours elsewhere."""
+    def to_items(self, host_items: Sequence[Any], host_list: ListSnapshot) -> list[Any]:
+        """Return the list to send: the host's own objects where they are unchanged, copies of ours elsewhere.
+
+        `host_list` is the snapshot of the host's items. It knows which of them have a key that must not be sent.
+        """
         if self.is_host_list:
-            return [without_meta(item) for item in host_items]
+            items = list(host_items)
+            for index in host_list.marked:
+                items[index] = without_meta(items[index])
+            return items
         return [
             without_meta(host_items[origin]) if origin is not None else to_item(message)
             for message, origin in zip(self.messages, self.origins, strict=True)
@@ -196,6 +207,11 @@ def to_item(message: Message) -> Any:
 
 def without_meta(item: Any) -> Any:
     """Return a provider's item without the key that only this library understands. The providers reject it."""
-    if isinstance(item, dict) and "meta" in item:
+    if has_meta(item):
         return {key: value for key, value in item.items() if key != "meta"}
     return item
+
+
+def has_meta(item: Any) -> bool:
+    """True if a provider's item has the key that only this library understands."""
+    return isinstance(item, dict) and "meta" in item

@@ -250,10 +250,9 @@ class Session:
         returned, host_list = self.returned_list, self.host_list
         extends_host_list = host_list.is_prefix_of(items)
         # If we only added to the host's list, both snapshots match. The longer one is what the host has now.
-        if returned.items and not (extends_host_list and len(host_list.items) > len(returned.items)):
-            is_whole_history = returned.spoken_count == self._spoken_count(self.history)
-            if returned.is_prefix_of(items) and (is_whole_history or _is_proof(_spoken(returned.items))):
-                return Match("adopted", returned, 0, returned.spoken_count)
+        is_host_list = extends_host_list and len(host_list.items) > len(returned.items)
+        if returned.items and not is_host_list and returned.is_prefix_of(items) and self._is_known(returned):
+            return Match("adopted", returned, 0, returned.spoken_count)
         if extends_host_list:
             return Match("extended", host_list, 0, host_list.spoken_count)
         return self._find_edited_match(items)
@@ -274,6 +273,10 @@ class Session:
             if best is None or overlap.size > best.size:
                 best = Match("edited", reference, overlap.start, overlap.size)
         return best
+
+    def _is_known(self, snapshot: ListSnapshot) -> bool:
+        """True if a list is the whole history, or too long to be another one by chance."""
+        return snapshot.spoken_count == self._spoken_count(self.history) or _is_proof(_spoken(snapshot.items))
 
     def _reference_keys(self, reference: ListSnapshot) -> list[str]:
         """Return the identity keys of a known list. Those of logged messages in their own form are cached."""

@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final, Literal, NamedTuple
 
 from compact.messages import Message, ToolCall
@@ -114,11 +116,12 @@ def read_ledger(messages: Sequence[Message], *, earlier: Sequence[LedgerFile] = 
     Scratch files, and files that were created and deleted again, are left out.
     """
     files: dict[str, LedgerFile] = {file.path: file for file in earlier}
+    spellings = _Spellings(files)
     for action in file_actions(messages):
         path = action.path.strip("`'\"").removeprefix("./")
         if not path or _SCRATCH.match(path):
             continue
-        _apply(files, _known_path(files, path), action)
+        _apply(files, spellings.known_path(path), action)
     return [file for file in files.values() if not (file.state == "deleted" and file.first == "created")]
 
 
@@ -143,20 +146,55 @@ def _apply(files: dict[str, LedgerFile], path: str, action: FileAction) -> None:
         file.positions.append(action.position)
 
 
-def _known_path(files: dict[str, LedgerFile], path: str) -> str:
-    """Return the spelling under which a file is known. A relative and an absolute path are one file."""
-    if path in files:
-        return path
-    name = path.rpartition("/")[2]
-    for known in files:
-        if known.endswith(name) and (known.endswith(f"/{path}") or path.endswith(f"/{known}")):
-            if len(path) > len(known):
-                file = files.pop(known)
-                file.path = path
-                files[path] = file
-                return path
+class _Spellings:
+    """The spellings under which files are known. A relative and an absolute path are one file."""
+
+    def __init__(self, files: dict[str, LedgerFile]) -> None:
+        self._files = files
+        self._numbers: dict[str, int] = {}
+        """The order of the known paths."""
+        self._by_ending: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        """The known paths that end with a slash and this path, in order."""
+        self._last_number = 0
+        for path in files:
+            self._add(path)
+
+    def known_path(self, path: str) -> str:
+        """Return the spelling under which a file is known from now on. The longest one wins."""
+        if path in self._files:
+            return path
+        endings = [ending for ending in _endings(path) if ending in self._numbers]
+        # The file that was known first, if several fit.
+        known = min((*endings, *islice(self._by_ending.get(path, ()), 1)), key=self._numbers.__getitem__, default=None)
+        if known is None:
+            self._add(path)
+            return path
+        if len(path) < len(known):
             return known
-    return path
+        file = self._files[path] = self._files.pop(known)
+        file.path = path
+        self._remove(known)
+        self._add(path)
+        return path
+
+    def _add(self, path: str) -> None:
+        self._last_number += 1
+        self._numbers[path] = self._last_number
+        for ending in _endings(path):
+            self._by_ending[ending][path] = None
+
+    def _remove(self, path: str) -> None:
+        del self._numbers[path]
+        for ending in _endings(path):
+            del self._by_ending[ending][path]
+
+
+def _endings(path: str) -> Iterator[str]:
+    """Yield what follows each slash of a path."""
+    start = path.find("/") + 1
+    while start:
+        yield path[start:]
+        start = path.find("/", start) + 1
 
 
 def file_actions(messages: Sequence[Message]) -> Iterator[FileAction]:
