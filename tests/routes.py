@@ -77,7 +77,6 @@ ROUTES = {
     "api-compactions": Route("/api/sessions/{session}/compactions/", Right.SESSIONS, has_object=True),
     "api-session-cost": Route("/api/sessions/{session}/cost/", Right.SESSIONS, has_object=True),
     "api-alerts": Route("/api/alerts/", Right.SESSIONS),
-    "api-alert-rules": Route("/api/alerts/rules/", Right.SESSIONS),
     "api-people": Route("/api/sessions/{session}/people/", Right.SESSIONS, has_object=True),
     "api-mentions": Route("/api/mentions/", Right.SESSIONS),
     "api-bookmarks": Route("/api/bookmarks/", Right.SESSIONS),

@@ -33,6 +33,7 @@ NAME, SPAN = "guarded-session", "t-guarded-session:a"
 # Keys, tokens and memberships also belong to users. See test_key_pages, test_project_pages and
 # test_redaction_pages.
 _RULES = {"alert-rule", "alert-toggle", "alert-test", "alert-secret", "alert-delete"}  # test_alert_pages
+_RULES |= {"api-alert-rules", "api-alert-rule"}  # test_alert_api
 _COMMENTS = {"comment-edit", "comment-delete", "api-comments", "api-comment", "api-bookmark"}  # test_comments
 TESTED_ELSEWHERE = (
     _RULES | _COMMENTS | {"key-rotate", "key-revoke", "token-revoke", "member-remove", "redaction-remove"}

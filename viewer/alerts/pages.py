@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.contrib import messages
 from django.db import transaction
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 
 from ingest.models import Project
 from viewer.accounts import access
-from viewer.accounts.access import Grant, Right
-from viewer.accounts.forms import current_user, no_store
-from viewer.alerts import delivery, evaluation
+from viewer.accounts.access import Right
+from viewer.accounts.forms import no_store
+from viewer.alerts import delivery, evaluation, rules
 from viewer.alerts.conditions import Decision
 from viewer.alerts.messages import describe_condition
-from viewer.alerts.rule_form import LIMITS, MAX_RULES, RuleForm, initial_values, new_secret
-from viewer.audit import log
-from viewer.audit.log import Action
+from viewer.alerts.rule_form import LIMITS, RuleForm, initial_values, new_secret
 from viewer.models import Alert, AlertDelivery, AlertRule
 from viewer.page_frame import current_project
 
 PAGE_SIZE = 50
+_HOME_ALERTS = 3
 
 
 @access.requires(Right.SESSIONS)
@@ -41,38 +39,31 @@ def rule_new(request: HttpRequest) -> HttpResponse:
     assert project is not None
     if request.method != "POST":
         return _render_form(request, project, RuleForm(), None)
-    form = _posted_form(request, project)
-    if AlertRule.objects.filter(project=project).count() >= MAX_RULES:
-        form.add_error(None, f"A project can have at most {MAX_RULES} alert rules.")
+    form = rules.new_form(request.POST, access.request_grant(request), project)
     if not form.is_valid():
         return _render_form(request, project, form, None)
-    return _save(request, project, AlertRule(), form, "created")
+    return _save(request, project, AlertRule(), form)
 
 
 @access.requires(Right.KEYS, "GET", "HEAD", "POST")
 def rule_edit(request: HttpRequest, pk: int) -> HttpResponse:
     """The form of a rule. The user who saves it becomes its owner."""
-    rule = _get_rule(request, pk)
+    rule = rules.get_rule(access.request_grant(request), pk)
     if request.method != "POST":
         return _render_form(
             request, rule.project, RuleForm(initial=initial_values(rule), has_webhook=bool(rule.webhook_url)), rule
         )
-    form = _posted_form(request, rule.project, has_webhook=bool(rule.webhook_url))
+    form = rules.change_form(request.POST, access.request_grant(request), rule)
     if not form.is_valid():
         return _render_form(request, rule.project, form, rule)
-    return _save(request, rule.project, rule, form, "changed")
+    return _save(request, rule.project, rule, form)
 
 
 @access.requires(Right.KEYS, "POST")
 def rule_toggle(request: HttpRequest, pk: int) -> HttpResponse:
     """Pause a rule, or resume it from now on."""
-    rule = _get_rule(request, pk)
-    rule.is_enabled = not rule.is_enabled
-    rule.matches, rule.suppressed_count, rule.problem = [], 0, ""
-    rule.save(update_fields=["is_enabled", "matches", "suppressed_count", "problem"])
-    if rule.is_enabled:
-        _start(rule)
-    _record(request, rule, "resumed" if rule.is_enabled else "paused")
+    rule = rules.get_rule(access.request_grant(request), pk)
+    rules.set_enabled(request, rule, is_enabled=not rule.is_enabled)
     messages.success(request, f"{'Resumed' if rule.is_enabled else 'Paused'} {rule.name}.")
     return redirect("alert-list")
 
@@ -80,7 +71,7 @@ def rule_toggle(request: HttpRequest, pk: int) -> HttpResponse:
 @access.requires(Right.KEYS, "POST")
 def rule_test(request: HttpRequest, pk: int) -> HttpResponse:
     """Send a test alert now, and show the result of each delivery."""
-    rule = _get_rule(request, pk)
+    rule = rules.get_rule(access.request_grant(request), pk)
     now = timezone.now()
     with transaction.atomic():
         decision = Decision([], fires=True, figures={"count": 0, "worst": 0})
@@ -100,24 +91,29 @@ def rule_test(request: HttpRequest, pk: int) -> HttpResponse:
 @access.requires(Right.KEYS, "POST")
 def rule_secret(request: HttpRequest, pk: int) -> HttpResponse:
     """Replace the signing secret of a webhook. The new one is shown once."""
-    rule = _get_rule(request, pk)
+    rule = rules.get_rule(access.request_grant(request), pk)
     if not rule.webhook_url:
         messages.error(request, "This rule has no webhook.")
         return redirect("alert-list")
     secret = new_secret(rule)
     rule.save(update_fields=["webhook_secret"])
-    _record(request, rule, "secret replaced")
+    rules.record(request, rule, "secret replaced")
     return _render_list(request, {"text": secret, "label": f"Signing secret of {rule.name}"})
 
 
 @access.requires(Right.KEYS, "POST")
 def rule_delete(request: HttpRequest, pk: int) -> HttpResponse:
     """Delete a rule with its history."""
-    rule = _get_rule(request, pk)
-    _record(request, rule, "deleted")
-    rule.delete()
+    rule = rules.get_rule(access.request_grant(request), pk)
+    rules.delete(request, rule)
     messages.success(request, f"Deleted {rule.name}.")
     return redirect("alert-list")
+
+
+def recent_alerts(project_id: int, since: datetime) -> list[Alert]:
+    """Return the newest alerts of a project since a time, for the home page. Tests are left out."""
+    alerts = Alert.objects.filter(project_id=project_id, fired_at__gte=since, is_test=False)
+    return list(alerts.select_related("rule").order_by("-fired_at")[:_HOME_ALERTS])
 
 
 def visible_alerts(project_ids: frozenset[int] | list[int]) -> QuerySet[Alert]:
@@ -125,18 +121,11 @@ def visible_alerts(project_ids: frozenset[int] | list[int]) -> QuerySet[Alert]:
     return newest.select_related("rule", "project").prefetch_related("deliveries")
 
 
-def may_change(grant: Grant, rule: AlertRule) -> bool:
-    """Return True for the owner of a rule, and for everyone who manages its project."""
-    if grant.may(Right.MANAGE, rule.project_id):
-        return True
-    return grant.may(Right.KEYS, rule.project_id) and rule.created_by_id == grant.user_id
-
-
 def _render_list(request: HttpRequest, secret: dict[str, str] | None = None) -> HttpResponse:
     project = current_project(request)
     assert project is not None
     grant = access.request_grant(request)
-    rules = AlertRule.objects.filter(project=project).select_related("created_by").order_by("name", "pk")
+    stored = AlertRule.objects.filter(project=project).select_related("created_by").order_by("name", "pk")
     before = request.GET.get("before", "")
     alerts = visible_alerts([project.pk])
     if before.isascii() and before.isdigit() and len(before) < 18:
@@ -144,7 +133,7 @@ def _render_list(request: HttpRequest, secret: dict[str, str] | None = None) -> 
     page = list(alerts[: PAGE_SIZE + 1])
     context = {
         "project": project,
-        "rules": [(rule, describe_condition(rule), may_change(grant, rule)) for rule in rules],
+        "rules": [(rule, describe_condition(rule), rules.may_change(grant, rule)) for rule in stored],
         "alerts": page[:PAGE_SIZE],
         "next": page[PAGE_SIZE - 1].pk if len(page) > PAGE_SIZE else None,
         "may_create": grant.may(Right.KEYS, project.pk),
@@ -166,47 +155,9 @@ def _render_form(request: HttpRequest, project: Project, form: RuleForm, rule: A
     return render(request, "alerts/rule_form.html", context)
 
 
-def _posted_form(request: HttpRequest, project: Project, **options: Any) -> RuleForm:
-    may_payload = access.request_grant(request).may(Right.PAYLOAD, project.pk)
-    return RuleForm(request.POST, may_payload=may_payload, **options)
-
-
-def _save(request: HttpRequest, project: Project, rule: AlertRule, form: RuleForm, verb: str) -> HttpResponse:
-    with transaction.atomic():
-        secret = form.save(rule, project, current_user(request))
-        _record(request, rule, verb)
-    _start(rule)
+def _save(request: HttpRequest, project: Project, rule: AlertRule, form: RuleForm) -> HttpResponse:
+    secret = rules.save(request, project, rule, form)
     if secret:
         return _render_list(request, {"text": secret, "label": f"Signing secret of {rule.name}"})
     messages.success(request, f"Saved {rule.name}.")
     return redirect("alert-list")
-
-
-def _start(rule: AlertRule) -> None:
-    """Evaluate the project from now on. If no other rule was active, what happened in between does not count."""
-    others = AlertRule.objects.filter(project_id=rule.project_id, is_enabled=True).exclude(pk=rule.pk)
-    evaluation.start_project(rule.project_id, restart=not others.exists())
-
-
-def _get_rule(request: HttpRequest, pk: int) -> AlertRule:
-    grant = access.request_grant(request)
-    rules = AlertRule.objects.select_related("project", "created_by")
-    rule = rules.filter(pk=pk, project_id__in=list(grant.rights)).first()
-    if rule is None:
-        raise Http404
-    grant.require(Right.KEYS, rule.project_id)
-    if not may_change(grant, rule):
-        raise access.permission_denied(Right.MANAGE)
-    return rule
-
-
-def _record(request: HttpRequest, rule: AlertRule, verb: str) -> None:
-    names = ("kind", "threshold", "window_minutes", "cooldown_minutes", "emails", "webhook_host", "includes_content")
-    log.record(
-        request,
-        Action.ALERT_CHANGE,
-        project_id=rule.project_id,
-        target=f"alert rule {rule.name}",
-        verb=verb,
-        rule={name: getattr(rule, name) for name in names},
-    )

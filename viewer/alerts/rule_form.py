@@ -56,7 +56,7 @@ class RuleForm(forms.Form):
         label="Webhook address",
         max_length=2_000,
         required=False,
-        help_text="Slack, Mattermost or your own receiver. Private addresses are refused.",
+        help_text="Optional. Slack, Mattermost or your own receiver. Private addresses are refused.",
     )
     removes_webhook = forms.BooleanField(required=False)
     emails = forms.CharField(
@@ -69,7 +69,6 @@ class RuleForm(forms.Form):
 
     def __init__(self, *args: Any, has_webhook: bool = False, may_payload: bool = False, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.has_webhook = has_webhook
         if has_webhook:
             help_text = "Leave empty to keep the current address. A new address gets a new signing secret."
             self.fields["webhook_url"].label, self.fields["webhook_url"].help_text = "New webhook address", help_text
@@ -107,9 +106,6 @@ class RuleForm(forms.Form):
         most, unit = LIMITS.get(Kind(values["kind"]), (0, "")) if "kind" in values else (0, "")
         if most and values.get("threshold", 0) > most:
             self.add_error("threshold", f"Enter a number from 1 to {most:,} ({unit}).")
-        has_webhook = bool(values.get("webhook_url")) or (self.has_webhook and not values.get("removes_webhook"))
-        if not has_webhook and not values.get("emails") and not self.errors:
-            raise ValidationError("Enter a webhook address or an e-mail address.")
         if values.get("includes_content") and not self.may_payload:
             self.add_error("includes_content", "You don't have permission to view payloads.")
         return values

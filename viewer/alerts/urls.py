@@ -16,4 +16,5 @@ urlpatterns = [
     path("alerts/<int:pk>/delete/", pages.rule_delete, name="alert-delete"),
     path("api/alerts/", api.AlertList.as_view(), name="api-alerts"),
     path("api/alerts/rules/", api.AlertRuleList.as_view(), name="api-alert-rules"),
+    path("api/alerts/rules/<int:pk>/", api.AlertRuleDetail.as_view(), name="api-alert-rule"),
 ]
