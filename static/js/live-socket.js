@@ -19,7 +19,7 @@ const UNAUTHENTICATED = 4401;
 // Close codes after which a retry would not help.
 const REFUSALS = [UNAUTHENTICATED, 4403, 4404];
 // Frames that are delivered even if their sequence number isn't new.
-const UNORDERED_TYPES = ["sessions", "moved"];
+const UNORDERED_TYPES = ["sessions", "moved", "comments"];
 
 export class LiveSocket {
   /** @type {WebSocket | null} */ #socket = null;
@@ -151,7 +151,7 @@ export class LiveSocket {
     if (frame.type === "beat") return;
     if (frame.type === "hello") this.#setState("live");
     else if (frame.type === "behind") this.#setState("behind");
-    else if (this.#isPaused) this.#keep(frame);
+    else if (this.#isPaused && frame.type !== "comments") this.#keep(frame);
     else this.#deliver(frame);
   }
 

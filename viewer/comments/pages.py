@@ -71,7 +71,7 @@ def delete_comment(request: HttpRequest, comment: Comment, target: Target) -> No
             target=target.session.session_id,
             author=comment.author.get_username() if comment.author else "",
         )
-    comment.delete()
+    queries.delete_comment(comment)
 
 
 @access.requires(Right.SESSIONS)

@@ -16,6 +16,7 @@ from django.utils import timezone
 from ingest.models import Session
 from viewer.accounts.access import Grant, Right
 from viewer.comments.texts import mentioned_names, possible_names
+from viewer.live import comment_notifications
 from viewer.models import Bookmark, Comment, Membership, Mention
 
 MAX_COMMENTS = 500
@@ -71,6 +72,7 @@ def add_comment(target: Target, author: User, text: str) -> Comment:
             text=text,
         )
         _update_mentions(comment)
+        comment_notifications.publish(comment.project_id, comment.session_key)
     return comment
 
 
@@ -80,6 +82,13 @@ def edit_comment(comment: Comment, text: str) -> None:
         comment.text, comment.edited_at = text, timezone.now()
         comment.save(update_fields=["text", "edited_at"])
         _update_mentions(comment)
+        comment_notifications.publish(comment.project_id, comment.session_key)
+
+
+def delete_comment(comment: Comment) -> None:
+    with transaction.atomic():
+        comment.delete()
+        comment_notifications.publish(comment.project_id, comment.session_key)
 
 
 def _update_mentions(comment: Comment) -> None:

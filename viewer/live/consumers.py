@@ -133,7 +133,9 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
                 if code is not None:
                     await self.close(code)
                     return
-            if change is not None and change.seq > self.seq:
+            if isinstance(change, hub.CommentsChanged):
+                await self.send_frame({"type": "comments", "seq": self.seq})
+            elif change is not None and change.seq > self.seq:
                 await self.send_change(change, subscription)
 
     def last_seen(self, *, default: int) -> int:
@@ -141,7 +143,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         seq = next((self.query[name] for name in _LAST_SEEN if name in self.query), "")
         return int(seq) if seq.isascii() and seq.isdigit() and len(seq) < 19 else default
 
-    async def next_change(self, subscription: hub.Subscription) -> hub.Change | None:
+    async def next_change(self, subscription: hub.Subscription) -> hub.Change | hub.CommentsChanged | None:
         try:
             return await asyncio.wait_for(subscription.queue.get(), RECHECK_S)
         except TimeoutError:

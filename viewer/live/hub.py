@@ -25,7 +25,7 @@ from channels.layers import get_channel_layer
 
 from ingest.models import Session
 from ingest.storage.notifications import GROUP
-from viewer.live import queries
+from viewer.live import comment_notifications, queries
 from viewer.sessions.descriptions import describe_session
 from viewer.sessions.queries import fresh_checks, last_seq
 from viewer.sessions.serializers import check_json, columns, session_json
@@ -89,6 +89,11 @@ class Change:
         return self.session_frame(key, Visibility.CONTENT) != self.session_frame(key, Visibility.METADATA)
 
 
+@dataclass(frozen=True, slots=True)
+class CommentsChanged:
+    """Someone commented on the session of a socket."""
+
+
 @dataclass(eq=False)
 class Subscription:
     """The changes that one socket follows: those of a project, or of one session in it."""
@@ -96,7 +101,7 @@ class Subscription:
     project_id: int
     session_key: UUID | None
     wants_spans: bool
-    queue: asyncio.Queue[Change] = field(default_factory=lambda: asyncio.Queue(QUEUE_FRAMES))
+    queue: asyncio.Queue[Change | CommentsChanged] = field(default_factory=lambda: asyncio.Queue(QUEUE_FRAMES))
     is_behind: bool = False
     newest_seq: int = 0
     """The seq of the last change, including dropped ones. A socket that is behind catches up to it."""
@@ -113,6 +118,11 @@ class Subscription:
             while not self.queue.empty():
                 self.queue.get_nowait()
             self.queue.put_nowait(change)
+
+    def announce_comments(self) -> None:
+        # Pages also read comments from time to time, so a slow socket does without.
+        with contextlib.suppress(asyncio.QueueFull):
+            self.queue.put_nowait(CommentsChanged())
 
 
 class Hub:
@@ -173,8 +183,11 @@ class Hub:
             try:
                 await layer.group_add(GROUP, channel)
                 while True:
-                    await layer.receive(channel)
-                    self._wake.set()
+                    message = await layer.receive(channel)
+                    if message["type"] == comment_notifications.MESSAGE_TYPE:
+                        self._announce_comments(message["project"], UUID(message["session"]))
+                    else:
+                        self._wake.set()
             except asyncio.CancelledError:
                 with contextlib.suppress(Exception):
                     await layer.group_discard(GROUP, channel)
@@ -182,6 +195,11 @@ class Hub:
             except Exception:
                 _log.warning("Channel layer unavailable. Live pages fall back to polling.", exc_info=True)
                 await asyncio.sleep(POLL_S)
+
+    def _announce_comments(self, project_id: int, session_key: UUID) -> None:
+        for subscription in self._subscriptions.get(project_id, ()):
+            if subscription.session_key == session_key:
+                subscription.announce_comments()
 
     async def _run(self) -> None:
         while True:

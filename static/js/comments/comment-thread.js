@@ -5,7 +5,8 @@ import { isSignedOut, parse } from "../dom.js";
 import { updateTimes } from "../relative-times.js";
 import { MentionList } from "./mention-list.js";
 
-// A thread that is on screen is read again this often, unless someone is writing in it.
+// A thread that is on screen is read again this often, unless someone is writing in it. On the page of a session, the
+// live socket announces new comments at once.
 const REFRESH_MS = 20_000;
 
 class CommentThread extends HTMLElement {
@@ -17,22 +18,24 @@ class CommentThread extends HTMLElement {
     this.addEventListener("keydown", this.#onKey);
     // A thread in a closed dialog is loaded when it opens.
     if (!this.closest("dialog")) void this.load();
-    this.#timer = setInterval(() => this.#refresh(), REFRESH_MS);
+    this.#timer = setInterval(this.#refresh, REFRESH_MS);
+    document.addEventListener("ariadne:comments", this.#refresh);
   }
 
   disconnectedCallback() {
     clearInterval(this.#timer);
+    document.removeEventListener("ariadne:comments", this.#refresh);
   }
 
   async load() {
     await this.#replace(() => fetch(this.getAttribute("src") ?? ""));
   }
 
-  #refresh() {
+  #refresh = () => {
     const fields = [...this.querySelectorAll("textarea")];
     const isWriting = fields.some((field) => field === document.activeElement || field.value !== field.defaultValue);
     if (document.visibilityState === "visible" && this.offsetParent && !isWriting) void this.load();
-  }
+  };
 
   /** Show what a request returns. A failed one leaves what was typed. @param {() => Promise<Response>} send */
   async #replace(send) {

@@ -47,6 +47,10 @@ class SessionView extends HTMLElement {
       after: store.seq,
       count: (frame) => frame.spans?.id.length ?? 1,
       onFrame: (frame) => {
+        if (frame.type === "comments") {
+          document.dispatchEvent(new CustomEvent("ariadne:comments"));
+          return;
+        }
         if (frame.type === "moved") {
           if (frame.to) location.replace(`/sessions/${frame.to}/${location.hash}`);
           return;

@@ -109,6 +109,27 @@ async def test_a_reconnect_with_the_last_seq_gets_each_event_once(
 
 
 @pytest.mark.req("K-UI-2")
+async def test_a_comment_is_announced_to_the_pages_of_its_session(server: Server, session: Session) -> None:
+    """Without its text. Pages read it with the rights of their reader."""
+    other = Session(f"ws-{uuid.uuid4().hex[:8]}")
+    await post(server, session.trace(), session.span("agent", "start"), other.trace(), other.span("agent", "start"))
+
+    def comment(target: Session) -> None:
+        with client_of(server, "developer") as client:
+            headers = {"X-CSRFToken": client.cookies["csrftoken"], "Referer": server.url}
+            address = f"{server.url}/api/sessions/{target.session_id}/comments/"
+            assert client.post(address, json={"text": "a private remark"}, headers=headers).status_code == 201
+
+    async with socket(server, f"/ws/sessions/{session.session_id}/", "operator") as stream:
+        hello = await frame(stream, "hello")
+        await asyncio.to_thread(comment, other)
+        await asyncio.to_thread(comment, session)
+        message = await frame(stream, "comments")
+        assert message == {"type": "comments", "seq": hello["seq"]}
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(frame(stream, "comments"), 0.5)
+
+
 async def test_the_tail_filters_by_kind_status_and_text(server: Server, session: Session) -> None:
     await post(server, session.trace())
     path = f"/ws/tail/?session={session.session_id}&kind=tool&status=error&q=SPECIAL"
