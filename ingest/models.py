@@ -242,6 +242,25 @@ class Trace(models.Model):
         return self.trace_id
 
 
+class Label(models.Model):
+    """An environment, a user, a tag or a service of a session, from the metadata of its traces.
+
+    `key` is the key of the metadata. It decides who sees the value. See `ingest.decoding.labels`.
+    """
+
+    pk = models.CompositePrimaryKey("session_key", "key", "value")
+    session_key = models.UUIDField()
+    key = models.TextField()
+    value = models.TextField()
+    project_id = models.IntegerField()
+
+    class Meta:
+        indexes = [models.Index(fields=["project_id", "value", "key", "session_key"], name="label_value")]
+
+    def __str__(self) -> str:
+        return f"{self.key} {self.value}"
+
+
 class Stray(models.Model):
     """A span that names a session other than its trace's. Only traces without a group have strays."""
 

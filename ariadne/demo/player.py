@@ -70,7 +70,8 @@ class Player:
         """Play one user message and all the agent's work on it as one trace, like the Agents SDK."""
         self._trace_id = secrets.token_hex(16)
         trace = {"type": "trace", "trace_id": self._trace_id, "group_id": self._story.session_id}
-        self._exporter.emit({**trace, "name": f"Request {number}", "started_at": self._now()})
+        opening = {"name": f"Request {number}", "started_at": self._now(), "metadata": self._story.metadata}
+        self._exporter.emit({**trace, **opening})
         self._summarizer.refusals += turn.summarizer_refuses
         self._overflows += turn.provider_overflows
         self._messages.append({"role": "user", "content": self._with_artifact_id(turn.user)})

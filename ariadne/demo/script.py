@@ -46,3 +46,9 @@ class Story:
     summarizer_omits: str = ""  # messages with this text are hidden from the summarizer
     user_pause_s: float = 0.0  # time that the user takes before the next message
     externalizes: bool = False  # large tool outputs go to an artifact store and can be rehydrated
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The labels of the session, as an application sets them on its traces."""
+        environment = "staging" if self.agent == "coder" else "production"
+        return {"deployment.environment.name": environment, "service.name": self.agent}

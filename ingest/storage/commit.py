@@ -16,10 +16,11 @@ from typing import Any
 import msgspec
 import psycopg
 
+from ingest.decoding.labels import Label
 from ingest.decoding.records import Record, Span, Trace
 from ingest.decoding.span_stats import stats_of
 from ingest.decoding.timestamps import to_microseconds
-from ingest.storage import copy_rows, messages, session_assignment, trends, usage
+from ingest.storage import copy_rows, labels, messages, session_assignment, trends, usage
 from ingest.storage.aggregates import RESET_SESSION, UPDATE_SESSIONS, SessionDelta, update_parameters
 from ingest.storage.merge import merge, merge_traces
 from ingest.storage.messages import KnownMessages
@@ -121,8 +122,10 @@ async def write(
     deltas: Deltas = {}
     changed_spans = await _merge_stored_spans(cursor, spans, days, deltas, maybe_stored, result)
     last_seqs = await _copy_spans(cursor, project_id, changed_spans, days, seq) if changed_spans else {}
-    for key, trace in await session_assignment.store_traces(cursor, project_id, assignments, seq):
+    changed_traces = await session_assignment.store_traces(cursor, project_id, assignments, seq)
+    for key, trace in changed_traces:
         deltas.setdefault(key, SessionDelta()).extend(trace.started_us, trace.ended_us)
+    await _add_labels(cursor, project_id, [(key, trace.metadata) for key, trace in changed_traces])
     result.stored = sum(map(len, changed_spans.values()))
     result.sessions = deltas.keys() | moved_keys
     result.seq = await _update_sessions(cursor, project_id, deltas, last_seqs, seq + result.stored)
@@ -373,6 +376,15 @@ async def _read_activity(cursor: Cursor, keys: Iterable[uuid.UUID]) -> list[tupl
     ]
 
 
+async def _add_labels(cursor: Cursor, project_id: int, metadata: Iterable[tuple[uuid.UUID, bytes | str]]) -> None:
+    """Store the labels of sessions, given the metadata of their traces."""
+    session_labels: dict[uuid.UUID, list[Label]] = {}
+    for key, encoded in metadata:
+        session_labels.setdefault(key, []).extend(labels.read_labels(encoded))
+    if parameters := labels.insert_parameters(project_id, session_labels):
+        await cursor.execute(labels.INSERT, parameters)
+
+
 async def _update_usage(cursor: Cursor, project_id: int, deltas: Deltas) -> None:
     rows = [row for key, delta in deltas.items() if delta.usage is not None for row in delta.usage.rows(key)]
     if rows:
@@ -401,5 +413,8 @@ async def _rebuild_aggregates(cursor: Cursor, project_id: int, keys: set[uuid.UU
         if removed_usage := [usage.negate(row) for row in await cursor.fetchall()]:
             await cursor.execute(usage.ADD_HOURLY, usage.add_parameters(project_id, removed_usage))
         await _update_usage(cursor, project_id, {key: delta})
+    await cursor.execute(labels.DELETE, (list(keys),))
+    await cursor.execute(labels.READ_METADATA, (list(keys),))
+    await _add_labels(cursor, project_id, await cursor.fetchall())
     await cursor.execute(_DELETE_EMPTY_SESSIONS, {"keys": sorted(keys)})
     return first_seq + len(keys)

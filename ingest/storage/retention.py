@@ -16,7 +16,7 @@ from django.dispatch import Signal
 
 from ingest.archive import transcripts
 from ingest.models import Activity, HourlyUsage, Project, Session, Trend
-from ingest.storage import messages, partitions
+from ingest.storage import labels, messages, partitions
 from ingest.storage.commit import LOCK_SPACE
 
 # DROP TABLE waits for readers, and writers queue behind it. After this time it fails and the next run retries.
@@ -129,6 +129,7 @@ def _expire_day(cursor: CursorWrapper, day: date, today: date, report: Report, *
     cursor.execute(_DELETE_TRACES, arguments)
     cursor.execute(_DELETE_STRAYS, arguments)
     cursor.execute(_DELETE_USAGE, arguments)
+    cursor.execute(labels.DELETE_DAY, arguments)
     if not drops_partition:
         cursor.execute("DELETE FROM ingest_search WHERE session_day = %s AND project_id = ANY(%s)", arguments)
         cursor.execute("DELETE FROM ingest_span WHERE session_day = %s AND project_id = ANY(%s)", arguments)

@@ -22,6 +22,9 @@ FILTERS = {
     "with fallbacks": session_list.SessionFilter(state="fallback"),
     "running": session_list.SessionFilter(state="running"),
     "lost facts of a day": session_list.SessionFilter(state="lossy", range="24h", sort="-facts"),
+    "of one environment": session_list.SessionFilter(labels={"environment": "staging"}),
+    "of one user": session_list.SessionFilter(labels={"user": "user-7"}),
+    "of nobody": session_list.SessionFilter(labels={"user": "user-none"}),
 }
 """Orders and filters of the session list."""
 
@@ -46,7 +49,7 @@ def page_queries(project: int, last_seq: int) -> dict[str, Query]:
         "home, needs attention": lambda: overview.attention([project], "", now),
         "home, needs attention in 30 days": lambda: overview.attention([project], "30d", now),
         **{
-            f"home, {name}": lambda filters=filters: session_list.sessions_page([project], filters)
+            f"home, {name}": lambda filters=filters: session_list.sessions_page(content, filters)
             for name, filters in FILTERS.items()
         },
         "trends, 30 days": lambda: trends.series([project], month, with_cost=False),
@@ -55,6 +58,7 @@ def page_queries(project: int, last_seq: int) -> dict[str, Query]:
             [project], month.until - timedelta(hours=4), month.until - timedelta(hours=3)
         ),
         "search, a topic": lambda: search(content, "topic7"),
+        "search, in one environment": lambda: search(content, "topic7", with_labels={"environment": "staging"}),
         "search, one word that exists once": lambda: search(content, "rare1x4"),
         "search, part of a session id": lambda: search(metadata, "session-12"),
         "search, nothing": lambda: search(content, "nosuchword"),

@@ -10,7 +10,15 @@ from typing import Any
 from django.db import connection
 
 # Tables that grow without limit. No query may scan one of them sequentially.
-LARGE = ("ingest_span", "ingest_session", "ingest_trace", "ingest_search", "ingest_activity", "ingest_usage")
+LARGE = (
+    "ingest_span",
+    "ingest_session",
+    "ingest_trace",
+    "ingest_search",
+    "ingest_activity",
+    "ingest_usage",
+    "ingest_label",
+)
 
 
 def statements(query: Callable[[], object]) -> list[tuple[str, Any]]:

@@ -3,7 +3,8 @@
 A session has 200 spans, and a hundred sessions run concurrently on each day. As with real agents, the rows of one
 session are interleaved on disk with those of the others. `data` is about 400 bytes. Every tenth span also has a payload
 of 2 kB that hardly compresses. Sessions have hourly figures and usage, and sessions and payloads are in the search
-index, each payload with forty words of its own and some that others have too.
+index, each payload with forty words of its own and some that others have too. A session has an environment and one of
+500 users as labels.
 """
 
 from __future__ import annotations
@@ -84,6 +85,14 @@ SELECT project_id, hour, model, provider, is_summary, prompt_size, sum(call_coun
   sum(cached_tokens), sum(cache_write_tokens), sum(output_tokens), sum(reasoning_tokens)
 FROM ingest_usage WHERE hour >= %(day)s AND hour < %(day)s::date + 1 GROUP BY 1, 2, 3, 4, 5, 6
 """
+_LABELS = """
+INSERT INTO ingest_label (session_key, project_id, key, value)
+SELECT md5('session-' || n)::uuid, %(project)s, 'deployment.environment.name',
+  CASE WHEN n %% 10 > 0 THEN 'production' ELSE 'staging' END FROM generate_series(%(first)s, %(last)s) n
+UNION ALL
+SELECT md5('session-' || n)::uuid, %(project)s, 'user.id', 'user-' || n %% 500
+FROM generate_series(%(first)s, %(last)s) n
+"""
 _SEARCH = """
 INSERT INTO {table} (session_key, session_day, item, project_id, seq, trace_id, span_id, words)
 SELECT md5('session-' || n)::uuid, %(day)s, '00000000-0000-0000-0000-000000000000', %(project)s,
@@ -160,6 +169,7 @@ def fill(
             connection.execute(_TRENDS, values)
             connection.execute(_USAGE, values)
             connection.execute(_HOURLY_USAGE, values)
+            connection.execute(_LABELS, values)
             connection.execute(partitions.create_search_statement(day))  # type: ignore[arg-type]
             words = partitions.search_partition_name(day)
             connection.execute(_SEARCH.format(table=words), values)  # type: ignore[arg-type]
@@ -178,7 +188,7 @@ def fill(
         connection.execute("SELECT setval('ingest_seq', %s)", (total + 65536,))
         connection.execute("VACUUM ANALYZE ingest_span")
         connection.execute("VACUUM ANALYZE ingest_session")
-        for table in ("trace", "activity", "trend", "usage", "hourlyusage", "search"):
+        for table in ("trace", "activity", "trend", "usage", "hourlyusage", "label", "search"):
             connection.execute(f"VACUUM ANALYZE ingest_{table}")  # type: ignore[arg-type]
     return GeneratedSpans(sessions, total, dates, total)
 

@@ -9,9 +9,13 @@ from typing import Any
 import psycopg
 import pytest
 from django.core.management import call_command
+from django.db.models import Q
 from scale.page_queries import page_queries
 from scale.plans import database, full_scans, statements
 from scale.span_generator import FIRST_PROJECT, GeneratedSpans, add_old_sessions, fill
+
+from ingest.decoding.facts import LOSSY_SHARE
+from ingest.models import IS_LOSSY
 
 SPANS = 80_000
 
@@ -34,6 +38,10 @@ def test_page_queries_scan_no_growing_table(generated: GeneratedSpans) -> None:
     queries = page_queries(FIRST_PROJECT, generated.last_seq)
     scans = {name: lines for name, query in queries.items() if (lines := full_scans(query))}
     assert scans == {}
+
+
+def test_the_index_of_lossy_sessions_has_the_current_share() -> None:
+    assert Q(worst_retention__lt=LOSSY_SHARE) == IS_LOSSY
 
 
 def test_session_page_reads_one_partition(generated: GeneratedSpans) -> None:

@@ -10,7 +10,7 @@ import pytest
 from django.core.management import call_command
 from django.db.migrations.loader import MigrationLoader
 
-LARGE = "ingest_(span|session|trace|stray|usage|message|content|transcript)"
+LARGE = "ingest_(span|session|trace|stray|usage|label|message|content|transcript)"
 # Statements that read or rewrite a table under an exclusive lock.
 LOCKING_STATEMENTS = [
     rf"CREATE (UNIQUE )?INDEX (?!CONCURRENTLY)[^;]* ON (ONLY )?\"?{LARGE}\"? ",
@@ -19,7 +19,7 @@ LOCKING_STATEMENTS = [
     rf"ALTER TABLE \"?{LARGE}\"? [^;]*ADD CONSTRAINT (?![^;]*NOT VALID)",
 ]
 # These migrations create the tables.
-FIRST = {"0001_initial", "0002_spans", "0003_chain", "0004_message", "0006_stray", "0011_usage"}
+FIRST = {"0001_initial", "0002_spans", "0003_chain", "0004_message", "0006_stray", "0011_usage", "0017_label"}
 
 
 @pytest.mark.usefixtures("django_db_setup")

@@ -11,11 +11,13 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from ingest.decoding.labels import LABEL_KEYS
 from ingest.models import Project
 from viewer.accounts import access
 from viewer.audit import payload_views
 from viewer.rest import BadFilter, ReadView, next_url, number_of, query_parameter
 from viewer.search.queries import MAX_RESULTS, Page, Result, search
+from viewer.sessions import labels
 from viewer.templatetags.ariadne import session_url
 from viewer.visibility.public_parts import Visibility
 
@@ -50,6 +52,7 @@ class Search(ReadView):
             query_parameter("q", "Words, ids or paths. Each matches as a prefix."),
             query_parameter("project", "The slug of a project. All projects of the reader otherwise."),
             query_parameter("session", "Only this session."),
+            *(query_parameter(kind, f"Only sessions with this {kind}.") for kind in LABEL_KEYS),
             query_parameter("limit", f"Page size, at most {MAX_RESULTS}.", OpenApiTypes.INT),
             query_parameter("cursor", "Page cursor, taken from `next`."),
         ],
@@ -77,6 +80,7 @@ class Search(ReadView):
             limit=limit,
             cursor=request.query_params.get("cursor", ""),
             session=session,
+            with_labels=labels.filters_of(request.query_params),
         )
         record_views(request, page)
         has_content = any(visibility is Visibility.CONTENT for visibility in projects.values())

@@ -16,7 +16,7 @@ import zstandard
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
-from ingest.models import Project, SearchState, Session, Trace
+from ingest.models import Label, Project, SearchState, Session, Trace
 from ingest.storage import search_index
 from ingest.storage.search_index import SESSION_ITEM, Entry
 from viewer.search import words
@@ -124,7 +124,10 @@ def _index_session(cursor: CursorWrapper, session: Session, spans: Sequence[tupl
     ]
     names = words.words_of(_session_texts(session, [span for span, _ in spans]))
     public = words.lexemes(names, project_id=session.project_id, kind=words.PUBLIC)
-    session_entry = Entry(SESSION_ITEM, seq, None, None, None, public)
+    values = Label.objects.filter(session_key=session.session_key).values_list("value", flat=True)
+    hidden = words.words_of(set(values)) - names
+    content = words.lexemes(hidden, project_id=session.project_id, kind=words.CONTENT)
+    session_entry = Entry(SESSION_ITEM, seq, None, None, None, [*public, *content])
     search_index.write(cursor, session, [entry for entry in entries if entry.words], session_entry)
 
 

@@ -24,6 +24,7 @@ from viewer.rest import BadFilter
 from viewer.search.documents import find_message, message_texts, span_texts
 from viewer.search.indexer import decode_message
 from viewer.search.words import Part, Query, snippet
+from viewer.sessions import labels
 from viewer.sessions.queries import SPAN_COLUMNS, from_json, session_of_span, span_row
 from viewer.sessions.spans import SpanRow
 from viewer.visibility.public_parts import Visibility
@@ -42,6 +43,10 @@ WHERE session_day BETWEEN %s AND %s AND ({conditions}){after}
 ORDER BY session_day DESC, seq DESC, item DESC LIMIT %s
 """
 _CONDITION = "words @@ %s::tsquery"
+_HAS_LABEL = (
+    " AND EXISTS (SELECT 1 FROM ingest_label l WHERE l.session_key = ingest_search.session_key"
+    " AND l.key = ANY(%s::text[]) AND l.value = %s)"
+)
 _SPANS = f"""
 SELECT s.session_key, {", ".join(f"s.{name}" for name in SPAN_COLUMNS.split(", "))}, s.data, {{payload}}
 FROM unnest(%s::uuid[], %s::date[], %s::text[], %s::text[]) k (a, b, c, d)
@@ -92,21 +97,28 @@ class _Match:
 
 
 def search(
-    projects: Mapping[int, Visibility], text: str, *, limit: int = 20, cursor: str = "", session: UUID | None = None
+    projects: Mapping[int, Visibility],
+    text: str,
+    *,
+    limit: int = 20,
+    cursor: str = "",
+    session: UUID | None = None,
+    with_labels: Mapping[str, str] | None = None,
 ) -> Page:
     """Return the sessions, messages, summaries and spans that contain all words of `text`, newest first.
 
     `projects` has the projects that the reader has access to, each with the part of its sessions that they see. Words
-    match as prefixes. `cursor` is that of the previous page. `session` limits the search to one session.
+    match as prefixes. `cursor` is that of the previous page. `session` limits the search to one session, and
+    `with_labels` to sessions with these values by kind, such as `{"environment": "production"}`.
     """
     query = Query.parse(text)
     after = _parse_cursor(cursor)
     if not projects or sum(map(len, query.terms)) < MIN_CHARS:
         return Page([], None, has_content=False)
-    matches = _find(projects, query, limit + 1, after, session)
+    matches = _find(projects, query, limit + 1, after, session, with_labels or {})
     next_cursor = matches[limit - 1].cursor if len(matches) > limit else None
     results = list(_results(projects, query, matches[:limit]))
-    if after is None and session is None:
+    if after is None and session is None and not with_labels:
         results = [*_exact_span(projects, text.strip(), results), *results]
     has_content = any(r.span is not None and projects[r.session.project_id] is Visibility.CONTENT for r in results)
     return Page(results, next_cursor, has_content)
@@ -118,15 +130,19 @@ def _find(
     limit: int,
     after: tuple[date, int, UUID] | None,
     session: UUID | None,
+    with_labels: Mapping[str, str],
 ) -> list[_Match]:
     """Return the newest matches. Older days are only read if the newer ones have too few."""
     oldest, newest = _oldest_day(projects), timezone.now().date()
     if after is not None:
         newest = min(newest, after[0])
-    conditions = " OR ".join([f"(project_id = %s AND {_CONDITION})"] * len(projects))
+    condition = f"(project_id = %s AND {_CONDITION}{_HAS_LABEL * len(with_labels)})"
     parameters: list[Any] = []
     for project_id, visibility in projects.items():
         parameters += [project_id, query.tsquery(project_id, with_content=visibility is Visibility.CONTENT)]
+        for kind, value in with_labels.items():
+            parameters += [labels.visible_keys(kind, value, visibility), value]
+    conditions = " OR ".join([condition] * len(projects))
     extra = ""
     extra_parameters: list[Any] = []
     if after is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from uuid import UUID
 
 from django.http import Http404, HttpResponse, HttpResponseNotModified
 from django.http.response import HttpResponseBase
@@ -13,15 +14,17 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from ingest.decoding.labels import LABEL_KEYS
 from ingest.models import Session
 from viewer.accounts import access
 from viewer.accounts.access import Right
 from viewer.audit import payload_views
 from viewer.rest import ReadView, next_url, number_of, query_parameter
-from viewer.sessions import queries, session_list
+from viewer.sessions import labels, queries, session_list
 from viewer.sessions.descriptions import describe_session
 from viewer.sessions.serializers import (
     CheckSerializer,
+    LabeledSession,
     SessionSerializer,
     SpanSchema,
     TreeSchema,
@@ -43,36 +46,53 @@ class SessionList(ReadView):
         parameters=[
             query_parameter("q", "Text in the session id or the model."),
             query_parameter("model", "Exact model name."),
-            query_parameter("state", "near, running, compacted, errors, fallback, overflow or lossy."),
+            query_parameter("state", "near, running, compacted, errors, fallback, overflow, lossy or bookmarked."),
             query_parameter("range", f"Active in the last {', '.join(session_list.RANGES)}."),
             query_parameter("sort", f"{', '.join(session_list.SORTS)}. `-` in front means descending."),
+            *(
+                query_parameter(kind, f"Exact value of a label: {', '.join(keys)}.")
+                for kind, keys in LABEL_KEYS.items()
+            ),
             query_parameter("limit", f"Page size, at most {MAX_PAGE}.", OpenApiTypes.INT),
             query_parameter("before", "Page cursor, taken from `next`."),
         ],
         responses=inline_serializer(
             "SessionPage",
-            {"results": SessionSerializer(many=True), "next": serializers.URLField(allow_null=True)},
+            {"results": LabeledSession(many=True), "next": serializers.URLField(allow_null=True)},
         ),
     )
     def get(self, request: Request) -> Response:
-        filters = session_list.SessionFilter.from_query(request.query_params)
+        filters = session_list.SessionFilter.from_query(request.query_params, request.user.pk)
         if request.query_params.get("before") and filters.before is None:
             raise ValidationError({"before": "Invalid cursor. Use the value from `next`."})
         limit = max(1, number_of(request, "limit", session_list.PAGE_SIZE, most=MAX_PAGE))
-        projects = access.request_grant(request).projects(self.right)
+        grant = access.request_grant(request)
+        projects = {project: payload_views.project_visibility(grant, project) for project in grant.projects(self.right)}
         page, cursor = session_list.sessions_page(projects, filters, limit=limit)
-        results = SessionSerializer(page, many=True).data
+        session_labels: dict[UUID, list[labels.LabelValue]] = {}
+        for project, visibility in projects.items():
+            own = [session for session in page if session.project_id == project]
+            session_labels |= labels.session_labels(own, visibility) if own else {}
+        results = [
+            {
+                **SessionSerializer(session).data,
+                "labels": labels.labels_json(session_labels.get(session.session_key, ())),
+            }
+            for session in page
+        ]
         return Response({"results": results, "next": next_url(request, "before", cursor)})
 
 
 class SessionDetail(ReadView):
     """One session with its traces."""
 
-    @extend_schema(operation_id="session", responses=SessionSerializer)
+    @extend_schema(operation_id="session", responses=LabeledSession)
     def get(self, request: Request, session: str) -> Response:
         row = self.get_session(request, session)
-        traces = queries.traces(row, payload_views.sight(request, row).visibility)
-        return Response({**SessionSerializer(row).data, "traces": traces})
+        visibility = payload_views.sight(request, row).visibility
+        session_labels = labels.session_labels([row], visibility).get(row.session_key, ())
+        own = {"labels": labels.labels_json(session_labels), "traces": queries.traces(row, visibility)}
+        return Response({**SessionSerializer(row).data, **own})
 
 
 class SpanList(ReadView):

@@ -17,12 +17,13 @@ from ingest.models import Session
 from viewer.accounts import access
 from viewer.accounts.access import Right
 from viewer.accounts.snippets import connection
+from viewer.alerts.pages import recent_alerts
 from viewer.audit import payload_views
 from viewer.audit.payload_views import Sight
 from viewer.costs.queries import session_costs
 from viewer.kinds import GENERATION, TURN
 from viewer.page_frame import current_project
-from viewer.sessions import content_switch, overview, queries, session_list
+from viewer.sessions import content_switch, labels, overview, queries, session_list
 from viewer.sessions.checks import Check
 from viewer.sessions.conversation import SpanMessage, conversation_of, with_spans
 from viewer.sessions.descriptions import describe_session
@@ -44,14 +45,14 @@ def sessions(request: HttpRequest) -> HttpResponse:
     """The session list, or one of its fragments: `rows` or `stats`."""
     project = current_project(request)
     assert project is not None
-    filters = session_list.SessionFilter.from_query(request.GET)
-    page, cursor = session_list.sessions_page([project.pk], filters)
+    filters = session_list.SessionFilter.from_query(request.GET, request.user.pk)
     visibility = payload_views.project_visibility(access.request_grant(request), project.pk)
+    page, cursor = session_list.sessions_page({project.pk: visibility}, filters)
     context = {
         "project": project,
         "sessions": page,
         "titles": session_list.titles(page, visibility),
-        "tags": session_list.tags(page, visibility),
+        "labels": labels.session_labels(page, visibility),
         "costs": session_costs(project.pk, [session.session_key for session in page]),
         "next": _address(request, before=cursor) if cursor else "",
         "filters": filters,
@@ -65,12 +66,17 @@ def sessions(request: HttpRequest) -> HttpResponse:
     context |= {
         "figures": overview.figures([project.pk], filters.range, now),
         "attention": overview.attention([project.pk], filters.range, now),
+        "alerts": recent_alerts(project.pk, now - session_list.RANGES[filters.range or "24h"]),
         "span_of_time": _RANGE_LABELS.get(filters.range, "24 hours"),
     }
     if request.GET.get("fragment") == "stats":
         return render(request, "sessions/_stats.html", context)
     context |= {
         "models": session_list.recent_models([project.pk]),
+        "label_menus": _label_menus(project.pk, filters, visibility),
+        "needs_payload_right": any(
+            not labels.visible_keys(kind, value, visibility) for kind, value in filters.labels.items()
+        ),
         "connection": connection(request),
         "ranges": list(_RANGE_LABELS.items()),
         "columns": _columns(request, filters),
@@ -78,6 +84,19 @@ def sessions(request: HttpRequest) -> HttpResponse:
         "other_parameters": [(name, request.GET[name]) for name in ("sort", "hide") if request.GET.get(name)],
     }
     return render(request, "sessions/session_list.html", context)
+
+
+def _label_menus(
+    project_id: int, filters: session_list.SessionFilter, visibility: Visibility
+) -> list[tuple[str, list[str], str]]:
+    """Return the kind, the values and the chosen value of each menu. Kinds that no session has are left out."""
+    menus = []
+    for kind, values in labels.menu_labels(project_id, visibility).items():
+        chosen = filters.labels.get(kind, "")
+        shown = [*values, chosen] if chosen and chosen not in values else values
+        if shown:
+            menus.append((kind, shown, chosen))
+    return menus
 
 
 _RANGE_LABELS = {"1h": "hour", "24h": "24 hours", "7d": "7 days", "30d": "30 days"}

@@ -9,6 +9,7 @@ from typing import Any
 from drf_spectacular.utils import inline_serializer
 from rest_framework import serializers
 
+from ingest.decoding.labels import LABEL_KEYS
 from ingest.models import Session
 from viewer.sessions.checks import Check
 from viewer.sessions.descriptions import describe_check, describe_span
@@ -54,6 +55,17 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
 
     def get_is_running(self, session: Session) -> bool:
         return session.running_count > 0
+
+
+class LabeledSession(SessionSerializer):
+    """A session with its environments, users, tags and services, as far as the reader sees them."""
+
+    labels = inline_serializer(
+        "SessionLabels", {kind: serializers.ListField(child=serializers.CharField()) for kind in LABEL_KEYS}
+    )
+
+    class Meta(SessionSerializer.Meta):
+        fields = [*SessionSerializer.Meta.fields, "labels"]
 
 
 # An inline serializer, because a field called `data` in a class would shadow the serializer's own attribute.

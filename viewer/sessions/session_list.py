@@ -6,18 +6,19 @@ Callers pass the projects that the reader has access to.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from ingest.models import IS_LOSSY, IS_NEAR_LIMIT, Session, Trace, trace_key
-from viewer.visibility.public_parts import Visibility, public_name, public_trace_metadata
-from viewer.visibility.shapes import HIDDEN
+from viewer.models import Bookmark
+from viewer.sessions import labels
+from viewer.visibility.public_parts import Visibility, public_name
 
 PAGE_SIZE = 50
 # Statistics cover the newest sessions, so that they cost the same in a small project and in a large one.
@@ -64,39 +65,48 @@ class SessionFilter:
     state: str = ""
     range: str = ""
     sort: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Values of labels by kind: `environment`, `user`, `tag` or `service`."""
     before: tuple[int, UUID] | None = None
+    user_id: int | None = None
+    """The person whose bookmarks the state `bookmarked` shows."""
 
     @classmethod
-    def from_query(cls, query: Mapping[str, Any]) -> SessionFilter:
+    def from_query(cls, query: Mapping[str, Any], user_id: int | None = None) -> SessionFilter:
         return cls(
             q=str(query.get("q", "")).strip()[:200],
             model=str(query.get("model", "")).strip()[:200],
             state=str(query.get("state", "")),
             range=range_name if (range_name := str(query.get("range", ""))) in RANGES else "",
             sort=sort if (sort := str(query.get("sort", ""))).removeprefix("-") in SORTS else "",
+            labels=labels.filters_of(query),
             before=_parse_cursor(str(query.get("before", ""))),
+            user_id=user_id,
         )
 
     @property
     def is_active(self) -> bool:
-        return bool(self.q or self.model or self.state or self.range)
+        return bool(self.q or self.model or self.state or self.range or self.labels)
 
     @property
     def order(self) -> tuple[str, bool]:
         """The column of the order, and True if it is descending."""
         return SORTS[self.sort.removeprefix("-")] if self.sort else "last_seq", not self.sort or self.sort[0] == "-"
 
-    def apply(self, sessions: QuerySet[Session]) -> QuerySet[Session]:
+    def apply(self, sessions: QuerySet[Session], visibility: Visibility) -> QuerySet[Session]:
         if self.q:
             sessions = sessions.filter(Q(session_id__icontains=self.q) | Q(model__icontains=self.q))
         if self.model:
             sessions = sessions.filter(model=self.model)
         if self.state in STATES:
             sessions = sessions.filter(STATES[self.state])
+        elif self.state == "bookmarked":
+            marks = Bookmark.objects.filter(user_id=self.user_id or 0, session_key=OuterRef("session_key"))
+            sessions = sessions.filter(Exists(marks))
         if self.range:
             since = timezone.now() - RANGES[self.range]
             sessions = sessions.alias(active_at=Coalesce("last_at", "created_at")).filter(active_at__gte=since)
-        return self._sort(sessions)
+        return self._sort(labels.with_labels(sessions, self.labels, visibility))
 
     def _sort(self, sessions: QuerySet[Session]) -> QuerySet[Session]:
         """Order the sessions as in an index, and leave out those before the cursor."""
@@ -137,18 +147,24 @@ def _parse_cursor(text: str) -> tuple[int, UUID] | None:
 
 
 def sessions_page(
-    projects: Iterable[int], filters: SessionFilter, *, limit: int = PAGE_SIZE
+    projects: Iterable[int] | Mapping[int, Visibility], filters: SessionFilter, *, limit: int = PAGE_SIZE
 ) -> tuple[list[Session], str | None]:
-    """Return a page of sessions, newest first, and the cursor of the next page."""
-    page = list(_newest(projects, filters, limit + 1))
+    """Return a page of sessions, newest first, and the cursor of the next page.
+
+    Projects may be given with what the reader sees of them, which matters for filters by labels.
+    """
+    seen = projects if isinstance(projects, Mapping) else dict.fromkeys(projects, Visibility.METADATA)
+    page = list(_newest(seen, filters, limit + 1))
     if len(page) <= limit:
         return page, None
     return page[:limit], filters.cursor(page[limit - 1])
 
 
-def _newest(projects: Iterable[int], filters: SessionFilter, limit: int) -> Iterable[Session]:
+def _newest(projects: Mapping[int, Visibility], filters: SessionFilter, limit: int) -> Iterable[Session]:
     # One query per project uses the index of each. A single query over all projects would sort every session.
-    per_project = [filters.apply(_searchable(project, filters))[:limit] for project in projects]
+    per_project = [
+        filters.apply(_searchable(project, filters), visibility)[:limit] for project, visibility in projects.items()
+    ]
     if len(per_project) < 2:
         return per_project[0] if per_project else []
     return per_project[0].union(*per_project[1:], all=True).order_by(*filters.order_by)[:limit]
@@ -204,36 +220,3 @@ def titles(sessions: Sequence[Session], visibility: Visibility) -> dict[str, str
     if visibility is Visibility.CONTENT:
         return names
     return {trace: name for trace, name in names.items() if public_name("trace", name) == name}
-
-
-_TAG_KEYS = (
-    "deployment.environment.name",
-    "deployment.environment",
-    "langfuse.environment",
-    "service.name",
-    "service.version",
-    "environment",
-    "tags",
-    "user.id",
-    "user",
-)
-_MAX_TAGS = 4
-_MAX_TAG_TRACES = 500
-
-
-def tags(sessions: Sequence[Session], visibility: Visibility) -> dict[UUID, list[str]]:
-    """Return environments, services, tags and users of sessions from the metadata of their traces.
-
-    Metadata that is not declared, such as the id of a person, needs the right to view payloads.
-    """
-    rows = Trace.objects.filter(session_key__in=[session.session_key for session in sessions]).exclude(metadata={})
-    result: dict[UUID, list[str]] = {}
-    for key, metadata in rows.order_by("seq").values_list("session_key", "metadata")[:_MAX_TAG_TRACES]:
-        seen = metadata if visibility is Visibility.CONTENT else public_trace_metadata(metadata)
-        known = result.setdefault(key, [])
-        for name in _TAG_KEYS:
-            value = seen.get(name)
-            for text in value if isinstance(value, list) else [value]:
-                if isinstance(text, str) and text and text != HIDDEN and text not in known and len(known) < _MAX_TAGS:
-                    known.append(text[:60])
-    return {key: known for key, known in result.items() if known}

@@ -14,6 +14,7 @@ import msgspec
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from ingest.decoding import timestamps
+from ingest.decoding.labels import label_attributes
 from ingest.decoding.lenient_json import sanitize
 from ingest.decoding.otlp.attributes import kind_of, parse_json_text, session_of, split_content
 from ingest.decoding.otlp.json_format import read_json
@@ -72,6 +73,7 @@ def error_status(error: RequestError, *, is_json: bool) -> bytes:
 def _decode(otlp_spans: Iterable[OtlpSpan | InvalidEvent], max_events: int) -> Decoded:
     decoded = Decoded()
     traces: dict[str, tuple[str, dict[str, Any]]] = {}
+    labels: dict[str, dict[str, Any]] = {}
     for index, otlp_span in enumerate(otlp_spans):
         if index >= max_events:
             raise TooLarge(f"The request has more than {max_events:,} spans. Send them in several requests.")
@@ -89,9 +91,12 @@ def _decode(otlp_spans: Iterable[OtlpSpan | InvalidEvent], max_events: int) -> D
             name = truncate(otlp_span.name, NAME_MAX_CHARS) if is_root else ""
             known_name = traces[trace_id][0] if trace_id in traces else ""
             traces[trace_id] = (name or known_name, otlp_span.resource)
+        if span_labels := label_attributes(otlp_span.attributes):
+            labels[trace_id] = {**span_labels, **labels.get(trace_id, {})}
     for trace_id, (name, resource) in traces.items():
-        trace = Trace(trace_id, name, None, None, None, None, _encode(resource))
-        decoded.add(-1, (trace, resource, None))
+        metadata = {**labels.get(trace_id, {}), **resource}
+        trace = Trace(trace_id, name, None, None, None, None, _encode(metadata))
+        decoded.add(-1, (trace, metadata, None))
     return decoded
 
 

@@ -19,6 +19,7 @@ DISTRIBUTED = (
     ("ingest_session", "session_key", "none"),
     ("ingest_span", "session_key", "ingest_session"),
     ("ingest_usage", "session_key", "ingest_session"),
+    ("ingest_label", "session_key", "ingest_session"),
     ("ingest_trace", "trace_key", "none"),
     ("ingest_stray", "trace_key", "ingest_trace"),
     ("ingest_message", "hash", "none"),

@@ -55,6 +55,10 @@ class SearchBox extends HTMLElement {
     this.#request = request;
     if (this.#list.hidden) this.#show([status("Searching…")]);
     const query = new URLSearchParams({ q: text, limit: String(LIMIT), project: this.dataset.project ?? "" });
+    for (const menu of this.closest("form")?.querySelectorAll("select[data-label]") ?? []) {
+      const { name, value } = /** @type {HTMLSelectElement} */ (menu);
+      if (value) query.set(name, value);
+    }
     try {
       const response = await fetch(`/api/search/?${query}`, { signal: request.signal });
       if (isSignedOut(response) || response.status === 401 || response.status === 403) {

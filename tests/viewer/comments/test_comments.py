@@ -17,6 +17,7 @@ from ingest.models import Project, Session
 from ingest.storage import partitions, retention
 from viewer.accounts import api_tokens
 from viewer.accounts.access import Right
+from viewer.comments import queries
 from viewer.comments.texts import mentioned_names, split_mentions
 from viewer.models import AuditEntry, Bookmark, Comment, Membership, Mention
 
@@ -194,6 +195,18 @@ def test_bookmarks_are_private_and_per_project(ours: Project, session: Session) 
     assert client.put("/api/sessions/s/bookmark/?compaction=3").status_code == 404
     assert client.delete("/api/sessions/s/bookmark/").status_code == 204
     assert not Bookmark.objects.exists()
+
+
+@db
+def test_the_list_shows_only_bookmarked_sessions(ours: Project, session: Session) -> None:
+    """Each person sees their own ones, on the page and over REST."""
+    create_session(ours, session_id="unmarked")
+    reader, other = create_user("operator", ours), create_user("operator", ours)
+    queries.set_bookmark(reader.pk, session, 0, is_on=True)
+    rows = client_for(reader).get("/api/sessions/?state=bookmarked").json()["results"]
+    assert [row["id"] for row in rows] == [session.session_id]
+    assert client_for(other).get("/api/sessions/?state=bookmarked").json()["results"] == []
+    assert "unmarked" not in client_for(reader).get("/?state=bookmarked").content.decode()
 
 
 @db

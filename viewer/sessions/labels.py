@@ -1,0 +1,88 @@
+"""Labels of sessions: the environments, users, tags and services that the list shows and filters by.
+
+Labels under keys that no convention declares, such as the id of a person, need the right to view payloads. Without it
+they are neither shown nor matched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.db.models import Exists, OuterRef, QuerySet
+
+from ingest.decoding.labels import LABEL_KEYS
+from ingest.models import Label, Session
+from viewer.visibility.public_parts import Visibility, public_trace_metadata
+
+_KIND_OF_KEY = {key: kind for kind, keys in LABEL_KEYS.items() for key in keys}
+# Menus offer the labels of the newest sessions, so that they cost the same in a larger project.
+_MENU_SESSIONS = 500
+_MENU_VALUES = 100
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LabelValue:
+    """A label as pages show it. `kind` is also the name of its filter."""
+
+    kind: str
+    value: str
+
+
+def session_labels(sessions: Sequence[Session], visibility: Visibility) -> dict[UUID, list[LabelValue]]:
+    """Return the labels of sessions that a reader sees, by session."""
+    return _read([session.session_key for session in sessions], visibility)
+
+
+def labels_json(labels: Iterable[LabelValue]) -> dict[str, list[str]]:
+    """Return the values of a session by kind, for REST."""
+    values: dict[str, list[str]] = {kind: [] for kind in LABEL_KEYS}
+    for label in labels:
+        values[label.kind].append(label.value)
+    return values
+
+
+def menu_labels(project_id: int, visibility: Visibility) -> dict[str, list[str]]:
+    """Return the values of each kind in recent sessions, for the filter menus."""
+    newest = Session.objects.filter(project_id=project_id).order_by("-last_seq")
+    keys = list(newest.values_list("session_key", flat=True)[:_MENU_SESSIONS])
+    values = {label for labels in _read(keys, visibility).values() for label in labels}
+    return {kind: values_of_kind[:_MENU_VALUES] for kind, values_of_kind in labels_json(sorted(values)).items()}
+
+
+def visible_keys(kind: str, value: str, visibility: Visibility) -> list[str]:
+    """Return the keys of metadata under which a reader may see this value."""
+    return [key for key in LABEL_KEYS[kind] if _is_visible(key, value, visibility)]
+
+
+def with_labels(sessions: QuerySet[Session], filters: Mapping[str, str], visibility: Visibility) -> QuerySet[Session]:
+    """Limit sessions to those with a value of each kind. Values that the reader may not see match nothing."""
+    for kind, value in filters.items():
+        keys = visible_keys(kind, value, visibility)
+        rows = Label.objects.filter(
+            session_key=OuterRef("session_key"), project_id=OuterRef("project_id"), key__in=keys, value=value
+        )
+        sessions = sessions.filter(Exists(rows)) if keys else sessions.none()
+    return sessions
+
+
+def filters_of(query: Mapping[str, str]) -> dict[str, str]:
+    """Return the label filters in an address, by kind."""
+    values = {kind: str(query.get(kind, "")).strip()[:200] for kind in LABEL_KEYS}
+    return {kind: value for kind, value in values.items() if value}
+
+
+def _read(keys: Sequence[UUID], visibility: Visibility) -> dict[UUID, list[LabelValue]]:
+    result: dict[UUID, set[LabelValue]] = {}
+    rows = Label.objects.filter(session_key__in=keys).values_list("session_key", "key", "value")
+    for session_key, key, value in rows:
+        if _is_visible(key, value, visibility):
+            result.setdefault(session_key, set()).add(LabelValue(_KIND_OF_KEY[key], value))
+    return {session_key: sorted(labels) for session_key, labels in result.items()}
+
+
+def _is_visible(key: str, value: str, visibility: Visibility) -> bool:
+    if key not in _KIND_OF_KEY:
+        return False
+    return visibility is Visibility.CONTENT or public_trace_metadata({key: value}).get(key) == value
