@@ -24,7 +24,7 @@ FILTERS = {
     "lost facts of a day": session_list.SessionFilter(state="lossy", range="24h", sort="-facts"),
     "of one environment": session_list.SessionFilter(labels={"environment": "staging"}),
     "of one user": session_list.SessionFilter(labels={"user": "user-7"}),
-    "of nobody": session_list.SessionFilter(labels={"user": "user-none"}),
+    "of an unknown user": session_list.SessionFilter(labels={"user": "user-none"}),
 }
 """Orders and filters of the session list."""
 

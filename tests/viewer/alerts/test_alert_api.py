@@ -65,7 +65,7 @@ def test_a_rule_is_created_changed_paused_and_deleted(ours: Project, settings: A
         ({"webhook_url": "http://169.254.169.254/"}, "webhook_url"),
         ({"emails": ["a@example.com"]}, "emails"),
         ({"project": "theirs"}, "project"),
-        ({"treshold": 3}, "treshold"),
+        ({"limit": 3}, "limit"),
     ],
 )
 def test_an_invalid_rule_is_explained(change: dict[str, Any], name: str, ours: Project, settings: Any) -> None:
