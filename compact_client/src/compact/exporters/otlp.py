@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import atexit
 import json
-import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -57,7 +56,9 @@ class OTLPExporter:
         if provider is None:
             self._own = OwnProvider(endpoint, headers=headers, service_name=service_name, timeout_s=timeout_s, ids=ids)
             provider = self._own.provider
-        self._spans = _SpanBuilder(provider.get_tracer("compact"), ids, include_payload=include_payload)
+        self._spans = _SpanBuilder(
+            provider.get_tracer("compact"), ids, include_payload=include_payload, own_provider=self._own
+        )
         self._queue = Batcher(self._spans, max_queue=16_384, max_batch=512, interval_s=0.05, name="compact-otlp")
         # Registered after the provider's own handler, so it runs first and its spans are still sent.
         atexit.register(self.close)
@@ -78,27 +79,30 @@ class OTLPExporter:
     def close(self) -> None:
         """Export the remaining events and shut down the exporter's own provider."""
         atexit.unregister(self.close)
+        # The SDK's shutdown can hang if the receiver is unreachable. The worker runs it, so that the deadline applies,
+        # because no thread can be started when the interpreter exits.
         self._spans.accept(self._queue.close(self._exit_timeout_s))
-        self._spans.end_all()
-        if self._own is not None:
-            # The SDK's shutdown can hang if the receiver is unreachable, so it runs in a thread with a deadline.
-            thread = threading.Thread(target=self._own.provider.shutdown, daemon=True)
-            thread.start()
-            thread.join(self._exit_timeout_s)
+        if not self._spans.has_exported:
+            self._spans.stop()
 
 
 class _SpanBuilder(Sink):
     """Turns events into spans on the worker thread."""
 
-    def __init__(self, tracer: Tracer, ids: EventIds, *, include_payload: bool) -> None:
+    def __init__(
+        self, tracer: Tracer, ids: EventIds, *, include_payload: bool, own_provider: OwnProvider | None
+    ) -> None:
+        self.has_exported = False
         self._tracer = tracer
         self._ids = ids
+        self._own_provider = own_provider
         self._include_payload = include_payload
         # Events of checks that have not ended, and the contexts of those that have, by the id of the check's span.
         self._open: OrderedDict[str, list[dict[str, Any]]] = OrderedDict()
         self._ended: OrderedDict[str, SpanContext] = OrderedDict()
 
     def accept(self, events: list[dict[str, Any]]) -> None:
+        self.has_exported = self.has_exported or bool(events)
         for item in events:
             try:
                 self._add(item["event"], item["context"])
@@ -108,11 +112,13 @@ class _SpanBuilder(Sink):
     def after_fork(self) -> None:
         self._open.clear()
 
-    def end_all(self) -> None:
-        """Export the events of checks that never ended."""
+    def stop(self) -> None:
+        """Export the events of checks that never ended, and shut down the exporter's own provider."""
         for events in list(self._open.values()):
             self._export_single(events, None)
         self._open.clear()
+        if self._own_provider is not None:
+            self._own_provider.provider.shutdown()
 
     def _add(self, event: dict[str, Any], context: Context) -> None:
         if event.get("event") == CheckEvent.name:
