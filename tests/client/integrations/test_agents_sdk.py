@@ -344,6 +344,7 @@ async def test_the_agent_can_ask_for_a_compaction(manager: CompactManager, event
     assert [decision["triggered"] for decision in fired] == [False, False, False, False, True]
     assert fired[-1]["note"] == "the agent asked: the files are read"
     assert "compact.pruned_messages" in names(events)
+    session.close()
 
 
 LAST_EVENTS = """

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import sqlite3
+import weakref
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -80,6 +81,9 @@ class PassageIndex:
         self._frequencies: Counter[str] = Counter()
         self._rows_by_text: dict[int, int] = {}
         self._db = _open_database()
+        if self._db is not None:
+            # From Python 3.13 on, a connection that is collected while it is open causes a warning.
+            weakref.finalize(self, self._db.close)
         self._process_id = os.getpid()
 
     @property
