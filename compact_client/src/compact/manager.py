@@ -50,14 +50,11 @@ class _CalledBranch:
 
     branches: weakref.ref[Branches]
     number: int
+    is_of_task: bool
+    """True if a task used it. Its own tasks inherit this, and no others. The next job of a thread may be anybody's."""
 
 
 _called_branch: ContextVar[_CalledBranch | None] = ContextVar("compact_called_branch", default=None)
-
-
-def _no_steps() -> Steps[list[Passage]]:
-    return []
-    yield
 
 
 class CompactManager:
@@ -287,12 +284,15 @@ class CompactManager:
 
         This includes messages that were compacted away, and after a restart those in the archive. At most `limit`
         passages with at most `max_tokens` in total are returned. `messages` is the host's list. It is needed only if
-        several runs share the session id. Passages of another conversation under the same id are never returned.
+        several runs share the session id. Passages of another conversation under the same id are never returned: raises
+        `CompactError` if it is not known which conversation is meant.
         """
         branches = self._branches(session_id)
         with branches.read_access():
             session = self._find_branch(branches, messages)
-            steps = recall(self._engine, session, query, limit=limit, max_tokens=max_tokens) if session else _no_steps()
+            if session is None:
+                return []
+            steps = recall(self._engine, session, query, limit=limit, max_tokens=max_tokens, items=messages)
             return run(self._engine.with_delivery(steps))
 
     async def arecall(
@@ -312,7 +312,7 @@ class CompactManager:
             session = self._find_branch(branches, messages, mark)
             if session is None:
                 return []
-            return (yield from recall(self._engine, session, query, limit=limit, max_tokens=max_tokens))
+            return (yield from recall(self._engine, session, query, limit=limit, max_tokens=max_tokens, items=messages))
 
         return await self._arun(session_id, None, steps)
 
@@ -326,12 +326,24 @@ class CompactManager:
     def _find_branch(
         self, branches: Branches, messages: Sequence[Any] | None, mark: _CalledBranch | None = None
     ) -> Session | None:
-        """Return the branch that these messages continue, else the one of this task's last call, else the current."""
+        """Return the branch that these messages continue, else the one of this task's last call.
+
+        A thread is not a task: it may belong to a pool and run for another user now. Its last call counts only if no
+        other conversation used the id since.
+        """
         if messages is not None:
             return branches.find(messages)
+        if len(branches) == 1:
+            return branches.current
         mark = mark or _called_branch.get()
         called = branches.get(mark.number) if mark is not None and mark.branches() is branches else None
-        return called or branches.current
+        is_known = mark is not None and called is not None and (mark.is_of_task or called is branches.current)
+        if not is_known:
+            raise CompactError(
+                f"Session {branches.session_id!r} has {len(branches)} conversations that do not continue each other. "
+                "Pass messages=… to search in the right one, or use one session id per conversation."
+            )
+        return called
 
     def read_artifact(self, session_id: str, artifact_id: str, *, context: Any = None) -> str | None:
         """Return the full content behind a pointer, or None if it is missing or the requester may not read it."""
@@ -414,7 +426,7 @@ class CompactManager:
             try:
                 return run(self._engine.with_delivery(branches.run_on(messages, steps)))
             finally:
-                _called_branch.set(_CalledBranch(weakref.ref(branches), branches.current.number))
+                _called_branch.set(_CalledBranch(weakref.ref(branches), branches.current.number, is_of_task=False))
 
     async def _arun(self, session_id: str, messages: Sequence[Any] | None, steps: Callable[[Session], Steps[R]]) -> R:
         branches = self._branches(session_id)
@@ -439,7 +451,7 @@ class CompactManager:
         task.add_done_callback(lambda done: self._release(branches, done))
         result = await asyncio.shield(task)
         if messages is not None:
-            _called_branch.set(_CalledBranch(weakref.ref(branches), branch_numbers[-1]))
+            _called_branch.set(_CalledBranch(weakref.ref(branches), branch_numbers[-1], is_of_task=True))
         return result
 
     def _release(self, branches: Branches, done: asyncio.Task[Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
 
@@ -120,6 +121,24 @@ def test_concurrent_tasks_under_one_id_search_in_their_own_conversation():
     assert "BOB-4711" in bob and "ALICE-4711" not in bob
 
 
+@pytest.mark.parametrize("is_pool_used", [True, False])
+def test_a_thread_that_may_run_for_another_user_must_show_its_conversation(is_pool_used):
+    """The thread of a pool ran a call for Alice before. It may run a tool for Bob now, and both use one id."""
+    manager, alice = small_manager(), history("Alice's code is ALICE-4711.")
+    with ThreadPoolExecutor(1) as pool:
+        if is_pool_used:
+            pool.submit(manager.preflight, "s", alice).result()
+        else:
+            manager.preflight("s", alice)
+        manager.preflight("s", history("Bob's code is BOB-0815."))
+        with pytest.raises(CompactError, match=r"2 conversations .* messages="):
+            pool.submit(manager.recall, "s", "code ALICE-4711 BOB-0815").result()
+        with pytest.raises(CompactError, match=r"2 conversations .* messages="):
+            pool.submit(asyncio.run, manager.arecall("s", "code ALICE-4711 BOB-0815")).result()
+        passages = texts(pool.submit(manager.recall, "s", "code ALICE-4711 BOB-0815", messages=alice).result())
+    assert "ALICE-4711" in passages and "BOB-0815" not in passages
+
+
 def test_sessions_do_not_share_an_index():
     manager = compacted_manager("Alice's code is ALICE-4711.")
     manager.preflight("other", history("Bob's code is BOB-0815."))
@@ -168,6 +187,21 @@ def test_after_a_restart_another_conversation_in_the_archive_is_never_found(stor
     third.preflight("s", request)
     passages = texts(third.recall("s", "code ALICE-4711 BOB-0815"))
     assert "BOB-0815" in passages and "ALICE-4711" not in passages
+
+
+@pytest.mark.parametrize("has_plan_store", [True, False])
+def test_after_a_restart_messages_prove_whose_archive_is_searched(storage, tmp_path, has_plan_store):
+    """No check has run yet in this process, so the given messages are all that is known."""
+
+    def start() -> Any:
+        plans = FileCompactionStore(tmp_path / "plans") if has_plan_store else None
+        return small_manager(storage=storage(), plan_store=plans)
+
+    alice, bob = history("Alice's code is ALICE-4711."), history("Bob's code is BOB-0815.", turns=3)
+    request = start().preflight("s", alice)
+    assert start().recall("s", "ALICE-4711", messages=bob) == []
+    assert asyncio.run(start().arecall("s", "ALICE-4711", messages=bob)) == []
+    assert "ALICE-4711" in texts(start().recall("s", "ALICE-4711", messages=request))
 
 
 def test_before_the_first_message_of_a_process_the_newest_archived_conversation_is_the_session(storage):

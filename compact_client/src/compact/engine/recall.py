@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from compact import events
+from compact.engine.call import Call
 from compact.engine.effects import Steps, call_store
 from compact.engine.engine import Engine
 from compact.engine.session import Request, Session
@@ -117,11 +118,18 @@ class SessionIndex:
         return self._visible, self._known_terms
 
 
-def recall(engine: Engine, session: Session, query: str, *, limit: int, max_tokens: int) -> Steps[list[Passage]]:
-    """Return the passages of a branch that match a query best, and emit `compact.recall`."""
+def recall(
+    engine: Engine, session: Session, query: str, *, limit: int, max_tokens: int, items: Sequence[Any] | None = None
+) -> Steps[list[Passage]]:
+    """Return the passages of a branch that match a query best, and emit `compact.recall`.
+
+    `items` is the host's list. It is read into a branch that has no messages yet, as after a restart.
+    """
     if limit < 1 or max_tokens < 1:
         raise CompactError(f"limit and max_tokens must be more than 0, not {limit!r} and {max_tokens!r}.")
     span = engine.open_span(session, events.RecallEvent(turn=session.turn, limit=limit, max_tokens=max_tokens))
+    if items and not session.history:
+        yield from engine.observe(session, Call(items), span)
     session_index = yield from _update_index(engine, session, span)
     passages = yield from _search(engine, session, session_index, query, limit, max_tokens)
     if span.has_listeners:
