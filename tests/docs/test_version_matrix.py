@@ -1,0 +1,33 @@
+"""`make test-matrix` tests every extra, and says what it leaves out."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from pathlib import Path
+
+from tools import version_matrix
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_every_extra_has_tests_of_its_own() -> None:
+    """An extra without an entry would run all tests, in an environment that lacks their packages."""
+    project = tomllib.loads((ROOT / "compact_client/pyproject.toml").read_text())["project"]
+    extras = {name for name, packages in project["optional-dependencies"].items() if packages and name != "all"}
+    assert set(version_matrix.TESTS) == {"base", *extras}
+    files = [entry for entries in version_matrix.TESTS.values() for entry in entries if entry.startswith("tests/")]
+    assert [entry for entry in files if not (ROOT / entry).exists()] == []
+
+
+def test_a_python_that_is_not_installed_is_listed() -> None:
+    outcome = version_matrix.Outcome("cli", "oldest", "3.11", "rich 13.0.0", "passed: 2 passed")
+    assert "| all, newest | | 3.14 | SKIPPED: not installed |" in version_matrix.table([outcome], ["3.14"])
+
+
+def test_interpreters_are_found_without_pyenv(monkeypatch, tmp_path) -> None:
+    """The search path is enough."""
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "missing"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    version = ".".join(map(str, sys.version_info[:2]))
+    assert list(version_matrix.find_interpreters()) == [version]
