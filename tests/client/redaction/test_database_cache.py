@@ -57,6 +57,6 @@ def test_a_folder_that_cannot_be_written_is_no_error(folder: Path) -> None:
 
 
 def test_only_the_newest_files_are_kept(folder: Path) -> None:
-    for number in range(7):
+    for number in range(13):
         database_cache.write_database(f"{number}", b"x")
-    assert len(list(folder.iterdir())) == 4 and database_cache.read_database("6") == b"x"
+    assert len(list(folder.iterdir())) == 8 and database_cache.read_database("12") == b"x"

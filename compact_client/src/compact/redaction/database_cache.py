@@ -18,14 +18,16 @@ from pathlib import Path
 
 _SUFFIX = ".hsdb"
 _DIGEST_BYTES = 32
-_MAX_FILES = 4
+_MAX_FILES = 8
 
 
-def cache_key(expressions: Sequence[bytes], flags: Sequence[int], versions: Sequence[str]) -> str:
+def cache_key(
+    numbers: Sequence[int], expressions: Sequence[bytes], flags: Sequence[int], versions: Sequence[str]
+) -> str:
     """Return the name of the file for these expressions, on this kind of machine."""
     digest = hashlib.sha256("\0".join([*versions, platform.machine()]).encode())
-    for expression, flag in zip(expressions, flags, strict=True):
-        digest.update(b"%d\0%d\0%b" % (flag, len(expression), expression))
+    for number, expression, flag in zip(numbers, expressions, flags, strict=True):
+        digest.update(b"%d\0%d\0%d\0%b" % (number, flag, len(expression), expression))
     return digest.hexdigest()[:32]
 
 

@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any, Protocol
@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from compact.redaction.database_cache import cache_key, read_database, write_database
 from compact.redaction.normalization import HIDDEN, HINT
 from compact.redaction.rules import Rule
-from compact.redaction.rules.rule import MIN_RUN_CHARS
+from compact.redaction.rules.rule import MIN_RUN_CHARS, WORDS_HINT
 
 _log = logging.getLogger(__name__)
 
@@ -30,6 +30,8 @@ NORMALIZE = -1
 """In place of a rule: the text contains hidden or full-width characters."""
 _HAS_RUN = 1
 """The number of the expression for runs of letters and digits."""
+_HAS_WORDS = 2
+"""The number of the expression for runs of words in lower case."""
 _RUN_HINT = rf"[A-Za-z0-9+/]{{{MIN_RUN_CHARS},}}"
 _RUN = b"a" * MIN_RUN_CHARS
 _RUN_TABLE = bytes(97 if re.match(rb"[A-Za-z0-9+/]", bytes([byte])) else 32 for byte in range(256))
@@ -135,41 +137,35 @@ class HyperscanPrefilter:
     """Searches for the hints of all rules in one pass, in linear time."""
 
     def __init__(self, rules: Sequence[Rule], *, is_compiled: bool = True) -> None:
-        """Load the database from the cache, or compile it if `is_compiled` is set. Raise `NotCached` otherwise."""
-        import hyperscan
-
+        """Load the databases from the cache, or compile them if `is_compiled` is set. Raise `NotCached` otherwise."""
         self._local = threading.local()
-        self._rules_of: list[list[int]] = [[NORMALIZE], []]
-        expressions: dict[str, int] = {HINT: 0, _RUN_HINT: _HAS_RUN}
+        self._rules_of: list[list[int]] = [[NORMALIZE], [], []]
+        expressions: dict[str, int] = {HINT: 0, _RUN_HINT: _HAS_RUN, WORDS_HINT: _HAS_WORDS}
         for index, rule in enumerate(rules):
             for hint in rule.hints or [re.escape(literal) for literal in rule.literals]:
                 number = expressions.setdefault(hint, len(expressions))
                 if number == len(self._rules_of):
                     self._rules_of.append([])
                 self._rules_of[number].append(index)
+        alone = {expressions[hint] for rule in rules if rule.is_prose for hint in rule.hints}
         self._runs: list[tuple[range, int]] = []
         for index, rule in enumerate(rules):
             if rule.run_chars is not None:
                 self._runs.append((rule.run_chars, len(self._rules_of)))
                 self._rules_of.append([index])
-        flags = hyperscan.HS_FLAG_CASELESS | hyperscan.HS_FLAG_DOTALL
-        self._database = _load_database(
-            [hint.encode() for hint in expressions],
-            # Runs are found faster without Hyperscan, which only says if there is one.
-            [
-                flags | hyperscan.HS_FLAG_SINGLEMATCH if number == _HAS_RUN else flags
-                for number in range(len(expressions))
-            ],
-            is_compiled=is_compiled,
-        )
+        self._databases = _load_databases(expressions, alone, is_compiled=is_compiled)
 
     def hits(self, text: str) -> list[Hit]:
         """Return the end of each hint."""
         data = text.encode("utf-8", "surrogatepass")
         ends: list[Hit] = []
-        self._database.scan(data, match_event_handler=_add_hit, context=ends, scratch=self._scratch())
+        scratches = self._scratches()
+        self._databases[0].scan(data, match_event_handler=_add_hit, context=ends, scratch=scratches[0])
         if not ends:
             return ends
+        if any(number == _HAS_WORDS for number, _ in ends):
+            for database, scratch in zip(self._databases[1:], scratches[1:], strict=True):
+                database.scan(data, match_event_handler=_add_hit, context=ends, scratch=scratch)
         if any(number == _HAS_RUN for number, _ in ends):
             for start, end in _long_runs(data):
                 length = end - start
@@ -180,25 +176,42 @@ class HyperscanPrefilter:
         hits.sort()
         return hits
 
-    def _scratch(self) -> Any:
+    def _scratches(self) -> list[Any]:
         """Return the working memory of this thread. A scan releases the interpreter lock, so none is shared."""
-        scratch = getattr(self._local, "scratch", None)
-        if scratch is None:
+        scratches: list[Any] | None = getattr(self._local, "scratches", None)
+        if scratches is None:
             import hyperscan
 
-            scratch = self._local.scratch = hyperscan.Scratch(self._database)
-        return scratch
+            scratches = self._local.scratches = [hyperscan.Scratch(database) for database in self._databases]
+        return scratches
 
 
 class NotCached(Exception):
     """The database has to be compiled."""
 
 
-def _load_database(expressions: list[bytes], flags: list[int], *, is_compiled: bool) -> Any:
-    """Return the compiled database of expressions. Their numbers are their ids."""
+def _load_databases(expressions: Mapping[str, int], alone: Collection[int], *, is_compiled: bool) -> list[Any]:
+    """Return one database for most expressions, and one for each of those that must be alone."""
     import hyperscan
 
-    key = cache_key(expressions, flags, [version("hyperscan")])
+    flags = hyperscan.HS_FLAG_CASELESS | hyperscan.HS_FLAG_DOTALL
+    once = flags | hyperscan.HS_FLAG_SINGLEMATCH
+    numbered = [
+        # Runs are found faster without Hyperscan, which only says if there is one.
+        (number, expression.encode(), once if number in {_HAS_RUN, _HAS_WORDS} else flags)
+        for expression, number in expressions.items()
+    ]
+    together = [item for item in numbered if item[0] not in alone]
+    groups = [together, *([item] for item in numbered if item[0] in alone)]
+    return [_load_database(group, is_compiled=is_compiled) for group in groups]
+
+
+def _load_database(numbered: list[tuple[int, bytes, int]], *, is_compiled: bool) -> Any:
+    """Return the compiled database of expressions, each with its number and flags."""
+    import hyperscan
+
+    numbers, expressions, flags = (list(column) for column in zip(*numbered, strict=True))
+    key = cache_key(numbers, expressions, flags, [version("hyperscan")])
     cached = read_database(key)
     if cached is not None:
         # Fails if another processor or version wrote the file, although the key should rule that out.
@@ -207,7 +220,7 @@ def _load_database(expressions: list[bytes], flags: list[int], *, is_compiled: b
     if not is_compiled:
         raise NotCached
     database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-    database.compile(expressions=expressions, ids=list(range(len(expressions))), elements=len(expressions), flags=flags)
+    database.compile(expressions=expressions, ids=numbers, elements=len(expressions), flags=flags)
     write_database(key, hyperscan.dumpb(database))
     return database
 
@@ -236,8 +249,9 @@ def _in_characters(hits: list[Hit], data: bytes) -> Iterator[Hit]:
     position = characters = 0
     for index, end in hits:
         if end > position:
+            piece = data[position:end]
             # A hint may end inside a character, which then counts with the next piece.
-            characters += len(data[position:end].decode("utf-8", "ignore"))
+            characters += len(piece) if piece.isascii() else len(piece.decode("utf-8", "ignore"))
             position = end
         yield index, characters
 

@@ -209,7 +209,8 @@ class Redactor:
             # A key in PEM format is recognized by lines that may be far away from each other.
             is_local = not self._patterns and all(span.rule not in _FAR_RULES for span, _ in spans)
             ranges = masked.surroundings(_MASK_DISTANCE) if is_local else None
-            more = self._split(masked.text, self._matches(masked.text, masked.text.split(BOUNDARY), ranges))
+            parts = masked.text.split(BOUNDARY) if self._patterns else ()
+            more = self._split(masked.text, self._matches(masked.text, parts, ranges))
             if not more:
                 return spans
             spans = self._split(text, [*(span for span, _ in spans), *(masked.original(span) for span, _ in more)])

@@ -17,10 +17,10 @@ _VALUE = r"""
       | (?P<bare>[^\s\x1e"'`,;&<>\\]{1,96}+) )
 """
 _QUOTE_AFTER_KEY = r"""(?P<keyquote>\\{0,7}+["'`]\]?|%22)?[*_~]{0,3}"""
-_SUFFIX = (
-    r"(?:[_.-]?(?:key|base|value|token|access|prod|production|dev|test|staging|live|old|new|plain|text|raw|string"
-    r"|hash|data|\d{1,3})){0,3}s?(?:\[\d{0,3}\])?"
+_SUFFIX_WORDS = (
+    "key|base|value|token|access|prod|production|dev|test|staging|live|old|new|plain|text|raw|string|hash|data"
 )
+_SUFFIX = rf"(?:[_.-]?(?:{_SUFFIX_WORDS}|\d{{1,3}})){{0,3}}s?(?:\[\d{{0,3}}\])?"
 _SIGNS = r"(?P<separator>=>|:=|={1,3}|:{1,2}|：|＝|%3[AD]|(?<=\w)>|(?<=[ \t])(?:-{1,2}>|→))"
 # The two patterns of document 002 allow line breaks around the sign. For other names, the value is on the same line.
 _SEPARATOR = rf"{GAP}{{0,32}}+{_SIGNS}(?:{GAP}|[*_~](?![\w])){{0,32}}+"
@@ -180,7 +180,8 @@ def _assignment(
     )
 
 
-_AFTER_KEY = r"""[\w.\]["'`\\*%-]{0,40}[ \t\r\n]{0,4}"""
+_KEY_CHARS = r"""[\w.\]["'`\\*%-]{0,40}"""
+_AFTER_KEY = rf"""{_KEY_CHARS}[ \t\r\n]{{0,4}}"""
 _BEFORE_VALUE = r"""[ \t\r\n*"'`\\%\d]{0,16}[|>]?"""
 _SIGN = r"(?:-{0,2}[:=>]|%3[ad]|\xef\xbc\x9a|\xef\xbc\x9d|\xe2\x86\x92)"
 
@@ -204,7 +205,7 @@ ASSIGNMENTS = (
         "pass pw passw",
         _is_short_key,
         start=r"(?<![A-Za-z])",
-        hint=rf"(?:pass|passw|pw){_AFTER_KEY}{_SIGN}",
+        hint=rf"(?:^|[^a-z])(?:passw?|pw)(?:(?:[\d_.\][\"'`\\*%-]|{_SUFFIX_WORDS}|s){_KEY_CHARS})?[ \t\r\n]{{0,4}}{_SIGN}",
     ),
     _assignment(
         "secret",

@@ -32,7 +32,8 @@ PAIRS = (
         _is_secret_pair,
         lookahead=360,
         hints=(
-            rf"(?:{_NAME})[\"'`\\ \t\r\n]{{0,12}}[:=][\"'`\\ \t\r\n]{{0,12}}[\w.-]{{2,60}}[\"'`\\,; \t\r\n]{{1,36}}(?:{_VALUE})",
+            # Hyperscan is faster without upper bounds.
+            rf"(?:{_NAME})[\"'`\\ \t\r\n]*[:=][\"'`\\ \t\r\n]*[\w.-]{{2,}}[\"'`\\,; \t\r\n]+(?:{_VALUE})",
         ),
         reach=150,
     ),
@@ -47,7 +48,10 @@ PAIRS = (
         ),
         _is_secret_pair,
         lookahead=360,
-        hints=(rf"(?:{_VALUE})[\"'`\\]{{1,8}}[ \t\r\n]{{0,4}}[:=]",),
+        hints=(
+            rf"(?:{_VALUE})[\"'`\\]+[ \t\r\n]*[:=][ \t\r\n]*\\*[\"'`][^\"'`\\\n\x1e]+\\*[\"'`],[ \t\r\n]*\\*[\"'`](?:{_NAME})",
+        ),
+        reach=360,
     ),
     Rule(
         "name_value",

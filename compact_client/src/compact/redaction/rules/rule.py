@@ -16,10 +16,10 @@ NOT_IN_WORD = r"(?<![A-Za-z0-9])"
 GAP = r"[ \t\r\n]"
 """White space within one part."""
 
-NUMBER_HINT = r"(?:^|[^\w.])[+(]?\d(?:[ ()./-]{0,3}\d){8}"
-"""Nine digits with separators. Rules that share a hint cost one search."""
 MIN_RUN_CHARS = 40
 """The length from which on a run of letters, digits, `+` and `/` may be a key."""
+WORDS_HINT = r"(?-i:[a-z0-9 ,.:)\t\r\n]{47})"
+"""Twelve words of three letters in lower case, with separators and numbers."""
 HAS_DIGIT = re.compile(r"[0-9]")
 
 _HAS_DIGIT_AND_LETTER = re.compile(r"(?=[^0-9]*[0-9])[^A-Za-z]*[A-Za-z]")
@@ -45,6 +45,9 @@ class Rule:
     `spans` returns the spans to mask, if they are not a group of the match. `decode` returns the plain text of an
     encoded match, which is then masked if that text contains a secret. After a rejected match, the search continues at
     its second character, or at its end if `is_whole` is set.
+
+    The hints of a rule with `is_prose` match only where `WORDS_HINT` does. Hyperscan searches for them separately, because
+    they would slow down the search for all others.
     """
 
     name: str
@@ -60,6 +63,7 @@ class Rule:
     spans: Callable[[re.Match[str]], list[tuple[int, int]]] | None = None
     decode: Callable[[re.Match[str]], str | None] | None = None
     is_whole: bool = False
+    is_prose: bool = False
 
 
 def verbose(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
