@@ -1,6 +1,7 @@
 """Serve static files under hashed names, so that browsers can cache them indefinitely.
 
-The imports of ES modules are rewritten to the hashed names too. The stylesheets of each page are joined into one file.
+The imports of ES modules are rewritten to the hashed names too. The stylesheets of each page are joined into one file,
+and so are its scripts.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from django.core.management import call_command
 from whitenoise.compress import Compressor
 from whitenoise.storage import CompressedManifestStaticFilesStorage
 
-from viewer.stylesheets import bundle_name, join_styles, page_styles
+from viewer import scripts, stylesheets
 
 # The browsable API is disabled, so its files are not collected.
 _UNUSED = ["rest_framework"]
@@ -37,12 +38,19 @@ class HashedStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]
         return Compressor(**options, use_brotli=False)
 
     def post_process(self, paths: dict[str, Any], dry_run: bool = False, **options: Any) -> Iterator[Any]:
-        """Hash and compress the files, and the stylesheet of each page."""
-        for names in set() if dry_run else page_styles():
-            name = bundle_name(names)
-            Path(self.path(name)).write_text(join_styles(names))
+        """Hash and compress the files, and the stylesheet and the script of each page."""
+        for name, text in () if dry_run else _joined_files():
+            Path(self.path(name)).write_text(text)
             paths[name] = (self, name)
         yield from super().post_process(paths, dry_run, **options)
+
+
+def _joined_files() -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of each joined file."""
+    for names in stylesheets.page_styles():
+        yield stylesheets.bundle_name(names), stylesheets.join_styles(names)
+    for modules in set(scripts.page_scripts().values()):
+        yield scripts.bundle_name(modules), scripts.join_scripts(modules)
 
 
 def collect() -> None:
@@ -56,7 +64,8 @@ def collect() -> None:
 
 
 def _fingerprint() -> str:
-    digest = hashlib.sha256(repr(sorted(page_styles())).encode())
+    pages = sorted(stylesheets.page_styles()), sorted(scripts.page_scripts().values())
+    digest = hashlib.sha256(repr(pages).encode())
     for finder in get_finders():
         for path, storage in finder.list(_UNUSED):
             status = Path(storage.path(path)).stat()

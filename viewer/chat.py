@@ -16,6 +16,7 @@ from typing import Any
 PREVIEW_CHARS = 90
 _MAX_ARGUMENT_CHARS = 40
 _SPACES = re.compile(r"\s+")
+_SUMMARY_MARKS = re.compile(r"\A\s*</?COMPACT-SUMMARY[^>\n]*>\s*(?:\[Summary v[^\]\n]*\]\s*)?")
 _TEXT_TYPES = {"text", "input_text", "output_text", "summary_text"}
 _MEDIA_TYPES = {
     **dict.fromkeys(("image", "image_url", "input_image", "output_image", "image_generation_call"), "image"),
@@ -91,6 +92,11 @@ class ChatMessage:
         return _shorten(" ".join(filter(None, [*calls, *words])), PREVIEW_CHARS)
 
 
+def strip_summary_marks(text: str) -> str:
+    """Return a summary without the lines that tell a model that the message is one."""
+    return _SUMMARY_MARKS.sub("", text)
+
+
 def parse_message(message: Any) -> ChatMessage:
     """Read a stored message of any format."""
     if not isinstance(message, Mapping):
@@ -135,7 +141,7 @@ def _content_parts(content: Any) -> Iterator[Part]:
 
 def _part(item: Any) -> Part:
     if isinstance(item, str):
-        return Part(PartKind.TEXT, item)
+        return Part(PartKind.TEXT, strip_summary_marks(item))
     if not isinstance(item, Mapping):
         return Part(PartKind.DATA, _to_json(item))
     item_type = _type_of(item)
@@ -148,7 +154,7 @@ def _part(item: Any) -> Part:
     if item_type in _MEDIA_TYPES or "inlineData" in item:
         return Part(PartKind.MEDIA, f"[{_MEDIA_TYPES.get(item_type, 'media')}]")
     text = _plain_text(item, item_type)
-    return Part(PartKind.DATA, _to_json(item)) if text is None else Part(PartKind.TEXT, text)
+    return Part(PartKind.DATA, _to_json(item)) if text is None else Part(PartKind.TEXT, strip_summary_marks(text))
 
 
 def _plain_text(item: Mapping[str, Any], item_type: str) -> str | None:

@@ -193,6 +193,7 @@ class ScriptedSummarizer:
         self._inner = ExtractiveSummarizer()
         # Without an omission, a summary is that of the built-in summarizer, and a replay gives the same.
         self.name = "scripted" if omits else self._inner.name
+        self.continues_summary = self._inner.continues_summary
 
     def summarize_span(self, messages: Any, **options: Any) -> Any:
         if self.refusals:

@@ -86,5 +86,11 @@ for (const link of document.querySelectorAll("a[data-list]")) {
   if (link instanceof HTMLAnchorElement) link.search = sessionStorage.getItem("list-query") ?? "";
 }
 
+// Prefetching earlier would delay the first paint.
+addEventListener("load", () => {
+  const links = document.querySelector("template[data-prefetch]");
+  if (links instanceof HTMLTemplateElement) requestIdleCallback(() => document.head.append(links.content));
+});
+
 document.querySelector(".topbar nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 startTimeUpdates();

@@ -40,6 +40,10 @@ class Side:
         return sum(check.pruned_count for check in self.compactions)
 
     @property
+    def failed_count(self) -> int:
+        return sum(check.has_failed for check in self.compactions)
+
+    @property
     def compaction_ms(self) -> float:
         return sum(check.duration_ms or 0.0 for check in self.compactions)
 
@@ -128,6 +132,7 @@ def session_figures(a: Side, b: Side) -> list[Figure]:
     return [
         _figure("Turns", one.turn_count, other.turn_count, "count"),
         _figure("Compactions", one.compaction_count, other.compaction_count, "count", "less"),
+        _figure("Failed compactions", a.failed_count, b.failed_count, "count", "less"),
         _figure("Fallbacks", one.fallback_count, other.fallback_count, "count", "less"),
         _figure("Peak tokens", one.peak_tokens, other.peak_tokens, "tokens", "less"),
         _figure("Current tokens", one.last_tokens, other.last_tokens, "tokens"),

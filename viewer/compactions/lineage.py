@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from viewer.chat import strip_summary_marks
 from viewer.compactions.ledger import longest_increasing
 from viewer.kinds import SUMMARY
 from viewer.numbers import to_count
@@ -38,11 +39,6 @@ class Line:
     @property
     def is_heading(self) -> bool:
         return self.text.startswith("#")
-
-    @property
-    def is_tag(self) -> bool:
-        """True for the line that marks the message as a summary for the model."""
-        return self.text.startswith(("<COMPACT-SUMMARY", "[Summary v"))
 
     @property
     def words(self) -> str:
@@ -235,7 +231,7 @@ def _line(state: str, text: str, *, was: str = "") -> Line:
 
 
 def _split_lines(text: str) -> list[str]:
-    return [line.rstrip() for line in text.splitlines() if line.strip()]
+    return [line.rstrip() for line in strip_summary_marks(text).splitlines() if line.strip()]
 
 
 def _strip_marks(text: str) -> str:

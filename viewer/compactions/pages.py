@@ -21,20 +21,14 @@ from viewer.audit.archival_states import Archival, compaction_archival
 from viewer.audit.payload_views import Sight
 from viewer.chat import ChatMessage, parse_message
 from viewer.compactions import queries, rework
-from viewer.compactions.flow import build_flow
 from viewer.compactions.ledger import Entry, Ledger
-from viewer.compactions.lineage import (
-    Version,
-    hide_text,
-    previous_summary,
-    summary_text,
-    summary_version,
-    version_links,
-)
+from viewer.compactions.lineage import previous_summary, summary_text, version_links
 from viewer.compactions.lost_facts import LostFact, in_sentences, source_ids
-from viewer.compactions.what_if import STRATEGIES, CannotPlan, Choice, Prompt, Source, plan_again, replay
+from viewer.compactions.session_replay import CannotPlan, Step
+from viewer.compactions.stored_parts import StoredParts, read_parts
+from viewer.compactions.what_if import STRATEGIES, Choice, Source, plan_again, replay
 from viewer.costs.session_report import compaction_effect
-from viewer.kinds import ARCHIVAL, PRUNED, RETENTION, SUMMARY
+from viewer.kinds import ARCHIVAL, RETENTION, SUMMARY
 from viewer.sessions.checks import Check
 from viewer.sessions.descriptions import describe_losses
 from viewer.sessions.inspection import retention_rows
@@ -74,7 +68,7 @@ def compaction_detail(request: HttpRequest, name: str, number: int) -> HttpRespo
     compaction = _get_compaction(request, name, number)
     session, check, compactions = compaction.session, compaction.check, compaction.all
     has_content = compaction.sight.has_content
-    stored = _read(compaction)
+    stored = read_parts(session, compactions, number)
     archival, transcript = _archival(session, check)
     sources = _source_hashes(stored, transcript)
     bodies = _read_messages(session, stored, sources) if has_content else {}
@@ -93,10 +87,10 @@ def compaction_detail(request: HttpRequest, name: str, number: int) -> HttpRespo
         "left_count": ledger.removed_count if ledger.entries else check.pruned_count,
         "first_rows": _first_rows(ledger, bodies, has_content=has_content),
         "previews": {digest: body.preview for digest, body in bodies.items()},
-        "flow": build_flow(ledger, check.before, check.after) if ledger.entries else None,
+        "flow": stored.flow,
         "versions": version_links(compactions, number),
-        "version": stored.version_for(compaction.sight),
-        "positions": {entry.id: entry.position + 1 for entry in ledger.entries},
+        "version": stored.version if has_content else stored.hidden_version,
+        "lines": stored.lines if has_content else "",
         "by_kind": retention_rows(retention.data) if (retention := check.span(RETENTION)) else [],
         "lost": _lost_in_sentences(stored, sources, bodies) if has_content else None,
         "listed_count": len(stored.lost),
@@ -179,13 +173,7 @@ def message(request: HttpRequest, name: str, digest: str) -> HttpResponse:
 def what_if(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """The fates of the stored prompt under another policy. `?replay=1` plans it as it was."""
     compaction = _get_compaction(request, name, number)
-    session, check = compaction.session, compaction.check
-    _, transcript = _archival(session, check)
-    if transcript is None:
-        raise Http404("No transcript is stored for this compaction.")
-    previous = previous_summary(compaction.all, number)
-    text = summary_text(queries.payload(session, previous.span(SUMMARY))) if previous else ""
-    source = Source.of(transcript, check, Prompt(queries.fate_ledger(session, check), text))
+    check, source = compaction.check, _what_if_source(compaction)
     context: dict[str, Any] = {"check": check}
     try:
         context["replay"] = replay(source)
@@ -199,39 +187,7 @@ def what_if(request: HttpRequest, name: str, number: int) -> HttpResponse:
     return render(request, "compactions/_what_if_result.html", context)
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """The stored parts of a compaction, with their content."""
-
-    ledger: Ledger
-    version: Version | None
-    lost: list[dict[str, Any]]
-
-    def version_for(self, sight: Sight) -> Version | None:
-        """Return the summary as a reader sees it."""
-        return self.version if sight.has_content or self.version is None else hide_text(self.version)
-
-
-def _read(compaction: Compaction) -> Stored:
-    """Read the payloads of a compaction and of the summary before it in one query."""
-    session, check = compaction.session, compaction.check
-    pruned, summary, retention = (check.span(kind) for kind in (PRUNED, SUMMARY, RETENTION))
-    previous = previous_summary(compaction.all, compaction.number)
-    before = previous.span(SUMMARY) if previous else None
-    spans = [span for span in (pruned, summary, retention, before) if span is not None]
-    payloads = queries.payloads(session, spans) if spans else {}
-    return Stored(
-        ledger=queries.public_ledger(payloads.get(pruned.key) if pruned else None),
-        version=summary_version(
-            compaction.number, summary, payloads.get(summary.key), payloads.get(before.key) if before else None
-        )
-        if summary
-        else None,
-        lost=queries.lost_facts(payloads.get(retention.key) if retention else None),
-    )
-
-
-def _source_hashes(stored: Stored, transcript: Transcript | None) -> dict[str, str]:
+def _source_hashes(stored: StoredParts, transcript: Transcript | None) -> dict[str, str]:
     """Return the hashes of the messages that contained the lost facts, by id.
 
     A message that an earlier compaction removed is not in the ledger, but in the transcript.
@@ -244,7 +200,7 @@ def _source_hashes(stored: Stored, transcript: Transcript | None) -> dict[str, s
     return hashes | {entry.id: entry.hash for entry in stored.ledger.entries if entry.id in wanted}
 
 
-def _read_messages(session: Session, stored: Stored, sources: Mapping[str, str]) -> dict[str, ChatMessage]:
+def _read_messages(session: Session, stored: StoredParts, sources: Mapping[str, str]) -> dict[str, ChatMessage]:
     """Return the messages of the first rows and of the lost facts, by hash. A script loads the others."""
     hashes = {entry.hash for entry in stored.ledger.first_entries} | set(sources.values())
     return {digest: parse_message(body) for digest, body in queries.message_bodies(session, hashes).items()}
@@ -262,7 +218,7 @@ def _first_rows(
 
 
 def _lost_in_sentences(
-    stored: Stored, sources: Mapping[str, str], bodies: Mapping[str, ChatMessage]
+    stored: StoredParts, sources: Mapping[str, str], bodies: Mapping[str, ChatMessage]
 ) -> dict[str, list[LostFact]]:
     texts = {name: bodies[digest].text for name, digest in sources.items() if digest in bodies}
     return in_sentences(stored.lost, stored.ledger.entries, texts)
@@ -276,6 +232,24 @@ def _get_compaction(request: HttpRequest, name: str, number: int, right: Right =
     if not 1 <= number <= len(compactions):
         raise Http404("No such compaction.")
     return Compaction(session, sight, number, compactions[number - 1], checks)
+
+
+def _what_if_source(compaction: Compaction) -> Source:
+    """Return a compaction and those before it, or raise Http404 if its transcript is not stored."""
+    session, completed = compaction.session, [c for c in compaction.all[: compaction.number] if not c.has_failed]
+    archived = {check.key: _archival(session, check)[1] for check in completed}
+    if archived.get(compaction.check.key) is None:
+        raise Http404("No transcript is stored for this compaction.")
+    steps = [
+        Step(transcript, check, queries.fate_ledger(session, check))
+        for check in completed
+        if (transcript := archived[check.key]) is not None
+    ]
+    if len(steps) == len(completed):
+        return Source.of(steps)
+    previous = previous_summary(compaction.all, compaction.number)
+    text = summary_text(queries.payload(session, previous.span(SUMMARY))) if previous else ""
+    return Source.of(steps[-1:], text)
 
 
 def _find_questions(session: Session, check: Check, utterances: list[rework.Utterance]) -> list[rework.Question]:

@@ -9,30 +9,24 @@ that the same choice always gives the same result.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from ingest.archive import transcripts
 from ingest.decoding.facts import FactCount, count_facts
-from ingest.models import Transcript
 from viewer.compactions.ledger import Entry, Ledger, match_entries, parse_ledger
-from viewer.kinds import CHECK, DECISION, ESTIMATE, PRUNED, RETENTION, SUMMARY
+from viewer.compactions.session_replay import RETRIED_AS_BRIEF, CannotPlan, Step, read_log, replay_steps
+from viewer.kinds import DECISION, ESTIMATE, PRUNED, RETENTION, SUMMARY
 from viewer.numbers import format_count, to_count, to_fraction
-from viewer.sessions.checks import PARTS, Check
+from viewer.sessions.checks import Check
 
 STRATEGIES = ("task_state", "brief", "decision_log", "code_delta", "step_ledger", "requirements_ledger")
 # Planning a larger transcript would take too long for an interactive page.
 MAX_BYTES = 20_000_000
-_DEFAULT_MODEL = "gpt-4o"
 _BUILT_IN = "extractive"
+_FACTS = "Facts kept"
 _SUMMARY_ID = ("summary-", "span-")
-
-
-class CannotPlan(Exception):
-    """The transcript cannot be planned again. The message is shown on the page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +61,44 @@ class Choice:
 _KEEP_DEFAULTS = {"keep_recent_turns": 6, "keep_tool_io_pairs": 4}
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """The prompt before the compaction: its ledger, and the previous summary that was part of it."""
+@dataclass(frozen=True)
+class Source:
+    """A compaction with its transcript, and those before it. Two sources of the same compaction are equal.
 
-    ledger: Ledger
-    previous_summary: str
+    `previous_summary` is set if the transcripts of earlier compactions are missing. It then replaces them.
+    """
+
+    key: tuple[tuple[str, str, int], ...]
+    steps: tuple[Step, ...] = field(compare=False)
+    previous_summary: str = field(default="", compare=False)
+
+    @classmethod
+    def of(cls, steps: Sequence[Step], previous_summary: str = "") -> Source:
+        spans = [(step, step.check.span(PRUNED) or step.check.lead) for step in steps]
+        key = tuple((step.transcript.chain, span.key, span.seq) for step, span in spans)
+        return cls(key, tuple(steps), previous_summary)
+
+    @property
+    def step(self) -> Step:
+        return self.steps[-1]
+
+    @property
+    def check(self) -> Check:
+        return self.step.check
+
+    @property
+    def is_redacted(self) -> bool:
+        return any(step.transcript.redactions for step in self.steps)
 
     def messages(self, log: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int, int]:
-        """Return the prompt's messages from the log, and how many it contained in part, and how many are unknown."""
-        if not self.ledger.entries:
+        """Return the messages to plan, and how many the prompt contained in part, and how many are unknown."""
+        ledger = self.step.ledger
+        if len(self.steps) > 1 or not ledger.entries:
             return log, 0, 0
         by_id = {str(message.get("id")): message for message in log}
         by_hash = {message.get("hash"): message for message in log}
         messages, restored, missing = [], 0, 0
-        for entry in self.ledger.entries:
+        for entry in ledger.entries:
             message = by_hash.get(entry.hash) or by_id.get(entry.id)
             if message is not None:
                 restored += message.get("hash") not in (None, entry.hash)
@@ -91,21 +108,6 @@ class Prompt:
             else:
                 missing += 1
         return messages, restored, missing
-
-
-@dataclass(frozen=True)
-class Source:
-    """The transcript, the check and the prompt of a compaction. Two sources of the same compaction are equal."""
-
-    key: tuple[str, str, int]
-    transcript: Transcript = field(compare=False)
-    check: Check = field(compare=False)
-    prompt: Prompt = field(compare=False)
-
-    @classmethod
-    def of(cls, transcript: Transcript, check: Check, prompt: Prompt) -> Source:
-        pruned = check.span(PRUNED) or check.lead
-        return cls((transcript.chain, pruned.key, pruned.seq), transcript, check, prompt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +168,7 @@ class Replay:
 
     outcome: Outcome
     reasons: list[str]
+    note: str = ""
 
     @property
     def agrees(self) -> bool:
@@ -176,19 +179,27 @@ class Replay:
 def replay(source: Source) -> Replay:
     """Plan the compaction again as it was, or raise CannotPlan."""
     outcome = plan_again(source, Choice.of(source.check))
-    is_same = all(row.is_same for row in outcome.rows) and not outcome.differences
-    return Replay(outcome, [] if is_same else _reasons(source, outcome.plan))
+    different = [row for row in outcome.rows if not row.is_same]
+    if not different and not outcome.differences:
+        return Replay(outcome, [])
+    if [row.label for row in different] == [_FACTS] and not outcome.differences and source.is_redacted:
+        # The agent also counted facts in values that the transcript does not contain.
+        (facts,) = different
+        return Replay(
+            outcome, [], f"It kept {facts.planned} facts, not {facts.actual}, because the transcript is redacted."
+        )
+    return Replay(outcome, _reasons(source, outcome.plan))
 
 
 def plan_again(source: Source, choice: Choice) -> Outcome:
     """Plan the transcript with the chosen policy, or raise CannotPlan."""
-    check, actual = source.check, source.prompt.ledger
+    check, actual = source.check, source.step.ledger
     plan = _plan(source, choice)
     rows = [
         Row("Tokens before", check.before, plan.before),
         Row("Tokens after", check.after, plan.after),
         *_compare_fates(actual, plan.ledger),
-        Row("Facts kept", check.facts_kept, plan.facts.kept if plan.facts else None),
+        Row(_FACTS, check.facts_kept, plan.facts.kept if plan.facts else None),
     ]
     pairs = [(a, b) for a, b in match_entries(actual, plan.ledger) if a and b]
     return Outcome(plan, rows, [Difference(a, b.fate, b.rule) for a, b in pairs if a.fate != b.fate])
@@ -196,12 +207,15 @@ def plan_again(source: Source, choice: Choice) -> Outcome:
 
 def _reasons(source: Source, plan: Plan) -> list[str]:
     """Return the known causes of a difference between a replay and what happened."""
-    check, has_summary = source.check, bool(source.prompt.previous_summary)
+    check, has_summary = source.check, bool(source.previous_summary)
     summarizer, used = str(check.value("summarizer", SUMMARY) or ""), plan.summarizer or _BUILT_IN
     externalized = check.fates.get("externalized", 0)
     causes = [
         (summarizer not in ("", used), f"The agent used the summarizer {summarizer}. A replay uses {used}."),
-        (check.fallback, f"The agent's summary failed and it used the fallback {check.fallback}."),
+        (
+            check.fallback not in ("", RETRIED_AS_BRIEF),
+            f"The agent's summary failed and it used the fallback {check.fallback}.",
+        ),
         (has_summary, "The agent merged an earlier summary, of which a replay has only the text."),
         (check.is_recovery, "The agent planned with the window that the provider's error named."),
         (externalized, f"The agent moved {format_count(externalized, 'message')} to its artifact store."),
@@ -209,33 +223,35 @@ def _reasons(source: Source, plan: Plan) -> list[str]:
             plan.restored,
             f"The prompt had {format_count(plan.restored, 'shortened message')}. A replay has the full text.",
         ),
+        (
+            source.is_redacted,
+            "The transcript is redacted. The agent summarized the original values.",
+        ),
         (plan.missing, f"The transcript lacks {format_count(plan.missing, 'message')} of the prompt."),
-        (check.value("source", ESTIMATE) == "usage", "The agent corrected its counts with the provider's usage."),
+        (
+            check.value("source", ESTIMATE) in ("usage", "provider"),
+            "The agent corrected its counts with the provider's counts.",
+        ),
     ]
     reasons = [text for applies, text in causes if applies]
     return reasons or ["The agent has settings or a version of compact that its events do not contain."]
 
 
 def _plan(source: Source, choice: Choice) -> Plan:
-    transcript, check = source.transcript, source.check
-    if transcript.size > MAX_BYTES:
-        raise CannotPlan(f"This transcript has {transcript.size:,} bytes. What-if supports up to {MAX_BYTES:,}.")
-    try:
-        log = [json.loads(line) for line in transcripts.lines(transcript)]
-    except KeyError:
-        raise CannotPlan("Part of this transcript is missing from the archive or does not match its hash.") from None
-    messages, restored, missing = source.prompt.messages(log)
-    # Tool schemas are part of every prompt. The window without them is smaller, and the trigger is reached earlier.
-    overhead = min(check.parts[PARTS.index("tools_schema")], max(0, check.window - 1))
-    events = _run(messages, check, choice, overhead)
+    check = source.check
+    size = sum(step.transcript.size for step in source.steps)
+    if size > MAX_BYTES:
+        raise CannotPlan(f"The transcripts have {size:,} bytes. What-if supports up to {MAX_BYTES:,}.")
+    messages, restored, missing = source.messages(read_log(source.step.transcript))
+    events = replay_steps(source.steps, messages, source.step.policy | _chosen(choice, source))
     decision = _properties(events, DECISION)
     pruned = next((event for event in events if event["event"] == PRUNED), None)
-    before = to_count(decision.get("t_est")) + overhead
+    before = to_count(decision.get("t_est"))
     return Plan(
         choice=choice,
         triggered=bool(decision.get("triggered")),
         before=before,
-        after=to_count(pruned["properties"].get("tokens_after")) + overhead if pruned else before,
+        after=to_count(pruned["properties"].get("tokens_after")) if pruned else before,
         ledger=parse_ledger(pruned.get("payload")) if pruned else Ledger([], []),
         facts=count_facts(_properties(events, RETENTION)),
         summarizer=str(_properties(events, SUMMARY).get("summarizer") or ""),
@@ -245,44 +261,16 @@ def _plan(source: Source, choice: Choice) -> Plan:
     )
 
 
-def _run(messages: list[dict[str, Any]], check: Check, choice: Choice, overhead: int) -> list[dict[str, Any]]:
-    """Run preflight with the chosen policy and return its events."""
-    # The engine and its tokenizer take a third of a second to load.
-    from compact import CallbackExporter, CompactConfig, CompactError, CompactManager, CompactPolicy  # noqa: PLC0415
-
-    events: list[dict[str, Any]] = []
-    window = check.window - overhead
-    without_hashes = [{key: value for key, value in message.items() if key != "hash"} for message in messages]
-    try:
-        policy = CompactPolicy(
-            trigger_pct=max(0.01, (choice.trigger_pct * check.window - overhead) / window),
-            strategy=choice.strategy,
-            keep_recent_turns=choice.keep_recent_turns,
-            keep_tool_io_pairs=choice.keep_tool_io_pairs,
-            **_fixed_policy(check),
-        )
-        manager = CompactManager(
-            CompactConfig(
-                model=str(check.value("model", CHECK, ESTIMATE) or _DEFAULT_MODEL),
-                max_context_tokens=window,
-                policy=policy,
-                exporter=CallbackExporter(events.append),
-            )
-        )
-        if check.trigger == "manual":
-            manager.manual_compact("what-if", without_hashes, floor="newest")
-        else:
-            manager.preflight("what-if", without_hashes, floor="newest")
-    except (CompactError, ValueError) as error:
-        raise CannotPlan(str(error)) from None
-    return events
-
-
-def _fixed_policy(check: Check) -> dict[str, Any]:
-    """Return the settings of the compaction that the form does not change."""
-    buffer = check.policy.get("hard_cap_buffer", check.policy.get("buffer"))
-    settings = {name: check.policy[name] for name in ("renderer", "pruning") if check.policy.get(name)}
-    return settings | ({"hard_cap_buffer": to_count(buffer)} if buffer is not None else {})
+def _chosen(choice: Choice, source: Source) -> dict[str, Any]:
+    """Return the settings that the form changes. Settings that are as they were keep their exact value."""
+    was = Choice.of(source.check)
+    names = ("trigger_pct", "strategy", "keep_recent_turns", "keep_tool_io_pairs")
+    recorded = source.step.policy
+    return {
+        name: getattr(choice, name)
+        for name in names
+        if name not in recorded or getattr(choice, name) != getattr(was, name)
+    }
 
 
 def _compare_fates(actual: Ledger, planned: Ledger) -> list[Row]:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from viewer.chat import strip_summary_marks
 from viewer.kinds import CHECK, TURN, Kind, Panel, kind_of
 from viewer.numbers import format_percent, to_count
 from viewer.sessions.checks import PARTS, Check
@@ -53,7 +54,7 @@ def inspect(full_span: FullSpan, checks: SessionChecks) -> dict[str, Any]:
         "title": title(span, number),
         "headline": headline(full_span, check, shown_kind),
         "facts": properties(span.data),
-        "summary": str(payload.get("summary", "")) if Panel.SUMMARY in kind.panels else "",
+        "summary": strip_summary_marks(str(payload.get("summary", ""))) if Panel.SUMMARY in kind.panels else "",
         "by_kind": by_kind,
         **panels,
         "raw": json.dumps(span.data, indent=2, ensure_ascii=False, sort_keys=True),

@@ -57,6 +57,8 @@ def sessions(request: HttpRequest) -> HttpResponse:
         "next": _address(request, before=cursor) if cursor else "",
         "filters": filters,
         "is_filtered": filters.is_active,
+        # The order of receipt, which is not that of the agents' clocks in the last column.
+        "unsorted": _address(request, sort=None, before=None) if filters.sort else "",
         "is_first_page": filters.before is None,
         "last_seq": queries.last_seq(project.pk),
     }
@@ -110,7 +112,7 @@ _COLUMNS = (
     ("errors", "Errors", "errors"),
     ("cost", "Cost", ""),
     ("spans", "Spans", "spans"),
-    ("last", "Last activity", ""),
+    ("last", "Last event", ""),
 )
 _COLUMN_NAMES = {name for name, _, _ in _COLUMNS}
 
@@ -133,13 +135,7 @@ def _columns(request: HttpRequest, filters: session_list.SessionFilter) -> list[
     columns = []
     for name, label, sort in _COLUMNS:
         order = {sort: "ascending", f"-{sort}": "descending"}.get(filters.sort, "") if sort else ""
-        if name == "last" and not filters.sort:
-            order = "descending"
-        href = ""
-        if sort:
-            href = _address(request, sort=sort if order == "descending" else f"-{sort}", before=None)
-        elif name == "last":
-            href = _address(request, sort=None, before=None)
+        href = _address(request, sort=sort if order == "descending" else f"-{sort}", before=None) if sort else ""
         columns.append(Column(name, label, href, order))
     return columns
 
@@ -155,6 +151,7 @@ def session_detail(request: HttpRequest, name: str) -> HttpResponse:
         "titles": session_list.titles([session], sight.visibility),
         **_compaction_list(checks),
         "story": describe_session(checks),
+        "failed_count": sum(check.has_failed for check in checks),
         "projected": projected_turns(checks),
         "rows": queries.first_spans(session, sight.visibility, limit=FIRST_ROWS),
     }

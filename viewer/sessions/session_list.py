@@ -48,7 +48,7 @@ SORTS = {
     "errors": "error_count",
     "spans": "span_count",
 }
-"""Columns that the list can be sorted by, besides the last activity. `-` in front means descending."""
+"""Columns that the list can be sorted by, besides the order of receipt. `-` in front means descending."""
 # A search for a part of an id reads that many of the newest sessions, so that it costs the same in a larger project.
 SEARCHED_SESSIONS = 20_000
 # Sessions without a value come last in descending order.

@@ -39,6 +39,7 @@ _NOT_NEGATIVE = (
     "keep_tool_io_pairs",
     "user_message_tokens",
     "headroom_calls",
+    "growth_tokens",
 )
 _POSITIVE = ("trigger_tokens_left", "auto_compact_token_limit", "summary_max_tokens", "tool_output_max_tokens")
 _CHOICES: dict[str, tuple[str | None, ...]] = {
@@ -88,6 +89,8 @@ class CompactPolicy:
     """The ladder stops once the request is at most this share of the window."""
     headroom_calls: int = 12
     """The number of average calls for which a summary leaves space before the next compaction."""
+    growth_tokens: float | None = None
+    """Tokens that an average call adds. None: measured in the session, which a new process has to do again."""
     protected_tools: tuple[str, ...] = ("manage_todo_list",)
     state_tools: tuple[str, ...] = ("manage_todo_list", "TodoWrite", "todo_write", "write_todos", "update_plan")
     """Tools whose result replaces the one before it. Of a protected one, only the newest result is pinned."""
@@ -125,7 +128,8 @@ class CompactPolicy:
         if self.soft_trigger_pct is not None:
             _require(0.0 <= self.soft_trigger_pct <= self.trigger_pct, "soft_trigger_pct", "must be 0.0-trigger_pct")
         for name in _NOT_NEGATIVE:
-            _require(getattr(self, name) >= 0, name, "must be 0 or more")
+            value = getattr(self, name)
+            _require(value is None or value >= 0, name, "must be 0 or more")
         for name in _POSITIVE:
             value = getattr(self, name)
             _require(value is None or value > 0, name, "must be more than 0")

@@ -1,5 +1,6 @@
 // @ts-check
-// <page-tour>: introduces the session page on the first visit. Afterwards it opens only from its button.
+// <page-tour>: introduces the session page on the first visit. Afterwards, and on a phone, it opens only from its
+// button.
 
 // The key of earlier releases, so that users who dismissed the tour don't see it again.
 const STORAGE_KEY = "first-look";
@@ -12,8 +13,9 @@ class PageTour extends HTMLElement {
     this.#panel.addEventListener("click", this.#onClick);
     this.#panel.addEventListener("keydown", this.#onKey);
     document.addEventListener("keydown", this.#onPageKey, true);
-    // A link to a span is about that span, which the tour would cover.
-    if (!isDismissed() && !location.hash && !location.search) this.#open();
+    // A link to a span is about that span, which the tour would cover. On a phone it would cover the whole page.
+    const isNarrow = matchMedia("(max-width: 720px)").matches;
+    if (!isDismissed() && !location.hash && !location.search && !isNarrow) this.#open();
   }
 
   disconnectedCallback() {

@@ -133,6 +133,12 @@ class SessionView extends HTMLElement {
     if (slot && store.story) setText(slot, store.story);
     const next = this.querySelector('[data-slot="projected"]');
     if (next) setText(next, store.projectedTurns ? `about ${pluralize(store.projectedTurns, "turn")}` : "–");
+    const failed = this.querySelector('[data-slot="failed_count"]');
+    const count = store.compactions.filter((check) => check.has_failed).length;
+    if (failed instanceof HTMLElement) {
+      failed.hidden = !count;
+      setText(failed, `+ ${tokens(count)} failed`);
+    }
   }
 
   #drawFigures() {

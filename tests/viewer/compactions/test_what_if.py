@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import time
 import uuid
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import httpx
@@ -14,6 +16,10 @@ from compact.summarizers import ExtractiveSummarizer
 from conversations import conversation
 from live_server import Server
 from reader import client_of
+
+from ariadne.demo import coding_agent, research_agent
+from ariadne.demo.clock import PastClock
+from ariadne.demo.player import Player
 
 
 def compact_twice(server: Server, summarizer: Any = None) -> str:
@@ -111,3 +117,24 @@ def test_a_replay_that_differs_says_why_and_nothing_is_compared(server: Server) 
         assert "Not compared with what happened" in planned
         assert "The actual result was" not in planned
         assert "What happened</th>" not in planned
+
+
+@pytest.mark.parametrize("story", [coding_agent.STORY, research_agent.STORY], ids=lambda story: story.session_id)
+def test_replays_of_recorded_sessions_give_what_happened(server: Server, story: Any) -> None:
+    """Each compaction starts from the summary before it. A summary was refused, and results were externalized."""
+    story = replace(story, session_id=f"{story.session_id}-{uuid.uuid4().hex[:6]}")
+    exporter = AriadneExporter(server.ingest_url, server.ingest_key, spool_dir=None)
+    storage = AriadneStorage(server.url, server.ingest_key, spool_dir=None, exit_timeout_s=60)
+    Player(story, exporter, storage, PastClock(timedelta(hours=2))).play()
+    exporter.close()
+    with client_of(server, "operator") as client:
+        results = client.get(f"/api/sessions/{story.session_id}/compactions/").json()["results"]
+        for number, compaction in enumerate(results, 1):
+            answer = replay(client, story.session_id, number)
+            if compaction["trigger"] == "overflow":
+                # From here on, the agent corrects its counts with those of the provider's error.
+                assert "The agent planned with the window that the provider&#x27;s error named." in answer
+                break
+            assert "The replay gives what happened" in answer, answer
+            assert f"{compaction['before']:,} to {compaction['after']:,} tokens" in answer
+        assert number >= 3

@@ -101,7 +101,7 @@ class Compaction:
         self.floor = floor
         self.artifact_store = engine.cfg.artifact_store
         self.plan_store = engine.cfg.plan_store
-        self.growth_tokens = 0.0 if self.is_manual else session.average_growth
+        self.growth_tokens = 0.0 if self.is_manual else self._growth_tokens()
         limits = limits_for(
             engine.policy,
             engine.window_tokens(session),
@@ -163,6 +163,10 @@ class Compaction:
         self._complete_plan()
         yield from self._commit()
         return True
+
+    def _growth_tokens(self) -> float:
+        assumed = self.engine.policy.growth_tokens
+        return self.session.average_growth if assumed is None else assumed
 
     @property
     def _is_smaller(self) -> bool:
@@ -366,7 +370,7 @@ class Compaction:
                 summary_tokens=self.draft.summary_tokens,
                 target_tokens=self.limits.summary_ceiling_tokens,
                 headroom_calls=policy.headroom_calls,
-                growth_tokens=round(self.growth_tokens, 1),
+                growth_tokens=self.growth_tokens,
             )
         )
 
