@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from compact.delivery import fast_json
 from compact.delivery.counts import Counts
 from compact.delivery.spool import Record
 from compact.delivery.stderr import say
@@ -162,8 +163,7 @@ def _pack(parts: list[bytes]) -> Record:
 
 def _dumps(value: Any) -> bytes:
     try:
-        # Escape non-ASCII characters, so that a lone surrogate in a tool's output is still valid JSON.
-        return json.dumps(value, separators=(",", ":"), default=str).encode()
+        return fast_json.dump(value)
     except (TypeError, ValueError, RecursionError) as error:
         # A cycle, or a key that is not a string: send the fields that can be encoded.
         fields = {

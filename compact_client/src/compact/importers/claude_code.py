@@ -29,6 +29,7 @@ from compact.importers.conversation import (
 from compact.importers.records import LogRecord, parse_line
 
 NAME = "claude-code"
+CONTENT = ("message.content",)
 _INPUT_COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 _SYNTHETIC_MODEL = "<synthetic>"
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)

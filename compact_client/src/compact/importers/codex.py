@@ -33,6 +33,8 @@ from compact.importers.records import LogRecord
 from compact.messages import content_hash
 
 NAME = "codex"
+# The last ones are for logs from before September 2025, whose lines are items.
+CONTENT = ("payload", "content", "output", "arguments", "input", "action", "summary")
 RECORDS = {"session_meta", "response_item", "event_msg", "turn_context", "compacted"}
 _ITEMS = {"message", "reasoning", "function_call", "function_call_output", "local_shell_call", "web_search_call"}
 _ITEMS |= {"custom_tool_call", "custom_tool_call_output", "local_shell_call_output", "compaction", "compaction_summary"}

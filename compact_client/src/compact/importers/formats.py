@@ -39,6 +39,8 @@ class AgentFormat:
     patterns: tuple[str, ...]
     recognizes: Callable[[Mapping[str, Any]], bool]
     parser: Callable[..., Parser]
+    content: tuple[str, ...]
+    """The keys with conversation text. They are redacted before the parser, which reads text from nowhere else."""
 
     def root(self) -> Path:
         """Return the directory of the logs."""
@@ -58,19 +60,20 @@ def _is_codex_line(line: Mapping[str, Any]) -> bool:
 FORMATS: tuple[AgentFormat, ...] = (
     AgentFormat(
         claude_code.NAME, "Claude Code", ".claude/projects", "CLAUDE_CONFIG_DIR", "projects",
-        ("*.jsonl",), claude_code.is_log_line, claude_code.ClaudeCodeParser,
+        ("*.jsonl",), claude_code.is_log_line, claude_code.ClaudeCodeParser, claude_code.CONTENT,
     ),
     AgentFormat(
         codex.NAME, "Codex", ".codex/sessions", "CODEX_HOME", "sessions",
-        ("rollout-*.jsonl",), _is_codex_line, codex.CodexParser,
+        ("rollout-*.jsonl",), _is_codex_line, codex.CodexParser, codex.CONTENT,
     ),
     AgentFormat(
         gemini.NAME, "Gemini CLI", ".gemini/tmp", "GEMINI_CLI_HOME", ".gemini/tmp",
         ("chats/**/*.jsonl", "chats/session-*.json"), gemini.is_log_line, gemini.GeminiParser,
+        gemini.CONTENT,
     ),
     AgentFormat(
         pi.NAME, "pi", ".pi/agent/sessions", "PI_CODING_AGENT_DIR", "sessions",
-        ("*.jsonl",), pi.is_log_line, pi.PiParser,
+        ("*.jsonl",), pi.is_log_line, pi.PiParser, pi.CONTENT,
     ),
 )  # fmt: skip
 BY_NAME: Mapping[str, AgentFormat] = {item.name: item for item in FORMATS}

@@ -27,6 +27,7 @@ from compact.importers.conversation import (
 from compact.importers.records import LogRecord
 
 NAME = "gemini-cli"
+CONTENT = ("messages", "$set", "content", "toolCalls")
 _SNAPSHOT = "<state_snapshot>"
 _RESULTS = "/results"
 _PROGRAM_TEXTS = ("<session_context>", _SNAPSHOT)

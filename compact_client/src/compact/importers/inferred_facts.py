@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from compact.messages import Message, Role, text_of
 from compact.summarizers.extraction.blocks import Block, read_blocks
-from compact.summarizers.extraction.entities import TYPE_WEIGHTS, find_entities, original_spelling
-from compact.summarizers.extraction.file_ledger import read_ledger
+from compact.summarizers.extraction.entities import TYPE_WEIGHTS, Mention, find_entities, original_spelling
+from compact.summarizers.extraction.file_ledger import failed_calls, read_ledger
 from compact.summarizers.extraction.line_classifier import is_instruction, summary_field
 from compact.summarizers.extraction.requests import request_positions, request_text, without_wrappers
 from compact.summarizers.extraction.todo_list import read_todo_list
@@ -48,10 +48,12 @@ _ANNOUNCEMENT: Final = re.compile(
 )
 _MIN_SENTENCE_WORDS: Final = 4
 _SOURCE_WEIGHTS: Final = {"user": 1.0, "prose": 0.8, "output": 0.1, "record": 0.1}
+_ENTITY_WEIGHTS: Final = {name: TYPE_WEIGHTS[name] for name in FACT_KINDS}
 _DONE: Final = 0.3  # in a call, a command or an edit
 # A file that a tool printed is not a list of facts. Both ends of an output are read.
 _MAX_OUTPUT_CHARS: Final = 3_000
 _MAX_USER_CHARS: Final = 40_000
+_LINE_NUMBERS: Final = re.compile(r"^[ \t]*\d+(?:→|\t|\| ?)[ \t]*", re.MULTILINE)
 _SAME_WORDS: Final = 0.6
 _MIN_WORDS: Final = 3
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+")
@@ -92,7 +94,7 @@ def find_facts(
     shortened = [_shorten(message, is_program=message.id in program_ids) for message in removed]
     facts = [
         *_goal_facts(shortened, prompt),
-        *_block_facts(read_blocks(shortened), prompt),
+        *_block_facts(shortened, prompt),
         *_file_facts(shortened, prompt),
         *_todo_facts(shortened, prompt),
     ]
@@ -130,44 +132,84 @@ class _Prompt:
         return bool(counts) and max(counts.values()) >= _SAME_WORDS * len(stems)
 
 
-def _block_facts(blocks: Iterable[Block], prompt: _Prompt) -> Iterator[InferredFact]:
+def _block_facts(messages: Sequence[Message], prompt: _Prompt) -> Iterator[InferredFact]:
+    """Yield sentences of users and agents, and the ids, numbers and paths of all messages."""
+    outputs, others = _split_outputs(messages)
+    entities = _Entities(prompt)
     sentences: set[str] = set()
-    seen_lines: set[tuple[str, str]] = set()
-    entities: dict[str, InferredFact] = {}
-    for block in blocks:
-        said = _SOURCE_WEIGHTS.get(block.kind, _DONE)
+    seen: set[tuple[str, str]] = set()
+    for block in read_blocks([messages[index] for index in others]):
+        weight, position = _SOURCE_WEIGHTS.get(block.kind, _DONE), others[block.position]
         for line in block.lines:
-            if (block.kind, line) in seen_lines:
+            if (block.kind, line) in seen:
                 continue
-            seen_lines.add((block.kind, line))
+            seen.add((block.kind, line))
             kind = _sentence_kind(line, block)
             if kind and (key := normalize(line)) not in sentences:
                 sentences.add(key)
-                weight = (_FIRM_WEIGHTS if _FIRM[kind].search(line) else _WEIGHTS)[kind]
-                yield InferredFact(kind, line, block.sources, weight, prompt.has_sentence(line), block.position)
-            for key, entity_type in find_entities(line):
-                _add_entity(entities, key, entity_type, line, block, said, prompt)
-    yield from entities.values()
+                importance = (_FIRM_WEIGHTS if _FIRM[kind].search(line) else _WEIGHTS)[kind]
+                yield InferredFact(kind, line, block.sources, importance, prompt.has_sentence(line), position)
+            entities.add(line, find_entities(line), block.sources, weight, position)
+    seen_outputs: set[str] = set()
+    for index in outputs:
+        message = messages[index]
+        sources = (message.id,) if message.id else ()
+        for text in _output_parts(message.text):
+            if text not in seen_outputs:
+                seen_outputs.add(text)
+                # A whole output is not read again, so it would only displace lines in the cache.
+                mentions = find_entities.__wrapped__(text)
+                entities.add(text, mentions, sources, _SOURCE_WEIGHTS["output"], index)
+    yield from entities.facts.values()
 
 
-def _add_entity(
-    entities: dict[str, InferredFact], key: str, entity_type: str, line: str, block: Block, said: float, prompt: _Prompt
-) -> None:
-    """Add an id, number or path. The mention with the most weight is the one that is shown."""
-    kind = FACT_KINDS.get(entity_type)
-    if kind is None:
-        return
-    weight = said * TYPE_WEIGHTS[entity_type]
-    known = entities.get(key)
-    if known is None or weight > known.weight:
-        text = original_spelling(line, key)
-        is_kept = key in prompt.entities
-        entities[key] = InferredFact(kind, text, block.sources, weight, is_kept, block.position)
+def _split_outputs(messages: Sequence[Message]) -> tuple[list[int], list[int]]:
+    """Return the positions of tool outputs and of all other messages.
+
+    Outputs are not read as tables and records, as a summary reads them, because only ids, numbers and paths are wanted.
+    An output that says that a call failed stays with its call.
+    """
+    failed = failed_calls(messages)
+    outputs: list[int] = []
+    others: list[int] = []
+    for index, message in enumerate(messages):
+        is_output = message.role == "tool" or bool(message.answers)
+        (outputs if is_output and failed.isdisjoint(message.answers) else others).append(index)
+    return outputs, others
+
+
+def _output_parts(text: str) -> Sequence[str]:
+    """Return an output without line numbers. Backslashes mean different things in different lines, so they split it."""
+    text = _LINE_NUMBERS.sub("", text)
+    return text.split("\n") if "\\" in text else (text,)
+
+
+class _Entities:
+    """Ids, numbers and paths. The mention with the most weight is the one that is shown."""
+
+    def __init__(self, prompt: _Prompt) -> None:
+        self._prompt = prompt
+        self.facts: dict[str, InferredFact] = {}
+
+    def add(
+        self, text: str, mentions: Iterable[Mention], sources: tuple[str, ...], source_weight: float, position: int
+    ) -> None:
+        """Add the mentions in a text."""
+        facts = self.facts
+        for key, entity_type in mentions:
+            weight = source_weight * _ENTITY_WEIGHTS.get(entity_type, 0.0)
+            known = facts.get(key)
+            if weight and (known is None or weight > known.weight):
+                is_kept = key in self._prompt.entities
+                spelling = original_spelling(text, key)
+                facts[key] = InferredFact(FACT_KINDS[entity_type], spelling, sources, weight, is_kept, position)
 
 
 def _sentence_kind(line: str, block: Block) -> str | None:
+    if block.kind not in ("user", "prose"):
+        return None
     is_short = line.count(" ") + 1 < _MIN_SENTENCE_WORDS
-    if block.kind not in ("user", "prose") or is_short or line.endswith(":") or _PASTED.match(line):
+    if is_short or line.endswith(":") or _PASTED.match(line):
         return None
     if block.kind == "user":
         return "constraint" if is_instruction(line) else None

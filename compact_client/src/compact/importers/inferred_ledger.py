@@ -7,7 +7,7 @@ both, and every entry says so. All of it is built from redacted messages. Pure.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -17,9 +17,11 @@ from compact.importers.inferred_facts import InferredFact, count_by_kind, find_f
 from compact.messages import Message, RedactedMessage, content_hash
 from compact.messages.codecs import get_codec
 from compact.messages.codecs.quarantine import decode_item
+from compact.redaction import log_content
 from compact.redaction.view import mask_conversation
 from compact.summarizers.extraction.summary_builder import estimate_tokens
 
+MaskMessages = Callable[[Sequence[LogMessage], Format], list[RedactedMessage]]
 UNDISCLOSED = "The provider does not disclose this summary."
 _NO_SUMMARY = "no summary in the log"
 _ABSORBED = "older than the compaction"
@@ -133,10 +135,11 @@ class InferredLedger:
         return "summarized", _ABSORBED, compaction.summary_id
 
 
-def infer_ledger(compaction: Compaction) -> InferredLedger:
-    """Return the ledger of a foreign compaction."""
-    before = mask_messages(compaction.before, compaction.format)
-    after = mask_messages(compaction.after, compaction.format)
+def infer_ledger(compaction: Compaction, *, mask: MaskMessages | None = None) -> InferredLedger:
+    """Return the ledger of a foreign compaction. `mask` is `seal_messages` if the log is redacted already."""
+    mask = mask or mask_messages
+    before = mask(compaction.before, compaction.format)
+    after = mask(compaction.after, compaction.format)
     kept = {name for name, (fate, _) in compaction.fates.items() if fate == "kept"}
     removed = [message for message in before if message.id not in kept]
     program_ids = {message.id for message in compaction.before if message.is_program}
@@ -146,8 +149,21 @@ def infer_ledger(compaction: Compaction) -> InferredLedger:
 
 def mask_messages(messages: Sequence[LogMessage], message_format: Format) -> list[RedactedMessage]:
     """Return redacted messages. Those that an earlier compaction of the log has needed are not redacted again."""
+    return _mask(messages, message_format, mask_conversation)
+
+
+def seal_messages(messages: Sequence[LogMessage], message_format: Format) -> list[RedactedMessage]:
+    """Return the messages of a log whose records were redacted when they were read."""
+    return _mask(messages, message_format, log_content.seal_messages)
+
+
+def _mask(
+    messages: Sequence[LogMessage],
+    message_format: Format,
+    mask: Callable[[Sequence[Message]], Sequence[RedactedMessage]],
+) -> list[RedactedMessage]:
     new = [message for message in messages if message.masked is None]
-    for message, masked in zip(new, mask_conversation(decode_messages(new, message_format)), strict=True):
+    for message, masked in zip(new, mask(decode_messages(new, message_format)), strict=True):
         message.masked = masked
     return [message.masked for message in messages if message.masked is not None]
 

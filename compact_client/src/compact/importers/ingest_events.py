@@ -13,7 +13,7 @@ from typing import Any
 
 from compact import events
 from compact.importers.conversation import MAIN, Compaction, Conversation, LogSpan, SessionLink, SessionLog
-from compact.importers.inferred_ledger import InferredLedger, infer_ledger
+from compact.importers.inferred_ledger import InferredLedger, MaskMessages, infer_ledger, mask_messages
 from compact.messages import RedactedMessage
 from compact.summarizers.extraction.summary_builder import estimate_tokens
 from compact.summarizers.retention import MAX_LOST_LISTED
@@ -47,10 +47,18 @@ def ingest_events(
 class EventBuilder:
     """Builds the events of one log. Compactions also give a transcript to archive."""
 
-    def __init__(self, log: SessionLog, *, session_id: str, window_tokens: int | None = None) -> None:
+    def __init__(
+        self,
+        log: SessionLog,
+        *,
+        session_id: str,
+        window_tokens: int | None = None,
+        mask: MaskMessages = mask_messages,
+    ) -> None:
         self._log = log
         self.session_id = session_id
         self._window_tokens = window_tokens
+        self._mask = mask
         self._trace_id = self._id("trace", 32)
         self._root_id = self._id("root", 16)
 
@@ -139,7 +147,7 @@ class EventBuilder:
     def _compaction_events(
         self, span: LogSpan, compaction: Compaction, archive: ArchiveTranscript | None
     ) -> Iterator[dict[str, Any]]:
-        ledger = infer_ledger(compaction)
+        ledger = infer_ledger(compaction, mask=self._mask)
         check_id = self._id(f"{span.key} check", 16)
         check = {**self._common(span), "span_id": check_id}
         if compaction.duration_ms:

@@ -15,13 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from compact.importers.conversation import LogSpan
-from compact.importers.formats import AgentFormat, Parser, detect_format
+from compact.importers.formats import AgentFormat, Parser
+from compact.importers.inferred_ledger import seal_messages
 from compact.importers.ingest_events import ArchiveTranscript, EventBuilder
-from compact.importers.reader import MAX_LINES_TO_DETECT, read_file
+from compact.importers.reader import MAX_LINES_TO_DETECT, find_format, read_file
 from compact.importers.records import LogRecord, SkippedLine
+from compact.redaction.log_content import LogRedactor
 
 _STEP_BYTES = 4 * 1024 * 1024
+_BATCH_BYTES = 256 * 1024
+_BATCH_LINES = 500
 _HEAD_BYTES = 512
+# The parts of an event beside its payload that come from the log.
+_LABEL_KEYS = ("name", "properties", "data", "metadata")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,7 @@ class LogFile:
         self._window_tokens = window_tokens
         self._parser: Parser | None = None
         self._builder: EventBuilder | None = None
+        self._redactor = LogRedactor()
         self._held: list[LogRecord] = []
         """Records from before the format is known."""
         self._position = 0
@@ -97,9 +104,7 @@ class LogFile:
                 return
             stream.seek(0 if self._is_document else self._position)
             step = Step()
-            for line in read_file(stream, self.path, line=self._line, position=self._position):
-                if not is_final and self._is_unfinished(line):
-                    break  # The agent is still writing it.
+            for line in self._redacted_lines(stream, is_final=is_final):
                 self._take(line, step)
                 if step.bytes_read >= _STEP_BYTES:
                     yield self._complete(step, archive)
@@ -108,6 +113,35 @@ class LogFile:
                 self._parser.finish()
             step.is_at_end = True
             yield self._complete(step, archive)
+
+    def _redacted_lines(self, stream: Any, *, is_final: bool) -> Iterator[LogRecord | SkippedLine]:
+        """Yield the new lines, redacted many at a time, up to one that the agent is still writing."""
+        batch: list[LogRecord | SkippedLine] = []
+        size = 0
+        for line in read_file(stream, self.path, line=self._line, position=self._position):
+            if not is_final and self._is_unfinished(line):
+                break
+            batch.append(line)
+            size += len(line.raw) if isinstance(line, LogRecord) else 0
+            if size >= _BATCH_BYTES or len(batch) >= _BATCH_LINES:
+                yield from self._redact(batch)
+                batch, size = [], 0
+        yield from self._redact(batch)
+
+    def _redact(self, lines: list[LogRecord | SkippedLine]) -> list[LogRecord | SkippedLine]:
+        """Return the lines without images and secrets, if the format is known. Until then nothing is parsed."""
+        if self.agent is None:
+            self.agent = find_format(line for line in lines if isinstance(line, LogRecord))
+        if self.agent is None:
+            return lines
+        records = [line.without_binary() for line in [*self._held, *lines] if isinstance(line, LogRecord)]
+        contents = [record.content(self.agent.content) for record in records]
+        clean = (
+            record if new is old else record.with_content(new)
+            for record, old, new in zip(records, contents, self._redactor.redact(contents), strict=True)
+        )
+        self._held = [next(clean) for _ in self._held]
+        return [next(clean) if isinstance(line, LogRecord) else line for line in lines]
 
     def _is_unfinished(self, line: LogRecord | SkippedLine) -> bool:
         if isinstance(line, SkippedLine):
@@ -130,7 +164,7 @@ class LogFile:
 
     def interrupted_events(self) -> list[dict[str, Any]]:
         """Return the calls without a result as ended, for a log that no agent writes any more."""
-        return list(self._builder.interrupted_events()) if self._builder else []
+        return list(map(self._redact_labels, self._builder.interrupted_events())) if self._builder else []
 
     def _check_identity(self, stream: Any) -> None:
         """Start again if the file was truncated or replaced since the last step."""
@@ -147,7 +181,6 @@ class LogFile:
 
     def _feed(self, record: LogRecord) -> None:
         if self._parser is None:
-            self.agent = self.agent or detect_format(record.value)
             if self.agent is None:
                 if len(self._held) < MAX_LINES_TO_DETECT:
                     self._held.append(record)
@@ -156,7 +189,7 @@ class LogFile:
             for held in self._held:
                 self._parser.feed(held)
             self._held = []
-        self._parser.feed(record if record.has_no_binary else record.without_binary())
+        self._parser.feed(record)
 
     def _complete(self, step: Step, archive: ArchiveTranscript | None) -> Step:
         if self._parser is None:
@@ -168,9 +201,19 @@ class LogFile:
             return step
         if self._builder is None:
             session_id = self._session_id or log.session_id or self.path.stem
-            self._builder = EventBuilder(log, session_id=session_id, window_tokens=self._window_tokens)
+            self._builder = EventBuilder(
+                log, session_id=session_id, window_tokens=self._window_tokens, mask=seal_messages
+            )
         step.spans = spans
-        step.events.extend(self._builder.session_events())
+        events = list(self._builder.session_events())
         for span in spans:
-            step.events.extend(self._builder.span_events(span, archive=archive))
+            events.extend(self._builder.span_events(span, archive=archive))
+        step.events.extend(map(self._redact_labels, events))
         return step
+
+    def _redact_labels(self, event: dict[str, Any]) -> dict[str, Any]:
+        """Return an event with clean names and metadata. Its payload was built from redacted records."""
+        labels = {key: event[key] for key in _LABEL_KEYS if key in event}
+        if not self._redactor.has_secret_label(labels):
+            return event
+        return {**event, **self._redactor.redact_value(labels)}

@@ -27,6 +27,7 @@ from compact.importers.conversation import (
 from compact.importers.records import LogRecord
 
 NAME = "pi"
+CONTENT = ("message", "summary", "content")
 _INPUT_COUNTS = ("input", "cacheRead", "cacheWrite")
 
 

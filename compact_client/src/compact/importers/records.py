@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import IO, Any
+
+from compact.delivery import fast_json
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 _MIN_BINARY = 2_000
@@ -40,7 +42,32 @@ class LogRecord:
 
     def without_binary(self) -> LogRecord:
         """Return the record with a note in place of each image."""
-        return LogRecord(_replace_binary(self.value), self.raw, self.line, self.end)
+        return self if self.has_no_binary else self.with_value(_replace_binary(self.value))
+
+    def with_value(self, value: dict[str, Any]) -> LogRecord:
+        """Return the record of the same line with another value."""
+        return LogRecord(value, self.raw, self.line, self.end)
+
+    def content(self, keys: Sequence[str]) -> dict[str, Any]:
+        """Return the parts of the value that can contain conversation text, by key. `a.b` is a key inside of `a`."""
+        content = {}
+        for key in keys:
+            outer, _, inner = key.partition(".")
+            item = self.value.get(outer)
+            if inner and isinstance(item, dict):
+                item = item.get(inner)
+            if item is not None:
+                content[key] = item
+        return content
+
+    def with_content(self, content: Mapping[str, Any]) -> LogRecord:
+        """Return the record with other contents than those that `content` returned."""
+        value = dict(self.value)
+        for key, item in content.items():
+            outer, _, inner = key.partition(".")
+            is_inside = inner and isinstance(value[outer], dict)
+            value[outer] = {**value[outer], inner: item} if is_inside else item
+        return self.with_value(value)
 
 
 @dataclass(frozen=True)
@@ -83,7 +110,7 @@ def read_records(stream: IO[bytes], *, line: int = 0, position: int = 0) -> Iter
 def parse_line(raw: bytes) -> Any:
     """Parse one line. Bytes that are not UTF-8 become U+FFFD."""
     try:
-        return json.loads(raw)
+        return fast_json.parse(raw)
     except UnicodeDecodeError:
         return json.loads(raw.decode("utf-8", "replace"))
 

@@ -1,4 +1,4 @@
-"""Send imported events and transcripts to the server, redacted, and wait for its answer."""
+"""Send imported events and transcripts, which `LogFile` has redacted, to the server and wait for its answer."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from typing import Any, Protocol
 from compact.adapters import AriadneStorage
 from compact.exceptions import CompactError
 from compact.exporters import AriadneExporter
-from compact.exporters.redaction import RedactingExporter
 from compact.messages import RedactedMessage
-from compact.redaction.outbound import OutboundRedactor
 
 # Small enough for the memory, large enough for full batches.
 _GROUP = 2_000
@@ -39,7 +37,6 @@ class ServerUpload:
 
     def __init__(self, url: str, key: str | None, *, timeout_s: float = 60.0) -> None:
         self._exporter = AriadneExporter(url, key, spool_dir=None, max_backoff_s=5.0)
-        self._redacting = RedactingExporter(self._exporter, OutboundRedactor())
         self._storage = AriadneStorage(url, key, spool_dir=None, max_backoff_s=5.0)
         self.timeout_s = timeout_s
 
@@ -47,7 +44,7 @@ class ServerUpload:
         """Deliver events. Raise `Undelivered` if the server rejects some or does not answer in time."""
         count = 0
         for count, event in enumerate(events, start=1):
-            self._redacting.emit(event)
+            self._exporter.emit(event)
             if count % _GROUP == 0:
                 self._flush()
         self._flush()

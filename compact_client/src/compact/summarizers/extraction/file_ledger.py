@@ -63,6 +63,7 @@ _MOVE_STATES: Final[tuple[FileState, FileState]] = ("renamed", "created")
 _IN_PLACE_EDITORS: Final = ("sed", "perl")
 _IN_PLACE: Final = re.compile(r" -p?i")
 _WRITERS: Final = frozenset({"cp", "touch", "tee", "create"})
+_QUOTES: Final = frozenset("'\"\\")
 _PREFIXES: Final = frozenset({"sudo", "env", "time"})
 
 
@@ -354,10 +355,14 @@ def _without_here_documents(command: str) -> str:
 
 
 def _words(command: str) -> list[str]:
-    try:
-        words = shlex.split(command)
-    except ValueError:
+    # Without quotes and escapes, words are separated by spaces only. `shlex` reads one character at a time.
+    if _QUOTES.isdisjoint(command):
         words = command.split()
+    else:
+        try:
+            words = shlex.split(command)
+        except ValueError:
+            words = command.split()
     while words and (words[0] in _PREFIXES or "=" in words[0]):
         words = words[1:]
     return words
