@@ -52,6 +52,7 @@ _NAME_KEYS = (
 )
 _NAME_KEY_SET = frozenset(_NAME_KEYS)
 _VALUE_KEYS = ("value", "val", "v", "values", "data", "content", "secret", "Value", "stringValue")
+_VALUE_KEY_SET = frozenset(_VALUE_KEYS)
 # Below a secret key, these keys describe the secret or belong to a schema.
 _DESCRIPTIVE_WORDS = """
     type format description title name label id kind url uri host hostname user username email account service created
@@ -106,7 +107,7 @@ def inherited_rule(key: object, container: Any, inherited: str | None) -> str | 
 
 def rule_for_pair(container: Mapping[Any, Any]) -> tuple[str | None, str | None]:
     """Return the key of the value that belongs to a secret name, and its rule. Both are None if there is none."""
-    if len(container) > 12 or _NAME_KEY_SET.isdisjoint(container):
+    if len(container) > 12 or _NAME_KEY_SET.isdisjoint(container) or _VALUE_KEY_SET.isdisjoint(container):
         return None, None
     for name_key in _NAME_KEYS:
         name = container.get(name_key)

@@ -18,8 +18,10 @@ from compact.summarizers.extraction.file_ledger import (
     edited_path,
     failed_calls,
     parse_arguments,
+    read_arguments,
 )
 from compact.summarizers.extraction.records import Record, read_result, record_lines
+from compact.summarizers.extraction.text_cache import TextCache
 
 if TYPE_CHECKING:
     from compact.summary.entries import Entry
@@ -31,7 +33,6 @@ _MAX_ARGUMENT_CHARS: Final = 200
 _MAX_ARGUMENT_PREVIEW_CHARS: Final = 80
 _MAX_UNSPLIT_CHARS: Final = 120
 _SHORT_TEXT_CHARS: Final = 2_000
-_LONG_TEXT_CHARS: Final = 40_000
 _MAX_MESSAGE_CHARS: Final = 400_000  # Only both ends of a longer message are read.
 
 # Not after short titles such as Dr. or St., because half an instruction is worse than a long line.
@@ -81,7 +82,7 @@ def read_blocks(messages: Sequence[Message]) -> Iterator[Block]:
             yield from calls.result_blocks(message, sources, position)
             continue
         kind: LineKind = "user" if message.role == "user" else "prose"
-        for lines, is_code in _cached_prose_blocks(_truncate(message.text)):
+        for lines, is_code in _prose_blocks[_truncate(message.text)]:
             yield Block(lines, "code" if is_code and kind == "prose" else kind, sources, position)
         for call in message.tool_calls:
             yield from calls.call_blocks(call, sources, position)
@@ -113,7 +114,7 @@ class _Calls:
             records = tuple(result.records)
             lines = _cached_record_lines(records)
             yield Block(lines, "record", sources, position, size=len(text), records=records)
-        if lines := _cached_output_lines(result.rest):
+        if lines := _output_lines[result.rest]:
             yield Block(
                 lines, "output", sources, position, self._lines.get(call_id, message.name or ""), size=len(text)
             )
@@ -121,20 +122,28 @@ class _Calls:
 
 def describe_call(call: ToolCall) -> tuple[str, LineKind, list[str]]:
     """Return one line for a tool call, its kind, and the lines of arguments that are too long for it."""
-    arguments = _parse_arguments(call.arguments)
+    is_short = isinstance(call.arguments, str) and len(call.arguments) <= _SHORT_TEXT_CHARS
+    return (_describe_short_call if is_short else _describe_call)(call.name, call.arguments)
+
+
+def _describe_call(name: str, raw: Any) -> tuple[str, LineKind, list[str]]:
+    arguments = read_arguments(raw)
     if not isinstance(arguments, dict):
-        text = collapse_whitespace(str(call.arguments or ""))
-        return f"{call.name}({clip(text, _MAX_ARGUMENT_CHARS)})", "call", []
-    path = edited_path(arguments) if _EDIT_TOOL.search(call.name) else ""
+        text = collapse_whitespace(str(raw or ""))
+        return f"{name}({clip(text, _MAX_ARGUMENT_CHARS)})", "call", []
+    path = edited_path(arguments) if _EDIT_TOOL.search(name) else ""
     if path and any(changed_texts(arguments)):
-        return f"{path}: {call.name}({change_detail(arguments)})", "edit", _added_lines(arguments)
+        return f"{path}: {name}({change_detail(arguments)})", "edit", _added_lines(arguments)
     shown, rest = _argument_lines(arguments)
     if (key := next((key for key in _COMMAND_KEYS if key in arguments), None)) is not None:
-        return _command_line(call.name, key, shown), "command", rest
+        return _command_line(name, key, shown), "command", rest
     if path:
         change = _join_arguments({key: value for key, value in shown.items() if value != path})
-        return f"{path}: {call.name}({change})", "edit", rest
-    return f"{call.name}({_join_arguments(shown)})", "call", rest
+        return f"{path}: {name}({change})", "edit", rest
+    return f"{name}({_join_arguments(shown)})", "call", rest
+
+
+_describe_short_call = lru_cache(maxsize=4096)(_describe_call)
 
 
 def _argument_lines(arguments: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
@@ -167,8 +176,8 @@ def _join_arguments(shown: dict[str, str]) -> str:
 def _added_lines(arguments: dict[str, Any]) -> list[str]:
     """Return the lines that an edit adds. The lines it removes are no longer true."""
     old, new = changed_texts(arguments)
-    removed = set(output_lines(_truncate(old)))
-    return [line for line in output_lines(_truncate(new)) if line not in removed]
+    removed = set(_output_lines[_truncate(old)])
+    return [line for line in _output_lines[_truncate(new)] if line not in removed]
 
 
 def removed_lines(messages: Sequence[Message]) -> dict[str, int]:
@@ -180,18 +189,9 @@ def removed_lines(messages: Sequence[Message]) -> dict[str, int]:
             if call.id in failed or "old" not in call.arguments:
                 continue
             old, new = changed_texts(parse_arguments(call.arguments))
-            kept = set(output_lines(_truncate(new)))
-            positions.update((line, position) for line in output_lines(_truncate(old)) if line not in kept)
+            kept = set(_output_lines[_truncate(new)])
+            positions.update((line, position) for line in _output_lines[_truncate(old)] if line not in kept)
     return positions
-
-
-def _parse_arguments(raw: Any) -> Any:
-    if not isinstance(raw, str):
-        return raw
-    try:
-        return json.loads(raw)
-    except ValueError:
-        return raw
 
 
 def prose_blocks(text: str) -> list[tuple[list[str], bool]]:
@@ -244,36 +244,9 @@ def _starts_new(pending: str, line: str) -> bool:
     return pending.startswith(f"{key}:") or f"; {key}:" in pending
 
 
-# The summarizer, the retention check and the next compaction read the same texts. The limits on length and entries
-# bound these caches to about 30 MB.
-def _cached_prose_blocks(text: str) -> Sequence[tuple[Sequence[str], bool]]:
-    return _short_prose_blocks(text) if len(text) < _SHORT_TEXT_CHARS else prose_blocks(text)
-
-
-def _cached_output_lines(text: str) -> Sequence[str]:
-    if len(text) < _SHORT_TEXT_CHARS:
-        return _short_output_lines(text)
-    return _long_output_lines(text) if len(text) < _LONG_TEXT_CHARS else output_lines(text)
-
-
 @lru_cache(maxsize=4096)
-def _short_prose_blocks(text: str) -> Sequence[tuple[Sequence[str], bool]]:
-    return prose_blocks(text)
-
-
-@lru_cache(maxsize=4096)
-def _short_output_lines(text: str) -> Sequence[str]:
-    return output_lines(text)
-
-
-@lru_cache(maxsize=512)
 def _cached_record_lines(records: tuple[Record, ...]) -> Sequence[str]:
     return [line for record in records for line in record_lines(record)]
-
-
-@lru_cache(maxsize=256)
-def _long_output_lines(text: str) -> Sequence[str]:
-    return output_lines(text)
 
 
 def output_lines(text: str) -> list[str]:
@@ -300,6 +273,11 @@ def output_lines(text: str) -> list[str]:
     if paths:
         _add_paths(lines, paths)
     return lines
+
+
+# A million tokens of text fit into these two, which take about 20 MB.
+_prose_blocks: Final[TextCache[Sequence[tuple[Sequence[str], bool]]]] = TextCache(prose_blocks, max_chars=4_000_000)
+_output_lines: Final[TextCache[Sequence[str]]] = TextCache(output_lines, max_chars=4_000_000)
 
 
 def _is_path(line: str) -> bool:

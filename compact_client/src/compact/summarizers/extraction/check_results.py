@@ -42,18 +42,22 @@ class CheckResult(NamedTuple):
 def last_check(messages: Sequence[Message]) -> CheckResult | None:
     """Return the last check whose output says how it ended."""
     commands: dict[str, str] = {}
-    result: CheckResult | None = None
+    runs: list[tuple[int, str | None]] = []
     for position, message in enumerate(messages):
         for call in message.tool_calls:
             if _COMMAND.search(call.arguments):
                 arguments = parse_arguments(call.arguments)
                 commands[call.id] = str(next((arguments[key] for key in ("command", "cmd") if key in arguments), ""))
         command = commands.get(message.answers[0]) if message.answers else None
-        if command is None and not (message.role == "user" and _USER_RUN.search(message.text[:_END_CHARS])):
+        if command is not None or message.role == "user":
+            runs.append((position, command))
+    for position, command in reversed(runs):
+        text = messages[position].text
+        if command is None and not _USER_RUN.search(text[:_END_CHARS]):
             continue
-        if verdict := _verdict(message.text[-_END_CHARS:]):
-            result = CheckResult(position, f"{_name(command or '')}: {verdict}")
-    return result
+        if verdict := _verdict(text[-_END_CHARS:]):
+            return CheckResult(position, f"{_name(command or '')}: {verdict}")
+    return None
 
 
 def _name(command: str) -> str:

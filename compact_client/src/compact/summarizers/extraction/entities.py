@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 import string
-from functools import lru_cache
 from itertools import chain
 from typing import Final
+
+from compact.summarizers.extraction.text_cache import TextCache
 
 # An entity's comparable key and its type. A plain tuple, because each compaction creates thousands of them.
 Mention = tuple[str, str]
@@ -150,9 +151,7 @@ def _is_plain(word: str) -> bool:
 _chunk_mentions: Final = _ChunkMentions()
 
 
-@lru_cache(maxsize=32_768)  # The retention check and the next compaction read the same lines again.
-def find_entities(line: str) -> tuple[Mention, ...]:
-    """Return the distinct entities of a line in a deterministic order."""
+def _find_entities(line: str) -> tuple[Mention, ...]:
     if "\\" not in line:
         return _scan(line)
     if _DRIVE.search(line):
@@ -160,6 +159,10 @@ def find_entities(line: str) -> tuple[Mention, ...]:
         return tuple((key.replace("/", "\\") if kind == "path" else key, kind) for key, kind in mentions)
     # Escape sequences such as `\\n` in quoted text separate words.
     return _scan(_ESCAPE.sub(" ", line))
+
+
+find_entities: Final = TextCache(_find_entities, max_chars=3_000_000).__getitem__
+"""Return the distinct entities of a line in a deterministic order."""
 
 
 def _scan(line: str) -> tuple[Mention, ...]:

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any, Final, Literal, NamedTuple
 
 from compact.messages import Message, ToolCall
+from compact.summarizers.extraction.text_cache import TextCache
 
 FileState = Literal["created", "changed", "deleted", "renamed", "read"]
 
@@ -274,16 +275,26 @@ def _tool_state(tool: str, command: str) -> FileState | None:
 
 
 def parse_arguments(raw: Any) -> dict[str, Any]:
-    """Return the arguments of a call, with free-form input under `input`."""
-    value = raw
-    if isinstance(raw, str):
-        try:
-            value = json.loads(raw)
-        except (ValueError, RecursionError):
-            value = raw
+    """Return the arguments of a call, with free-form input under `input`. Do not change them."""
+    value = read_arguments(raw)
     if isinstance(value, dict):
         return value
     return {"input": value} if value else {}
+
+
+def read_arguments(raw: Any) -> Any:
+    """Return the JSON value of a call's arguments, or the arguments themselves if they are anything else."""
+    return _arguments[raw] if isinstance(raw, str) else raw
+
+
+def _parse_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+_arguments: Final = TextCache(_parse_json, max_chars=2_000_000)
 
 
 def edited_path(arguments: dict[str, Any]) -> str:
@@ -329,8 +340,12 @@ def _patched_files(patch: str) -> Iterator[tuple[FileState, str, str]]:
             yield ("created" if old == "/dev/null" else "changed"), path, ""
 
 
-def shell_changes(command: str) -> Iterator[tuple[FileState, str]]:
-    """Yield what the common forms of a shell command do to files."""
+def shell_changes(command: str) -> Sequence[tuple[FileState, str]]:
+    """Return what the common forms of a shell command do to files."""
+    return _commands[command]
+
+
+def _read_command(command: str) -> Iterator[tuple[FileState, str]]:
     if _SCRATCH_DIRECTORY.match(command):
         return
     for part in _COMMAND_SEPARATOR.split(_without_here_documents(command[:_MAX_COMMAND_CHARS])):
@@ -338,6 +353,9 @@ def shell_changes(command: str) -> Iterator[tuple[FileState, str]]:
             if _FILE_NAME.fullmatch(match.group(2)) and not match.group(2).startswith("/dev/"):
                 yield "created", match.group(2)
         yield from _word_changes(_words(_REDIRECTION.sub(" ", part)))
+
+
+_commands: Final = TextCache(lambda command: tuple(_read_command(command)), max_chars=1_000_000)
 
 
 def _without_here_documents(command: str) -> str:

@@ -18,13 +18,14 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from compact.summarizers.extraction.record_tables import read_tables, strip_line_number
+from compact.summarizers.extraction.text_cache import TextCache
 
 MAX_LINE_CHARS: Final = 200
 _MAX_VALUE_CHARS: Final = 160
 _MAX_TEXT_CHARS: Final = 400_000
 _MAX_RECORDS: Final = 2_000
 _MAX_DEPTH: Final = 24
-_SHORT_TEXT_CHARS: Final = 40_000
+_SHORT_TEXT_CHARS: Final = 4_000
 
 # Keys that identify the object around them. Ids of log lines and sessions identify something else.
 _ID_KEY: Final = re.compile(
@@ -77,7 +78,7 @@ def read_result(text: str, arguments: Mapping[str, Any] | None = None) -> Result
     if len(text) > _MAX_TEXT_CHARS:
         return ResultText((), text)
     owner = _asked_owner(arguments) if arguments else None
-    return (_cached_result if len(text) <= _SHORT_TEXT_CHARS else _read_result)(text, owner)
+    return _unasked_results[text] if owner is None else _asked_result(text, owner)
 
 
 def _read_result(text: str, owner: _Owner | None) -> ResultText:
@@ -93,7 +94,14 @@ def _read_result(text: str, owner: _Owner | None) -> ResultText:
     return ResultText(records, "\n".join(filter(None, (collector.long_text, rest))))
 
 
-_cached_result = lru_cache(maxsize=512)(_read_result)
+_unasked_results: Final = TextCache(lambda text: _read_result(text, None), max_chars=4_000_000)
+
+
+def _asked_result(text: str, owner: _Owner) -> ResultText:
+    return (_cached_result if len(text) <= _SHORT_TEXT_CHARS else _read_result)(text, owner)
+
+
+_cached_result = lru_cache(maxsize=1024)(_read_result)
 
 
 def _asked_owner(arguments: Mapping[str, Any]) -> _Owner | None:

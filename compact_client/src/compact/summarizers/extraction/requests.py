@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from compact.messages import Message
+from compact.summarizers.extraction.text_cache import TextCache
 
 _WRAPPER: Final = re.compile(
     r"<(system-reminder|command-[a-z-]+|local-command-[a-z-]+|task-notification|bash-[a-z-]+|environment_details)\b"
@@ -42,7 +43,11 @@ _MAX_WORDS: Final = 66  # content words: what is pasted below a request is mater
 
 def request_text(message: Message) -> str:
     """Return the beginning of a user's request as one line, or an empty text if the message asks for nothing."""
-    text = _clean(message.text)
+    return _requests[message.text]
+
+
+def _read_request(source: str) -> str:
+    text = _clean(source)
     if len(_content_words(text[:4_000])) < _MIN_WORDS:
         return ""
     words = 0
@@ -58,9 +63,20 @@ def request_text(message: Message) -> str:
     return " ".join(" ".join(" ".join(parts).split()).split(" ")[: 3 * _MAX_WORDS])
 
 
+_requests: Final = TextCache(_read_request, max_chars=2_000_000)
+
+
 def is_filler(text: str) -> bool:
     """True if a text of the user is only a greeting, thanks or a confirmation."""
-    return not _content_words(text)
+    return _fillers[text]
+
+
+def _is_filler(text: str) -> bool:
+    # Most texts have a content word near their start.
+    return not any(_is_content_word(match.group()) for match in _WORD.finditer(text.lower()))
+
+
+_fillers: Final = TextCache(_is_filler, max_chars=1_000_000)
 
 
 def request_positions(messages: Sequence[Message]) -> list[int]:
@@ -96,4 +112,8 @@ def without_wrappers(text: str) -> str:
 
 
 def _content_words(text: str) -> set[str]:
-    return {word for word in _WORD.findall(text.lower()) if word not in _STOP_WORDS and word not in _FILLER_WORDS}
+    return set(filter(_is_content_word, _WORD.findall(text.lower())))
+
+
+def _is_content_word(word: str) -> bool:
+    return word not in _STOP_WORDS and word not in _FILLER_WORDS

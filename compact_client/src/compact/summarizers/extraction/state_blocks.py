@@ -209,7 +209,7 @@ def _without_request(block: Block, request: Block | None) -> Iterator[Block]:
         for line in block.lines
         if not is_filler(line)
         and not (text and _repeats(line, text) and not is_instruction(line))
-        and (is_rule(line) or not is_user_decision(line))
+        and (not is_user_decision(line) or is_rule(line))
     ]
     if lines:
         yield block if len(lines) == len(block.lines) else block._replace(lines=lines)
