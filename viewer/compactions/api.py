@@ -17,8 +17,8 @@ from viewer.sessions.serializers import CheckSerializer, check_json
 class CompactionList(ReadView):
     """The compactions of a session, numbered as on its pages.
 
-    Readers who may view payloads also get `facts_lost`: the kind, text and source messages of each lost fact that the
-    client listed.
+    Readers who may view payloads also get `facts_lost`: the kind, text, sentence and source messages of each lost fact
+    that the client listed.
     """
 
     @extend_schema(
@@ -34,6 +34,6 @@ class CompactionList(ReadView):
             payload_views.record_view(request, owner, part="lost facts")
             spans = [check.span(RETENTION) for check in compactions]
             payloads = queries.payloads(owner, [span for span in spans if span])
-            for row, span in zip(results, spans, strict=True):
-                row["facts_lost"] = queries.lost_facts(payloads.get(span.key) if span else None)
+            for row, check, span in zip(results, compactions, spans, strict=True):
+                row["facts_lost"] = queries.lost_in_sentences(owner, check, payloads.get(span.key) if span else None)
         return Response({"results": results})

@@ -44,6 +44,16 @@ def in_sentences(
     return kinds
 
 
+def with_sentences(facts: Iterable[Mapping[str, Any]], texts: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the facts, each with the `sentence` that contained it, or its own text if that is unknown."""
+    rows = []
+    for fact in facts:
+        value = str(fact.get("text", ""))
+        quotes = (quote(value, texts[source]) for source in source_ids(fact) if source in texts)
+        rows.append({**fact, "sentence": "".join(next((match for match in quotes if match), (value,)))})
+    return rows
+
+
 def source_ids(fact: Mapping[str, Any]) -> list[str]:
     sources = fact.get("source_ids")
     return [str(source) for source in sources] if isinstance(sources, list) else []

@@ -12,6 +12,7 @@ from ingest.archive.transcripts import read_texts
 from ingest.models import Session, Transcript
 from ingest.storage.messages import REFERENCE, restore
 from viewer.compactions.ledger import Ledger, parse_ledger
+from viewer.compactions.lost_facts import source_ids, with_sentences
 from viewer.compactions.rework import RepeatedCall, Utterance, message_text, text_of_role
 from viewer.kinds import PRUNED
 from viewer.sessions.checks import Check
@@ -90,6 +91,17 @@ def lost_facts(payload: Any) -> list[dict[str, Any]]:
     """Return the lost facts in the payload of a retention check. Clients list only the most important ones."""
     facts = payload.get("lost") if isinstance(payload, dict) else None
     return [fact for fact in facts if isinstance(fact, dict)][:_MAX_LOST_FACTS] if isinstance(facts, list) else []
+
+
+def lost_in_sentences(session: Session, check: Check, payload: Any) -> list[dict[str, Any]]:
+    """Return the lost facts of a compaction, each with the sentence that contained it."""
+    facts = lost_facts(payload)
+    if not facts:
+        return []
+    sources = {source for fact in facts for source in source_ids(fact)}
+    hashes = {entry.id: entry.hash for entry in fate_ledger(session, check).entries if entry.id in sources}
+    bodies = archived_texts(session, set(hashes.values()))
+    return with_sentences(facts, {name: bodies[digest] for name, digest in hashes.items() if digest in bodies})
 
 
 def transcript(session: Session, step: int | None) -> Transcript | None:

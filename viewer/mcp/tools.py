@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from channels.db import database_sync_to_async
 from compact import TiktokenEstimator
-from compact.importers.uncompaction import LostItem, items_from_facts, render_items
+from compact.importers.uncompaction import LostItem, items_from_facts, rank_items, render_items
 from compact.recall import render_passages
 from mcp.server import MCPServer
 from mcp_types import ToolAnnotations
@@ -18,7 +18,6 @@ from ingest.models import Session
 from viewer.accounts.access import Right
 from viewer.audit import payload_views
 from viewer.compactions import queries as compaction_queries
-from viewer.compactions.lost_facts import in_sentences
 from viewer.kinds import RETENTION
 from viewer.mcp.reader import HIDDEN, NEEDS_REASON, Reader, ToolError, current_reader
 from viewer.mcp.session_texts import session_index
@@ -45,6 +44,8 @@ SessionName = Annotated[str, Field(description="Id of a session. Empty for the s
 Tokens = Annotated[int, Field(ge=100, le=MAX_TOKENS, description="Size of the answer in tokens.")]
 Number = Annotated[int, Field(ge=0, description="Number of the compaction, from 1. 0 for the last one.")]
 
+Last = Annotated[int, Field(ge=0, description="Number of compactions, counted from the last one. 0 for all.")]
+
 
 def recall(reader: Reader, query: str, session: str, max_tokens: int) -> str:
     owner = reader.session(session)
@@ -56,13 +57,15 @@ def recall(reader: Reader, query: str, session: str, max_tokens: int) -> str:
     return _fit(blocks if passages else [_heading(owner), render_passages([])], max_tokens)
 
 
-def uncompact(reader: Reader, session: str, max_tokens: int) -> str:
+def uncompact(reader: Reader, session: str, last: int, max_tokens: int) -> str:
     owner = reader.session(session)
     compactions = _compactions(reader, owner)
     if not compactions:
         return f"{_heading(owner)}\nThis session has no compaction, so nothing was dropped."
     reader.open_content(owner, "lost facts over MCP")
-    items = _lost_items(owner, compactions, len(compactions))
+    count = len(compactions)
+    first = max(1, count - last + 1) if last else 1
+    items = rank_items(item for n in range(first, count + 1) for item in _lost_items(owner, compactions, n))
     heading = _heading(owner)
     left = max_tokens - _count_tokens(heading)
     return f"{heading}\n{render_items(items, [], max_tokens=left, count_tokens=_count_tokens)}"
@@ -83,7 +86,7 @@ def explain_compaction(reader: Reader, session: str, n: int, max_tokens: int) ->
     sight = payload_views.sight_of(reader.grant, owner)
     if sight.has_content:
         reader.open_content(owner, "lost facts over MCP")
-        items = _lost_items(owner, compactions, number)
+        items = rank_items(_lost_items(owner, compactions, number))
         lines.append(render_items(items, [], max_tokens=max_tokens // 2, count_tokens=_count_tokens))
     else:
         lines.append(NEEDS_REASON if sight.needs_reason else HIDDEN)
@@ -120,9 +123,9 @@ def build_server() -> MCPServer[Any]:
         """Search one session for what was said and seen, including what a compaction removed from the context."""
         return await _run(recall, query, session, max_tokens)
 
-    async def uncompact_tool(session: SessionName = "", max_tokens: Tokens = DEFAULT_TOKENS) -> str:
-        """List what the last compaction dropped: rules, decisions, open items, file changes and names, best first."""
-        return await _run(uncompact, session, max_tokens)
+    async def uncompact_tool(session: SessionName = "", last: Last = 1, max_tokens: Tokens = DEFAULT_TOKENS) -> str:
+        """List what the last compactions dropped: rules, decisions, open items, file changes and names, best first."""
+        return await _run(uncompact, session, last, max_tokens)
 
     async def explain_tool(session: SessionName = "", n: Number = 0, max_tokens: Tokens = DEFAULT_TOKENS) -> str:
         """Explain one compaction: when and why it happened, what it removed, and what was lost."""
@@ -168,20 +171,11 @@ def _compactions(reader: Reader, session: Session) -> list[Check]:
 
 
 def _lost_items(session: Session, compactions: list[Check], number: int) -> list[LostItem]:
-    """Return the lost facts of a compaction, values in their sentences, the most binding first."""
+    """Return the lost facts of a compaction, values in their sentences."""
     check = compactions[number - 1]
-    facts = compaction_queries.lost_facts(compaction_queries.payload(session, check.span(RETENTION)))
-    entries = compaction_queries.fate_ledger(session, check).entries
-    bodies = compaction_queries.archived_texts(session, {entry.hash for entry in entries})
-    texts = {entry.id: bodies[entry.hash] for entry in entries if entry.hash in bodies}
-    quoted = [
-        {"kind": kind, "text": f"{fact.before}{fact.value}{fact.after}"}
-        for kind, group in in_sentences(facts, entries, texts).items()
-        for fact in group
-    ]
-    unique = {(fact["kind"], fact["text"]): fact for fact in quoted}
-    items = items_from_facts(unique.values(), number, _iso(check.started_at))
-    return sorted(items, key=lambda item: -item.weight)
+    payload = compaction_queries.payload(session, check.span(RETENTION))
+    facts = compaction_queries.lost_in_sentences(session, check, payload)
+    return items_from_facts(facts, number, _iso(check.started_at))
 
 
 def _result_line(result: Result) -> str:

@@ -111,7 +111,8 @@ def test_a_query_finds_passages(home: Path, capsys: Any) -> None:
 
 def test_the_server_is_read_with_an_api_token(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     """Without a name, the newest session with a compaction is used. A wrong token is one line on stderr."""
-    lost = [{"kind": "number", "text": "54877"}, {"kind": "constraint", "text": "Never deploy on Fridays."}]
+    number = {"kind": "number", "text": "54877", "sentence": "The staging port is 54877."}
+    lost = [number, {"kind": "constraint", "text": "Never deploy on Fridays."}]
     answers: dict[str, Any] = {
         "/api/sessions/": {"results": [{"id": "idle", "compaction_count": 0}, {"id": "a b", "compaction_count": 2}]},
         "/api/sessions/a b/compactions/": {"results": [{"n": 1, "started_at": None, "facts_lost": lost}]},
@@ -127,7 +128,7 @@ def test_the_server_is_read_with_an_api_token(monkeypatch: pytest.MonkeyPatch, c
     monkeypatch.setattr(httpx, "Client", lambda **options: client(transport=transport, **options))
     assert main(["uncompact", "--server", "--token", "arip_good"]) == 0
     text = capsys.readouterr().out
-    assert text.index("Never deploy") < text.index("54877")
+    assert text.index("Never deploy") < text.index("The staging port is 54877.")
     assert main(["uncompact", "a b", "--server", "--token", "arip_good", "--query", "port"]) == 0
     assert "port 54877" in capsys.readouterr().out
     assert main(["uncompact", "--server", "--token", "arip_bad"]) == 4

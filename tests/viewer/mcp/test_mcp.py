@@ -112,7 +112,7 @@ async def test_each_tenant_sees_only_their_own_project(slug: str, db: None) -> N
         answers = {
             "recall": await call(client, "recall", query="staging port", session="checkout"),
             "newest": await call(client, "recall", query=f"{other} {own} staging port"),
-            "uncompact": await call(client, "uncompact", session="checkout"),
+            "uncompact": await call(client, "uncompact", session="checkout", last=0),
             "explain": await call(client, "explain_compaction", session="checkout", n=1),
             "sessions": await call(client, "list_sessions"),
             "search": await call(client, "search", query="staging"),

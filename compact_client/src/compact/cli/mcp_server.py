@@ -39,6 +39,7 @@ SessionName = Annotated[
 ]
 Tokens = Annotated[int, Field(ge=100, le=MAX_TOKENS, description="Size of the answer in tokens.")]
 Number = Annotated[int, Field(ge=0, description="Number of the compaction, from 1. 0 for the last one.")]
+Last = Annotated[int, Field(ge=0, description="Number of compactions, counted from the last one. 0 for all.")]
 
 
 class LocalTools:
@@ -55,11 +56,11 @@ class LocalTools:
         _, index = self._open(log)
         return self._render(log, self._search(index, query, max_tokens), max_tokens)
 
-    def uncompact(self, session: SessionName = "", max_tokens: Tokens = DEFAULT_TOKENS) -> str:
-        """List what the last compaction dropped: rules, decisions, open items, file changes and names, best first."""
+    def uncompact(self, session: SessionName = "", last: Last = 1, max_tokens: Tokens = DEFAULT_TOKENS) -> str:
+        """List what the last compactions dropped: rules, decisions, open items, file changes and names, best first."""
         log = self._log(session)
         conversation, _ = self._open(log)
-        items, notes = lost_items(conversation)
+        items, notes = lost_items(conversation, last=last)
         heading = _heading(log)
         left = max_tokens - self._count_tokens(heading)
         return f"{heading}\n{render_items(items, notes, max_tokens=left, count_tokens=self._count_tokens)}"

@@ -10,7 +10,7 @@ import httpx
 
 from compact.cli import exit_codes
 from compact.delivery.endpoint import LOCAL_URL
-from compact.importers.uncompaction import LostItem, items_from_facts
+from compact.importers.uncompaction import LostItem, items_from_facts, rank_items
 
 _TIMEOUT_S = 15.0
 _MAX_SESSIONS = 50
@@ -50,7 +50,7 @@ class ServerApi:
         notes = (
             ["You don't have permission to view payloads, so the lost facts are hidden."] if has_hidden_facts else []
         )
-        return sorted(items, key=lambda item: -item.weight), notes
+        return rank_items(items), notes
 
     def search(self, query: str, *, session: str, limit: int) -> list[dict[str, Any]]:
         """Return the parts of a session that match a query."""

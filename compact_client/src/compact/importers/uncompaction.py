@@ -59,7 +59,7 @@ def lost_items(conversation: Conversation, *, last: int = 1) -> tuple[list[LostI
     chosen = compactions[-last:] if last else compactions
     turns = _turns(conversation)
     notes = [] if compactions else ["The log has no compaction, so nothing was dropped."]
-    items: dict[tuple[str, str], LostItem] = {}
+    items: list[LostItem] = []
     for compaction in chosen:
         ledger = infer_ledger(compaction)
         if not ledger.is_disclosed:
@@ -71,21 +71,30 @@ def lost_items(conversation: Conversation, *, last: int = 1) -> tuple[list[LostI
             text = fact.text
             if fact.kind not in HEADINGS:
                 text = next((_quote(text, texts[name]) for name in fact.source_ids if name in texts), text)
-            items.setdefault((fact.kind, text), LostItem(fact.kind, text, compaction.number, turn, time, fact.weight))
-    return sorted(items.values(), key=lambda item: -item.weight), notes
+            items.append(LostItem(fact.kind, text, compaction.number, turn, time, fact.weight))
+    return rank_items(items), notes
 
 
 def items_from_facts(
     facts: Iterable[Mapping[str, Any]], compaction: int, time: str | None, turns: Mapping[str, int] | None = None
 ) -> list[LostItem]:
-    """Return the lost facts of a `compact.retention` event as items."""
+    """Return the lost facts of a `compact.retention` event as items, each in its `sentence` if it has one."""
     items = []
     for fact in facts:
         kind, sources = str(fact.get("kind", "")), fact.get("source_ids")
         known = (turns or {}).get(str(sources[0])) if isinstance(sources, list) and sources else None
         weight = KIND_WEIGHTS.get(kind, 0.5)
-        items.append(LostItem(kind, str(fact.get("text", "")), compaction, known, time, weight))
+        text = str(fact.get("sentence") or fact.get("text", ""))
+        items.append(LostItem(kind, text, compaction, known, time, weight))
     return items
+
+
+def rank_items(items: Iterable[LostItem]) -> list[LostItem]:
+    """Return the items without repetitions, the most binding first."""
+    unique: dict[tuple[str, str], LostItem] = {}
+    for item in items:
+        unique.setdefault((item.kind, item.text), item)
+    return sorted(unique.values(), key=lambda item: -item.weight)
 
 
 def render_items(
