@@ -19,10 +19,9 @@ from django.contrib.staticfiles.finders import find
 
 _SCRIPTS = re.compile(r"{%\s*scripts((?:\s+\"[\w/-]+\")+)\s*%}")
 _IMPORT = re.compile(r'^import\s+(?:{([^}]*)}\s+from\s+)?"(\.{1,2}/[\w./-]+)\.js";\n', re.M)
-_DYNAMIC_IMPORT = re.compile(r'\bimport\("(\.{1,2}/[\w./-]+\.js)"\)(?!\.)')
 _EXPORT = re.compile(r"^export ((?:async )?(?:function|class|const) (\w+))", re.M)
 _TYPES = re.compile(r"/\*\*.*?\*/", re.S)
-_OTHER_SYNTAX = re.compile(r"^(?:import|export)\b.*|\bimport\.meta\b", re.M)
+_OTHER_SYNTAX = re.compile(r"^(?:import|export)\b.*|\bimport(?:\.meta\b|\().*", re.M)
 
 
 class UnsupportedModule(Exception):
@@ -70,7 +69,6 @@ def _join(name: str, scopes: dict[str, str]) -> str:
 
     exports = [exported for _, exported in _EXPORT.findall(source)]
     body = _EXPORT.sub(r"\1", _IMPORT.sub(bind, source))
-    body = _DYNAMIC_IMPORT.sub(lambda match: f'import("./{_resolve(name, match[1])}")', body)
     if other := _OTHER_SYNTAX.search(body):
         raise UnsupportedModule(f"{name}.js has a statement that viewer/scripts.py cannot join: {other[0]}")
     return f"const {scopes[name]} = (() => {{\n{body}return {{ {', '.join(exports)} }};\n}})();"

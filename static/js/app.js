@@ -2,6 +2,7 @@
 // Loaded by every page: connection status, account menu, times, theme and global keyboard shortcuts.
 import "./live-state.js";
 import "./menu-button.js";
+import { openPalette } from "./command-palette.js";
 import { copy, isTyping, toast } from "./dom.js";
 import { startTimeUpdates } from "./relative-times.js";
 import { moveByKey } from "./row-keys.js";
@@ -13,7 +14,7 @@ const THEMES = ["", "light", "dark"];
 const ACTIONS = {
   theme: switchTheme,
   shortcuts: showShortcuts,
-  palette: () => void showPalette(),
+  palette: () => openPalette(),
   print: () => print(),
   copy: (button) => void copy(button.getAttribute("data-text") ?? ""),
   "copy-link": (button) => void copy(new URL(button.getAttribute("data-text") ?? "", location.href).href),
@@ -32,11 +33,6 @@ function switchTheme() {
 function showShortcuts() {
   const dialog = document.getElementById("shortcuts");
   if (dialog instanceof HTMLDialogElement && !dialog.open) dialog.showModal();
-}
-
-async function showPalette() {
-  const { openPalette } = await import("./command-palette.js");
-  openPalette();
 }
 
 /** @param {KeyboardEvent} event */
@@ -72,7 +68,7 @@ document.addEventListener("change", (event) => {
 document.addEventListener("keydown", (event) => {
   if ((event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && event.key.toLowerCase() === "k") {
     event.preventDefault();
-    void showPalette();
+    openPalette();
     return;
   }
   if (isTyping(event) || event.ctrlKey || event.metaKey || event.altKey) return;

@@ -1,5 +1,5 @@
 // @ts-check
-// The command palette: finds sessions, compactions, spans and actions. Opened with Ctrl K, and loaded only then.
+// The command palette: finds sessions, compactions, spans and actions. Opened with Ctrl K.
 import { h, icon, isSignedOut } from "./dom.js";
 
 /** @typedef {{ label: string, hint: string, icon: string, run: () => void }} Command */

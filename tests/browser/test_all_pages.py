@@ -10,7 +10,7 @@ from agent_session import Session, play, send
 from axe_playwright_python.sync_playwright import Axe
 from conftest import SignIn
 from live_server import Server
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 pytestmark = pytest.mark.browser
 
@@ -33,28 +33,48 @@ PAGES = (
 )
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("path", PAGES)
-def test_page_has_no_accessibility_violations(path: str, dark: bool, sign_in: SignIn, compacted_session: str) -> None:
-    page = sign_in("developer", dark=dark)
-    page.goto(path.format(compacted_session, compacted_session))
-    if path == "/sessions/{}/":
-        page.get_by_test_id("compaction-marker").first.click()
-        expect(page.get_by_test_id("inspector")).to_contain_text("Compacted")
+def check_accessibility(page: Page, place: str) -> None:
     violations = Axe().run(page).response["violations"]
-    assert not violations, [(v["id"], [node["html"][:200] for node in v["nodes"][:3]]) for v in violations]
+    assert not violations, (place, [(v["id"], [node["html"][:200] for node in v["nodes"][:3]]) for v in violations])
 
 
-@pytest.mark.parametrize("path", PAGES)
-def test_page_fits_a_phone_and_loads_nothing_from_other_origins(
-    path: str, server: Server, sign_in: SignIn, compacted_session: str
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_pages_have_no_accessibility_violations(dark: bool, sign_in: SignIn, compacted_session: str) -> None:
+    page = sign_in("developer", dark=dark)
+    for path in (*PAGES, "/keys/", "/tokens/", "/none-such/", "/audit/"):
+        page.goto(path.format(compacted_session, compacted_session))
+        check_accessibility(page, path)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_the_inspector_has_no_accessibility_violations(dark: bool, sign_in: SignIn, compacted_session: str) -> None:
+    """Each tab of a compaction, the flame view, the palette and the shortcuts."""
+    page = sign_in("developer", dark=dark)
+    page.goto(f"/sessions/{compacted_session}/")
+    page.get_by_test_id("compaction-marker").first.click()
+    inspector = page.get_by_test_id("inspector")
+    expect(inspector).to_contain_text("Compacted")
+    for tab in inspector.get_by_role("tab").all():
+        tab.click()
+        expect(tab).to_have_attribute("aria-selected", "true")
+        check_accessibility(page, tab.inner_text())
+    page.get_by_role("button", name="Flame").click()
+    check_accessibility(page, "flame view")
+    page.keyboard.press("Control+k")
+    expect(page.get_by_test_id("command-palette")).to_be_visible()
+    check_accessibility(page, "palette")
+
+
+def test_pages_fit_a_phone_and_load_nothing_from_other_origins(
+    server: Server, sign_in: SignIn, compacted_session: str
 ) -> None:
     page = sign_in("developer", width=390, height=844)
     urls: list[str] = []
     page.on("request", lambda request: urls.append(request.url))
-    page.goto(path.format(compacted_session, compacted_session), wait_until="networkidle")
+    for path in PAGES:
+        page.goto(path.format(compacted_session, compacted_session), wait_until="networkidle")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
     assert all(url.startswith((server.url, "data:", "blob:")) for url in urls), urls
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 HOSTILE = (

@@ -34,6 +34,13 @@ def positions(page: Page) -> list[dict[str, float] | None]:
     ]
 
 
+def test_tour_does_not_cover_a_phone(sign_in: SignIn, session_url: str) -> None:
+    page = sign_in("operator", width=390, height=844, is_new=True)
+    page.goto(session_url)
+    expect(page.get_by_test_id("span-row").first).to_be_visible()
+    expect(page.get_by_test_id("first-look")).to_be_hidden()
+
+
 def test_tour_opens_on_the_first_visit_only(sign_in: SignIn, session_url: str) -> None:
     """Each step outlines an element. After the last step the tour stays closed until its button is clicked."""
     page = sign_in("operator", is_new=True)

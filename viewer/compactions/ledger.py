@@ -114,12 +114,12 @@ def parse_ledger(payload: Any) -> Ledger:
     entries = [
         Entry(
             position=position,
-            id=str(row.get("id", "")),
-            hash=str(row.get("hash", "")),
-            role=str(row.get("role", "")),
+            id=str(row.get("id") or ""),
+            hash=str(row.get("hash") or ""),
+            role=str(row.get("role") or ""),
             tokens=to_count(row.get("tokens")),
-            fate=str(row.get("fate", "")),
-            rule=str(row.get("rule", "")),
+            fate=str(row.get("fate") or ""),
+            rule=str(row.get("rule") or ""),
             into=str(row.get("into") or ""),
             inferred=row.get("inferred") is True,
         )
@@ -132,7 +132,7 @@ def _parse_after(entries: Sequence[Entry], rows: Sequence[Any]) -> list[MessageA
     by_id = {entry.id: entry for entry in entries if entry.id}
     by_hash = {entry.hash: entry for entry in entries if entry.hash}
     pairs = [
-        (row, by_id.get(str(row.get("id", ""))) or by_hash.get(str(row.get("hash", ""))))
+        (row, by_id.get(str(row.get("id") or "")) or by_hash.get(str(row.get("hash") or "")))
         for row in rows
         if isinstance(row, Mapping)
     ]
@@ -140,9 +140,9 @@ def _parse_after(entries: Sequence[Entry], rows: Sequence[Any]) -> list[MessageA
     return [
         MessageAfter(
             position=position,
-            id=str(row.get("id", "")),
-            hash=str(row.get("hash", "")),
-            role=str(row.get("role", "")),
+            id=str(row.get("id") or ""),
+            hash=str(row.get("hash") or ""),
+            role=str(row.get("role") or ""),
             tokens=to_count(row.get("tokens")),
             state=_state(row, entry, in_order),
             was=entry.position if entry else None,
@@ -156,7 +156,7 @@ def _state(row: Mapping[str, Any], entry: Entry | None, in_order: set[int]) -> s
         return "new"
     if entry.position not in in_order:
         return "moved"
-    return "unchanged" if entry.hash == str(row.get("hash", "")) else "changed"
+    return "unchanged" if entry.hash == str(row.get("hash") or "") else "changed"
 
 
 def longest_increasing(positions: Sequence[int]) -> set[int]:

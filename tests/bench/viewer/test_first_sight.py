@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, BrowserContext, Page
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 MESSAGES = 2_000
-RUNS = 5
+RUNS = 3
 # The row is recorded by the page itself, so that the figure does not contain the latency of the test's own calls.
 OBSERVE_ROW = """(selector) => {
   window.firstRow = null;

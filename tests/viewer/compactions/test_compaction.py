@@ -35,6 +35,13 @@ def test_a_truncated_message_is_changed_and_a_summary_is_new() -> None:
     assert [message.state for message in ledger.after] == ["changed", "new"]
 
 
+def test_null_fields_of_a_ledger_are_empty() -> None:
+    row = dict.fromkeys(("id", "hash", "role", "tokens", "fate", "rule", "into"))
+    ledger = parse_ledger({"ledger": [row], "after": [row]})
+    (entry,) = ledger.entries
+    assert (entry.id, entry.role, entry.tokens, entry.rule, ledger.after[0].role) == ("", "", 0, "", "")
+
+
 @pytest.mark.parametrize("payload", [None, [], "text", {"ledger": "no"}, {"ledger": [1, None], "after": [[]]}])
 def test_an_invalid_payload_gives_an_empty_ledger(payload: object) -> None:
     ledger = parse_ledger(payload)
@@ -69,6 +76,11 @@ def test_a_diff_has_added_edited_and_removed_lines() -> None:
     assert states["- backfill 40,112 [m31]"] == "added"
     assert states["- call the bank"] == "removed"
     assert next(line.sources for line in diff_summaries(old, new) if "backfill" in line.text) == ("m31",)
+
+
+def test_marks_for_the_model_are_not_lines_of_a_summary() -> None:
+    lines = diff_summaries("", "<COMPACT-SUMMARY v3>\n[Summary v1 task_state]\n# Goals\n- Ship it")
+    assert [line.words for line in lines] == ["Goals", "- Ship it"]
 
 
 def test_a_line_that_only_moved_is_neither_removed_nor_added() -> None:
