@@ -114,13 +114,13 @@ def parse_ledger(payload: Any) -> Ledger:
     entries = [
         Entry(
             position=position,
-            id=str(row.get("id") or ""),
-            hash=str(row.get("hash") or ""),
-            role=str(row.get("role") or ""),
+            id=_text(row, "id"),
+            hash=_text(row, "hash"),
+            role=_text(row, "role"),
             tokens=to_count(row.get("tokens")),
-            fate=str(row.get("fate") or ""),
-            rule=str(row.get("rule") or ""),
-            into=str(row.get("into") or ""),
+            fate=_text(row, "fate"),
+            rule=_text(row, "rule"),
+            into=_text(row, "into"),
             inferred=row.get("inferred") is True,
         )
         for position, row in enumerate(rows[:_MAX_ROWS])
@@ -132,7 +132,7 @@ def _parse_after(entries: Sequence[Entry], rows: Sequence[Any]) -> list[MessageA
     by_id = {entry.id: entry for entry in entries if entry.id}
     by_hash = {entry.hash: entry for entry in entries if entry.hash}
     pairs = [
-        (row, by_id.get(str(row.get("id") or "")) or by_hash.get(str(row.get("hash") or "")))
+        (row, by_id.get(_text(row, "id")) or by_hash.get(_text(row, "hash")))
         for row in rows
         if isinstance(row, Mapping)
     ]
@@ -140,9 +140,9 @@ def _parse_after(entries: Sequence[Entry], rows: Sequence[Any]) -> list[MessageA
     return [
         MessageAfter(
             position=position,
-            id=str(row.get("id") or ""),
-            hash=str(row.get("hash") or ""),
-            role=str(row.get("role") or ""),
+            id=_text(row, "id"),
+            hash=_text(row, "hash"),
+            role=_text(row, "role"),
             tokens=to_count(row.get("tokens")),
             state=_state(row, entry, in_order),
             was=entry.position if entry else None,
@@ -156,7 +156,7 @@ def _state(row: Mapping[str, Any], entry: Entry | None, in_order: set[int]) -> s
         return "new"
     if entry.position not in in_order:
         return "moved"
-    return "unchanged" if entry.hash == str(row.get("hash") or "") else "changed"
+    return "unchanged" if entry.hash == _text(row, "hash") else "changed"
 
 
 def longest_increasing(positions: Sequence[int]) -> set[int]:
@@ -186,6 +186,11 @@ def match_entries(a: Ledger, b: Ledger) -> list[tuple[Entry | None, Entry | None
         pairs.append((entry, same.popleft() if same else None))
     only_b = sorted((entry for entries in unmatched.values() for entry in entries), key=lambda entry: entry.position)
     return [*pairs, *((None, entry) for entry in only_b)]
+
+
+def _text(row: Mapping[str, Any], name: str) -> str:
+    """Return a field as text. A missing or null field is empty."""
+    return str(row.get(name) or "")
 
 
 def _list(value: Any) -> list[Any]:
