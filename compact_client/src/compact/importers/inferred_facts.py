@@ -15,7 +15,13 @@ from typing import Any, Final
 
 from compact.messages import Message, Role, text_of
 from compact.summarizers.extraction.blocks import Block, read_blocks
-from compact.summarizers.extraction.entities import TYPE_WEIGHTS, Mention, find_entities, original_spelling
+from compact.summarizers.extraction.entities import (
+    TYPE_WEIGHTS,
+    Mention,
+    find_entities,
+    original_spelling,
+    scan_entities,
+)
 from compact.summarizers.extraction.file_ledger import failed_calls, read_ledger
 from compact.summarizers.extraction.line_classifier import is_instruction, summary_field
 from compact.summarizers.extraction.requests import request_positions, request_text, without_wrappers
@@ -158,7 +164,7 @@ def _block_facts(messages: Sequence[Message], prompt: _Prompt) -> Iterator[Infer
             if text not in seen_outputs:
                 seen_outputs.add(text)
                 # A whole output is not read again, so it would only displace lines in the cache.
-                mentions = find_entities.__wrapped__(text)
+                mentions = scan_entities(text)
                 entities.add(text, mentions, sources, _SOURCE_WEIGHTS["output"], index)
     yield from entities.facts.values()
 

@@ -214,17 +214,17 @@ class _FactFinder:
     def _add_entities(self, text: str, block: Block) -> None:
         weight = _WEIGHT_SHOWN if block.kind in ("output", "record") else _WEIGHT_SAID
         for key, entity_type in find_entities(text):
-            if entity_type not in FACT_KINDS:
+            kind = FACT_KINDS.get(entity_type)
+            if kind is None:
                 continue
             known = self._by_key.get(key)
-            fact_weight = weight * TYPE_WEIGHTS[entity_type]
             if known is None:
-                kind, is_kept = FACT_KINDS[entity_type], key in self._keys
-                fact = _TrackedFact(kind, text, block.sources, key, fact_weight, len(self._facts), is_kept)
+                fact_weight = weight * TYPE_WEIGHTS[entity_type]
+                fact = _TrackedFact(kind, text, block.sources, key, fact_weight, len(self._facts), key in self._keys)
                 self._by_key[key] = fact
                 self._facts.append(fact)
             elif weight > _WEIGHT_SHOWN:
-                known.weight = max(known.weight, fact_weight)
+                known.weight = max(known.weight, weight * TYPE_WEIGHTS[entity_type])
 
 
 class _SummaryLines:

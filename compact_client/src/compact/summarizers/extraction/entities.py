@@ -151,7 +151,8 @@ def _is_plain(word: str) -> bool:
 _chunk_mentions: Final = _ChunkMentions()
 
 
-def _find_entities(line: str) -> tuple[Mention, ...]:
+def scan_entities(line: str) -> tuple[Mention, ...]:
+    """Return the same as `find_entities`, for a text that is not read again."""
     if "\\" not in line:
         return _scan(line)
     if _DRIVE.search(line):
@@ -161,7 +162,7 @@ def _find_entities(line: str) -> tuple[Mention, ...]:
     return _scan(_ESCAPE.sub(" ", line))
 
 
-find_entities: Final = TextCache(_find_entities, max_chars=3_000_000).__getitem__
+find_entities: Final = TextCache(scan_entities, max_chars=3_000_000).__getitem__
 """Return the distinct entities of a line in a deterministic order."""
 
 

@@ -16,6 +16,7 @@ _HEADING_CELL: Final = re.compile(r"[A-Za-z_][\w ./#()%-]{0,40}")
 _COLUMNS_HEADING: Final = re.compile(
     r"[A-Z][A-Z0-9_/%()-]*(?: [A-Z0-9_/%()-]+)*(?: {2,}[A-Z][A-Z0-9_/%()-]*(?: [A-Z0-9_/%()-]+)*)+ *"
 )
+_HAS_SEPARATOR: Final = re.compile(r"[|,\t]|  ")  # a necessary condition for the heading of a table
 _COLUMN: Final = re.compile(r"\S+(?: \S+)*")
 _MAX_ID_CHARS: Final = 60
 _MAX_CELL_CHARS: Final = 160
@@ -47,7 +48,7 @@ def read_tables(text: str) -> tuple[list[Row], str]:
     rest: list[str] = []
     index = 0
     while index < len(lines):
-        table = _find_table(lines, index)
+        table = _find_table(lines, index) if _HAS_SEPARATOR.search(lines[index]) else None
         if table is None:
             rest.append(lines[index])
             index += 1

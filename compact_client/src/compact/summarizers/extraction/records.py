@@ -329,11 +329,11 @@ def _read_text(text: str) -> ResultText:
     rest: list[str] = []
     block: list[tuple[str, str, str]] = []
     for line in (*text.split("\n"), ""):
-        match = _KEY_VALUE.fullmatch(line) if len(line) < _MAX_VALUE_CHARS + 40 else None
+        match = _KEY_VALUE.fullmatch(line) if ":" in line and len(line) < _MAX_VALUE_CHARS + 40 else None
         if match:
             block.append((match.group(1).strip(), match.group(2).strip(" `,"), line))
             continue
-        record = _block_record(block)
+        record = _block_record(block) if block else None
         if record is not None:
             records.append(record)
         rest += (line,) if record is not None else (*(raw for _, _, raw in block), line)

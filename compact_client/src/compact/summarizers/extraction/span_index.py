@@ -278,6 +278,7 @@ class SpanIndex:
         known, usages, chars = self._entities_by_line, self.usages, self._chars
         entity_id = self._entity_ids.__getitem__
         kind, position = block.kind, block.position
+        is_shown, is_code = kind in _SHOWN_KINDS, kind == "code"
         is_kept = block.entry is not None
         entities_by_line: list[tuple[int, ...]] = []
         for text in block.lines:
@@ -289,9 +290,9 @@ class SpanIndex:
             for entity in entities:
                 usage = usages[entity]
                 usage.last_chars = chars
-                if kind in _SHOWN_KINDS:
+                if is_shown:
                     usage.shown += 1
-                elif kind == "code":
+                elif is_code:
                     usage.written += 1
                 else:
                     usage.said += 1
@@ -303,7 +304,7 @@ class SpanIndex:
             if usage.last_position != position:
                 usage.last_position = position
                 usage.messages += 1
-            if kind in _SHOWN_KINDS:
+            if is_shown:
                 usage.smallest_output_chars = min(usage.smallest_output_chars, block.size)
             elif kind == "user":
                 usage.by_user = True
