@@ -17,7 +17,7 @@ from compact.planning.tool_results.artifacts import SecurityContext
 from compact.planning.tool_results.durability import ToolDurability, ToolDurabilityPolicy
 from compact.recall import PassageIndex, Source
 from compact.recall import index as recall_index
-from compact.recall.chunks import chunk_spans
+from compact.recall.chunks import split_text
 from compact.recall.terms import terms_of
 from compact.summary.structured_summary import StructuredSummary
 
@@ -331,10 +331,58 @@ def test_languages_without_spaces_are_found():
 
 def test_chunks_cover_the_text():
     text = "short\n\n" + '{"id": 1, "name": "a"}, ' * 60 + "\n" + "line of text\n" * 40 + "end"
-    spans = list(chunk_spans(text))
+    spans = list(split_text(text, 240))
     assert "".join("".join(text[start:end].split()) for start, end in spans) == "".join(text.split())
     assert all(end - start <= 240 for start, end in spans)
     assert all(a[1] <= b[0] for a, b in pairwise(spans))
+
+
+def test_messages_next_to_each_other_are_one_passage():
+    index = PassageIndex()
+    texts_ = ["read the port of db-7", "db-7 listens on port 5433", *["filler"] * 9, "db-7 was moved to port 6000"]
+    index.add([Source(f"m{number}", "tool", text) for number, text in enumerate(texts_)])
+    passages = index.search("db-7 port", limit=5, max_tokens=500, count_tokens=lambda text: len(text) // 3)
+    together = next(passage for passage in passages if "5433" in passage.text)
+    assert {together.message_id, *together.neighbor_ids} == {"m0", "m1"}
+    assert "[tool, message m1]" in together.text or "[tool, message m0]" in together.text
+    assert len(passages) == 2
+
+
+def test_names_in_other_lines_of_a_shown_message_are_listed_with_a_label():
+    lines = "".join(f"{'word ' * 30}\nvalue_{number}: filler line\n" for number in range(40))
+    index = PassageIndex()
+    index.add([Source("m0", "tool", f"the ledger of ZX-9000 begins\n{lines}")])
+    (passage,) = index.search("ledger ZX-9000", limit=1, max_tokens=120, count_tokens=lambda text: len(text) // 3)
+    *_, last = passage.text.splitlines()
+    assert last.startswith("Also in this part: ") and "value_1" in last
+    known = terms_of(last)
+    (passage,) = index.search(
+        "ledger ZX-9000", limit=1, max_tokens=120, count_tokens=lambda text: len(text) // 3, known_terms=known
+    )
+    assert "value_1," not in passage.text.splitlines()[-1]
+
+
+def test_a_neighbor_that_may_not_be_shown_is_left_out():
+    index = PassageIndex()
+    index.add([Source("m0", "tool", "balance of ZX-1 is open"), Source("m1", "tool", "balance of ZX-1 is secret-55")])
+    assert "secret-55" in str(index.search("balance ZX-1", limit=5, max_tokens=500, count_tokens=len))
+    assert "secret-55" not in str(index.search("balance ZX-1", limit=5, max_tokens=500, count_tokens=len, excluded={1}))
+
+
+def test_searches_do_not_influence_each_other():
+    sources = [Source(f"m{n}", "tool", f"row {n} has the value V-{n * 7} in table_{n % 9}\n" * 30) for n in range(80)]
+    used, fresh = PassageIndex(), PassageIndex()
+    for index in (used, fresh):
+        index.add([Source(source.id, source.role, source.text) for source in sources])
+    for number in range(30):
+        search(used, f"V-{number * 7} table_{number % 9}")
+    assert search(used, "value V-49 table_7") == search(fresh, "value V-49 table_7")
+
+
+def test_half_of_a_surrogate_pair_and_null_characters_are_indexed():
+    index = PassageIndex()
+    index.add([Source("m0", "tool", "broken \ud800 text\x00 with QX-99 after it")])
+    assert search(index, "QX-99") == ["m0"]
 
 
 def test_a_message_is_not_needed_to_be_text():

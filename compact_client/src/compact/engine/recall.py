@@ -111,7 +111,7 @@ class SessionIndex:
             logged = session.thread.get(message.id or "")
             if number is not None and logged is not None and (logged is message or logged.text == message.text):
                 self._visible.add(number)
-                self._known_terms.update(self.passages.terms_in(self.passages.sources[number]))
+                self._known_terms.update(terms_of(self.passages.sources[number].text))
             else:
                 self._known_terms.update(terms_of(searchable_text(message)))
         self._request_count = len(request.messages)
@@ -177,7 +177,7 @@ def _externalizations(session: Session, passages: Sequence[Passage]) -> list[Ext
     externalizations = session.plan.externalizations if session.plan else ()
     if not externalizations:
         return []
-    shown = {passage.message_id for passage in passages}
+    shown = {message_id for passage in passages for message_id in (passage.message_id, *passage.neighbor_ids)}
     return [record for record in externalizations if not shown.isdisjoint(record.span.message_ids)]
 
 

@@ -1,4 +1,4 @@
-"""Split the text of a message into chunks: a few whole lines, or a part of a very long line. Pure functions."""
+"""Split the text of a message into sections, and a section into chunks of a few whole lines. Pure functions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from compact.messages import Message
 
-CHUNK_CHARS: Final = 240
+SECTION_CHARS: Final = 700
+CHUNK_CHARS: Final = 200
 # The best places to split a long line, such as JSON without line breaks: after a record, a field, a sentence, a word.
 _BREAKS: Final = ("}, ", "},", "; ", ". ", ", ", ",", " ")
 
@@ -20,24 +21,16 @@ def searchable_text(message: Message) -> str:
     return "\n".join(parts)
 
 
-def chunk_spans(text: str, size: int = CHUNK_CHARS) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of each chunk. Together they cover the text, apart from blank lines."""
-    start = end = 0
-    while end < len(text):
-        newline = text.find("\n", end)
-        line_end = len(text) if newline < 0 else newline + 1
-        if line_end - start > size and end > start:
-            yield start, end
-            start = end
-        while line_end - start > size:
-            cut = _break(text, start, start + size)
-            yield start, cut
-            start = cut
-        end = line_end
-        if not text[start:end].strip():
-            start = end
-    if text[start:end].strip():
+def split_text(text: str, size: int, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, int]]:
+    """Yield the start and end of each part of at most `size` characters, cut after a line if possible."""
+    stop = len(text) if stop is None else stop
+    while stop - start > size:
+        newline = text.rfind("\n", start + size // 2, start + size)
+        end = newline + 1 if newline >= 0 else _break(text, start, start + size)
         yield start, end
+        start = end
+    if start < stop:
+        yield start, stop
 
 
 def _break(text: str, start: int, limit: int) -> int:

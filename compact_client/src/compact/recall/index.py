@@ -1,49 +1,46 @@
 """The full-text index of one conversation.
 
-SQLite's FTS5 finds the candidates by BM25. They are then ranked by how rare the matched terms are, how close together
-they are in the query, and how much they say that the prompt does not. An SQLite without FTS5 ranks every chunk that
-has a term of the query, which is slower but finds the same.
+SQLite's FTS5 indexes sections of about 700 characters as they are, which costs little. A search looks up the rare
+terms of the query, reads the few sections with the most of them, and ranks their lines. An SQLite without FTS5 reads
+every section, which is slower but finds the same.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import sqlite3
 import weakref
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from compact.recall.chunks import chunk_spans
+from compact.recall.chunks import CHUNK_CHARS, SECTION_CHARS, split_text
 from compact.recall.passage import Passage
-from compact.recall.terms import query_words, terms_of
+from compact.recall.scores import Chunk, QueryWeights, Section, rank_sections, rarity
+from compact.recall.selection import Selection
+from compact.recall.terms import hidden_parts, names_in, query_words, terms_of
 
 _CREATE: Final = (
-    "CREATE VIRTUAL TABLE chunks USING fts5(terms, content='', "
-    "tokenize=\"unicode61 remove_diacritics 0 tokenchars '_-./:@#\\'\")"
+    "CREATE VIRTUAL TABLE sections USING fts5(text, parts, context, content='', "
+    "tokenize='unicode61 remove_diacritics 0')"
 )
+_CREATE_VOCABULARY: Final = "CREATE VIRTUAL TABLE vocabulary USING fts5vocab('sections', 'row')"
+_SELECT: Final = "SELECT rowid FROM sections WHERE sections MATCH ? LIMIT ?"
+_SELECT_BEST: Final = "SELECT rowid FROM sections WHERE sections MATCH ? ORDER BY rank, rowid DESC LIMIT ?"
 _MAX_QUERY_WORDS: Final = 120
-_MAX_RARE_TERMS: Final = 28
-_MAX_CANDIDATES: Final = 100
-# Rare terms are looked up until they have this many chunks in total. More common ones only cost time.
-_MAX_POSTINGS: Final = 300
-_MIN_LOOKUPS: Final = 4
-# Terms of a query that stand together are a better sign than the same terms spread over all of it.
-_WINDOW: Final = 16
-_FULL_QUERY_WEIGHT: Final = 0.1
-_NEIGHBOR_WEIGHT: Final = 0.2
-_CONTEXT_WEIGHT: Final = 0.1
+_MAX_LOOKUPS: Final = 64
+# A term in more sections than this says little about where to look. Its frequency only counts for the ranking.
+_MAX_RARE_SECTIONS: Final = 48
+_MAX_SECTIONS: Final = 48
+_MIN_SECTIONS: Final = 12
+_MAX_COMMON_TERMS: Final = 4
+_MAX_CONTEXT_SECTIONS: Final = 6
+_MAX_NAME_DISTANCE: Final = 3
 _IN_PROMPT_WEIGHT: Final = 0.2
-_NOVELTY_WEIGHT: Final = 12.0
-_RECENCY_WEIGHT: Final = 0.05
-_MIN_SHARE: Final = 0.02
-_TYPICAL_TERMS: Final = 60
-_MIN_NOVEL_CHARS: Final = 4
-_OMISSION: Final = "…"
-_OMISSION_TOKENS: Final = 2
-_MIN_CHUNK_TOKENS: Final = 16
+_NAME_DECAY: Final = 0.6
+_MAX_CACHED_SECTIONS: Final = 1_024
+# Frequencies of common terms are counted again when the index has grown by this factor.
+_MAX_GROWTH: Final = 1.25
 
 
 @dataclass(slots=True)
@@ -58,18 +55,7 @@ class Source:
     context: str = ""
     """Text that tells what the message is about, such as the arguments of the call that it answers."""
     rows: list[int] = field(default_factory=list)
-    """The numbers of its chunks. Two sources with the same text share a chunk."""
-    context_terms: frozenset[str] = frozenset()
-
-
-@dataclass(slots=True)
-class _Chunk:
-    source: int
-    start: int
-    end: int
-    terms: tuple[str, ...]
-    names: tuple[str, ...]
-    """The longer terms, which can say something new."""
+    """The numbers of its sections. Two sources with the same text share a section."""
 
 
 class PassageIndex:
@@ -77,9 +63,11 @@ class PassageIndex:
 
     def __init__(self) -> None:
         self.sources: list[Source] = []
-        self._chunks: list[_Chunk] = []
-        self._frequencies: Counter[str] = Counter()
+        self._sections: list[Section] = []
         self._rows_by_text: dict[int, int] = {}
+        self._common: dict[str, int] = {}
+        self._common_count = 0
+        self._cached: list[Section] = []
         self._db = _open_database()
         if self._db is not None:
             # From Python 3.13 on, a connection that is collected while it is open causes a warning.
@@ -93,38 +81,33 @@ class PassageIndex:
 
     def add(self, sources: Iterable[Source]) -> None:
         """Index more sources, the newest one last."""
-        documents: list[tuple[int, str]] = []
+        documents: list[tuple[int, str, str, str]] = []
         for source in sources:
             number = len(self.sources)
             self.sources.append(source)
-            source.context_terms = frozenset(terms_of(source.context)) | {source.id.lower()}
-            for start, end in chunk_spans(source.text):
-                self._add_chunk(number, source, start, end, documents)
+            for start, end in split_text(source.text, SECTION_CHARS):
+                self._add_section(number, source, start, end, documents)
         if self._db is not None and documents:
-            self._db.executemany("INSERT INTO chunks(rowid, terms) VALUES (?, ?)", documents)
+            self._db.execute("BEGIN")
+            self._db.executemany("INSERT INTO sections(rowid, text, parts, context) VALUES (?, ?, ?, ?)", documents)
+            self._db.execute("COMMIT")
 
-    def _add_chunk(self, number: int, source: Source, start: int, end: int, documents: list[tuple[int, str]]) -> None:
+    def _add_section(
+        self, number: int, source: Source, start: int, end: int, documents: list[tuple[int, str, str, str]]
+    ) -> None:
         text = source.text[start:end]
-        key = hash(" ".join(text.split()))
+        key = hash(text)
         row = self._rows_by_text.get(key)
         if row is not None:
             # The same lines again, such as a file that was read twice. The newest source has them.
             source.rows.append(row)
-            known = self._chunks[row]
-            self._chunks[row] = _Chunk(number, start, end, known.terms, known.names)
+            self._sections[row] = Section(number, start, end)
             return
-        row = self._rows_by_text[key] = len(self._chunks)
-        terms = tuple(dict.fromkeys(terms_of(text)))
+        row = self._rows_by_text[key] = len(self._sections)
+        context = f"{source.id} {source.context}" if len(source.rows) < _MAX_CONTEXT_SECTIONS else ""
         source.rows.append(row)
-        names = tuple(term for term in terms if len(term) >= _MIN_NOVEL_CHARS)
-        self._chunks.append(_Chunk(number, start, end, terms, names))
-        self._frequencies.update(terms)
-        documents.append((row, " ".join((*terms, *source.context_terms.difference(terms)))))
-
-    def terms_in(self, source: Source) -> Iterable[str]:
-        """Return the terms of a source."""
-        for row in source.rows:
-            yield from self._chunks[row].terms
+        self._sections.append(Section(number, start, end))
+        documents.append((row, _storable(text), hidden_parts(text), _storable(context)))
 
     def search(
         self,
@@ -142,146 +125,134 @@ class PassageIndex:
         `visible` are the numbers of sources that the prompt contains, and `known_terms` are the terms of the prompt.
         `excluded` are the numbers of sources that may not be shown.
         """
-        scores = self._scores(query, visible, known_terms)
-        if excluded:
-            scores = {row: score for row, score in scores.items() if self._chunks[row].source not in excluded}
-        if not scores or limit < 1:
+        words = query_words(query)[:_MAX_QUERY_WORDS]
+        if not words or not self._sections or limit < 1:
             return []
-        passages = self._select(scores, limit, max_tokens, count_tokens)
-        return [self._passage(rows, scores, visible) for rows in passages]
+        self._forget_old_sections()
+        weights, hits = self._look_up(words, visible, excluded)
+        sections = [(self._read(row), terms) for row, terms in hits.items()]
+        ranked = rank_sections(sections, self.sources, weights, visible, known_terms)
+        selection = Selection(self.sources, ranked, known_terms, count_tokens)
+        selection.choose(limit, max_tokens)
+        selection.add_names(self._names(selection.numbers, hits, weights))
+        selection.choose_more()
+        return selection.passages(visible)
 
-    # Scores.
+    # Sections.
 
-    def _scores(self, query: str, visible: Collection[int], known_terms: set[str] | frozenset[str]) -> dict[int, float]:
-        """Return the score of each candidate chunk."""
-        weights = _Weights(query_words(query)[:_MAX_QUERY_WORDS], self._rarity)
-        if not weights.windows:
-            return {}
+    def _look_up(
+        self, words: list[tuple[str, ...]], visible: Collection[int], excluded: Collection[int]
+    ) -> tuple[QueryWeights, dict[int, list[str]]]:
+        """Return the weights of the query's terms, and the terms of the sections that have most of the rare ones."""
+        terms = list(dict.fromkeys(term for word in words for term in word))
+        if len(terms) > _MAX_LOOKUPS:
+            # Long terms are rarer.
+            longest = set(sorted(terms, key=len, reverse=True)[:_MAX_LOOKUPS])
+            terms = [term for term in terms if term in longest]
+        total = len(self._sections)
+        if total > self._common_count * _MAX_GROWTH:
+            self._common, self._common_count = {}, total
+        weights: dict[str, float] = {}
+        hits: dict[int, list[str]] = {}
+        for term in terms:
+            frequency, rows = self._find(term)
+            weights[term] = rarity(frequency, total)
+            for row in rows:
+                hits.setdefault(row, []).append(term)
+        if len(hits) < _MIN_SECTIONS:
+            common = sorted(self._common.keys() & weights.keys(), key=weights.__getitem__, reverse=True)
+            for row in self._match(common[:_MAX_COMMON_TERMS]):
+                hits.setdefault(row, common[:_MAX_COMMON_TERMS])
         scores: dict[int, float] = {}
-        for row in self._candidates(self._lookup_terms(weights)):
-            chunk = self._chunks[row]
-            scores[row] = weights.score(chunk.terms, self.sources[chunk.source].context_terms)
-        shared: defaultdict[int, float] = defaultdict(float)
-        for row, score in scores.items():
-            for neighbor in (row - 1, row + 1):
-                if 0 <= neighbor < len(self._chunks) and self._chunks[neighbor].source == self._chunks[row].source:
-                    shared[neighbor] += _NEIGHBOR_WEIGHT * score
-        for row, score in shared.items():
-            scores[row] = scores.get(row, 0.0) + score
-        return {row: score * self._value(row, visible, known_terms) for row, score in scores.items() if score > 0}
+        for row, matches in hits.items():
+            number = self._sections[row].source
+            if number not in excluded:
+                score = sum(map(weights.__getitem__, matches))
+                scores[row] = score * _IN_PROMPT_WEIGHT if number in visible else score
+        best = sorted(scores, key=lambda row: (scores[row], row), reverse=True)[:_MAX_SECTIONS]
+        return QueryWeights(words, weights), {row: hits[row] for row in best}
 
-    def _lookup_terms(self, weights: _Weights) -> list[str]:
-        """Return the rarest terms of a query, as many as can be looked up quickly."""
-        terms: list[str] = []
-        left = _MAX_POSTINGS
-        for term in weights.rarest():
-            if left < 0 and len(terms) >= _MIN_LOOKUPS:
-                break
-            terms.append(term)
-            left -= self._frequencies.get(term, 0)
-        return terms
-
-    def _rarity(self, term: str) -> float:
-        """Return the weight of a term, 0 if no source has it in its own text."""
-        frequency = self._frequencies.get(term, 0)
-        if not frequency:
-            return 0.01
-        total = len(self._chunks)
-        return math.log((total - frequency + 0.5) / (frequency + 0.5) + 1) ** 2
-
-    def _value(self, row: int, visible: Collection[int], known_terms: set[str] | frozenset[str]) -> float:
-        """Return the factor for what a chunk adds to the prompt. The model asks for what it cannot see."""
-        chunk = self._chunks[row]
-        novel = len(chunk.names) - len(known_terms.intersection(chunk.names))
-        value = 1 + _NOVELTY_WEIGHT * novel / (3 + len(chunk.terms))
-        value *= 1 + _RECENCY_WEIGHT * chunk.source / len(self.sources)
-        return value * _IN_PROMPT_WEIGHT if chunk.source in visible else value
-
-    def _candidates(self, terms: Sequence[str]) -> Iterable[int]:
+    def _find(self, term: str) -> tuple[int, list[int]]:
+        """Return the number of sections with a term, and the sections themselves if they are few."""
         if self._db is None:
-            wanted = set(terms)
-            return [
-                row
-                for row, chunk in enumerate(self._chunks)
-                if not wanted.isdisjoint(chunk.terms) or not wanted.isdisjoint(self.sources[chunk.source].context_terms)
+            rows = [row for row in range(len(self._sections)) if term in self._terms(row)]
+            return len(rows), rows
+        frequency = self._common.get(term)
+        if frequency is not None:
+            return frequency, []
+        matches = self._db.execute(_SELECT, (_phrase(term), _MAX_RARE_SECTIONS + 1)).fetchall()
+        if len(matches) <= _MAX_RARE_SECTIONS:
+            return len(matches), [row for (row,) in matches]
+        (count,) = self._db.execute("SELECT doc FROM vocabulary WHERE term = ?", (term,)).fetchone() or (len(matches),)
+        self._common[term] = count
+        return count, []
+
+    def _match(self, terms: list[str]) -> list[int]:
+        """Return the best sections by BM25, for a query that has only common terms."""
+        if self._db is None or not terms:
+            return []
+        expression = " OR ".join(map(_phrase, terms))
+        return [row for (row,) in self._db.execute(_SELECT_BEST, (expression, _MAX_SECTIONS))]
+
+    def _terms(self, row: int) -> set[str]:
+        section = self._sections[row]
+        source = self.sources[section.source]
+        return terms_of(f"{source.text[section.start : section.end]} {source.id} {source.context}")
+
+    def _read(self, row: int) -> Section:
+        """Return a section with its chunks, which later searches use again."""
+        section = self._sections[row]
+        if not section.chunks:
+            text = self.sources[section.source].text
+            section.chunks = [
+                Chunk(section.source, start, end)
+                for start, end in split_text(text, CHUNK_CHARS, section.start, section.end)
             ]
-        expression = " OR ".join('"' + term.replace('"', '""') + '"' for term in terms)
-        rows = self._db.execute(
-            "SELECT rowid FROM chunks WHERE chunks MATCH ? ORDER BY rank LIMIT ?", (expression, _MAX_CANDIDATES)
-        )
-        return [row for (row,) in rows]
+            self._cached.append(section)
+        return section
 
-    # Passages.
+    def _forget_old_sections(self) -> None:
+        """Bound the memory of sections that were read."""
+        if len(self._cached) > _MAX_CACHED_SECTIONS:
+            for section in self._cached:
+                section.chunks, section.names = [], None
+            self._cached = []
 
-    def _select(
-        self, scores: dict[int, float], limit: int, max_tokens: int, count_tokens: Callable[[str], int]
-    ) -> list[list[int]]:
-        """Return the chunks of each passage. A passage is one message, and the best message is first."""
-        passages: dict[int, list[int]] = {}
-        least = _MIN_SHARE * max(scores.values())
-        for row in sorted(scores, key=scores.__getitem__, reverse=True):
-            if scores[row] < least or max_tokens < _MIN_CHUNK_TOKENS:
-                break
-            chunk = self._chunks[row]
-            if chunk.source not in passages and len(passages) >= limit:
-                continue
-            tokens = count_tokens(self.sources[chunk.source].text[chunk.start : chunk.end]) + _OMISSION_TOKENS
-            if tokens <= max_tokens:
-                passages.setdefault(chunk.source, []).append(row)
-                max_tokens -= tokens
-        return list(passages.values())
+    def _names(
+        self, numbers: Iterable[int], hits: Mapping[int, Collection[str]], weights: QueryWeights
+    ) -> list[tuple[float, int, str]]:
+        """Return the names around the lines that a search has found in these sources, the best first."""
+        worths: dict[str, tuple[float, int]] = {}
+        for number in numbers:
+            rows = self.sources[number].rows
+            near = [0.0] * len(rows)
+            for index, row in enumerate(rows):
+                if row in hits:
+                    match = weights.total(hits[row])
+                    reach = range(max(0, index - _MAX_NAME_DISTANCE), min(len(rows), index + _MAX_NAME_DISTANCE + 1))
+                    for other in reach:
+                        near[other] += match * _NAME_DECAY ** abs(index - other)
+            for index, worth in enumerate(near):
+                if worth > 0:
+                    for name in self._names_of(rows[index]):
+                        if worth > worths.get(name, (0.0, 0))[0]:
+                            worths[name] = (worth, number)
+        return [(worth, number, name) for name, (worth, number) in worths.items()]
 
-    def _passage(self, rows: Sequence[int], scores: dict[int, float], visible: Collection[int]) -> Passage:
-        chunks = sorted((self._chunks[row] for row in rows), key=lambda chunk: chunk.start)
-        source = self.sources[chunks[0].source]
-        text, end = "", None
-        for chunk in chunks:
-            if end is not None and chunk.start > end and source.text[end : chunk.start].strip():
-                text = f"{text.rstrip()}\n{_OMISSION}\n"
-            text += source.text[chunk.start : chunk.end]
-            end = chunk.end
-        return Passage(
-            message_id=source.id,
-            role=source.role,
-            turn=source.turn,
-            time=source.time,
-            text=text.strip("\n"),
-            score=round(max(scores[row] for row in rows), 3),
-            is_in_prompt=chunks[0].source in visible,
-        )
+    def _names_of(self, row: int) -> Sequence[str]:
+        section = self._read(row)
+        if section.names is None:
+            section.names = names_in(self.sources[section.source].text[section.start : section.end])
+        return section.names
 
 
-class _Weights:
-    """The weight of each term of a query, and the windows of the query that contain it."""
+def _phrase(term: str) -> str:
+    return '"' + term.replace('"', '""') + '"'
 
-    def __init__(self, words: Sequence[Sequence[str]], rarity: Callable[[str], float]) -> None:
-        self._weights: dict[str, float] = {}
-        self.windows: dict[str, set[int]] = defaultdict(set)
-        for index, terms in enumerate(words):
-            half = index // (_WINDOW // 2)
-            for term in terms:
-                if term not in self._weights:
-                    self._weights[term] = rarity(term)
-                self.windows[term].update((half, half - 1) if half else (half,))
-        self._terms = frozenset(self._weights)
 
-    def rarest(self) -> list[str]:
-        """Return the terms to look for."""
-        return sorted(self._weights, key=self._weights.__getitem__, reverse=True)[:_MAX_RARE_TERMS]
-
-    def score(self, terms: Sequence[str], context: frozenset[str]) -> float:
-        """Return the weight of the terms that a chunk or its context has."""
-        total = 0.0
-        windows: defaultdict[int, float] = defaultdict(float)
-        own = self._terms.intersection(terms)
-        for term in (*own, *((context & self._terms) - own)):
-            weight = self._weights[term]
-            if term not in own:
-                weight *= _CONTEXT_WEIGHT
-            total += weight
-            for window in self.windows[term]:
-                windows[window] += weight
-        return (max(windows.values(), default=0.0) + _FULL_QUERY_WEIGHT * total) / (1 + len(terms) / _TYPICAL_TERMS)
+def _storable(text: str) -> str:
+    """Return a text that SQLite accepts. Half of a surrogate pair is not valid in UTF-8."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _open_database() -> sqlite3.Connection | None:
@@ -289,6 +260,7 @@ def _open_database() -> sqlite3.Connection | None:
     connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
     try:
         connection.execute(_CREATE)
+        connection.execute(_CREATE_VOCABULARY)
     except sqlite3.OperationalError:
         connection.close()
         return None

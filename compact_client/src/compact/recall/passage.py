@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A part of one message that matches a query. Its text is redacted."""
+    """A part of a message that matches a query, with lines of the messages next to it. Its text is redacted."""
 
     message_id: str
     role: str
@@ -18,10 +18,12 @@ class Passage:
     time: str | None
     """The time at which the message was first seen, in ISO 8601. None if it is not known."""
     text: str
-    """The matching lines. `…` marks lines that were left out."""
+    """The matching lines. `…` marks lines that were left out, and a last line may list other names of this part."""
     score: float
     is_in_prompt: bool = False
-    """True if the prompt still contains the message."""
+    """True if the prompt still contains the message and its neighbors."""
+    neighbor_ids: tuple[str, ...] = ()
+    """The other messages that the text has lines of."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

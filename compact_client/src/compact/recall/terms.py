@@ -14,7 +14,16 @@ MAX_TERM_CHARS: Final = 120
 _TOKEN: Final = re.compile(r"\w+(?:[-./:@#\\]\w+)*")
 _SEPARATORS: Final = re.compile(r"[-./:@#\\]+")
 _WORD_PARTS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")
-_UNSPACED: Final = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+_UNSPACED_RANGES: Final = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff"
+_UNSPACED: Final = re.compile(f"[{_UNSPACED_RANGES}]")
+_UNSPACED_WORD: Final = re.compile(rf"\w*[{_UNSPACED_RANGES}]\w*")
+_CAMEL_CASE: Final = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
+_CAMEL_CASE_WORD: Final = re.compile(r"\b(?:[A-Z]?[a-z]+[A-Z]|[A-Z]{2,}[a-z])\w*")
+_NAME: Final = re.compile(r"[a-z][A-Z]|[_./\\:@#\d-]|^[A-Z]+$")
+_MIN_NAME_CHARS: Final = 4
+_MAX_NAME_CHARS: Final = 80
+_MAX_NAME_FOLDERS: Final = 3
+_LINE_NUMBER: Final = re.compile(r"(?<=[A-Za-z])[:-]\d+(?:[:-]\d+)*$")
 _MAX_SUFFIXES: Final = 3
 _STOP = (
     "the a an of to in and or for on with is are was be this that it as at by from i you we let me my your now will so "
@@ -23,11 +32,11 @@ _STOP = (
 _STOP_WORDS: Final = frozenset(_STOP.split())
 
 
-def terms_of(text: str) -> list[str]:
-    """Return the terms of a text in order, with repetitions."""
-    terms: list[str] = []
-    for token in _TOKEN.findall(text):
-        terms += _expand(token)
+def terms_of(text: str) -> set[str]:
+    """Return the terms of a text."""
+    terms: set[str] = set()
+    for token in set(_TOKEN.findall(text)):
+        terms.update(_expand(token))
     return terms
 
 
@@ -35,6 +44,34 @@ def query_words(query: str) -> list[tuple[str, ...]]:
     """Return the terms of each word of a query, the whole word first, without words that say nothing."""
     words = (_expand(token) for token in _TOKEN.findall(query))
     return [terms for terms in words if len(terms[0]) > 1 and terms[0] not in _STOP_WORDS]
+
+
+def hidden_parts(text: str) -> str:
+    """Return the terms that a tokenizer for words does not see: parts of camelCase, and pairs of characters."""
+    words = set(_CAMEL_CASE_WORD.findall(text)) if _CAMEL_CASE.search(text) else set()
+    if not text.isascii():
+        words.update(_UNSPACED_WORD.findall(text))
+    return " ".join(term for word in words for term in _expand(word))
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """Return the identifiers, paths, ids and numbers of a text."""
+    return tuple(name for token in set(_TOKEN.findall(text)) if (name := name_of(token)))
+
+
+@functools.lru_cache(maxsize=65_536)
+def name_of(token: str) -> str:
+    """Return an identifier, path, id or number in the form for a list, and "" for a word of a sentence.
+
+    The name of a file has no line number, and of a long path the end is enough.
+    """
+    if len(token) < _MIN_NAME_CHARS or _NAME.search(token) is None or not any(map(str.isalpha, token)):
+        return ""
+    name = _LINE_NUMBER.sub("", token) if "." in token or "/" in token else token
+    folders = name.split("/")
+    if len(folders) > _MAX_NAME_FOLDERS + 1:
+        name = "/".join(("…", *folders[-_MAX_NAME_FOLDERS:]))
+    return name if len(name) <= _MAX_NAME_CHARS else ""
 
 
 @functools.lru_cache(maxsize=65_536)

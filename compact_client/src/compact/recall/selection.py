@@ -1,0 +1,247 @@
+"""Choose the lines of a recall, and write them as passages.
+
+The best lines first, as long as they say something new. Messages next to each other form one passage. What is left of
+the tokens lists further names from the same messages, so that the model can ask for them.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Final, Protocol
+
+from compact.recall.passage import Passage
+from compact.recall.scores import Chunk, RankedChunk
+from compact.recall.terms import names_in
+
+_MIN_SHARE: Final = 0.02
+_COVERED_WEIGHT: Final = 0.2
+_TEXT_SHARE: Final = 0.7
+_MAX_DISTANCE: Final = 2
+_MAX_MESSAGES: Final = 4
+_OMISSION: Final = "…"
+_OMISSION_TOKENS: Final = 2
+_HEADING_TOKENS: Final = 12
+_MIN_CHUNK_TOKENS: Final = 16
+_SAMPLE_CHUNKS: Final = 4
+_NAMES_HEADING: Final = "Also in this part: "
+_NAMES_TOKENS: Final = 6
+
+
+class SourceText(Protocol):
+    """The parts of a source that a passage needs."""
+
+    id: str
+    role: str
+    text: str
+    turn: int
+    time: str | None
+
+
+class _Group:
+    """Messages that form one passage, and the chunks and names of each."""
+
+    def __init__(self) -> None:
+        self.chunks: dict[int, list[RankedChunk]] = {}
+        self.names: list[str] = []
+
+    @property
+    def best(self) -> RankedChunk:
+        return max(self.items(), key=_by_score)
+
+    def items(self) -> Iterator[RankedChunk]:
+        for chunks in self.chunks.values():
+            yield from chunks
+
+    def remove_worst(self) -> None:
+        worst = min(self.items(), key=_by_score)
+        number = worst.chunk.source
+        self.chunks[number].remove(worst)
+        if not self.chunks[number]:
+            del self.chunks[number]
+
+    def is_near(self, number: int) -> bool:
+        return len(self.chunks) < _MAX_MESSAGES and any(abs(number - other) <= _MAX_DISTANCE for other in self.chunks)
+
+
+class Selection:
+    """The chunks and names that a recall shows, under a limit of passages and tokens."""
+
+    def __init__(
+        self,
+        sources: Sequence[SourceText],
+        ranked: Sequence[RankedChunk],
+        known_terms: AbstractSet[str],
+        count_tokens: Callable[[str], int],
+    ) -> None:
+        self._sources = sources
+        self._ranked = _newest_of_equal(sources, ranked)
+        self._known_terms = known_terms
+        self._count_tokens = count_tokens
+        self._groups: list[_Group] = []
+        self._limit = self._max_tokens = 0
+        self._left = 0.0
+        self._tokens_per_char = 0.3
+        self._worths: list[float] = []
+        self._heap: list[tuple[float, int, int]] = []
+        self._chosen_count = 0
+        self._shown_terms: set[str] = set()
+
+    @property
+    def numbers(self) -> list[int]:
+        """The sources that are shown."""
+        return [number for group in self._groups for number in group.chunks]
+
+    def choose(self, limit: int, max_tokens: int) -> None:
+        """Choose the best chunks for a share of the tokens."""
+        self._limit, self._left, self._max_tokens = limit, max_tokens, max_tokens
+        self._ranked.sort(key=_by_score, reverse=True)
+        if not self._ranked:
+            return
+        sample = "\n".join(self._text(item.chunk) for item in self._ranked[:_SAMPLE_CHUNKS])
+        self._tokens_per_char = max(0.05, self._count_tokens(sample) / max(1, len(sample)))
+        # Longer chunks must be worth more.
+        self._worths = [item.score / math.sqrt(self._tokens(item.chunk)) for item in self._ranked]
+        self._heap = [(-worth, index, 0) for index, worth in enumerate(self._worths)]
+        heapq.heapify(self._heap)
+        self._fill(reserve=round(max_tokens * (1 - _TEXT_SHARE)))
+
+    def choose_more(self) -> None:
+        """Choose chunks for the tokens that are left."""
+        self._fill(reserve=0)
+
+    def _fill(self, reserve: int) -> None:
+        least = _MIN_SHARE * max(self._worths, default=0.0)
+        while self._heap and self._left - reserve >= _MIN_CHUNK_TOKENS:
+            worth, index, valid_for = heapq.heappop(self._heap)
+            item = self._ranked[index]
+            if -worth < least:
+                break
+            if valid_for < self._chosen_count:
+                # A chunk that repeats what is shown already loses most of its worth.
+                fresh = len(item.novel - self._shown_terms) / len(item.novel) if item.novel else 0.0
+                worth = self._worths[index] * (_COVERED_WEIGHT + (1 - _COVERED_WEIGHT) * fresh)
+                heapq.heappush(self._heap, (-worth, index, self._chosen_count))
+            elif self._add(item, reserve):
+                self._shown_terms |= item.novel
+                self._chosen_count += 1
+
+    def _add(self, item: RankedChunk, reserve: int) -> bool:
+        """Show a chunk, in the passage of its message or of a message next to it. Return False if it has no room."""
+        number = item.chunk.source
+        tokens = self._tokens(item.chunk)
+        group = next((group for group in self._groups if number in group.chunks), None)
+        if group is None:
+            group = next((group for group in self._groups if group.is_near(number)), None)
+            if group is not None:
+                tokens += _HEADING_TOKENS
+            elif len(self._groups) >= self._limit:
+                return False
+        if tokens > self._left - (reserve if self._groups else 0):
+            return False
+        if group is None:
+            group = _Group()
+            self._groups.append(group)
+        group.chunks.setdefault(number, []).append(item)
+        self._left -= tokens
+        return True
+
+    def add_names(self, names: Sequence[tuple[float, int, str]]) -> None:
+        """List names from other lines of the shown messages that the prompt does not have. Each has a worth."""
+        text = "\n".join(self._text(item.chunk) for group in self._groups for item in group.items())
+        shown = {name.lower() for name in names_in(text)}
+        groups = {number: group for group in self._groups for number in group.chunks}
+        ranked = sorted((-worth / math.sqrt(self._name_tokens(name)), number, name) for worth, number, name in names)
+        for _, number, name in ranked:
+            group = groups[number]
+            tokens = self._name_tokens(name) + (0 if group.names else _NAMES_TOKENS)
+            lower = name.lower()
+            if tokens <= self._left and lower not in shown and lower.removeprefix("…/") not in self._known_terms:
+                group.names.append(name)
+                shown.add(lower)
+                self._left -= tokens
+
+    def passages(self, visible: Collection[int]) -> list[Passage]:
+        """Return the passages, best first, within the tokens."""
+        groups = sorted(self._groups, key=lambda group: group.best.score, reverse=True)
+        texts = {id(group): self._render(group) for group in groups}
+        counts = {key: self._count_tokens(text) for key, text in texts.items()}
+        while sum(counts.values()) > self._max_tokens:
+            # The sizes were estimates. Drop what is worth least.
+            group = max(groups, key=lambda group: len(group.names))
+            if group.names:
+                del group.names[-max(1, len(group.names) // 4) :]
+            else:
+                group = groups[-1]
+                group.remove_worst()
+                if not group.chunks:
+                    groups.remove(group)
+                    del counts[id(group)]
+                    continue
+            texts[id(group)] = self._render(group)
+            counts[id(group)] = self._count_tokens(texts[id(group)])
+        return [self._passage(group, texts[id(group)], visible) for group in groups]
+
+    def _passage(self, group: _Group, text: str, visible: Collection[int]) -> Passage:
+        best = group.best
+        source = self._sources[best.chunk.source]
+        return Passage(
+            message_id=source.id,
+            role=source.role,
+            turn=source.turn,
+            time=source.time,
+            text=text,
+            score=round(best.score, 3),
+            is_in_prompt=all(number in visible for number in group.chunks),
+            neighbor_ids=tuple(
+                self._sources[number].id for number in sorted(group.chunks) if number != best.chunk.source
+            ),
+        )
+
+    def _render(self, group: _Group) -> str:
+        """Return the lines of a passage. Lines of a neighbor follow its role and id."""
+        best = group.best.chunk.source
+        parts: list[str] = []
+        for number in sorted(group.chunks):
+            if parts or number != best:
+                parts.append(f"[{self._sources[number].role}, message {self._sources[number].id}]")
+            parts.append(self._lines(number, [item.chunk for item in group.chunks[number]]))
+        if group.names:
+            parts.append(_NAMES_HEADING + ", ".join(group.names))
+        return "\n".join(parts)
+
+    def _lines(self, number: int, chunks: Sequence[Chunk]) -> str:
+        source = self._sources[number]
+        text, end = "", None
+        for chunk in sorted(chunks, key=lambda chunk: chunk.start):
+            if end is not None and chunk.start > end and source.text[end : chunk.start].strip():
+                text = f"{text.rstrip()}\n{_OMISSION}\n"
+            text += source.text[chunk.start : chunk.end]
+            end = chunk.end
+        return text.strip("\n")
+
+    def _text(self, chunk: Chunk) -> str:
+        return self._sources[chunk.source].text[chunk.start : chunk.end]
+
+    def _tokens(self, chunk: Chunk) -> float:
+        return (chunk.end - chunk.start) * self._tokens_per_char + _OMISSION_TOKENS
+
+    def _name_tokens(self, name: str) -> float:
+        return max(1.0, len(name) * self._tokens_per_char) + 1.5
+
+
+def _by_score(item: RankedChunk) -> tuple[float, int, int]:
+    return item.score, item.chunk.source, -item.chunk.start
+
+
+def _newest_of_equal(sources: Sequence[SourceText], ranked: Sequence[RankedChunk]) -> list[RankedChunk]:
+    """Return the chunks without repetitions of the same lines. The newest source keeps them."""
+    newest: dict[str, RankedChunk] = {}
+    for item in ranked:
+        chunk = item.chunk
+        key = " ".join(sources[chunk.source].text[chunk.start : chunk.end].split())
+        if key not in newest or newest[key].chunk.source < chunk.source:
+            newest[key] = item
+    return list(newest.values())
