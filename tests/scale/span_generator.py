@@ -125,6 +125,11 @@ INSERT INTO ingest_usage SELECT (json_populate_record(x.u, json_build_object('se
   'hour', (x.u).hour - interval '100 days'))).*
 FROM (SELECT u FROM ingest_usage u LIMIT 1) x, generate_series(1, %s) n
 """
+_OLD_LABELS = """
+INSERT INTO ingest_label (session_key, project_id, key, value)
+SELECT md5('old-' || n)::uuid, 1, key, value FROM generate_series(1, %s) n,
+  LATERAL (VALUES ('deployment.environment.name', 'production'), ('user.id', 'user-' || n %% 500)) l (key, value)
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +191,12 @@ def fill(
         sessions = days * chunks_per_day * CONCURRENT_SESSIONS
         total = sessions * SPANS_PER_SESSION
         connection.execute("SELECT setval('ingest_seq', %s)", (total + 65536,))
+        # The words are there. Without this, a server would spend half of its time on the index.
+        connection.execute(
+            "INSERT INTO ingest_searchstate (project_id, seq) VALUES (%s, %s)"
+            " ON CONFLICT (project_id) DO UPDATE SET seq = excluded.seq",
+            (project, total),
+        )
         connection.execute("VACUUM ANALYZE ingest_span")
         connection.execute("VACUUM ANALYZE ingest_session")
         for table in ("trace", "activity", "trend", "usage", "hourlyusage", "label", "search"):
@@ -196,7 +207,7 @@ def fill(
 def add_old_sessions(url: str, count: int) -> None:
     """Add old sessions without spans, to plan queries over a long list without generating its spans."""
     with psycopg.connect(url, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection:
-        for statement in (_OLD_SESSIONS, _OLD_ACTIVITY, _OLD_USAGE):
+        for statement in (_OLD_SESSIONS, _OLD_ACTIVITY, _OLD_USAGE, _OLD_LABELS):
             connection.execute(statement, (count,))
-        for table in ("ingest_session", "ingest_activity", "ingest_usage"):
+        for table in ("ingest_session", "ingest_activity", "ingest_usage", "ingest_label"):
             connection.execute(f"VACUUM ANALYZE {table}")  # type: ignore[arg-type]

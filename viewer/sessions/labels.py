@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import OuterRef, QuerySet, Subquery
 
 from ingest.decoding.labels import LABEL_KEYS
 from ingest.models import Label, Session
@@ -20,6 +20,8 @@ _KIND_OF_KEY = {key: kind for kind, keys in LABEL_KEYS.items() for key in keys}
 # Menus offer the labels of the newest sessions, so that they cost the same in a larger project.
 _MENU_SESSIONS = 500
 _MENU_VALUES = 100
+# A label of at most this many sessions is rare.
+_RARE = 1_000
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -56,14 +58,24 @@ def visible_keys(kind: str, value: str, visibility: Visibility) -> list[str]:
     return [key for key in LABEL_KEYS[kind] if _is_visible(key, value, visibility)]
 
 
-def with_labels(sessions: QuerySet[Session], filters: Mapping[str, str], visibility: Visibility) -> QuerySet[Session]:
-    """Limit sessions to those with a value of each kind. Values that the reader may not see match nothing."""
+def with_labels(
+    sessions: QuerySet[Session], project_id: int, filters: Mapping[str, str], visibility: Visibility
+) -> QuerySet[Session]:
+    """Limit the sessions of a project to those with a value of each kind.
+
+    Values that the reader may not see match nothing. Sessions with a rare value are read by their keys. For a frequent
+    one, the list is read in its order until a page is full. A join could do neither and would read all sessions.
+    """
     for kind, value in filters.items():
         keys = visible_keys(kind, value, visibility)
-        rows = Label.objects.filter(
-            session_key=OuterRef("session_key"), project_id=OuterRef("project_id"), key__in=keys, value=value
-        )
-        sessions = sessions.filter(Exists(rows)) if keys else sessions.none()
+        rows = Label.objects.filter(project_id=project_id, key__in=keys, value=value)
+        session_keys = set(rows.values_list("session_key", flat=True)[: _RARE + 1]) if keys else set()
+        if len(session_keys) <= _RARE:
+            sessions = sessions.filter(session_key__in=session_keys)
+        else:
+            own = Label.objects.filter(session_key=OuterRef("session_key"), key__in=keys, value=value)
+            label = Subquery(own.values("value")[:1])
+            sessions = sessions.alias(**{f"label_{kind}": label}).filter(**{f"label_{kind}__isnull": False})
     return sessions
 
 

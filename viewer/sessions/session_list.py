@@ -93,7 +93,7 @@ class SessionFilter:
         """The column of the order, and True if it is descending."""
         return SORTS[self.sort.removeprefix("-")] if self.sort else "last_seq", not self.sort or self.sort[0] == "-"
 
-    def apply(self, sessions: QuerySet[Session], visibility: Visibility) -> QuerySet[Session]:
+    def apply(self, sessions: QuerySet[Session], project_id: int, visibility: Visibility) -> QuerySet[Session]:
         if self.q:
             sessions = sessions.filter(Q(session_id__icontains=self.q) | Q(model__icontains=self.q))
         if self.model:
@@ -106,7 +106,7 @@ class SessionFilter:
         if self.range:
             since = timezone.now() - RANGES[self.range]
             sessions = sessions.alias(active_at=Coalesce("last_at", "created_at")).filter(active_at__gte=since)
-        return self._sort(labels.with_labels(sessions, self.labels, visibility))
+        return self._sort(labels.with_labels(sessions, project_id, self.labels, visibility))
 
     def _sort(self, sessions: QuerySet[Session]) -> QuerySet[Session]:
         """Order the sessions as in an index, and leave out those before the cursor."""
@@ -163,7 +163,8 @@ def sessions_page(
 def _newest(projects: Mapping[int, Visibility], filters: SessionFilter, limit: int) -> Iterable[Session]:
     # One query per project uses the index of each. A single query over all projects would sort every session.
     per_project = [
-        filters.apply(_searchable(project, filters), visibility)[:limit] for project, visibility in projects.items()
+        filters.apply(_searchable(project, filters), project, visibility)[:limit]
+        for project, visibility in projects.items()
     ]
     if len(per_project) < 2:
         return per_project[0] if per_project else []

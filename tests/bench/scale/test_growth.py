@@ -165,6 +165,9 @@ def _measure_ingest(server: Postgres, size: int, table: Table, tmp_path: Path) -
         )
         with signed_in(running, "operator") as person:
             for path in ("/", "/trends/?range=30d", "/api/search/?q=session-1", "/?sort=-facts"):
+                answer = person.get(path)
+                assert answer.status_code == 200
+                assert "session-" in answer.text or path.startswith("/trends"), "not signed in"
                 table.add(f"p95 of {path}", size, f"{_p95_ms(lambda path=path: person.get(path)):.0f} ms")
 
 
