@@ -208,7 +208,15 @@ def test_any_json_can_be_edited_and_restored(text: str) -> None:
     assert json.loads(remove_server(added).removeprefix("\ufeff")) == before
 
 
-@pytest.mark.parametrize("text", ['{"a": 1, // comment\n}', "[]", '{"mcpServers": []}', "{"])
+def test_comments_and_trailing_commas_stay() -> None:
+    text = '{\n  // servers of the team\n  "mcpServers": {\n    "db": {"command": "x"}, // read only\n  },\n}\n'
+    added = add_server(text, {"command": "compactctl"})
+    assert installed_server(added) == {"command": "compactctl"}
+    assert "// servers of the team" in added and "// read only" in added
+    assert remove_server(added) == text
+
+
+@pytest.mark.parametrize("text", ['{"a": 1 // comment\n "b": 2}', "[]", '{"mcpServers": []}', "{"])
 def test_settings_that_cannot_be_edited_safely_are_left_alone(text: str, tmp_path: Path, capsys: Any) -> None:
     with pytest.raises(UnsafeSettings):
         add_server(text, {"command": "x"})

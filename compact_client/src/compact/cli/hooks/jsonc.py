@@ -1,4 +1,4 @@
-"""Find values in JSON with comments by position, so that an edit leaves every other byte as it is.
+"""Find and edit values in JSON with comments by position, so that an edit leaves every other byte as it is.
 
 Comments (`//`, `/* */`) and trailing commas are accepted, because people write them into settings files. Anything else
 that is not JSON raises `Unsafe`.
@@ -14,6 +14,7 @@ from typing import Any
 _TRIVIA = re.compile(r"(?:[\s\ufeff]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
 _SCALAR = re.compile(r"true|false|null|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_INDENT = re.compile(r"\n([ \t]+)\S")
 _MAX_DEPTH = 100
 
 
@@ -138,3 +139,67 @@ def content_end(text: str, node: Node) -> int:
     """Return the position after the last value or comment inside a container, before the space at its end."""
     end = node.end - 1
     return len(text[:end].rstrip())
+
+
+def insert(text: str, node: Node, key: str | None, value: Any) -> str:
+    """Insert a value as the last one of an object or list, in the style of its neighbors."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    unit = _unit(text)
+    is_inline = "\n" not in text[node.start : node.end] and bool(node.children or not unit)
+    prefix = f"{json.dumps(key)}: " if key is not None else ""
+    if is_inline:
+        return _place(text, node, f"{prefix}{json.dumps(value)}", " " if node.children else "", "")
+    outer = _indent_at(text, node.start)
+    inner = _indent_at(text, node.starts[0]) if node.starts else outer + unit
+    body = dump(value, unit).replace("\n", f"{newline}{inner}")
+    closing = "" if node.children else f"{newline}{outer}"
+    return _place(text, node, f"{prefix}{body}", f"{newline}{inner}", closing)
+
+
+def _place(text: str, node: Node, new: str, before: str, closing: str) -> str:
+    """Put text before the closing bracket, after the last comment. The comma goes directly behind the last value."""
+    end = max(content_end(text, node), node.start + 1)
+    tail = text[end:] if not closing else closing + text[node.end - 1 :]
+    if not node.children:
+        return text[: node.start + 1] + text[node.start + 1 : end] + before + new + tail
+    if node.has_trailing_comma:
+        return f"{text[:end]}{before}{new},{tail}"
+    last = node.children[-1].end
+    return f"{text[:last]},{text[last:end]}{before}{new}{tail}"
+
+
+def delete_child(text: str, node: Node, child: str | int) -> str:
+    """Delete a member or element, its comma, and the space before it."""
+    index = list(node.members or ()).index(child) if isinstance(child, str) else child
+    start, end = node.starts[index], node.children[index].end
+    is_last = index == len(node.children) - 1
+    if not is_last:
+        following = node.starts[index + 1]
+        return text[:start] + text[following:]
+    if index == 0:
+        inside = text[node.start + 1 : start] + text[end : node.end - 1]
+        return text[: node.start + 1] + (inside if inside.strip(" \t\r\n,") else "") + text[node.end - 1 :]
+    previous = node.children[index - 1].end
+    between, rest = text[previous:start].rstrip(), text[end : node.end]
+    if node.has_trailing_comma:
+        rest = rest.replace(",", "", 1)
+    else:
+        # Keep comments behind the previous value, but not its comma.
+        between = between.replace(",", "", 1)
+    return text[:previous] + between + rest + text[node.end :]
+
+
+def _unit(text: str) -> str:
+    """Return one level of indentation, or an empty text for a file that is one line."""
+    match = _INDENT.search(text)
+    return match[1] if match else "" if "\n" not in text.strip() and len(text.strip()) > 2 else "  "
+
+
+def _indent_at(text: str, position: int) -> str:
+    line = text[text.rfind("\n", 0, position) + 1 : position]
+    return line[: len(line) - len(line.lstrip())]
+
+
+def dump(value: Any, unit: str) -> str:
+    """Return a value as JSON with the given indentation."""
+    return json.dumps(value, indent=unit or None, ensure_ascii=False)
