@@ -122,6 +122,17 @@ def send(
     return run
 
 
+def post_all(url: str, headers: dict[str, str], bodies: list[bytes], interval_s: float, stop: threading.Event) -> None:
+    """Send OTLP bodies at a steady rate until all are sent or `stop` is set."""
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
+    began = time.perf_counter()
+    for number, body in enumerate(bodies):
+        if stop.wait(max(0.0, began + number * interval_s - time.perf_counter())):
+            break
+        post(connection, "/v1/traces", body, headers)
+    connection.close()
+
+
 @contextmanager
 def signed_in(server: Any, person: str) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=server.url, follow_redirects=True, timeout=60) as client:
