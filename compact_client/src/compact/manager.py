@@ -31,6 +31,7 @@ from compact.engine.session.request import to_item
 from compact.engine.warm_up import WarmUp, rehearse
 from compact.exceptions import CompactError, CorruptData
 from compact.memory import Memory
+from compact.messages.codecs.langchain import HostMessages
 from compact.messages.normalization import normalize
 from compact.planning.budget import Usage
 from compact.planning.plan import CompactionPlan
@@ -102,13 +103,16 @@ class CompactManager:
         stay, for formats that cannot carry a flag. `floor` is the least to keep if the policy does not say. Raises
         `InsufficientBudget` if that does not fit.
         """
-        call = Call(messages, **options)
-        return self._run(session_id, messages, lambda session: preflight(self._engine, session, call))
+        host = HostMessages(messages)
+        call = Call(host.items, **options)
+        return host.restore(self._run(session_id, call.items, lambda session: preflight(self._engine, session, call)))
 
     async def apreflight(self, session_id: str, messages: Sequence[T], **options: Unpack[CallOptions]) -> list[T]:
         """Run `preflight` without blocking the event loop."""
-        call = Call(messages, **options)
-        return await self._arun(session_id, messages, lambda session: preflight(self._engine, session, call))
+        host = HostMessages(messages)
+        call = Call(host.items, **options)
+        request = await self._arun(session_id, call.items, lambda session: preflight(self._engine, session, call))
+        return host.restore(request)
 
     def manual_compact(
         self,
@@ -118,8 +122,9 @@ class CompactManager:
         **options: Unpack[CallOptions],
     ) -> list[T]:
         """Compact regardless of usage. The note becomes part of the trace, and `report` tells what was saved."""
-        call = Call(messages, note=note, **options)
-        return self._run(session_id, messages, lambda session: preflight(self._engine, session, call))
+        host = HostMessages(messages)
+        call = Call(host.items, note=note, **options)
+        return host.restore(self._run(session_id, call.items, lambda session: preflight(self._engine, session, call)))
 
     async def amanual_compact(
         self,
@@ -129,8 +134,10 @@ class CompactManager:
         **options: Unpack[CallOptions],
     ) -> list[T]:
         """Run `manual_compact` without blocking the event loop."""
-        call = Call(messages, note=note, **options)
-        return await self._arun(session_id, messages, lambda session: preflight(self._engine, session, call))
+        host = HostMessages(messages)
+        call = Call(host.items, note=note, **options)
+        request = await self._arun(session_id, call.items, lambda session: preflight(self._engine, session, call))
+        return host.restore(request)
 
     def request_compaction(self, session_id: str, note: str = "the agent requested it") -> None:
         """Make the session's next preflight compact regardless of usage. An agent's own tool can call this."""
@@ -146,7 +153,8 @@ class CompactManager:
         branches = self._branches(session_id)
         reported = Usage.from_provider(usage)
         with branches.read_access():
-            session = (branches.find(messages) if messages is not None else None) or branches.current
+            known = branches.find(HostMessages(messages).items) if messages is not None else None
+            session = known or branches.current
             session.usage.observe(session.usage.revert(session.last_estimate), reported.input_tokens)
 
     def report_outcome(self, session_id: str, *, success: bool) -> None:
@@ -161,15 +169,21 @@ class CompactManager:
         `messages` is what was sent, or the host's own list. Raises `CompactError` if the retries are used up or
         nothing can be removed.
         """
-        return self._run(session_id, messages, lambda session: recover(self._engine, session, messages, error, attempt))
+        host = HostMessages(messages)
+        request = self._run(
+            session_id, host.items, lambda session: recover(self._engine, session, host.items, error, attempt)
+        )
+        return host.restore(request)
 
     async def arecover(
         self, session_id: str, messages: Sequence[T], error: BaseException, *, attempt: int = 1
     ) -> list[T]:
         """Run `recover` without blocking the event loop."""
-        return await self._arun(
-            session_id, messages, lambda session: recover(self._engine, session, messages, error, attempt)
+        host = HostMessages(messages)
+        request = await self._arun(
+            session_id, host.items, lambda session: recover(self._engine, session, host.items, error, attempt)
         )
+        return host.restore(request)
 
     def call_with_recovery(
         self, session_id: str, messages: Sequence[T], call: Callable[[list[T]], R], **preflight: Any
@@ -201,13 +215,18 @@ class CompactManager:
 
         This is the smallest valid request. It exceeds the budget, and the warning `prompt_reduced` reports it.
         """
-        call = Call(messages, **options)
-        return self._run(session_id, messages, lambda session: reduce_request(self._engine, session, call))
+        host = HostMessages(messages)
+        call = Call(host.items, **options)
+        return host.restore(
+            self._run(session_id, call.items, lambda session: reduce_request(self._engine, session, call))
+        )
 
     async def areduce(self, session_id: str, messages: Sequence[T], **options: Unpack[CallOptions]) -> list[T]:
         """Run `reduce` without blocking the event loop."""
-        call = Call(messages, **options)
-        return await self._arun(session_id, messages, lambda session: reduce_request(self._engine, session, call))
+        host = HostMessages(messages)
+        call = Call(host.items, **options)
+        request = await self._arun(session_id, call.items, lambda session: reduce_request(self._engine, session, call))
+        return host.restore(request)
 
     # State of a session.
 
@@ -288,11 +307,12 @@ class CompactManager:
         `CompactError` if it is not known which conversation is meant.
         """
         branches = self._branches(session_id)
+        items = None if messages is None else HostMessages(messages).items
         with branches.read_access():
-            session = self._find_branch(branches, messages)
+            session = self._find_branch(branches, items)
             if session is None:
                 return []
-            steps = recall(self._engine, session, query, limit=limit, max_tokens=max_tokens, items=messages)
+            steps = recall(self._engine, session, query, limit=limit, max_tokens=max_tokens, items=items)
             return run(self._engine.with_delivery(steps))
 
     async def arecall(
@@ -307,12 +327,13 @@ class CompactManager:
         """Run `recall` without blocking the event loop."""
         branches = self._branches(session_id)
         mark = _called_branch.get()
+        items = None if messages is None else HostMessages(messages).items
 
         def steps(_: Session) -> Steps[list[Passage]]:
-            session = self._find_branch(branches, messages, mark)
+            session = self._find_branch(branches, items, mark)
             if session is None:
                 return []
-            return (yield from recall(self._engine, session, query, limit=limit, max_tokens=max_tokens, items=messages))
+            return (yield from recall(self._engine, session, query, limit=limit, max_tokens=max_tokens, items=items))
 
         return await self._arun(session_id, None, steps)
 

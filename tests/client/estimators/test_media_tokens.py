@@ -13,6 +13,7 @@ import pytest
 from compact import CompactConfig, CompactManager, Message, TiktokenEstimator
 from compact.estimators.media_tokens import media_tokens
 from compact.messages.codecs import get_codec
+from compact.messages.codecs.langchain import HostMessages
 from compact.messages.media import Media, describe, media_in
 
 COUNT = TiktokenEstimator()
@@ -195,7 +196,6 @@ def test_frameworks_keep_binary_content_out_of_the_text():
     """pydantic-ai and LangChain: 100 kB of image are one image, also in tool results and unusual blocks."""
     pydantic_ai = pytest.importorskip("pydantic_ai.messages")
     langchain = pytest.importorskip("langchain_core.messages")
-    from compact.integrations.langchain import _chat_dict
     from compact.integrations.pydantic_ai import _part_dict
 
     image = pydantic_ai.BinaryContent(png(1000, 1000, padding=100_000), media_type="image/png")
@@ -207,11 +207,11 @@ def test_frameworks_keep_binary_content_out_of_the_text():
     for part in parts:
         assert 1334 <= tokens(_part_dict(part), "chat", "claude-sonnet-4-5") <= 1334 + 20
     video = langchain.HumanMessage([{"type": "video", "base64": IMAGE, "mime_type": "video/mp4"}])
-    assert tokens(_chat_dict(video, "protected"), "chat", "gemini-2.5-pro") == 295 + 4
+    assert tokens(HostMessages([video]).items[0], "langchain", "gemini-2.5-pro") == 295 + 4
     notes = langchain.ToolMessage(
         [{"type": "text-plain", "text": "a few words", "mime_type": "text/plain"}], tool_call_id="c"
     )
-    assert tokens(_chat_dict(notes, "protected"), "chat", "gpt-5") == 3 + 4
+    assert tokens(HostMessages([notes]).items[0], "langchain", "gpt-5") == 3 + 4
 
 
 @pytest.mark.req("K-ACC-1")

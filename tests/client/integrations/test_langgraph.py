@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from compact import CompactConfig, CompactManager, CompactPolicy
+from compact import CallbackExporter, CompactConfig, CompactManager, CompactPolicy
 from compact.integrations.langgraph import pre_model_hook
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
@@ -152,3 +152,50 @@ def test_a_shortened_result_keeps_its_status_and_name() -> None:
     result: Any = manager.preflight("s", history)[-1]
     assert (result.name, result.status, result.tool_call_id) == ("read", "error", "c0")
     assert len(result.text) < 9_000
+
+
+class Incomparable:
+    """Like a data frame: `==` has no truth value. Like a lock: it cannot be copied."""
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("The truth value is ambiguous.")
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise TypeError("cannot copy")
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_an_artifact_may_be_any_object(is_async: bool, events: list[Any]) -> None:
+    """The history is compacted over several calls, and each result keeps its artifact, also a shortened one."""
+    policy = CompactPolicy(tool_output_max_tokens=50, keep_recent_turns=1)
+    manager = CompactManager(CompactConfig("gpt-5", 2_000, policy=policy, exporter=CallbackExporter(events.append)))
+    hook, artifact = pre_model_hook(manager), Incomparable()
+    messages: list[Any] = [HumanMessage("Read the files.", additional_kwargs={"client": object()})]
+    config: Any = {"configurable": {"thread_id": "t"}}
+    for number in range(12):
+        call: Any = {"id": f"c{number}", "name": "read", "args": {"n": number}}
+        text = f"{number} {LONG}"
+        messages += [
+            AIMessage("", tool_calls=[call], response_metadata={"raw": object()}),
+            ToolMessage(text, tool_call_id=f"c{number}", name="read", artifact=artifact),
+        ]
+        state = {"messages": messages}
+        sent = (await hook.ainvoke(state, config) if is_async else hook.invoke(state, config))["llm_input_messages"]
+        assert sent[-1].artifact is artifact
+    assert len(sent) < len(messages)
+    assert any(event["event"] == "compact.pruned_messages" for event in events)
+    assert not any(event["event"] == "compact.error" for event in events)
+
+
+def test_a_host_may_mark_a_message_and_drop_what_the_provider_reported(manager: CompactManager) -> None:
+    """Marks, ids and reported usage say nothing about who speaks. The plan stays."""
+    history = tool_history()
+    manager.preflight("s", history)
+    plan = manager.plan("s")
+    assert plan is not None
+    stored: list[Any] = [message.model_copy(update={"response_metadata": {}, "id": None}) for message in history]
+    stored[-1] = stored[-1].model_copy(update={"additional_kwargs": {"protected": True}})
+    manager.preflight("s", [*stored, HumanMessage("Thanks.")])
+    assert manager.plan("s") is plan

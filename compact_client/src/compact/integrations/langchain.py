@@ -13,24 +13,15 @@ from typing import Annotated, Any, NotRequired
 
 from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.middleware.types import AgentState, PrivateStateAttr
-from langchain_core.messages import (
-    AIMessage,
-    BaseMessage,
-    HumanMessage,
-    ToolMessage,
-    convert_to_messages,
-    convert_to_openai_messages,
-)
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from compact.integrations.langchain_tools import build_recall_tool, state_messages
+from compact.integrations.langchain_tools import build_recall_tool, start_with_user, state_messages
 from compact.integrations.model_call import CallOptions, ModelCall, new_session_id, warn_unidentified
-from compact.integrations.own_items import own_items
 from compact.integrations.recall_call import TOOL_NAME, RecallCall
 from compact.manager import CompactManager
 from compact.planning.tool_results.durability import declared_policies
-from compact.rendering.base import OPENING_TEXT
 
 SessionId = str | Callable[[Any], str] | None
 _FIX = 'Pass session_id=… to CompactMiddleware, or config={"configurable": {"thread_id": "…"}} to invoke.'
@@ -68,26 +59,24 @@ class CompactMiddleware(AgentMiddleware[Any, Any]):  # type: ignore[misc]
 
     def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Run a model call and retry it with fewer messages after a context overflow."""
-        view = _ChatView(request.messages, protected_flag=self.manager.cfg.policy.protected_flag)
-        call = self._model_call(request, view)
-        return call.run(lambda items: handler(request.override(messages=view.messages(items))))
+        call = self._model_call(request)
+        return call.run(lambda messages: handler(_with_messages(request, messages)))
 
     async def awrap_model_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
         """Async version of `wrap_model_call`."""
-        view = _ChatView(request.messages, protected_flag=self.manager.cfg.policy.protected_flag)
-        call = self._model_call(request, view)
-        return await call.arun(lambda items: handler(request.override(messages=view.messages(items))))
+        call = self._model_call(request)
+        return await call.arun(lambda messages: handler(_with_messages(request, messages)))
 
-    def _model_call(self, request: Any, view: _ChatView) -> ModelCall:
+    def _model_call(self, request: Any) -> ModelCall:
         def options() -> CallOptions:
             return {
                 "tools": _tools(request),
                 "instructions": request.system_prompt,
-                "format": "chat",
+                "format": "langchain",
                 "durability": declared_policies({getattr(tool, "name", ""): tool for tool in request.tools}),
             }
 
-        return ModelCall(self.manager, self._session(request), view.items, options=options, read_usage=_usage)
+        return ModelCall(self.manager, self._session(request), request.messages, options=options, read_usage=_usage)
 
     def _session(self, request: Any) -> str:
         session_id = self._session_id(request) if callable(self._session_id) else self._session_id
@@ -118,58 +107,13 @@ def recall_tool(
     def arguments(query: str, state: Any) -> tuple[str, str, list[Any]]:
         given = session_id(state) if callable(session_id) else session_id
         own_id = state.get("compact_session_id") if isinstance(state, Mapping) else None
-        view = _ChatView(state_messages(state), protected_flag=manager.cfg.policy.protected_flag)
-        return str(given or _thread_id() or own_id or ""), query, view.items
+        return str(given or _thread_id() or own_id or ""), query, state_messages(state)
 
     return build_recall_tool(call, arguments, name)
 
 
-class _ChatView:
-    """LangChain messages as chat dicts, and back. Unchanged messages come back as the original objects."""
-
-    def __init__(self, messages: Sequence[BaseMessage], *, protected_flag: str = "protected") -> None:
-        self.items = [_chat_dict(message, protected_flag) for message in messages]
-        self._originals = {id(item): message for item, message in zip(self.items, messages, strict=True)}
-        self._results = {message.tool_call_id: message for message in messages if isinstance(message, ToolMessage)}
-
-    def messages(self, items: Sequence[Any]) -> list[BaseMessage]:
-        """Return the messages of a request. It starts with a user message, which Anthropic and Google require."""
-        items = own_items(items, self.items)
-        messages = [self._originals.get(id(item)) or self._changed_message(item) for item in items]
-        first = next((index for index, message in enumerate(messages) if message.type != "system"), 0)
-        own_first = next((item for item in self.items if item["role"] != "system"), None)
-        if messages and isinstance(messages[first], AIMessage) and items[first] is not own_first:
-            messages.insert(first, HumanMessage(OPENING_TEXT))
-        return messages
-
-    def _changed_message(self, item: dict[str, Any]) -> BaseMessage:
-        """Return a message that compaction wrote or shortened. A tool result keeps its name, status and artifact."""
-        result = self._results.get(item.get("tool_call_id") or "")
-        if item.get("role") == "tool" and result is not None:
-            return result.model_copy(update={"content": item.get("content") or ""})
-        return convert_to_messages([{key: value for key, value in item.items() if key != "meta"}])[0]
-
-
-def _chat_dict(message: BaseMessage, protected_flag: str) -> dict[str, Any]:
-    item = _to_chat(message)
-    marks = message.additional_kwargs
-    if marks.get(protected_flag) or (isinstance(marks.get("meta"), Mapping) and marks["meta"].get(protected_flag)):
-        item["meta"] = {protected_flag: True}
-    return item
-
-
-def _to_chat(message: BaseMessage) -> dict[str, Any]:
-    try:
-        converted = convert_to_openai_messages(message)
-    except ValueError:
-        # A block that OpenAI's format does not have, such as a video. The codec reads LangChain's own blocks too.
-        role = {"human": "user", "tool": "tool"}.get(message.type, "assistant")
-        item = {"role": role, "content": message.content}
-        return {**item, "tool_call_id": message.tool_call_id} if isinstance(message, ToolMessage) else item
-    if isinstance(converted, dict):
-        return converted
-    # The chat format would split this message. It must stay whole, so only its text is counted.
-    return {"role": "user" if message.type == "human" else "assistant", "content": message.text}
+def _with_messages(request: Any, messages: Sequence[BaseMessage]) -> Any:
+    return request.override(messages=start_with_user(messages, request.messages))
 
 
 def _tools(request: Any) -> list[Any]:

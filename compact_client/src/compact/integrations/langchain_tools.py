@@ -1,15 +1,17 @@
-"""Tools for LangChain and LangGraph that read the state of the graph."""
+"""The common parts of LangChain and LangGraph: a tool that reads the state of the graph, and the order of roles."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.prebuilt import InjectedState
 from pydantic import BaseModel, Field
 
 from compact.integrations.recall_call import DESCRIPTION, QUERY_DESCRIPTION, RecallCall
+from compact.rendering.base import OPENING_TEXT
 
 Arguments = tuple[str, str, Sequence[Any]]
 """The session id, the query and the messages of a recall."""
@@ -36,3 +38,15 @@ def state_messages(state: Any, key: str = "messages") -> list[Any]:
     """Return the messages of a graph's state."""
     messages = state.get(key) if isinstance(state, Mapping) else getattr(state, key, None)
     return list(messages or ())
+
+
+def start_with_user(messages: Sequence[BaseMessage], given: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return a request with a user message first, as Anthropic and Google require. A summary is an assistant message.
+
+    A list that already starts with an assistant message stays as it is.
+    """
+    first = next((index for index, message in enumerate(messages) if message.type != "system"), 0)
+    own_first = next((message for message in given if message.type != "system"), None)
+    if not messages or not isinstance(messages[first], AIMessage) or messages[first] is own_first:
+        return list(messages)
+    return [*messages[:first], HumanMessage(OPENING_TEXT), *messages[first:]]

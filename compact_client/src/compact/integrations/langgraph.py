@@ -15,13 +15,13 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from compact.integrations.langchain_tools import build_recall_tool, state_messages
+from compact.integrations.langchain_tools import build_recall_tool, start_with_user, state_messages
 from compact.integrations.model_call import CallOptions, ModelCall, report_usage, warn_unidentified
 from compact.integrations.recall_call import TOOL_NAME, RecallCall
 from compact.manager import CompactManager
@@ -29,7 +29,6 @@ from compact.manager import CompactManager
 SessionId = str | Callable[[RunnableConfig], str] | None
 
 _FIX = 'Pass config={"configurable": {"thread_id": "…"}} to the graph, or session_id=… to pre_model_hook.'
-_OPENING = "(The conversation so far is summarized below.)"
 
 
 def pre_model_hook(
@@ -91,10 +90,12 @@ class _Hook:
         self._output_key = output_key
 
     def run(self, state: Any, config: RunnableConfig) -> dict[str, Any]:
-        return {self._output_key: _start_with_user(self._model_call(state, config).prepare())}
+        call = self._model_call(state, config)
+        return {self._output_key: start_with_user(call.prepare(), call.messages)}
 
     async def arun(self, state: Any, config: RunnableConfig) -> dict[str, Any]:
-        return {self._output_key: _start_with_user(await self._model_call(state, config).aprepare())}
+        call = self._model_call(state, config)
+        return {self._output_key: start_with_user(await call.aprepare(), call.messages)}
 
     def _model_call(self, state: Any, config: RunnableConfig) -> ModelCall:
         def options() -> CallOptions:
@@ -131,11 +132,3 @@ def _run_id(messages: Sequence[BaseMessage]) -> str:
         return str(uuid.UUID(first))
     except (TypeError, ValueError):
         return uuid.uuid4().hex
-
-
-def _start_with_user(messages: list[BaseMessage]) -> list[BaseMessage]:
-    """Return the messages with a user message first, as some providers require. A summary is an assistant message."""
-    first = next((index for index, message in enumerate(messages) if message.type != "system"), 0)
-    if messages and isinstance(messages[first], AIMessage):
-        return [*messages[:first], HumanMessage(_OPENING), *messages[first:]]
-    return messages

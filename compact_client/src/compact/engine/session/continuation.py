@@ -16,7 +16,7 @@ from compact.messages import POINTER_TAG, SPAN_TAG, SUMMARY_TAG, Message, canoni
 # A shorter end of a list is no evidence. Two users may begin with the same greeting and the same question.
 _MIN_TAIL = 3
 # Keys that a host may add, move or remove without changing what was said.
-_MUTABLE_KEYS = frozenset({"id", "hash", "meta", "status", "cache_control"})
+_MUTABLE_KEYS = frozenset({"id", "hash", "meta", "status", "cache_control", "additional_kwargs"})
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 _REPLACEMENT_TAGS = (SUMMARY_TAG, SPAN_TAG, POINTER_TAG)
 

@@ -1,12 +1,13 @@
 """Codec for LangChain message objects, read as the dicts that their `model_dump` returns.
 
-The host's own objects are returned where they are unchanged. LangChain is imported only to write new messages.
+The host's own objects are returned where they are unchanged. LangChain is imported only to write new messages. Fields
+that no provider sees are not read: an artifact can be any object, which may not be copied, compared or serialized.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,6 +33,44 @@ _CLASSES: dict[Role, str] = {
     "tool": "ToolMessage",
 }
 _CALL_BLOCKS = ("tool_use", "tool_call", "function_call")
+_UNREAD_FIELDS = {"artifact", "response_metadata", "usage_metadata"}
+
+
+class HostMessages:
+    """A host's messages as the items that codecs read, and back. Only LangChain's objects differ from their items."""
+
+    def __init__(self, messages: Sequence[Any]) -> None:
+        self._messages = messages
+        self.items: Sequence[Any] = messages
+        if not isinstance(messages, str | bytes | Mapping) and any(map(_is_langchain, messages)):
+            self.items = [_read(message) if _is_langchain(message) else message for message in messages]
+
+    def restore(self, returned: Sequence[Any]) -> list[Any]:
+        """Return a request with the host's own objects. A shortened tool result keeps its artifact."""
+        if self.items is self._messages:
+            return list(returned)
+        own = {id(item): message for item, message in zip(self.items, self._messages, strict=True)}
+        results = {message.tool_call_id: message for message in self._messages if hasattr(message, "tool_call_id")}
+        return [own.get(id(item)) or _with_unread_fields(item, results) for item in returned]
+
+
+def _is_langchain(message: Any) -> bool:
+    return hasattr(message, "additional_kwargs") and hasattr(message, "model_dump")
+
+
+def _read(message: Any) -> dict[str, Any]:
+    options: dict[str, Any] = {"exclude_none": True, "exclude": _UNREAD_FIELDS}
+    try:
+        item: dict[str, Any] = message.model_dump(mode="json", **options)
+    except ValueError:
+        # An argument or a mark is an object that has no JSON form.
+        item = json.loads(json.dumps(message.model_dump(**options), default=str))
+    return item
+
+
+def _with_unread_fields(message: Any, results: Mapping[str, Any]) -> Any:
+    original = results.get(getattr(message, "tool_call_id", ""))
+    return message if original is None else original.model_copy(update={"content": message.content})
 
 
 class LangChainCodec(DictCodec):
