@@ -54,7 +54,7 @@ def _has_short_ends(session: dict[str, Any]) -> bool:
 
 
 def _ours() -> Callable[[dict[str, Any], Chat], Chat]:
-    policy = CompactPolicy(hard_cap_buffer=0)
+    policy = CompactPolicy(hard_cap_buffer=0, floor="newest")
     manager = CompactManager(CompactConfig(model=MODEL, max_context_tokens=BUDGET, policy=policy))
     return lambda session, messages: list(manager.manual_compact(session["id"], messages, note="round"))
 

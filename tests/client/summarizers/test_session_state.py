@@ -7,8 +7,11 @@ import json
 import pytest
 from compact.messages import Message, ToolCall
 from compact.summarizers import ExtractiveSummarizer
+from compact.summarizers.extraction.entities import find_entities
 from compact.summarizers.extraction.file_ledger import read_ledger
-from compact.summarizers.extraction.summary_builder import estimate_tokens
+from compact.summarizers.extraction.summary_blocks import summary_blocks
+from compact.summarizers.extraction.summary_builder import estimate_tokens, fit
+from compact.summary.entries import Note
 from compact.summary.structured_summary import StructuredSummary
 
 from tests.growth import assert_linear
@@ -412,3 +415,33 @@ def test_a_kept_summary_does_not_lose_its_facts_over_ten_rounds():
         assert estimate_tokens(summary.render()) <= 400
     text = summary.render()
     assert [fact for fact in ("Never restart node-71", "OPS-4411", "store/index.db") if fact not in text] == []
+
+
+def test_lines_that_a_summary_had_no_room_for_return_when_there_is_room():
+    """A large message in the prompt leaves no room for one round. The round after it shows the earlier facts again."""
+    messages = [
+        Message("user", "Move the orders table to the new cluster.", id="u1"),
+        Message("assistant", "The primary is db-eu-17 and the ticket is OPS-4411.", id="a1"),
+        Message("assistant", "I decided to keep the replica db-eu-18 because the failover needs it.", id="a2"),
+    ]
+    summarizer = ExtractiveSummarizer()
+    first = summarizer.summarize_span(messages, max_tokens=400)
+    squeezed = fit(first, max_tokens=45)
+    assert "OPS-4411" not in squeezed.render()
+    stored = StructuredSummary.from_dict(squeezed.to_dict())
+    later = summarizer.summarize_span([Message("assistant", "Copying has begun.", id="a3")], previous=stored)
+    assert "OPS-4411" in later.render()
+    assert "db-eu-18" in later.render()
+
+
+def test_a_path_in_the_output_of_grep_is_one_entity():
+    """The line numbers of a search do not make each line name another file."""
+    texts = ("src/app.go-12-x", "src/app.go:13:func", "src/app.go-14-")
+    assert {key for text in texts for key, kind in find_entities(text) if kind == "path"} == {"src/app.go"}
+
+
+def test_a_kept_error_line_of_a_tool_stays_tool_output():
+    """The next summary does not treat the names in it as if the user or the assistant had said them."""
+    note = Note("FAILED tests/test_io.py::test_read", ("t1",), 0, "tool")
+    (block,) = summary_blocks(StructuredSummary(errors=(note,)))
+    assert block.kind == "output"

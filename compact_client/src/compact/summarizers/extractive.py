@@ -23,6 +23,8 @@ from compact.summarizers.extraction.todo_list import read_todo_list
 from compact.summary.structured_summary import StructuredSummary, merge_spans
 
 DEFAULT_MAX_TOKENS: Final = 2_000
+_OWN_FIELDS: Final = {"decision_log": "decisions", "code_delta": "files"}
+_OWN_BONUS: Final = 2.0
 _PATH_PREFIX: Final = re.compile(r"[\w./~@+-]+\Z")
 _CHANGE_VERB: Final = re.compile(
     r"\b(?:add|chang|updat|creat|remov|delet|renam|modif|refactor|fix|mov|replac|rewr"  # codespell:ignore updat,delet
@@ -64,6 +66,7 @@ class ExtractiveSummarizer:
         blocks = with_state(messages, visible, read, todo, style=style)
         index = SpanIndex(keep_keys, said=previous.said if previous is not None else ())
         index.add(_group_by_file(blocks) if style == "code_delta" else blocks, last_user=last_user)
+        _prefer_own_entries(index, style)
         index.add_visible(message_blocks(visible), last_user=last_user - len(messages))
         ids = tuple(message.id for message in messages if message.id)
         return build_summary(
@@ -80,6 +83,13 @@ class ExtractiveSummarizer:
         """Return the summary as one assistant message (the `Summarizer` protocol)."""
         summary = self.summarize_span(messages, style=style, keep_keys=keep_keys)
         return Message("assistant", summary.render(version=1))
+
+
+def _prefer_own_entries(index: SpanIndex, style: str) -> None:
+    """Let the lines that a style is named after come first, so that many instructions cannot displace them."""
+    for line in index.candidates:
+        if line.field == _OWN_FIELDS.get(style):
+            line.bonus, line.is_priority = line.bonus + _OWN_BONUS, True
 
 
 def _group_by_file(blocks: Iterable[Block]) -> Iterable[Block]:

@@ -21,10 +21,11 @@ from compact.summarizers.extraction.entity_names import ROLE_LABELS
 from compact.summarizers.extraction.file_ledger import read_ledger
 from compact.summarizers.extraction.line_classifier import is_instruction, summary_field
 from compact.summarizers.extraction.requests import request_positions, request_text
+from compact.summarizers.extraction.span_index import NUMBER_TYPES
 from compact.summarizers.extraction.summary_blocks import message_blocks, summary_blocks
 from compact.summarizers.extraction.summary_builder import CountTokens, estimate_tokens, fit, rendered_tokens
 from compact.summary.entries import Decision, Entity, FileTouched, Note, OpenItem, normalize
-from compact.summary.renderer import SAID
+from compact.summary.renderer import SAID, SHOWN
 from compact.summary.structured_summary import StructuredSummary
 
 MAX_LOST_LISTED: Final = 200  # The counts are complete. The list in the event has the most important lost facts.
@@ -34,6 +35,7 @@ _MIN_FACT_TOKENS: Final = 4
 # Facts that only appear in tool output are needed again far less often than those that were said.
 _WEIGHT_SAID: Final = 1.0
 _WEIGHT_SHOWN: Final = 0.15
+_PROSE_KINDS: Final = ("user", "prose")
 _SENTENCE_WEIGHTS: Final = {"goal": 2.0, "constraint": 2.0, "decision": 0.5, "open_item": 0.5, "file": 1.0}
 _KIND_BY_FIELD: Final = {
     "goals": "goal",
@@ -114,6 +116,7 @@ class _TrackedFact:
     weight: float
     order: int
     is_kept: bool
+    is_said: bool = True  # False if only tool results contain it
 
     @property
     def fact(self) -> Fact:
@@ -219,12 +222,15 @@ class _FactFinder:
                 continue
             known = self._by_key.get(key)
             if known is None:
-                fact_weight = weight * TYPE_WEIGHTS[entity_type]
-                fact = _TrackedFact(kind, text, block.sources, key, fact_weight, len(self._facts), key in self._keys)
+                # A number in the arguments of a call is rarely a fact. The next summary must not keep it as one.
+                is_said = weight > _WEIGHT_SHOWN and (entity_type not in NUMBER_TYPES or block.kind in _PROSE_KINDS)
+                fact_weight, is_kept = weight * TYPE_WEIGHTS[entity_type], key in self._keys
+                fact = _TrackedFact(kind, text, block.sources, key, fact_weight, len(self._facts), is_kept, is_said)
                 self._by_key[key] = fact
                 self._facts.append(fact)
             elif weight > _WEIGHT_SHOWN:
                 known.weight = max(known.weight, weight * TYPE_WEIGHTS[entity_type])
+                known.is_said |= entity_type not in NUMBER_TYPES or block.kind in _PROSE_KINDS
 
 
 class _SummaryLines:
@@ -306,7 +312,7 @@ def _add_fitting_facts(
             continue
         room -= tokens
         added.append(tracked)
-        field, entry = _entry(fact, next_order + tracked.order)
+        field, entry = _entry(fact, next_order + tracked.order, SAID if tracked.is_said else SHOWN)
         entries[field].append(entry)
     changes: dict[str, Any] = {name: (*getattr(summary, name), *items) for name, items in entries.items()}
     extended = replace(summary, **changes)
@@ -315,7 +321,7 @@ def _add_fitting_facts(
     return summary, []
 
 
-def _entry(fact: Fact, order: int) -> tuple[str, Any]:
+def _entry(fact: Fact, order: int, origin: str) -> tuple[str, Any]:
     """Return the summary field of a fact and its entry."""
     if fact.kind == "goal":
         return "goals", Note(fact.text, fact.source_ids, order, "user")
@@ -324,7 +330,7 @@ def _entry(fact: Fact, order: int) -> tuple[str, Any]:
     if fact.kind == "open_item":
         return "open_items", OpenItem(fact.text, sources=fact.source_ids, order=order)
     label = "files" if fact.kind == "file" else ROLE_LABELS[fact.kind]
-    return "entities", Entity(fact.text, f"{SAID} {label}", fact.source_ids, order)
+    return "entities", Entity(fact.text, f"{origin} {label}", fact.source_ids, order)
 
 
 def _count_by_kind(

@@ -107,6 +107,8 @@ class StructuredSummary:
     """Finished work. Not rendered, but removes matching open items when summaries are merged."""
     said: tuple[str, ...] = ()
     """Keys that the user or the assistant mentioned, but that only remain in lines of tool output. Not rendered."""
+    reserve: StructuredSummary | None = None
+    """Entries that there was no room for. Not rendered, but the next summary may contain them."""
     _text: str = field(default="", init=False, repr=False, compare=False)
     """The rendered text, cached because several callers need it."""
 
@@ -154,6 +156,7 @@ class StructuredSummary:
             "decisions": _supersede(self.decisions, newer.decisions),
             "completed": (),
             "said": tuple(dict.fromkeys((*self.said, *newer.said))),
+            "reserve": next(filter(None, (newer.reserve, self.reserve)), None),
         }
         for name in _ENTRY_TYPES:
             if name not in merged:
@@ -176,7 +179,7 @@ class StructuredSummary:
             for name in _ENTRY_TYPES
         }
         task = self.current_task if self.current_task and ids.intersection(self.current_task.sources) else None
-        return replace(self, span=span, current_task=task, **values)
+        return replace(self, span=span, current_task=task, reserve=None, **values)
 
     def _with_order_offset(self, offset: int) -> StructuredSummary:
         entries: dict[str, Any] = {
@@ -224,6 +227,8 @@ class StructuredSummary:
                 data[name] = [_entry_dict(entry) for entry in entries]
         if self.said:
             data["said"] = list(self.said)
+        if self.reserve is not None:
+            data["reserve"] = self.reserve.to_dict()
         return data
 
     @classmethod
@@ -235,7 +240,8 @@ class StructuredSummary:
             values["current_task"] = _entry_from(Note, data["current_task"])
         for name, entry_type in _ENTRY_TYPES.items():
             values[name] = tuple(_entry_from(entry_type, item) for item in data.get(name) or ())
-        return cls(**values, said=tuple(data.get("said") or ()))
+        reserve = cls.from_dict(data["reserve"]) if data.get("reserve") else None
+        return cls(**values, said=tuple(data.get("said") or ()), reserve=reserve)
 
 
 def _entry_dict(entry: Entry) -> dict[str, Any]:

@@ -75,11 +75,14 @@ class SummaryUpdate:
 
     def shorten(self, summary: PromptSummary) -> PromptSummary:
         """Fit an old summary into the room there is now, and list the artifacts of folded pointers in it."""
-        limit = max(0, self._draft.summary_tokens - self._recall_tokens)
+        limit = max(0, self._draft.summary_tokens - self._overhead_tokens)
         content = self._with_artifacts(summary.content or StructuredSummary(), summary.content, limit)
-        if not limit or content.is_empty:
+        if content.is_empty and content.reserve is None:
             return replace(summary, content=None, text=None, tokens=0)
         content = fit(content, max_tokens=limit, count_tokens=self._count_text)
+        if content.is_empty:
+            # No room now, but a later compaction may have some.
+            return replace(summary, content=content, text=None, tokens=0)
         text = self._render(content)
         return replace(summary, content=content, text=text, tokens=self._count_message(text))
 
@@ -89,7 +92,7 @@ class SummaryUpdate:
         """Summarize a span. Return the session's new summary and the span's own, or None if there is none."""
         started = self._engine.clock()
         freed_tokens = self._pointer_tokens()
-        limit = max(0, self._max_tokens(freed_tokens) - self._recall_tokens)
+        limit = max(0, self._max_tokens(freed_tokens) - self._overhead_tokens)
         # Aborted calls were added by normalization and say nothing.
         source = ParsedMessages([message for message in messages if not (message.id or "").startswith("aborted-")])
         request = SummaryRequest(
@@ -112,7 +115,9 @@ class SummaryUpdate:
             return None
         merged = self._merge(new, request, limit, call)
         max_tokens = self._draft.limits.budget_tokens - self._draft.pinned_tokens - self._draft.recent_tokens
-        merged, missing = self._check_retention(merged, request, limit, max_tokens + freed_tokens)
+        merged, missing = self._check_retention(
+            merged, request, limit, max_tokens + freed_tokens - self._overhead_tokens
+        )
         summary = self._to_prompt(merged, span, missing)
         own = new.part_of(span) if call.continues_summary and self._previous is not None else new
         content = merged if self._is_inplace else own
@@ -260,10 +265,10 @@ class SummaryUpdate:
         return f"{text}\n{recall_line(name)}" if name else text
 
     @property
-    def _recall_tokens(self) -> int:
-        """The tokens of the line about recall."""
+    def _overhead_tokens(self) -> int:
+        """The tokens around the summary's text: the framing of the message, and the line about recall."""
         name = self._engine.recall_tool_name
-        return self._count_text(f"\n{recall_line(name)}") if name else 0
+        return self._count_message("") + (self._count_text(f"\n{recall_line(name)}") if name else 0)
 
     def _report(
         self,
@@ -290,7 +295,7 @@ class SummaryUpdate:
                 summarizer=call.name,
                 model=call.model,
                 summary=self._redaction.text(summary.text) if summary.text else None,
-                structured=self._redaction.tree(merged.to_dict()),
+                structured=self._redaction.tree(replace(merged, reserve=None).to_dict()),
             ),
             started=started,
         )

@@ -1,10 +1,12 @@
-"""Select the lines that keep the most useful entities within a token budget.
+"""Select what a summary keeps: lines, records, ledgers and names, by value per token within a budget.
 
 This is budgeted maximum coverage. The value of a line is the reuse score of the entities that no selected line mentions
-yet, plus a bonus for its summary field. A greedy algorithm selects lines by value per token and is deterministic.
+yet, plus a bonus for its summary field. A bare name has a part of its entity's score. A greedy algorithm selects by
+value per token and is deterministic. The constants in `span_index` and `entity_names` define the values.
 
-The requests are selected first, then standing instructions, artifacts and lines that match `keep_keys`, together within
-half of the budget. The constants in `span_index` define the value of all other lines.
+Two kinds of lines come first, each within a share of the budget: the requests, and what the user wants in every summary
+(standing instructions, artifacts, and lines that match `keep_keys`). The last share is for the names of required
+entities that no line mentions. What they leave goes to the next best lines.
 """
 
 from __future__ import annotations
@@ -12,39 +14,43 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from compact.summarizers.extraction.entity_names import NAME_WORTH, name_candidates
 from compact.summarizers.extraction.span_index import CALL_FIELDS, Candidate, SpanIndex
 
 _PRIORITY_SHARE: Final = 0.5  # of the budget, at most
 _REQUEST_FIELDS: Final = ("current_task", "goals")
 _REQUESTS_SHARE: Final = 0.35
+_REQUIRED_NAMES_SHARE: Final = 0.2
 _MIN_LINE_TOKENS: Final = 4
 _SUBJECT_VALUE: Final = 0.7  # of the reuse score of a record's id, for each of its lines
 _USE_VALUE: Final = 0.3  # of the same score, for each field that is certainly used
 _OUTPUT_HALF_VALUE_LINES: Final = 24.0  # after this many lines of one output, the next one is worth half
+# A line of output is hard to interpret without the call that produced it.
+_CALL_OF_OUTPUT_VALUE: Final = 0.1  # for each selected line of its output
 
 
-@dataclass(slots=True)
-class Selection:
-    """Selected lines, best first, and the reuse score of each entity."""
-
-    lines: list[Candidate]
-    reuse_scores: list[float]
-
-
-def select_lines(index: SpanIndex, budget_tokens: float) -> Selection:
-    """Select the best lines within the budget. A prefix of the result is the best selection for a smaller budget."""
-    reuse_scores = index.reuse_scores()
+def select_lines(index: SpanIndex, budget_tokens: float, *, spare_tokens: float = 0.0) -> list[Candidate]:
+    """Select the best lines within the budget, best first, and the next best ones within `spare_tokens` more."""
+    reuse_scores, required = index.reuse_scores(), index.required_entities()
+    names = name_candidates(index, reuse_scores, required, budget_tokens)
+    everything = [*index.candidates, *names]
     selector = _GreedySelector(reuse_scores, index.visible)
-    requests = [line for line in index.candidates if line.field in _REQUEST_FIELDS]
-    used_tokens = selector.select(requests, budget_tokens * _REQUESTS_SHARE)
-    priority_lines = [line for line in index.candidates if line.is_priority and line.field not in _REQUEST_FIELDS]
-    used_tokens += selector.select(priority_lines, budget_tokens * _PRIORITY_SHARE - used_tokens)
-    other_lines = [line for line in index.candidates if line.order not in selector.selected_orders]
-    selector.select(other_lines, budget_tokens - used_tokens)
-    return Selection(selector.lines, reuse_scores)
+    used_tokens = selector.select(
+        [line for line in index.candidates if line.field in _REQUEST_FIELDS], budget_tokens * _REQUESTS_SHARE
+    )
+    used_tokens += selector.select(
+        [line for line in index.candidates if line.is_priority and line.field not in _REQUEST_FIELDS],
+        budget_tokens * _PRIORITY_SHARE - used_tokens,
+    )
+    used_tokens += selector.select(everything, budget_tokens * (1.0 - _REQUIRED_NAMES_SHARE) - used_tokens)
+    used_tokens += selector.select(
+        [line for line in everything if line.field == "entities" and not required.isdisjoint(line.entities)],
+        budget_tokens - used_tokens,
+    )
+    selector.select(everything, budget_tokens + spare_tokens - used_tokens)
+    return selector.lines
 
 
 class _GreedySelector:
@@ -52,43 +58,70 @@ class _GreedySelector:
 
     def __init__(self, reuse_scores: Sequence[float], visible: Iterable[int]) -> None:
         self.lines: list[Candidate] = []
-        self.selected_orders: set[int] = set()
+        self._selected_orders: set[int] = set()
         self._reuse_scores = reuse_scores
-        self._entity_values = list(reuse_scores)  # zero once a selected line mentions the entity
-        self._mark_covered(visible)
+        # Zero once a selected line mentions the entity, and reduced while only its name is selected.
+        self._entity_values = list(reuse_scores)
+        self._name_tokens: dict[int, float] = {}  # of the selected names that no selected line mentions
+        for entity in visible:
+            self._entity_values[entity] = 0.0
         self._lines_per_output: Counter[int] = Counter()
 
     def select(self, candidates: list[Candidate], budget_tokens: float) -> float:
         """Select the most valuable candidates and return the number of tokens they use."""
         remaining = budget_tokens
+        calls = {line.text: index for index, line in enumerate(candidates) if line.field in CALL_FIELDS}
         heap = [(-density, index) for index, line in enumerate(candidates) if (density := self._density(line)) > 0.0]
         heapq.heapify(heap)
         while heap and remaining >= _MIN_LINE_TOKENS:
             _, index = heapq.heappop(heap)
             candidate = candidates[index]
-            if candidate.tokens > remaining:
+            if candidate.tokens > remaining or candidate.order in self._selected_orders:
                 continue
             density = self._density(candidate)
             if density <= 0.0:
                 continue
-            # Values only ever decrease, so a line that stays on top after its update is the best one.
+            # Values decrease, so a line that stays on top after its update is the best one.
             if heap and -density > heap[0][0]:
                 heapq.heappush(heap, (-density, index))
                 continue
-            remaining -= candidate.tokens
-            self.lines.append(candidate)
-            self.selected_orders.add(candidate.order)
-            if candidate.block.kind == "output":
-                self._lines_per_output[candidate.block.position] += 1
-            self._mark_covered(candidate.entities)
+            remaining -= candidate.tokens - self._cover(candidate)
+            self._add(candidate)
+            call = calls.get(candidate.block.call_line) if candidate.block.call_line else None
+            if call is not None and candidates[call].order not in self._selected_orders:
+                # The only value that increases. Its call gets a second, newer place in the heap.
+                candidates[call].bonus += _CALL_OF_OUTPUT_VALUE
+                heapq.heappush(heap, (-self._density(candidates[call]), call))
         return budget_tokens - remaining
 
-    def _mark_covered(self, entities: Iterable[int]) -> None:
-        for entity in entities:
-            self._entity_values[entity] = 0.0
+    def _add(self, candidate: Candidate) -> None:
+        self.lines.append(candidate)
+        self._selected_orders.add(candidate.order)
+        if candidate.block.kind == "output":
+            self._lines_per_output[candidate.block.position] += 1
+
+    def _cover(self, candidate: Candidate) -> float:
+        """Mark the entities of a candidate as covered. Return the tokens of names that it makes superfluous."""
+        values = self._entity_values
+        if candidate.field == "entities":
+            for entity in candidate.entities:
+                values[entity] -= self._name_value(entity)
+                self._name_tokens[entity] = candidate.tokens
+            return 0.0
+        freed_tokens = 0.0
+        for entity in candidate.entities:
+            values[entity] = 0.0
+            if entity in self._name_tokens:
+                freed_tokens += self._name_tokens.pop(entity)
+        return freed_tokens
+
+    def _name_value(self, entity: int) -> float:
+        return min(self._entity_values[entity], NAME_WORTH * self._reuse_scores[entity])
 
     def _density(self, candidate: Candidate) -> float:
         entity_values, value = self._entity_values, candidate.bonus
+        if candidate.field == "entities":
+            return sum(map(self._name_value, candidate.entities)) / candidate.tokens
         for entity in candidate.entities:
             value += entity_values[entity]
         if candidate.subject >= 0:
@@ -98,16 +131,3 @@ class _GreedySelector:
             selected = self._lines_per_output[candidate.block.position]
             value *= _OUTPUT_HALF_VALUE_LINES / (_OUTPUT_HALF_VALUE_LINES + selected)
         return value / candidate.tokens
-
-
-def missing_call_lines(index: SpanIndex, lines: Sequence[Candidate]) -> list[Candidate]:
-    """Return unselected calls whose output is selected, those with the most output lines per token first.
-
-    A line of output is hard to interpret without the call that produced it.
-    """
-    present = {line.text for line in lines}
-    output_lines = Counter(
-        line.block.call_line for line in lines if line.block.call_line and line.block.call_line not in present
-    )
-    calls = [line for line in index.candidates if line.field in CALL_FIELDS and line.text in output_lines]
-    return sorted(calls, key=lambda line: (-output_lines[line.text] / line.tokens, line.order))

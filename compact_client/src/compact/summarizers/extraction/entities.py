@@ -117,6 +117,8 @@ _NUMERIC: Final = _first_of(
 _IDENTIFIER: Final = _first_of(version=_VERSION, hex=_HEX, error=_ERROR, code=_CODE, ident=_IDENT, acronym=_ACRONYM)
 _PART_SEPARATOR: Final = re.compile(r"[^\w.$#-]+")
 _LINE_SUFFIX: Final = re.compile(r":\d+(?:[:-]\d+)*:?$")
+# A line of `grep -n`, with context after a dash: `src/app.go:12:func`, `src/app.go-13-`.
+_GREP_LINE: Final = re.compile(r"(.*\.[A-Za-z]\w{0,5})(?::\d+:|-\d+-)(.*)")
 _PATH_OK: Final = re.compile(r"[\w.@~+%:#/-]+")
 _HAS_ALPHA: Final = re.compile(r"[A-Za-z]")
 
@@ -237,7 +239,7 @@ def _classify_identifier(word: str) -> list[Mention]:
 
 def _classify_compound(word: str) -> list[Mention]:
     """Classify a word with punctuation or non-ASCII characters."""
-    if "://" in word:
+    if "://" in word and ":" not in (scheme := word.partition("://")[0]) and "/" not in scheme:
         return [(word.lower().rstrip("/."), "url")]
     if "@" in word and _EMAIL.fullmatch(word):
         return [(word.lower(), "email")]
@@ -331,6 +333,8 @@ def _classify_file(name: str) -> list[Mention]:
 def _classify_path(word: str) -> list[Mention]:
     if _SLASHED_DATE.fullmatch(word):
         return [(word, "date")]
+    if match := _GREP_LINE.fullmatch(word):
+        return [*_classify_path(match.group(1)), *(_classify(match.group(2)) if match.group(2) else ())]
     path = _LINE_SUFFIX.sub("", word).rstrip("/.:")
     if not _PATH_OK.fullmatch(path) or not _HAS_ALPHA.search(path):
         return []

@@ -65,10 +65,11 @@ _FIRM_DECISIONS: Final = (
     "because, root cause, decid(?:e|ed|ing), decision, going with, go with, went with, instead of, rather than",
     "chose, chosen, conclu(?:de|sion), turns out, caused by, due to, therefore, settled on, opt(?:ed)? for, agreed",
     "the (?:issue|problem|bug|cause|fix|reason|solution|approach) (?:is|was), the best (?:way|option|approach)",
+    "i'll (?:keep|go with|stick with), we(?:'ll| will) (?:use|keep|go with), i will (?:keep|go with)",
     *DECISION_WORDS,
 )
 _LOOSE_DECISIONS: Final = (
-    "choose, so that, this means, since, confirmed, approved, i'll use, we'll use, switch(?:ed|ing) to"
+    "choose, so that, this means, since, confirmed, approved, i'll use, switch(?:ed|ing) to, fixed, resolved"
 )
 _DECISION: Final = (
     _PhraseMatcher(*_FIRM_DECISIONS, substrings=DECISION_SUBSTRINGS),
@@ -103,6 +104,7 @@ _EMPTY_CHECKBOX: Final = "[ ]"  # counts like a firm phrase
 _CODE_TODO: Final = re.compile(r"\b(?:TODO|FIXME)\b")
 # Runs on every line of tool output. Without a leading word boundary each alternative starts with a literal, which is
 # faster.
+_CODE: Final = re.compile(r"[{;]$|:= |\b(?:func|def|return|raise|throw|import)\b|\w\.\w+\(|^\s*(?://|#)")
 _ERROR: Final = re.compile(
     r"error|exception|fail(?:ed|s|ure|ing)?\b"  # codespell:ignore ure
     r"|traceback|fatal|panic|denied|not found|no such|invalid|undefined"
@@ -160,8 +162,8 @@ def is_open_item(text: str) -> bool:
 
 
 def is_error(text: str) -> bool:
-    """True if a line reports an error."""
-    return _ERROR.search(text.lower()) is not None
+    """True if a line reports an error, as opposed to code that handles one."""
+    return _ERROR.search(text.lower()) is not None and not _CODE.search(text)
 
 
 def summary_field(text: str, kind: LineKind) -> str:
@@ -203,6 +205,8 @@ def _count_letters(text: str) -> int:
 def _prose_field(text: str) -> str:
     lowered = text.lower()
     has_checkbox = _EMPTY_CHECKBOX in lowered
+    if lowered.startswith("#"):
+        return "facts"  # A heading only announces what follows.
     if (has_checkbox or _DECISION_OR_OPEN_ITEM.matches(lowered)) and not _COURTESY.search(lowered):
         if has_checkbox or _matches_either(_OPEN_ITEM, lowered):
             return "open_items"

@@ -90,6 +90,7 @@ CALL_FIELDS: Final = frozenset({"commands", "tool_outcomes", "files", "files_rea
 
 _VERBATIM_NAMES: Final = "branch code date email error file hex id money path ticket url uuid version"
 _VERBATIM_TYPES: Final = frozenset(_VERBATIM_NAMES.split())
+_KEPT_TYPES: Final = frozenset({"ident", "quoted", "flag", "name"})
 # Numbers mean nothing without the text around them.
 NUMBER_TYPES: Final = frozenset({"num", "unit"})
 
@@ -142,14 +143,14 @@ class _EntityIds(dict[Mention, int]):
         self._usages = usages
         self._keys = keys
         self._said = said  # keys that were said in lines that are no longer available
-        self._by_key: dict[str, int] = {}
+        self.by_key: dict[str, int] = {}
 
     def __missing__(self, mention: Mention) -> int:
         key, kind = mention
         usages = self._usages
-        entity = self._by_key.get(key)
+        entity = self.by_key.get(key)
         if entity is None:
-            entity = self._by_key[key] = len(usages)
+            entity = self.by_key[key] = len(usages)
             usages.append(EntityUsage(kind, self.line, said=int(key in self._said)))
             self._keys.append(key)
         elif TYPE_WEIGHTS[kind] > TYPE_WEIGHTS[usages[entity].type]:
@@ -180,6 +181,11 @@ class SpanIndex:
         """Return an entity as it was first spelled."""
         return original_spelling(self.usages[entity].first_line, self.keys[entity])
 
+    def entities_of(self, name: str) -> tuple[int, ...]:
+        """Return the known entities in a name. A path contains the name of its file."""
+        known = self._entity_ids.by_key
+        return tuple(known[key] for key in dict.fromkeys(key for key, _ in _name_mentions(name)) if key in known)
+
     def sources(self, entity: int) -> tuple[str, ...]:
         """Return the id of the message that first mentioned an entity, if its line is a candidate."""
         candidate = self._candidates_by_line.get(self.usages[entity].first_line)
@@ -208,11 +214,19 @@ class SpanIndex:
                 self._candidates_by_line.setdefault(text)
 
     def required_entities(self) -> set[int]:
-        """Return the entities to keep as long as they fit: said, and of a type that can only be copied verbatim."""
+        """Return the entities to keep as long as they fit: said, and of a type that can only be copied verbatim.
+
+        What was said and kept by an earlier summary stays, whatever its type.
+        """
         return {
             entity
             for entity, usage in enumerate(self.usages)
-            if usage.is_said and (usage.type in _VERBATIM_TYPES or (usage.by_user and usage.type in NUMBER_TYPES))
+            if usage.is_said
+            and (
+                usage.type in _VERBATIM_TYPES
+                or (usage.by_user and usage.type in NUMBER_TYPES)
+                or (usage.is_kept and usage.type in _KEPT_TYPES)
+            )
         }
 
     def reuse_scores(self) -> list[float]:
@@ -279,6 +293,7 @@ class SpanIndex:
         entity_id = self._entity_ids.__getitem__
         kind, position = block.kind, block.position
         is_shown, is_code = kind in _SHOWN_KINDS, kind == "code"
+        is_name = block.field == "entities"
         is_kept = block.entry is not None
         entities_by_line: list[tuple[int, ...]] = []
         for text in block.lines:
@@ -286,7 +301,9 @@ class SpanIndex:
             entities = known.get(text)
             if entities is None:
                 self._entity_ids.line = text
-                entities = known[text] = tuple(dict.fromkeys(map(entity_id, _mentions(text, kind))))
+                entities = known[text] = tuple(
+                    dict.fromkeys(map(entity_id, _name_mentions(text) if is_name else _mentions(text, kind)))
+                )
             for entity in entities:
                 usage = usages[entity]
                 usage.last_chars = chars
@@ -312,6 +329,13 @@ class SpanIndex:
             elif kind in _CALL_KINDS:
                 usage.as_argument = True
         return entities_by_line
+
+
+def _name_mentions(name: str) -> tuple[Mention, ...]:
+    """Return the mentions in a bare name. Without its quotation marks, a quoted text is only its key."""
+    mentions = find_entities(name)
+    key = name.lower()
+    return mentions if any(known == key for known, _ in mentions) else ((key, "quoted"), *mentions)
 
 
 def _mentions(text: str, kind: LineKind) -> tuple[Mention, ...]:

@@ -74,16 +74,21 @@ def _read_messages(messages: Sequence[Message]) -> Iterator[Block]:
     yield from read_blocks(messages)
 
 
-def summary_blocks(summary: StructuredSummary) -> Iterator[Block]:
-    """Yield the lines of a summary, each with its entry, in chronological order."""
-    entries = [(name, entry) for name in READING_ORDER for entry in summary.entries_of(name)]
+def summary_blocks(*summaries: StructuredSummary) -> Iterator[Block]:
+    """Yield the lines of summaries, each with its entry, in chronological order."""
+    entries = [(name, entry) for summary in summaries for name in READING_ORDER for entry in summary.entries_of(name)]
     for name, entry in sorted(entries, key=lambda item: item[1].order):
         yield from _entry_blocks(name, entry)
 
 
+def reserve_blocks(summary: StructuredSummary) -> Iterator[Block]:
+    """Yield the lines of a summary, together with those it had no room for."""
+    return summary_blocks(summary, *([summary.reserve] if summary.reserve is not None else ()))
+
+
 def earlier_blocks(summary: StructuredSummary) -> Iterator[Block]:
-    """Yield the lines of a summary that precedes the messages."""
-    for block in summary_blocks(summary):
+    """Yield the lines of a summary that precedes the messages, and those it had no room for."""
+    for block in reserve_blocks(summary):
         yield block._replace(position=EARLIER_POSITION)
 
 
@@ -96,7 +101,7 @@ def _entry_blocks(name: str, entry: Entry) -> Iterator[Block]:
 
 
 def _entry_kind(name: str, entry: Entry) -> LineKind:
-    if isinstance(entry, Note) and name == "facts" and entry.role:
+    if isinstance(entry, Note) and name in ("facts", "errors") and entry.role:
         return _ROLE_KINDS.get(entry.role, "prose")
     if isinstance(entry, Entity) and entry.role.startswith(SHOWN):
         return "output"

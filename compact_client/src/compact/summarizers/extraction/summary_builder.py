@@ -5,6 +5,7 @@ Guarantee: the rendered summary has at most `max_tokens` tokens, as measured by 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
@@ -13,22 +14,23 @@ from compact.messages import Message
 from compact.messages.span import SpanReference
 from compact.summarizers.extraction.assembly import assemble
 from compact.summarizers.extraction.blocks import read_blocks
-from compact.summarizers.extraction.coverage import missing_call_lines, select_lines
+from compact.summarizers.extraction.coverage import select_lines
 from compact.summarizers.extraction.decision_context import DecisionContexts
-from compact.summarizers.extraction.entity_names import NAMES_SHARE, EntityNames
 from compact.summarizers.extraction.span_index import Candidate, SpanIndex
-from compact.summarizers.extraction.summary_blocks import summary_blocks
-from compact.summary.entries import Entity, Note
+from compact.summarizers.extraction.summary_blocks import reserve_blocks
+from compact.summary.entries import Note
 from compact.summary.structured_summary import StructuredSummary
 
 CountTokens = Callable[[str], int]
 
-_CALLS_SHARE: Final = 0.02  # of the budget, for the calls that produced selected output
-_NAME_TOKENS: Final = 2  # a low estimate per name, so that trimming the name list takes only a step or two
 _MARKER_TOKENS: Final = 1.5  # a newline and, for some lines, a marker
-_OVERSELECTION: Final = (
-    1.15  # Lines are selected by estimated size. Select a few more and drop the last by exact count.
-)
+# Lines are selected by estimated size. Select a few more and drop the last by exact count.
+_OVERSELECTION: Final = 0.15
+_FIT_ATTEMPTS: Final = 4
+_MIN_FILL: Final = 0.97
+_GROWTH: Final = 0.9
+# What one compaction has no room for, the next one may have. A large message in the prompt must not erase the memory.
+_RESERVE_TOKENS: Final = 4_000
 _WIDEST_VERSION: Final = 999  # measure with a three-digit version number, so that a later version still fits
 
 
@@ -55,7 +57,7 @@ def fit(
     if rendered_tokens(summary, count) <= max_tokens:
         return summary
     index = SpanIndex(keep_keys, said=summary.said)
-    index.add(summary_blocks(summary))
+    index.add(reserve_blocks(summary))
     index.add_visible(read_blocks(visible))
     return build_summary(index, span=summary.span, style=summary.style, max_tokens=max_tokens, count_tokens=count)
 
@@ -71,45 +73,54 @@ def build_summary(
     contexts: DecisionContexts | None = None,
 ) -> StructuredSummary:
     """Build the most valuable summary of the indexed lines that fits the budget."""
-    selection = select_lines(index, max_tokens * _OVERSELECTION)
-    body_tokens = max_tokens - rendered_tokens(StructuredSummary(style=style), count_tokens) - 1
-    text = "\n".join(line.text for line in selection.lines)
+    spare_tokens = max(max_tokens * _OVERSELECTION, _RESERVE_TOKENS - max_tokens)
+    selection = select_lines(index, max_tokens, spare_tokens=spare_tokens)
+    text = "\n".join(line.text for line in selection)
     tokens_per_char = count_tokens(text) / max(1, len(text))
-    names = EntityNames(index, selection.reuse_scores)
-    room = body_tokens * (1.0 - _CALLS_SHARE)
-    likely_lines = _fitting_lines(selection.lines, room - body_tokens * NAMES_SHARE, tokens_per_char)
-    room -= names.reserved_tokens(likely_lines, body_tokens)
-    while True:
-        lines = _fitting_lines(selection.lines, room, tokens_per_char)
-        lines += _fitting_lines(missing_call_lines(index, lines), max_tokens * _CALLS_SHARE, tokens_per_char)
-        summary = assemble(lines, span=span, style=style, completed=completed, contexts=contexts)
-        used_tokens = rendered_tokens(summary, count_tokens)
-        if used_tokens <= max_tokens or not lines:
+    room: float = max_tokens - rendered_tokens(StructuredSummary(style=style), count_tokens) - 1
+    lines, summary, used_tokens = [], StructuredSummary(span=span, style=style, completed=tuple(completed)), 0
+    for attempt in itertools.count(1):
+        fitting = _fitting_lines(selection, room, tokens_per_char)
+        draft = assemble(fitting, span=span, style=style, completed=completed, contexts=contexts)
+        tokens = rendered_tokens(draft, count_tokens)
+        if used_tokens < tokens <= max_tokens:
+            lines, summary, used_tokens = fitting, draft, tokens
+        is_full = _MIN_FILL * max_tokens <= tokens <= max_tokens or len(fitting) == len(selection)
+        if not fitting or (used_tokens and (is_full or attempt >= _FIT_ATTEMPTS)):
             break
-        # Headings and separators add to the estimated sizes. Retry with the excess subtracted.
-        room -= used_tokens - max_tokens + 1
-    summary = replace(summary, said=names.said_but_only_shown(lines))
-    return _with_names(summary, names.select(lines, max_tokens - used_tokens, count_tokens), max_tokens, count_tokens)
+        # Headings, separators and the estimated sizes are not exact. Retry with the difference.
+        room += max_tokens - tokens - 1 if tokens > max_tokens else (max_tokens - tokens) * _GROWTH
+    kept = {line.order for line in lines}
+    others = [line for line in selection if line.order not in kept]
+    return replace(
+        summary,
+        said=_said_but_only_shown(index, selection),
+        reserve=assemble(others, span=None, style=style, contexts=contexts) if others else None,
+    )
 
 
 def _fitting_lines(lines: Sequence[Candidate], room: float, tokens_per_char: float) -> list[Candidate]:
+    """Return the first lines that fit, and the names that none of them mentions."""
+    mentioned: set[int] = set()
     fitting: list[Candidate] = []
+    # The second pass fills the room of names that turned out to be mentioned by later lines.
+    for _ in range(2):
+        fitting, left = [], room
+        for line in lines:
+            if line.field == "entities" and not mentioned.isdisjoint(line.entities):
+                continue
+            tokens = len(line.text) * tokens_per_char + (_MARKER_TOKENS if line.field != "entities" else 1.0)
+            if tokens <= left:
+                left -= tokens
+                fitting.append(line)
+        mentioned.update(*(line.entities for line in fitting if line.field != "entities"))
+    return [line for line in fitting if line.field != "entities" or mentioned.isdisjoint(line.entities)]
+
+
+def _said_but_only_shown(index: SpanIndex, lines: Sequence[Candidate]) -> tuple[str, ...]:
+    """Return the keys that were said, but from now on only appear in lines of tool output or code."""
+    said: set[int] = set()
+    shown: set[int] = set()
     for line in lines:
-        tokens = len(line.text) * tokens_per_char + (_MARKER_TOKENS if line.field != "entities" else 0.0)
-        if tokens <= room:
-            room -= tokens
-            fitting.append(line)
-    return fitting
-
-
-def _with_names(
-    summary: StructuredSummary, names: list[Entity], max_tokens: int, count_tokens: CountTokens
-) -> StructuredSummary:
-    """Add as many of the names as fit, in order."""
-    while names:
-        extended = replace(summary, entities=(*summary.entities, *names))
-        excess_tokens = rendered_tokens(extended, count_tokens) - max_tokens
-        if excess_tokens <= 0:
-            return extended
-        names = names[: -max(1, excess_tokens // _NAME_TOKENS)]
-    return summary
+        (shown if line.block.kind in ("output", "code", "record") else said).update(line.entities)
+    return tuple(index.keys[entity] for entity in sorted(shown - said) if index.usages[entity].is_said)
