@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import anthropic
@@ -383,3 +384,45 @@ def test_messages_that_must_stay_and_do_not_fit_never_cause_the_raw_history(
     warning = recorder.last("compact.warning")
     assert (warning["code"], warning["count"]) == ("prompt_reduced", 19)
     assert "exceed the budget" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("action", ["reduce", "raise"])
+@pytest.mark.parametrize("way", [way for way in WAYS if way != "pydantic-ai, one id"])
+async def test_each_framework_reduces_or_raises_below_the_floor(
+    way: str, action: str, provider: StrictProvider, recorder: Recorder
+) -> None:
+    """A request that cannot fit is sent and reported, or the error reaches the caller of the framework."""
+    manager = new_manager(recorder, window=300, on_insufficient_budget=action)
+    ask = WAYS[way](manager, provider)
+    requests = (ask(f"{question(secret, steps=2)} {FILLER * 4}") for secret in USERS)
+    answers = await asyncio.gather(*requests, return_exceptions=True)
+    assert provider.mixed == []
+    assert provider.rejections == []
+    if action == "raise":
+        assert [type(answer) for answer in answers] == [InsufficientBudget, InsufficientBudget]
+        assert provider.requests == []
+        return
+    assert all(str(answer).startswith("Done.") for answer in answers), answers
+    assert set().union(*(request.secrets for request in provider.requests)) == set(USERS)
+    assert {event["session_id"] for event in recorder.of("compact.over_budget")} == {
+        event["session_id"] for event in recorder.of("compact.check")
+    }
+
+
+@pytest.mark.parametrize("has_shared_id", [False, True])
+def test_users_of_the_hooks_stay_apart(has_shared_id: bool, recorder: Recorder) -> None:
+    """Two loops take turns with the same words, in sessions of their own and by mistake in the same one."""
+    manager = new_manager(recorder)
+    hook = before_model_call(manager)
+    histories: dict[str, list[Any]] = {secret: [] for secret in USERS}
+    for step in range(30):
+        for secret, history in histories.items():
+            text = f"Hello. My code is {secret}." if step == 0 else f"Question {step}. {FILLER}"
+            history.append({"role": "user", "content": text})
+            context = SimpleNamespace(session_id="shared" if has_shared_id else secret, messages=list(history))
+            hook(context)
+            foreign = next(other for other in USERS if other != secret)
+            assert foreign not in str(context.messages)
+            assert len(context.messages) < len(history) or step < 25
+            history.append({"role": "assistant", "content": f"Answer {step}."})
+    assert recorder.of("compact.pruned_messages")

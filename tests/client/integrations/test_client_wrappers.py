@@ -10,7 +10,7 @@ from typing import Any
 import anthropic
 import openai
 import pytest
-from compact import CallbackExporter, CompactConfig, CompactManager
+from compact import CallbackExporter, CompactConfig, CompactManager, CompactPolicy, InsufficientBudget
 from compact.integrations.anthropic import AnthropicMessages
 from compact.integrations.openai import ChatCompletions, Responses
 from providers.client_loops import Answer, AnthropicLoop, ChatLoop, Loop, ResponsesLoop
@@ -340,3 +340,28 @@ def test_other_clients_with_the_same_create_work(manager: CompactManager) -> Non
     chat = ChatCompletions(Client(), manager, session_id="s")
     assert chat.create(messages=[{"role": "user", "content": "x", "meta": {"a": 1}}], protected=[0]) == "done"
     assert Client.chat.completions.requests == [{"messages": [{"role": "user", "content": "x"}]}]
+
+
+@pytest.mark.parametrize("action", ["reduce", "raise"])
+@pytest.mark.parametrize("api", APIS)
+async def test_wrappers_reduce_or_raise_below_the_floor(
+    api: str, action: Any, provider: StrictProvider, clients: Clients, events: list[Any]
+) -> None:
+    """Both users send a question that cannot fit. Their old messages are never sent."""
+    policy = CompactPolicy(on_insufficient_budget=action, hard_cap_buffer=50)
+    manager = CompactManager(CompactConfig("gpt-5", 400, policy=policy, exporter=CallbackExporter(events.append)))
+    for secret in ("SECRET-a", "SECRET-b"):
+        loop = new_loop(api, clients[api, True], manager, f"session-{secret}")
+        loop.history = [
+            {"role": role, "content": f"old {number}"} for number in range(40) for role in ("user", "assistant")
+        ]
+        if action == "raise":
+            with pytest.raises(InsufficientBudget):
+                await loop.say(f"{secret} {LONG}")
+            continue
+        assert secret in await loop.say(f"{secret} {LONG}")
+        assert "old 0" not in provider.requests[-1].text
+    assert provider.mixed == []
+    assert provider.rejections == []
+    assert len(provider.requests) == (0 if action == "raise" else 2)
+    assert action == "raise" or any(event["event"] == "compact.over_budget" for event in events)
