@@ -20,7 +20,7 @@ from agents import (
 )
 from compact import CompactManager
 from compact.integrations.agents_sdk import compacting
-from providers.checks import IMAGE, assert_valid, compaction_count, overflow_count, result
+from providers.checks import IMAGE, PDF, assert_valid, compaction_count, overflow_count, result
 from providers.server import StrictProvider
 
 MODELS = {"responses": OpenAIResponsesModel, "chat": OpenAIChatCompletionsModel}
@@ -115,13 +115,14 @@ async def test_handoffs_and_agents_as_tools(
     assert compaction_count(events)
 
 
-async def test_structured_output_and_images(
+async def test_structured_output_images_and_documents(
     provider: StrictProvider, client: openai.AsyncOpenAI, manager: CompactManager
 ) -> None:
-    """An image in the history and an output schema change nothing about the pairs."""
+    """An image and a PDF in the history and an output schema change nothing about the pairs."""
     agent = new_agent(client, output_type=Report)
     image = {"type": "input_image", "image_url": f"data:image/png;base64,{IMAGE}", "detail": "auto"}
-    content = [{"type": "input_text", "text": "work 14"}, image]
+    file = {"type": "input_file", "filename": "plan.pdf", "file_data": f"data:application/pdf;base64,{PDF}"}
+    content = [{"type": "input_text", "text": "work 14"}, image, file]
     report = await say(agent, [{"role": "user", "content": content}], manager, session_id="s")
     assert report == Report(text="Done.", count=1)
     assert_valid(provider, min_requests=15)

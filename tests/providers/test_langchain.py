@@ -18,7 +18,7 @@ from langchain_core.messages import HumanMessage
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.prebuilt import create_react_agent
-from providers.checks import IMAGE, assert_valid, compaction_count, overflow_count, result
+from providers.checks import IMAGE, PDF, assert_valid, compaction_count, overflow_count, result
 from providers.conversation import Call, Prompt, Turn, worker
 from providers.server import StrictProvider
 from wait import wait_until
@@ -84,27 +84,28 @@ async def say(agent: Any, content: Any, name: str = "t1") -> str:
 async def test_a_session_of_two_turns(
     api: str, kind: str, provider: StrictProvider, manager: CompactManager, events: list[Any]
 ) -> None:
-    """Two turns of a thread, with parallel tools, reasoning and protected messages."""
+    """Two turns of a thread with more than 40 calls, parallel tools, reasoning and protected messages."""
     provider.has_reasoning = True
     options: Any = {"thinking": {"type": "adaptive"}} if api == "anthropic" else {}
     agent = new_agent(kind, new_model(api, provider, **options), manager)
-    state = await agent.ainvoke({"messages": [RULE, HumanMessage("work 9. SECRET-a")]}, thread("t1"))
+    state = await agent.ainvoke({"messages": [RULE, HumanMessage("work 36. SECRET-a")]}, thread("t1"))
     assert "SECRET-a" in state["messages"][-1].text
     assert RULE.text in provider.requests[-1].text
-    await say(agent, "work 4 by 2")
-    assert_valid(provider, min_requests=13)
+    await say(agent, "work 8 by 2")
+    assert_valid(provider, min_requests=41)
     assert RULE.text in provider.requests[-1].text
     assert compaction_count(events) >= 2
 
 
 @pytest.mark.parametrize(("api", "kind"), WAYS[1:4])
-async def test_streaming_and_images(
+async def test_streaming_images_and_documents(
     api: str, kind: str, provider: StrictProvider, manager: CompactManager, events: list[Any]
 ) -> None:
-    """A streamed run with an image in its first message."""
+    """A streamed run with an image and a PDF in its first message."""
     agent = new_agent(kind, new_model(api, provider), manager)
     image = {"type": "image", "base64": IMAGE, "mime_type": "image/png"}
-    content: Any = [{"type": "text", "text": "work 12"}, image]
+    file = {"type": "file", "base64": PDF, "mime_type": "application/pdf", "filename": "plan.pdf"}
+    content: Any = [{"type": "text", "text": "work 12"}, image, file]
     async for _ in agent.astream({"messages": [HumanMessage(content)]}, thread("t"), stream_mode="messages"):
         pass
     assert_valid(provider, min_requests=13)
@@ -131,12 +132,21 @@ def _report_at_the_end(prompt: Prompt) -> Turn:
     return turn if turn.calls else Turn(calls=(Call("Report", {"text": turn.text}),))
 
 
-@pytest.mark.parametrize(("api", "is_streamed"), [("chat", True), ("responses", True), ("anthropic", False)])
+@pytest.mark.parametrize(
+    ("api", "is_streamed", "report"),
+    [
+        ("chat", True, "http"),
+        ("responses", True, "http"),
+        ("responses", True, "response.failed"),
+        ("responses", True, "error"),
+        ("anthropic", False, "http"),
+    ],
+)
 async def test_overflows_are_recovered(
-    api: str, is_streamed: bool, provider: StrictProvider, roomy_manager: CompactManager, events: list[Any]
+    api: str, is_streamed: bool, report: Any, provider: StrictProvider, roomy_manager: CompactManager, events: list[Any]
 ) -> None:
-    """The middleware sends a shorter request."""
-    provider.window_tokens = 3_000
+    """The middleware sends a shorter request, also if the overflow is reported inside a stream."""
+    provider.window_tokens, provider.overflow_report = 3_000, report
     agent = new_agent("langchain", new_model(api, provider, streaming=is_streamed), roomy_manager)
     assert await say(agent, "work 8") == "Done."
     assert overflow_count(events)

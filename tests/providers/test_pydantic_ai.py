@@ -13,7 +13,7 @@ import pydantic
 import pytest
 from compact import CompactManager
 from compact.integrations.pydantic_ai import CompactCapability
-from providers.checks import IMAGE, assert_valid, compaction_count, overflow_count, result
+from providers.checks import IMAGE, PDF, assert_valid, compaction_count, overflow_count, result
 from providers.server import StrictProvider
 from pydantic_ai import Agent, BinaryContent
 from pydantic_ai.models.anthropic import AnthropicModel
@@ -74,13 +74,14 @@ async def test_a_long_session(
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_streaming_images_and_structured_output(
+async def test_streaming_images_documents_and_structured_output(
     api: str, provider: StrictProvider, models: dict[str, Any], manager: CompactManager, events: list[Any]
 ) -> None:
-    """A streamed run with an image, whose answer is a call of the output tool."""
+    """A streamed run with an image and a PDF, whose answer is a call of the output tool."""
     agent = new_agent(models[api], manager, session_id="s", output_type=Report)
     image = BinaryContent(base64.b64decode(IMAGE), media_type="image/png")
-    async with agent.run_stream(["work 12", image], usage_limits=NO_LIMIT) as run:
+    file = BinaryContent(base64.b64decode(PDF), media_type="application/pdf")
+    async with agent.run_stream(["work 12", image, file], usage_limits=NO_LIMIT) as run:
         assert await run.get_output() == Report(text="Done.")
     assert_valid(provider, min_requests=13)
     assert compaction_count(events)
