@@ -1,6 +1,7 @@
 """Custom redaction rules of a project: patterns to hide, and exceptions to the built-in rules.
 
-Rules apply to data that arrives after the change. Every change is written to the audit log with its reason.
+Rules apply to data that arrives after the change, and to transcripts that are shown or downloaded after it. Every
+change is written to the audit log with its reason.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from viewer.accounts.forms import current_user
 from viewer.accounts.project_pages import get_project
 from viewer.audit import log
 from viewer.audit.log import Action
+from viewer.project_redactor import read_rules
 
 _MAX_SAMPLE_CHARS = 20_000
 _Kind = RedactionRule.Kind
@@ -87,7 +89,7 @@ def rule_try(request: HttpRequest, slug: str) -> HttpResponse:
     project = get_project(request, slug)
     sample = request.POST.get("sample", "")[:_MAX_SAMPLE_CHARS].replace("\r\n", "\n")
     pattern = request.POST.get("pattern", "").strip()
-    rules = _project_rules(project)
+    rules = read_rules(project.pk)
     if pattern:
         problem = project_rules.find_pattern_problem("new_pattern", pattern)
         if problem is not None:
@@ -96,10 +98,6 @@ def rule_try(request: HttpRequest, slug: str) -> HttpResponse:
         rules = ProjectRules((*rules.patterns, ("new_pattern", pattern)), rules.allow)
     result, counts = redactor_for.__wrapped__(rules).text(sample)
     return _render(request, project, trial=Trial(sample, result, counts, pattern=pattern))
-
-
-def _project_rules(project: Project) -> ProjectRules:
-    return ProjectRules.from_rows(project.redaction_rules.order_by("pk").values_list("kind", "name", "value"))
 
 
 def _posted_rule(request: HttpRequest, project: Project) -> RedactionRule:

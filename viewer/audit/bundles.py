@@ -6,7 +6,6 @@ from collections import Counter
 from typing import Any
 
 from compact import bundle
-from compact.redaction import default_redactor
 from django.utils import timezone
 
 from ingest.archive import verification
@@ -16,6 +15,7 @@ from ingest.storage import messages
 from viewer.audit import signing
 from viewer.audit.exports import Export, export
 from viewer.kinds import PRUNED, SUMMARY
+from viewer.project_redactor import project_redactor
 
 _PLAN_FIELDS = ("layers", "pruned_count", "tokens_before", "tokens_after", "plan_version", "cache", "fates")
 
@@ -65,7 +65,8 @@ def _read_compaction(transcript: Transcript) -> tuple[Any, Any, Any, Counter[str
     properties = pruned.data if pruned else {}
     plan = {name: properties[name] for name in _PLAN_FIELDS if name in properties}
     plan["after"] = _payload(pruned).get("after", [])
-    (summary, plan, ledger), counts = default_redactor().tree([summary, plan, _payload(pruned).get("ledger", [])])
+    redactor = project_redactor(transcript.project_id)
+    (summary, plan, ledger), counts = redactor.tree([summary, plan, _payload(pruned).get("ledger", [])])
     return summary, plan, ledger, counts
 
 

@@ -18,13 +18,13 @@ from dataclasses import dataclass, replace
 from typing import IO, Any
 from urllib.parse import quote
 
-from compact.redaction import default_redactor
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 
 from ingest.archive import transcript_format, transcripts
 from ingest.archive.hash_chain import canonical
 from ingest.models import Transcript
+from viewer.project_redactor import project_redactor
 
 _CHUNK_BYTES = 64 * 1024
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
@@ -42,7 +42,7 @@ class Export:
 
 def export(transcript: Transcript) -> Export:
     """Write the redacted transcript to a temporary file."""
-    redact, counts = default_redactor().tree, Counter[str]()
+    redact, counts = project_redactor(transcript.project_id).tree, Counter[str]()
 
     def lines() -> Iterator[bytes]:
         for archived in transcripts.lines(transcript):

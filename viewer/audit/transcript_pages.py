@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from compact.redaction import default_redactor
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
@@ -25,6 +24,7 @@ from viewer.audit.verification import verify_archive
 from viewer.chat import ChatMessage, parse_message
 from viewer.compactions.ledger import Entry
 from viewer.compactions.queries import fate_ledger
+from viewer.project_redactor import project_redactor
 from viewer.rest import BadFilter
 from viewer.sessions.queries import checks as session_checks
 
@@ -122,7 +122,7 @@ def transcript_detail(request: HttpRequest, key: uuid.UUID, step: int) -> HttpRe
         "may_read": may_read,
         "may_delete": grant.may(Right.MANAGE, transcript.project_id),
         "wants_text": wants_text,
-        "messages_page": _read_messages(transcript, start, term.lower(), entries) if wants_text else None,
+        "messages_page": read_messages(transcript, start, term.lower(), entries) if wants_text else None,
         "later": end if end < transcript.message_count and not term else None,
         "earlier": max(0, start - MESSAGES_PER_PAGE) if start and not term else None,
         "per_page": MESSAGES_PER_PAGE,
@@ -187,25 +187,29 @@ def _first_message(request: HttpRequest, transcript: Transcript) -> int:
     return start if start < transcript.message_count else 0
 
 
-def _read_messages(transcript: Transcript, start: int, term: str, entries: Mapping[str, Entry]) -> Messages:
+def read_messages(transcript: Transcript, start: int, term: str, entries: Mapping[str, Entry]) -> Messages:
     """Return a page of the transcript, or the first messages that contain the term."""
     hashes = transcripts.message_hashes(transcript)
+    redact = project_redactor(transcript.project_id).tree
     if not term:
         archived = transcripts.lines(transcript, start, start + MESSAGES_PER_PAGE)
-        return Messages([_parse_line(n, hashes[n], raw, entries) for n, raw in enumerate(archived, start)])
+        return Messages(
+            [_parse_line(n, hashes[n], redact(json.loads(raw))[0], entries) for n, raw in enumerate(archived, start)]
+        )
     lines: list[Line] = []
     count = 0
     for number, raw in enumerate(transcripts.lines(transcript)):
-        if term not in parse_message(json.loads(raw)).text.lower():
+        # A search must not find what the page hides.
+        body, _ = redact(json.loads(raw))
+        if term not in parse_message(body).text.lower():
             continue
         count += 1
         if len(lines) < MESSAGES_PER_PAGE:
-            lines.append(_parse_line(number, hashes[number], raw, entries))
+            lines.append(_parse_line(number, hashes[number], body, entries))
     return Messages(lines, count)
 
 
-def _parse_line(number: int, digest: bytes, raw: bytes, entries: Mapping[str, Entry]) -> Line:
-    body, _ = default_redactor().tree(json.loads(raw))
+def _parse_line(number: int, digest: bytes, body: dict[str, Any], entries: Mapping[str, Entry]) -> Line:
     message, is_truncated = parse_message(body).truncate(_MAX_SHOWN_CHARS)
     return Line(
         number=number + 1,

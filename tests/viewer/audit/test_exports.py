@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from io import StringIO
+import zipfile
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from django.http import StreamingHttpResponse
 from django.test import RequestFactory
 
 from ingest.archive import transcripts
-from ingest.models import Project, Transcript
+from ingest.models import Project, RedactionRule, Transcript
 from viewer.audit import bundles, exports, signing
+from viewer.audit.transcript_pages import read_messages
 from viewer.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
@@ -38,14 +40,18 @@ def transcript() -> Transcript:
     return create_transcript()
 
 
-def create_transcript(step: int = 1, *, redact: Any = None, text: str = "hello", session: str = "s") -> Transcript:
+def create_transcript(
+    step: int = 1, *, redact: Any = None, text: str = "hello", session: str = "s", project_id: int = 1
+) -> Transcript:
     messages = [
         {"id": "m1", "role": "user", "content": text},
         {"id": "m2", "role": "assistant", "content": "ok " * 50_000},
     ]
     body = b"".join(json.dumps(message).encode() + b"\n" for message in messages)
     digest = hashlib.sha256(body).hexdigest()
-    stored = transcripts.store(project_id=1, session_id=session, step=step, body=body, sha256=digest, redact=redact)
+    stored = transcripts.store(
+        project_id=project_id, session_id=session, step=step, body=body, sha256=digest, redact=redact
+    )
     return Transcript.objects.get(session_key=stored.session_key, step=step)
 
 
@@ -74,6 +80,33 @@ def test_an_export_is_redacted_with_the_current_rules(transcript: Transcript):
     assert SECRET.encode() not in content and b"<REDACTED>" in content
     assert response["X-Redactions"] != "none" and SECRET not in str(response.headers)
     assert [json.loads(line)["id"] for line in content.splitlines()] == ["m1", "m2"]
+
+
+@pytest.mark.req("S-RED-1")
+def test_the_rules_of_a_project_apply_to_its_exports_only(transcript: Transcript):
+    """Two projects archived the same text. Each export, bundle and page follows the rules of its own project."""
+    theirs = Project.objects.create(pk=2, slug="q", name="Q")
+    RedactionRule.objects.create(project_id=1, kind="pattern", name="ticket", value=r"TICKET-\d+")
+    RedactionRule.objects.create(project=theirs, kind="allow", name="", value="email")
+    text = "TICKET-4711 of jo@example.com"
+    ours, other = (
+        create_transcript(2, redact=Redactor(rules=()).trees, text=text, session=f"s{number}", project_id=number)
+        for number in (1, 2)
+    )
+    for content in (get(ours)[1], read_zip(bundles.build(ours, by="admin", reason="")[0]), page_of(ours)):
+        assert b"TICKET-4711" not in content and b"jo@example.com" not in content
+    assert b"TICKET-4711 of jo@example.com" in get(other)[1]
+    assert b"TICKET-4711 of jo@example.com" in page_of(other)
+    assert [len(read_messages(item, 0, "ticket-4711", {}).lines) for item in (ours, other)] == [0, 1]
+
+
+def read_zip(content: bytes) -> bytes:
+    with zipfile.ZipFile(BytesIO(content)) as archive:
+        return b"".join(map(archive.read, archive.namelist()))
+
+
+def page_of(transcript: Transcript) -> bytes:
+    return str(read_messages(transcript, 0, "", {}).lines).encode()
 
 
 @pytest.mark.parametrize(
