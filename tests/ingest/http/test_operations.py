@@ -80,9 +80,10 @@ def test_a_transcript_can_be_a_gzip_file(wire: Wire, name: str) -> None:
     assert (response.status_code, response.json()["session"], response.json()["messages"]) == (200, name, 1)
 
 
-def test_a_key_over_its_rate_is_429(start_server: Any) -> None:
+@pytest.mark.parametrize("owner", ["KEY", "PROJECT"])
+def test_a_key_or_project_over_its_rate_is_429(owner: str, start_server: Any) -> None:
     """The request succeeds after the time in Retry-After."""
-    running = start_server("limited", ARIADNE_INGEST_KEY_EVENTS_PER_S="50")
+    running = start_server("limited", **{f"ARIADNE_INGEST_{owner}_EVENTS_PER_S": "50"})
     import httpx
 
     with httpx.Client(headers=running.headers) as http:
