@@ -149,7 +149,7 @@ def test_tail_follows_filters_and_pauses(server: Server, sign_in: SignIn) -> Non
     expect(rows).to_have_count(3)
     # A wider filter shows events that the narrower one left out.
     page.get_by_label("Kind").fill("")
-    page.get_by_label("Session").fill(session.session_id)
+    page.get_by_label("Session", exact=True).fill(session.session_id)
     expect(rows.filter(has_text="trigger decision")).to_have_count(2)
 
     page.get_by_test_id("live-toggle").click()

@@ -74,6 +74,9 @@ def sessions(request: HttpRequest) -> HttpResponse:
     if request.GET.get("fragment") == "stats":
         return render(request, "sessions/_stats.html", context)
     context |= {
+        "searched_sessions": (
+            session_list.SEARCHED_SESSIONS if session_list.is_search_limited(project.pk, filters) else None
+        ),
         "models": session_list.recent_models([project.pk]),
         "label_menus": _label_menus(project.pk, filters, visibility),
         "needs_payload_right": any(

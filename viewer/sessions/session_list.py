@@ -181,6 +181,12 @@ def _searchable(project: int, filters: SessionFilter) -> QuerySet[Session]:
     return sessions
 
 
+def is_search_limited(project_id: int, filters: SessionFilter) -> bool:
+    """Return True if a search leaves out sessions that are older than the newest 20,000."""
+    older = Session.objects.filter(project_id=project_id).order_by("-last_seq")[SEARCHED_SESSIONS:]
+    return bool(filters.q) and older[:1].exists()
+
+
 def active_times(projects: Iterable[int], since: datetime) -> list[tuple[datetime, datetime]]:
     """Return the first and last time of the newest sessions that were active since a time."""
     newest = Session.objects.filter(project_id__in=list(projects)).order_by("-last_seq")[:_STATS_SESSIONS]

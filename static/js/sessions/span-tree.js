@@ -180,7 +180,7 @@ class SpanTree extends HTMLElement {
   #drawSkew() {
     const { far, early, earlyMs } = store.tree.skew;
     const texts = [];
-    if (far) texts.push(`${pluralize(far, "span")} ${far === 1 ? "is" : "are"} more than 30 days away from the others and drawn at the edge.`);
+    if (far) texts.push(`${pluralize(far, "span")} ${far === 1 ? "is" : "are"} more than 30 days away from the others and outside the time axis.`);
     if (early) texts.push(`${pluralize(early, "span")} ${early === 1 ? "starts" : "start"} up to ${duration(earlyMs)} before ${early === 1 ? "its" : "their"} parent.`);
     this.#skew.hidden = !texts.length;
     if (texts.length) this.#skew.textContent = `Clock skew: ${texts.join(" ")} The clocks of the machines differ.`;

@@ -27,7 +27,7 @@ export class TimelineHeader {
   );
   #scales = h("div", { class: "segmented", role: "group", "aria-label": "Axis" });
   #legend = legend();
-  #note = h("span", { class: "faint small" });
+  #note = h("span", { class: "chart-note faint small" });
   element;
 
   /** @param {Callbacks} callbacks */
@@ -71,6 +71,7 @@ export class TimelineHeader {
       if (item instanceof HTMLElement) item.hidden = item.dataset.event ? !events.has(/** @type {any} */ (item.dataset.event)) : hasOnlyCalls;
     }
     this.#resetZoom.hidden = !isZoomed;
+    this.element.toggleAttribute("data-empty", isEmpty && !skewed && !hasOnlyCalls);
     setText(this.#note, noteOf({ hasOnlyCalls, isEmpty, skewed }));
   }
 }
