@@ -66,7 +66,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (logs / f"{session}.jsonl").write_text(claude_log(session, work, name.upper()))
     os.utime(tmp_path / ".claude" / "projects" / "-bob" / f"{BOB}.jsonl", (1, 1))
     monkeypatch.setenv("HOME", str(tmp_path))
-    for variable in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "PI_CODING_AGENT_DIR"):
+    for variable in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "XDG_DATA_HOME", "PI_CODING_AGENT_DIR"):
         monkeypatch.delenv(variable, raising=False)
     return tmp_path
 

@@ -19,6 +19,7 @@ from compact.exceptions import CompactError
 from compact.importers import infer_ledger, read_log
 from compact.importers.conversation import Conversation
 from compact.importers.log_library import LogFile, LogNotFound, find_logs
+from compact.importers.log_source import status_of
 from compact.importers.uncompaction import LogIndex, explain, lost_items, main_compactions, render_items
 from compact.recall import Passage, render_passages
 
@@ -109,8 +110,7 @@ class LocalTools:
         raise LogNotFound(f"{reason} Call list_sessions to see what can be read.")
 
     def _open(self, log: LogFile) -> tuple[Conversation, LogIndex]:
-        status = log.path.stat()
-        state = (status.st_mtime_ns, status.st_size)
+        state = status_of(log.path)
         known = self._logs.get(log.path)
         if known is None or known[0] != state:
             conversation, _ = read_log(log.path)

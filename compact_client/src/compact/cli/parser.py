@@ -134,7 +134,7 @@ def _add_uncompact(commands: Any) -> None:
         "print what the last compaction of a session dropped",
         text="Lists rules, decisions, open items, file changes and names that are no longer in the prompt, the most\n"
         "binding first, short enough to paste back. SESSION is a log file or the id of a session of Claude Code,\n"
-        "Codex, Gemini CLI or pi, default the newest one. With --server, it is a session on the server.",
+        "Codex, Gemini CLI, opencode or pi, default the newest one. With --server, it is a session on the server.",
         example="  compactctl uncompact | pbcopy\n"
         "  compactctl uncompact 0a1b2c3d --query 'database port'\n"
         "  compactctl uncompact checkout-7 --server --json",
@@ -156,8 +156,8 @@ def _add_mcp(commands: Any) -> None:
         "mcp",
         "serve recall and uncompact to an agent over MCP (stdio), or register the server",
         text="Without an action, serves the tools recall, uncompact, explain_compaction, list_sessions and search\n"
-        "over the local logs of Claude Code, Codex, Gemini CLI and pi. Only sessions of --directory, default the\n"
-        "current one, can be read. Answers are redacted. Needs pip install 'compact-client[mcp]'.\n\n"
+        "over the local logs of Claude Code, Codex, Gemini CLI, opencode and pi. Only sessions of --directory,\n"
+        "default the current one, can be read. Answers are redacted. Needs pip install 'compact-client[mcp]'.\n\n"
         "install, uninstall and status register the server with an agent, without changing its other settings.",
         example="  compactctl mcp install claude-code\n  compactctl mcp --directory ~/app",
     )
@@ -211,7 +211,7 @@ def _add_import(commands: Any) -> None:
     command = _add_command(
         commands,
         "import",
-        "import session logs of Claude Code, Codex, Gemini CLI and pi into Ariadne",
+        "import session logs of Claude Code, Codex, Gemini CLI, opencode and pi into Ariadne",
         text="Redacts secrets and sends model calls, tool calls, token counts and compactions as spans. Each\n"
         "compaction gets a ledger: the fate of every message, and the facts it kept and lost. Importing the same\n"
         "log again changes nothing, and a longer log adds only what is new. Directories are searched for logs. A\n"
@@ -244,7 +244,8 @@ def _add_watch(commands: Any) -> None:
         "Secrets are redacted on this machine before anything is sent, and nothing is sent without an ingest key.\n"
         "A state file remembers what the server has, so the next run continues where this one stopped.\n\n"
         f"logs:\n{places}\n"
-        "  CLAUDE_CONFIG_DIR, CODEX_HOME, GEMINI_CLI_HOME and PI_CODING_AGENT_DIR are honored. PATH replaces all.",
+        "  CLAUDE_CONFIG_DIR, CODEX_HOME, GEMINI_CLI_HOME, XDG_DATA_HOME and PI_CODING_AGENT_DIR are honored.\n"
+        "  PATH replaces all.",
         example="  export ARIADNE_API_KEY=…        # printed by `make up`\n"
         "  compactctl watch\n"
         "  compactctl watch --once --since 7d\n"

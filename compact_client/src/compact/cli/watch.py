@@ -18,6 +18,7 @@ from compact.cli import exit_codes, output
 from compact.importers import FORMATS
 from compact.importers.discovery import LogFilter
 from compact.importers.follower import FileReport, Importer, ImportOptions, default_jobs
+from compact.importers.log_source import size_of
 from compact.importers.upload import DryRun, ServerUpload, Undelivered
 from compact.importers.watch_state import WatchState
 
@@ -197,11 +198,11 @@ def _print_skipped(reports: list[FileReport]) -> None:
 
 
 def _progress(files: Any, options: argparse.Namespace) -> AbstractContextManager[Any]:
-    total = sum(path.stat().st_size for path, _ in files if path.exists())
+    total = sum(size_of(path) for path, _ in files)
     if options.json or len(files) < 2:
         return nullcontext(lambda report: None)
     if sys.stderr.isatty() and output.has_tables():
-        return output.byte_progress("importing", total, lambda report: report.file.stat().st_size)
+        return output.byte_progress("importing", total, lambda report: size_of(report.file))
     return nullcontext(_PlainProgress(len(files), total))
 
 

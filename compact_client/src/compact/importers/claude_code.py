@@ -328,7 +328,7 @@ class ClaudeCodeParser:
         fates: dict[str, tuple[LogFate, str]] = {}
         after = []
         for message in compaction.before:
-            item = _clear_results(message.item, cleared)
+            item = clear_results(message.item, cleared)
             is_cleared = item is not message.item
             fates[message.id] = ("cleared", "old tool result") if is_cleared else ("kept", "not a cleared tool result")
             after.append(LogMessage(message.id, item, message.at, message.line) if is_cleared else message)
@@ -389,7 +389,8 @@ def _preserved_ids(compaction: Compaction, thread: Thread, metadata: Mapping[str
     return set(ids[first : last + 1])
 
 
-def _clear_results(item: dict[str, Any], cleared: set[str]) -> dict[str, Any]:
+def clear_results(item: dict[str, Any], cleared: set[str]) -> dict[str, Any]:
+    """Return a message with a note in place of the results of some calls, or the message itself if it has none."""
     blocks = as_list(item.get("content"))
     if not any(as_mapping(block).get("tool_use_id") in cleared for block in blocks):
         return item

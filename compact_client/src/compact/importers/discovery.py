@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from compact.importers import opencode_store
 from compact.importers.formats import FORMATS, AgentFormat, detect_format
+from compact.importers.log_source import change_time_of, open_log
 from compact.importers.reader import read_file
 from compact.importers.records import LogRecord
 
@@ -29,7 +31,7 @@ class LogFilter:
         logs: dict[Path, tuple[float, AgentFormat | None]] = {}
         for path, agent in self._candidates():
             try:
-                modified = path.stat().st_mtime
+                modified = change_time_of(path)
             except OSError:
                 continue  # deleted in the meantime
             if self.since is None or modified >= self.since.timestamp():
@@ -49,10 +51,7 @@ class LogFilter:
 
     def _candidates(self) -> Iterator[tuple[Path, AgentFormat | None]]:
         for path in self.paths:
-            if not path.is_dir():
-                yield path, None
-            for pattern in _PATTERNS if path.is_dir() else ():
-                yield from ((file, None) for file in path.rglob(pattern) if file.is_file())
+            yield from ((log, None) for log in _logs_in(path))
         if self.paths:
             return
         for agent in FORMATS:
@@ -60,7 +59,19 @@ class LogFilter:
                 continue
             root = agent.root()
             if root.is_dir():
-                yield from ((file, agent) for file in agent.files(root) if file.is_file())
+                yield from ((file, agent) for file in agent.files(root))
+
+
+def _logs_in(path: Path) -> Iterator[Path]:
+    """Yield the logs of any agent in a path that the user names."""
+    if path.suffix == ".db":
+        yield from opencode_store.sessions_of(path)
+    elif path.is_dir():
+        yield from opencode_store.find_sessions(path)
+        for pattern in _PATTERNS:
+            yield from (file for file in path.rglob(pattern) if file.is_file())
+    else:
+        yield path
 
 
 def _peek(path: Path, agent: AgentFormat | None) -> tuple[AgentFormat | None, str | None]:
@@ -68,7 +79,7 @@ def _peek(path: Path, agent: AgentFormat | None) -> tuple[AgentFormat | None, st
     parser = None
     held: list[LogRecord] = []
     try:
-        with path.open("rb") as stream:
+        with open_log(path) as stream:
             for number, line in enumerate(read_file(stream, path)):
                 if number >= _MAX_LINES_TO_PEEK:
                     break

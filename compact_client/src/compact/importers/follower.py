@@ -21,6 +21,7 @@ from compact.importers.discovery import LogFilter
 from compact.importers.formats import AgentFormat
 from compact.importers.ingest_events import ArchiveTranscript
 from compact.importers.log_file import LogFile, Position, Step
+from compact.importers.log_source import change_time_of, size_of, status_of
 from compact.importers.upload import Undelivered, Upload
 from compact.importers.watch_state import WatchState
 
@@ -78,7 +79,7 @@ def import_log(
         for step in log.steps(_archive(upload, options), is_final=True):
             report.events += upload.send(step.events)
             report.add(step, log)
-        if time.time() - path.stat().st_mtime > _FINISHED_S:
+        if time.time() - change_time_of(path) > _FINISHED_S:
             report.events += upload.send(log.interrupted_events())
     except OSError as error:
         report.problem = str(error)
@@ -161,10 +162,10 @@ class Importer:
 
     def _has_news(self, path: Path) -> bool:
         known = self._state.get(path)
-        return not known.size or path.stat().st_size != known.size
+        return not known.size or status_of(path)[0] != known.size
 
     def _is_large(self, logs: Sequence[LogPath]) -> bool:
-        total = sum(path.stat().st_size - self._state.get(path).size for path, _ in logs if path.exists())
+        total = sum(size_of(path) - self._state.get(path).size for path, _ in logs)
         return self._jobs > 1 and len(logs) > 1 and total >= _MIN_PARALLEL_BYTES
 
     def _serial(self, logs: Sequence[LogPath]) -> Iterator[FileReport]:
@@ -228,10 +229,9 @@ class _Watched:
 
     def _is_changed(self, path: Path, agent: AgentFormat | None) -> bool:
         try:
-            status = path.stat()
+            size = status_of(path)
         except OSError:
             return False
-        size = status.st_size, status.st_mtime_ns
         if self._sizes.get(path) == size:
             return False
         is_new = path not in self._agents

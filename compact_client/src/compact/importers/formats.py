@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from compact.importers import claude_code, codex, gemini, pi
+from compact.importers import claude_code, codex, gemini, opencode, opencode_store, pi
 from compact.importers.conversation import SessionLog
 from compact.importers.records import LogRecord
 
@@ -41,6 +41,8 @@ class AgentFormat:
     parser: Callable[..., Parser]
     content: tuple[str, ...]
     """The keys with conversation text. They are redacted before the parser, which reads text from nowhere else."""
+    find: Callable[[Path], Iterator[Path]] | None = None
+    """Finds the logs of an agent that does not write one file per session."""
 
     def root(self) -> Path:
         """Return the directory of the logs."""
@@ -49,8 +51,10 @@ class AgentFormat:
 
     def files(self, root: Path) -> Iterator[Path]:
         """Yield the logs below a directory."""
+        if self.find is not None:
+            yield from self.find(root)
         for pattern in self.patterns:
-            yield from root.rglob(pattern)
+            yield from (path for path in root.rglob(pattern) if path.is_file())
 
 
 def _is_codex_line(line: Mapping[str, Any]) -> bool:
@@ -70,6 +74,10 @@ FORMATS: tuple[AgentFormat, ...] = (
         gemini.NAME, "Gemini CLI", ".gemini/tmp", "GEMINI_CLI_HOME", ".gemini/tmp",
         ("chats/**/*.jsonl", "chats/session-*.json"), gemini.is_log_line, gemini.GeminiParser,
         gemini.CONTENT,
+    ),
+    AgentFormat(
+        opencode.NAME, "opencode", ".local/share/opencode", "XDG_DATA_HOME", "opencode",
+        (), opencode.is_log_line, opencode.OpencodeParser, opencode.CONTENT, opencode_store.find_sessions,
     ),
     AgentFormat(
         pi.NAME, "pi", ".pi/agent/sessions", "PI_CODING_AGENT_DIR", "sessions",

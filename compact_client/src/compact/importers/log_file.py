@@ -12,12 +12,13 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from compact.importers.conversation import LogSpan
 from compact.importers.formats import AgentFormat, Parser
 from compact.importers.inferred_ledger import seal_messages
 from compact.importers.ingest_events import ArchiveTranscript, EventBuilder
+from compact.importers.log_source import open_log
 from compact.importers.reader import MAX_LINES_TO_DETECT, find_format, read_file
 from compact.importers.records import LogRecord, SkippedLine
 from compact.redaction.log_content import LogRedactor
@@ -98,9 +99,9 @@ class LogFile:
 
     def steps(self, archive: ArchiveTranscript | None, *, is_final: bool = False) -> Iterator[Step]:
         """Yield the steps to the current end of the file. `is_final` also reads a last line without a newline."""
-        with self.path.open("rb") as stream:
+        with open_log(self.path) as stream:
             self._check_identity(stream)
-            if self._position >= os.fstat(stream.fileno()).st_size and not self._is_document:
+            if self._position >= _size(stream) and not self._is_document:
                 return
             stream.seek(0 if self._is_document else self._position)
             step = Step()
@@ -114,7 +115,7 @@ class LogFile:
             step.is_at_end = True
             yield self._complete(step, archive)
 
-    def _redacted_lines(self, stream: Any, *, is_final: bool) -> Iterator[LogRecord | SkippedLine]:
+    def _redacted_lines(self, stream: IO[bytes], *, is_final: bool) -> Iterator[LogRecord | SkippedLine]:
         """Yield the new lines, redacted many at a time, up to one that the agent is still writing."""
         batch: list[LogRecord | SkippedLine] = []
         size = 0
@@ -166,10 +167,11 @@ class LogFile:
         """Return the calls without a result as ended, for a log that no agent writes any more."""
         return list(map(self._redact_labels, self._builder.interrupted_events())) if self._builder else []
 
-    def _check_identity(self, stream: Any) -> None:
+    def _check_identity(self, stream: IO[bytes]) -> None:
         """Start again if the file was truncated or replaced since the last step."""
+        stream.seek(0)
         head = hashlib.blake2b(stream.read(_HEAD_BYTES), digest_size=8).hexdigest()
-        size = os.fstat(stream.fileno()).st_size
+        size = _size(stream)
         known = self._head or self.delivered.head
         is_same_head = head == known or (self.delivered.size < _HEAD_BYTES and self._position < _HEAD_BYTES)
         is_shorter = size < max(self._position, self.delivered.size)
@@ -217,3 +219,7 @@ class LogFile:
         if not self._redactor.has_secret_label(labels):
             return event
         return {**event, **self._redactor.redact_value(labels)}
+
+
+def _size(stream: IO[bytes]) -> int:
+    return stream.seek(0, os.SEEK_END)

@@ -10,7 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from compact.exceptions import CompactError
+from compact.importers import opencode_store
 from compact.importers.formats import FORMATS
+from compact.importers.log_source import change_time_of
 
 # The working directory is in the first lines of a log.
 _HEAD_BYTES = 64 * 1024
@@ -46,6 +48,8 @@ class LogFile:
 
     def cwd(self) -> str | None:
         """Return the directory that the agent worked in, or None if the log does not say."""
+        if opencode_store.is_session(self.path):
+            return opencode_store.directory_of(self.path)
         with self.path.open("rb") as stream:
             head = stream.read(_HEAD_BYTES).decode("utf-8", "replace")
         match = _CWD.search(head)
@@ -62,8 +66,8 @@ def get_log(name: str | None, directory: Path | None = None) -> LogFile:
     """Return a log by its path, its session id or the start of it. Without a name, return the newest log."""
     if name:
         path = Path(name).expanduser()
-        if path.is_file():
-            return LogFile(path, "file", path.stat().st_mtime)
+        if path.is_file() or opencode_store.is_session(path):
+            return LogFile(path, "file", change_time_of(path))
     logs = find_logs(directory)
     matches = [log for log in logs if name in (None, "") or name in log.names or log.session_id.startswith(str(name))]
     if matches:
@@ -80,8 +84,8 @@ def _all_logs() -> Iterator[LogFile]:
             continue
         for path in set(item.files(root)):
             # Logs of sub-agents are parts of their sessions.
-            if path.is_file() and "subagents" not in path.parts and not path.name.startswith("agent-"):
-                yield LogFile(path, item.name, path.stat().st_mtime)
+            if "subagents" not in path.parts and not path.name.startswith("agent-"):
+                yield LogFile(path, item.name, change_time_of(path))
 
 
 def _is_below(log: LogFile, directory: Path) -> bool:

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from compact.exceptions import CompactError
+from compact.importers import opencode_store
 from compact.importers.conversation import Conversation, SessionLog
 from compact.importers.formats import AgentFormat, Parser, detect_format
+from compact.importers.log_source import open_log
 from compact.importers.records import LogRecord, SkippedLine, parse_line, read_records
 
 _RESPONSES_TYPES = {"message", "function_call", "function_call_output", "reasoning", "custom_tool_call", "compaction"}
@@ -49,7 +51,7 @@ def read_conversation(text: str) -> Conversation:
     if not items:
         raise UnreadableLog(
             "No conversation found. Expected a JSON list of messages, an object with `messages`, one message per line, "
-            "or a session log of Claude Code, Codex, Gemini CLI or pi."
+            "or a session log of Claude Code, Codex, Gemini CLI, opencode or pi."
         )
     return Conversation(items)
 
@@ -57,7 +59,7 @@ def read_conversation(text: str) -> Conversation:
 def read_log(path: Path) -> tuple[Conversation, list[SkippedLine]]:
     """Return the conversation of a session log, with its compactions, and the lines that could not be read."""
     skipped: list[SkippedLine] = []
-    with path.open("rb") as stream:
+    with open_log(path) as stream:
         records: list[LogRecord] = []
         for line in read_file(stream, path):
             if isinstance(line, SkippedLine):
@@ -66,12 +68,15 @@ def read_log(path: Path) -> tuple[Conversation, list[SkippedLine]]:
                 records.append(line)
     agent = find_format(records)
     if agent is None:
-        raise UnreadableLog(f"{path} is not a session log of Claude Code, Codex, Gemini CLI or pi.")
+        raise UnreadableLog(f"{path} is not a session log of Claude Code, Codex, Gemini CLI, opencode or pi.")
     return _read_records(agent, records, path), skipped
 
 
 def read_file(stream: IO[bytes], path: Path, *, line: int = 0, position: int = 0) -> Iterator[LogRecord | SkippedLine]:
     """Yield the records of a log file. A file that is one JSON document is one record."""
+    if opencode_store.is_session(path):
+        yield from opencode_store.read_session(path)
+        return
     if path.suffix != ".json":
         yield from read_records(stream, line=line, position=position)
         return
