@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -199,6 +200,25 @@ def test_the_start_of_the_tail_may_come_after_the_summary() -> None:
     assert list(sent[-1].fates) == ["msg_0006", "msg_0007", "msg_0007/results"]
     names = ["msg_0008", "msg_0009", *sent[-1].fates, "msg_0010", "msg_0011"]
     assert list(parser.log.thread().context) == names
+
+
+def test_a_search_of_the_database_sees_new_sessions_and_changes(tmp_path: Path) -> None:
+    """Later searches look only at sessions with a prompt in the last day."""
+    document, child = export(), export(CHILD)
+    path = write_rows(tmp_path, {**document, "messages": document["messages"][:3]})
+    assert opencode_store.sessions_of(path.parent) == [path]
+    before = status_of(path)
+    document["info"]["time"]["updated"] = round(time.time() * 1000)
+    write_rows(tmp_path, document)
+    other = write_rows(tmp_path, child)
+    assert set(opencode_store.sessions_of(path.parent)) == {path, other}
+    assert status_of(path)[0] > before[0]
+    known = status_of(other)
+    document["messages"][0]["parts"][0]["text"] += " Go on."
+    write_rows(tmp_path, document)
+    assert len(opencode_store.sessions_of(path.parent)) == 2
+    assert status_of(path)[0] > before[0] + 8
+    assert status_of(other) == known
 
 
 @pytest.mark.parametrize("write", [write_files, write_rows])

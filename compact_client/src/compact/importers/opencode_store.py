@@ -9,14 +9,17 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from compact.importers.records import LogRecord, SkippedLine, parse_line
 
 _TIMEOUT_S = 2.0
+_RECENT_S = 86_400.0  # A prompt that started earlier is answered by now.
 _UNREADABLE = "unreadable.json"
 _MAX_DEPTH = 20  # of sub-agents
 # Before 3.43, SQLite can only count characters.
@@ -29,8 +32,18 @@ _ROWS = f"""
 Status = tuple[int, int]
 """The bytes of a log, and the time of its last change in nanoseconds."""
 
-_known: dict[Path, tuple[Any, dict[str, Status]]] = {}
-"""The sessions of each database, and the state of its files when they were read."""
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """The sessions of a database, and the state of its files when they were read."""
+
+    state: list[tuple[int, int]]
+    statuses: dict[str, Status]
+    touched: dict[str, int]
+    """The time of the last prompt of each session, in milliseconds."""
+
+
+_known: dict[Path, _Index] = {}
 
 
 def is_session(path: Path) -> bool:
@@ -57,11 +70,13 @@ def sessions_of(database: Path) -> list[Path]:
     try:
         state = _state(database)
         known = _known.get(database)
-        if known is None or known[0] != state:
-            _known[database] = known = (state, _read_statuses(database))
+        if known is None or known.state != state:
+            _known[database] = known = _read_index(database, state, known)
+    except FileNotFoundError:
+        return []  # A session was deleted in the meantime. The next search sees the others.
     except OSError:
         return [database / _UNREADABLE]
-    return [database / f"{name}.json" for name in known[1]]
+    return [database / f"{name}.json" for name in known.statuses]
 
 
 def status_of(path: Path) -> Status:
@@ -72,8 +87,12 @@ def status_of(path: Path) -> Status:
     if path.name == _UNREADABLE:
         return 0, path.parent.stat().st_mtime_ns
     known = _known.get(path.parent)
-    if known is not None and known[0] == _state(path.parent) and path.stem in known[1]:
-        return known[1][path.stem]
+    if known is not None and known.state == _state(path.parent) and path.stem in known.statuses:
+        return known.statuses[path.stem]
+    return _read_status(path)
+
+
+def _read_status(path: Path) -> Status:
     query = f"SELECT MAX(time_updated), SUM(size) FROM ({_ROWS}) WHERE session_id = ?"  # noqa: S608 - constants
     ((changed, size),) = _query(path.parent, query, path.stem)
     if changed is None:
@@ -183,9 +202,18 @@ def _has_new_rows(database: Path, name: str) -> bool:
     return bool(tables and _query(database, "SELECT 1 FROM session_message WHERE session_id = ? LIMIT 1", name))
 
 
-def _read_statuses(database: Path) -> dict[str, Status]:
-    query = f"SELECT session_id, MAX(time_updated), SUM(size) FROM ({_ROWS}) GROUP BY session_id"  # noqa: S608 - constants
-    return {name: (size, changed * 1_000_000) for name, changed, size in _query(database, query)}
+def _read_index(database: Path, state: list[tuple[int, int]], known: _Index | None) -> _Index:
+    """Read all sessions the first time, and then only those with a prompt in the last day: that takes milliseconds."""
+    touched = dict(_query(database, "SELECT id, time_updated FROM session"))
+    if known is None:
+        query = f"SELECT session_id, MAX(time_updated), SUM(size) FROM ({_ROWS}) GROUP BY session_id"  # noqa: S608 - constants
+        statuses = {name: (size, changed * 1_000_000) for name, changed, size in _query(database, query)}
+        return _Index(state, statuses, touched)
+    settled = {name for name, at in touched.items() if known.touched.get(name) == at < (time.time() - _RECENT_S) * 1000}
+    statuses = {
+        name: known.statuses[name] if name in settled else _read_status(database / f"{name}.json") for name in touched
+    }
+    return _Index(state, statuses, touched)
 
 
 def _query(database: Path, query: str, *values: Any) -> list[tuple[Any, ...]]:
