@@ -281,6 +281,8 @@ _COMPACTION_EVENTS = (
         "compaction",
         "The provider compacted or cleared the conversation.",
         Panel.SUMMARY,
+        Panel.RETENTION,
+        public_payload={"ledger": list_of(fields(_LEDGER_ENTRY)), "after": list_of(fields(_PROMPT_ENTRY))},
     ),
     _event("compact.completed", "completed", "compaction", "The compaction finished."),
     _event(QUALITY, "quality", "compaction", "Signals that a compaction may have lost something."),

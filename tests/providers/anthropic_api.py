@@ -64,7 +64,8 @@ def validate(body: dict[str, Any], signatures: Signatures, *, is_beta: bool = Fa
 def reply(body: dict[str, Any], model: Model, signatures: Signatures) -> Reply:
     """Return the model's response to a valid request."""
     turn = model(_prompt(body))
-    content = _content(turn, signatures if _thinks(body) else None)
+    compactions, edits = _context_management(body)
+    content = [*compactions, *_content(turn, signatures if _thinks(body) else None)]
     output_tokens = count_tokens(content)
     usage = {
         "input_tokens": input_tokens(body),
@@ -81,6 +82,7 @@ def reply(body: dict[str, Any], model: Model, signatures: Signatures) -> Reply:
         "stop_reason": "tool_use" if turn.calls else "end_turn",
         "stop_sequence": None,
         "usage": usage,
+        **({"context_management": {"applied_edits": edits}} if edits else {}),
     }
     return Reply(body=message, events=_events(message))
 
@@ -288,8 +290,32 @@ def _content(turn: Turn, signatures: Signatures | None) -> list[Block]:
     return content
 
 
+def _context_management(body: dict[str, Any]) -> tuple[list[Block], list[Block]]:
+    """Return a compaction block and the edits, for each that the request asks for at this size.
+
+    The summary is the text of the first message.
+    """
+    tokens = input_tokens(body)
+    compactions: list[Block] = []
+    applied: list[Block] = []
+    for edit in (body.get("context_management") or {}).get("edits") or ():
+        if tokens <= (edit.get("trigger") or {}).get("value", 100_000):
+            continue
+        if edit["type"] == "compact_20260112":
+            summary = text_of(body["messages"][0]["content"])
+            compactions.append({"type": "compaction", "content": summary, "encrypted_content": None})
+        elif edit["type"] == "clear_tool_uses_20250919":
+            blocks = [block for message in body["messages"] for block in _blocks(message["content"])]
+            results = [block for block in blocks if block["type"] == "tool_result"]
+            cleared = results[: max(0, len(results) - (edit.get("keep") or {}).get("value", 3))]
+            counts = {"cleared_tool_uses": len(cleared), "cleared_input_tokens": count_tokens(cleared)}
+            applied.append({"type": edit["type"], **counts})
+    return compactions, applied
+
+
 def _events(message: dict[str, Any]) -> Iterator[Event]:
     start = {**message, "content": [], "stop_reason": None, "usage": {**message["usage"], "output_tokens": 1}}
+    start.pop("context_management", None)
     yield "message_start", {"type": "message_start", "message": start}
     for index, block in enumerate(message["content"]):
         empty, deltas = _deltas(block)
@@ -299,7 +325,8 @@ def _events(message: dict[str, Any]) -> Iterator[Event]:
         yield "content_block_stop", {"type": "content_block_stop", "index": index}
     delta = {"stop_reason": message["stop_reason"], "stop_sequence": None}
     usage = {"output_tokens": message["usage"]["output_tokens"]}
-    yield "message_delta", {"type": "message_delta", "delta": delta, "usage": usage}
+    edits = {"context_management": message["context_management"]} if "context_management" in message else {}
+    yield "message_delta", {"type": "message_delta", "delta": delta, "usage": usage, **edits}
     yield "message_stop", {"type": "message_stop"}
 
 
@@ -311,5 +338,7 @@ def _deltas(block: Block) -> tuple[Block, list[Block]]:
         thoughts = [{"type": "thinking_delta", "thinking": word} for word in words(block["thinking"])]
         signature = {"type": "signature_delta", "signature": block["signature"]}
         return {**block, "thinking": "", "signature": ""}, [*thoughts, signature]
+    if block["type"] == "compaction":
+        return {**block, "content": None}, [{"type": "compaction_delta", "content": block["content"]}]
     text = json.dumps(block["input"])
     return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": part} for part in (text[:5], text[5:])]

@@ -127,7 +127,9 @@ class StrictProvider:
         if failure is not None:
             return failure
         try:
-            return self._route(method, parts.path, body, is_beta=bool(parse_qs(parts.query).get("beta")))
+            # Newer clients of Anthropic name the beta only in a header.
+            is_beta = bool(parse_qs(parts.query).get("beta") or headers.get("anthropic-beta"))
+            return self._route(method, parts.path, body, is_beta=is_beta)
         except Rejection as rejection:
             request.rejection = rejection
             return self._overflow_reply(parts.path, body, rejection) or rejection

@@ -206,8 +206,15 @@ class ProviderCompactionEvent(Event):
     cleared_tool_uses: int | None = field(default=None, metadata=OPTIONAL)
     cleared_thinking_turns: int | None = field(default=None, metadata=OPTIONAL)
     cleared_input_tokens: int | None = field(default=None, metadata=OPTIONAL)
+    facts_total: int | None = field(default=None, metadata=OPTIONAL)
+    facts_kept: int | None = field(default=None, metadata=OPTIONAL)
+    weighted_retention: float | None = field(default=None, metadata=OPTIONAL)
+    by_kind: Mapping[str, Mapping[str, int]] | None = field(default=None, metadata=OPTIONAL)
     note: str | None = field(default=None, metadata={**OPTIONAL, **SENTENCE})
     summary: str | None = field(default=None, metadata=PRIVATE_TEXT)
+    ledger: Sequence[Mapping[str, Any]] = field(default=(), metadata=PRIVATE)
+    after: Sequence[Mapping[str, Any]] = field(default=(), metadata=PRIVATE)
+    lost: Sequence[Mapping[str, Any]] = field(default=(), metadata=PRIVATE_TEXT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,9 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from compact.importers.conversation import (
-    Compaction,
-    LogFate,
-    LogMessage,
     LogSpan,
     SessionLink,
     SessionLog,
@@ -27,6 +24,7 @@ from compact.importers.conversation import (
     text_blocks,
 )
 from compact.importers.records import LogRecord, parse_line
+from compact.ledgers.foreign_compaction import Compaction, LogFate, LogMessage
 
 NAME = "claude-code"
 CONTENT = ("message.content",)

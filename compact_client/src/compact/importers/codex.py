@@ -16,9 +16,6 @@ from typing import Any
 
 from compact.importers.claude_code import compaction_span
 from compact.importers.conversation import (
-    Compaction,
-    LogFate,
-    LogMessage,
     LogSpan,
     SessionLink,
     SessionLog,
@@ -30,6 +27,7 @@ from compact.importers.conversation import (
     text_blocks,
 )
 from compact.importers.records import LogRecord
+from compact.ledgers.foreign_compaction import Compaction, LogFate, LogMessage
 from compact.messages import content_hash
 
 NAME = "codex"

@@ -13,8 +13,6 @@ from typing import Any
 
 from compact.importers.claude_code import compaction_span
 from compact.importers.conversation import (
-    Compaction,
-    LogMessage,
     LogSpan,
     SessionLog,
     Thread,
@@ -25,6 +23,7 @@ from compact.importers.conversation import (
     text_blocks,
 )
 from compact.importers.records import LogRecord
+from compact.ledgers.foreign_compaction import Compaction, LogMessage
 
 NAME = "gemini-cli"
 CONTENT = ("messages", "$set", "content", "toolCalls")

@@ -12,8 +12,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from compact import events
-from compact.importers.conversation import MAIN, Compaction, Conversation, LogSpan, SessionLink, SessionLog
-from compact.importers.inferred_ledger import InferredLedger, MaskMessages, infer_ledger, mask_messages
+from compact.importers.conversation import Conversation, LogSpan, SessionLink, SessionLog
+from compact.ledgers.foreign_compaction import MAIN, Compaction
+from compact.ledgers.inferred_ledger import InferredLedger, MaskMessages, infer_ledger, mask_messages
 from compact.messages import RedactedMessage
 from compact.summarizers.extraction.summary_builder import estimate_tokens
 from compact.summarizers.retention import MAX_LOST_LISTED

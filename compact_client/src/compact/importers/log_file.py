@@ -16,11 +16,11 @@ from typing import IO, Any
 
 from compact.importers.conversation import LogSpan
 from compact.importers.formats import AgentFormat, Parser
-from compact.importers.inferred_ledger import seal_messages
 from compact.importers.ingest_events import ArchiveTranscript, EventBuilder
 from compact.importers.log_source import open_log
 from compact.importers.reader import MAX_LINES_TO_DETECT, find_format, read_file
 from compact.importers.records import LogRecord, SkippedLine
+from compact.ledgers.inferred_ledger import seal_messages
 from compact.redaction.log_content import LogRedactor
 
 _STEP_BYTES = 4 * 1024 * 1024

@@ -15,9 +15,6 @@ from typing import Any
 
 from compact.importers.claude_code import clear_results, compaction_span
 from compact.importers.conversation import (
-    Compaction,
-    LogFate,
-    LogMessage,
     LogSpan,
     SessionLog,
     Thread,
@@ -28,6 +25,7 @@ from compact.importers.conversation import (
     text_blocks,
 )
 from compact.importers.records import LogRecord
+from compact.ledgers.foreign_compaction import Compaction, LogFate, LogMessage
 
 NAME = "opencode"
 CONTENT = ("info", "parts", "messages")

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from compact.importers.conversation import MAIN, Compaction, Conversation, LogMessage
-from compact.importers.inferred_ledger import UNDISCLOSED, InferredLedger, infer_ledger
+from compact.importers.conversation import Conversation
+from compact.ledgers.foreign_compaction import MAIN, Compaction, LogMessage
+from compact.ledgers.inferred_ledger import UNDISCLOSED, InferredLedger, infer_ledger
 from compact.messages import Message
 from compact.messages.codecs import get_codec
 from compact.messages.codecs.quarantine import decode_item

@@ -11,6 +11,7 @@ says.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -23,9 +24,10 @@ from compact.delivery.stderr import say
 from compact.engine.call import CallOptions
 from compact.engine.overflow.retry import Retries
 from compact.exceptions import InsufficientBudget
-from compact.integrations.provider_compaction import ProviderCompactions
+from compact.integrations.provider_compaction import BuildEvent, ProviderCompactions
 from compact.integrations.stream_events import StreamedOverflow, StreamHead, response_of
 from compact.manager import CompactManager
+from compact.redaction.outbound import OutboundRedactor
 
 __all__ = [
     "CallOptions",
@@ -43,6 +45,10 @@ R = TypeVar("R")
 Messages = list[Any]
 _warned: WeakKeyDictionary[CompactManager, set[str]] = WeakKeyDictionary()
 _warned_lock = threading.Lock()
+
+
+def _say_unreported(error: Exception) -> None:
+    say("compact", f"Could not report the provider's compaction: {type(error).__name__}: {error}")
 
 
 def usage_of(response: Any) -> Any:
@@ -76,7 +82,7 @@ class ModelCall:
         self._scope = scope
         self._options = options
         self._retries = Retries()
-        self._provider = ProviderCompactions(len(messages))
+        self._provider = ProviderCompactions(messages, self._new_redactor)
 
     def run(self, send: Callable[[Messages], R]) -> R:
         """Send the request, and send a shorter one after each context overflow."""
@@ -89,7 +95,7 @@ class ModelCall:
         """Run the call for an async caller."""
         messages = await self.aprepare()
         response = await self._retries.arun(messages, send, self._arecover)
-        self.report(response)
+        await self._areport(response)
         return response
 
     def stream(self, open_stream: Callable[[Messages], Iterator[R]], *, prepared: Messages) -> Iterator[R]:
@@ -126,7 +132,7 @@ class ModelCall:
             head = StreamHead()
             try:
                 async for event in open_stream(messages):
-                    self._report_event(event)
+                    await self._areport_event(event)
                     for visible in head.add(event):
                         yield visible
                 for visible in head.release():
@@ -147,22 +153,22 @@ class ModelCall:
         with self._scope():
             options = self._preflight_options()
             try:
-                return self.manager.preflight(self.session_id, self.messages, **options)
+                return self._remember(self.manager.preflight(self.session_id, self.messages, **options))
             except InsufficientBudget:
                 if self.manager.cfg.policy.on_insufficient_budget == "raise":
                     raise
-                return self.manager.reduce(self.session_id, self.messages, **options)
+                return self._remember(self.manager.reduce(self.session_id, self.messages, **options))
 
     async def apreflight(self) -> Messages:
         """Async version of `preflight`."""
         with self._scope():
             options = self._preflight_options()
             try:
-                return await self.manager.apreflight(self.session_id, self.messages, **options)
+                return self._remember(await self.manager.apreflight(self.session_id, self.messages, **options))
             except InsufficientBudget:
                 if self.manager.cfg.policy.on_insufficient_budget == "raise":
                     raise
-                return await self.manager.areduce(self.session_id, self.messages, **options)
+                return self._remember(await self.manager.areduce(self.session_id, self.messages, **options))
 
     def prepare(self) -> Messages:
         """Return the messages to send, which are the caller's own if compaction fails."""
@@ -207,6 +213,14 @@ class ModelCall:
         if usage is not None:
             report_usage(self.manager, self.session_id, usage, messages=self.messages)
 
+    def _remember(self, messages: Messages) -> Messages:
+        """Remember the request, because it is what a provider compacts."""
+        self._provider.items = messages
+        return messages
+
+    def _new_redactor(self) -> OutboundRedactor:
+        return OutboundRedactor(self.manager.cfg.redaction, hook=self.manager.cfg.redact)
+
     def _preflight_options(self) -> CallOptions:
         # A running agent must not stop because one turn and one tool pair do not fit, unless the policy says so.
         return {"floor": "newest", **self._options()}
@@ -218,12 +232,30 @@ class ModelCall:
         else:
             self._emit_all(self._provider.read_event(event))
 
-    def _emit_all(self, compactions: Iterator[events.ProviderCompactionEvent]) -> None:
+    async def _areport(self, response: Any) -> None:
+        self.report_usage(self._read_usage(response))
+        await self._aemit_all(self._provider.read_response(response))
+
+    async def _areport_event(self, event: Any) -> None:
+        response = response_of(event)
+        if response is not None:
+            await self._areport(response)
+        else:
+            await self._aemit_all(self._provider.read_event(event))
+
+    def _emit_all(self, compactions: Iterator[BuildEvent]) -> None:
         try:
-            for event in compactions:
-                self.manager.emit_event(self.session_id, event)
+            for build in compactions:
+                self.manager.emit_event(self.session_id, build())
         except Exception as error:
-            say("compact", f"Could not report the provider's compaction: {type(error).__name__}: {error}")
+            _say_unreported(error)
+
+    async def _aemit_all(self, compactions: Iterator[BuildEvent]) -> None:
+        try:
+            for build in compactions:
+                self.manager.emit_event(self.session_id, await asyncio.to_thread(build))
+        except Exception as error:
+            _say_unreported(error)
 
     async def _first_messages(self, prepared: Messages | None) -> Messages:
         self._retries = Retries()
@@ -231,11 +263,11 @@ class ModelCall:
 
     def _recover(self, error: Exception, attempt: int) -> Messages:
         with self._scope():
-            return self.manager.recover(self.session_id, self.messages, error, attempt=attempt)
+            return self._remember(self.manager.recover(self.session_id, self.messages, error, attempt=attempt))
 
     async def _arecover(self, error: Exception, attempt: int) -> Messages:
         with self._scope():
-            return await self.manager.arecover(self.session_id, self.messages, error, attempt=attempt)
+            return self._remember(await self.manager.arecover(self.session_id, self.messages, error, attempt=attempt))
 
     def _report_failure(self, error: Exception) -> None:
         log_failure(error)

@@ -285,12 +285,12 @@ def redact_conversation(messages: Sequence[Message]) -> tuple[Sequence[RedactedM
     return [entry.reversible for entry in view._redact(messages)], view
 
 
-def mask_conversation(messages: Sequence[Message]) -> list[RedactedMessage]:
-    """Return messages as they may leave the process. Messages of no session are masked by the default rules."""
+def mask_conversation(messages: Sequence[Message], redactor: OutboundRedactor | None = None) -> list[RedactedMessage]:
+    """Return messages as they may leave the process. Without a redactor, they are masked by the default rules."""
     redacted = [message for message in messages if isinstance(message, RedactedMessage)]
     if len(redacted) == len(messages):
         return redacted
-    return [entry.masked for entry in RedactionView()._redact(messages)]
+    return [entry.masked for entry in RedactionView(redactor)._redact(messages)]
 
 
 def _item(message: Message) -> dict[str, Any]:

@@ -17,10 +17,10 @@ from compact.exceptions import CompactError
 from compact.importers.claude_code import ClaudeCodeParser
 from compact.importers.follower import ImportOptions, import_log
 from compact.importers.formats import BY_NAME
-from compact.importers.inferred_ledger import mask_messages
 from compact.importers.records import LogRecord, read_records
 from compact.importers.upload import ServerUpload
 from compact.importers.watch_state import WatchState
+from compact.ledgers.inferred_ledger import mask_messages
 
 _TIMEOUT_S = 20.0
 _MAX_AGE_S = 7 * 86_400.0

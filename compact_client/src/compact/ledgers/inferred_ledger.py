@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from compact.importers.conversation import Compaction, Format, LogMessage
-from compact.importers.inferred_facts import InferredFact, count_by_kind, find_facts
+from compact.ledgers.foreign_compaction import Compaction, Format, LogMessage
+from compact.ledgers.inferred_facts import InferredFact, count_by_kind, find_facts
 from compact.messages import Message, RedactedMessage, content_hash
 from compact.messages.codecs import get_codec
 from compact.messages.codecs.quarantine import decode_item

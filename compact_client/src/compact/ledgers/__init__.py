@@ -1,0 +1,1 @@
+"""The ledger of compactions that others made, with inferred fates: agents with logs, and providers."""
