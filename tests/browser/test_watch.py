@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import SignIn
@@ -17,6 +19,13 @@ from playwright.sync_api import expect
 pytestmark = pytest.mark.browser
 
 LOG = next((Path(__file__).resolve().parents[1] / "fixtures/agent_logs/claude_code_2").glob("7f3d*.jsonl"))
+
+
+def collect_reports(watch: subprocess.Popen[bytes], reports: list[tuple[float, dict[str, Any]]]) -> None:
+    """Collect what `watch` prints, with the time of each line."""
+    assert watch.stdout is not None
+    with watch.stdout as lines:
+        reports.extend((time.monotonic(), json.loads(line)) for line in lines)
 
 
 def test_a_compaction_of_a_running_agent_appears_with_its_lost_facts(
@@ -39,7 +48,9 @@ def test_a_compaction_of_a_running_agent_appears_with_its_lost_facts(
     watch = subprocess.Popen(
         [*command, "--url", server.url, "--key", server.ingest_key], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
-    assert watch.stdout is not None
+    reports: list[tuple[float, dict[str, Any]]] = []
+    reader = threading.Thread(target=collect_reports, args=(watch, reports))
+    reader.start()
     try:
         page = sign_in("auditor")
         page.goto("/")
@@ -64,7 +75,11 @@ def test_a_compaction_of_a_running_agent_appears_with_its_lost_facts(
         assert "s3cr3t-Pa55" not in page.content()
     finally:
         watch.terminate()
-        reports = [json.loads(line) for line in watch.communicate(timeout=20)[0].splitlines()]
-    assert sum(report.get("compactions", 0) for report in reports) == 2
+        watch.wait(timeout=20)
+        reader.join(timeout=20)
+    assert sum(report.get("compactions", 0) for _, report in reports) == 2
+    delivered = next(at for at, report in reports if at > started and report.get("compactions")) - started
+    # `pytest -s` shows it.
+    print(f"found, read and accepted by the server after {delivered:.2f} s, on the page after {took:.2f} s")
     # About a second on a quiet machine.
     assert took < 15

@@ -25,7 +25,7 @@ from compact.importers.log_source import change_time_of, size_of, status_of
 from compact.importers.upload import Undelivered, Upload
 from compact.importers.watch_state import WatchState
 
-POLL_S = 0.2
+POLL_S = 0.1
 _SCAN_S = 1.0
 _SCAN_SHARE = 0.05  # of the time may be spent on searching for new logs
 _MAX_OPEN_LOGS = 32
