@@ -69,14 +69,20 @@ class _GreedySelector:
 
     def select(self, candidates: list[Candidate], budget_tokens: float) -> float:
         """Select the most valuable candidates and return the number of tokens they use."""
-        remaining = budget_tokens
+        remaining, selected = budget_tokens, self._selected_orders
+        if remaining < _MIN_LINE_TOKENS:
+            return 0.0
         calls = {line.text: index for index, line in enumerate(candidates) if line.field in CALL_FIELDS}
-        heap = [(-density, index) for index, line in enumerate(candidates) if (density := self._density(line)) > 0.0]
+        heap = [
+            (-density, index)
+            for index, line in enumerate(candidates)
+            if line.order not in selected and (density := self._density(line)) > 0.0
+        ]
         heapq.heapify(heap)
         while heap and remaining >= _MIN_LINE_TOKENS:
             _, index = heapq.heappop(heap)
             candidate = candidates[index]
-            if candidate.tokens > remaining or candidate.order in self._selected_orders:
+            if candidate.tokens > remaining or candidate.order in selected:
                 continue
             density = self._density(candidate)
             if density <= 0.0:
@@ -88,7 +94,7 @@ class _GreedySelector:
             remaining -= candidate.tokens - self._cover(candidate)
             self._add(candidate)
             call = calls.get(candidate.block.call_line) if candidate.block.call_line else None
-            if call is not None and candidates[call].order not in self._selected_orders:
+            if call is not None and candidates[call].order not in selected:
                 # The only value that increases. Its call gets a second, newer place in the heap.
                 candidates[call].bonus += _CALL_OF_OUTPUT_VALUE
                 heapq.heappush(heap, (-self._density(candidates[call]), call))
