@@ -12,6 +12,7 @@ import psycopg
 from conftest import ServerFactory
 from live_server import ROOT, Server
 from scale.agent import post_events, span, stored_spans
+from wait import wait_until
 
 
 def backup(*arguments: str, data_dir: Path) -> subprocess.CompletedProcess[str]:
@@ -44,6 +45,8 @@ def test_restore_returns_every_row_and_key(start_server: ServerFactory, tmp_path
     """A backup of a running server, restored into another folder, has the same rows, logins and ingest key."""
     first = start_server("first")
     post_events(first, [span("kept", f"s{number}") for number in range(300)])
+    # The search index is filled in the background.
+    assert wait_until(lambda: bool(all_rows(first)["ingest_search"]))
     saved = backup("save", str(tmp_path / "backups"), data_dir=first.data_dir)
     assert saved.returncode == 0, saved.stderr
     folder = Path(saved.stdout.strip())
