@@ -70,15 +70,8 @@ class _GreedySelector:
     def select(self, candidates: list[Candidate], budget_tokens: float) -> float:
         """Select the most valuable candidates and return the number of tokens they use."""
         remaining, selected = budget_tokens, self._selected_orders
-        if remaining < _MIN_LINE_TOKENS:
-            return 0.0
         calls = {line.text: index for index, line in enumerate(candidates) if line.field in CALL_FIELDS}
-        heap = [
-            (-density, index)
-            for index, line in enumerate(candidates)
-            if line.order not in selected and (density := self._density(line)) > 0.0
-        ]
-        heapq.heapify(heap)
+        heap = self._heap(candidates) if remaining >= _MIN_LINE_TOKENS else []
         while heap and remaining >= _MIN_LINE_TOKENS:
             _, index = heapq.heappop(heap)
             candidate = candidates[index]
@@ -99,6 +92,16 @@ class _GreedySelector:
                 candidates[call].bonus += _CALL_OF_OUTPUT_VALUE
                 heapq.heappush(heap, (-self._density(candidates[call]), call))
         return budget_tokens - remaining
+
+    def _heap(self, candidates: list[Candidate]) -> list[tuple[float, int]]:
+        """Return the candidates that are worth something and not selected yet, the best first."""
+        heap = [
+            (-density, index)
+            for index, line in enumerate(candidates)
+            if line.order not in self._selected_orders and (density := self._density(line)) > 0.0
+        ]
+        heapq.heapify(heap)
+        return heap
 
     def _add(self, candidate: Candidate) -> None:
         self.lines.append(candidate)
