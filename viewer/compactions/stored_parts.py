@@ -57,7 +57,7 @@ class StoredParts:
 
 @dataclass(frozen=True)
 class _Request:
-    """What to read. Two requests for the same version of the same spans are equal."""
+    """The spans to read. Two requests for the same version of the same spans are equal."""
 
     session_key: UUID
     number: int
