@@ -89,6 +89,11 @@ class CompactManager:
         """Send events to one more exporter, starting with the next check."""
         self._engine.add_exporter(exporter)
 
+    @property
+    def has_listeners(self) -> bool:
+        """True if events are sent anywhere."""
+        return self._engine.has_listeners
+
     def emit_event(self, session_id: str, event: events.Event) -> None:
         """Send an event that belongs to no check. It is redacted like all others."""
         self._engine.emit_event(session_id, event)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from compact import CallbackExporter, CompactConfig, CompactManager
 from compact.integrations.anthropic import AnthropicMessages
 from compact.integrations.model_call import ModelCall
 from compact.integrations.openai import Responses
-from compact.integrations.provider_compaction import FAILED, INCOMPLETE
+from compact.integrations.provider_compaction import FAILED, INCOMPLETE, ProviderCompactions
 from compact.ledgers.inferred_ledger import UNDISCLOSED
 
 SECRET = "sk-ant-api03-" + "x7Qp2" * 16
@@ -53,6 +55,23 @@ def test_an_openai_compaction_item_is_reported_as_undisclosed() -> None:
     assert event["payload"]["summary"] is None
     assert [entry["rule"] for entry in event["payload"]["ledger"]] == [UNDISCLOSED_RULE] * 3
     assert "gAAAA" not in repr(events)
+
+
+def test_no_ledger_is_inferred_without_an_exporter(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing would show it, and inferring it takes time in a long session."""
+    monkeypatch.setattr(ProviderCompactions, "read_response", fail)
+    response = SimpleNamespace(usage=None, output=[{"type": "compaction", "id": "cmp_1", "encrypted_content": "g"}])
+    manager = CompactManager(CompactConfig(model="gpt-5", max_context_tokens=100_000))
+    Responses(Client(response), manager, session_id="s").create(model="gpt-5", input=HISTORY)
+    assert capsys.readouterr().err == ""
+
+
+def fail(*_: Any) -> Iterator[Any]:
+    """Fail when the first compaction is read."""
+    yield from ()
+    raise AssertionError
 
 
 def test_anthropic_compaction_blocks_and_edits_are_reported() -> None:

@@ -73,9 +73,14 @@ class Engine:
         self.cfg = replace(self.cfg, exporter=combined)
         self._delivery.exporter = combined
 
+    @property
+    def has_listeners(self) -> bool:
+        """True if the events go anywhere. Costly payloads are built only then."""
+        return self._delivery.has_targets
+
     def emit_event(self, session_id: str, event: events.Event, status: str = "ok") -> None:
         """Send an event that belongs to no check."""
-        if self._delivery.has_targets:
+        if self.has_listeners:
             self._exporter.emit(events.flat_record(session_id, event, ts=events.iso(self.clock()), status=status))
 
     def open_check(self, session: Session, trigger: events.CheckTrigger) -> events.CheckSpan:

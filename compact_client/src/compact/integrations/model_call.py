@@ -244,6 +244,8 @@ class ModelCall:
             await self._aemit_all(self._provider.read_event(event))
 
     def _emit_all(self, compactions: Iterator[BuildEvent]) -> None:
+        if not self.manager.has_listeners:
+            return
         try:
             for build in compactions:
                 self.manager.emit_event(self.session_id, build())
@@ -251,6 +253,8 @@ class ModelCall:
             _say_unreported(error)
 
     async def _aemit_all(self, compactions: Iterator[BuildEvent]) -> None:
+        if not self.manager.has_listeners:
+            return
         try:
             for build in compactions:
                 self.manager.emit_event(self.session_id, await asyncio.to_thread(build))
