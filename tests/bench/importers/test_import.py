@@ -106,7 +106,7 @@ def test_logs_are_imported_at_a_steady_speed_with_flat_memory(logs: Path) -> Non
     OutboundRedactor().redact_value("warm up")
     importer = Importer(LogFilter([logs]), WatchState(None), Discard)
     pending = importer.find_pending()
-    size = sum(path.stat().st_size for path, _ in pending) / 1e6
+    size = sum(log.path.stat().st_size for log in pending) / 1e6
     peaks: list[int] = []
     cpu, wall = time.process_time(), time.monotonic()
     events = compactions = 0

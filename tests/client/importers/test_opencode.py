@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compact.importers import BY_NAME, infer_ledger, ingest_events, opencode_store, read_log
-from compact.importers.discovery import LogFilter
+from compact.importers import BY_NAME, infer_ledger, ingest_events, read_log
+from compact.importers.agents import opencode_store
+from compact.importers.discovery import LogFilter, find_sessions, get_session
 from compact.importers.follower import Importer
 from compact.importers.log_file import LogFile
-from compact.importers.log_library import find_logs, get_log
 from compact.importers.log_source import status_of
 from compact.importers.records import LogRecord
 from compact.importers.upload import DryRun
@@ -157,11 +157,12 @@ def test_the_agents_own_place_is_searched(write: Writer, tmp_path: Path, monkeyp
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     write_files(tmp_path / "opencode", export())
     path = write(tmp_path / "opencode", export())
-    assert LogFilter(agents=["opencode"]).find() == [(path, BY_NAME["opencode"])]
-    assert [log.path for log in find_logs(Path("/home/dev")) if log.agent == "opencode"] == [path]
-    assert get_log(SESSION).path == path
-    assert not LogFilter(agents=["opencode"], project=Path("/srv")).accepts(path, BY_NAME["opencode"])
-    assert [log for log, _ in LogFilter([tmp_path / "opencode"]).find()] == [path]
+    (log,) = LogFilter(agents=["opencode"]).find()
+    assert (log.path, log.agent) == (path, BY_NAME["opencode"])
+    assert [log.path for log in find_sessions(Path("/home/dev")) if log.agent_name == "opencode"] == [path]
+    assert get_session(SESSION).path == path
+    assert not LogFilter(agents=["opencode"], project=Path("/srv")).accepts(log)
+    assert [log.path for log in LogFilter([tmp_path / "opencode"]).find()] == [path]
 
 
 @pytest.mark.parametrize("write", [write_files, write_rows])

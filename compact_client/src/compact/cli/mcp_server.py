@@ -18,7 +18,7 @@ from compact.estimators import TiktokenEstimator
 from compact.exceptions import CompactError
 from compact.importers import infer_ledger, read_log
 from compact.importers.conversation import Conversation
-from compact.importers.log_library import LogFile, LogNotFound, find_logs
+from compact.importers.discovery import FoundLog, LogNotFound, find_sessions
 from compact.importers.log_source import status_of
 from compact.importers.uncompaction import LogIndex, explain, lost_items, main_compactions, render_items
 from compact.recall import Passage, render_passages
@@ -83,33 +83,38 @@ class LocalTools:
 
     def list_sessions(self, max_tokens: Tokens = DEFAULT_TOKENS) -> str:
         """List the sessions whose logs can be read, the newest first."""
-        logs = find_logs(self._directory)[:_MAX_SESSIONS]
-        lines = [f"{log.session_id} ({log.agent}, changed {log.modified})" for log in logs]
+        logs = find_sessions(self._directory)[:_MAX_SESSIONS]
+        lines = [f"{log.session_id} ({log.agent_name}, changed {log.modified})" for log in logs]
         return _fit(lines or ["No session logs were found."], max_tokens, self._count_tokens)
 
     def search(self, query: Query, max_tokens: Tokens = DEFAULT_TOKENS) -> str:
         """Search the newest sessions of this directory."""
-        matches: list[tuple[LogFile, Passage]] = []
-        for log in find_logs(self._directory)[:_MAX_SEARCHED_LOGS]:
+        matches: list[tuple[FoundLog, Passage]] = []
+        notes: list[str] = []
+        logs = find_sessions(self._directory)
+        if len(logs) > _MAX_SEARCHED_LOGS:
+            notes.append(f"(Searched the newest {_MAX_SEARCHED_LOGS} of {len(logs)} sessions.)")
+        for log in logs[:_MAX_SEARCHED_LOGS]:
             try:
                 _, index = self._open(log)
-            except (CompactError, OSError):
+            except (CompactError, OSError) as error:
+                notes.append(f"(Session {log.session_id} could not be read: {error})")
                 continue
             matches += [(log, passage) for passage in self._search(index, query, max_tokens, limit=2)]
         matches.sort(key=lambda match: -match[1].score)
         blocks = [f"{_heading(log)}\n{render_passages([passage])}" for log, passage in matches[:_LIMIT]]
-        return _fit(blocks or [render_passages([])], max_tokens, self._count_tokens)
+        return _fit([*notes, *(blocks or [render_passages([])])], max_tokens, self._count_tokens)
 
-    def _log(self, session: str) -> LogFile:
+    def _log(self, session: str) -> FoundLog:
         """Return a log by its name. A path could name any file, so it is not accepted."""
-        logs = find_logs(self._directory)
+        logs = find_sessions(self._directory)
         for log in logs:
             if not session or session in log.names:
                 return log
         reason = f"There is no session {session!r} here." if session else "There are no session logs of this directory."
         raise LogNotFound(f"{reason} Call list_sessions to see what can be read.")
 
-    def _open(self, log: LogFile) -> tuple[Conversation, LogIndex]:
+    def _open(self, log: FoundLog) -> tuple[Conversation, LogIndex]:
         state = status_of(log.path)
         known = self._logs.get(log.path)
         if known is None or known[0] != state:
@@ -126,7 +131,7 @@ class LocalTools:
         room = max(50, max_tokens - 40 * limit)
         return index.search(query, limit=limit, max_tokens=room, count_tokens=self._count_tokens)
 
-    def _render(self, log: LogFile, passages: list[Passage], max_tokens: int) -> str:
+    def _render(self, log: FoundLog, passages: list[Passage], max_tokens: int) -> str:
         blocks = [_heading(log), *(render_passages([passage]) for passage in passages)]
         return _fit(blocks if passages else [render_passages([])], max_tokens, self._count_tokens)
 
@@ -140,8 +145,8 @@ def build_server(directory: Path | None) -> MCPServer[Any]:
     return server
 
 
-def _heading(log: LogFile) -> str:
-    return f"Session {log.session_id} ({log.agent})"
+def _heading(log: FoundLog) -> str:
+    return f"Session {log.session_id} ({log.agent_name})"
 
 
 def _fit(blocks: list[str], max_tokens: int, count_tokens: Callable[[str], int]) -> str:

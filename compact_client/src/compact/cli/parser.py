@@ -8,7 +8,7 @@ from typing import Any
 
 from compact.cli import exit_codes
 from compact.delivery.endpoint import LOCAL_URL, configured_url
-from compact.importers.formats import FORMATS
+from compact.importers.agents.formats import FORMATS
 from compact.policy import STYLES
 
 _EXIT_CODES = "exit codes:\n" + "\n".join(f"  {code:>3}  {meaning}" for code, meaning in exit_codes.MEANINGS.items())

@@ -10,7 +10,7 @@ from compact.cli.server_api import ServerApi
 from compact.estimators import TiktokenEstimator
 from compact.importers import read_conversation, read_log
 from compact.importers.conversation import Conversation
-from compact.importers.log_library import get_log
+from compact.importers.discovery import get_session
 from compact.importers.uncompaction import LogIndex, LostItem, lost_items, render_items
 from compact.recall import render_passages
 
@@ -41,7 +41,7 @@ def _read(name: str | None) -> tuple[Conversation, str]:
     if name == "-":
         conversation = read_conversation(sys.stdin.read())
         return conversation, conversation.session_id or "stdin"
-    log = get_log(name)
+    log = get_session(name)
     conversation, skipped = read_log(log.path)
     for line in skipped:
         if not line.is_incomplete:

@@ -1,7 +1,7 @@
 """Session logs of other agents, read as conversations with their compactions, and as events for the server."""
 
+from compact.importers.agents.formats import BY_NAME, FORMATS, AgentFormat
 from compact.importers.conversation import Conversation, LogSpan
-from compact.importers.formats import BY_NAME, FORMATS, AgentFormat
 from compact.importers.ingest_events import ingest_events
 from compact.importers.reader import UnreadableLog, read_conversation, read_log
 from compact.ledgers.foreign_compaction import Compaction, LogMessage

@@ -1,20 +1,60 @@
-"""Find the logs of all agents, or those under given paths, and filter them."""
+"""Find session logs: those of all agents on this machine, or those under given paths."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
-from compact.importers import opencode_store
-from compact.importers.formats import FORMATS, AgentFormat, detect_format
+from compact.exceptions import CompactError
+from compact.importers.agents import opencode_store
+from compact.importers.agents.formats import FORMATS, AgentFormat, detect_format
 from compact.importers.log_source import change_time_of, open_log
 from compact.importers.reader import read_file
 from compact.importers.records import LogRecord
 
 _PATTERNS = ("*.jsonl", "session-*.json")
 _MAX_LINES_TO_PEEK = 200
+
+
+class LogNotFound(CompactError):
+    """No session log has the given name."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundLog:
+    """A session log on disk."""
+
+    path: Path
+    agent: AgentFormat | None
+    """The agent whose directory contains the log, or None if the user named the path."""
+    modified_at: float
+
+    @property
+    def session_id(self) -> str:
+        """The name of the session. Codex puts a time before the id."""
+        return self.path.stem
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The names that people use for the session: `rollout-2026-11-17T03-00-00-<uuid>`, or only the id in it."""
+        return self.session_id, self.session_id[-36:]
+
+    @property
+    def agent_name(self) -> str:
+        """The name of the agent, for people."""
+        return self.agent.name if self.agent else "file"
+
+    @property
+    def modified(self) -> str:
+        """The time of the last change, in ISO 8601."""
+        return datetime.fromtimestamp(self.modified_at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+    @property
+    def is_of_subagent(self) -> bool:
+        """True if the log is a part of another session."""
+        return "subagents" in self.path.parts or self.path.name.startswith("agent-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,29 +65,30 @@ class LogFilter:
     agents: Sequence[str] = ()
     since: datetime | None = None
     project: Path | None = None
+    """The directory in or below which the agent worked."""
 
-    def find(self) -> list[tuple[Path, AgentFormat | None]]:
+    def find(self) -> list[FoundLog]:
         """Return the logs, oldest first, so that the log of a session comes before those that continue it."""
-        logs: dict[Path, tuple[float, AgentFormat | None]] = {}
+        logs: dict[Path, FoundLog] = {}
         for path, agent in self._candidates():
             try:
                 modified = change_time_of(path)
             except OSError:
                 continue  # deleted in the meantime
             if self.since is None or modified >= self.since.timestamp():
-                logs.setdefault(path, (modified, agent))
-        return [(path, agent) for path, (_, agent) in sorted(logs.items(), key=lambda item: (item[1][0], item[0]))]
+                logs.setdefault(path, FoundLog(path, agent, modified))
+        return sorted(logs.values(), key=lambda log: (log.modified_at, log.path))
 
-    def accepts(self, path: Path, agent: AgentFormat | None) -> bool:
-        """Return True if the log belongs to the wanted agents and the wanted project folder."""
-        if self.project is None and (agent is not None or not self.agents):
+    def accepts(self, log: FoundLog) -> bool:
+        """Return True if the log belongs to the wanted agents and the wanted directory."""
+        if self.project is None and (log.agent is not None or not self.agents):
             return True
-        agent, project = _peek(path, agent)
+        agent, directory = _peek(log)
         if self.agents and (agent is None or agent.name not in self.agents):
             return False
         if self.project is None:
             return True
-        return project is not None and Path(project).is_relative_to(self.project)
+        return directory is not None and Path(directory).resolve().is_relative_to(self.project.resolve())
 
     def _candidates(self) -> Iterator[tuple[Path, AgentFormat | None]]:
         for path in self.paths:
@@ -62,6 +103,25 @@ class LogFilter:
                 yield from ((file, agent) for file in agent.files(root))
 
 
+def find_sessions(directory: Path | None = None) -> list[FoundLog]:
+    """Return the sessions of all agents, the newest first. With `directory`, only those that worked in or below it."""
+    log_filter = LogFilter(project=directory)
+    return [log for log in reversed(log_filter.find()) if not log.is_of_subagent and log_filter.accepts(log)]
+
+
+def get_session(name: str | None) -> FoundLog:
+    """Return a log by its path, its session id or the start of it. Without a name, return the newest log."""
+    if name:
+        path = Path(name).expanduser()
+        if path.is_file() or opencode_store.is_session(path):
+            return FoundLog(path, None, change_time_of(path))
+    for log in find_sessions():
+        if not name or name in log.names or log.session_id.startswith(name):
+            return log
+    reason = f"No session log is called {name!r}." if name else "No session logs were found."
+    raise LogNotFound(f"{reason} Looked in {', '.join(str(item.root()) for item in FORMATS)}.")
+
+
 def _logs_in(path: Path) -> Iterator[Path]:
     """Yield the logs of any agent in a path that the user names."""
     if path.suffix == ".db":
@@ -74,13 +134,15 @@ def _logs_in(path: Path) -> Iterator[Path]:
         yield path
 
 
-def _peek(path: Path, agent: AgentFormat | None) -> tuple[AgentFormat | None, str | None]:
-    """Return the agent and the project folder that the first lines of a log name."""
-    parser = None
+def _peek(log: FoundLog) -> tuple[AgentFormat | None, str | None]:
+    """Return the agent and the directory that the first lines of a log name."""
+    agent, parser = log.agent, None
     held: list[LogRecord] = []
     try:
-        with open_log(path) as stream:
-            for number, line in enumerate(read_file(stream, path)):
+        if agent is not None and opencode_store.is_session(log.path):
+            return agent, opencode_store.directory_of(log.path)
+        with open_log(log.path) as stream:
+            for number, line in enumerate(read_file(stream, log.path)):
                 if number >= _MAX_LINES_TO_PEEK:
                     break
                 if not isinstance(line, LogRecord):
@@ -89,7 +151,7 @@ def _peek(path: Path, agent: AgentFormat | None) -> tuple[AgentFormat | None, st
                 agent = agent or detect_format(line.value)
                 if agent is None:
                     continue
-                parser = parser or agent.parser(path)
+                parser = parser or agent.parser(log.path)
                 for record in held:
                     parser.feed(record)
                 held = []

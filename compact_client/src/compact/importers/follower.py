@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from compact.importers.discovery import LogFilter
-from compact.importers.formats import AgentFormat
+from compact.importers.agents.formats import AgentFormat
+from compact.importers.discovery import FoundLog, LogFilter
 from compact.importers.ingest_events import ArchiveTranscript
 from compact.importers.log_file import LogFile, Position, Step
 from compact.importers.log_source import change_time_of, size_of, status_of
@@ -31,8 +31,6 @@ _SCAN_SHARE = 0.05  # of the time may be spent on searching for new logs
 _MAX_OPEN_LOGS = 32
 _FINISHED_S = 600.0  # An agent that has not written for this long does not wait for its tools.
 _MIN_PARALLEL_BYTES = 16 * 1024 * 1024
-
-LogPath = tuple[Path, AgentFormat | None]
 
 
 @dataclass(slots=True)
@@ -110,15 +108,11 @@ class Importer:
         self._options = options or ImportOptions()
         self._jobs = jobs
 
-    def find_pending(self) -> list[LogPath]:
+    def find_pending(self) -> list[FoundLog]:
         """Return the logs that are wanted and have something new."""
-        return [
-            (path, agent)
-            for path, agent in self._filter.find()
-            if self._has_news(path) and self._filter.accepts(path, agent)
-        ]
+        return [log for log in self._filter.find() if self._has_news(log.path) and self._filter.accepts(log)]
 
-    def import_all(self, logs: Sequence[LogPath]) -> Iterator[FileReport]:
+    def import_all(self, logs: Sequence[FoundLog]) -> Iterator[FileReport]:
         """Deliver the logs and yield a report for each. Raise `Undelivered` if the server does not accept them."""
         try:
             for report in self._parallel(logs) if self._is_large(logs) else self._serial(logs):
@@ -133,8 +127,8 @@ class Importer:
         try:
             watched = _Watched(self._filter)
             while not should_stop():
-                for path, agent in watched.find_changed():
-                    report = self._advance(path, agent, watched, upload)
+                for found in watched.find_changed():
+                    report = self._advance(found, watched, upload)
                     if report.events or report.skipped or report.problem:
                         yield report
                 self._state.save()
@@ -143,48 +137,51 @@ class Importer:
             self._state.save()
             upload.close()
 
-    def _advance(self, path: Path, agent: AgentFormat | None, watched: _Watched, upload: Upload) -> FileReport:
-        log = watched.open_log(path, partial(self._open, path, agent))
-        report = FileReport(path)
+    def _advance(self, found: FoundLog, watched: _Watched, upload: Upload) -> FileReport:
+        log = watched.open_log(found.path, partial(self._open, found))
+        report = FileReport(found.path)
         try:
             for step in log.steps(_archive(upload, self._options)):
                 report.events += upload.send(step.events)
                 report.add(step, log)
-                self._state.set(path, log.position)
+                self._state.set(found.path, log.position)
         except OSError as error:
             report.problem = str(error)
         except Undelivered as error:
             report.problem = str(error)
         return report
 
-    def _open(self, path: Path, agent: AgentFormat | None) -> LogFile:
-        return LogFile(path, agent, position=self._state.get(path), window_tokens=self._options.window_tokens)
+    def _open(self, found: FoundLog) -> LogFile:
+        position = self._state.get(found.path)
+        return LogFile(found.path, found.agent, position=position, window_tokens=self._options.window_tokens)
 
     def _has_news(self, path: Path) -> bool:
         known = self._state.get(path)
         return not known.size or status_of(path)[0] != known.size
 
-    def _is_large(self, logs: Sequence[LogPath]) -> bool:
-        total = sum(size_of(path) - self._state.get(path).size for path, _ in logs)
+    def _is_large(self, logs: Sequence[FoundLog]) -> bool:
+        total = sum(size_of(log.path) - self._state.get(log.path).size for log in logs)
         return self._jobs > 1 and len(logs) > 1 and total >= _MIN_PARALLEL_BYTES
 
-    def _serial(self, logs: Sequence[LogPath]) -> Iterator[FileReport]:
+    def _serial(self, logs: Sequence[FoundLog]) -> Iterator[FileReport]:
         upload = self._create_upload()
         try:
-            for path, agent in logs:
-                yield import_log(path, agent, self._state.get(path), self._options, upload)
+            for log in logs:
+                yield import_log(log.path, log.agent, self._state.get(log.path), self._options, upload)
         finally:
             upload.close()
 
-    def _parallel(self, logs: Sequence[LogPath]) -> Iterator[FileReport]:
+    def _parallel(self, logs: Sequence[FoundLog]) -> Iterator[FileReport]:
         """Import in several processes, because reading and redaction need the processor, not the network."""
         workers = min(self._jobs, len(logs))
         with ProcessPoolExecutor(
             workers, multiprocessing.get_context("spawn"), _start_worker, (self._create_upload, self._options)
         ) as pool:
             futures = [
-                pool.submit(_import_in_worker, path, agent.name if agent else None, self._state.get(path))
-                for path, agent in logs
+                pool.submit(
+                    _import_in_worker, log.path, log.agent.name if log.agent else None, self._state.get(log.path)
+                )
+                for log in logs
             ]
             try:
                 for future in as_completed(futures):
@@ -200,11 +197,11 @@ class _Watched:
     def __init__(self, log_filter: LogFilter) -> None:
         self._filter = log_filter
         self._sizes: dict[Path, tuple[int, int]] = {}
-        self._agents: dict[Path, AgentFormat | None] = {}
+        self._known: dict[Path, FoundLog] = {}
         self._open: OrderedDict[Path, LogFile] = OrderedDict()
         self._next_scan = 0.0
 
-    def find_changed(self) -> Iterator[LogPath]:
+    def find_changed(self) -> Iterator[FoundLog]:
         """Yield the logs whose size or time changed. All logs are searched less often than the open ones."""
         now = time.monotonic()
         if now >= self._next_scan:
@@ -212,10 +209,10 @@ class _Watched:
             took = time.monotonic() - now
             self._next_scan = now + max(_SCAN_S, took / _SCAN_SHARE)
         else:
-            logs = [(path, self._agents.get(path)) for path in self._open]
-        for path, agent in logs:
-            if self._is_changed(path, agent):
-                yield path, agent
+            logs = [self._known[path] for path in self._open]
+        for log in logs:
+            if self._is_changed(log):
+                yield log
 
     def open_log(self, path: Path, create: Callable[[], LogFile]) -> LogFile:
         """Return a log that keeps its state between steps."""
@@ -227,17 +224,16 @@ class _Watched:
             self._open.popitem(last=False)
         return log
 
-    def _is_changed(self, path: Path, agent: AgentFormat | None) -> bool:
+    def _is_changed(self, log: FoundLog) -> bool:
         try:
-            size = status_of(path)
+            size = status_of(log.path)
         except OSError:
             return False
-        if self._sizes.get(path) == size:
+        if self._sizes.get(log.path) == size:
             return False
-        is_new = path not in self._agents
-        if is_new and not self._filter.accepts(path, agent):
+        if log.path not in self._known and not self._filter.accepts(log):
             return False  # The project is not known yet, or it is another one.
-        self._sizes[path], self._agents[path] = size, agent
+        self._sizes[log.path], self._known[log.path] = size, log
         return True
 
 
@@ -251,7 +247,7 @@ def _start_worker(create_upload: Callable[[], Upload], options: ImportOptions) -
 
 
 def _import_in_worker(path: Path, agent_name: str | None, position: Position) -> FileReport:
-    from compact.importers.formats import BY_NAME
+    from compact.importers.agents.formats import BY_NAME
 
     assert _worker is not None
     upload, options = _worker

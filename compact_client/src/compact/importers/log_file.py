@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from compact.importers.agents.formats import AgentFormat, Parser
 from compact.importers.conversation import LogSpan
-from compact.importers.formats import AgentFormat, Parser
 from compact.importers.ingest_events import ArchiveTranscript, EventBuilder
 from compact.importers.log_source import open_log
 from compact.importers.reader import MAX_LINES_TO_DETECT, find_format, read_file

@@ -6,8 +6,8 @@ import io
 from pathlib import Path
 from typing import IO
 
-from compact.importers import opencode_store
-from compact.importers.opencode_store import Status
+from compact.importers.agents import opencode_store
+from compact.importers.agents.opencode_store import Status
 
 
 def open_log(path: Path) -> IO[bytes]:

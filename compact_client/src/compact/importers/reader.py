@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from compact.exceptions import CompactError
-from compact.importers import opencode_store
+from compact.importers.agents import opencode_store
+from compact.importers.agents.formats import AgentFormat, Parser, detect_format
 from compact.importers.conversation import Conversation, SessionLog
-from compact.importers.formats import AgentFormat, Parser, detect_format
 from compact.importers.log_source import open_log
 from compact.importers.records import LogRecord, SkippedLine, parse_line, read_records
 

@@ -14,9 +14,9 @@ from typing import Any
 from compact.cli.hooks.run import directory
 from compact.delivery.endpoint import LOCAL_URL, configured_url
 from compact.exceptions import CompactError
-from compact.importers.claude_code import ClaudeCodeParser
+from compact.importers.agents.claude_code import ClaudeCodeParser
+from compact.importers.agents.formats import BY_NAME
 from compact.importers.follower import ImportOptions, import_log
-from compact.importers.formats import BY_NAME
 from compact.importers.records import LogRecord, read_records
 from compact.importers.upload import ServerUpload
 from compact.importers.watch_state import WatchState

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from compact.importers.claude_code import clear_results, compaction_span
+from compact.importers.agents.claude_code import clear_results, compaction_span
 from compact.importers.conversation import (
     LogSpan,
     SessionLog,

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from compact.importers.claude_code import compaction_span
+from compact.importers.agents.claude_code import compaction_span
 from compact.importers.conversation import (
     LogSpan,
     SessionLink,

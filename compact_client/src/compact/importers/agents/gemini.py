@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from compact.importers.claude_code import compaction_span
+from compact.importers.agents.claude_code import compaction_span
 from compact.importers.conversation import (
     LogSpan,
     SessionLog,

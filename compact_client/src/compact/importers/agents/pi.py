@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from compact.importers.claude_code import compaction_span, without_images
+from compact.importers.agents.claude_code import compaction_span, without_images
 from compact.importers.conversation import LogSpan, SessionLink, SessionLog, as_count, as_mapping, as_text, text_blocks
 from compact.importers.records import LogRecord
 from compact.ledgers.foreign_compaction import Compaction, LogMessage

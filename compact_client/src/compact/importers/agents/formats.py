@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from compact.importers import claude_code, codex, gemini, opencode, opencode_store, pi
+from compact.importers.agents import claude_code, codex, gemini, opencode, opencode_store, pi
 from compact.importers.conversation import SessionLog
 from compact.importers.records import LogRecord
 

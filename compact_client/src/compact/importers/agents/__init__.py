@@ -1,0 +1,1 @@
+"""The agents whose session logs can be read, one module each."""
