@@ -18,7 +18,7 @@ from compact.estimators import TiktokenEstimator
 from compact.exceptions import CompactError
 from compact.importers import infer_ledger, read_log
 from compact.importers.conversation import Conversation
-from compact.importers.discovery import FoundLog, LogNotFound, find_sessions
+from compact.importers.discovery import LogLocation, LogNotFound, find_sessions
 from compact.importers.log_source import status_of
 from compact.importers.uncompaction import LogIndex, explain, lost_items, main_compactions, render_items
 from compact.recall import Passage, render_passages
@@ -89,7 +89,7 @@ class LocalTools:
 
     def search(self, query: Query, max_tokens: Tokens = DEFAULT_TOKENS) -> str:
         """Search the newest sessions of this directory."""
-        matches: list[tuple[FoundLog, Passage]] = []
+        matches: list[tuple[LogLocation, Passage]] = []
         notes: list[str] = []
         logs = find_sessions(self._directory)
         if len(logs) > _MAX_SEARCHED_LOGS:
@@ -105,7 +105,7 @@ class LocalTools:
         blocks = [f"{_heading(log)}\n{render_passages([passage])}" for log, passage in matches[:_LIMIT]]
         return _fit([*notes, *(blocks or [render_passages([])])], max_tokens, self._count_tokens)
 
-    def _log(self, session: str) -> FoundLog:
+    def _log(self, session: str) -> LogLocation:
         """Return a log by its name. A path could name any file, so it is not accepted."""
         logs = find_sessions(self._directory)
         for log in logs:
@@ -114,7 +114,7 @@ class LocalTools:
         reason = f"There is no session {session!r} here." if session else "There are no session logs of this directory."
         raise LogNotFound(f"{reason} Call list_sessions to see what can be read.")
 
-    def _open(self, log: FoundLog) -> tuple[Conversation, LogIndex]:
+    def _open(self, log: LogLocation) -> tuple[Conversation, LogIndex]:
         state = status_of(log.path)
         known = self._logs.get(log.path)
         if known is None or known[0] != state:
@@ -131,7 +131,7 @@ class LocalTools:
         room = max(50, max_tokens - 40 * limit)
         return index.search(query, limit=limit, max_tokens=room, count_tokens=self._count_tokens)
 
-    def _render(self, log: FoundLog, passages: list[Passage], max_tokens: int) -> str:
+    def _render(self, log: LogLocation, passages: list[Passage], max_tokens: int) -> str:
         blocks = [_heading(log), *(render_passages([passage]) for passage in passages)]
         return _fit(blocks if passages else [render_passages([])], max_tokens, self._count_tokens)
 
@@ -145,7 +145,7 @@ def build_server(directory: Path | None) -> MCPServer[Any]:
     return server
 
 
-def _heading(log: FoundLog) -> str:
+def _heading(log: LogLocation) -> str:
     return f"Session {log.session_id} ({log.agent_name})"
 
 

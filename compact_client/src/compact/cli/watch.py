@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from compact.cli import exit_codes, output
 from compact.importers import FORMATS
-from compact.importers.discovery import FoundLog, LogFilter
+from compact.importers.discovery import LogFilter, LogLocation
 from compact.importers.follower import FileReport, Importer, ImportOptions, default_jobs
 from compact.importers.log_source import size_of
 from compact.importers.upload import DryRun, ServerUpload, Undelivered
@@ -106,7 +106,7 @@ def _jobs(options: argparse.Namespace) -> int:
     return options.jobs or default_jobs()
 
 
-def _import(importer: Importer, files: Sequence[FoundLog], options: argparse.Namespace) -> list[FileReport]:
+def _import(importer: Importer, files: Sequence[LogLocation], options: argparse.Namespace) -> list[FileReport]:
     reports: list[FileReport] = []
     with _progress(files, options) as progress:
         try:
@@ -198,7 +198,7 @@ def _print_skipped(reports: list[FileReport]) -> None:
             sys.stderr.write(f"{report.file}: {report.problem}\n")
 
 
-def _progress(files: Sequence[FoundLog], options: argparse.Namespace) -> AbstractContextManager[Any]:
+def _progress(files: Sequence[LogLocation], options: argparse.Namespace) -> AbstractContextManager[Any]:
     total = sum(size_of(log.path) for log in files)
     if options.json or len(files) < 2:
         return nullcontext(lambda report: None)

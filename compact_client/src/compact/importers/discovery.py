@@ -23,7 +23,7 @@ class LogNotFound(CompactError):
 
 
 @dataclass(frozen=True, slots=True)
-class FoundLog:
+class LogLocation:
     """A session log on disk."""
 
     path: Path
@@ -67,19 +67,19 @@ class LogFilter:
     project: Path | None = None
     """The directory in or below which the agent worked."""
 
-    def find(self) -> list[FoundLog]:
+    def find(self) -> list[LogLocation]:
         """Return the logs, oldest first, so that the log of a session comes before those that continue it."""
-        logs: dict[Path, FoundLog] = {}
+        logs: dict[Path, LogLocation] = {}
         for path, agent in self._candidates():
             try:
                 modified = change_time_of(path)
             except OSError:
                 continue  # deleted in the meantime
             if self.since is None or modified >= self.since.timestamp():
-                logs.setdefault(path, FoundLog(path, agent, modified))
+                logs.setdefault(path, LogLocation(path, agent, modified))
         return sorted(logs.values(), key=lambda log: (log.modified_at, log.path))
 
-    def accepts(self, log: FoundLog) -> bool:
+    def accepts(self, log: LogLocation) -> bool:
         """Return True if the log belongs to the wanted agents and the wanted directory."""
         if self.project is None and (log.agent is not None or not self.agents):
             return True
@@ -103,18 +103,18 @@ class LogFilter:
                 yield from ((file, agent) for file in agent.files(root))
 
 
-def find_sessions(directory: Path | None = None) -> list[FoundLog]:
+def find_sessions(directory: Path | None = None) -> list[LogLocation]:
     """Return the sessions of all agents, the newest first. With `directory`, only those that worked in or below it."""
     log_filter = LogFilter(project=directory)
     return [log for log in reversed(log_filter.find()) if not log.is_of_subagent and log_filter.accepts(log)]
 
 
-def get_session(name: str | None) -> FoundLog:
+def get_session(name: str | None) -> LogLocation:
     """Return a log by its path, its session id or the start of it. Without a name, return the newest log."""
     if name:
         path = Path(name).expanduser()
         if path.is_file() or opencode_store.is_session(path):
-            return FoundLog(path, None, change_time_of(path))
+            return LogLocation(path, None, change_time_of(path))
     for log in find_sessions():
         if not name or name in log.names or log.session_id.startswith(name):
             return log
@@ -134,7 +134,7 @@ def _logs_in(path: Path) -> Iterator[Path]:
         yield path
 
 
-def _peek(log: FoundLog) -> tuple[AgentFormat | None, str | None]:
+def _peek(log: LogLocation) -> tuple[AgentFormat | None, str | None]:
     """Return the agent and the directory that the first lines of a log name."""
     agent, parser = log.agent, None
     held: list[LogRecord] = []

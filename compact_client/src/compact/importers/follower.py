@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from compact.importers.agents.formats import AgentFormat
-from compact.importers.discovery import FoundLog, LogFilter
+from compact.importers.discovery import LogFilter, LogLocation
 from compact.importers.ingest_events import ArchiveTranscript
 from compact.importers.log_file import LogFile, Position, Step
 from compact.importers.log_source import change_time_of, size_of, status_of
@@ -108,11 +108,11 @@ class Importer:
         self._options = options or ImportOptions()
         self._jobs = jobs
 
-    def find_pending(self) -> list[FoundLog]:
+    def find_pending(self) -> list[LogLocation]:
         """Return the logs that are wanted and have something new."""
         return [log for log in self._filter.find() if self._has_news(log.path) and self._filter.accepts(log)]
 
-    def import_all(self, logs: Sequence[FoundLog]) -> Iterator[FileReport]:
+    def import_all(self, logs: Sequence[LogLocation]) -> Iterator[FileReport]:
         """Deliver the logs and yield a report for each. Raise `Undelivered` if the server does not accept them."""
         try:
             for report in self._parallel(logs) if self._is_large(logs) else self._serial(logs):
@@ -127,8 +127,8 @@ class Importer:
         try:
             watched = _Watched(self._filter)
             while not should_stop():
-                for found in watched.find_changed():
-                    report = self._advance(found, watched, upload)
+                for location in watched.find_changed():
+                    report = self._advance(location, watched, upload)
                     if report.events or report.skipped or report.problem:
                         yield report
                 self._state.save()
@@ -137,33 +137,33 @@ class Importer:
             self._state.save()
             upload.close()
 
-    def _advance(self, found: FoundLog, watched: _Watched, upload: Upload) -> FileReport:
-        log = watched.open_log(found.path, partial(self._open, found))
-        report = FileReport(found.path)
+    def _advance(self, location: LogLocation, watched: _Watched, upload: Upload) -> FileReport:
+        log = watched.open_log(location.path, partial(self._open, location))
+        report = FileReport(location.path)
         try:
             for step in log.steps(_archive(upload, self._options)):
                 report.events += upload.send(step.events)
                 report.add(step, log)
-                self._state.set(found.path, log.position)
+                self._state.set(location.path, log.position)
         except OSError as error:
             report.problem = str(error)
         except Undelivered as error:
             report.problem = str(error)
         return report
 
-    def _open(self, found: FoundLog) -> LogFile:
-        position = self._state.get(found.path)
-        return LogFile(found.path, found.agent, position=position, window_tokens=self._options.window_tokens)
+    def _open(self, location: LogLocation) -> LogFile:
+        position = self._state.get(location.path)
+        return LogFile(location.path, location.agent, position=position, window_tokens=self._options.window_tokens)
 
     def _has_news(self, path: Path) -> bool:
         known = self._state.get(path)
         return not known.size or status_of(path)[0] != known.size
 
-    def _is_large(self, logs: Sequence[FoundLog]) -> bool:
+    def _is_large(self, logs: Sequence[LogLocation]) -> bool:
         total = sum(size_of(log.path) - self._state.get(log.path).size for log in logs)
         return self._jobs > 1 and len(logs) > 1 and total >= _MIN_PARALLEL_BYTES
 
-    def _serial(self, logs: Sequence[FoundLog]) -> Iterator[FileReport]:
+    def _serial(self, logs: Sequence[LogLocation]) -> Iterator[FileReport]:
         upload = self._create_upload()
         try:
             for log in logs:
@@ -171,7 +171,7 @@ class Importer:
         finally:
             upload.close()
 
-    def _parallel(self, logs: Sequence[FoundLog]) -> Iterator[FileReport]:
+    def _parallel(self, logs: Sequence[LogLocation]) -> Iterator[FileReport]:
         """Import in several processes, because reading and redaction need the processor, not the network."""
         workers = min(self._jobs, len(logs))
         with ProcessPoolExecutor(
@@ -197,11 +197,11 @@ class _Watched:
     def __init__(self, log_filter: LogFilter) -> None:
         self._filter = log_filter
         self._sizes: dict[Path, tuple[int, int]] = {}
-        self._known: dict[Path, FoundLog] = {}
+        self._known: dict[Path, LogLocation] = {}
         self._open: OrderedDict[Path, LogFile] = OrderedDict()
         self._next_scan = 0.0
 
-    def find_changed(self) -> Iterator[FoundLog]:
+    def find_changed(self) -> Iterator[LogLocation]:
         """Yield the logs whose size or time changed. All logs are searched less often than the open ones."""
         now = time.monotonic()
         if now >= self._next_scan:
@@ -224,7 +224,7 @@ class _Watched:
             self._open.popitem(last=False)
         return log
 
-    def _is_changed(self, log: FoundLog) -> bool:
+    def _is_changed(self, log: LogLocation) -> bool:
         try:
             size = status_of(log.path)
         except OSError:
