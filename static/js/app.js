@@ -88,5 +88,4 @@ addEventListener("load", () => {
   if (links instanceof HTMLTemplateElement) requestIdleCallback(() => document.head.append(links.content));
 });
 
-document.querySelector(".topbar nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 startTimeUpdates();

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 
 import pytest
+from agent_session import Session, send
 from compact import AriadneExporter, CompactConfig, CompactManager, CompactPolicy
 from conftest import SignIn
 from conversations import conversation
@@ -39,6 +40,17 @@ def test_tour_does_not_cover_a_phone(sign_in: SignIn, session_url: str) -> None:
     page.goto(session_url)
     expect(page.get_by_test_id("span-row").first).to_be_visible()
     expect(page.get_by_test_id("first-look")).to_be_hidden()
+
+
+def test_tour_does_not_open_on_a_session_without_data(server: Server, sign_in: SignIn) -> None:
+    session = Session(f"bare-{uuid.uuid4().hex[:8]}")
+    send(server.ingest_url, server.ingest_key, [session.trace()])
+    page = sign_in("operator", is_new=True)
+    page.goto(f"/sessions/{session.session_id}/")
+    expect(page.locator("live-state")).to_have_attribute("data-state", "live")
+    expect(page.get_by_test_id("first-look")).to_be_hidden()
+    page.get_by_role("button", name="Tour").click()
+    expect(page.get_by_test_id("first-look")).to_be_visible()
 
 
 def test_tour_opens_on_the_first_visit_only(sign_in: SignIn, session_url: str) -> None:

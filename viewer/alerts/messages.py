@@ -23,15 +23,23 @@ _MAX_FACT_CHARS = 200
 
 
 def alert_title(rule: AlertRule, figures: dict[str, int], *, is_test: bool) -> str:
-    """Return one sentence with the figures of an alert."""
+    """Return the figures of an alert in words."""
     if is_test:
         return f"Test of the alert rule “{rule.name}”"
     count, worst = figures["count"], figures["worst"]
     return {
-        Kind.FACTS_LOST: f"{format_count(count, 'compaction')} lost facts, at worst {worst:,}",
+        Kind.FACTS_LOST: (
+            f"{count:,} compactions lost facts. The worst lost {worst:,}."
+            if count > 1
+            else f"A compaction lost {format_count(worst, 'fact')}"
+        ),
         Kind.FALLBACK: f"{format_count(count, 'summary fallback')} within {format_minutes(rule.window_minutes)}",
         Kind.OVERFLOW: f"{format_count(count, 'context overflow')} within {format_minutes(rule.window_minutes)}",
-        Kind.NEAR_LIMIT: f"{format_count(count, 'session')} near the context limit, at worst {worst}%",
+        Kind.NEAR_LIMIT: (
+            f"{count:,} sessions are near the context limit. The fullest prompt is at {worst}%."
+            if count > 1
+            else f"A session filled {worst}% of its context window"
+        ),
         Kind.SILENCE: f"No data received for {format_minutes(worst)}",
     }[Kind(rule.kind)]
 

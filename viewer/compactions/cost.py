@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from viewer.costs.amounts import format_usd
+from viewer.costs.amounts import format_price, round_usd
 from viewer.costs.prices import Rates
 from viewer.kinds import PRUNED, SUMMARY
 from viewer.numbers import format_count, to_count
@@ -40,7 +40,7 @@ class CompactionMoney:
     summary_model: str
     summary: Decimal | None  # None: the price of the summarizer's model is unknown
     saved_per_call: Decimal
-    calls: int
+    saved: Decimal
     is_cached: bool
 
     @property
@@ -49,12 +49,17 @@ class CompactionMoney:
         return self.cache_lost + (self.summary or Decimal(0))
 
     @property
-    def saved(self) -> Decimal:
-        return self.calls * self.saved_per_call
-
-    @property
     def net(self) -> Decimal | None:
         return None if self.summary is None else self.saved - self.spent
+
+    def round(self) -> CompactionMoney:
+        """Return the amounts as a page shows them, so that they add up to the net amount."""
+        return replace(
+            self,
+            cache_lost=round_usd(self.cache_lost),
+            summary=None if self.summary is None else round_usd(self.summary),
+            saved=round_usd(self.saved),
+        )
 
     @property
     def break_even(self) -> int | None:
@@ -110,14 +115,15 @@ def _money(check: Check, invalidated: int, calls: int, rates: CompactionRates) -
     summary: Decimal | None = Decimal(0)
     if rates.summary_model:
         summary = _summary_cost(check, rates.summary)
+    saved_per_call = before * per_token_before - after * per_token_after
     return CompactionMoney(
         model=rates.model,
         source=rates.after.source,
         cache_lost=sent_again * max(Decimal(0), rates.after.cache_write - rates.after.cached),
         summary_model=rates.summary_model,
         summary=summary,
-        saved_per_call=before * per_token_before - after * per_token_after,
-        calls=calls,
+        saved_per_call=saved_per_call,
+        saved=calls * saved_per_call,
         is_cached=rates.is_cached,
     )
 
@@ -138,7 +144,7 @@ def _sentences(
 ) -> list[str]:
     sentences = [f"Each later prompt is {freed:,} tokens smaller."]
     if money is not None and money.saved_per_call > 0:
-        sentences = [f"Each later prompt is {freed:,} tokens smaller and saves {format_usd(money.saved_per_call)}."]
+        sentences = [f"Each later prompt is {freed:,} tokens smaller and saves {format_price(money.saved_per_call)}."]
     if invalidated:
         sentences.append(f"{invalidated:,} tokens were dropped from the provider's prompt cache and sent again.")
     if break_even is not None:

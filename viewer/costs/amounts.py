@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 
 from viewer.costs.prices import Rates
 
 _ZERO = Decimal(0)
+_UNIT = Decimal("0.0001")
 FindRates = Callable[[str, str, datetime, int], Rates | None]
 """The rates for a model, a provider, a time and a prompt size."""
 
@@ -70,6 +71,16 @@ class ModelCost:
     def source(self) -> str:
         return ", ".join(sorted(self.sources))
 
+    def round(self) -> ModelCost:
+        """Return the costs as a page shows them. The total is the sum of the rounded parts."""
+        return replace(
+            self,
+            fresh_cost=round_usd(self.fresh_cost),
+            cached_cost=round_usd(self.cached_cost),
+            cache_write_cost=round_usd(self.cache_write_cost),
+            output_cost=round_usd(self.output_cost),
+        )
+
     def add(self, usage: Usage, rates: Rates | None) -> None:
         self.calls += usage.calls
         self.fresh += usage.fresh
@@ -103,6 +114,10 @@ class Cost:
         known = [model.total for model in self.models if model.total is not None]
         return sum(known, _ZERO) if known else None
 
+    def round(self) -> Cost:
+        """Return the costs as a page shows them, so that the rows add up to the total."""
+        return Cost(tuple(model.round() for model in self.models))
+
     @property
     def unknown_models(self) -> list[str]:
         return sorted({model.model or "unnamed model" for model in self.models if model.total is None})
@@ -129,6 +144,17 @@ def format_price(amount: Decimal) -> str:
     """Format a price per million tokens with two digits or more: $3.00, $0.125."""
     text = f"{amount:,.6f}".rstrip("0")
     return f"${text.ljust(text.index('.') + 3, '0')}"
+
+
+def round_usd(amount: Decimal) -> Decimal:
+    return amount.quantize(_UNIT)
+
+
+def format_exact_usd(amount: Decimal | None) -> str:
+    """Format a rounded amount with four digits, so that the amounts of a page add up: $1,234.5000, $0.0013, $0."""
+    if amount is None:
+        return "–"
+    return f"{'−' if amount < 0 else ''}${abs(amount):,.4f}" if amount else "$0"
 
 
 def format_usd(amount: Decimal | None) -> str:

@@ -40,7 +40,7 @@ def session_cost(request: HttpRequest, name: str) -> HttpResponse:
     context = {
         "session": session,
         "project": Project.objects.filter(pk=session.project_id).first(),
-        "cost": cost,
+        "cost": cost.round(),
         "effects": compaction_effects(session, cost, visibility),
     }
     return render(request, "costs/session_cost.html", context)

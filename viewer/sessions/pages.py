@@ -152,6 +152,7 @@ def session_detail(request: HttpRequest, name: str) -> HttpResponse:
         "session": session,
         "sight": sight,
         "titles": session_list.titles([session], sight.visibility),
+        "labels": labels.session_labels([session], sight.visibility).get(session.session_key, []),
         **_compaction_list(checks),
         "story": describe_session(checks),
         "failed_count": sum(check.has_failed for check in checks),

@@ -8,7 +8,7 @@ from typing import Any
 from django import template
 
 from ingest.models import Session
-from viewer.costs.amounts import format_price, format_usd
+from viewer.costs.amounts import format_exact_usd, format_price, format_usd
 from viewer.costs.queries import session_cost
 
 register = template.Library()
@@ -19,6 +19,12 @@ _MILLION = Decimal(1_000_000)
 def usd(value: Any) -> str:
     """Format US dollars. Tiny amounts have more digits."""
     return format_usd(value if isinstance(value, Decimal) else None)
+
+
+@register.filter
+def usd_exact(value: Any) -> str:
+    """Format an amount that adds up with others on the page."""
+    return format_exact_usd(value if isinstance(value, Decimal) else None)
 
 
 @register.filter

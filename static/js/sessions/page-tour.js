@@ -1,6 +1,6 @@
 // @ts-check
-// <page-tour>: introduces the session page on the first visit. Afterwards, and on a phone, it opens only from its
-// button.
+// <page-tour data-opens>: introduces the session page on the first visit. Afterwards, on a phone, and on a session
+// without data, it opens only from its button.
 
 // The key of earlier releases, so that users who dismissed the tour don't see it again.
 const STORAGE_KEY = "first-look";
@@ -15,7 +15,8 @@ class PageTour extends HTMLElement {
     document.addEventListener("keydown", this.#onPageKey, true);
     // A link to a span is about that span, which the tour would cover. On a phone it would cover the whole page.
     const isNarrow = matchMedia("(max-width: 720px)").matches;
-    if (!isDismissed() && !location.hash && !location.search && !isNarrow) this.#open();
+    const isPlainVisit = !location.hash && !location.search && !isNarrow;
+    if (this.hasAttribute("data-opens") && isPlainVisit && !isDismissed()) this.#open();
   }
 
   disconnectedCallback() {

@@ -20,6 +20,7 @@ from receiver import Answer, Receiver
 
 from ingest.models import IngestKey, Project, Session, Span
 from viewer.alerts import delivery, encryption, evaluation
+from viewer.alerts.messages import alert_title
 from viewer.models import Alert, AlertDelivery, AlertRule, AuditEntry, Membership
 
 Kind = AlertRule.Kind
@@ -116,6 +117,19 @@ def ours() -> Project:
     return create_project("ours")
 
 
+@pytest.mark.parametrize(
+    ("kind", "count", "worst", "title"),
+    [
+        (Kind.FACTS_LOST, 1, 1, "A compaction lost 1 fact"),
+        (Kind.FACTS_LOST, 5, 97, "5 compactions lost facts. The worst lost 97."),
+        (Kind.NEAR_LIMIT, 1, 96, "A session filled 96% of its context window"),
+        (Kind.NEAR_LIMIT, 3, 96, "3 sessions are near the context limit. The fullest prompt is at 96%."),
+    ],
+)
+def test_titles_are_sentences(kind: str, count: int, worst: int, title: str) -> None:
+    assert alert_title(AlertRule(kind=kind), {"count": count, "worst": worst}, is_test=False) == title
+
+
 @pytest.mark.django_db
 def test_lost_facts_reach_a_webhook_and_a_mailbox(ours: Project, webhook: Receiver, mailbox: Mailbox) -> None:
     """With figures and links. Content stays here, and so does the other project."""
@@ -131,14 +145,14 @@ def test_lost_facts_reach_a_webhook_and_a_mailbox(ours: Project, webhook: Receiv
     assert delivery.deliver_due(now=timezone.now() + timedelta(seconds=1)) == 3
     (request,) = webhook.requests
     body = json.loads(request.body)
-    assert body["title"] == "1 compaction lost facts, at worst 42"
+    assert body["title"] == "A compaction lost 42 facts"
     assert (body["kind"], body["project"], body["figures"]["worst"]) == ("facts_lost", "ours", 42)
     assert body["sessions"][0]["url"].endswith(f"/sessions/{session.session_key}/")
     assert "agent &lt;!channel&gt;" in body["text"]
     assert "<!channel>" not in body["text"]
     assert [recipients for recipients, _ in mailbox.messages] == [["a@example.com"], ["b@example.com"]]
     message = mailbox.messages[0][1]
-    assert message["Subject"] == "[Ariadne] Ours: 1 compaction lost facts, at worst 42"
+    assert message["Subject"] == "[Ariadne] Ours: A compaction lost 42 facts"
     text = message.get_payload(decode=True).decode()
     assert str(session.session_key) in text
     for sent in (request.body.decode(), text):

@@ -114,6 +114,28 @@ def test_page_and_api_show_the_cost_without_content(ours: Project, theirs: Proje
     assert stranger.get("/api/prices/?project=ours").json()["results"] == []
 
 
+def test_amounts_of_a_page_add_up(ours: Project) -> None:
+    """Each part is rounded down. The exact total of 0.000304 would be shown as $0.0003."""
+    session = create_session(ours, session_id="odd")
+    add_usage(session, "gpt-5", input_tokens=526, cached_tokens=350, output_tokens=4)
+    (model,) = session_cost(session).round().models
+    parts = [model.fresh_cost, model.cached_cost, model.cache_write_cost, model.output_cost]
+    assert parts == [Decimal("0.0002"), 0, 0, 0]
+    assert model.total == session_cost(session).round().total == sum(parts)
+    page = client_for(create_user("operator", ours)).get("/sessions/odd/cost/").content.decode()
+    assert page.count("$0.0002") == 3
+    assert "$0.0003" not in page
+
+
+def test_amounts_of_a_compaction_add_up() -> None:
+    agent = rates("3", "0.3", "3.75", "15")
+    check = compaction(10_333, 3_111, 9_000, None)
+    money = cache_effect(check, 5, CompactionRates("m", agent, agent, "", None, True)).money
+    assert money is not None
+    shown = money.round()
+    assert (shown.saved, shown.cache_lost, shown.net) == (Decimal("0.0108"), Decimal("0.0061"), Decimal("0.0047"))
+
+
 def test_a_session_without_usage_has_no_cost(ours: Project) -> None:
     create_session(ours, session_id="quiet")
     client = client_for(create_user("operator", ours))

@@ -90,6 +90,17 @@ def test_persons_and_tags_need_the_right_to_view_payloads(ours: Project, theirs:
     assert "have permission to filter by this label" in operator.get("/", {"user": PERSON}).content.decode()
 
 
+def test_list_and_session_show_four_labels_and_count_the_others(ours: Project) -> None:
+    session = Session.objects.get(project_id=ours.pk, session_id="one")
+    add_labels(session, environment="eu", service__version="1.2")
+    developer = client_for(create_user("developer", ours))
+    for path in ("/", "/sessions/one/"):
+        page = developer.get(path).content.decode()
+        assert "+2</span>" in page
+        assert f"User: {PERSON}" in page
+    assert "/?service=checkout" in developer.get("/sessions/two/").content.decode()
+
+
 def test_search_is_limited_to_labels(ours: Project, theirs: Project) -> None:
     """Values of labels are words of their session, those of persons only with the right."""
     operator, developer = client_for(create_user("operator", ours)), client_for(create_user("developer", ours))
