@@ -19,10 +19,11 @@ _PARTITIONS = """
 SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
 WHERE i.inhparent = 'ingest_search'::regclass
 """
+# Words contain no spaces, and one string is much faster to send than an array.
 # A span that changed replaces its words. A session collects the words of all its traces and spans.
 _UPSERT = """
 INSERT INTO ingest_search AS old (session_key, session_day, item, project_id, seq, trace_id, span_id, message, words)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, array_to_tsvector(%s::text[]))
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, array_to_tsvector(string_to_array(%s, ' ')))
 ON CONFLICT (session_key, session_day, item) DO UPDATE SET seq = excluded.seq, trace_id = excluded.trace_id,
   span_id = excluded.span_id, message = excluded.message, words = {words}
 """
@@ -88,10 +89,10 @@ def write(cursor: CursorWrapper, session: Session, entries: Sequence[Entry], ses
     cursor.executemany(
         _REPLACE,
         [
-            (*common, e.item, session.project_id, e.seq, e.trace_id, e.span_id, e.message, list(e.words))
+            (*common, e.item, session.project_id, e.seq, e.trace_id, e.span_id, e.message, " ".join(e.words))
             for e in entries
         ],
     )
     entry = session_entry
-    values = (*common, entry.item, session.project_id, entry.seq, None, None, None, list(entry.words))
+    values = (*common, entry.item, session.project_id, entry.seq, None, None, None, " ".join(entry.words))
     cursor.execute(_COLLECT, values)

@@ -9,19 +9,30 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import filterfalse, islice, repeat, takewhile
 
 MAX_WORD_CHARS = 60
 MAX_TEXT_WORDS = 20_000
 """Distinct words of one text in the index. The rest of a longer text is not found."""
 MAX_QUERY_WORDS = 12
 PUBLIC, CONTENT = "p", "c"
-# Letters, digits and the characters inside identifiers, paths, addresses and e-mail addresses.
-_TERM = re.compile(r"[^\W_][\w./\\:@+#=~-]*", re.ASCII | re.IGNORECASE)
-_UNICODE_TERM = re.compile(r"[^\W_][\w./\\:@+#=~-]*")
-_SEGMENT = re.compile(r"[/\\:@=#]+")
+# Characters inside identifiers, paths, addresses and e-mail addresses.
+_INNER = "_./\\:@+#=~-"
+_TERM = re.compile(r"[^\W_][\w./\\:@+#=~-]*")
 _PART = re.compile(r"[\W_]+")
+# Normalization sorts the combining marks of a character in quadratic time, so longer runs are split.
+_LONG_RUN = re.compile(r"\S{128}")
+# Two characters represent whole phrases. Normalization would expand a text of them to six times its size.
+_PHRASE = re.compile("[\ufdfa\ufdfb]")
+_SPACE = ord(" ")
+# Translating bytes and splitting them is several times faster than a regular expression, and most words are ASCII.
+_TO_TERMS = bytes(
+    code if code >= 128 or chr(code).isalnum() or chr(code) in _INNER else _SPACE for code in range(256)
+).lower()
+_TO_SEGMENTS = bytes(_SPACE if chr(code) in "/\\:@=#" else code for code in range(256))
+_TO_PARTS = bytes(_SPACE if chr(code) in _INNER else code for code in range(256))
 _SNIPPET_BEFORE, _SNIPPET_CHARS = 60, 200
 
 
@@ -29,11 +40,15 @@ def words_of(texts: Iterable[str]) -> set[str]:
     """Return the distinct words of texts, at most `MAX_TEXT_WORDS`."""
     words: set[str] = set()
     for text in texts:
-        for term in set(_terms(text)):
-            words.update(_with_parts(term))
-            if len(words) >= MAX_TEXT_WORDS:
-                return words
-    return words
+        terms = _distinct_terms(text)
+        words |= terms
+        compounds = " ".join(filterfalse(str.isalnum, terms))
+        words.update(_split(compounds, _TO_SEGMENTS), _split(compounds, _TO_PARTS))
+        if len(words) >= MAX_TEXT_WORDS:
+            break
+    if max(map(len, words), default=0) > MAX_WORD_CHARS:
+        words = {word[:MAX_WORD_CHARS] for word in words}
+    return set(islice(words, MAX_TEXT_WORDS)) if len(words) > MAX_TEXT_WORDS else words
 
 
 def lexemes(words: Iterable[str], *, project_id: int, kind: str) -> list[str]:
@@ -41,22 +56,21 @@ def lexemes(words: Iterable[str], *, project_id: int, kind: str) -> list[str]:
     return [f"{project_id}{kind}{word}" for word in words]
 
 
+def _split(text: str, separators: bytes) -> list[str]:
+    return text.encode(errors="replace").translate(separators).decode().split()
+
+
+def _distinct_terms(text: str) -> set[str]:
+    runs = set(_split(text, _TO_TERMS))
+    others = set() if text.isascii() else set(filterfalse(str.isascii, runs))
+    other_terms = _terms(_LONG_RUN.sub(r"\g<0> ", " ".join(others)))
+    return {*map(str.strip, runs - others, repeat(_INNER)), *other_terms} - {""}
+
+
 def _terms(text: str) -> list[str]:
-    normal = text if text.isascii() else unicodedata.normalize("NFKC", text)
-    pattern = _TERM if normal.isascii() else _UNICODE_TERM
-    return [term.rstrip("./\\:@+#=~-_") for term in pattern.findall(normal.lower())]
-
-
-def _with_parts(term: str) -> Iterable[str]:
-    yield term[:MAX_WORD_CHARS]
-    if term.isalnum():
-        return
-    for segment in _SEGMENT.split(term):
-        if segment:
-            yield segment[:MAX_WORD_CHARS]
-    for part in _PART.split(term):
-        if part:
-            yield part[:MAX_WORD_CHARS]
+    """Return the terms of a text in their order."""
+    normal = unicodedata.normalize("NFKC", _PHRASE.sub(" ", text)).lower()
+    return [term.rstrip(_INNER) for term in _TERM.findall(normal)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +81,7 @@ class Query:
 
     @classmethod
     def parse(cls, text: str) -> Query:
-        terms = dict.fromkeys(term[:MAX_WORD_CHARS] for term in _terms(text[:500]) if term)
+        terms = dict.fromkeys(term[:MAX_WORD_CHARS] for term in _terms(text[:500]))
         return cls(list(terms)[:MAX_QUERY_WORDS])
 
     def tsquery(self, project_id: int, *, with_content: bool) -> str:
@@ -79,14 +93,14 @@ class Query:
         parts = [part for part in _PART.split(term) if part]
         return [[term]] if parts == [term] or not parts else [[term], parts]
 
-    def matches(self, text: str) -> list[tuple[int, int]]:
-        """Return the positions of the terms, and of their parts, at the beginnings of words in a text."""
+    def matches(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield the positions of the terms, and of their parts, at the beginnings of words in a text."""
         needles = {part for term in self.terms for part in (term, *_PART.split(term)) if part}
         if not needles:
-            return []
+            return
         longest_first = sorted(needles, key=len, reverse=True)
         pattern = re.compile(r"(?<![^\W_])(?:" + "|".join(map(re.escape, longest_first)) + ")", re.IGNORECASE)
-        return [match.span() for match in pattern.finditer(text)]
+        yield from (match.span() for match in pattern.finditer(text))
 
 
 def _any(alternatives: list[list[str]], project_id: int, kinds: Sequence[str]) -> str:
@@ -116,20 +130,17 @@ def snippet(texts: Iterable[str], query: Query) -> list[Part]:
     first = ""
     for text in texts:
         first = first or text
-        if spans := query.matches(text):
-            return _cut(text, spans)
+        spans = query.matches(text)
+        if (span := next(spans, None)) is not None:
+            return _cut(text, span, spans)
     return [Part(_clean(first[:_SNIPPET_CHARS]), is_match=False)] if first else []
 
 
-def _cut(text: str, spans: list[tuple[int, int]]) -> list[Part]:
-    begin = max(0, spans[0][0] - _SNIPPET_BEFORE)
+def _cut(text: str, first: tuple[int, int], others: Iterator[tuple[int, int]]) -> list[Part]:
+    begin = max(0, first[0] - _SNIPPET_BEFORE)
     end = min(len(text), begin + _SNIPPET_CHARS)
     parts, position = [Part("…", is_match=False)] if begin else [], begin
-    for start, stop in spans:
-        if start >= end:
-            break
-        if start < position:
-            continue
+    for start, stop in (first, *takewhile(lambda span: span[0] < end, others)):
         parts += [Part(_clean(text[position:start]), is_match=False), Part(text[start:stop], is_match=True)]
         position = stop
     tail = _clean(text[position:end]) + ("…" if end < len(text) else "")

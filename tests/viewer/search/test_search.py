@@ -11,6 +11,7 @@ import pytest
 import zstandard
 from django.db import connection
 from django.utils import timezone
+from growth import assert_linear
 from people import client_for, create_project, create_session, create_user
 
 from ingest.models import Message, Project, SearchDocument, SearchState, Session, Span, Trace, trace_key
@@ -275,6 +276,37 @@ def test_words_of_identifiers() -> None:
     words = words_of(["Fix src/Auth/login_form.py: see jane@example.com, v1.2.3 (ERR-42)."])
     assert {"src/auth/login_form.py", "login_form.py", "login", "form", "py", "jane", "example.com", "err-42"} <= words
     assert {"1.2.3", "v1.2.3"} & words == {"v1.2.3"}
+
+
+HOSTILE_TEXTS = {
+    "combining marks in the wrong order": "\u0301\u0316",
+    "characters that represent a phrase": "\ufdfa",
+    "characters that represent a word": "\u33af",
+    "letters and separators outside ASCII": "é—",
+    "letters without a separator": "漢字",
+    "paths": "a/",
+    "separators": "/:",
+    "beginnings of searched words": "queue ",
+}
+
+
+def ordinary_text(size: int) -> str:
+    line = "Step {0}: login_form.py reads the file src/part{0}.py, then continues at café {0}.\n"
+    return "".join(line.format(number) for number in range(size // 60))[:size]
+
+
+@pytest.mark.parametrize("case", HOSTILE_TEXTS)
+def test_hostile_text_is_indexed_and_cut_in_linear_time(case: str) -> None:
+    """The search index reads texts from agents, and results show parts of them. Sizes are bytes, as in a request."""
+    unit = HOSTILE_TEXTS[case]
+    # Not in the texts, so that each is searched to its end.
+    query = Query.parse(".".join(f"queue{number}" for number in range(9)))
+
+    def hostile(size: int) -> str:
+        return "a" + unit * (size // len(unit.encode()))
+
+    assert_linear(lambda text: words_of([text]), hostile, ordinary=ordinary_text)
+    assert_linear(lambda text: snippet([text], query), hostile, ordinary=ordinary_text)
 
 
 def test_a_snippet_is_cut_around_the_first_match() -> None:
