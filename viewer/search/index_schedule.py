@@ -1,37 +1,31 @@
-"""Keep the search index up to date while the server runs.
-
-Each web process looks for changes once a second, and a lock in the database lets one of them write. While there is a
-backlog, a process works at most half of the time, so that ingest and pages keep the CPU.
-"""
+"""Run the process that keeps the search index up to date, beside each web process."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-import time
+import os
+import subprocess
+import sys
 from weakref import WeakKeyDictionary
 
-from asgiref.sync import sync_to_async
 from django.conf import settings
-from django.db import connection
 
-from viewer.search import indexer
-
-_IDLE_S, _RETRY_S = 1.0, 5.0
+_RETRY_S, _STOP_TIMEOUT_S = 5.0, 2.0
 _log = logging.getLogger("ariadne.search")
 _tasks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[None]] = WeakKeyDictionary()
 
 
 def ensure_running() -> None:
-    """Start the schedule of this process, once per event loop."""
+    """Start the index process of this web process, once per event loop."""
     loop = asyncio.get_running_loop()
     if settings.SEARCH_INDEX and loop not in _tasks:
         _tasks[loop] = loop.create_task(_run(), name="search-index")
 
 
 async def stop() -> None:
-    """End the schedule. The next process continues where this one stopped."""
+    """End the index process. The next one continues where it stopped."""
     task = _tasks.pop(asyncio.get_running_loop(), None)
     if task is not None:
         task.cancel()
@@ -40,19 +34,31 @@ async def stop() -> None:
 
 
 async def _run() -> None:
+    """Start the process, and start it again whenever it ends."""
     while True:
-        began = time.monotonic()
+        process = _start()
         try:
-            has_more = await sync_to_async(_index, thread_sensitive=False)()
-        except Exception as error:  # the schedule goes on after any failure of the database
-            _log.warning("search_index_failed %s: %s", type(error).__name__, error)
-            await asyncio.sleep(_RETRY_S)
-            continue
-        await asyncio.sleep(time.monotonic() - began if has_more else _IDLE_S)
+            await asyncio.to_thread(process.wait)
+        finally:
+            await _end(process)
+        _log.warning("index_process_replaced exit_code=%s", process.returncode)
+        await asyncio.sleep(_RETRY_S)
 
 
-def _index() -> bool:
+def _start() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "viewer.search.index_process"],
+        stdin=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+
+
+async def _end(process: subprocess.Popen[bytes]) -> None:
+    """Let the process end after its batch, or kill it. An unfinished batch is rolled back."""
+    assert process.stdin is not None
+    process.stdin.close()
     try:
-        return indexer.run_once()
-    finally:
-        connection.close()
+        await asyncio.to_thread(process.wait, _STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

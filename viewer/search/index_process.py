@@ -1,0 +1,59 @@
+"""A process that keeps the search index up to date: `python -m viewer.search.index_process`.
+
+Splitting texts into words holds the interpreter lock, so in the web process it would delay ingest and pages. The
+process ends when its standard input is closed, which the web process does when it ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import signal
+import sys
+import time
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "ariadne.settings")
+
+import django
+from django.db import connection
+
+django.setup()
+
+from viewer.search import indexer  # noqa: E402 - Django must be set up first
+
+_IDLE_S, _RETRY_S = 1.0, 5.0
+# Below the web process and its decode workers.
+_NICENESS = 10
+_log = logging.getLogger("ariadne.search")
+
+
+def run(stop_fd: int) -> None:
+    """Index changes until `stop_fd` is closed at its other end.
+
+    A lock in the database lets one process write. While there is a backlog, it works at most half of the time, so that
+    ingest and pages keep the CPU.
+    """
+    pause_s = 0.0
+    while not select.select([stop_fd], [], [], pause_s)[0]:
+        began = time.monotonic()
+        try:
+            has_more = indexer.run_once()
+            pause_s = time.monotonic() - began if has_more else _IDLE_S
+        except Exception as error:  # the process goes on after any failure of the database
+            _log.warning("search_index_failed %s: %s", type(error).__name__, error)
+            pause_s = _RETRY_S
+        finally:
+            connection.close()
+
+
+def main() -> None:
+    # Ctrl-C and a shutdown reach the whole process group. The web process closes the pipe.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.nice(_NICENESS)
+    run(sys.stdin.fileno())
+
+
+if __name__ == "__main__":
+    main()
