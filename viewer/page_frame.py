@@ -26,10 +26,20 @@ class PageFrame:
     unread_mentions: int
 
 
+def _projects(request: HttpRequest, right: Right) -> list[Project]:
+    """Return the projects in which the user has a right, in the order of their names. One query per request."""
+    grant = access.request_grant(request)
+    projects: list[Project] | None = getattr(request, "_projects", None)
+    if projects is None:
+        projects = list(Project.objects.filter(pk__in=grant.rights).order_by("name"))
+        request._projects = projects  # type: ignore[attr-defined]
+    allowed = grant.projects(right)
+    return [project for project in projects if project.pk in allowed]
+
+
 def current_project(request: HttpRequest, right: Right = Right.SESSIONS) -> Project | None:
     """Return the project in the address, else the last one the user viewed, else the first."""
-    allowed = access.request_grant(request).projects(right)
-    projects = list(Project.objects.filter(pk__in=allowed).order_by("name"))
+    projects = _projects(request, right)
     slug = request.GET.get("project") or request.session.get("project")
     current = next((project for project in projects if project.slug == slug), None) or next(iter(projects), None)
     if current is not None and request.GET.get("project") == current.slug:
@@ -43,7 +53,7 @@ def context(request: HttpRequest) -> dict[str, Any]:
     def load() -> PageFrame:
         grant = access.request_grant(request)
         return PageFrame(
-            projects=list(Project.objects.filter(pk__in=grant.projects(Right.SESSIONS)).order_by("name")),
+            projects=_projects(request, Right.SESSIONS),
             project=current_project(request),
             may_tail=bool(grant.projects(Right.TAIL)),
             may_transcripts=bool(grant.projects(Right.TRANSCRIPTS)),

@@ -52,8 +52,8 @@ def page_queries(project: int, last_seq: int) -> dict[str, Query]:
             f"home, {name}": lambda filters=filters: session_list.sessions_page(content, filters)
             for name, filters in FILTERS.items()
         },
-        "trends, 30 days": lambda: trends.series([project], month, with_cost=False),
-        "trends, 30 days with cost": lambda: trends.series([project], month),
+        "trends, 30 days": lambda: trends.series([project], month, group="model"),
+        "trends, costs of 30 days": lambda: trends.cost_series([project], month),
         "trends, sessions of an hour": lambda: trends.sessions_behind(
             [project], month.until - timedelta(hours=4), month.until - timedelta(hours=3)
         ),

@@ -7,7 +7,7 @@ or a newer price table also applies to stored sessions.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -66,18 +66,18 @@ def session_costs(project_id: int, keys: Iterable[UUID]) -> dict[UUID, Cost]:
     return {key: price(session_usages, find_rates) for key, session_usages in usages.items()}
 
 
-def hourly_costs(
-    project_id: int, since: datetime, until: datetime, *, model: str | None = None
-) -> dict[datetime, Cost]:
-    """Return the costs of a project for each hour with calls, for trends. `model` limits them to calls of one model."""
+def costs_over_time(
+    project_id: int, since: datetime, until: datetime, bucket_of: Callable[[datetime], int], *, model: str | None = None
+) -> dict[int, Cost]:
+    """Return the costs of a project by the bucket of their hour. `model` limits them to calls of one model."""
     calls = HourlyUsage.objects.filter(project_id=project_id, hour__gte=since, hour__lt=until, call_count__gt=0)
     if model is not None:
         calls = calls.filter(model=model)
-    hours: dict[datetime, list[Usage]] = defaultdict(list)
+    buckets: dict[int, list[Usage]] = defaultdict(list)
     for values in calls.values_list(*_KEY, *_SUMS):
-        hours[values[0]].append(Usage(*values))
+        buckets[bucket_of(values[0])].append(Usage(*values))
     find_rates = project_rates(project_id)
-    return {hour: price(usages, find_rates) for hour, usages in sorted(hours.items())}
+    return {bucket: price(usages, find_rates) for bucket, usages in buckets.items()}
 
 
 def recent_models(project_id: int, *, limit: int = 200) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from uuid import UUID
 
 from django.db.models import OuterRef, QuerySet, Subquery
@@ -34,7 +35,12 @@ class LabelValue:
 
 def session_labels(sessions: Sequence[Session], visibility: Visibility) -> dict[UUID, list[LabelValue]]:
     """Return the labels of sessions that a reader sees, by session."""
-    return _read([session.session_key for session in sessions], visibility)
+    result: dict[UUID, set[LabelValue]] = {}
+    rows = Label.objects.filter(session_key__in=[session.session_key for session in sessions])
+    for session_key, key, value in rows.values_list("session_key", "key", "value"):
+        if _is_visible(key, value, visibility):
+            result.setdefault(session_key, set()).add(LabelValue(_KIND_OF_KEY[key], value))
+    return {session_key: sorted(labels) for session_key, labels in result.items()}
 
 
 def labels_json(labels: Iterable[LabelValue]) -> dict[str, list[str]]:
@@ -47,10 +53,12 @@ def labels_json(labels: Iterable[LabelValue]) -> dict[str, list[str]]:
 
 def menu_labels(project_id: int, visibility: Visibility) -> dict[str, list[str]]:
     """Return the values of each kind in recent sessions, for the filter menus."""
-    newest = Session.objects.filter(project_id=project_id).order_by("-last_seq")
-    keys = list(newest.values_list("session_key", flat=True)[:_MENU_SESSIONS])
-    values = {label for labels in _read(keys, visibility).values() for label in labels}
-    return {kind: values_of_kind[:_MENU_VALUES] for kind, values_of_kind in labels_json(sorted(values)).items()}
+    newest = Session.objects.filter(project_id=project_id).order_by("-last_seq").values("session_key")[:_MENU_SESSIONS]
+    rows = Label.objects.filter(session_key__in=newest, key__in=_KIND_OF_KEY).values_list("key", "value").distinct()
+    labels = sorted(
+        {LabelValue(_KIND_OF_KEY[key], value) for key, value in rows if _is_visible(key, value, visibility)}
+    )
+    return {kind: values[:_MENU_VALUES] for kind, values in labels_json(labels).items()}
 
 
 def visible_keys(kind: str, value: str, visibility: Visibility) -> list[str]:
@@ -85,15 +93,7 @@ def filters_of(query: Mapping[str, str]) -> dict[str, str]:
     return {kind: value for kind, value in values.items() if value}
 
 
-def _read(keys: Sequence[UUID], visibility: Visibility) -> dict[UUID, list[LabelValue]]:
-    result: dict[UUID, set[LabelValue]] = {}
-    rows = Label.objects.filter(session_key__in=keys).values_list("session_key", "key", "value")
-    for session_key, key, value in rows:
-        if _is_visible(key, value, visibility):
-            result.setdefault(session_key, set()).add(LabelValue(_KIND_OF_KEY[key], value))
-    return {session_key: sorted(labels) for session_key, labels in result.items()}
-
-
+@lru_cache(maxsize=4096)
 def _is_visible(key: str, value: str, visibility: Visibility) -> bool:
     if key not in _KIND_OF_KEY:
         return False

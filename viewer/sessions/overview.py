@@ -54,9 +54,9 @@ def figures(projects: Iterable[int], range_name: str, now: datetime) -> list[Fig
     """Return the figures of a range. Running sessions are those of now."""
     projects = list(projects)
     stats = session_list.session_stats(projects)
-    (whole,) = queries.series(projects, period_of(range_name, now), with_cost=False)
-    day = periods.last("24h", now)
-    (recent,) = queries.series(projects, day, with_cost=False) if range_name in periods.RANGES else (whole,)
+    period, day = period_of(range_name, now), periods.last("24h", now)
+    whole = queries.whole(queries.series(projects, period), period)
+    recent = whole if period == day else queries.whole(queries.series(projects, day), day)
     total = whole.total
     share = f" ({format_share(total.facts_kept, total.facts_total)})" if total.facts_total else ""
     suffix = f"&range={range_name}" if range_name else ""
@@ -130,10 +130,10 @@ _SPARK_LABELS = {
 def _active(projects: list[int], day: Period) -> list[tuple[float, float, float]]:
     """Return the number of newest sessions that were active in each hour, as bars."""
     counts = [0] * _HOURS
-    for first, last in session_list.active_times(projects, day.since):
+    for first, last, count in session_list.active_hours(projects, day.since):
         start, end = max(0, day.index(first)), min(_HOURS - 1, day.index(last))
         for hour in range(start, end + 1):
-            counts[hour] += 1
+            counts[hour] += count
     return spark_bars(counts)
 
 
@@ -159,26 +159,25 @@ def attention(projects: Iterable[int], range_name: str, now: datetime) -> list[A
     since = max(period.since, now - timedelta(hours=1)) if range_name == "1h" else period.since
     since = since.replace(minute=0, second=0, microsecond=0)
 
-    def top(metric: str) -> list[SessionFigures]:
-        if range_name in _LONG_RANGES:
-            return queries.worst_sessions(projects, since, metric=metric, limit=_PER_METRIC)
-        return queries.sessions_behind(projects, since, period.until, metric=metric, limit=_PER_METRIC)
-
+    if range_name in _LONG_RANGES:
+        worst = queries.worst_sessions_by_index(projects, since, limit=_PER_METRIC)
+    else:
+        worst = queries.worst_sessions(projects, since, period.until, limit=_PER_METRIC)
     items: dict[UUID, AttentionItem] = {}
-    lossy = [row for row in top("facts") if FactCount(row.figures.facts_total, row.figures.facts_kept).is_lossy]
+    lossy = [row for row in worst["facts"] if FactCount(row.figures.facts_total, row.figures.facts_kept).is_lossy]
     turns = _turns([row.session for row in lossy], since)
     for row in lossy:
         item = _item(items, row.session)
         item.reasons.append(_loss(row, turns.get(row.session.session_key)))
         item.span = row.session.worst_check or ""
         item.weight += 1_000 + row.figures.facts_lost
-    for row in top("errors"):
+    for row in worst["errors"]:
         item = _item(items, row.session)
         item.reasons.append(f"had {format_count(row.figures.errors, 'error')}")
         item.is_failure = True
         item.weight += 500 + row.figures.errors
     for metric, text in (("overflows", "overflowed its context"), ("fallbacks", "used a fallback")):
-        for row in top(metric):
+        for row in worst[metric]:
             count = getattr(row.figures, metric)
             item = _item(items, row.session)
             item.reasons.append(text if count == 1 else f"{text} {count:,} times")

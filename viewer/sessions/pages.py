@@ -30,6 +30,7 @@ from viewer.sessions.descriptions import describe_session
 from viewer.sessions.inspection import inspect
 from viewer.sessions.lines import TOOL, line_of
 from viewer.sessions.session_checks import projected_turns
+from viewer.sessions.session_rows import label_tags, session_rows
 from viewer.visibility.public_parts import Visibility
 
 # Rows that the page shows before its script has loaded the tree.
@@ -50,10 +51,12 @@ def sessions(request: HttpRequest) -> HttpResponse:
     page, cursor = session_list.sessions_page({project.pk: visibility}, filters)
     context = {
         "project": project,
-        "sessions": page,
-        "titles": session_list.titles(page, visibility),
-        "labels": labels.session_labels(page, visibility),
-        "costs": session_costs(project.pk, [session.session_key for session in page]),
+        "rows": session_rows(
+            page,
+            titles=session_list.titles(page, visibility),
+            labels=labels.session_labels(page, visibility),
+            costs=session_costs(project.pk, [session.session_key for session in page]),
+        ),
         "next": _address(request, before=cursor) if cursor else "",
         "filters": filters,
         "is_filtered": filters.is_active,
@@ -152,7 +155,7 @@ def session_detail(request: HttpRequest, name: str) -> HttpResponse:
         "session": session,
         "sight": sight,
         "titles": session_list.titles([session], sight.visibility),
-        "labels": labels.session_labels([session], sight.visibility).get(session.session_key, []),
+        "labels": label_tags(labels.session_labels([session], sight.visibility).get(session.session_key, [])),
         **_compaction_list(checks),
         "story": describe_session(checks),
         "failed_count": sum(check.has_failed for check in checks),

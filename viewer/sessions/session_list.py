@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from django.db import connection
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Coalesce
 from django.utils import timezone
@@ -187,11 +188,21 @@ def is_search_limited(project_id: int, filters: SessionFilter) -> bool:
     return bool(filters.q) and older[:1].exists()
 
 
-def active_times(projects: Iterable[int], since: datetime) -> list[tuple[datetime, datetime]]:
-    """Return the first and last time of the newest sessions that were active since a time."""
-    newest = Session.objects.filter(project_id__in=list(projects)).order_by("-last_seq")[:_STATS_SESSIONS]
-    times = newest.values_list("first_at", "last_at")
-    return [(first, last) for first, last in times if first and last and last >= since]
+_ACTIVE_HOURS = """
+SELECT date_trunc('hour', first_at, 'UTC') AS first, date_trunc('hour', last_at, 'UTC') AS last, count(*) FROM (
+  SELECT first_at, last_at FROM ingest_session WHERE project_id = %s ORDER BY last_seq DESC LIMIT %s) newest
+WHERE first_at IS NOT NULL AND last_at >= %s GROUP BY 1, 2
+"""
+
+
+def active_hours(projects: Iterable[int], since: datetime) -> list[tuple[datetime, datetime, int]]:
+    """Return the first and last hours of the newest sessions that were active since a time, with their number."""
+    hours = []
+    with connection.cursor() as cursor:
+        for project_id in projects:
+            cursor.execute(_ACTIVE_HOURS, [project_id, _STATS_SESSIONS, since])
+            hours += cursor.fetchall()
+    return hours
 
 
 @dataclass(frozen=True, slots=True)

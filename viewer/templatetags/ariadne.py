@@ -199,12 +199,6 @@ def cut_tail(value: Any) -> str:
 
 
 @register.filter
-def item(mapping: Mapping[Any, Any], key: Any) -> Any:
-    """Return the value of a key, or None."""
-    return mapping.get(key)
-
-
-@register.filter
 def query_string(query: Mapping[str, str]) -> str:
     """Return parameters as they are written in an address, without the question mark."""
     return urlencode(query)

@@ -107,8 +107,11 @@ class Trends(ReadView):
         if group not in {"", "model", "project"}:
             raise BadFilter("group", "Use `model` or `project`.")
         model = request.query_params.get("model")
-        (whole,) = queries.series(projects, period, model=model)
-        grouped = queries.series(projects, period, model=model, group=group) if group else []
+        parts = queries.series(projects, period, model=model, group=group)
+        costs = queries.cost_series(projects, period, model=model)
+        whole = queries.whole([*parts, *costs], period)
+        if group == "project":
+            parts = queries.with_costs(parts, costs, period)
         starts = period.starts
         return Response(
             {
@@ -119,7 +122,7 @@ class Trends(ReadView):
                 **_series_json(whole, starts),
                 "series": [
                     {"key": projects[int(one.key)] if group == "project" else one.key, **_series_json(one, starts)}
-                    for one in grouped
+                    for one in (parts if group else ())
                 ],
             }
         )

@@ -10,35 +10,39 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
+from typing import TypedDict
 from urllib.parse import urlencode
 
 from viewer.costs.amounts import format_usd
-from viewer.numbers import format_share
+from viewer.numbers import format_counts, format_facts
 from viewer.trends.periods import Period
 from viewer.trends.queries import Figures, Series
 
 _MAX_TICKS = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """One bucket of a chart. Positions are in percent, from the top left."""
+class Bar(TypedDict):
+    """One bucket of a chart with its texts. Positions are in percent, from the top left.
 
-    x: float
-    width: float
-    y: float
-    height: float
+    A dictionary, because a template looks for a key before it looks for an attribute, and there are hundreds of bars.
+    """
+
+    x: str
+    width: str
+    y: str
+    height: str
+    mark_y: str
     value: str
-    at: datetime
-    until: datetime
+    label: str
+    at: str
+    until: str
     href: str
-    is_empty: bool
-    mark_y: float | None = None
+    is_selected: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart of one figure over time."""
+    """A chart of one figure over time. Buckets without a value have no bar."""
 
     name: str
     title: str
@@ -50,10 +54,6 @@ class Chart:
     middle_label: str
     ticks: list[datetime] = field(default_factory=list)
     tone: str = ""
-
-    @property
-    def is_empty(self) -> bool:
-        return all(bar.is_empty for bar in self.bars)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +145,11 @@ KINDS = (
 )
 
 
-def charts(series: Series, period: Period, query: dict[str, str]) -> list[Chart]:
+def charts(series: Series, period: Period, query: dict[str, str], selected: datetime | None = None) -> list[Chart]:
     """Return all charts of a period. `query` is the query string of the page, to which bars add their time."""
-    ticks = _ticks(period)
-    first, second, *others = (_bar_chart(kind, series, period, query, ticks) for kind in KINDS)
-    return [first, second, _facts_chart(series, period, query, ticks), *others]
+    axis = _Axis(period, query, selected)
+    first, second, *others = (_bar_chart(kind, series, period, axis) for kind in KINDS)
+    return [first, second, _facts_chart(series, axis), *others]
 
 
 def sparkline(points: Sequence[Figures], name: str) -> list[tuple[float, float, float]]:
@@ -166,92 +166,87 @@ def spark_bars(values: Sequence[float]) -> list[tuple[float, float, float]]:
     return [(round(x, 2), round(y, 2), round(height, 2)) for x, y, height in bars]
 
 
-def _bar_chart(kind: _Kind, series: Series, period: Period, query: dict[str, str], ticks: list[datetime]) -> Chart:
+class _Axis:
+    """The time axis of all charts."""
+
+    def __init__(self, period: Period, query: dict[str, str], selected: datetime | None) -> None:
+        starts = period.starts
+        self.ticks = _ticks(starts)
+        self._ends = [*starts[1:], period.until]
+        self._starts = starts
+        self._step = 100 / len(starts)
+        self._query = query
+        self._selected = selected
+
+    def bar(
+        self, number: int, metric: str, value: str, *, bottom: float = 0, top: float, mark: float | None = None
+    ) -> Bar:
+        at = self._starts[number]
+        # A bar of one compaction among thousands is still visible.
+        height = max(2.0, top - bottom)
+        address = urlencode({**self._query, "at": _iso(at), "metric": metric})
+        return Bar(
+            x=f"{(number + 0.12) * self._step:.3f}",
+            width=f"{self._step * 0.76:.3f}",
+            y=f"{max(0.0, 100 - max(top, bottom + height)):.3f}",
+            height=f"{height:.3f}",
+            mark_y="" if mark is None else f"{min(98.0, 100 - mark):.3f}",
+            value=value,
+            label=f"{at.day} {at:%b %H:%M} UTC: {value}",
+            at=at.isoformat(),
+            until=self._ends[number].isoformat(),
+            href=f"?{address}#sessions",
+            is_selected=at == self._selected,
+        )
+
+
+def _bar_chart(kind: _Kind, series: Series, period: Period, axis: _Axis) -> Chart:
     values = [kind.value(point) for point in series.points]
     top = _round_up(max(values, default=0))
-    bars = [
-        _bar(period, query, kind.name, number, 0, value / top * 100, kind.format(value), is_empty=not value)
-        for number, value in enumerate(values)
-    ]
     return Chart(
         name=kind.name,
         title=kind.title,
         unit=kind.unit.format(bucket=period.bucket_label),
         explanation=kind.explanation,
         total=kind.format(kind.value(series.total)),
-        bars=bars,
+        bars=[
+            axis.bar(number, kind.name, kind.format(value), top=value / top * 100)
+            for number, value in enumerate(values)
+            if value
+        ],
         max_label=kind.format(top),
         middle_label=kind.format(top / 2) if top >= 2 or top < 1 else "",
-        ticks=ticks,
+        ticks=axis.ticks,
         tone=kind.tone,
     )
 
 
-def _facts_chart(series: Series, period: Period, query: dict[str, str], ticks: list[datetime]) -> Chart:
+def _facts_chart(series: Series, axis: _Axis) -> Chart:
     """Draw a bar from the worst compaction to the median one, with a mark at the median."""
     bars = []
     for number, point in enumerate(series.points):
         worst, median = point.facts_kept_worst, point.facts_kept_p50
         if worst is None or median is None:
-            bars.append(_bar(period, query, "facts", number, 0, 0, "no facts", is_empty=True))
             continue
-        value = (
-            f"median {median:.0%}, worst {worst:.0%}, {point.facts_kept:,} of {point.facts_total:,} kept "
-            f"({format_share(point.facts_kept, point.facts_total)})"
-        )
-        bars.append(_bar(period, query, "facts", number, worst * 100, median * 100, value, mark=median * 100))
+        value = f"median {median:.0%}, worst {worst:.0%}, {format_facts(point.facts_total, point.facts_kept)}"
+        bars.append(axis.bar(number, "facts", value, bottom=worst * 100, top=median * 100, mark=median * 100))
     total = series.total
-    share = f" ({format_share(total.facts_kept, total.facts_total)})" if total.facts_total else ""
     return Chart(
         name="facts",
         title="Facts kept",
         unit="share of facts, median and worst compaction",
         explanation="Facts of removed messages that are still in the prompt. The mark is the median compaction. "
         "The bar ends at the worst one.",
-        total=f"{total.facts_kept:,} of {total.facts_total:,}{share}" if total.facts_total else "–",
+        total=format_counts(total.facts_total, total.facts_kept) if total.facts_total else "–",
         bars=bars,
         max_label="100%",
         middle_label="50%",
-        ticks=ticks,
+        ticks=axis.ticks,
     )
 
 
-def _bar(
-    period: Period,
-    query: dict[str, str],
-    metric: str,
-    number: int,
-    bottom: float,
-    top: float,
-    value: str,
-    *,
-    is_empty: bool = False,
-    mark: float | None = None,
-) -> Bar:
-    count = len(period.starts)
-    step = 100 / count
-    at = period.since + number * period.bucket
-    until = min(at + period.bucket, period.until)
-    # A bar of one compaction among thousands is still visible.
-    height = 0.0 if is_empty else max(2.0, top - bottom)
-    address = {**query, "at": _iso(at), "metric": metric}
-    return Bar(
-        x=round(number * step + step * 0.12, 3),
-        width=round(step * 0.76, 3),
-        y=round(max(0.0, 100 - max(top, bottom + height)), 3),
-        height=round(height, 3),
-        value=value,
-        at=at,
-        until=until,
-        href=f"?{urlencode(address)}#sessions",
-        is_empty=is_empty,
-        mark_y=None if mark is None else round(min(98.0, 100 - mark), 3),
-    )
-
-
-def _ticks(period: Period) -> list[datetime]:
+def _ticks(starts: list[datetime]) -> list[datetime]:
     """Return the times of the labels of the time axis, which divide it into equal parts."""
-    starts = period.starts
     least = -(-len(starts) // _MAX_TICKS)
     step = next(step for step in range(least, len(starts) + 1) if len(starts) % step == 0)
     return starts[::step]

@@ -33,7 +33,9 @@ def trends(request: HttpRequest) -> HttpResponse:
         problem, period = error.message, periods.last("", timezone.now())
     model = request.GET.get("model") or None
     query = {name: value for name in ("range", "since", "until", "scope", "model") if (value := request.GET.get(name))}
-    (whole,) = queries.series(projects, period, model=model)
+    by_model = queries.series(projects, period, model=model, group="model")
+    whole = queries.whole([*by_model, *queries.cost_series(projects, period, model=model)], period)
+    point = _point(request.GET, projects, period, model)
     context = {
         "project": project,
         "period": period,
@@ -44,11 +46,11 @@ def trends(request: HttpRequest) -> HttpResponse:
         "models": [name for name in queries.models(projects, period) if name],
         "covers_all": covers_all,
         "may_cover_all": len(allowed) > 1,
-        "charts": charts.charts(whole, period, query),
+        "charts": charts.charts(whole, period, query, point["since"] if point else None),
         "total": whole.total,
         "has_figures": any((whole.total.compactions, whole.total.errors, whole.total.fallbacks, whole.total.cost_usd)),
-        "by_model": queries.series(projects, period, model=model, group="model"),
-        "point": _point(request.GET, projects, period, model),
+        "by_model": by_model,
+        "point": point,
     }
     status = 400 if problem else 200
     return render(request, "trends/trends.html", context, status=status)

@@ -6,20 +6,24 @@ models, not on the number of spans or sessions.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
+from itertools import accumulate
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
+from django.db import connection
 from django.db.models import F, Q, QuerySet, Sum
 from django.db.models.functions import Coalesce
 
 from ingest.models import Activity, Session, Trend, Usage
-from ingest.storage.trends import COUNTS, SHARES
+from ingest.storage.trends import COUNTS
 from viewer.costs.amounts import Cost
-from viewer.costs.queries import hourly_costs, session_costs
+from viewer.costs.queries import costs_over_time, session_costs
 from viewer.trends.periods import Period
 
 MAX_SESSIONS = 100
@@ -37,20 +41,18 @@ class Figures:
     fallbacks: int = 0
     overflows: int = 0
     errors: int = 0
-    cost_usd: Decimal | None = None
-    shares: dict[int, int] = field(default_factory=dict)
-    """The number of compactions by the share of facts they kept, in percent."""
+    cost_usd: Decimal | None = field(default=None, kw_only=True)
+    shares: Sequence[int] = field(default=(), kw_only=True)
+    """The number of compactions by the share of facts they kept, from 0 to 100 percent."""
 
-    def add(self, counts: Sequence[int], kept_counts: Sequence[int] | None) -> None:
-        for name, count in zip(COUNTS, counts, strict=True):
-            setattr(self, name, getattr(self, name) + count)
-        for share, count in enumerate(kept_counts or ()):
-            if count:
-                self.shares[share] = self.shares.get(share, 0) + count
-
-    def add_cost(self, cost: Cost) -> None:
-        if cost.total is not None:
-            self.cost_usd = (self.cost_usd or Decimal(0)) + cost.total
+    @classmethod
+    def add_up(cls, parts: Sequence[Figures]) -> Figures:
+        costs = [part.cost_usd for part in parts if part.cost_usd is not None]
+        return cls(
+            *(sum(map(attrgetter(name), parts)) for name in COUNTS),
+            cost_usd=sum(costs, Decimal(0)) if costs else None,
+            shares=[*map(sum, zip(*(part.shares for part in parts if part.shares), strict=True))],
+        )
 
     @property
     def facts_lost(self) -> int:
@@ -59,63 +61,71 @@ class Figures:
     @property
     def facts_kept_p50(self) -> float | None:
         """The share of facts that the median compaction kept, from 0 to 1, exact to a percent."""
-        count = sum(self.shares.values())
-        seen = 0
-        for share in range(SHARES):
-            seen += self.shares.get(share, 0)
-            if count and seen * 2 >= count:
-                return share / 100
-        return None
+        half = sum(self.shares) / 2
+        return next((share / 100 for share, seen in enumerate(accumulate(self.shares)) if half and seen >= half), None)
 
     @property
     def facts_kept_worst(self) -> float | None:
         """The lowest share of facts that a compaction kept."""
-        worst = min((share for share, count in self.shares.items() if count > 0), default=None)
-        return None if worst is None else worst / 100
+        return next((share / 100 for share, count in enumerate(self.shares) if count > 0), None)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Series:
     """The figures of a period, bucket by bucket, and in total."""
 
     key: str
     points: list[Figures]
-    total: Figures = field(default_factory=Figures)
+    total: Figures
 
 
-def series(
-    projects: Iterable[int], period: Period, *, model: str | None = None, group: str = "", with_cost: bool = True
-) -> list[Series]:
-    """Return the figures of projects in a period: one series, or one for each `model` or `project`."""
-    projects = list(projects)
-    buckets = len(period.starts)
-    all_series: dict[str, Series] = {}
+def series(projects: Iterable[int], period: Period, *, model: str | None = None, group: str = "") -> list[Series]:
+    """Return the figures of projects in a period without costs, as one series or one for each `model` or `project`.
 
-    def series_of(key: str) -> Series:
-        if key not in all_series:
-            all_series[key] = Series(key, [Figures() for _ in range(buckets)])
-        return all_series[key]
-
+    Series without figures are left out.
+    """
     key_of = _KEYS.get(group, _no_key)
-    if not group:
-        series_of("")
-    rows = Trend.objects.filter(project_id__in=projects, hour__gte=period.since, hour__lt=period.until)
+    hours: dict[str, list[list[Figures]]] = defaultdict(lambda: [[] for _ in period.starts])
+    rows = Trend.objects.filter(project_id__in=list(projects), hour__gte=period.since, hour__lt=period.until)
     if model is not None:
         rows = rows.filter(model=model)
-    for project_id, hour, name, *counts, kept_counts in rows.values_list(
+    for project_id, hour, name, *counts, shares in rows.values_list(
         "project_id", "hour", "model", *COUNTS, "kept_counts"
     ):
-        target = series_of(key_of(project_id, name))
-        target.points[period.index(hour)].add(counts, kept_counts)
-        target.total.add(counts, kept_counts)
-    # Costs belong to the model of each call, which is not always the model that a session counts under.
-    if with_cost and group != "model":
-        for project_id in projects:
-            target = series_of(key_of(project_id, ""))
-            for hour, cost in hourly_costs(project_id, period.since, period.until, model=model).items():
-                target.points[period.index(hour)].add_cost(cost)
-                target.total.add_cost(cost)
-    return sorted(all_series.values(), key=lambda one: (-one.total.compactions, one.key))
+        hours[key_of(project_id, name)][period.index(hour)].append(Figures(*counts, shares=shares or ()))
+    return _sort([_series(key, buckets) for key, buckets in hours.items()])
+
+
+def cost_series(projects: Iterable[int], period: Period, *, model: str | None = None) -> list[Series]:
+    """Return the costs of each project in a period.
+
+    They belong to the model of each call, which is not always the model that a session counts under.
+    """
+    all_series = []
+    for project_id in projects:
+        costs = costs_over_time(project_id, period.since, period.until, period.index, model=model)
+        totals = [costs[number].total if number in costs else None for number in range(len(period.starts))]
+        all_series.append(_series(str(project_id), [[Figures(cost_usd=total)] for total in totals]))
+    return all_series
+
+
+def whole(parts: Sequence[Series], period: Period, key: str = "") -> Series:
+    """Add up series bucket by bucket."""
+    return _series(key, [[part.points[number] for part in parts] for number in range(len(period.starts))])
+
+
+def with_costs(parts: Sequence[Series], costs: Iterable[Series], period: Period) -> list[Series]:
+    """Return a series for each project, with its figures and its costs."""
+    return _sort([whole([one for one in (*parts, cost) if one.key == cost.key], period, cost.key) for cost in costs])
+
+
+def _sort(all_series: list[Series]) -> list[Series]:
+    return sorted(all_series, key=lambda one: (-one.total.compactions, one.key))
+
+
+def _series(key: str, buckets: Iterable[Sequence[Figures]]) -> Series:
+    points = [Figures.add_up(bucket) for bucket in buckets]
+    return Series(key, points, Figures.add_up(points))
 
 
 def _no_key(_project_id: int, _model: str) -> str:
@@ -196,26 +206,57 @@ _WORST_FIRST: dict[str, tuple[str, Q]] = {
     "fallbacks": ("fallback_count", Q(fallback_count__gt=0)),
 }
 """By metric: the column of a session row that is indexed, and the condition to have any."""
+_MOST_OF_EACH = f"""
+WITH sums AS (
+  SELECT session_key, {", ".join(f"sum({name})::bigint AS {name}" for name in COUNTS)}
+  FROM ingest_activity WHERE project_id = ANY(%(projects)s) AND hour >= %(since)s AND hour < %(until)s
+  GROUP BY session_key)
+SELECT session_key, {", ".join(COUNTS)} FROM (
+  SELECT *, row_number() OVER (ORDER BY facts_total - facts_kept DESC, session_key) AS by_facts,
+    row_number() OVER (ORDER BY errors DESC, session_key) AS by_errors,
+    row_number() OVER (ORDER BY overflows DESC, session_key) AS by_overflows,
+    row_number() OVER (ORDER BY fallbacks DESC, session_key) AS by_fallbacks
+  FROM sums) ranked
+WHERE least(by_facts, by_errors, by_overflows, by_fallbacks) <= %(limit)s
+"""  # noqa: S608 - constants
 
 
-def worst_sessions(projects: Iterable[int], since: datetime, *, metric: str, limit: int) -> list[SessionFigures]:
-    """Return the worst sessions of those active since a time, with their figures since then.
+def worst_sessions(
+    projects: Iterable[int], since: datetime, until: datetime, *, limit: int
+) -> dict[str, list[SessionFigures]]:
+    """Return the sessions with most lost facts, errors, overflows and fallbacks between two hours, by metric."""
+    values: dict[str, Any] = {"projects": list(projects), "since": since, "until": until, "limit": limit}
+    with connection.cursor() as cursor:
+        cursor.execute(_MOST_OF_EACH, values)
+        counts = {key: Figures(*figures) for key, *figures in cursor.fetchall()}
+    sessions = Session.objects.in_bulk(counts)
+    return _worst_of_each([SessionFigures(session, counts[key]) for key, session in sessions.items()], limit)
+
+
+def worst_sessions_by_index(projects: Iterable[int], since: datetime, *, limit: int) -> dict[str, list[SessionFigures]]:
+    """Return the worst sessions by metric of those active since a time, with their figures since then.
 
     Sessions are chosen by their whole life, from an index, so a long period costs no more than a short one.
     """
-    column, has_any = _WORST_FIRST[metric]
     sessions: dict[UUID, Session] = {}
     for project_id in projects:
-        rows = Session.objects.filter(project_id=project_id, last_at__gte=since)
-        rows = rows.annotate(facts_order=Coalesce("worst_lost", -1)).filter(has_any)
-        sessions |= {session.session_key: session for session in rows.order_by(f"-{column}")[:limit]}
+        active = Session.objects.filter(project_id=project_id, last_at__gte=since)
+        active = active.annotate(facts_order=Coalesce("worst_lost", -1))
+        for column, has_any in _WORST_FIRST.values():
+            sessions |= {row.session_key: row for row in active.filter(has_any).order_by(f"-{column}")[:limit]}
     sums = {f"sum_{name}": Sum(name) for name in COUNTS}
     activity = Activity.objects.filter(session_key__in=sessions, hour__gte=since)
-    rows_of_period = [SessionFigures(sessions[key], Figures(*counts)) for key, *counts in _by_session(activity, sums)]
-    attribute = "facts_lost" if metric == "facts" else metric
-    rows_of_period = [row for row in rows_of_period if getattr(row.figures, attribute) > 0]
-    rows_of_period.sort(key=lambda row: (-getattr(row.figures, attribute), row.session.session_key))
-    return rows_of_period[:limit]
+    rows = [SessionFigures(sessions[key], Figures(*counts)) for key, *counts in _by_session(activity, sums)]
+    return _worst_of_each(rows, limit)
+
+
+def _worst_of_each(rows: list[SessionFigures], limit: int) -> dict[str, list[SessionFigures]]:
+    result = {}
+    for metric in _WORST_FIRST:
+        value = attrgetter("figures.facts_lost" if metric == "facts" else f"figures.{metric}")
+        having = [row for row in rows if value(row) > 0]
+        result[metric] = sorted(having, key=lambda row: (-value(row), row.session.session_key))[:limit]
+    return result
 
 
 def _by_session(rows: QuerySet[Activity], sums: dict[str, Sum]) -> Iterable[tuple[Any, ...]]:

@@ -14,7 +14,7 @@ from ingest.models import Usage as StoredUsage
 from ingest.storage.usage_recount import sum_hours
 from viewer.compactions.cost import CompactionRates, cache_effect
 from viewer.costs.prices import Rates
-from viewer.costs.queries import hourly_costs, session_cost
+from viewer.costs.queries import costs_over_time, session_cost
 from viewer.models import AuditEntry, PriceOverride
 from viewer.sessions.checks import Check
 from viewer.sessions.spans import SpanRow
@@ -64,8 +64,8 @@ def test_hours_sum_to_the_sessions(ours: Project, theirs: Project) -> None:
     for number in range(3):
         add_usage(create_session(ours, session_id=f"s{number}"), "gpt-5", hour=HOUR + timedelta(hours=number % 2))
     add_usage(create_session(theirs), "gpt-5")
-    costs = hourly_costs(ours.pk, HOUR, HOUR + timedelta(hours=2))
-    assert [cost.total for cost in costs.values()] == [Decimal("2.5"), Decimal("1.25")]
+    costs = costs_over_time(ours.pk, HOUR, HOUR + timedelta(hours=2), lambda hour: (hour - HOUR) // timedelta(hours=1))
+    assert {bucket: cost.total for bucket, cost in costs.items()} == {0: Decimal("2.5"), 1: Decimal("1.25")}
 
 
 def test_only_an_admin_changes_prices_and_it_is_audited(ours: Project) -> None:

@@ -145,8 +145,8 @@ def test_named_ranges_end_with_the_current_bucket(name: str) -> None:
     period = periods.last(name, now)
     assert period.index(now) == len(period.starts) - 1
     assert period.starts[-1] + period.bucket == period.until
-    series = queries.Series("", [queries.Figures() for _ in period.starts])
-    assert all(chart.is_empty for chart in charts(series, period, {}))
+    series = queries.whole([], period)
+    assert not any(chart.bars for chart in charts(series, period, {}))
 
 
 def test_attention_of_a_month_equals_the_sums_of_its_hours(ours: Project) -> None:
@@ -154,9 +154,19 @@ def test_attention_of_a_month_equals_the_sums_of_its_hours(ours: Project) -> Non
     since = NOW - timedelta(days=30)
     by_hours = queries.sessions_behind([ours.pk], since, NOW + timedelta(hours=1), metric="facts")
     Session.objects.filter(project_id=ours.pk).update(last_at=NOW)
-    from_index = queries.worst_sessions([ours.pk], since, metric="facts", limit=50)
+    from_index = queries.worst_sessions_by_index([ours.pk], since, limit=50)["facts"]
     assert [(row.session.session_id, row.figures.facts_lost) for row in from_index] == [
         (row.session.session_id, row.figures.facts_lost) for row in by_hours
     ]
     assert [row.session.session_id for row in from_index][:2] == ["ours-0", "ours-old"]
-    assert queries.worst_sessions([ours.pk], NOW + timedelta(hours=1), metric="facts", limit=50) == []
+    assert queries.worst_sessions_by_index([ours.pk], NOW + timedelta(hours=1), limit=50)["facts"] == []
+
+
+def test_the_worst_sessions_of_a_day_equal_those_behind_each_metric(ours: Project) -> None:
+    """One query finds the same sessions, in the same order, as a query for each metric."""
+    since, until = NOW - timedelta(days=1), NOW + timedelta(hours=1)
+    worst = queries.worst_sessions([ours.pk], since, until, limit=2)
+    assert worst == {
+        metric: queries.sessions_behind([ours.pk], since, until, metric=metric, limit=2) for metric in worst
+    }
+    assert worst["facts"]
