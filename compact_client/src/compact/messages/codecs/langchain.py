@@ -7,6 +7,7 @@ that no provider sees are not read: an artifact can be any object, which may not
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -42,13 +43,18 @@ class HostMessages:
     def __init__(self, messages: Sequence[Any]) -> None:
         self._messages = messages
         self.items: Sequence[Any] = messages
-        if not isinstance(messages, str | bytes | Mapping) and any(map(_is_langchain, messages)):
+        # Checking for the module first saves a long history the check of each message.
+        if (
+            "langchain_core" in sys.modules
+            and not isinstance(messages, str | bytes | Mapping)
+            and any(map(_is_langchain, messages))
+        ):
             self.items = [_read(message) if _is_langchain(message) else message for message in messages]
 
-    def restore(self, returned: Sequence[Any]) -> list[Any]:
+    def restore(self, returned: list[Any]) -> list[Any]:
         """Return a request with the host's own objects. A shortened tool result keeps its artifact."""
         if self.items is self._messages:
-            return list(returned)
+            return returned
         own = {id(item): message for item, message in zip(self.items, self._messages, strict=True)}
         results = {message.tool_call_id: message for message in self._messages if hasattr(message, "tool_call_id")}
         return [own.get(id(item)) or _with_unread_fields(item, results) for item in returned]
