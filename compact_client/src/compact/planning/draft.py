@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from compact.exceptions import InsufficientBudget
 from compact.messages import Message
-from compact.messages.units import Unit, group_units
+from compact.messages.units import Unit
 from compact.planning.limits import TokenLimits
 from compact.planning.partition import (
     Partition,
@@ -19,7 +20,6 @@ from compact.planning.partition import (
     newest_unit,
     partition_for_bridge,
     partition_units,
-    pin_rules,
     reduction_steps,
 )
 from compact.planning.pruning import prune
@@ -73,16 +73,23 @@ class Draft:
         return self.pinned_tokens + self.recent_tokens
 
 
+class EarlierTokens(NamedTuple):
+    """Tokens that earlier compactions removed from the prompt, and of the summaries and pointers that replaced them."""
+
+    removed: int
+    replacements: int
+
+
 def draft_compaction(
     messages: Sequence[Message],
     counts: Sequence[int],
+    units: Sequence[Unit],
+    pins: Mapping[int, str],
     *,
     policy: CompactPolicy,
     limits: TokenLimits,
     fixed_tokens: int,
-    removed_tokens: int = 0,
-    replacement_tokens: int = 0,
-    protected_ids: Collection[str] = (),
+    earlier: EarlierTokens,
     non_replayable_ids: Collection[str] = (),
     goal_tokens: int | None = None,
     floor: Floor = "turn",
@@ -90,21 +97,18 @@ def draft_compaction(
 ) -> Draft:
     """Return the draft that keeps the most messages and fits the budget.
 
-    `removed_tokens` are the tokens that earlier compactions removed from the prompt. `replacement_tokens` are the
-    tokens of the summaries and pointers that replaced them. `goal_tokens` is the request size that a manual compaction
-    tries to reach by shortening the summary. `floor` is the least that may be kept. `keep_least` skips every draft
-    above that floor, for a summary that needs as much space as possible.
+    `units` are the units of the messages, and `pins` the results of `pin_rules`. `goal_tokens` is the request size that
+    a manual compaction tries to reach by shortening the summary. `floor` is the least that may be kept. `keep_least`
+    skips every draft above that floor, for a summary that needs as much space as possible.
 
     Raises `InsufficientBudget` if even the smallest draft does not fit.
     """
-    units = group_units(messages)
     sizes = {unit.first: sum(counts[index] for index in unit.indices) for unit in units}
-    pins = pin_rules(units, messages, policy, protected_ids)
     pin_tokens = sum(sizes[first] for first in pins)
     summary_share = _summary_share(policy, limits, fixed_tokens + pin_tokens)
 
     def draft(*, folds_replacements: bool) -> Draft:
-        overhead_tokens = fixed_tokens if folds_replacements else fixed_tokens + replacement_tokens
+        overhead_tokens = fixed_tokens if folds_replacements else fixed_tokens + earlier.replacements
         pinned_tokens = overhead_tokens + pin_tokens
         free = [unit for unit in units if unit.first not in pins]
         newest = newest_unit(free) if free else None
@@ -120,7 +124,7 @@ def draft_compaction(
             pins=pins,
             fixed_tokens=fixed_tokens,
             pinned_tokens=pinned_tokens,
-            removed_tokens=removed_tokens,
+            removed_tokens=earlier.removed,
             folds_replacements=folds_replacements,
             goal_tokens=goal_tokens,
             floor=floor,
@@ -135,11 +139,11 @@ def draft_compaction(
         )
         return drafter.draft(keep_least=keep_least)
 
-    folds_replacements = replacement_tokens > max(0, summary_share)
+    folds_replacements = earlier.replacements > max(0, summary_share)
     try:
         return draft(folds_replacements=folds_replacements)
     except InsufficientBudget:
-        if folds_replacements or not replacement_tokens:
+        if folds_replacements or not earlier.replacements:
             raise
         # Earlier summaries and pointers are within their share, but the rest does not fit beside them.
         return draft(folds_replacements=True)

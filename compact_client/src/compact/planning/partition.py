@@ -109,7 +109,7 @@ def pin_rules(
         if not rule and (tools - states or states - known_states):
             rule = f"{PROTECTED_TOOL} {', '.join(sorted(tools - known_states))}"
         # A call without a result says nothing about the state, so the result before it stays.
-        if _has_result(unit, messages):
+        if states and _has_result(unit, messages):
             known_states |= states
         if rule:
             rules[unit.first] = rule
@@ -133,6 +133,8 @@ def _pin_rule(unit: Unit, messages: Sequence[Message], policy: CompactPolicy, pr
 
 def protected_tools_of(unit: Unit, messages: Sequence[Message], policy: CompactPolicy) -> set[str]:
     """Return the protected tools that a unit calls or has a result of."""
+    if unit.kind != "tool":
+        return set()
     names = {call.name for index in unit.indices for call in messages[index].tool_calls}
     outputs = (messages[index] for index in unit.indices if messages[index].role == "tool")
     names |= {str(output.name or output.meta.get("tool_name")) for output in outputs}

@@ -37,8 +37,10 @@ from compact.engine.session.stored_plan import commit_plan
 from compact.engine.truncation import Truncation
 from compact.exceptions import InsufficientBudget, PlanConflict
 from compact.messages import SUMMARY_TAG, Message
+from compact.messages.units import Unit, group_units
 from compact.planning.draft import Draft
 from compact.planning.limits import TokenLimits, limits_for
+from compact.planning.partition import pin_rules
 from compact.planning.plan import (
     ClearRecord,
     CompactionPlan,
@@ -118,6 +120,9 @@ class Compaction:
         self.fixed_tokens = fixed.total + engine.counter.reply_overhead(session.request.messages)
         self.messages: list[Message] = []
         self.counts: list[int] = []
+        self.units: list[Unit] = []
+        self.pins: dict[int, str] = {}
+        """The rule of each pinned unit, by the unit's first index."""
         self.siblings: list[Sibling] = []
         """Results that are cleared whatever the draft. `counts` is without them."""
         self.truncations: list[Truncation] = []
@@ -185,6 +190,8 @@ class Compaction:
     def preview(self) -> Draft:
         """Return the draft that a compaction would start from. Raise `InsufficientBudget` if there is none."""
         self.messages, self.counts = host_messages(self.session)
+        self.units = group_units(self.messages)
+        self.pins = pin_rules(self.units, self.messages, self.engine.policy, self.session.protected_ids)
         self.siblings = find_siblings(self)
         for sibling in self.siblings:
             self.counts[sibling.index] -= sibling.tokens_freed

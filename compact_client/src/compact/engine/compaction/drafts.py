@@ -15,10 +15,10 @@ from compact.engine.effects import Steps
 from compact.engine.session import Session
 from compact.engine.truncation import Shorten, is_truncatable, policy_limit, truncate_message
 from compact.messages import Message
-from compact.messages.units import Unit, group_units
-from compact.planning.draft import Draft, draft_compaction
+from compact.messages.units import Unit
+from compact.planning.draft import Draft, EarlierTokens, draft_compaction
 from compact.planning.limits import TokenLimits
-from compact.planning.partition import newest_unit, partition_for_bridge, partition_units, pin_rules
+from compact.planning.partition import newest_unit, partition_for_bridge, partition_units
 from compact.planning.strategies.externalize import POINTER_TOKENS
 from compact.planning.tool_results.non_replayable import non_replayable_ids
 from compact.planning.tool_results.truncation import truncate_with_split
@@ -37,22 +37,25 @@ _MARKER_TOKENS = 16  # the line that says how much was cut
 
 def make_draft(compaction: Compaction, limits: TokenLimits, *, keep_least: bool = False) -> Draft:
     """Draft a compaction within some limits. Raise `InsufficientBudget` if even the minimum does not fit."""
-    session, messages, counts = compaction.session, compaction.messages, compaction.counts
+    plan, counts = compaction.session.plan, compaction.counts
     goal_tokens = None
     if compaction.is_manual:
         goal_tokens = int(MANUAL_GOAL_PCT * (sum(counts) + compaction.fixed_tokens))
     else:
         limits = limits.keep_summary(_summary_tokens(compaction), compaction.engine.policy.summary_room_pct)
     return draft_compaction(
-        messages,
+        compaction.messages,
         counts,
+        compaction.units,
+        compaction.pins,
         policy=compaction.engine.policy,
         limits=limits,
         fixed_tokens=compaction.fixed_tokens,
-        removed_tokens=sum(entry.tokens for entry in session.plan.absorbed) if session.plan else 0,
-        replacement_tokens=_replacement_tokens(compaction),
-        protected_ids=session.protected_ids,
-        non_replayable_ids=_results_to_keep(compaction, messages, counts),
+        earlier=EarlierTokens(
+            removed=sum(entry.tokens for entry in plan.absorbed) if plan else 0,
+            replacements=_replacement_tokens(compaction),
+        ),
+        non_replayable_ids=_results_to_keep(compaction),
         floor=compaction.floor,
         keep_least=keep_least,
         goal_tokens=goal_tokens,
@@ -72,21 +75,25 @@ def host_messages(session: Session) -> tuple[list[Message], list[int]]:
 def truncate_recent(compaction: Compaction) -> Steps[bool]:
     """Truncate long outputs that the policy wants to keep, except for the newest unit. Return True if any was long."""
     policy = compaction.engine.policy
-    units, pins = _units_and_pins(compaction)
     partition = partition_units(
-        units, compaction.messages, pins, keep_turns=policy.keep_recent_turns, keep_pairs=policy.keep_tool_io_pairs
+        compaction.units,
+        compaction.messages,
+        compaction.pins,
+        keep_turns=policy.keep_recent_turns,
+        keep_pairs=policy.keep_tool_io_pairs,
     )
-    older = [unit for unit in partition.recent if unit is not newest_unit(units)]
+    newest = newest_unit(compaction.units) if compaction.units else None
+    older = [unit for unit in partition.recent if unit is not newest]
     return (yield from _truncate(compaction, older, policy_limit(compaction.engine), "the recent window does not fit"))
 
 
 def truncate_to_fit(compaction: Compaction) -> Steps[bool]:
     """Truncate the outputs that must stay to the rest of the budget. Return False if that is not possible."""
-    messages, counts = compaction.messages, compaction.counts
-    kept, pins = _floor_units(compaction)
+    counts, pins = compaction.counts, compaction.pins
+    kept = _floor_units(compaction)
     outputs = {index for unit in kept for index in _outputs_of(compaction, unit)}
     others = sum(counts[index] for unit in kept for index in unit.indices if index not in outputs)
-    pinned = sum(counts[index] for unit in group_units(messages) if unit.first in pins for index in unit.indices)
+    pinned = sum(counts[index] for unit in compaction.units if unit.first in pins for index in unit.indices)
     needed_tokens = compaction.fixed_tokens + pinned + others
     free_tokens = int((compaction.limits.budget_tokens - needed_tokens) * _OUTPUT_SHARE)
     max_tokens = free_tokens // max(1, len(outputs)) - _MARKER_TOKENS
@@ -102,28 +109,22 @@ def truncate_to_fit(compaction: Compaction) -> Steps[bool]:
 
 def kept_at_floor(compaction: Compaction) -> events.KeptCounts:
     """Return what the smallest draft would have kept."""
-    kept, pins = _floor_units(compaction)
-    units = group_units(compaction.messages)
+    kept = _floor_units(compaction)
     return events.KeptCounts(
-        pinned=sum(len(unit.indices) for unit in units if unit.first in pins),
+        pinned=sum(len(unit.indices) for unit in compaction.units if unit.first in compaction.pins),
         recent_turns=sum(unit.kind == "user" for unit in kept),
         tool_pairs=sum(unit.pairs for unit in kept),
     )
 
 
-def _units_and_pins(compaction: Compaction) -> tuple[list[Unit], dict[int, str]]:
-    units = group_units(compaction.messages)
-    return units, pin_rules(units, compaction.messages, compaction.engine.policy, compaction.session.protected_ids)
-
-
-def _floor_units(compaction: Compaction) -> tuple[Sequence[Unit], dict[int, str]]:
-    """Return the units that the smallest draft keeps, and the pinned ones."""
-    units, pins = _units_and_pins(compaction)
+def _floor_units(compaction: Compaction) -> Sequence[Unit]:
+    """Return the units that the smallest draft keeps, without the pinned ones."""
+    units, pins = compaction.units, compaction.pins
     if compaction.engine.policy.renderer == "bridge":
         sizes = dict.fromkeys((unit.first for unit in units), 0)
-        return partition_for_bridge(units, compaction.messages, pins, sizes=sizes, user_tokens=-1).recent, pins
+        return partition_for_bridge(units, compaction.messages, pins, sizes=sizes, user_tokens=-1).recent
     turns, pairs = (1, 1) if compaction.floor == "turn" else (-1, 0)
-    return partition_units(units, compaction.messages, pins, keep_turns=turns, keep_pairs=pairs).recent, pins
+    return partition_units(units, compaction.messages, pins, keep_turns=turns, keep_pairs=pairs).recent
 
 
 def _outputs_of(compaction: Compaction, unit: Unit) -> list[int]:
@@ -148,13 +149,14 @@ def _truncate(compaction: Compaction, units: Sequence[Unit], shorten: Shorten, r
     return True
 
 
-def _results_to_keep(compaction: Compaction, messages: Sequence[Message], counts: Sequence[int]) -> set[str]:
+def _results_to_keep(compaction: Compaction) -> set[str]:
     """Return the ids of non-replayable results, except for those that will be moved to the artifact store."""
+    messages, counts = compaction.messages, compaction.counts
     ids = non_replayable_ids(messages, compaction.session.durability)
     can_externalize = compaction.artifact_store is not None and "externalize" in compaction.engine.policy.ladder
     if not ids or not can_externalize or compaction.is_after_rehydration:
         return ids
-    large = (unit for unit in group_units(messages) if sum(counts[index] for index in unit.indices) > POINTER_TOKENS)
+    large = (unit for unit in compaction.units if sum(counts[index] for index in unit.indices) > POINTER_TOKENS)
     return ids.difference(messages[index].id or "" for unit in large for index in unit.indices)
 
 

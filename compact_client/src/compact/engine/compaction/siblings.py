@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compact.messages.span import SpanReference
-from compact.messages.units import Unit, group_units
-from compact.planning.partition import PROTECTED_TOOL, partition_units, pin_rules
+from compact.messages.units import Unit
+from compact.planning.partition import PROTECTED_TOOL, partition_units
 from compact.planning.plan import ClearRecord
 from compact.planning.strategies import StrategyContext
 
@@ -46,13 +46,15 @@ class Sibling:
 
 def find_siblings(compaction: Compaction) -> list[Sibling]:
     """Return the results that only stay because a protected tool was called at the same time."""
-    policy, messages = compaction.engine.policy, compaction.messages
-    units = group_units(messages)
-    pins = pin_rules(units, messages, policy, compaction.session.protected_ids)
+    policy, pins = compaction.engine.policy, compaction.pins
     if not any(rule.startswith(PROTECTED_TOOL) for rule in pins.values()):
         return []
     partition = partition_units(
-        units, messages, pins, keep_turns=policy.keep_recent_turns, keep_pairs=policy.keep_tool_io_pairs
+        compaction.units,
+        compaction.messages,
+        pins,
+        keep_turns=policy.keep_recent_turns,
+        keep_pairs=policy.keep_tool_io_pairs,
     )
     siblings: list[Sibling] = []
     for unit in partition.pinned_layer:
