@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from compact.messages.span import SpanReference
@@ -14,6 +17,7 @@ from compact.summary.entries import (
     FileTouched,
     Note,
     OpenItem,
+    Record,
     ToolOutcome,
 )
 from compact.summary.structured_summary import StructuredSummary
@@ -33,7 +37,7 @@ def full_summary(style: str = "task_state") -> StructuredSummary:
         ),
         open_items=(OpenItem("Write a test for the retry", "", "high", ("m2",), 5),),
         current_plan=(Note("then deploy to staging", ("m2",), 6),),
-        files=(FileTouched("src/login.py", "added retry()", ("def retry(n):",), ("m2",), 7),),
+        files=(FileTouched("src/login.py", "added retry()", "changed", ("def retry(n):",), ("m2",), 7),),
         commands=(Command("pytest -q", "1 failed", ("FAILED tests/test_login.py",), ("m3",), 8),),
         tool_outcomes=(
             ToolOutcome(
@@ -53,6 +57,25 @@ def test_json_round_trip_preserves_the_summary():
     """`from_dict` restores what `to_dict` returned."""
     summary = full_summary()
     assert StructuredSummary.from_dict(json.loads(json.dumps(summary.to_dict()))) == summary
+
+
+def test_contents_have_every_text_but_the_ids_of_messages():
+    """A secret in any field of a summary, or of its reserve, is found in its contents."""
+    reserve = replace(full_summary(), completed=(Note("the deployment", ("m2",)),), said=("u_42",))
+    summary = replace(full_summary(), reserve=reserve, records=(Record("flight HAT266: price=131", ("m3",)),))
+    data = summary.to_dict()
+    texts = set(texts_of(data)) - {"m1", "m2", "m3", data["schema"], data["style"]}
+    assert {"the deployment", "u_42", "flight HAT266: price=131"} <= texts
+    assert set(texts_of(summary.contents())) == texts
+
+
+def texts_of(value: Any) -> Iterator[str]:
+    """Yield all texts of a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from texts_of(item)
 
 
 @pytest.mark.req("D-SUM-1", "S-SUM-4")

@@ -73,6 +73,10 @@ _ENTRY_TYPES: Final[dict[str, type[Any]]] = {
     "commands": Command,
     "tool_outcomes": ToolOutcome,
 }
+_CONTENT_FIELDS: Final = {
+    entry_type: tuple(item.name for item in fields(entry_type) if item.name not in ("sources", "order"))
+    for entry_type in set(_ENTRY_TYPES.values())
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +234,19 @@ class StructuredSummary:
         if self.reserve is not None:
             data["reserve"] = self.reserve.to_dict()
         return data
+
+    def contents(self) -> list[Any]:
+        """Return everything that `to_dict` quotes from the conversation, without the many ids of messages."""
+        entries = [self.current_task] if self.current_task is not None else []
+        contents: list[Any] = list(self.said)
+        for entry in (*entries, *(entry for name in _ENTRY_TYPES for entry in getattr(self, name))):
+            for name in _CONTENT_FIELDS[type(entry)]:
+                value = getattr(entry, name)
+                if isinstance(value, tuple):
+                    contents += value
+                elif value:
+                    contents.append(value)
+        return contents if self.reserve is None else [*contents, *self.reserve.contents()]
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> StructuredSummary:

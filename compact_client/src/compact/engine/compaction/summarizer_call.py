@@ -7,7 +7,7 @@ no summary, in which case the span is dropped.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,10 +154,10 @@ class SummarizerCall:
 
     def _protect(self, summary: StructuredSummary) -> StructuredSummary:
         """Replace secrets that the summarizer did not get from the redacted messages."""
-        data = summary.to_dict()
-        texts = _without_ids(data)
-        if self._redaction.protect(texts) is texts:
+        contents = summary.contents()
+        if self._redaction.protect(contents) is contents:
             return summary
+        data = summary.to_dict()
         protected = self._redaction.protect(data)
         return summary if protected is data else StructuredSummary.from_dict(protected)
 
@@ -177,16 +177,3 @@ def _parameter_names(function: Any) -> Sequence[str]:
         return tuple(inspect.signature(function).parameters)
     except (TypeError, ValueError):
         return ()
-
-
-def _without_ids(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a summary's JSON without the ids of messages. They are ours, and there are thousands of them."""
-    return {
-        name: [_without_sources(item) for item in value] if isinstance(value, list) else _without_sources(value)
-        for name, value in data.items()
-        if name != "span"
-    }
-
-
-def _without_sources(entry: Any) -> Any:
-    return {name: value for name, value in entry.items() if name != "sources"} if isinstance(entry, dict) else entry
