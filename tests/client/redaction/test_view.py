@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import pickle
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from compact.messages import Message, RedactedMessage, RedactedText, ToolCall
+from compact.messages import Message, RedactedMessage, RedactedText, RedactedTree, ToolCall
 from compact.planning.tool_results.durability import ToolResultEnvelope
 from compact.redaction import MASK
 from compact.redaction.outbound import OutboundRedactor, RedactionSettings
@@ -69,10 +71,22 @@ def test_redacted_values_cannot_be_made_from_plain_text() -> None:
         lambda: RedactedMessage("user", "raw"),
         lambda: replace(redacted, content="raw"),
         lambda: RedactedText("raw"),
+        lambda: RedactedTree(text="raw"),
     ):
         with pytest.raises(TypeError, match="redaction view"):
             forge()
     assert isinstance(RedactionView().text("raw"), RedactedText)
+    assert isinstance(RedactionView().tree({"text": "raw"}), RedactedTree)
+
+
+@pytest.mark.parametrize("copy_of", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
+def test_redacted_values_can_be_copied(copy_of: Callable[[Any], Any]) -> None:
+    """An exporter may keep a copy of an event, or send it to another process."""
+    view = RedactionView()
+    message = view.mask(Message("user", "hello"))
+    event = {"text": view.text("raw"), "tree": view.tree({"texts": ["raw"]}), "message": message}
+    assert copy_of(event) == event
+    assert copy_of(event["text"]) == "raw" and copy_of(event["tree"]) == {"texts": ["raw"]}
 
 
 @pytest.mark.req("S-RED-1")

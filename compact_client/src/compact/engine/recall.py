@@ -138,7 +138,7 @@ def recall(
             passage_count=len(passages),
             tokens=sum(engine.counter.count_text(passage.text) for passage in passages),
             outside_prompt_count=sum(not passage.is_in_prompt for passage in passages),
-            results=[session.redaction.tree(passage.to_dict()) for passage in passages],
+            results=session.redaction.trees(passage.to_dict() for passage in passages),
         )
     span.close()
     return passages

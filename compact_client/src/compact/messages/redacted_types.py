@@ -6,16 +6,12 @@ message text, so text that was never redacted cannot reach them. `compact.messag
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, NewType, Self
+from typing import Any, Self
 
 from compact.messages.message import Message
 
 _FIELDS = tuple(field.name for field in fields(Message))
-
-RedactedTree = NewType("RedactedTree", Mapping[str, Any])
-"""A JSON object in which all texts are redacted."""
 
 
 class RedactedText(str):
@@ -25,6 +21,22 @@ class RedactedText(str):
 
     def __new__(cls, *_: object) -> Self:
         raise TypeError("Only the redaction view creates a RedactedText. Use RedactionView.text.")
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        # An exporter may copy an event or send it to another process. The copy is an ordinary string.
+        return str, (str(self),)
+
+
+class RedactedTree(dict[str, Any]):
+    """A JSON object in which all texts are redacted. The redaction of events does not search it again."""
+
+    __slots__ = ()
+
+    def __init__(self, *_: object, **__: object) -> None:
+        raise TypeError("Only the redaction view creates a RedactedTree. Use RedactionView.tree.")
+
+    def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[dict[str, Any]]]:
+        return dict, (dict(self),)
 
 
 class RedactedMessage(Message):

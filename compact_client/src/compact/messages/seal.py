@@ -37,4 +37,6 @@ def seal_text(text: str) -> RedactedText:
 
 def seal_tree(tree: Mapping[str, Any]) -> RedactedTree:
     """Declare that a JSON object contains no secrets."""
-    return RedactedTree(tree)
+    sealed = dict.__new__(RedactedTree)
+    sealed.update(tree)
+    return sealed

@@ -137,7 +137,11 @@ class RedactionView:
 
     def tree(self, value: Mapping[str, Any]) -> RedactedTree:
         """Return a derived JSON object as it may leave the process."""
-        return seal_tree(self._redactor.redact_value(map_texts(dict(value), collapse)))
+        return self.trees([value])[0]
+
+    def trees(self, values: Iterable[Mapping[str, Any]]) -> list[RedactedTree]:
+        """Return derived JSON objects as they may leave the process. They are searched at once."""
+        return [seal_tree(tree) for tree in self._redactor.redact_value(map_texts(list(values), collapse))]
 
     def protect(self, value: T) -> T:
         """Return a JSON value from a summarizer with placeholders for secrets that it contains anyway."""

@@ -232,8 +232,8 @@ class SummaryUpdate:
                 files_kept=report.kept_count("file"),
                 weighted_retention=report.weighted_retention,
                 by_kind=report.by_kind,
-                lost=[redaction.tree(fact.to_dict()) for fact in report.lost],
-                restored=[redaction.tree(fact.to_dict()) for fact in report.restored],
+                lost=redaction.trees(fact.to_dict() for fact in report.lost),
+                restored=redaction.trees(fact.to_dict() for fact in report.restored),
             )
         )
 
