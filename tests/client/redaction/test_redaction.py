@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
+from typing import Any, NamedTuple
 
 import pytest
 from compact.redaction import MASK, Redactor, default_redactor
@@ -78,6 +80,46 @@ def test_secrets_are_masked_and_keys_stay(text: str, expected: str) -> None:
 def test_ordinary_text_is_unchanged(text: str) -> None:
     """Text that only resembles a secret is not masked."""
     assert redactor.text(text) == (text, {})
+
+
+class Template(str):
+    """A text of a host's own class, such as Django's `SafeString`."""
+
+
+class Items(list[Any]):
+    """A list of a host's own class."""
+
+
+class Header(NamedTuple):
+    """A tuple of a host's own class."""
+
+    name: str
+    value: str
+
+
+@pytest.mark.req("S-RED-1")
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (Template("password=hunter22"), f"password={MASK}"),
+        ({"text": Template("password=hunter22")}, {"text": f"password={MASK}"}),
+        (OrderedDict(text="password=hunter22"), {"text": f"password={MASK}"}),
+        ({"item": OrderedDict(password="hunter22")}, {"item": {"password": MASK}}),
+        ({Template("password"): "hunter22"}, {"password": MASK}),
+        (
+            OrderedDict(name=Template("DB_PASSWORD"), value=Items(["hunter22"])),
+            {"name": "DB_PASSWORD", "value": [MASK]},
+        ),
+        (Items(["password=hunter22"]), [f"password={MASK}"]),
+        ([Header("auth", "password=hunter22")], [("auth", f"password={MASK}")]),
+    ],
+    ids=repr,
+)
+def test_values_of_subclasses_are_redacted(value: Any, expected: Any) -> None:
+    """They are JSON like the plain ones, and every encoder writes them."""
+    clean, counts = redactor.tree(value)
+    assert clean == expected
+    assert counts.total() == 1
 
 
 @pytest.mark.req("S-RED-1")

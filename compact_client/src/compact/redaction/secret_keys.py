@@ -111,17 +111,17 @@ def rule_for_pair(container: Mapping[Any, Any]) -> tuple[str | None, str | None]
         return None, None
     for name_key in _NAME_KEYS:
         name = container.get(name_key)
-        if type(name) is str and (rule := key_rule(name)) is not None:
+        if isinstance(name, str) and (rule := key_rule(name)) is not None:
             for value_key in _VALUE_KEYS:
                 value = container.get(value_key)
-                if type(value) in {dict, list} or (value is not None and rule_for_item(name, value)):
+                if isinstance(value, dict | list) or (value is not None and rule_for_item(name, value)):
                     return value_key, rule
     return None, None
 
 
 def key_rule(key: object) -> str | None:
     """Return the rule for the values of a key, or None if the key says nothing about them."""
-    if type(key) is not str:
+    if not isinstance(key, str):
         return None
     try:
         return _rules[key]

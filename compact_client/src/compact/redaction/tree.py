@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from compact.messages.redacted_types import RedactedText, RedactedTree
 from compact.redaction.secret_keys import inherited_rule, rule_for_item, rule_for_pair
 
 # Only integers from here on can be card numbers, and only texts from here on can be secrets under an unknown key.
@@ -16,7 +17,8 @@ _MIN_CARD_NUMBER = 10**12
 _MIN_KEY_CHARS = 6
 
 
-_CONTAINERS = frozenset({dict, list, tuple})
+# Most values are of these types. Hosts also use subclasses, such as OrderedDict.
+_SCALARS = frozenset({str, int, float})
 
 
 class _Frame(NamedTuple):
@@ -93,15 +95,15 @@ class Tree:
         node, items, is_dict, inherited, pair_key, pair_rule = frame
         clean_keys = self._clean_keys
         for key, item in items:
-            if is_dict and key not in clean_keys and type(key) is str and len(key) >= _MIN_KEY_CHARS:
+            if is_dict and key not in clean_keys and isinstance(key, str) and len(key) >= _MIN_KEY_CHARS:
                 self.key_places.append(Place(node, key))
                 self.keys.append(key)
             kind = type(item)
             if kind is bool or item is None:
                 continue
             rule = pair_rule if pair_rule and key == pair_key else inherited
-            if kind in _CONTAINERS:
-                if not _is_redaction_counts(key, item):
+            if kind not in _SCALARS and isinstance(item, (dict, list, tuple)):
+                if kind is not RedactedTree and not _is_redaction_counts(key, item):
                     return self._enter(Place(node, key), item, inherited_rule(key, item, rule))
             else:
                 self._add(Place(node, key), item, rule_for_item(key, item, rule))
@@ -110,10 +112,11 @@ class Tree:
     def _add(self, place: Place, item: Any, rule: str | None) -> None:
         if rule is not None:
             self.secrets.append((place, item, rule))
-        elif type(item) is str:
-            self.places.append(place)
-            self.texts.append(item)
-        elif type(item) is int and item >= _MIN_CARD_NUMBER:
+        elif isinstance(item, str):
+            if type(item) is not RedactedText:
+                self.places.append(place)
+                self.texts.append(item)
+        elif isinstance(item, int) and item >= _MIN_CARD_NUMBER:
             self.places.append(place)
             self.texts.append(str(item))
 

@@ -337,7 +337,7 @@ def _has_objects(message: Message) -> bool:
 def _object_fields(value: Any) -> dict[str, Any]:
     """Return the fields of a dataclass instance that can contain text."""
     values = {field.name: getattr(value, field.name) for field in fields(value)}
-    return {name: item for name, item in values.items() if type(item) in (str, dict, list, tuple)}
+    return {name: item for name, item in values.items() if isinstance(item, str | dict | list | tuple)}
 
 
 def _changed_leaves(raw: Any, clean: Any) -> Iterable[tuple[str, str]]:
