@@ -19,7 +19,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from .load import BATCH, Run, post_all, send, signed_in
-from .test_ingest import cpu_s, postgres_cpu_s, web_process
+from .test_ingest import cpu_s, other_cpu_s, postgres_cpu_s, web_process
 
 SENDERS = 4
 REQUESTS = int(os.environ.get("ARIADNE_BENCH_REQUESTS", "60"))
@@ -95,14 +95,16 @@ def test_rate_and_size_of_large_spans(server: Any) -> None:
     work = [requests(REQUESTS) for _ in range(SENDERS)]
     web = web_process(server)
     sent_bytes = sum(len(body) for bodies in work for body in bodies)
-    web_s, postgres_s = cpu_s(web), postgres_cpu_s(server)
+    web_s, postgres_s, other_s = cpu_s(web), postgres_cpu_s(server), other_cpu_s(server)
     run = send(server.url, headers(server), work, path="/v1/traces")
     web_us = (cpu_s(web) - web_s) / run.events * 1e6
     postgres_us = (postgres_cpu_s(server) - postgres_s) / run.events * 1e6
+    other_share = (other_cpu_s(server) - other_s) / run.seconds / (os.cpu_count() or 1)
     print(
         f"\nOTLP, {sent_bytes / run.events:,.0f} bytes per span, {SENDERS} senders: {run.rate:,.0f} durable spans/s,"
         f" ack p50 {run.percentile(0.5):.0f}, p99 {run.percentile(0.99):.0f} ms,"
-        f" web {web_us:.0f} µs and Postgres {postgres_us:.0f} µs of CPU per span"
+        f" web {web_us:.0f} µs and Postgres {postgres_us:.0f} µs of CPU per span,"
+        f" {other_share:.0%} of the machine used by other programs"
     )
     for name, size in _sizes(server).items():
         print(f"  {name}: {size / (run.events + 400):,.0f} bytes per span")

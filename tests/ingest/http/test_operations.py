@@ -10,9 +10,12 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
+import psycopg
 import pytest
 from channels.layers import get_channel_layer
 
@@ -20,7 +23,9 @@ from ingest.errors import RateLimited
 from ingest.http import endpoints, keys, service
 from ingest.http.limits import MemoryLimit, RateLimit
 from ingest.models import Project, Session
-from ingest.storage import notifications
+from ingest.storage import notifications, writer
+from ingest.storage.commit import LOCK_SPACE
+from tests.wait import wait_until
 
 from ..conftest import Wire
 
@@ -84,8 +89,6 @@ def test_a_transcript_can_be_a_gzip_file(wire: Wire, name: str) -> None:
 def test_a_key_or_project_over_its_rate_is_429(owner: str, start_server: Any) -> None:
     """The request succeeds after the time in Retry-After."""
     running = start_server("limited", **{f"ARIADNE_INGEST_{owner}_EVENTS_PER_S": "50"})
-    import httpx
-
     with httpx.Client(headers=running.headers) as http:
         body = [span("limited", f"s{n}") for n in range(60)]
         assert http.post(running.ingest_url, json=body).status_code == 200
@@ -98,6 +101,45 @@ def test_a_key_or_project_over_its_rate_is_429(owner: str, start_server: Any) ->
             assert time.monotonic() < deadline
             time.sleep(0.1)
         assert response.status_code == 200
+
+
+def test_a_full_queue_is_429_and_loses_nothing(start_server: Any) -> None:
+    """While commits wait, a key gets 429 after its share of the queue. Everything that was accepted is stored once."""
+    running = start_server("full", ARIADNE_INGEST_MAX_BACKLOG_S="1", ARIADNE_INGEST_ANSWER_TIMEOUT_S="60")
+    bodies = [[span(f"full-{number}", f"s{n}") for n in range(2_000)] for number in range(4)]
+    with (
+        psycopg.connect(running.database_url, autocommit=True) as database,
+        httpx.Client(base_url=running.url, headers=running.headers, timeout=60) as http,
+        ThreadPoolExecutor(len(bodies)) as senders,
+    ):
+        assert http.post("/ingest", json=span("full", "first")).status_code == 200
+        database.execute("SELECT pg_advisory_lock(%s, id::int) FROM ingest_project", [LOCK_SPACE])
+        accepted = [senders.submit(http.post, "/ingest", json=body) for body in bodies]
+        assert wait_until(lambda: "ariadne_ingest_queue_records 8000.0" in http.get("/metrics").text)
+        limited = http.post("/ingest", json=span("full", "last"))
+        assert (limited.status_code, limited.json()["code"]) == (429, "rate_limited")
+        assert 1 <= int(limited.headers["retry-after"]) <= 10
+        database.execute("SELECT pg_advisory_unlock_all()")
+        assert [response.result().status_code for response in accepted] == [200] * len(bodies)
+        assert http.post("/ingest", json=span("full", "last")).status_code == 200
+        assert database.execute("SELECT count(*) FROM ingest_span").fetchone() == (8_002,)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_full_queue_of_all_projects_is_503(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The response has the time to wait, and a smaller request is still stored."""
+    key = keys.create(Project.objects.create(slug="full", name="Full"), label="test")
+    monkeypatch.setattr(writer, "QUEUE_MAX_RECORDS", 2)
+
+    async def run() -> None:
+        full = [span("full", f"s{n}") for n in range(3)]
+        status, response, headers = await call("/ingest", json.dumps(full).encode(), key)
+        assert (status, response["code"], headers[b"retry-after"]) == (503, "unavailable", b"1")
+        status, _response, _headers = await call("/ingest", json.dumps(full[:2]).encode(), key)
+        assert status == 200
+        await service.close()
+
+    asyncio.run(run())
 
 
 def test_a_rate_limit_allows_a_burst_of_two_seconds() -> None:
@@ -165,8 +207,8 @@ def test_production_settings_pass_the_deployment_check(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
 
 
-async def call(path: str, body: bytes, key: str) -> tuple[int, dict[str, Any]]:
-    """Call the ASGI application directly."""
+async def call(path: str, body: bytes, key: str) -> tuple[int, dict[str, Any], dict[bytes, bytes]]:
+    """Call the ASGI application directly. Return status, body and headers of the response."""
     sent: list[dict[str, Any]] = []
 
     async def receive() -> dict[str, Any]:
@@ -177,7 +219,7 @@ async def call(path: str, body: bytes, key: str) -> tuple[int, dict[str, Any]]:
 
     headers = [(b"authorization", f"Bearer {key}".encode()), (b"content-type", b"application/json")]
     await endpoints.application({"type": "http", "method": "POST", "path": path, "headers": headers}, receive, send)
-    return sent[0]["status"], json.loads(sent[1]["body"])
+    return sent[0]["status"], json.loads(sent[1]["body"]), dict(sent[0]["headers"])
 
 
 @pytest.mark.django_db(transaction=True)
@@ -191,7 +233,7 @@ def test_readers_are_notified_after_the_commit() -> None:
         assert layer is not None
         channel = await layer.new_channel()
         await layer.group_add(notifications.GROUP, channel)
-        status, response = await call(
+        status, response, _headers = await call(
             "/ingest", json.dumps([span("live-trace", f"s{n}") for n in range(3)]).encode(), key
         )
         assert (status, response["count"]) == (200, 3)
