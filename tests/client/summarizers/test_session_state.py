@@ -65,6 +65,50 @@ def test_a_result_without_an_id_belongs_to_the_id_that_the_call_asked_for():
     assert "- order W-118: status=paid, total=75.5" in text
 
 
+def test_a_result_that_repeats_the_id_of_the_call_is_that_record():
+    """An internal id is one more field, so that no line has to name two ids."""
+    issue = json.dumps({"id": "864b2bd6-8b26-4965", "identifier": "ENT-108", "status": "Todo"})
+    text = Session("Read the issue ENT-108.").call("get_issue", issue, id="ENT-108").text()
+    assert "- record ENT-108: id=864b2bd6-8b26-4965, status=Todo" in text
+
+
+def test_objects_without_ids_are_rows_of_a_table():
+    """The values of one object stay together, and the names of their fields are written once."""
+    legs = [
+        {"flight": "AR173", "from": "LIS", "departs": "2026-12-17T17:45Z", "cabin": "economy", "fare_basis": "V80AR"},
+        {"flight": "AR511", "from": "ATH", "departs": "2026-12-01T12:45Z", "cabin": "business", "fare_basis": "L27AR"},
+    ]
+    fees = [{"rule": "R0", "fee_eur": 67}, {"rule": "R1", "fee_eur": 164}, {"rule": "R2", "fee_eur": 115}]
+    result = json.dumps({"total_eur": 688, "legs": legs, "fees": fees})
+    session = Session("Which legs has order W-118?").call("get_order", result, order_id="W-118")
+    first = session.summary()
+    assert "order W-118: total_eur=688, " in first.render()
+    assert (
+        "legs(flight, from, departs, cabin, fare_basis: AR173, LIS, 2026-12-17T17:45Z, economy, V80AR; "
+        "AR511, ATH, 2026-12-01T12:45Z, business, L27AR)"
+    ) in first.render()
+    assert "fees(rule, fee_eur: R0, 67; R1, 164; R2, 115)" in first.render()
+    assert "fare_basis" not in [entity.name for entity in first.entities]
+    again = ExtractiveSummarizer().summarize_span([Message("user", "And now?", id="n")], previous=first, max_tokens=900)
+    assert [record.text for record in again.records] == [record.text for record in first.records]
+
+
+def test_values_without_an_id_stand_under_their_call():
+    """Nothing else says what they are about."""
+    result = json.dumps({"available": 3, "cheapest": "AR982"})
+    text = Session("Find a flight to Toronto.").call("search_flights", result, to="YYZ", day=14).text()
+    assert "> search_flights(to=YYZ, day=14)\n available=3, cheapest=AR982" in text
+
+
+def test_only_the_sentence_of_an_output_that_has_the_figures_is_kept():
+    """A paragraph of prose in a tool result is split like one of the assistant."""
+    figure = "1. In 2023 the island sites reported 34.8% curtailment over 6,305 MWh of storage, above the forecast."
+    rest = "Nobody wanted to explain why this happened, and the authors of the report moved on to other matters."
+    text = Session("What fails first?").call("fetch", f"{figure} {rest}", title="x").text(max_tokens=110)
+    assert figure in text
+    assert rest not in text
+
+
 def test_a_long_value_is_not_part_of_its_line():
     """The line gives its length, and its sentences are lines of their own."""
     body = "The gateway gw-7781 closes after 20 seconds. " + "More words follow here. " * 20

@@ -32,6 +32,8 @@ MAX_LOST_LISTED: Final = 200  # The counts are complete. The list in the event h
 _MAX_RESTORED: Final = 200
 _HEADING_TOKENS: Final = 16  # the headings that restored facts may add
 _MIN_FACT_TOKENS: Final = 4
+_LINE_TOKENS: Final = 3  # a newline, and a marker
+_NAME_TOKENS: Final = 1  # a separator
 # Facts that only appear in tool output are needed again far less often than those that were said.
 _WEIGHT_SAID: Final = 1.0
 _WEIGHT_SHOWN: Final = 0.15
@@ -303,22 +305,30 @@ def _add_fitting_facts(
     if room < _MIN_FACT_TOKENS:
         return summary, []
     known = {entity.key for entity in summary.entities}
-    entries: defaultdict[str, list[Any]] = defaultdict(list)
     added: list[_TrackedFact] = []
     for tracked in heapq.nsmallest(_MAX_RESTORED, missing, key=lambda fact: (-fact.weight, fact.order)):
-        fact = tracked.fact
-        tokens = count(fact.text) + 3
-        if tokens > room or fact.text.lower() in known:
-            continue
-        room -= tokens
-        added.append(tracked)
-        field, entry = _entry(fact, next_order + tracked.order, SAID if tracked.is_said else SHOWN)
+        text = tracked.fact.text
+        tokens = count(text) + (_NAME_TOKENS if tracked.key else _LINE_TOKENS)
+        if tokens <= room and text.lower() not in known:
+            room -= tokens
+            added.append(tracked)
+    while added:
+        extended = _with_facts(summary, added, next_order)
+        excess_tokens = rendered_tokens(extended, count) - max_tokens
+        if excess_tokens <= 0:
+            return extended, added
+        # Separators and labels are not exact. Leave out the least important facts.
+        added = added[: -(1 + excess_tokens // _MIN_FACT_TOKENS)]
+    return summary, []
+
+
+def _with_facts(summary: StructuredSummary, facts: Iterable[_TrackedFact], next_order: int) -> StructuredSummary:
+    entries: defaultdict[str, list[Any]] = defaultdict(list)
+    for tracked in facts:
+        field, entry = _entry(tracked.fact, next_order + tracked.order, SAID if tracked.is_said else SHOWN)
         entries[field].append(entry)
     changes: dict[str, Any] = {name: (*getattr(summary, name), *items) for name, items in entries.items()}
-    extended = replace(summary, **changes)
-    if added and rendered_tokens(extended, count) <= max_tokens:
-        return extended, added
-    return summary, []
+    return replace(summary, **changes)
 
 
 def _entry(fact: Fact, order: int, origin: str) -> tuple[str, Any]:

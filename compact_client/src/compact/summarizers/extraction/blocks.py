@@ -35,9 +35,11 @@ _MAX_UNSPLIT_CHARS: Final = 120
 _SHORT_TEXT_CHARS: Final = 2_000
 _MAX_MESSAGE_CHARS: Final = 400_000  # Only both ends of a longer message are read.
 
-# Not after short titles such as Dr. or St., because half an instruction is worse than a long line.
+# Not after the number of a list item, and not after short titles such as Dr. or St., because half an instruction is
+# worse than a long line.
 _SENTENCE_END: Final = re.compile(
-    r"(?<=[.!?])(?<!\b[A-Z][a-z]\.)(?<!\b[A-Z]\.)(?<!Mrs\.)\s+(?=[A-Z\"'`(\[*-])|(?<=[。！？])"
+    r"(?<=[.!?])(?<!\b\d\.)(?<!\b\d\d\.)(?<!\b[A-Z][a-z]\.)(?<!\b[A-Z]\.)(?<!Mrs\.)"
+    r"\s+(?=[A-Z\"'`(\[*-])|(?<=[。！？])"
 )
 _HAS_SENTENCE_END: Final = re.compile(r"[.!?]\s|[。！？]")  # a cheap necessary condition for _SENTENCE_END
 _BULLET: Final = re.compile(r"^[-*•]\s+(?=\S)")
@@ -110,14 +112,16 @@ class _Calls:
         call_id = message.answers[0] if message.answers else ""
         text = _truncate(message.text)
         result = read_result(text, parse_arguments(self._arguments.get(call_id, "")))
-        if result.records:
-            records = tuple(result.records)
+        call_line = self._lines.get(call_id, message.name or "")
+        if records := tuple(record for record in result.records if record.label):
             lines = _cached_record_lines(records)
             yield Block(lines, "record", sources, position, size=len(text), records=records)
+        if unnamed := tuple(record for record in result.records if not record.label):
+            # Values without an id are only clear next to their call.
+            lines = _cached_record_lines(unnamed)
+            yield Block(lines, "record", sources, position, call_line, field="outputs", size=len(text))
         if lines := _output_lines[result.rest]:
-            yield Block(
-                lines, "output", sources, position, self._lines.get(call_id, message.name or ""), size=len(text)
-            )
+            yield Block(lines, "output", sources, position, call_line, size=len(text))
 
 
 def describe_call(call: ToolCall) -> tuple[str, LineKind, list[str]]:
@@ -266,10 +270,11 @@ def output_lines(text: str) -> list[str]:
         if len(line) < 4 or not (line[0].isalnum() or line.strip("-=_*#~|+`./\\<>(){}[];:,! ")):
             continue
         # Half a row of a table has lost its columns.
-        if len(line) <= MAX_OUTPUT_CHARS or (line[0] == "|" and len(line) <= _MAX_ROW_CHARS):
+        if len(line) <= _MAX_UNSPLIT_CHARS or (line[0] == "|" and len(line) <= _MAX_ROW_CHARS):
             lines.append(line)
         else:
-            lines += _split_line(line, MAX_OUTPUT_CHARS)
+            for sentence in _SENTENCE_END.split(line) if _HAS_SENTENCE_END.search(line) else (line,):
+                lines += _split_line(sentence, MAX_OUTPUT_CHARS)
     if paths:
         _add_paths(lines, paths)
     return lines

@@ -5,8 +5,8 @@ yet, plus a bonus for its summary field. A bare name has a part of its entity's 
 value per token and is deterministic. The constants in `span_index` and `entity_names` define the values.
 
 Two kinds of lines come first, each within a share of the budget: the requests, and what the user wants in every summary
-(standing instructions, artifacts, and lines that match `keep_keys`). The last share is for the names of required
-entities that no line mentions. What they leave goes to the next best lines.
+(standing instructions, artifacts, and lines that match `keep_keys`). In the last share of the budget, bare names are
+worth more, and those of required entities that no line mentions come first.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from compact.summarizers.extraction.entity_names import NAME_WORTH, name_candidates
+from compact.summarizers.extraction.entity_names import LAST_NAME_WORTH, NAME_WORTH, name_candidates
 from compact.summarizers.extraction.span_index import CALL_FIELDS, Candidate, SpanIndex
 
 _PRIORITY_SHARE: Final = 0.5  # of the budget, at most
 _REQUEST_FIELDS: Final = ("current_task", "goals")
 _REQUESTS_SHARE: Final = 0.35
-_REQUIRED_NAMES_SHARE: Final = 0.2
+_LAST_SHARE: Final = 0.25  # of the budget, where bare names are worth more
+_REQUIRED_NAMES_SHARE: Final = 0.08
 _MIN_LINE_TOKENS: Final = 4
 _SUBJECT_VALUE: Final = 0.7  # of the reuse score of a record's id, for each of its lines
 _USE_VALUE: Final = 0.3  # of the same score, for each field that is certainly used
@@ -34,8 +35,7 @@ _CALL_OF_OUTPUT_VALUE: Final = 0.1  # for each selected line of its output
 def select_lines(index: SpanIndex, budget_tokens: float, *, spare_tokens: float = 0.0) -> list[Candidate]:
     """Select the best lines within the budget, best first, and the next best ones within `spare_tokens` more."""
     reuse_scores, required = index.reuse_scores(), index.required_entities()
-    names = name_candidates(index, reuse_scores, required, budget_tokens)
-    everything = [*index.candidates, *names]
+    everything = [*index.candidates, *name_candidates(index, reuse_scores, required, budget_tokens)]
     selector = _GreedySelector(reuse_scores, index.visible)
     used_tokens = selector.select(
         [line for line in index.candidates if line.field in _REQUEST_FIELDS], budget_tokens * _REQUESTS_SHARE
@@ -44,10 +44,12 @@ def select_lines(index: SpanIndex, budget_tokens: float, *, spare_tokens: float 
         [line for line in index.candidates if line.is_priority and line.field not in _REQUEST_FIELDS],
         budget_tokens * _PRIORITY_SHARE - used_tokens,
     )
-    used_tokens += selector.select(everything, budget_tokens * (1.0 - _REQUIRED_NAMES_SHARE) - used_tokens)
+    used_tokens += selector.select(everything, budget_tokens * (1.0 - _LAST_SHARE) - used_tokens)
+    # An entity that is not mentioned by now is likely to be lost.
+    selector.name_worth = LAST_NAME_WORTH
     used_tokens += selector.select(
         [line for line in everything if line.field == "entities" and not required.isdisjoint(line.entities)],
-        budget_tokens - used_tokens,
+        budget_tokens * (1.0 - _LAST_SHARE + _REQUIRED_NAMES_SHARE) - used_tokens,
     )
     selector.select(everything, budget_tokens + spare_tokens - used_tokens)
     return selector.lines
@@ -58,6 +60,7 @@ class _GreedySelector:
 
     def __init__(self, reuse_scores: Sequence[float], visible: Iterable[int]) -> None:
         self.lines: list[Candidate] = []
+        self.name_worth = NAME_WORTH  # the part of an entity's value that its bare name has
         self._selected_orders: set[int] = set()
         self._reuse_scores = reuse_scores
         # Zero once a selected line mentions the entity, and reduced while only its name is selected.
@@ -125,7 +128,7 @@ class _GreedySelector:
         return freed_tokens
 
     def _name_value(self, entity: int) -> float:
-        return min(self._entity_values[entity], NAME_WORTH * self._reuse_scores[entity])
+        return min(self._entity_values[entity], self.name_worth * self._reuse_scores[entity])
 
     def _density(self, candidate: Candidate) -> float:
         entity_values, value = self._entity_values, candidate.bonus

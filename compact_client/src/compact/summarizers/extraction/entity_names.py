@@ -15,8 +15,10 @@ from compact.summary.entries import Entity
 from compact.summary.renderer import PHRASE_END, SAID, SHOWN
 
 # How much of an entity's value its bare name keeps. Measured with a small language model that reads the compacted
-# prompt: a fact in a whole line saves 3.1 bits per token of the real continuation, one in a list of names 1.1.
-NAME_WORTH: Final = 0.35
+# prompt: a fact in a whole line saves 3.1 bits per token of the real continuation, one in a list of names 1.1. Less at
+# first, because a later line may mention the entity, and more at last, because then no line will.
+NAME_WORTH: Final = 0.25
+LAST_NAME_WORTH: Final = 0.5
 _NAME_TOKENS: Final = 3  # a low estimate per name
 _SEPARATOR_TOKENS: Final = 1.5
 # A list of names is only readable if its label says what they are.
@@ -53,11 +55,12 @@ def name_candidates(
 ) -> list[Candidate]:
     """Return the required names and the most valuable others that could fit the budget, in order of first mention."""
     listed = {entity for line in index.candidates if line.field == "entities" for entity in line.entities}
-    # A bare number is only useful if the user mentioned it, and those are required entities.
+    # A bare number is only useful if the user mentioned it, and those are required entities. The bare value of a record
+    # does not say which record it belongs to.
     densities = [
         (entity in required, score / (len(key) / CHARS_PER_TOKEN + _SEPARATOR_TOKENS), entity)
         for entity, (key, score, usage) in enumerate(zip(index.keys, reuse_scores, index.usages, strict=True))
-        if (usage.type not in NUMBER_TYPES or entity in required)
+        if (entity in required or not (usage.type in NUMBER_TYPES or index.is_only_in_records(entity)))
         and entity not in index.visible
         and entity not in listed
     ]

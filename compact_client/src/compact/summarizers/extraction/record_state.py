@@ -60,10 +60,7 @@ class RecordStates:
     def _add_result(self, block: Block) -> None:
         """Add the records of a tool result. They replace those of earlier results."""
         counts: Counter[tuple[str, str]] = Counter()
-        for number, record in enumerate(block.records):
-            if not record.label:
-                self._add(("", str(block.position), number), record, block)
-                continue
+        for record in block.records:
             identity = (_identity(record), record.parent)
             # An id that occurs twice in one result is two records.
             self._add((*identity, counts[identity]), record, block)
@@ -89,7 +86,7 @@ class RecordStates:
     def remove_shown(self, block: Block) -> None:
         """Remove the fields that a result in the prompt shows again."""
         for record in block.records:
-            state = self._states.get((_identity(record), record.parent, 0)) if record.label else None
+            state = self._states.get((_identity(record), record.parent, 0))
             if state is not None:
                 shown = set(map(_field_name, record.pairs))
                 state.fields = {name: pairs for name, pairs in state.fields.items() if name not in shown}

@@ -52,6 +52,10 @@ _BY_TYPE: Final[dict[str, float]] = {
     "uuid": 0.6,
 }
 
+# The same for entities that only code and tool output contain. There, a quoted text is mostly a string literal, and a
+# name is a word that happens to be capitalized.
+_UNSAID_BY_TYPE: Final[dict[str, float]] = {"file": -0.5, "name": -1.0, "num": -1.0, "path": 0.4, "quoted": -1.0}
+
 CHARS_PER_TOKEN: Final = 3.6
 _LINE_TOKENS: Final = 2.0  # a newline and, for some lines, a marker
 
@@ -80,7 +84,8 @@ FIELD_BONUS: Final[dict[str, float]] = {
 _REPEATED_CALL_BONUS: Final = 0.3
 _MAX_LINES_PER_TEMPLATE: Final = 3  # lines that differ only in their numbers and still get the bonus
 _WORD_WITH_DIGIT: Final = re.compile(r"(?<!\S)[^\s\d]*+\d\S*+")
-_FIELD_NAME: Final = re.compile(r"(?<![\w.])[A-Za-z_][\w.]*+[=(]")  # the name of a field is not an entity
+# The name of a field is not an entity, nor are those above the columns of a table.
+_FIELD_NAME: Final = re.compile(r"(?<![\w.])[A-Za-z_][\w.]*+[=(](?:(?:[\w.-]+, )+[\w.-]+: )?")
 _LONE_WORD: Final = re.compile(r"[\"'`][^\"'`\s]{0,80}[\"'`],?")
 _SHOWN_KINDS: Final = frozenset({"output", "record"})
 _CALL_KINDS: Final = frozenset({"call", "command", "edit"})
@@ -186,6 +191,12 @@ class SpanIndex:
         known = self._entity_ids.by_key
         return tuple(known[key] for key in dict.fromkeys(key for key, _ in _name_mentions(name)) if key in known)
 
+    def is_only_in_records(self, entity: int) -> bool:
+        """True if an entity was not said and a record was the first to contain it."""
+        usage = self.usages[entity]
+        candidate = None if usage.is_said else self._candidates_by_line.get(usage.first_line)
+        return candidate is not None and candidate.block.kind == "record"
+
     def sources(self, entity: int) -> tuple[str, ...]:
         """Return the id of the message that first mentioned an entity, if its line is a candidate."""
         candidate = self._candidates_by_line.get(self.usages[entity].first_line)
@@ -245,6 +256,7 @@ class SpanIndex:
                 + _AS_ARGUMENT * usage.as_argument
                 + (0.0 if usage.is_said else _shown_only(usage.smallest_output_chars))
                 + _BY_TYPE.get(usage.type, 0.0)
+                + (0.0 if usage.said else _UNSAID_BY_TYPE.get(usage.type, 0.0))
                 + (_IN_SEVERAL_MESSAGES if usage.messages > 1 else 0.0)
                 + _KEPT * usage.is_kept
             )

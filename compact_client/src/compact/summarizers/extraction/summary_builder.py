@@ -16,7 +16,7 @@ from compact.summarizers.extraction.assembly import assemble
 from compact.summarizers.extraction.blocks import read_blocks
 from compact.summarizers.extraction.coverage import select_lines
 from compact.summarizers.extraction.decision_context import DecisionContexts
-from compact.summarizers.extraction.span_index import Candidate, SpanIndex
+from compact.summarizers.extraction.span_index import CHARS_PER_TOKEN, Candidate, SpanIndex
 from compact.summarizers.extraction.summary_blocks import reserve_blocks
 from compact.summary.entries import Note
 from compact.summary.structured_summary import StructuredSummary
@@ -26,8 +26,9 @@ CountTokens = Callable[[str], int]
 _MARKER_TOKENS: Final = 1.5  # a newline and, for some lines, a marker
 # Lines are selected by estimated size. Select a few more and drop the last by exact count.
 _OVERSELECTION: Final = 0.15
+_SAMPLE_LINES: Final = 100
 _FIT_ATTEMPTS: Final = 4
-_MIN_FILL: Final = 0.97
+_MIN_FILL: Final = 0.985
 _GROWTH: Final = 0.9
 # What one compaction has no room for, the next one may have. A large message in the prompt must not erase the memory.
 _RESERVE_TOKENS: Final = 4_000
@@ -73,8 +74,10 @@ def build_summary(
     contexts: DecisionContexts | None = None,
 ) -> StructuredSummary:
     """Build the most valuable summary of the indexed lines that fits the budget."""
+    # Lines are selected by estimated size, which is low for code and high for prose.
+    scale = _chars_per_token(index, count_tokens) / CHARS_PER_TOKEN
     spare_tokens = max(max_tokens * _OVERSELECTION, _RESERVE_TOKENS - max_tokens)
-    selection = select_lines(index, max_tokens, spare_tokens=spare_tokens)
+    selection = select_lines(index, max_tokens * scale, spare_tokens=spare_tokens * scale)
     text = "\n".join(line.text for line in selection)
     tokens_per_char = count_tokens(text) / max(1, len(text))
     room: float = max_tokens - rendered_tokens(StructuredSummary(style=style), count_tokens) - 1
@@ -97,6 +100,12 @@ def build_summary(
         said=_said_but_only_shown(index, selection),
         reserve=assemble(others, span=None, style=style, contexts=contexts) if others else None,
     )
+
+
+def _chars_per_token(index: SpanIndex, count_tokens: CountTokens) -> float:
+    lines = index.candidates[:: 1 + len(index.candidates) // _SAMPLE_LINES]
+    text = "\n".join(line.text for line in lines)
+    return len(text) / count_tokens(text) if text else CHARS_PER_TOKEN
 
 
 def _fitting_lines(lines: Sequence[Candidate], room: float, tokens_per_char: float) -> list[Candidate]:
