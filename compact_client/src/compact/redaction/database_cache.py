@@ -18,7 +18,8 @@ from pathlib import Path
 
 _SUFFIX = ".hsdb"
 _DIGEST_BYTES = 32
-_MAX_FILES = 8
+# Four versions of all databases.
+_MAX_FILES = 20
 
 
 def cache_key(

@@ -1,7 +1,7 @@
 """Determine which rules can match a text, and where.
 
-Hyperscan searches for the hints of all rules in one pass. Where it is not available, the literals of the rules are
-searched one by one. Both return every place where a rule can match, and maybe some where it does not.
+Hyperscan searches for the hints of all rules, one group after the other. Where it is not available, the literals of
+the rules are searched one by one. Both return every place where a rule can match, and maybe some where it does not.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
+from operator import itemgetter
 from typing import Any, Protocol
 
 from compact.redaction.database_cache import cache_key, read_database, write_database
 from compact.redaction.normalization import HIDDEN, HINT
 from compact.redaction.rules import Rule
-from compact.redaction.rules.rule import MIN_RUN_CHARS, WORDS_HINT
+from compact.redaction.rules.rule import MIN_RUN_CHARS
 
 _log = logging.getLogger(__name__)
 
@@ -28,14 +29,14 @@ Hit = tuple[int, int]
 _CHARS_BEFORE_COMPILING = 200_000
 NORMALIZE = -1
 """In place of a rule: the text contains hidden or full-width characters."""
-_HAS_RUN = 1
-"""The number of the expression for runs of letters and digits."""
-_HAS_WORDS = 2
-"""The number of the expression for runs of words in lower case."""
-_RUN_HINT = rf"[A-Za-z0-9+/]{{{MIN_RUN_CHARS},}}"
-_RUN = b"a" * MIN_RUN_CHARS
-_RUN_TABLE = bytes(97 if re.match(rb"[A-Za-z0-9+/]", bytes([byte])) else 32 for byte in range(256))
+_HIDDEN_GROUP = "hidden characters"
+"""Searched for in text that is not all ASCII. The other groups are those of the rules."""
+_HIDDEN, _RUN = 0, 1
+"""The numbers of two expressions that belong to no rule."""
+_RUN_HINT = rf"(?:^|[^A-Za-z0-9+/])[A-Za-z0-9+/]{{{MIN_RUN_CHARS}}}"
+_RUN_REST = re.compile(rb"[A-Za-z0-9+/]{0,32}")
 _DIGIT = re.compile(rb"[0-9]")
+_CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
 
 
 class Prefilter(Protocol):
@@ -134,83 +135,75 @@ class LiteralPrefilter:
 
 
 class HyperscanPrefilter:
-    """Searches for the hints of all rules in one pass, in linear time."""
+    """Searches for the hints of all rules in linear time."""
 
     def __init__(self, rules: Sequence[Rule], *, is_compiled: bool = True) -> None:
         """Load the databases from the cache, or compile them if `is_compiled` is set. Raise `NotCached` otherwise."""
         self._local = threading.local()
-        self._rules_of: list[list[int]] = [[NORMALIZE], [], []]
-        expressions: dict[str, int] = {HINT: 0, _RUN_HINT: _HAS_RUN, WORDS_HINT: _HAS_WORDS}
+        self._rules_of: list[list[int]] = [[NORMALIZE], []]
+        self._runs = [(rule.run_chars, index) for index, rule in enumerate(rules) if rule.run_chars is not None]
+        groups: dict[str, dict[str, int]] = {_HIDDEN_GROUP: {HINT: _HIDDEN}, "runs": {_RUN_HINT: _RUN}}
         for index, rule in enumerate(rules):
             for hint in rule.hints or [re.escape(literal) for literal in rule.literals]:
-                number = expressions.setdefault(hint, len(expressions))
+                number = groups.setdefault(rule.group, {}).setdefault(hint, len(self._rules_of))
                 if number == len(self._rules_of):
                     self._rules_of.append([])
                 self._rules_of[number].append(index)
-        alone = {expressions[hint] for rule in rules if rule.is_prose for hint in rule.hints}
-        self._runs: list[tuple[range, int]] = []
-        for index, rule in enumerate(rules):
-            if rule.run_chars is not None:
-                self._runs.append((rule.run_chars, len(self._rules_of)))
-                self._rules_of.append([index])
-        self._databases = _load_databases(expressions, alone, is_compiled=is_compiled)
+        self._databases = [_load_database(group, is_compiled=is_compiled) for group in groups.values()]
 
     def hits(self, text: str) -> list[Hit]:
         """Return the end of each hint."""
-        data = text.encode("utf-8", "surrogatepass")
+        if not text:
+            return []
+        data = _encode(text)
+        is_ascii = len(data) == len(text)
         ends: list[Hit] = []
-        scratches = self._scratches()
-        self._databases[0].scan(data, match_event_handler=_add_hit, context=ends, scratch=scratches[0])
+        scans = getattr(self._local, "scans", None) or self._prepare_thread()
+        # Arguments by position, because names double the cost of a short text.
+        for scan, scratch in scans[1:] if is_ascii else scans:
+            scan(data, _add_hit, 0, ends, scratch)
         if not ends:
             return ends
-        if any(number == _HAS_WORDS for number, _ in ends):
-            for database, scratch in zip(self._databases[1:], scratches[1:], strict=True):
-                database.scan(data, match_event_handler=_add_hit, context=ends, scratch=scratch)
-        if any(number == _HAS_RUN for number, _ in ends):
-            for start, end in _long_runs(data):
-                length = end - start
-                ends += [(number, start + MIN_RUN_CHARS) for lengths, number in self._runs if length in lengths]
-        if len(data) != len(text):
-            ends = list(_in_characters(ends, data))
-        hits = [(rule, end) for number, end in ends for rule in self._rules_of[number]]
+        rules_of = self._rules_of
+        hits = [(rule, end) for number, end in ends for rule in rules_of[number]]
+        for number, end in ends:
+            # Most paths and long words have no digits.
+            if number == _RUN and _DIGIT.search(data, end - MIN_RUN_CHARS, end) is not None:
+                hits += self._run_hits(data, end)
+        if not is_ascii:
+            hits = list(_in_characters(hits, data))
         hits.sort()
         return hits
 
-    def _scratches(self) -> list[Any]:
-        """Return the working memory of this thread. A scan releases the interpreter lock, so none is shared."""
-        scratches: list[Any] | None = getattr(self._local, "scratches", None)
-        if scratches is None:
-            import hyperscan
+    def _run_hits(self, data: bytes, end: int) -> list[Hit]:
+        """Return the hits of the run of which the first `MIN_RUN_CHARS` characters end here."""
+        rest = _RUN_REST.match(data, end)
+        length = MIN_RUN_CHARS + (len(rest[0]) if rest else 0)
+        return [(rule, end) for lengths, rule in self._runs if length in lengths]
 
-            scratches = self._local.scratches = [hyperscan.Scratch(database) for database in self._databases]
-        return scratches
+    def _prepare_thread(self) -> list[tuple[Any, Any]]:
+        """Return the search in each database, with working memory.
+
+        A search releases the interpreter lock, so threads do not share the working memory.
+        """
+        import hyperscan
+
+        scans = [(database.scan, hyperscan.Scratch(database)) for database in self._databases]
+        self._local.scans = scans
+        return scans
 
 
 class NotCached(Exception):
     """The database has to be compiled."""
 
 
-def _load_databases(expressions: Mapping[str, int], alone: Collection[int], *, is_compiled: bool) -> list[Any]:
-    """Return one database for most expressions, and one for each of those that must be alone."""
+def _load_database(numbers_of: Mapping[str, int], *, is_compiled: bool) -> Any:
+    """Return the compiled database of expressions, each with its number."""
     import hyperscan
 
-    flags = hyperscan.HS_FLAG_CASELESS | hyperscan.HS_FLAG_DOTALL
-    once = flags | hyperscan.HS_FLAG_SINGLEMATCH
-    numbered = [
-        # Runs are found faster without Hyperscan, which only says if there is one.
-        (number, expression.encode(), once if number in {_HAS_RUN, _HAS_WORDS} else flags)
-        for expression, number in expressions.items()
-    ]
-    together = [item for item in numbered if item[0] not in alone]
-    groups = [together, *([item] for item in numbered if item[0] in alone)]
-    return [_load_database(group, is_compiled=is_compiled) for group in groups]
-
-
-def _load_database(numbered: list[tuple[int, bytes, int]], *, is_compiled: bool) -> Any:
-    """Return the compiled database of expressions, each with its number and flags."""
-    import hyperscan
-
-    numbers, expressions, flags = (list(column) for column in zip(*numbered, strict=True))
+    expressions = [expression.encode() for expression in numbers_of]
+    numbers = list(numbers_of.values())
+    flags = [hyperscan.HS_FLAG_CASELESS | hyperscan.HS_FLAG_DOTALL] * len(numbers)
     key = cache_key(numbers, expressions, flags, [version("hyperscan")])
     cached = read_database(key)
     if cached is not None:
@@ -229,29 +222,21 @@ def _add_hit(number: int, _start: int, end: int, _flags: int, hits: Any) -> None
     hits.append((number, end))
 
 
-def _long_runs(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of each long run of letters and digits that has a digit early on."""
-    runs = data.translate(_RUN_TABLE)
-    start = runs.find(_RUN)
-    while start >= 0:
-        end = runs.find(b" ", start + MIN_RUN_CHARS)
-        if end < 0:
-            end = len(runs)
-        # Most paths and long words have no digits.
-        if _DIGIT.search(data, start, start + MIN_RUN_CHARS):
-            yield start, end
-        start = runs.find(_RUN, end)
+def _encode(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
 
 
 def _in_characters(hits: list[Hit], data: bytes) -> Iterator[Hit]:
-    """Convert positions in UTF-8 to positions in the text."""
-    hits.sort(key=lambda hit: hit[1])
+    """Convert positions in UTF-8 to positions in the text. A hint that ends inside a character ends after it."""
+    hits.sort(key=itemgetter(1))
     position = characters = 0
     for index, end in hits:
         if end > position:
             piece = data[position:end]
-            # A hint may end inside a character, which then counts with the next piece.
-            characters += len(piece) if piece.isascii() else len(piece.decode("utf-8", "ignore"))
+            characters += len(piece) if piece.isascii() else len(piece.translate(None, _CONTINUATION_BYTES))
             position = end
         yield index, characters
 

@@ -125,8 +125,14 @@ class Redactor:
 
     def text(self, text: str, *, replace: Replace = mask) -> tuple[str, Counter[str]]:
         """Return the text with secrets replaced, and the number of redactions per rule."""
-        (clean,), counts = self.parts([text], replace=replace)
-        return clean, counts
+        counts: Counter[str] = Counter()
+        if self._functions:
+            text = self._apply_functions(text, counts)
+        findings = self.find(text)
+        if findings:
+            _count(findings, counts)
+            text = _replace_all(text, findings, replace)
+        return text, counts
 
     def parts(self, parts: Sequence[str], *, replace: Replace = mask) -> tuple[list[str], Counter[str]]:
         """Redact texts that belong together, such as the parts of a message. See `find_in_parts`."""

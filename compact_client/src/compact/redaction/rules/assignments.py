@@ -169,6 +169,7 @@ def _assignment(
     key: str = "",
     hint: str = "",
     start: str = "",
+    reach: int = 80,
 ) -> Rule:
     words = tuple(word.replace("+", " ") for word in literals.split())
     key = key or "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
@@ -176,14 +177,17 @@ def _assignment(
     anchor = caseless(key.replace(" ", "[ ]"))
     pattern = caseless(rf"{start}(?:{key}){_SUFFIX}{_QUOTE_AFTER_KEY}{separator}(?P<value>{_VALUE})")
     return Rule(
-        name, "secret", words, pattern, accepts, hints=(hint,) if hint else (), reach=80, anchor=anchor, spans=_spans
+        name, "secret", words, pattern, accepts, hints=(hint,) if hint else (), reach=reach, anchor=anchor, spans=_spans
     )
 
 
-_KEY_CHARS = r"""[\w.\]["'`\\*%-]{0,40}"""
-_AFTER_KEY = rf"""{_KEY_CHARS}[ \t\r\n]{{0,4}}"""
-_BEFORE_VALUE = r"""[ \t\r\n*"'`\\%\d]{0,16}[|>]?"""
+# Hyperscan is faster without upper bounds.
+_KEY_CHARS = r"""[\w.\]["'`\\*~%-]*"""
+_AFTER_KEY = rf"""{_KEY_CHARS}[ \t\r\n]*"""
+_BEFORE_VALUE = r"""[:=>|+ \t\r\n*_~"'`\\%\d-]*"""
 _SIGN = r"(?:-{0,2}[:=>]|%3[ad]|\xef\xbc\x9a|\xef\xbc\x9d|\xe2\x86\x92)"
+# From the start of a key to the end of a hint for its value.
+_VALUE_REACH = 220
 
 ASSIGNMENTS = (
     _assignment("api_key", "api_key api-key apikey", _is_literal, key=r"api[_-]?key"),
@@ -205,7 +209,8 @@ ASSIGNMENTS = (
         "pass pw passw",
         _is_short_key,
         start=r"(?<![A-Za-z])",
-        hint=rf"(?:^|[^a-z])(?:passw?|pw)(?:(?:[\d_.\][\"'`\\*%-]|{_SUFFIX_WORDS}|s){_KEY_CHARS})?[ \t\r\n]{{0,4}}{_SIGN}",
+        hint=rf"(?:^|[^a-z])(?:passw?|pw)(?:(?:[\d_.\][\"'`\\*~%-]|{_SUFFIX_WORDS}|s){_KEY_CHARS})?[ \t\r\n]*{_SIGN}",
+        reach=120,
     ),
     _assignment(
         "secret",
@@ -220,13 +225,17 @@ ASSIGNMENTS = (
         key=r"pin(?:(?:[_-]|\x20)?(?:code|number|no|nr))?",
         start=r"(?<![A-Za-z])",
         hint=rf"(?:^|[^a-z])pin[ \w]{{0,8}}{_AFTER_KEY}{_SIGN}{_BEFORE_VALUE}\d{{4}}",
+        reach=_VALUE_REACH,
     ),
-    _assignment("token", "token", _is_token, hint=rf"token{_AFTER_KEY}{_SIGN}{_BEFORE_VALUE}[^ \t\r\n]{{4}}"),
+    _assignment(
+        "token", "token", _is_token, hint=rf"token{_AFTER_KEY}{_SIGN}{_BEFORE_VALUE}[^ ]{{8}}", reach=_VALUE_REACH
+    ),
     _assignment(
         "generic_key",
         "key auth creds license sasl otp totp 2fa mfa nonce_secret dsn webhook salt",
         _is_generic_key,
-        hint=rf"(?:key|auth|creds|license|sasl|otp|2fa|mfa|dsn|webhook|salt){_AFTER_KEY}{_SIGN}"
-        rf"{_BEFORE_VALUE}[!-/:-~]{{0,23}}\d",
+        hint=rf"(?:key|auth|creds|license|sasl|otp|2fa|mfa|nonce_secret|dsn|webhook|salt){_AFTER_KEY}{_SIGN}"
+        rf"{_BEFORE_VALUE}(?:[!-/:-~]{{0,7}}\d[^ ]{{8}}|[!-/:-~]{{8,23}}\d)",
+        reach=_VALUE_REACH,
     ),
 )

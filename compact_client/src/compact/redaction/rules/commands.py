@@ -19,14 +19,15 @@ def _is_random_argument(match: re.Match[str]) -> bool:
     return _is_argument(match) and looks_random(match["secret"])
 
 
-def _program(names: str, option: str, literals: str, *, gap: int = 200) -> Rule:
+def _program(names: str, option: str, literals: str, *, reach: int = 40) -> Rule:
     """A rule for an option of a program, on the same line."""
     return Rule(
         "command_line",
         "secret",
         tuple(literal.replace("+", " ") for literal in literals.split()),
-        verbose(rf"(?<![\w-])(?:{names})[ ][^\n\x1e|]{{0,{gap}}}?(?:{option}){_WORD}"),
+        verbose(rf"(?<![\w-])(?:{names})[ ][^\n\x1e|]{{0,200}}?(?:{option}){_WORD}"),
         _is_argument,
+        reach=reach,
         lookahead=300,
     )
 
@@ -71,7 +72,7 @@ COMMANDS = (
     _program("vault", r"login[ ]", "vault+login"),
     _program("openssl", r"pass(?:in|out)?[ ]pass:|(?<=[ ])-k[ ]", "openssl"),
     _program("aws", r"(?:aws_)?secret_access_key[ ]|session_token[ ]", "aws+configure"),
-    _program("npm|yarn|pnpm", r"_auth(?:Token)?[ ]", "_auth"),
+    _program("npm|yarn|pnpm", r"_auth(?:Token)?[ ]", "_auth+ _authtoken+", reach=220),
     Rule(
         "command_line",
         "secret",

@@ -61,21 +61,21 @@ HEADERS = (
         "secret",
         ("cookie",),
         caseless(
-            rf"""cookie(?:\\*["'`])?{GAP}{{0,4}}:{GAP}{{0,4}}
-                (?:\\*["'`])?(?P<secret>[\w.-]{{1,128}}=[^\n\x1e"'`\\<]{{1,4096}}+)"""
+            rf"""cookie(?:\\{{0,15}}+["'`])?{GAP}{{0,4}}:{GAP}{{0,4}}
+                (?:\\{{0,15}}+["'`])?(?P<secret>[\w.-]{{1,128}}=[^\n\x1e"'`\\<]{{1,4096}}+)"""
         ),
-        hints=(r"cookie[ \t\r\n\"'`\\]{0,8}:",),
+        hints=(r"cookie[ \t\r\n\"'`\\]{0,20}:",),
     ),
     Rule(
         "session_id",
         "secret",
-        ("sessid", "session", "connect.sid", "csrf", "xsrf", "remember", "asp.net"),
+        ("sessid", "session", "sid=", "csrf", "xsrf", "remember", "asp.net"),
         caseless(
             r"""(?:phpsessid|jsessionid|asp\.net_sessionid|connect\.sid|(?<![\w-])(?:sessionid|session|sid|auth_session
                 |laravel_session|_session_id|csrftoken|xsrf-token|remember_token))=(?P<secret>[\w.%+/=-]{16,4096}+)"""
         ),
         _is_key,
-        hints=(r"(?:sid|session|session_?id|sessid|csrftoken|xsrf-token|remember_token)=[\w.%+/=-]{4}",),
+        hints=(r"(?:sid|session|session_?id|sessid|csrftoken|xsrf-token|remember_token)=[\w.%+/=-]{16}",),
     ),
 )
 
@@ -97,6 +97,7 @@ URLS = (
         _is_key,
         hints=(r"://[\w-]{16,128}@",),
         reach=134,
+        lookahead=140,
     ),
     Rule(
         "webhook",

@@ -77,15 +77,15 @@ PROSE = (
         _is_told,
         hints=(
             r"(?:^|[^a-z])(?:passwor[dt]|passwd|kennwort|passphrase|pass ?code|pwd|pin(?: code)?|secret|key|token|credential"
-            r"|login)s? [!-~]",
+            r"|login)s? (?:[\w@.:/'-]+ ){0,8}(?:is|was|ist|to|be) ",
         ),
-        reach=30,
-        anchor=caseless(_WORDS),
+        reach=280,
+        anchor=caseless(rf"(?<![A-Za-z])(?:{_WORDS})"),
     ),
     Rule(
         "password",
         "secret",
-        ("password ", "passwort ", "passphrase ", "passcode "),
+        tuple(f"{word}{gap}" for word in ("password", "passwort", "passphrase", "passcode") for gap in " \t"),
         caseless(
             r"""(?<![\w-])(?P<word>password|passwort|passphrase|passcode)[ \t]{1,4}\(?(?P<quote>["'`“])?
                 (?P<secret>[^\s\x1e"'`“”,;<>()|=:]{6,256}+)"""
@@ -117,9 +117,10 @@ PROSE = (
         ),
         _is_named_key,
         hints=(
-            r"(?:auth|access|api|secret|bearer|refresh|bot|app|signing|client|service) (?:token|key|secret) {1,4}[!-~]",
+            r"(?:auth|access|api|secret|bearer|refresh|bot|app|signing|client|service) (?:token|key|secret) {1,4}"
+            r"(?:[\"'`]|\xe2\x80\x9c)?[\w+/=.~-]{20}",
         ),
-        reach=36,
+        reach=50,
         lookahead=80,
     ),
     Rule(
@@ -138,20 +139,20 @@ PROSE = (
     Rule(
         "login_pair",
         "secret",
-        ("log in", "login", "sign in", "credentials", "username", "user"),
+        ("log in", "login", "sign in", "credentials", "creds", "account"),
         caseless(
             r"""(?:log[ ]?in|sign[ ]in|credentials|creds|account)(?:[ ]\w{1,12}){0,4}?[ :]{1,3}["'`]?
                 [\w.@+-]{2,64}[ ]?/[ ]?(?P<secret>[^\s\x1e"'`,;<>/]{4,128}+)"""
         ),
         lambda match: _CHOSEN.match(match["secret"]) is not None,
-        hints=(r"(?:log ?in|sign in|credentials|creds|account)[!-~ ]{0,60}/",),
+        hints=(r"(?:log ?in|sign in|credentials|creds|account)(?: \w+){0,4}[ :]+[\"'`]?[\w.@+-]+ ?/",),
         reach=160,
         lookahead=140,
     ),
     Rule(
         "one_time_code",
         "secret",
-        (" code", "otp", "tan"),
+        (" code", " pin", " passcode", " tan"),
         caseless(
             r"""(?:verification|security|one[ -]time|otp|2fa|mfa|login|auth(?:entication)?|confirmation|access|sms|backup
                 |recovery)[ ](?:code|pin|passcode|tan)s?(?:[ ](?:is|was|for[ ]\w{1,30}[ ]is))?[ :]{1,3}["'`]?

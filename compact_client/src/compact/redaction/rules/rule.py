@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from compact.redaction.findings import Kind
 
@@ -18,8 +19,8 @@ GAP = r"[ \t\r\n]"
 
 MIN_RUN_CHARS = 40
 """The length from which on a run of letters, digits, `+` and `/` may be a key."""
-WORDS_HINT = r"(?-i:[a-z0-9 ,.:)\t\r\n]{47})"
-"""Twelve words of three letters in lower case, with separators and numbers."""
+Group = Literal["words", "numbers", "runs", "phrases"]
+"""Hyperscan has a database for each group of hints. One database for hints with and without words is twice as slow."""
 HAS_DIGIT = re.compile(r"[0-9]")
 
 _HAS_DIGIT_AND_LETTER = re.compile(r"(?=[^0-9]*[0-9])[^A-Za-z]*[A-Za-z]")
@@ -46,8 +47,8 @@ class Rule:
     encoded match, which is then masked if that text contains a secret. After a rejected match, the search continues at
     its second character, or at its end if `is_whole` is set.
 
-    The hints of a rule with `is_prose` match only where `WORDS_HINT` does. Hyperscan searches for them separately, because
-    they would slow down the search for all others.
+    `group` is the group of its hints. A hint without a literal of three or more characters belongs to another group than
+    `words`, together with those that start alike.
     """
 
     name: str
@@ -63,7 +64,7 @@ class Rule:
     spans: Callable[[re.Match[str]], list[tuple[int, int]]] | None = None
     decode: Callable[[re.Match[str]], str | None] | None = None
     is_whole: bool = False
-    is_prose: bool = False
+    group: Group = "words"
 
 
 def verbose(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:

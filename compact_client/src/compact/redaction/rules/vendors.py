@@ -181,6 +181,7 @@ VENDORS = (
         re.compile(r"(?<![\w.-])[MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{27,45}(?![\w.-])", re.ASCII),
         _looks_like_key,
         hints=(r"(?-i:\.[\w-]{6}\.[\w-]{27})",),
+        group="runs",
         reach=70,
     ),
     Rule("mailchimp", "secret", ("-us",), re.compile(r"(?<![\w-])[0-9a-f]{32}-us\d{1,2}(?!\w)", re.ASCII), reach=40),

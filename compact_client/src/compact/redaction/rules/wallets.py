@@ -68,7 +68,7 @@ WALLETS = (
         hints=(r"(?-i:(?:[a-z]{3,8}(?:[ ,\t]{1,3}| ?\r?\n|[ ,]{0,2}\d{1,2}[.):]? )){11}[a-z]{3})",),
         reach=170,
         is_whole=True,
-        is_prose=True,
+        group="phrases",
     ),
     Rule(
         "wallet_key",
