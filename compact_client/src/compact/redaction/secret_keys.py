@@ -96,7 +96,7 @@ def _is_secret_number(rule: str, value: object) -> bool:
 def inherited_rule(key: object, container: Any, inherited: str | None) -> str | None:
     """Return the rule for the items of a list or dict: `{"passwords": ["…"]}`, `{"password": {"value": "…"}}`."""
     rule = key_rule(key) if isinstance(key, str) else inherited
-    if isinstance(key, str) and rule is None and normalize(key) not in _DESCRIPTIVE_KEYS:
+    if rule is None and inherited is not None and normalize(key) not in _DESCRIPTIVE_KEYS:
         rule = inherited
     if rule is None or not isinstance(container, dict):
         return rule

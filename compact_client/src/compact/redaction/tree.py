@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from compact.messages.redacted_types import RedactedText, RedactedTree
-from compact.redaction.secret_keys import inherited_rule, rule_for_item, rule_for_pair
+from compact.redaction.secret_keys import inherited_rule, key_rule, rule_for_item, rule_for_pair
 
 # Only integers from here on can be card numbers, and only texts from here on can be secrets under an unknown key.
 _MIN_CARD_NUMBER = 10**12
@@ -26,7 +26,6 @@ class _Frame(NamedTuple):
 
     node: int
     items: Iterator[tuple[Any, Any]]
-    is_dict: bool
     inherited: str | None
     """The rule that its items inherit."""
     pair_key: str | None
@@ -34,11 +33,8 @@ class _Frame(NamedTuple):
     pair_rule: str | None
 
 
-class Place(NamedTuple):
-    """A value in a tree: the index of its container, and its key there."""
-
-    node: int
-    key: Any
+Place = tuple[int, Any]
+"""A value in a tree: the index of its container, and its key there."""
 
 
 class Tree:
@@ -54,7 +50,7 @@ class Tree:
         self.key_places: list[Place] = []
         self.keys: list[str] = []
         self.secrets: list[tuple[Place, Any, str]] = []
-        self._parents: list[Place] = [Place(-1, None)]
+        self._parents: list[Place] = [(-1, None)]
         self._containers: list[Any] = [[value]]
         self._changes: dict[int, dict[Any, Any]] = {}
         self._names: dict[int, _UniqueNames] = {}
@@ -63,13 +59,15 @@ class Tree:
 
     def replace(self, place: Place, value: Any) -> None:
         """Replace one value of a container."""
-        self._changes.setdefault(place.node, {})[place.key] = value
+        node, key = place
+        self._changes.setdefault(node, {})[key] = value
 
     def rename(self, place: Place, name: str) -> None:
         """Rename one key of a dict. A name that is taken gets a number."""
-        if place.node not in self._names:
-            self._names[place.node] = _UniqueNames(self._containers[place.node])
-        self._names[place.node].add(place.key, name)
+        node, key = place
+        if node not in self._names:
+            self._names[node] = _UniqueNames(self._containers[node])
+        self._names[node].add(key, name)
 
     def result(self) -> Any:
         """Return the value with all changes. Unchanged parts are shared with the original."""
@@ -82,7 +80,7 @@ class Tree:
         return self._changes.get(0, {}).get(0, self._containers[0][0])
 
     def _walk(self, value: Any) -> None:
-        stack: list[_Frame] = [_Frame(0, iter([(0, value)]), False, None, None, None)]
+        stack: list[_Frame] = [_Frame(0, iter([(0, value)]), None, None, None)]
         while stack:
             child = self._visit(stack[-1])
             if child is None:
@@ -92,24 +90,30 @@ class Tree:
 
     def _visit(self, frame: _Frame) -> _Frame | None:
         """Collect the texts of a container up to its next nested container, and return that one."""
-        node, items, is_dict, inherited, pair_key, pair_rule = frame
-        clean_keys = self._clean_keys
+        node, items, inherited, pair_key, pair_rule = frame
+        places, texts, clean_keys = self.places, self.texts, self._clean_keys
+        is_plain = inherited is None and pair_rule is None
         for key, item in items:
-            if is_dict and key not in clean_keys and isinstance(key, str) and len(key) >= _MIN_KEY_CHARS:
-                self.key_places.append(Place(node, key))
+            if isinstance(key, str) and len(key) >= _MIN_KEY_CHARS and key not in clean_keys:
+                self.key_places.append((node, key))
                 self.keys.append(key)
             kind = type(item)
-            if kind is bool or item is None:
+            # Almost all texts.
+            if kind is str and is_plain and key_rule(key) is None:
+                places.append((node, key))
+                texts.append(item)
                 continue
             rule = pair_rule if pair_rule and key == pair_key else inherited
-            if kind not in _SCALARS and isinstance(item, (dict, list, tuple)):
-                if kind is not RedactedTree and not _is_redaction_counts(key, item):
-                    return self._enter(Place(node, key), item, inherited_rule(key, item, rule))
-            else:
-                self._add(Place(node, key), item, rule_for_item(key, item, rule))
+            if kind in _SCALARS or not isinstance(item, (dict, list, tuple)):
+                self._add((node, key), item, rule)
+            elif kind is not RedactedTree and not _is_redaction_counts(key, item):
+                return self._enter((node, key), item, inherited_rule(key, item, rule))
         return None
 
-    def _add(self, place: Place, item: Any, rule: str | None) -> None:
+    def _add(self, place: Place, item: Any, inherited: str | None) -> None:
+        if item is None or isinstance(item, bool):
+            return
+        rule = rule_for_item(place[1], item, inherited)
         if rule is not None:
             self.secrets.append((place, item, rule))
         elif isinstance(item, str):
@@ -125,8 +129,8 @@ class Tree:
         self._parents.append(place)
         node = len(self._containers) - 1
         if not isinstance(container, dict):
-            return _Frame(node, enumerate(container), False, rule, None, None)
-        return _Frame(node, iter(container.items()), True, rule, *rule_for_pair(container))
+            return _Frame(node, enumerate(container), rule, None, None)
+        return _Frame(node, iter(container.items()), rule, *rule_for_pair(container))
 
 
 class _UniqueNames:
