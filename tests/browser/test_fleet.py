@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from agent_session import send
 from conftest import SignIn
 from live_server import Server
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 pytestmark = pytest.mark.browser
 
@@ -161,3 +162,89 @@ def test_a_bar_of_a_trend_leads_to_its_sessions(lossy: str, page: Page) -> None:
     page.select_option("#range", "7d")
     expect(page).to_have_url(re.compile("range=7d"))
     expect(page.locator("[data-testid=trend-chart]")).to_have_count(8)
+
+
+def test_a_label_filters_the_list(lossy: str, page: Page) -> None:
+    """A click on a tag shows the sessions that have it, and the menu of its kind says so."""
+    page.goto(f"/?q={lossy}")
+    page.get_by_test_id("session-row").locator("a.tag[data-label=environment]").click()
+    expect(page).to_have_url(re.compile(r"/\?environment=staging$"))
+    expect(page.locator("select#environment")).to_have_value("staging")
+    rows = page.get_by_test_id("session-row")
+    expect(rows.filter(has_text=lossy[-14:])).to_have_count(1)
+    assert rows.count() == rows.filter(has_text="staging").count()
+    page.goto("/?user=alice")
+    expect(page.get_by_text("You don't have permission to filter by this label.")).to_be_visible()
+
+
+def test_a_failed_refresh_keeps_the_list(lossy: str, server: Server, page: Page) -> None:
+    """Rows stay while the server fails, and the next event brings them up to date."""
+    failures = []
+
+    def fail(route: Route) -> None:
+        failures.append(route.request.url)
+        route.fulfill(status=500, body="")
+
+    page.goto(f"/?q={lossy}")
+    row = page.get_by_test_id("session-row")
+    expect(row).to_have_count(1)
+    spans = row.locator("[data-col=spans]")
+    count = int(spans.inner_text())
+    page.route("**/*fragment=*", fail)
+    span = {"type": "span", "trace_id": f"t-{lossy}", "kind": "tool", "name": "read_file"}
+    send(server.ingest_url, server.ingest_key, [{**span, "span_id": uuid.uuid4().hex}])
+    wait_until(page, lambda: bool(failures))
+    expect(spans).to_have_text(str(count))
+    page.unroute("**/*fragment=*", fail)
+    send(server.ingest_url, server.ingest_key, [{**span, "span_id": uuid.uuid4().hex}])
+    expect(spans).to_have_text(str(count + 2))
+
+
+def wait_until(page: Page, is_true: Callable[[], bool]) -> None:
+    """Let the page run until a condition of the test is true."""
+    for _ in range(100):
+        if is_true():
+            return
+        page.wait_for_timeout(100)
+    pytest.fail("the condition did not become true")
+
+
+def test_trends_explain_an_invalid_and_an_empty_range(lossy: str, page: Page) -> None:
+    page.goto("/trends/?range=yesterday")
+    expect(page.get_by_role("alert")).to_contain_text("Showing the last 24 hours.")
+    expect(page.get_by_test_id("trend-chart").first).to_be_visible()
+    page.goto("/trends/?since=2001-01-01T00:00Z&until=2001-01-02T00:00Z")
+    expect(page.get_by_role("heading", name="Nothing happened in this time")).to_be_visible()
+
+
+def test_an_alert_is_on_the_home_page(server: Server, sign_in: SignIn) -> None:
+    """A rule of a developer fires after a loss, and everyone in the project sees it with a link to the session."""
+    name, session = f"Rule {uuid.uuid4().hex[:8]}", f"alerting-{uuid.uuid4().hex[:8]}"
+    developer = sign_in("developer")
+    developer.goto("/alerts/new/")
+    developer.fill("#id_name", name)
+    developer.select_option("#id_kind", "facts_lost")
+    developer.fill("#id_threshold", "5")
+    developer.get_by_role("button", name="Create rule").click()
+    expect(developer.get_by_test_id("alert-rule").filter(has_text=name)).to_be_visible()
+    now = datetime.now(UTC).isoformat()
+    span = {"type": "span", "trace_id": f"t-{session}", "span_id": "r", "started_at": now, "ended_at": now}
+    facts = {"session_id": session, "facts_total": 40, "facts_kept": 21, "step": 1}
+    send(server.ingest_url, server.ingest_key, [{**span, "event": "compact.retention", "properties": facts}])
+    page = sign_in("operator")
+    alert = page.get_by_test_id("home-alert").filter(has_text=name)
+
+    def has_alert() -> bool:
+        page.goto("/")
+        return alert.count() > 0
+
+    wait_until(page, has_alert)
+    expect(alert).to_contain_text("19 facts")
+    alert.get_by_role("link").click()
+    expect(page).to_have_title(re.compile(session))
+
+
+def test_an_operator_is_told_which_permission_is_missing(page: Page) -> None:
+    page.goto("/alerts/new/")
+    expect(page.get_by_role("heading", name="Access denied")).to_be_visible()
+    expect(page.get_by_text("You don't have permission to")).to_be_visible()

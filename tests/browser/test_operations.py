@@ -89,6 +89,33 @@ def test_a_failed_request_keeps_the_text(sign_in: SignIn, session: str) -> None:
     expect(field).to_have_value("typed while the server restarts")
 
 
+def test_a_comment_appears_at_once_on_the_page_of_a_compaction(sign_in: SignIn, session: str) -> None:
+    """The live socket announces it, before the thread would read itself again after 20 seconds."""
+    reader, writer = sign_in("operator"), sign_in("developer")
+    for page in (reader, writer):
+        with page.expect_websocket(lambda socket: f"/ws/sessions/{session}/" in socket.url) as socket:
+            page.goto(f"/sessions/{session}/compactions/1/")
+        socket.value.wait_for_event("framereceived")
+    expect(reader.get_by_label("New comment")).to_be_visible()
+    text = f"seen at once {uuid.uuid4().hex[:6]}"
+    writer.get_by_label("New comment").fill(text)
+    writer.get_by_role("button", name="Comment", exact=True).click()
+    expect(reader.get_by_test_id("comment").filter(has_text=text)).to_be_visible(timeout=10_000)
+
+
+def test_errors_of_comments_and_bookmarks_are_shown(sign_in: SignIn, session: str) -> None:
+    """A server error is a message, and the star keeps its state."""
+    page = sign_in("operator")
+    for pattern in ("**/comments/*", "**/bookmark/*"):
+        page.route(pattern, lambda route: route.fulfill(status=500, body=""))
+    page.goto(f"/sessions/{session}/compactions/1/")
+    expect(page.locator("comment-thread")).to_have_text("Can't load the comments. Retrying…")
+    star = page.get_by_test_id("bookmark")
+    star.click()
+    expect(page.get_by_text("Can't save the bookmark. Try again.")).to_be_visible()
+    expect(star).to_have_attribute("aria-pressed", "false")
+
+
 def test_a_star_adds_a_bookmark(sign_in: SignIn, session: str) -> None:
     page = sign_in("operator")
     page.goto(f"/sessions/{session}/")

@@ -13,6 +13,8 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
 )
 
+# The server responds within a minute. The default of Schemathesis, ten seconds, is too short on a busy machine.
+TIMEOUT_S = 60
 CHECKS = [not_a_server_error, content_type_conformance, response_schema_conformance]
 _SETTINGS = settings(
     max_examples=15, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
@@ -36,7 +38,8 @@ def test_the_api_conforms_to_its_schema(server, login_as):
             @_SETTINGS
             @given(case=operation.as_strategy())
             def check_operation(case):
-                case.validate_response(case.call(session=session, headers=cookie), checks=CHECKS)
+                response = case.call(session=session, headers=cookie, timeout=TIMEOUT_S)
+                case.validate_response(response, checks=CHECKS)
 
             check_operation()
             operations.append(operation.label)

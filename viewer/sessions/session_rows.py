@@ -116,12 +116,12 @@ def _usage(session: Session) -> Row:
 
 def label_tags(labels: Sequence[LabelValue]) -> Row:
     """Return the first labels of a session as links to the list, and the others as a text."""
-    others = labels[_MAX_LABELS:]
+    home, others = reverse("session-list"), labels[_MAX_LABELS:]
     return {
         "shown": [
             {
                 "kind": label.kind,
-                "href": f"{reverse('session-list')}?{label.kind}={quote(label.value, safe='')}",
+                "href": f"{home}?{label.kind}={quote(label.value, safe='')}",
                 "title": _title(label),
                 "text": middle(label.value, 24),
             }

@@ -87,7 +87,7 @@ KINDS = (
         "compactions",
         "Compactions",
         "compactions per {bucket}",
-        "Times that messages left a prompt.",
+        "Times that messages left a prompt. Compactions that a provider makes on its own side are not counted.",
         lambda figures: figures.compactions,
         _count,
     ),

@@ -1,17 +1,20 @@
 // @ts-check
-// <comment-thread src="…" data-people="…">: comments on a session, a compaction or a span.
+// <comment-thread src="…" data-people="…">: comments on a session, a compaction or a span. `data-session` and `data-after`
+// open a live socket, for pages that have no other.
 // <comments-button>: the button that opens the comments of a session in a dialog.
 import { isSignedOut, parse } from "../dom.js";
+import { LiveSocket } from "../live-socket.js";
 import { updateTimes } from "../relative-times.js";
 import { MentionList } from "./mention-list.js";
 
-// A thread that is on screen is read again this often, unless someone is writing in it. On the page of a session, the
-// live socket announces new comments at once.
+// A thread that is on screen is read again this often, unless someone is writing in it. The live socket announces new
+// comments at once.
 const REFRESH_MS = 20_000;
 
 class CommentThread extends HTMLElement {
   /** @type {ReturnType<typeof setInterval> | undefined} */
   #timer;
+  /** @type {LiveSocket | undefined} */ #socket;
 
   connectedCallback() {
     this.addEventListener("submit", this.#onSubmit);
@@ -20,10 +23,17 @@ class CommentThread extends HTMLElement {
     if (!this.closest("dialog")) void this.load();
     this.#timer = setInterval(this.#refresh, REFRESH_MS);
     document.addEventListener("ariadne:comments", this.#refresh);
+    const { session, after } = this.dataset;
+    if (!session) return;
+    this.#socket = new LiveSocket(`/ws/sessions/${encodeURIComponent(session)}/`, {
+      after: Number(after),
+      onFrame: (frame) => void (frame.type === "comments" && this.#refresh()),
+    });
   }
 
   disconnectedCallback() {
     clearInterval(this.#timer);
+    this.#socket?.close();
     document.removeEventListener("ariadne:comments", this.#refresh);
   }
 
@@ -56,14 +66,16 @@ class CommentThread extends HTMLElement {
   }
 
   #showProblem() {
+    const isLoaded = this.querySelector("textarea") !== null;
     let note = this.querySelector(":scope > [role=alert]");
     if (!note) {
       note = document.createElement("p");
       note.className = "bad small";
       note.setAttribute("role", "alert");
-      this.append(note);
+      if (isLoaded) this.append(note);
+      else this.replaceChildren(note);
     }
-    note.textContent = "Can't reach the server. Your text is kept. Try again.";
+    note.textContent = isLoaded ? "Can't reach the server. Your text is kept. Try again." : "Can't load the comments. Retrying…";
   }
 
   #onSubmit = async (/** @type {SubmitEvent} */ event) => {

@@ -120,7 +120,7 @@ def _read_totals(folder: Path) -> GeneratedSpans:
 
 
 @pytest.mark.timeout(3600)
-def test_requests(database_of_size: tuple[Postgres, GeneratedSpans, int], table: Table, tmp_path: Path) -> None:
+def test_requests(database_of_size: tuple[Postgres, GeneratedSpans, int], table: Table) -> None:
     """Home, search and trends over HTTP, with the CPU time of the web process for each request."""
     from bench.ingest.load import signed_in
     from bench.ingest.test_ingest import cpu_s, web_process
@@ -128,7 +128,7 @@ def test_requests(database_of_size: tuple[Postgres, GeneratedSpans, int], table:
     server, _, size = database_of_size
     slow = {}
     with (
-        run_server(tmp_path / "server", DATABASE_URL=server.dsn()) as running,
+        run_server(server.data_dir / "server", DATABASE_URL=server.dsn()) as running,
         signed_in(running, "operator") as person,
     ):
         web = web_process(running)
