@@ -107,7 +107,7 @@ class PassageIndex:
         context = f"{source.id} {source.context}" if len(source.rows) < _MAX_CONTEXT_SECTIONS else ""
         source.rows.append(row)
         self._sections.append(Section(number, start, end))
-        documents.append((row, _storable(text), hidden_parts(text), _storable(context)))
+        documents.append((row, _storable(text), _storable(hidden_parts(text)), _storable(context)))
 
     def search(
         self,
@@ -259,6 +259,7 @@ def _open_database() -> sqlite3.Connection | None:
     # The session's lock protects the connection, but another thread may hold it next time.
     connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
     try:
+        connection.execute("PRAGMA journal_mode=OFF")
         connection.execute(_CREATE)
         connection.execute(_CREATE_VOCABULARY)
     except sqlite3.OperationalError:

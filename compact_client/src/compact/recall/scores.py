@@ -144,18 +144,9 @@ def _match_chunks(
 ) -> list[tuple[float, Chunk]]:
     """Return the chunks of a section that have terms of the query, or are next to one that has."""
     lower = text[section.start : section.end].lower()
-    starts = [chunk.start - section.start for chunk in section.chunks]
-    own: list[list[str]] = [[] for _ in starts]
-    context = []
-    for term in dict.fromkeys((*terms, *weights.useful)):
-        index = lower.find(term)
-        if index < 0 and term in terms:
-            context.append(term)
-        while index >= 0:
-            place = bisect_right(starts, index) - 1
-            own[place].append(term)
-            # The next chunk may have it too.
-            index = lower.find(term, starts[place + 1]) if place + 1 < len(starts) else -1
+    present = [term for term in dict.fromkeys((*terms, *weights.useful)) if term in lower]
+    context = [term for term in terms if term not in present]
+    own = _terms_by_chunk(lower, present, [chunk.start - section.start for chunk in section.chunks])
     matches = [weights.match(matched, context) if matched or context else 0.0 for matched in own]
     last = len(matches) - 1
     result = []
@@ -166,3 +157,16 @@ def _match_chunks(
         if smoothed > 0:
             result.append((smoothed, section.chunks[index]))
     return result
+
+
+def _terms_by_chunk(lower: str, terms: Iterable[str], starts: Sequence[int]) -> list[list[str]]:
+    """Return which of the terms each chunk has, by the place at which a term begins."""
+    own: list[list[str]] = [[] for _ in starts]
+    for term in terms:
+        index = lower.find(term)
+        while index >= 0:
+            place = bisect_right(starts, index) - 1
+            own[place].append(term)
+            # The next chunk may have it too.
+            index = lower.find(term, starts[place + 1]) if place + 1 < len(starts) else -1
+    return own

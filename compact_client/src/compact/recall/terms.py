@@ -17,8 +17,8 @@ _WORD_PARTS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[
 _UNSPACED_RANGES: Final = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _UNSPACED: Final = re.compile(f"[{_UNSPACED_RANGES}]")
 _UNSPACED_WORD: Final = re.compile(rf"\w*[{_UNSPACED_RANGES}]\w*")
-_CAMEL_CASE: Final = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
-_CAMEL_CASE_WORD: Final = re.compile(r"\b(?:[A-Z]?[a-z]+[A-Z]|[A-Z]{2,}[a-z])\w*")
+# A capital letter after a small one, or before one. The conditions follow the letter, because to find a letter is fast.
+_CAMEL_CASE: Final = re.compile("[A-Z](?:(?<=[a-z][A-Z])|(?<=[A-Z][A-Z])(?=[a-z]))")
 _NAME: Final = re.compile(r"[a-z][A-Z]|[_./\\:@#\d-]|^[A-Z]+$")
 _MIN_NAME_CHARS: Final = 4
 _MAX_NAME_CHARS: Final = 80
@@ -48,10 +48,17 @@ def query_words(query: str) -> list[tuple[str, ...]]:
 
 def hidden_parts(text: str) -> str:
     """Return the terms that a tokenizer for words does not see: parts of camelCase, and pairs of characters."""
-    words = set(_CAMEL_CASE_WORD.findall(text)) if _CAMEL_CASE.search(text) else set()
-    if not text.isascii():
-        words.update(_UNSPACED_WORD.findall(text))
-    return " ".join(term for word in words for term in _expand(word))
+    parts = _CAMEL_CASE.sub(_after_space, text)
+    if len(parts) == len(text):
+        parts = ""
+    if not text.isascii() and _UNSPACED.search(text):
+        words = set(_UNSPACED_WORD.findall(text))
+        parts += " ".join(("", *(term for word in words for term in _expand(word))))
+    return parts
+
+
+def _after_space(match: re.Match[str]) -> str:
+    return f" {match[0]}"
 
 
 def names_in(text: str) -> tuple[str, ...]:
