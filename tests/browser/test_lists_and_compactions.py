@@ -111,6 +111,27 @@ def test_compaction_page_shows_the_fate_of_every_message(sign_in: SignIn, pair: 
     expect(page.locator("h1")).to_contain_text("Compaction 1")
 
 
+def test_failed_compaction_is_not_counted_as_a_compaction(server: Server, sign_in: SignIn) -> None:
+    """The list counts compactions that removed messages. The session page counts the others next to them."""
+    session = Session(f"failed-{uuid.uuid4().hex[:8]}")
+    events = [session.trace()]
+    for _ in range(30):
+        events += session.play_turn()
+    second = [event for event in events if event.get("kind") == "compact.pruned_messages"][1]
+    data = {"error_type": "InsufficientBudget", "message": "The protected messages don't fit"}
+    error = session.span("compact.error", "error", parent=second["parent_id"], status="error", data=data)
+    results = {"compact.pruned_messages", "compact.summary_created", "compact.retention"}
+    kept = [e for e in events if e.get("kind") not in results or e.get("parent_id") != second["parent_id"]]
+    send(server.ingest_url, server.ingest_key, [*kept, error])
+    page = sign_in("operator")
+    page.goto(f"/?q={session.session_id}")
+    expect(page.get_by_test_id("session-row").locator("td.compacted")).to_have_text("1")
+    page.goto(f"/sessions/{session.session_id}/")
+    figure = page.locator(".figures > div").filter(has_text="Compactions")
+    expect(figure).to_contain_text("1 + 1 failed")
+    expect(page.locator(".story")).to_contain_text("1 compaction failed.")
+
+
 def test_two_sessions_are_compared_from_the_list(sign_in: SignIn, pair: tuple[str, str]) -> None:
     page = sign_in("operator")
     page.goto("/?state=compacted")
