@@ -64,33 +64,37 @@ class AdaptivePrefilter:
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = rules
         self._current: Prefilter = LiteralPrefilter(rules)
+        self._is_compiled = False
         self._characters = -1
         self._lock = threading.Lock()
         self._compiling_in: int | None = None
 
     def hits(self, text: str) -> list[Hit]:
         """Return the hits in a text."""
-        if self._characters < 0:
-            self._characters = 0
-            self._load()
-        if self._characters < _CHARS_BEFORE_COMPILING:
-            self._characters += len(text)
-        elif self._compiling_in != os.getpid():
-            self._start()
+        if not self._is_compiled:
+            self._prepare(len(text))
         return self._current.hits(text)
 
     def warm_up(self) -> None:
         """Compile the database now, for a server that starts or for a measurement. Later calls do nothing."""
-        if isinstance(self._current, HyperscanPrefilter):
-            return
-        self._compiling_in = os.getpid()
-        self._compile()
+        if not self._is_compiled:
+            self._compiling_in = os.getpid()
+            self._compile()
+
+    def _prepare(self, characters: int) -> None:
+        """Load the database before the first text, or start to compile it after enough text."""
+        if self._characters < 0:
+            self._characters = 0
+            self._load()
+        if self._characters < _CHARS_BEFORE_COMPILING:
+            self._characters += characters
+        elif self._compiling_in != os.getpid():
+            self._start()
 
     def _start(self) -> None:
         with self._lock:
             # A fork stops the thread, so the child process starts its own.
-            if self._compiling_in == os.getpid() or isinstance(self._current, HyperscanPrefilter):
-                self._compiling_in = os.getpid()
+            if self._compiling_in == os.getpid():
                 return
             self._compiling_in = os.getpid()
         threading.Thread(target=self._compile, name="compact-redaction", daemon=True).start()
@@ -102,6 +106,7 @@ class AdaptivePrefilter:
     def _compile(self, *, is_compiled: bool = True) -> None:
         try:
             self._current = HyperscanPrefilter(self._rules, is_compiled=is_compiled)
+            self._is_compiled = True
         except NotCached:
             raise
         except Exception as error:  # any failure of the native library

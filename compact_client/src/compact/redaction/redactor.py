@@ -47,7 +47,7 @@ from compact.redaction.findings import (
 from compact.redaction.patterns import compile_pattern, searchable
 from compact.redaction.rules import DEFAULT_RULES, Rule
 from compact.redaction.scanner import Scanner
-from compact.redaction.tree import Tree
+from compact.redaction.tree import Place, Tree
 
 T = TypeVar("T")
 
@@ -156,41 +156,36 @@ class Redactor:
 
     def trees(self, values: Sequence[T], *, replace: Replace = mask) -> list[tuple[T, Counter[str]]]:
         """Redact adjacent messages together, so that a key that is split over two of them is found in both."""
-        trees = [Tree(value, self._clean_keys) for value in values]
+        tree = Tree(values, self._clean_keys)
         counts: list[Counter[str]] = [Counter() for _ in values]
-        for tree, counter in zip(trees, counts, strict=True):
-            self._replace_secret_values(tree, counter, replace)
-        self._replace_texts(trees, counts, replace)
-        for tree, counter in zip(trees, counts, strict=True):
-            self._replace_keys(tree, counter, replace)
-        return [(tree.result(), counter) for tree, counter in zip(trees, counts, strict=True)]
+        self._replace_secret_values(tree, counts, replace)
+        self._replace_texts(tree, counts, replace)
+        self._replace_keys(tree, counts, replace)
+        return list(zip(tree.results(), counts, strict=True))
 
-    def _replace_texts(self, trees: Sequence[Tree], counts: Sequence[Counter[str]], replace: Replace) -> None:
-        owners = [index for index, tree in enumerate(trees) for _ in tree.texts]
-        if not owners:
-            return
-        places = [place for tree in trees for place in tree.places]
-        texts = [text for tree in trees for text in tree.texts]
-        if self._functions:
-            for index, text in enumerate(texts):
-                texts[index] = self._apply_functions(text, counts[owners[index]])
-                if texts[index] != text:
-                    trees[owners[index]].replace(places[index], texts[index])
-        findings = self.find_in_parts(texts)
-        for index, pieces in _by_part(findings):
-            trees[owners[index]].replace(places[index], _replace_all(texts[index], pieces, replace))
-        for owner, _, rule in {(owners[finding.part], finding.group, finding.rule) for finding in findings}:
-            counts[owner][rule] += 1
-
-    def _replace_secret_values(self, tree: Tree, counts: Counter[str], replace: Replace) -> None:
+    def _replace_secret_values(self, tree: Tree, counts: Sequence[Counter[str]], replace: Replace) -> None:
         for place, item, rule in tree.secrets:
             if rule in self._allowed_rules or self._is_allowed(item):
                 continue
-            counts[rule] += 1
+            counts[tree.owner(place)][rule] += 1
             value = str(item)
             tree.replace(place, replace(Finding(0, len(value), rule, "secret", value)))
 
-    def _replace_keys(self, tree: Tree, counts: Counter[str], replace: Replace) -> None:
+    def _replace_texts(self, tree: Tree, counts: Sequence[Counter[str]], replace: Replace) -> None:
+        texts, places = tree.texts, tree.places
+        if not texts:
+            return
+        if self._functions:
+            for index, text in enumerate(texts):
+                texts[index] = self._apply_functions(text, counts[tree.owner(places[index])])
+                if texts[index] != text:
+                    tree.replace(places[index], texts[index])
+        findings = self.find_in_parts(texts)
+        for index, pieces in _by_part(findings):
+            tree.replace(places[index], _replace_all(texts[index], pieces, replace))
+        _count_by_owner(findings, tree, places, counts)
+
+    def _replace_keys(self, tree: Tree, counts: Sequence[Counter[str]], replace: Replace) -> None:
         keys = tree.keys
         if not keys:
             return
@@ -202,7 +197,7 @@ class Redactor:
             return
         for index, pieces in _by_part(findings):
             tree.rename(tree.key_places[index], _replace_all(keys[index], pieces, replace))
-        _count(findings, counts)
+        _count_by_owner(findings, tree, tree.key_places, counts)
 
     def _spans(self, text: str, parts: Sequence[str]) -> list[tuple[Span, int]]:
         """Return the spans to replace, each with the number of its secret. They contain no boundaries."""
@@ -282,6 +277,14 @@ def _by_part(findings: Iterable[Finding]) -> Iterator[tuple[int, list[Finding]]]
 def _count(findings: Iterable[Finding], counts: Counter[str]) -> None:
     """Count secrets. A secret in several parts counts once."""
     counts.update(rule for _, rule in {(finding.group, finding.rule) for finding in findings})
+
+
+def _count_by_owner(
+    findings: Iterable[Finding], tree: Tree, places: Sequence[Place], counts: Sequence[Counter[str]]
+) -> None:
+    """Count secrets for each value of a tree. A secret that continues in the next value counts in both."""
+    for owner, _, rule in {(tree.owner(places[item.part]), item.group, item.rule) for item in findings}:
+        counts[owner][rule] += 1
 
 
 def _replace_all(text: str, findings: Iterable[Finding], replace: Replace) -> str:

@@ -6,7 +6,7 @@ of the tree, also if the tree is deep or has many keys.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from compact.messages.redacted_types import RedactedText, RedactedTree
@@ -34,28 +34,34 @@ class _Frame(NamedTuple):
 
 
 Place = tuple[int, Any]
-"""A value in a tree: the index of its container, and its key there."""
+"""A value in a tree: the index of its container, and its key there. The values themselves are in container 0."""
 
 
 class Tree:
-    """The texts of a value in document order, and the changes to the value. The value itself is never changed.
+    """The texts of adjacent values in document order, and the changes to the values. They are never changed themselves.
 
     `places` and `texts` are the values to search, `key_places` and `keys` the names in dicts to search. `secrets` are
     the values that are secret because of their key, with the name of the rule. `clean_keys` are names without secrets.
     """
 
-    def __init__(self, value: Any, clean_keys: Collection[str] = ()) -> None:
+    def __init__(self, values: Sequence[Any], clean_keys: Collection[str] = ()) -> None:
         self.places: list[Place] = []
         self.texts: list[str] = []
         self.key_places: list[Place] = []
         self.keys: list[str] = []
         self.secrets: list[tuple[Place, Any, str]] = []
         self._parents: list[Place] = [(-1, None)]
-        self._containers: list[Any] = [[value]]
+        self._owners: list[int] = [-1]
+        self._containers: list[Any] = [values]
         self._changes: dict[int, dict[Any, Any]] = {}
         self._names: dict[int, _UniqueNames] = {}
         self._clean_keys = clean_keys
-        self._walk(value)
+        self._walk(values)
+
+    def owner(self, place: Place) -> int:
+        """Return the index of the value that a place is in."""
+        node, key = place
+        return self._owners[node] if node else int(key)
 
     def replace(self, place: Place, value: Any) -> None:
         """Replace one value of a container."""
@@ -69,18 +75,23 @@ class Tree:
             self._names[node] = _UniqueNames(self._containers[node])
         self._names[node].add(key, name)
 
-    def result(self) -> Any:
-        """Return the value with all changes. Unchanged parts are shared with the original."""
+    def results(self) -> list[Any]:
+        """Return the values with all changes. Unchanged parts are shared with the originals."""
+        values = list(self._containers[0])
+        if not self._changes and not self._names:
+            return values
         # A container is always after its parent, so its copy is complete before the parent is copied.
         for index in range(len(self._containers) - 1, 0, -1):
             if index in self._changes or index in self._names:
                 names = self._names[index].names if index in self._names else {}
                 copy = _changed_copy(self._containers[index], self._changes.get(index, {}), names)
                 self.replace(self._parents[index], copy)
-        return self._changes.get(0, {}).get(0, self._containers[0][0])
+        for index, value in self._changes.get(0, {}).items():
+            values[index] = value
+        return values
 
-    def _walk(self, value: Any) -> None:
-        stack: list[_Frame] = [_Frame(0, iter([(0, value)]), None, None, None)]
+    def _walk(self, values: Sequence[Any]) -> None:
+        stack: list[_Frame] = [_Frame(0, iter(enumerate(values)), None, None, None)]
         while stack:
             child = self._visit(stack[-1])
             if child is None:
@@ -127,6 +138,7 @@ class Tree:
     def _enter(self, place: Place, container: Any, rule: str | None) -> _Frame:
         self._containers.append(container)
         self._parents.append(place)
+        self._owners.append(self.owner(place))
         node = len(self._containers) - 1
         if not isinstance(container, dict):
             return _Frame(node, enumerate(container), rule, None, None)
