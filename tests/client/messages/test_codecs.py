@@ -10,6 +10,8 @@ from compact.exceptions import MalformedMessage
 from compact.messages.codecs import detect_codec, get_codec
 from compact.messages.normalization import ensure_call_outputs_present, normalize, remove_orphan_outputs
 from compact.messages.units import group_units
+from langchain_core.messages import convert_to_messages
+from strategies import FORMATS, Step, write
 
 CALLS = [
     ("function_call", {"name": "f", "arguments": "{}"}, "function_call_output", {"output": "x"}),
@@ -153,6 +155,26 @@ def test_missing_and_orphaned_outputs_can_be_repaired_separately():
     orphan = Message("tool", "late", tool_call_id="gone")
     assert [message.text for message in ensure_call_outputs_present([orphan, call])] == ["late", "", "aborted"]
     assert remove_orphan_outputs([orphan, call]) == [call]
+
+
+@pytest.mark.req("R-NORM-1", "R-PAIR-1")
+@pytest.mark.parametrize("fmt", [*FORMATS, "langchain"])
+def test_an_added_output_follows_its_own_call(fmt):
+    """The next response may have calls too. Only in the Responses format, the calls of one response are items."""
+    conversation = [
+        Step("user", "Go."),
+        Step("tools", calls=[("f", "A")]),
+        Step("tools", calls=[("f", "B")], answered=1),
+    ]
+    items = write(conversation, "chat" if fmt == "langchain" else fmt)
+    if fmt == "langchain":
+        items = [message.model_dump(mode="json") for message in convert_to_messages(items)]
+    codec = get_codec(fmt)
+    normal = normalize([codec.decode(item, index) for index, item in enumerate(items)], codec)
+    called = [message.answers or tuple(call.id for call in message.tool_calls) for message in normal.messages[1:]]
+    first, second = ("c1-0",), ("c2-0",)
+    assert called == ([first, second] * 2 if fmt == "responses" else [first, first, second, second])
+    assert not normalize(normal.messages, codec).is_changed
 
 
 @pytest.mark.req("R-NORM-1", "R-PAIR-1")

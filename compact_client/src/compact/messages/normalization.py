@@ -40,12 +40,12 @@ def normalize(messages: Sequence[Message], codec: Codec, *, protected_flag: str 
     if not missing:
         return NormalizedMessages(kept, (), removed, moved)
     added = tuple(message.id or "" for outputs in missing.values() for message in outputs)
-    return NormalizedMessages(_insert_outputs(kept, missing), added, removed, moved)
+    return NormalizedMessages(_insert_outputs(kept, missing, codec), added, removed, moved)
 
 
 def ensure_call_outputs_present(messages: Sequence[Message], codec: Codec = _NATIVE) -> list[Message]:
     """Add an `aborted` output for each call without one."""
-    return _insert_outputs(messages, _missing_outputs(messages, codec))
+    return _insert_outputs(messages, _missing_outputs(messages, codec), codec)
 
 
 def remove_orphan_outputs(messages: Sequence[Message], codec: Codec = _NATIVE) -> list[Message]:
@@ -135,14 +135,17 @@ def _remove_orphans(
     return kept, tuple(removed)
 
 
-def _insert_outputs(messages: Sequence[Message], missing: Mapping[int, Sequence[Message]]) -> list[Message]:
+def _insert_outputs(
+    messages: Sequence[Message], missing: Mapping[int, Sequence[Message]], codec: Codec
+) -> list[Message]:
     """Insert outputs after the response that contains their calls."""
+    has_items_per_call = codec.name == "responses"
     repaired: list[Message] = []
     pending: list[Message] = []
     for index, message in enumerate(messages):
         # Never insert between two calls of one response. In Anthropic's format the outputs must also come before the
         # next user message, because tool results have to be the first blocks there.
-        if pending and not (message.tool_calls and message.source and "type" in message.source):
+        if pending and not (has_items_per_call and message.tool_calls):
             repaired.extend(pending)
             pending = []
         repaired.append(message)
