@@ -13,18 +13,20 @@ import signal
 import sys
 import time
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "ariadne.settings")
-
 import django
 from django.db import connection
 
+# Below the web process and its decode workers.
+_NICENESS = 10
+if __name__ == "__main__":
+    # Before Django is set up, because the web process handles its first requests at the same time.
+    os.nice(_NICENESS)
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "ariadne.settings")
 django.setup()
 
 from viewer.search import indexer  # noqa: E402 - Django must be set up first
 
 _IDLE_S, _RETRY_S = 1.0, 5.0
-# Below the web process and its decode workers.
-_NICENESS = 10
 _log = logging.getLogger("ariadne.search")
 
 
@@ -51,7 +53,6 @@ def main() -> None:
     # Ctrl-C and a shutdown reach the whole process group. The web process closes the pipe.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    os.nice(_NICENESS)
     run(sys.stdin.fileno())
 
 
