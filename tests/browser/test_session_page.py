@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from datetime import UTC, datetime, timedelta
 
@@ -250,6 +251,31 @@ def test_model_calls_are_drawn_until_the_client_reports_checks(server: Server, s
     send(server.ingest_url, server.ingest_key, session.play_turn())
     expect(timeline.locator(".legend")).to_be_visible()
     expect(page.locator('[data-slot="story"]')).to_contain_text("No compactions yet")
+
+
+def test_a_recall_is_on_the_timeline_and_its_words_need_the_payload_permission(server: Server, sign_in: SignIn) -> None:
+    session = Session(f"recall-{uuid.uuid4().hex[:8]}")
+    events = [session.trace(), *session.play_turn()]
+    counts = {"turn": 1, "passage_count": 2, "outside_prompt_count": 1, "limit": 5, "max_tokens": 2_000, "tokens": 90}
+    passage = {"message_id": "m3", "role": "tool", "turn": 1, "text": "Invoice 40112 ships from dock 12."}
+    payload = {"query": "dock of invoice 40112", "results": [passage]}
+    events.append(session.span("compact.recall", "compact.recall", data=counts, payload=payload))
+    send(server.ingest_url, server.ingest_key, events)
+    for role, is_allowed in (("developer", True), ("operator", False)):
+        page = sign_in(role)
+        page.goto(f"/sessions/{session.session_id}/")
+        mark = page.locator('.timeline-event[data-kind="recall"]')
+        expect(mark).to_have_attribute("aria-label", re.compile("^Recall"))
+        mark.click()
+        inspector = page.get_by_test_id("inspector")
+        expect(inspector).to_contain_text("2 passages found, 1 outside the prompt")
+        if is_allowed:
+            inspector.get_by_role("switch", name="Show content for this session").click()
+            expect(inspector).to_contain_text("dock of invoice 40112")
+            expect(inspector).to_contain_text("ships from dock 12")
+        else:
+            expect(inspector).to_contain_text("You don't have permission to view payloads")
+            assert "40112" not in page.content()
 
 
 @pytest.mark.req("P-KR-5")

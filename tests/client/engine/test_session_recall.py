@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
@@ -20,6 +21,8 @@ from compact.recall import index as recall_index
 from compact.recall.chunks import split_text
 from compact.recall.terms import terms_of
 from compact.summary.structured_summary import StructuredSummary
+
+from tests.growth import MAX_GROWTH, cost_s
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
@@ -377,6 +380,49 @@ def test_searches_do_not_influence_each_other():
     for number in range(30):
         search(used, f"V-{number * 7} table_{number % 9}")
     assert search(used, "value V-49 table_7") == search(fresh, "value V-49 table_7")
+
+
+def test_the_cost_of_a_query_grows_slower_than_the_log():
+    """Only words that most messages have are looked up in all of the log. Other words are rare, a name, or unknown."""
+
+    def run(index: PassageIndex) -> None:
+        for number in range(10):
+            search(index, f"value V-{number * 7} of table_{number} in the ledger, unseen{number}")
+
+    smaller, larger = (PassageIndex() for _ in range(2))
+    for index, size in ((smaller, 500), (larger, 4_000)):
+        index.add([Source(f"m{n}", "tool", log_entry(n)) for n in range(size)])
+    # Three doublings that each cost what growth.py allows for one would be a factor of 15. The log grows by 8.
+    assert min(cost_s(run, larger) / cost_s(run, smaller) for _ in range(3)) < 2 * MAX_GROWTH
+
+
+def test_one_more_message_takes_no_longer_in_a_log_of_eight_times_the_size():
+    """The recall after a message indexes that message, and reads nothing of the log again."""
+
+    def start_session(size: int) -> tuple[Any, list[dict[str, Any]]]:
+        manager, messages = small_manager(window=100_000_000), [log_message(number) for number in range(size)]
+        manager.preflight("s", messages)
+        manager.recall("s", "ledger V-7")
+        return manager, messages
+
+    def recall_s(manager: Any, messages: list[dict[str, Any]]) -> float:
+        messages.append(log_message(len(messages)))
+        manager.preflight("s", messages)
+        began = time.process_time()
+        assert manager.recall("s", f"V-{(len(messages) - 1) * 7}")[0].is_in_prompt
+        return time.process_time() - began
+
+    smaller, larger = start_session(500), start_session(4_000)
+    shortest, longest = (min(recall_s(*session) for _ in range(9)) for session in (smaller, larger))
+    assert longest < MAX_GROWTH * shortest
+
+
+def log_entry(number: int) -> str:
+    return f"row {number} of the ledger has the value V-{number * 7} in table_{number % 900}\n" * 5
+
+
+def log_message(number: int) -> dict[str, Any]:
+    return {"role": "user" if number % 2 == 0 else "assistant", "content": log_entry(number)}
 
 
 def test_half_of_a_surrogate_pair_and_null_characters_are_indexed():

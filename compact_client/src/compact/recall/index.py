@@ -259,7 +259,6 @@ def _open_database() -> sqlite3.Connection | None:
     # The session's lock protects the connection, but another thread may hold it next time.
     connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
     try:
-        connection.execute("PRAGMA journal_mode=OFF")
         connection.execute(_CREATE)
         connection.execute(_CREATE_VOCABULARY)
     except sqlite3.OperationalError:

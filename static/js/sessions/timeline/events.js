@@ -14,7 +14,6 @@ const KINDS = {
   "compact.breaker_open": "warning",
   "compact.overflow_recovered": "overflow",
   "compact.rehydrated": "recall",
-  "compact.recalled": "recall",
   "compact.recall": "recall",
 };
 
