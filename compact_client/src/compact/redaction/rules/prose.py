@@ -5,11 +5,16 @@ from __future__ import annotations
 import re
 
 from compact.redaction.rules.assignments import NOT_A_SECRET
-from compact.redaction.rules.rule import Rule, caseless, is_key_material, looks_random
+from compact.redaction.rules.rule import Rule, caseless, is_key_material, looks_random, verbose
 
 _WORDS = (
     "password|passwd|passwort|kennwort|passphrase|passcode|pass[ ]code|pwd|pin|pin[ ]code|secret|secret[ ]key|api[ ]key"
     "|access[ ]key|access[ ]token|auth[ ]token|token|credential|private[ ]key|login|key"
+)
+# The start of each of the words. A first class in both cases lets `re` skip all other characters.
+_WORD_START = verbose(
+    r"""[AaCcKkLlPpSsTt](?<![A-Za-z].)(?i:(?<=p)(?:ass|wd|in|rivate)|(?<=k)(?:ey|ennwort)|(?<=s)ecret|(?<=t)oken
+        |(?<=a)(?:pi|ccess|uth)[ ]|(?<=c)redential|(?<=l)ogin)"""
 )
 # A password that a person chose has a digit or a sign inside. A word of a sentence does not.
 _CHOSEN = re.compile(r"(?=[^A-Za-z]*[A-Za-z])(?:[^0-9]*[0-9]|\w+[!@#$%^&*+=?~]+\w)")
@@ -80,7 +85,7 @@ PROSE = (
             r"|login)s? (?:[\w@.:/'-]+ ){0,8}(?:is|was|ist|to|be) ",
         ),
         reach=280,
-        anchor=caseless(rf"(?<![A-Za-z])(?:{_WORDS})"),
+        anchor=_WORD_START,
     ),
     Rule(
         "password",
