@@ -72,6 +72,13 @@ def test_tail_without_events_does_not_cover_its_filters(phone: Page) -> None:
     assert filters["y"] + filters["height"] <= text["y"]
 
 
+def test_fates_are_not_cut(phone: Page, session: str) -> None:
+    phone.goto(f"/sessions/{session}/compactions/1/")
+    expect(phone.get_by_test_id("ledger-row").first).to_be_visible()
+    cut = "(cells) => cells.filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.textContent.trim())"
+    assert phone.locator("[data-testid=ledger-row] .fate-cell").evaluate_all(cut) == []
+
+
 def test_list_shows_model_and_labels(server: Server, phone: Page) -> None:
     name = f"labels-{uuid.uuid4().hex[:8]}"
     trace, *spans = play(name, turns=1)
