@@ -489,3 +489,24 @@ def test_a_kept_error_line_of_a_tool_stays_tool_output():
     note = Note("FAILED tests/test_io.py::test_read", ("t1",), 0, "tool")
     (block,) = summary_blocks(StructuredSummary(errors=(note,)))
     assert block.kind == "output"
+
+
+def test_completed_items_of_an_earlier_to_do_list_are_done():
+    """A new list replaces the old one, but what was completed stays known."""
+
+    def todos(**states: str) -> list[dict[str, str]]:
+        return [{"content": name.replace("_", " "), "status": state} for name, state in states.items()]
+
+    session = Session("Fix the login.")
+    session.call("TodoWrite", "ok", todos=todos(Reproduce_the_fault="in_progress", Write_a_test="pending"))
+    session.call("TodoWrite", "ok", todos=todos(Reproduce_the_fault="completed", Write_a_test="completed"))
+    text = session.call("TodoWrite", "ok", todos=todos(Update_the_docs="pending")).text()
+    assert "- [pending] Update the docs" in text
+    assert "- done: Reproduce the fault" in text
+    assert "[completed]" not in text
+
+
+def test_a_branch_of_a_switch_is_not_a_reference():
+    """`case 0:` is code, and `case 1182` is a ticket."""
+    assert find_entities("case 0:") == ()
+    assert ("case 1182", "ticket") in find_entities("See case 1182 for the refund.")

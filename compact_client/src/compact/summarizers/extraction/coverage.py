@@ -5,8 +5,8 @@ yet, plus a bonus for its summary field. A bare name has a part of its entity's 
 value per token and is deterministic. The constants in `span_index` and `entity_names` define the values.
 
 Two kinds of lines come first, each within a share of the budget: the requests, and what the user wants in every summary
-(standing instructions, artifacts, and lines that match `keep_keys`). In the last share of the budget, bare names are
-worth more, and those of required entities that no line mentions come first.
+(standing instructions, artifacts, and lines that match `keep_keys`). In the last share, lines compete with the names of
+entities that no line mentions yet, and the names of required entities come first.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from compact.summarizers.extraction.entity_names import LAST_NAME_WORTH, NAME_WORTH, name_candidates
+from compact.summarizers.extraction.entity_names import NAME_WORTH, name_candidates
 from compact.summarizers.extraction.span_index import CALL_FIELDS, Candidate, SpanIndex
 
 _PRIORITY_SHARE: Final = 0.5  # of the budget, at most
 _REQUEST_FIELDS: Final = ("current_task", "goals")
 _REQUESTS_SHARE: Final = 0.35
-_LAST_SHARE: Final = 0.25  # of the budget, where bare names are worth more
-_REQUIRED_NAMES_SHARE: Final = 0.08
+_NAMES_SHARE: Final = 0.22  # of the budget, for lines and names
+_REQUIRED_NAMES_SHARE: Final = 0.08  # of the budget, for names alone
 _MIN_LINE_TOKENS: Final = 4
+_MAX_MISFITS: Final = 64  # The next phase uses a small rest better than the thousandth best line.
 _SUBJECT_VALUE: Final = 0.7  # of the reuse score of a record's id, for each of its lines
 _USE_VALUE: Final = 0.3  # of the same score, for each field that is certainly used
 _OUTPUT_HALF_VALUE_LINES: Final = 24.0  # after this many lines of one output, the next one is worth half
@@ -34,24 +35,24 @@ _CALL_OF_OUTPUT_VALUE: Final = 0.1  # for each selected line of its output
 
 def select_lines(index: SpanIndex, budget_tokens: float, *, spare_tokens: float = 0.0) -> list[Candidate]:
     """Select the best lines within the budget, best first, and the next best ones within `spare_tokens` more."""
-    reuse_scores, required = index.reuse_scores(), index.required_entities()
-    everything = [*index.candidates, *name_candidates(index, reuse_scores, required, budget_tokens)]
-    selector = _GreedySelector(reuse_scores, index.visible)
+    required = index.required_entities()
+    lines = [line for line in index.candidates if line.field != "entities"]
+    selector = _GreedySelector(index.reuse_scores(), index.visible)
     used_tokens = selector.select(
-        [line for line in index.candidates if line.field in _REQUEST_FIELDS], budget_tokens * _REQUESTS_SHARE
+        [line for line in lines if line.field in _REQUEST_FIELDS], budget_tokens * _REQUESTS_SHARE
     )
     used_tokens += selector.select(
-        [line for line in index.candidates if line.is_priority and line.field not in _REQUEST_FIELDS],
+        [line for line in lines if line.is_priority and line.field not in _REQUEST_FIELDS],
         budget_tokens * _PRIORITY_SHARE - used_tokens,
     )
-    used_tokens += selector.select(everything, budget_tokens * (1.0 - _LAST_SHARE) - used_tokens)
-    # An entity that is not mentioned by now is likely to be lost.
-    selector.name_worth = LAST_NAME_WORTH
+    used_tokens += selector.select(lines, budget_tokens * (1.0 - _NAMES_SHARE) - used_tokens)
+    names = [line for line in index.candidates if line.field == "entities"]
+    names += name_candidates(index, selector.entity_values, required, budget_tokens)
     used_tokens += selector.select(
-        [line for line in everything if line.field == "entities" and not required.isdisjoint(line.entities)],
-        budget_tokens * (1.0 - _LAST_SHARE + _REQUIRED_NAMES_SHARE) - used_tokens,
+        [name for name in names if not required.isdisjoint(name.entities)],
+        budget_tokens * (1.0 - _NAMES_SHARE + _REQUIRED_NAMES_SHARE) - used_tokens,
     )
-    selector.select(everything, budget_tokens + spare_tokens - used_tokens)
+    selector.select([*lines, *names], budget_tokens + spare_tokens - used_tokens)
     return selector.lines
 
 
@@ -60,14 +61,13 @@ class _GreedySelector:
 
     def __init__(self, reuse_scores: Sequence[float], visible: Iterable[int]) -> None:
         self.lines: list[Candidate] = []
-        self.name_worth = NAME_WORTH  # the part of an entity's value that its bare name has
         self._selected_orders: set[int] = set()
         self._reuse_scores = reuse_scores
         # Zero once a selected line mentions the entity, and reduced while only its name is selected.
-        self._entity_values = list(reuse_scores)
+        self.entity_values = list(reuse_scores)
         self._name_tokens: dict[int, float] = {}  # of the selected names that no selected line mentions
         for entity in visible:
-            self._entity_values[entity] = 0.0
+            self.entity_values[entity] = 0.0
         self._lines_per_output: Counter[int] = Counter()
 
     def select(self, candidates: list[Candidate], budget_tokens: float) -> float:
@@ -75,10 +75,14 @@ class _GreedySelector:
         remaining, selected = budget_tokens, self._selected_orders
         calls = {line.text: index for index, line in enumerate(candidates) if line.field in CALL_FIELDS}
         heap = self._heap(candidates) if remaining >= _MIN_LINE_TOKENS else []
-        while heap and remaining >= _MIN_LINE_TOKENS:
+        misfits = 0
+        while heap and remaining >= _MIN_LINE_TOKENS and misfits < _MAX_MISFITS:
             _, index = heapq.heappop(heap)
             candidate = candidates[index]
-            if candidate.tokens > remaining or candidate.order in selected:
+            if candidate.order in selected:
+                continue
+            if candidate.tokens > remaining:
+                misfits += 1
                 continue
             density = self._density(candidate)
             if density <= 0.0:
@@ -114,7 +118,7 @@ class _GreedySelector:
 
     def _cover(self, candidate: Candidate) -> float:
         """Mark the entities of a candidate as covered. Return the tokens of names that it makes superfluous."""
-        values = self._entity_values
+        values = self.entity_values
         if candidate.field == "entities":
             for entity in candidate.entities:
                 values[entity] -= self._name_value(entity)
@@ -128,10 +132,10 @@ class _GreedySelector:
         return freed_tokens
 
     def _name_value(self, entity: int) -> float:
-        return min(self._entity_values[entity], self.name_worth * self._reuse_scores[entity])
+        return min(self.entity_values[entity], NAME_WORTH * self._reuse_scores[entity])
 
     def _density(self, candidate: Candidate) -> float:
-        entity_values, value = self._entity_values, candidate.bonus
+        entity_values, value = self.entity_values, candidate.bonus
         if candidate.field == "entities":
             return sum(map(self._name_value, candidate.entities)) / candidate.tokens
         for entity in candidate.entities:

@@ -67,7 +67,7 @@ _DATE: Final = re.compile(
     rf"|(?<!\d)\d{{1,2}} {_MONTHS}(?: \d{{4}})?"
 )
 _NUMBERED_REFERENCE: Final = re.compile(
-    r"\b(?:PR|pull request|[Ii]ssue|[Tt]icket|[Bb]ug|[Cc]ase|[Oo]rder|[Tt]ask) #?\d+\b"
+    r"\b(?:PR|pull request|[Ii]ssue|[Tt]icket|[Bb]ug|[Cc]ase(?! \d+:)|[Oo]rder|[Tt]ask) #?\d+\b"
 )
 # Cheap necessary conditions for the patterns above. Each starts with a rare character to reject most lines quickly.
 _HAS_DIGIT: Final = re.compile(r"\d")

@@ -1,7 +1,7 @@
 """Offer the bare names of entities as candidates for a summary.
 
 A name says little by itself, but it can be copied and searched for, and it needs a fifth of the space of its line. It
-competes with the lines for the same tokens, and it is dropped again if a selected line mentions the entity.
+competes with the last lines for the same tokens, and it is dropped again if one of them mentions the entity.
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ from compact.summarizers.extraction.span_index import CHARS_PER_TOKEN, NUMBER_TY
 from compact.summary.entries import Entity
 from compact.summary.renderer import PHRASE_END, SAID, SHOWN
 
-# How much of an entity's value its bare name keeps. Measured with a small language model that reads the compacted
-# prompt: a fact in a whole line saves 3.1 bits per token of the real continuation, one in a list of names 1.1. Less at
-# first, because a later line may mention the entity, and more at last, because then no line will.
-NAME_WORTH: Final = 0.25
-LAST_NAME_WORTH: Final = 0.5
-_NAME_TOKENS: Final = 3  # a low estimate per name
+# How much of an entity's value its bare name keeps. With a fact in a whole line of the prompt, a small language model
+# needs 3.1 bits less per token of the real continuation, and 1.1 with one in a list of names.
+NAME_WORTH: Final = 0.5
+_NAME_TOKENS: Final = 10  # enough candidates for the share of the budget that names can take
 _SEPARATOR_TOKENS: Final = 1.5
 # A list of names is only readable if its label says what they are.
 ROLE_LABELS: Final = {
@@ -51,17 +49,20 @@ ROLE_LABELS: Final = {
 
 
 def name_candidates(
-    index: SpanIndex, reuse_scores: list[float], required: set[int], budget_tokens: float
+    index: SpanIndex, entity_values: list[float], required: set[int], budget_tokens: float
 ) -> list[Candidate]:
-    """Return the required names and the most valuable others that could fit the budget, in order of first mention."""
+    """Return the required names and the most valuable others that could fit the budget, in order of first mention.
+
+    Entities without a value are mentioned already.
+    """
     listed = {entity for line in index.candidates if line.field == "entities" for entity in line.entities}
     # A bare number is only useful if the user mentioned it, and those are required entities. The bare value of a record
     # does not say which record it belongs to.
     densities = [
-        (entity in required, score / (len(key) / CHARS_PER_TOKEN + _SEPARATOR_TOKENS), entity)
-        for entity, (key, score, usage) in enumerate(zip(index.keys, reuse_scores, index.usages, strict=True))
-        if (entity in required or not (usage.type in NUMBER_TYPES or index.is_only_in_records(entity)))
-        and entity not in index.visible
+        (entity in required, value / (len(key) / CHARS_PER_TOKEN + _SEPARATOR_TOKENS), entity)
+        for entity, (key, value, usage) in enumerate(zip(index.keys, entity_values, index.usages, strict=True))
+        if value > 0.0
+        and (entity in required or not (usage.type in NUMBER_TYPES or index.is_only_in_records(entity)))
         and entity not in listed
     ]
     best = nlargest(int(budget_tokens) // _NAME_TOKENS, densities)
@@ -75,5 +76,6 @@ def name_candidates(
         order = first_order + len(names)
         block = Block((name,), "prose", sources, usage.last_position, entry=Entity(name, role, sources, order))
         tokens = len(name) / CHARS_PER_TOKEN + _SEPARATOR_TOKENS
-        names.append(Candidate(name, block, "entities", index.entities_of(name), 0.0, tokens, order, is_priority=False))
+        entities = index.with_file(entity)
+        names.append(Candidate(name, block, "entities", entities, 0.0, tokens, order, is_priority=False))
     return names

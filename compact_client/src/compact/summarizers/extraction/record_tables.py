@@ -16,7 +16,8 @@ _HEADING_CELL: Final = re.compile(r"[A-Za-z_][\w ./#()%-]{0,40}")
 _COLUMNS_HEADING: Final = re.compile(
     r"[A-Z][A-Z0-9_/%()-]*(?: [A-Z0-9_/%()-]+)*(?: {2,}[A-Z][A-Z0-9_/%()-]*(?: [A-Z0-9_/%()-]+)*)+ *"
 )
-_HAS_SEPARATOR: Final = re.compile(r"[|,\t]|  ")  # a necessary condition for the heading of a table
+# A necessary condition for the heading of a table: two separators, or columns that do not begin with spaces.
+_HAS_SEPARATOR: Final = re.compile(r"\|[^|]*\||,[^,]*,|\t[^\t]*\t|(?<=\S)  ")
 _COLUMN: Final = re.compile(r"\S+(?: \S+)*")
 _MAX_ID_CHARS: Final = 60
 _MAX_CELL_CHARS: Final = 160
@@ -77,8 +78,10 @@ def _find_table(lines: Sequence[str], index: int) -> _Table | None:
             return _Table(heading, _markdown_cells, index + 2)
         return None
     for separator in (",", "\t"):
-        if line.count(separator) >= _MIN_CSV_COLUMNS - 1:
-            return _csv_table(lines, index, separator)
+        count = line.count(separator)
+        if count >= _MIN_CSV_COLUMNS - 1:
+            # A row has at least as many separators as its heading.
+            return _csv_table(lines, index, separator) if lines[index + 1].count(separator) >= count else None
     if "  " in line and _COLUMNS_HEADING.fullmatch(line):
         starts = [match.start() for match in _COLUMN.finditer(line)]
         heading = [match.group() for match in _COLUMN.finditer(line)]

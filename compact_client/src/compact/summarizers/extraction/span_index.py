@@ -186,10 +186,12 @@ class SpanIndex:
         """Return an entity as it was first spelled."""
         return original_spelling(self.usages[entity].first_line, self.keys[entity])
 
-    def entities_of(self, name: str) -> tuple[int, ...]:
-        """Return the known entities in a name. A path contains the name of its file."""
-        known = self._entity_ids.by_key
-        return tuple(known[key] for key in dict.fromkeys(key for key, _ in _name_mentions(name)) if key in known)
+    def with_file(self, entity: int) -> tuple[int, ...]:
+        """Return an entity and, if it is a path, the entities of its file name."""
+        key, known = self.keys[entity], self._entity_ids.by_key
+        file = key.rpartition("/")[2]
+        names = (file, file.partition(".")[0]) if file != key else ()
+        return (entity, *(known[name] for name in dict.fromkeys(names) if name in known))
 
     def is_only_in_records(self, entity: int) -> bool:
         """True if an entity was not said and a record was the first to contain it."""

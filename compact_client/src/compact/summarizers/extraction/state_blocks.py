@@ -30,6 +30,7 @@ from compact.summary.renderer import USER_PREFIX
 _TOOL_TEXT: Final = ("output", "code")
 _URL: Final = re.compile(r"https?://(?!localhost|127\.|0\.0\.0\.0)[^\s\"'<>`\\\])}]{4,120}")
 _MAX_SOURCES: Final = 8
+_DONE: Final = "done: "  # before an item of an earlier to-do list
 _CHANGE: Final = re.compile(
     r"(?P<verb>created|edited)(?: and edited)?(?: (?P<count>\d+)×)?(?:, (?P<detail>.*))?", re.DOTALL
 )
@@ -73,11 +74,19 @@ def with_state(
         if not _is_replaced(block, replaced, todo, todo_lines) and not records.add(block):
             yield from decisions.get(index, ())
             yield from _current_lines(block, requests, removed)
-    if todo.plan is not None:
-        yield todo.plan
+    yield from _todo_blocks(todo, len(messages))
     for block in message_blocks(visible):
         records.remove_shown(block)
     yield from records.blocks(all_messages)
+
+
+def _todo_blocks(todo: TodoList, end: int) -> Iterator[Block]:
+    """Yield the plan, and the items of earlier lists that a message before `end` completed."""
+    if todo.plan is not None:
+        yield todo.plan
+    for note in todo.replaced:
+        if note.order < end:
+            yield Block((f"{_DONE}{note.text}",), "prose", note.sources, note.order, field="facts")
 
 
 def _is_replaced(block: Block, replaced: Collection[str], todo: TodoList, todo_lines: Collection[str]) -> bool:

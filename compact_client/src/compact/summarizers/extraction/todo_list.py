@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from compact.messages import Message, ToolCall
@@ -29,6 +29,7 @@ class TodoList(NamedTuple):
     plan: Block | None
     done: list[Note]
     call_ids: frozenset[str]
+    replaced: list[Note]  # the completed items of earlier lists that the latest one does not repeat
 
 
 class _Item(NamedTuple):
@@ -47,11 +48,11 @@ def read_todo_list(messages: Sequence[Message]) -> TodoList:
     plan: Block | None = None
     tasks = _NumberedTasks()
     call_ids: set[str] = set()
+    listed: dict[str, Note] = {}
+    latest: set[str] = set()
     for position, message in enumerate(messages):
         sources = (message.id,) if message.id else ()
-        for line in message.text.split("\n") if message.role != "tool" and "x]" in message.text.lower() else ():
-            if match := _CHECKED_ITEM.match(line):
-                done[match.group(1)] = Note(match.group(1), sources, position)
+        done.update((text, Note(text, sources, position)) for text in _checked_items(message))
         tasks.read_result(message)
         for call in message.tool_calls:
             items = _call_items(call) or tasks.read_call(call)
@@ -61,8 +62,18 @@ def read_todo_list(messages: Sequence[Message]) -> TodoList:
             if not items:
                 continue
             plan = Block([str(item) for item in items], "call", sources, position, field="current_plan")
-            done.update((item.text, Note(item.text, sources, position)) for item in items if item.state in _DONE_STATES)
-    return TodoList(plan, list(done.values()), frozenset(call_ids))
+            completed = {item.text: Note(item.text, sources, position) for item in items if item.state in _DONE_STATES}
+            done |= completed
+            listed |= completed
+            latest = {item.text for item in items}
+    replaced = [note for text, note in listed.items() if text not in latest]
+    return TodoList(plan, list(done.values()), frozenset(call_ids), replaced)
+
+
+def _checked_items(message: Message) -> Iterator[str]:
+    for line in message.text.split("\n") if message.role != "tool" and "x]" in message.text.lower() else ():
+        if match := _CHECKED_ITEM.match(line):
+            yield match.group(1)
 
 
 class _NumberedTasks:
