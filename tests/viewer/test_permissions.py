@@ -12,7 +12,7 @@ from django.contrib.auth.models import Group, Permission, User
 from django.db import connection
 from django.http import HttpResponse
 from django.test import Client
-from django.urls import URLPattern, URLResolver, get_resolver
+from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from people import client_for, create_project, create_session, create_transcript, create_user
 from routes import LOGIN, OPEN, ROUTES, SAFE, Route
 
@@ -21,7 +21,7 @@ from ingest.models import IngestKey, Project, session_key
 from viewer.accounts import api_tokens
 from viewer.accounts.access import Right
 from viewer.accounts.roles import ROLES
-from viewer.models import AuditEntry
+from viewer.models import AlertRule, AuditEntry, Bookmark, Comment
 
 pytestmark = pytest.mark.django_db
 
@@ -146,6 +146,31 @@ def test_objects_of_other_projects_do_not_exist(role: str, ours: Project):
         if route.has_object:
             assert response.status_code == 404, f"{role} {path}: {response.status_code}"
         assert NAME.encode() not in body.replace(path.encode(), b"")
+
+
+@pytest.mark.req("P-SEC-1")
+@pytest.mark.parametrize("role", ["anonymous", "", "operator", "developer", "auditor", "admin"])
+def test_rules_and_comments_of_other_projects_do_not_exist(role: str, ours: Project):
+    """Every address that names one, with every method. Other tests cover those of the own project."""
+    owner = create_user("admin", ours)
+    rule = AlertRule.objects.create(project=ours, name=SECRET, kind="silence", threshold=1, created_by=owner)
+    comment = Comment.objects.create(project=ours, session_key=session_key(ours.pk, NAME), author=owner, text=SECRET)
+    client = client_for(user_of(role, create_project("theirs")))
+    problems = []
+    for name in sorted(_RULES | _COMMENTS):
+        if name == "api-alert-rules":
+            continue  # has no object
+        target = NAME if name in {"api-comments", "api-bookmark"} else rule.pk if name in _RULES else comment.pk
+        for method in METHODS:
+            response = call(client, method, reverse(name, args=[target]))
+            allowed = {302, 401} if role == "anonymous" else {403, 404, 405}
+            is_description = method == "OPTIONS" and response.status_code == 200
+            if SECRET.encode() in response.content or not (is_description or response.status_code in allowed):
+                problems.append(f"{role or 'no role'} {method} {name}: {response.status_code}")
+    assert not problems, "\n".join(problems)
+    assert AlertRule.objects.get().is_enabled
+    assert Comment.objects.get().text == SECRET
+    assert not Bookmark.objects.exists()
 
 
 @pytest.mark.req("P-SEC-1")

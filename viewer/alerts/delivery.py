@@ -21,7 +21,8 @@ from viewer.models import AlertDelivery
 
 State = AlertDelivery.State
 _CLAIM = timedelta(minutes=2)
-_MAX_CLAIMED = 20
+# The slowest receivers take eleven seconds each, so that all are tried before the claim ends.
+_MAX_CLAIMED = 10
 # Delays after the first, second, third and fourth attempt. The fifth is the last.
 RETRY_DELAYS = tuple(timedelta(seconds=seconds) for seconds in (30, 120, 600, 3_600))
 _log = logging.getLogger("ariadne.alerts")

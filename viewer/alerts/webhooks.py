@@ -14,14 +14,20 @@ import ipaddress
 import json
 import socket
 import ssl
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from django.conf import settings
 
-_TIMEOUT_S = 8.0
+_TIMEOUT_S = 5.0
+_DEADLINE_S = 6.0
+# All public addresses are in it. Python also calls addresses of sites (fec0::/10) global.
+_PUBLIC_IPV6 = ipaddress.ip_network("2000::/3")
 _MAX_URL_CHARS = 2_000
 _MAX_ANSWER_BYTES = 4_096
 _TOO_MANY_REQUESTS, _REQUEST_TIMEOUT = 429, 408
@@ -98,6 +104,8 @@ def is_allowed(address: Address) -> bool:
     inner = _unwrap(address)
     if any(inner in network for network in settings.ALERT_NETWORKS if network.version == inner.version):
         return True
+    if isinstance(inner, ipaddress.IPv6Address) and inner not in _PUBLIC_IPV6:
+        return False
     return inner.is_global and not inner.is_multicast and not inner.is_reserved
 
 
@@ -133,16 +141,7 @@ def post(url: str, secret: str, content: dict[str, Any]) -> str:
         "X-Ariadne-Signature": signature(secret, timestamp, body),
         "Connection": "close",
     }
-    connection = _connect(target)
-    try:
-        connection.request("POST", target.path, body=body, headers=headers)
-        answer = connection.getresponse()
-        answer.read(_MAX_ANSWER_BYTES)
-        status = answer.status
-    except (OSError, http.client.HTTPException) as error:
-        raise Failed(f"The request failed: {type(error).__name__}.") from None
-    finally:
-        connection.close()
+    status = _exchange(target, body, headers)
     if 200 <= status < 300:
         return f"HTTP {status}"
     if 300 <= status < 400:
@@ -151,18 +150,43 @@ def post(url: str, secret: str, content: dict[str, Any]) -> str:
     raise Failed(f"HTTP {status}.", is_final=is_final)
 
 
-def _connect(target: Target) -> http.client.HTTPConnection:
-    """Open a connection to the checked address. TLS still verifies the host name."""
+def _exchange(target: Target, body: bytes, headers: dict[str, str]) -> int:
+    """Send a request to the checked address and return the status. TLS still verifies the host name."""
     try:
         raw = socket.create_connection((str(target.address), target.port), timeout=_TIMEOUT_S)
-        connection: http.client.HTTPConnection
-        if target.parts.scheme == "https":
-            context = ssl.create_default_context()
-            connection = http.client.HTTPSConnection(target.host, target.port, timeout=_TIMEOUT_S, context=context)
-            connection.sock = context.wrap_socket(raw, server_hostname=target.host)
-        else:
-            connection = http.client.HTTPConnection(target.host, target.port, timeout=_TIMEOUT_S)
-            connection.sock = raw
     except OSError as error:
         raise Failed(f"Can't connect to {target.host}: {type(error).__name__}.") from None
-    return connection
+    connection = http.client.HTTPConnection(target.host, target.port)
+    connection.sock = raw
+    try:
+        with _deadline(raw):
+            if target.parts.scheme == "https":
+                connection.sock = ssl.create_default_context().wrap_socket(raw, server_hostname=target.host)
+            connection.request("POST", target.path, body=body, headers=headers)
+            answer = connection.getresponse()
+            answer.read(_MAX_ANSWER_BYTES)
+            return answer.status
+    except (OSError, http.client.HTTPException) as error:
+        raise Failed(f"The request failed: {type(error).__name__}.") from None
+    finally:
+        connection.close()
+
+
+@contextmanager
+def _deadline(raw: socket.socket) -> Iterator[None]:
+    """Shut a connection down after a while. The timeout of a socket starts again with each byte."""
+    # TLS takes over the original socket.
+    guard = raw.dup()
+
+    def shut_down() -> None:
+        with suppress(OSError):
+            guard.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(_DEADLINE_S, shut_down)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        guard.close()

@@ -80,7 +80,13 @@ def figures(projects: Iterable[int], range_name: str, now: datetime) -> list[Fig
     is_lossy = FactCount(total.facts_total, total.facts_kept).is_lossy
     return [
         figure("running", "Running", f"{stats.running:,}", "Sessions with open spans now", "running"),
-        figure("compactions", "Compactions", f"{total.compactions:,}", "Times messages left a prompt", "compacted"),
+        figure(
+            "compactions",
+            "Compactions",
+            f"{total.compactions:,}",
+            "Times messages left a prompt, without those by providers",
+            "compacted",
+        ),
         figure(
             "facts",
             "Facts kept",

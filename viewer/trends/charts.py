@@ -86,7 +86,7 @@ KINDS = (
     _Kind(
         "compactions",
         "Compactions",
-        "compactions per {bucket}",
+        "compactions per {bucket}, without those by providers",
         "Times that messages left a prompt. Compactions that a provider makes on its own side are not counted.",
         lambda figures: figures.compactions,
         _count,

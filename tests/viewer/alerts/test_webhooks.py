@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import ipaddress
 import socket
+import threading
 import time
 from typing import Any
 
@@ -31,6 +33,12 @@ PRIVATE = [
     "::ffff:169.254.169.254",
     "64:ff9b::7f00:1",
     "2002:7f00:1::",
+    "64:ff9b:1::7f00:1",
+    "::7f00:1",
+    "::ffff:0:7f00:1",
+    "fec0::1",
+    "198.18.0.1",
+    "255.255.255.255",
 ]
 
 
@@ -139,3 +147,26 @@ def test_a_redirect_is_not_followed_and_server_errors_are_retried(status: int, i
             webhooks.post(receiver.url, "s", {"id": 1})
         assert failure.value.is_final is is_final
         assert len(receiver.requests) == 1
+
+
+@pytest.mark.usefixtures("allowed")
+def test_a_receiver_that_sends_a_byte_now_and_then_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise one address could keep the alerts of all projects waiting."""
+    monkeypatch.setattr(webhooks, "_DEADLINE_S", 0.5)
+    is_over = threading.Event()
+
+    def drip(listener: socket.socket) -> None:
+        client, _ = listener.accept()
+        with client, contextlib.suppress(OSError):
+            while not is_over.wait(0.05):
+                client.sendall(b" ")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=drip, args=[listener], daemon=True)
+        thread.start()
+        began = time.monotonic()
+        with pytest.raises(Failed):
+            webhooks.post(f"http://127.0.0.1:{listener.getsockname()[1]}/", "s", {"id": 1})
+        assert time.monotonic() - began < 5
+        is_over.set()
+        thread.join(5)
