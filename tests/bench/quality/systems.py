@@ -33,12 +33,12 @@ def tokens(message: dict[str, Any]) -> int:
 
 def ours(case: Case) -> Chat:
     """Call the library with its default settings."""
-    return _compact(case, CompactPolicy(hard_cap_buffer=0))
+    return _compact(case, CompactPolicy(hard_cap_buffer=0, floor="newest"))
 
 
 def ours_filled(case: Case) -> Chat:
     """Call the library with its trigger at 100% of the window, so that it can use as many tokens as the others."""
-    return _compact(case, CompactPolicy(hard_cap_buffer=0, trigger_pct=1.0, min_left_pct=0.0))
+    return _compact(case, CompactPolicy(hard_cap_buffer=0, trigger_pct=1.0, min_left_pct=0.0, floor="newest"))
 
 
 def _compact(case: Case, policy: CompactPolicy) -> Chat:
