@@ -11,9 +11,15 @@ from tests.live_server import Server
 from tests.wait import wait_until
 
 
+def is_index_process(process: psutil.Process) -> bool:
+    try:
+        return "viewer.search.index_process" in process.cmdline()
+    except psutil.Error:  # it has just ended
+        return False
+
+
 def index_processes(server: Server) -> list[psutil.Process]:
-    children = psutil.Process(server.process.pid).children(recursive=True)
-    return [child for child in children if "viewer.search.index_process" in child.cmdline()]
+    return list(filter(is_index_process, psutil.Process(server.process.pid).children(recursive=True)))
 
 
 def is_indexed(server: Server, session_id: str) -> bool:
