@@ -277,10 +277,10 @@ def test_a_mentioned_id_is_kept_even_if_only_tool_output_still_shows_it():
         Note(f"row {number}: part_{number}_of_many is at /store/{number}.bin", order=number, role="tool")
         for number in range(60)
     ]
-    summary = StructuredSummary(facts=tool_lines, said=("store/7.bin",))
+    summary = StructuredSummary(facts=tool_lines, said=("store/30.bin",))
     text = fit(summary, max_tokens=160).render()
-    assert "store/7.bin" in text
-    assert "store/7.bin" not in fit(replace(summary, said=()), max_tokens=160).render()
+    assert "store/30.bin" in text
+    assert "store/30.bin" not in fit(replace(summary, said=()), max_tokens=160).render()
 
 
 def test_option_values_of_calls_are_kept_as_names():

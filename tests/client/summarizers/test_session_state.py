@@ -461,6 +461,20 @@ def test_a_kept_summary_does_not_lose_its_facts_over_ten_rounds():
     assert [fact for fact in ("Never restart node-71", "OPS-4411", "store/index.db") if fact not in text] == []
 
 
+def test_a_decision_of_the_user_outlasts_those_of_the_assistant():
+    """It is as binding in the tenth summary as in the first."""
+    choice = "Agreed, the smaller schema with both nullable columns is better for the first version that customers see."
+    requests = "Fix the importer so that it reads all rows.", choice, "Then run the tests of the importer again."
+    summary = Session(*requests).summary(max_tokens=300)
+    for number in "abcdefghij":
+        later = Session(f"Go on with part {number}.")
+        for part in "stuvwxyz":
+            text = f"I decided to keep app/{number}_{part}.py because {number}/{part}/main.py imports it."
+            later.messages.append(Message("assistant", text, id=f"{number}{part}"))
+        summary = ExtractiveSummarizer().summarize_span(later.messages, max_tokens=300, previous=summary)
+    assert f"user: {choice}" in [decision.decision for decision in summary.decisions]
+
+
 def test_lines_that_a_summary_had_no_room_for_return_when_there_is_room():
     """A large message in the prompt leaves no room for one round. The round after it shows the earlier facts again."""
     messages = [

@@ -17,6 +17,7 @@ from typing import Final
 from compact.summarizers.extraction.blocks import Block, LineKind
 from compact.summarizers.extraction.entities import TYPE_WEIGHTS, Mention, find_entities, original_spelling
 from compact.summarizers.extraction.line_classifier import is_instruction, summary_field
+from compact.summary.renderer import USER_PREFIX
 
 # Coefficients of a logistic regression on "was this entity used again", fitted on recorded sessions and rounded to
 # values that held up when each source of sessions was left out. The signs matter more than the digits. Distance weighs
@@ -31,7 +32,7 @@ _AS_ARGUMENT: Final = 0.1
 _IN_SEVERAL_MESSAGES: Final = 0.7
 # One line of a kept summary represents all mentions of its entities in the messages that it replaced. Without this, a
 # fact would lose its value in each round.
-_KEPT: Final = 1.0
+_KEPT: Final = 2.0
 _SHOWN_ONLY: Final = -1.3  # between -0.7 (service agents) and -1.8 (coding agents)
 _OUTPUT_SIZE: Final = -0.2  # per log thousand characters: short outputs were asked for, long ones were searched
 _BY_TYPE: Final[dict[str, float]] = {
@@ -292,7 +293,8 @@ class SpanIndex:
     def _is_priority(self, text: str, block: Block, field: str) -> bool:
         if field in ("current_task", "goals", "artifacts", "checks"):
             return True
-        if field == "decisions" and block.kind == "user" and block.entry is None:
+        # A kept decision of the user is no longer a line of the user, but still says who decided.
+        if field == "decisions" and (block.kind == "user" or text.startswith(USER_PREFIX)):
             return True
         if field == "constraints" and (block.entry is not None or is_instruction(text)):
             return True
