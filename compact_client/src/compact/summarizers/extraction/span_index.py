@@ -32,7 +32,7 @@ _AS_ARGUMENT: Final = 0.1
 _IN_SEVERAL_MESSAGES: Final = 0.7
 # One line of a kept summary represents all mentions of its entities in the messages that it replaced. Without this, a
 # fact would lose its value in each round.
-_KEPT: Final = 2.0
+_KEPT: Final = 1.5
 _SHOWN_ONLY: Final = -1.3  # between -0.7 (service agents) and -1.8 (coding agents)
 _OUTPUT_SIZE: Final = -0.2  # per log thousand characters: short outputs were asked for, long ones were searched
 _BY_TYPE: Final[dict[str, float]] = {
