@@ -41,7 +41,7 @@ def lock(name: str, requirements: list[str], *, constraint: Path | None = None) 
         source.flush()
         command = [
             *(sys.executable, "-m", "uv", "pip", "compile", source.name),
-            *("--universal", "--python-version", "3.11", "--generate-hashes", "--no-annotate"),
+            *("--universal", "--python-version", "3.11", "--generate-hashes", "--no-annotate", "--no-strip-extras"),
             *("--no-emit-index-url", "--no-emit-find-links", "--quiet", "--no-header"),
             *("--custom-compile-command", "make lock", "--output-file", str(target)),
         ]
