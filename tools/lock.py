@@ -5,6 +5,7 @@ The lock files contain hashes but no download addresses, so they install from an
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tempfile
@@ -48,6 +49,8 @@ def lock(name: str, requirements: list[str], *, constraint: Path | None = None) 
         if constraint:
             command += ["--constraint", str(constraint)]
         subprocess.run(command, check=True)  # noqa: S603 - fixed arguments
+    # pip 23 needs extras in the lock file, but fails if another package spells one with an underscore.
+    target.write_text(re.sub(r"(?m)^([\w.-]+)\[[\w,]*-[\w,-]*\]==", r"\1==", target.read_text()))
 
 
 if __name__ == "__main__":
