@@ -38,7 +38,7 @@ _MAX_MESSAGE_CHARS: Final = 400_000  # Only both ends of a longer message are re
 # Not after the number of a list item, and not after short titles such as Dr. or St., because half an instruction is
 # worse than a long line.
 _SENTENCE_END: Final = re.compile(
-    r"(?<=[.!?])(?<!\b\d\.)(?<!\b\d\d\.)(?<!\b[A-Z][a-z]\.)(?<!\b[A-Z]\.)(?<!Mrs\.)"
+    r"(?<=[.!?])(?<!^\d\.)(?<!^\d\d\.)(?<!\b[A-Z][a-z]\.)(?<!\b[A-Z]\.)(?<!Mrs\.)"
     r"\s+(?=[A-Z\"'`(\[*-])|(?<=[。！？])"
 )
 _HAS_SENTENCE_END: Final = re.compile(r"[.!?]\s|[。！？]")  # a cheap necessary condition for _SENTENCE_END
