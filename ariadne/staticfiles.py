@@ -1,7 +1,7 @@
 """Serve static files under hashed names, so that browsers can cache them indefinitely.
 
-The imports of ES modules are rewritten to the hashed names too. The stylesheets of each page are joined into one file,
-and so are its scripts.
+The stylesheets of each page are joined into one file, and so are its scripts. The modules that scripts are joined from
+are not served.
 """
 
 from __future__ import annotations
@@ -24,10 +24,7 @@ _UNUSED = ["rest_framework"]
 
 
 class HashedStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]
-    support_js_module_import_aggregation = True
     manifest_strict = False
-    # Each pass resolves one level of imports, in the order in which the files are listed.
-    max_post_process_passes = 20
 
     def stored_name(self, name: str) -> str:
         # Before `collect` has run, for example in tests, files keep their plain names.
@@ -39,6 +36,10 @@ class HashedStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]
 
     def post_process(self, paths: dict[str, Any], dry_run: bool = False, **options: Any) -> Iterator[Any]:
         """Hash and compress the files, and the stylesheet and the script of each page."""
+        for name in _joined_modules() & set(paths):
+            del paths[name]
+            if not dry_run:
+                self.delete(name)
         for name, text in () if dry_run else _joined_files():
             Path(self.path(name)).write_text(text)
             paths[name] = (self, name)
@@ -51,6 +52,12 @@ def _joined_files() -> Iterator[tuple[str, str]]:
         yield stylesheets.bundle_name(names), stylesheets.join_styles(names)
     for modules in set(scripts.page_scripts().values()):
         yield scripts.bundle_name(modules), scripts.join_scripts(modules)
+
+
+def _joined_modules() -> set[str]:
+    """Return the names of the modules that are part of a joined file."""
+    pages = set(scripts.page_scripts().values())
+    return {f"js/{module}.js" for names in pages for module in scripts.module_order(names)}
 
 
 def collect() -> None:
