@@ -23,7 +23,7 @@ from ingest.http import endpoints  # noqa: E402
 from ingest.http.service import get_service  # noqa: E402
 from viewer.accounts.authentication import SocketAuth  # noqa: E402
 from viewer.alerts import schedule as alert_schedule  # noqa: E402
-from viewer.audit import anchor_schedule  # noqa: E402
+from viewer.audit.anchors import anchor_schedule  # noqa: E402
 from viewer.live.routing import websocket_urlpatterns  # noqa: E402
 from viewer.mcp import endpoint as mcp_endpoint  # noqa: E402
 from viewer.search import index_schedule  # noqa: E402

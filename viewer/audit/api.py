@@ -16,7 +16,7 @@ from ingest.models import Transcript
 from viewer.accounts import access
 from viewer.accounts.access import Right
 from viewer.audit import downloads, queries
-from viewer.audit.anchor_file import Anchor
+from viewer.audit.anchors.anchor_file import Anchor
 from viewer.audit.log import Action
 from viewer.audit.queries import AuditFilter, TranscriptFilter
 from viewer.audit.verification import ArchiveReport, verify_archive

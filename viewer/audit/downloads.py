@@ -17,9 +17,10 @@ from ingest.models import Transcript
 from viewer import csv_file
 from viewer.accounts import access
 from viewer.accounts.access import Right
-from viewer.audit import bundles, exports, log, queries
+from viewer.audit import log, queries
 from viewer.audit.log import Action
 from viewer.audit.queries import AuditFilter
+from viewer.audit.transcripts import bundles, exports
 from viewer.models import AuditEntry
 from viewer.rest import BadFilter
 

@@ -12,7 +12,8 @@ from django.views.decorators.http import require_safe
 from ingest.models import Project
 from viewer.accounts import access
 from viewer.accounts.access import Right
-from viewer.audit import anchors, downloads, log, queries, signing
+from viewer.audit import downloads, log, queries, signing
+from viewer.audit.anchors import anchor_series
 from viewer.audit.log import Action
 from viewer.audit.queries import AuditFilter
 from viewer.rest import BadFilter
@@ -41,7 +42,7 @@ def audit_log(request: HttpRequest) -> HttpResponse:
         "is_filtered": bool(filters.as_dict()),
         "query": query.urlencode(),
         "next": cursor,
-        "anchors": anchors.read_state(),
+        "anchors": anchor_series.read_state(),
         "people": log.people(grant),
     }
     return render(request, "audit/audit_log.html", context, status=400 if error else 200)
@@ -68,7 +69,7 @@ def _export(request: HttpRequest, send: Callable[[HttpRequest], HttpResponseBase
 @access.requires(Right.AUDIT, "POST")
 def audit_verify(request: HttpRequest) -> HttpResponse:
     """Recompute the whole log and compare it with the anchors."""
-    report = anchors.verify()
+    report = anchor_series.verify()
     log.record(request, Action.ARCHIVE_VERIFY, target="audit log", faults=len(report.problems), result=report.status)
     tones = {"failed": messages.error, "not_anchored": messages.warning, "anchored": messages.success}
     tones[report.status](request, report.sentence[:_MAX_MESSAGE_CHARS])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from django.urls import include, path
 
-from viewer.audit import api, pages, transcript_pages
+from viewer.audit import api, pages
+from viewer.audit.transcripts import pages as transcript_pages
 
 transcript_patterns = [
     path("", transcript_pages.transcript_detail, name="transcript-detail"),

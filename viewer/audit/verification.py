@@ -12,8 +12,9 @@ from rest_framework.request import Request
 
 from ingest.archive.verification import Verification, chain_rows, verify_session
 from ingest.models import Transcript
-from viewer.audit import anchors, log
-from viewer.audit.anchors import Report
+from viewer.audit import log
+from viewer.audit.anchors import anchor_series
+from viewer.audit.anchors.anchor_series import Report
 from viewer.audit.log import Action
 
 
@@ -43,14 +44,16 @@ class ArchiveReport:
         texts = f"Verified {counts}. All texts and links are intact."
         anchor = self.anchors.state.anchor
         if self.is_anchored and anchor is not None:
-            return f"{texts} They are proven up to anchor {anchor.number} of {anchors.describe_time(anchor.until)}."
+            return (
+                f"{texts} They are proven up to anchor {anchor.number} of {anchor_series.describe_time(anchor.until)}."
+            )
         return f"{texts} The newest of them is not anchored yet. The server writes an anchor every hour."
 
 
 def verify_archive(request: HttpRequest | Request, transcript: Transcript) -> ArchiveReport:
     """Recompute the hash chain and all texts of the transcript's session, and compare the archive with its anchors."""
     rows = chain_rows(transcript.session_key)
-    report = anchors.verify()
+    report = anchor_series.verify()
     anchor = report.state.anchor
     is_anchored = anchor is not None and bool(rows) and rows[-1].time <= anchor.until
     result = ArchiveReport(verify_session(transcript.session_key), report, is_anchored)

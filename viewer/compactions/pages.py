@@ -17,8 +17,8 @@ from viewer import csv_file
 from viewer.accounts import access
 from viewer.accounts.access import Right
 from viewer.audit import payload_views
-from viewer.audit.archival_states import Archival, compaction_archival
 from viewer.audit.payload_views import Sight
+from viewer.audit.transcripts.archival_states import Archival, compaction_archival
 from viewer.chat import ChatMessage, parse_message
 from viewer.compactions import queries, rework
 from viewer.compactions.ledger import Entry, Ledger

@@ -19,7 +19,8 @@ from people import client_for, create_project, create_transcript, create_user
 
 from ingest.archive import transcripts
 from ingest.models import AnchorMark, ChainLink, Project, Transcript
-from viewer.audit import anchor_file, anchor_schedule, anchors, log, signing
+from viewer.audit import log, signing
+from viewer.audit.anchors import anchor_file, anchor_schedule, anchor_series
 from viewer.audit.log import Action, Origin
 from viewer.models import AuditEntry
 
@@ -120,19 +121,19 @@ TAMPERINGS: dict[str, Callable[[], None]] = {
 @pytest.mark.parametrize("tampering", TAMPERINGS)
 def test_every_tampering_is_found_if_an_anchor_exists(ours: Project, tampering: str):
     """Also after the server wrote another anchor, which must not confirm the change."""
-    anchors.write()
-    assert anchors.verify().status == "anchored"
+    anchor_series.write()
+    assert anchor_series.verify().status == "anchored"
     TAMPERINGS[tampering]()
-    assert anchors.verify().status == "failed", tampering
-    anchors.write()
-    assert anchors.verify().status == "failed", f"{tampering}, then anchored again"
+    assert anchor_series.verify().status == "failed", tampering
+    anchor_series.write()
+    assert anchor_series.verify().status == "failed", f"{tampering}, then anchored again"
     with pytest.raises(CommandError, match="Verification failed"):
         call_command("verify_archive", stdout=StringIO())
 
 
 def test_without_an_anchor_nothing_is_said_to_be_proven(ours: Project):
     """An intact log is `not_anchored`, on the page and in the command."""
-    report = anchors.verify()
+    report = anchor_series.verify()
     assert (report.status, report.problems) == ("not_anchored", [])
     assert "Not anchored yet." in report.sentence
     out = StringIO()
@@ -143,10 +144,10 @@ def test_without_an_anchor_nothing_is_said_to_be_proven(ours: Project):
 
 
 def test_the_report_names_the_anchor_and_what_came_after_it(ours: Project):
-    anchor = anchors.write()
+    anchor = anchor_series.write()
     log.record(Origin(1, "ann"), Action.LOGIN)
     create_transcript(ours, session="later")
-    report = anchors.verify()
+    report = anchor_series.verify()
     assert report.sentence == (
         f"Verified up to anchor 1 of {anchor.until:%Y-%m-%d %H:%M:%S} UTC. "
         "1 audit entry and 1 transcript link after it are intact, but not anchored yet."
@@ -157,12 +158,12 @@ def test_the_report_names_the_anchor_and_what_came_after_it(ours: Project):
 
 def test_a_restored_backup_is_found(ours: Project):
     """The database of an older backup, with the anchors of today."""
-    anchors.write()
+    anchor_series.write()
     old = list(AuditEntry.objects.order_by("position")), list(ChainLink.objects.all())
     mark = AnchorMark.objects.get()
     log.record(Origin(1, "ann"), Action.LOGIN)
     create_transcript(ours, session="later")
-    anchors.write()
+    anchor_series.write()
     run_sql(
         "DELETE FROM viewer_auditentry WHERE position > 9", "DELETE FROM ingest_chainlink WHERE session_id = 'later'"
     )
@@ -170,18 +171,18 @@ def test_a_restored_backup_is_found(ours: Project):
     AnchorMark.objects.all().delete()
     mark.save(force_insert=True)
     assert (list(AuditEntry.objects.order_by("position")), list(ChainLink.objects.all())) == old
-    assert any("older backup" in problem for problem in anchors.verify().problems)
+    assert any("older backup" in problem for problem in anchor_series.verify().problems)
 
 
 @pytest.mark.parametrize("kept", [0, 1])
 def test_a_shortened_anchor_file_is_found(ours: Project, data_dir: Path, kept: int):
     """The database knows the number of the newest anchor. A missing file is a finding."""
     for _ in range(2):
-        anchors.write()
+        anchor_series.write()
     file = data_dir / "anchors.jsonl"
     lines = file.read_bytes().splitlines(keepends=True)
     file.write_bytes(b"".join(lines[:kept])) if kept else file.unlink()
-    assert any("missing from the anchor file" in problem for problem in anchors.verify().problems)
+    assert any("missing from the anchor file" in problem for problem in anchor_series.verify().problems)
 
 
 DAMAGES = {
@@ -198,7 +199,7 @@ DAMAGES = {
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_file_is_a_finding_and_not_a_crash(ours: Project, data_dir: Path, damage: str):
     """Pages, the API and the next anchor work, and the finding stays until someone looks at the file."""
-    anchors.write()
+    anchor_series.write()
     with (data_dir / "anchors.jsonl").open("ab") as file:
         file.write(DAMAGES[damage])
     client = client_for(create_user("auditor", ours))
@@ -207,31 +208,31 @@ def test_a_damaged_file_is_a_finding_and_not_a_crash(ours: Project, data_dir: Pa
     key = Transcript.objects.filter(step=1).get().session_key
     answer = client.post(f"/api/transcripts/{key}.1/verify/").json()
     assert answer["status"] == "failed" and "Line 2 of the anchor file is damaged." in answer["faults"]
-    anchors.write()
-    problems = anchors.verify().problems
+    anchor_series.write()
+    problems = anchor_series.verify().problems
     assert problems == ["Line 2 of the anchor file is damaged."]
 
 
 def test_a_changed_anchor_is_found(ours: Project, data_dir: Path):
     """Its signature and the link of the next anchor do not match."""
-    anchors.write()
-    anchors.write()
+    anchor_series.write()
+    anchor_series.write()
     lines = (data_dir / "anchors.jsonl").read_text().splitlines()
     changed = lines[0].replace('"links":3', '"links":2')
     (data_dir / "anchors.jsonl").write_text("\n".join([changed, lines[1], ""]))
-    problems = anchors.verify().problems
+    problems = anchor_series.verify().problems
     assert "Anchor 1 is not signed by this server." in problems
     assert "Anchor 2 does not link to the previous anchor in the file." in problems
 
 
 def test_anchors_of_a_retired_key_are_valid(ours: Project, settings):
     """The old public key must be configured as retired."""
-    anchors.write()
+    anchor_series.write()
     old = signing.public_key()
     settings.SIGNING_KEY = base64.b64encode(bytes(range(32))).decode()
-    assert any("not signed" in problem for problem in anchors.verify().problems)
+    assert any("not signed" in problem for problem in anchor_series.verify().problems)
     settings.RETIRED_SIGNING_KEYS = [old]
-    assert anchors.verify().problems == []
+    assert anchor_series.verify().problems == []
     published = signing.describe_keys()
     assert published["public_key"] != old
     assert [key["public_key"] for key in published["retired"]] == [old]
@@ -244,7 +245,7 @@ def test_an_anchor_is_on_disk_before_it_counts(ours: Project, data_dir: Path, mo
     monkeypatch.setattr(os, "write", lambda fd, data: calls.append("write") or write(fd, data))
     monkeypatch.setattr(os, "fsync", lambda fd: calls.append("fsync") or fsync(fd))
     monkeypatch.setattr(AnchorMark.objects, "create", lambda **_: calls.append("mark"))
-    anchors.write()
+    anchor_series.write()
     assert calls == ["write", "fsync", "fsync", "mark"]
     assert (data_dir / "anchors.jsonl").stat().st_mode & 0o777 == 0o600
 
@@ -252,26 +253,26 @@ def test_an_anchor_is_on_disk_before_it_counts(ours: Project, data_dir: Path, mo
 def test_an_anchor_that_cannot_be_written_is_no_anchor(ours: Project, data_dir: Path):
     (data_dir / "anchors.jsonl").mkdir()
     with pytest.raises(OSError):
-        anchors.write()
+        anchor_series.write()
     assert not AnchorMark.objects.exists()
 
 
 def test_links_stay_in_order_if_the_clock_is_set_back(ours: Project):
     """A link that is added after an anchor is later than it, so the anchor still matches."""
-    anchor = anchors.write()
+    anchor = anchor_series.write()
     AnchorMark.objects.update(until=anchor.until + timedelta(days=1))  # as if the clock had been a day ahead
     create_transcript(ours, session="after")
     newest = ChainLink.objects.get(session_id="after")
     assert newest.time > anchor.until + timedelta(days=1)
-    assert anchors.verify().status == "anchored"
+    assert anchor_series.verify().status == "anchored"
 
 
 def test_anchors_continue_over_deletions(ours: Project):
     """A tombstone is a new link, so a legitimate deletion is no finding."""
-    anchors.write()
+    anchor_series.write()
     transcripts.delete([Transcript.objects.get(step=2)], reason="requested", by="ann")
-    anchors.write()
-    assert anchors.verify().status == "anchored"
+    anchor_series.write()
+    assert anchor_series.verify().status == "anchored"
     first, second = anchor_file.read()[0]
     assert (first.root.count, second.root.count) == (3, 4)
 
@@ -280,7 +281,7 @@ def test_two_projects_share_an_anchor_and_not_its_contents(ours: Project, data_d
     """An anchor contains counts and hashes. An auditor sees nothing of the other project."""
     theirs = create_project("theirs")
     create_transcript(theirs, session="their-secret-session", texts=("their secret text",))
-    anchors.write()
+    anchor_series.write()
     content = (data_dir / "anchors.jsonl").read_text()
     assert "secret" not in content and set(json.loads(content)) == {
         *("version", "number", "time", "links", "root", "audit_position", "audit_hash", "previous"),
@@ -298,7 +299,7 @@ def test_one_of_many_processes_writes_the_anchor(data_dir: Path):
 
     def write(_: int) -> bool:
         try:
-            return anchors.write_if_due(timedelta(hours=1)) is not None
+            return anchor_series.write_if_due(timedelta(hours=1)) is not None
         finally:
             connection.close()
 
@@ -316,7 +317,7 @@ def test_an_anchor_waits_for_links_that_are_not_committed(data_dir: Path):
 
         def write() -> int:
             try:
-                return anchors.write().root.count
+                return anchor_series.write().root.count
             finally:
                 connection.close()
 
@@ -326,7 +327,7 @@ def test_an_anchor_waits_for_links_that_are_not_committed(data_dir: Path):
             with pytest.raises(TimeoutError):
                 pending.result(timeout=0.3)
         assert pending.result(timeout=10) == 1
-    assert anchors.verify().problems == []
+    assert anchor_series.verify().problems == []
 
 
 @pytest.mark.django_db(transaction=True)
@@ -352,18 +353,18 @@ def _add_entry() -> None:
 @pytest.mark.req("K-UI-3")
 def test_a_restored_backup_is_accepted_with_a_reason(ours: Project, data_dir: Path):
     """The old file stays, the restart is in the audit log, and verification mentions it. Tampering is found again."""
-    anchors.write()
+    anchor_series.write()
     log.record(Origin(1, "ann"), Action.LOGIN)
-    anchors.write()
+    anchor_series.write()
     run_sql("DELETE FROM viewer_auditentry WHERE position > 6")
     old = (data_dir / "anchors.jsonl").read_bytes()
     with pytest.raises(CommandError, match="Enter a reason"):
         call_command("restart_anchors", reason=" ")
-    assert anchors.verify().status == "failed"
+    assert anchor_series.verify().status == "failed"
     output = StringIO()
     call_command("restart_anchors", reason="disk failure, backup of Monday", stdout=output)
     assert "Anchor 3 starts a new series." in output.getvalue()
-    report = anchors.verify()
+    report = anchor_series.verify()
     assert report.status == "anchored" and "restarted the series with anchor 3" in report.sentence
     (kept,) = data_dir.glob("anchors-until-2-*.jsonl")
     assert kept.read_bytes() == old
@@ -371,8 +372,8 @@ def test_a_restored_backup_is_accepted_with_a_reason(ours: Project, data_dir: Pa
     assert entry.reason == "disk failure, backup of Monday" and entry.detail["file"] == kept.name
     assert any("does not match anchor" in problem for problem in entry.detail["problems"])
     log.record(Origin(1, "ann"), Action.LOGIN)
-    assert anchors.write().number == 4
+    assert anchor_series.write().number == 4
     with pytest.raises(CommandError, match="nothing to restart"):
         call_command("restart_anchors", reason="again")
     run_sql("DELETE FROM viewer_auditentry WHERE position > 7")
-    assert anchors.verify().status == "failed"
+    assert anchor_series.verify().status == "failed"

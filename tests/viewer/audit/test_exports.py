@@ -19,8 +19,9 @@ from django.test import RequestFactory
 
 from ingest.archive import transcripts
 from ingest.models import Project, RedactionRule, Transcript
-from viewer.audit import bundles, exports, signing
-from viewer.audit.transcript_pages import read_messages
+from viewer.audit import signing
+from viewer.audit.transcripts import bundles, exports
+from viewer.audit.transcripts.pages import read_messages
 from viewer.models import AuditEntry
 
 pytestmark = pytest.mark.django_db

@@ -17,7 +17,8 @@ from people import client_for, create_project, create_transcript, create_user
 from s3_server import ACCESS_KEY, SECRET_KEY, run_s3_server
 
 from ingest.models import AnchorMark
-from viewer.audit import anchors, external_anchors, log
+from viewer.audit import log
+from viewer.audit.anchors import anchor_series, external_anchors
 from viewer.audit.log import Action, Origin
 
 pytestmark = pytest.mark.django_db
@@ -112,8 +113,8 @@ def stamped(settings, timestamp_url: str, authority: Path) -> None:
 
 @pytest.mark.usefixtures("stamped")
 def test_each_anchor_gets_a_timestamp_that_openssl_accepts(data_dir: Path, authority: Path):
-    anchor = anchors.write()
-    assert anchors.verify().problems == []
+    anchor = anchor_series.write()
+    assert anchor_series.verify().problems == []
     answer, signed = data_dir / "anchor_timestamps" / "00000001.tsr", data_dir / "line"
     signed.write_bytes(anchor.line)
     checked = openssl("ts", "-verify", "-in", str(answer), "-data", str(signed), "-CAfile", str(authority / "ca.pem"))
@@ -123,28 +124,28 @@ def test_each_anchor_gets_a_timestamp_that_openssl_accepts(data_dir: Path, autho
 @pytest.mark.usefixtures("stamped")
 def test_a_timestamp_of_another_anchor_is_found(data_dir: Path):
     """Someone who has the server's key signs a changed anchor again. The timestamp does not fit."""
-    anchors.write()
+    anchor_series.write()
     log.record(Origin(1, "ann"), Action.LOGIN)
-    anchors.write()
+    anchor_series.write()
     folder = data_dir / "anchor_timestamps"
     (folder / "00000002.tsr").write_bytes((folder / "00000001.tsr").read_bytes())
-    assert anchors.verify().problems == ["The timestamp of anchor 2 is not valid for this anchor."]
+    assert anchor_series.verify().problems == ["The timestamp of anchor 2 is not valid for this anchor."]
     (folder / "00000002.tsr").write_bytes(b"damaged")
-    assert anchors.verify().problems == ["The timestamp of anchor 2 is not valid for this anchor."]
+    assert anchor_series.verify().problems == ["The timestamp of anchor 2 is not valid for this anchor."]
 
 
 def test_an_unreachable_service_is_reported_and_retried(settings, timestamp_url: str, authority: Path):
     """The anchor is written anyway. The next one takes the missing timestamp with it."""
     settings.ANCHOR_TIMESTAMP_CA = str(authority / "ca.pem")
     settings.ANCHOR_TIMESTAMP_URL = "http://127.0.0.1:9"
-    anchors.write()
+    anchor_series.write()
     (status,) = external_anchors.statuses()
     assert status.number == 0 and "refused" in status.error
     ours = create_project()
     page = client_for(create_user("auditor", ours)).get("/audit/").content.decode()
     assert "Timestamp service" in page and "refused" in page
     settings.ANCHOR_TIMESTAMP_URL = timestamp_url
-    anchors.write()
+    anchor_series.write()
     (status,) = external_anchors.statuses()
     assert (status.number, status.error) == (2, "")
     assert external_anchors.services()[0].numbers() == {1, 2}
@@ -160,7 +161,7 @@ def test_an_answer_of_another_authority_is_not_accepted(settings, timestamp_url:
         *("-keyout", str(tmp_path / "other.key"), "-out", str(other)),
     )
     settings.ANCHOR_TIMESTAMP_URL, settings.ANCHOR_TIMESTAMP_CA = timestamp_url, str(other)
-    anchors.write()
+    anchor_series.write()
     (status,) = external_anchors.statuses()
     assert status.number == 0 and "VerificationError" in status.error
 
@@ -186,14 +187,14 @@ def bucket(settings, s3_url: str, monkeypatch, request: pytest.FixtureRequest) -
 
 
 def test_anchors_in_the_bucket_cannot_be_deleted(bucket: Any, settings):
-    anchor = anchors.write()
-    assert anchors.verify().problems == []
+    anchor = anchor_series.write()
+    assert anchor_series.verify().problems == []
     (version,) = bucket.list_object_versions(Bucket=settings.ANCHOR_BUCKET)["Versions"]
     with pytest.raises(ClientError, match="AccessDenied"):
         bucket.delete_object(Bucket=settings.ANCHOR_BUCKET, Key=version["Key"], VersionId=version["VersionId"])
     bucket.delete_object(Bucket=settings.ANCHOR_BUCKET, Key=version["Key"])  # only hides it
     bucket.put_object(Bucket=settings.ANCHOR_BUCKET, Key=version["Key"], Body=b"forged")
-    assert anchors.verify().problems == []
+    assert anchor_series.verify().problems == []
     assert external_anchors.services()[0].find_problem(anchor) == ""
 
 
@@ -202,46 +203,46 @@ def test_an_older_backup_of_everything_is_found(data_dir: Path):
     """Database, anchor file and mark are all from yesterday. Only the bucket knows of the newer anchor."""
     ours = create_project()
     create_transcript(ours)
-    anchors.write()
+    anchor_series.write()
     mark, file = AnchorMark.objects.get(), (data_dir / "anchors.jsonl").read_bytes()
-    anchors.write()
+    anchor_series.write()
     AnchorMark.objects.all().delete()
     mark.save(force_insert=True)
     (data_dir / "anchors.jsonl").write_bytes(file)
-    (problem,) = anchors.verify().problems
+    (problem,) = anchor_series.verify().problems
     assert "Anchor 2 is in the locked bucket but not in the anchor file." in problem
 
 
 @pytest.mark.usefixtures("bucket")
 def test_copies_of_an_earlier_series_are_no_problem_after_a_restart(data_dir: Path):
     """Everything was restored from yesterday. The new series continues the numbers of the bucket."""
-    anchors.write()
+    anchor_series.write()
     mark, file = AnchorMark.objects.get(), (data_dir / "anchors.jsonl").read_bytes()
-    anchors.write()
-    anchors.write()
+    anchor_series.write()
+    anchor_series.write()
     AnchorMark.objects.all().delete()
     mark.save(force_insert=True)
     (data_dir / "anchors.jsonl").write_bytes(file)
-    assert anchors.verify().status == "failed"
-    assert anchors.restart(Origin(None, "root"), "restored").number == 4
-    assert anchors.verify().status == "anchored"
+    assert anchor_series.verify().status == "failed"
+    assert anchor_series.restart(Origin(None, "root"), "restored").number == 4
+    assert anchor_series.verify().status == "anchored"
     (data_dir / "anchors.jsonl").unlink()
-    assert anchors.verify().status == "failed"
+    assert anchor_series.verify().status == "failed"
 
 
 @pytest.mark.usefixtures("bucket")
 def test_a_history_that_was_anchored_again_differs_from_the_bucket(data_dir: Path):
     """Someone with the database, DATA_DIR and the signing key starts over. The bucket has the first version."""
-    anchors.write()
+    anchor_series.write()
     (data_dir / "anchors.jsonl").unlink()
     AnchorMark.objects.all().delete()
     log.record(Origin(1, "forged"), Action.LOGIN)
-    anchors.write()
-    assert anchors.verify().problems == ["Anchor 1 differs from its copy in the locked bucket."]
+    anchor_series.write()
+    assert anchor_series.verify().problems == ["Anchor 1 differs from its copy in the locked bucket."]
 
 
 def test_an_unreachable_bucket_is_a_finding_and_not_a_crash(bucket: Any, settings):
-    anchors.write()
+    anchor_series.write()
     settings.ANCHOR_BUCKET = "missing-bucket"
-    (problem,) = anchors.verify().problems
+    (problem,) = anchor_series.verify().problems
     assert problem.startswith("The locked bucket could not be checked:")

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from viewer.audit import anchors
+from viewer.audit.anchors import anchor_series
 from viewer.audit.log import Origin, clean
 
 
@@ -25,11 +25,11 @@ class Command(BaseCommand):
         if not reason:
             raise CommandError("Enter a reason. It is recorded in the audit log.")
         try:
-            anchor = anchors.restart(Origin(None, f"{_user()} (command line)"), reason)
-        except anchors.NothingToRestart:
+            anchor = anchor_series.restart(Origin(None, f"{_user()} (command line)"), reason)
+        except anchor_series.NothingToRestart:
             raise CommandError("The anchors match the database. There is nothing to restart.") from None
         self.stdout.write(
-            self.style.SUCCESS(f"Anchor {anchor.number} starts a new series. {anchors.verify().sentence}")
+            self.style.SUCCESS(f"Anchor {anchor.number} starts a new series. {anchor_series.verify().sentence}")
         )
 
 

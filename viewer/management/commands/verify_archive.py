@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ingest.archive import verification
 from ingest.models import Project
-from viewer.audit import anchors
+from viewer.audit.anchors import anchor_series
 
 
 class Command(BaseCommand):
@@ -27,7 +27,7 @@ class Command(BaseCommand):
         for result in verification.verify_all(self._project_ids(options["project"])):
             sessions, stored, deleted = sessions + 1, stored + result.stored, deleted + result.deleted
             problems += self._report([f"{result.session_id!r}: {fault}" for fault in result.faults])
-        report = anchors.verify()
+        report = anchor_series.verify()
         problems += self._report(report.problems)
         self.stdout.write(f"Checked {stored} transcripts and {deleted} tombstones of {sessions} sessions.")
         for status in report.state.external:
@@ -37,7 +37,7 @@ class Command(BaseCommand):
         style = self.style.SUCCESS if report.status == "anchored" else self.style.WARNING
         self.stdout.write(style(report.sentence))
         if options["anchor"]:
-            anchor = anchors.write()
+            anchor = anchor_series.write()
             self.stdout.write(f"Anchored {anchor.root.count} links and audit entry {anchor.audit_position}.")
 
     def _project_ids(self, slug: str | None) -> list[int] | None:

@@ -13,7 +13,7 @@ from ingest.archive.hash_chain import canonical, format_time
 from ingest.models import ChainLink, Session, Span, Transcript
 from ingest.storage import messages
 from viewer.audit import signing
-from viewer.audit.exports import Export, export
+from viewer.audit.transcripts.exports import Export, export
 from viewer.kinds import PRUNED, SUMMARY
 from viewer.project_redactor import project_redactor
 

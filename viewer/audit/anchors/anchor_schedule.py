@@ -17,8 +17,8 @@ from django.conf import settings
 from django.db import connection
 
 from ingest import metrics
-from viewer.audit import anchors
-from viewer.audit.anchor_file import Anchor
+from viewer.audit.anchors import anchor_series
+from viewer.audit.anchors.anchor_file import Anchor
 
 # How often a process looks whether an anchor is due. The shorter of this and the interval counts.
 _CHECK_S = 60.0
@@ -42,7 +42,7 @@ async def stop() -> None:
     task.cancel()
     await asyncio.wait([task])
     try:
-        await asyncio.wait_for(_write(anchors.write_if_changed), _SHUTDOWN_TIMEOUT_S)
+        await asyncio.wait_for(_write(anchor_series.write_if_changed), _SHUTDOWN_TIMEOUT_S)
     except TimeoutError:
         _log.warning("anchor_failed timeout at shutdown")
 
@@ -50,7 +50,7 @@ async def stop() -> None:
 async def _run() -> None:
     interval = timedelta(seconds=settings.ANCHOR_INTERVAL_S)
     while True:
-        await _write(lambda: anchors.write_if_due(interval))
+        await _write(lambda: anchor_series.write_if_due(interval))
         await asyncio.sleep(min(_CHECK_S, settings.ANCHOR_INTERVAL_S))
 
 

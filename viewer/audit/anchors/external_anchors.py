@@ -20,8 +20,8 @@ from cryptography import x509
 from django.conf import settings
 
 from ingest import metrics
-from viewer.audit import anchor_file
-from viewer.audit.anchor_file import Anchor
+from viewer.audit.anchors import anchor_file
+from viewer.audit.anchors.anchor_file import Anchor
 
 _TIMEOUT_S = 10.0
 # Anchors of about two days are published again after an outage.

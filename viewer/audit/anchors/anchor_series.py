@@ -18,8 +18,9 @@ from ingest.archive import anchor_root
 from ingest.archive.hash_chain import format_time
 from ingest.archive.link_clock import anchor_time
 from ingest.models import AnchorMark
-from viewer.audit import anchor_file, external_anchors, log
-from viewer.audit.anchor_file import Anchor
+from viewer.audit import log
+from viewer.audit.anchors import anchor_file, external_anchors
+from viewer.audit.anchors.anchor_file import Anchor
 from viewer.audit.log import Action, Origin
 from viewer.models import AuditEntry
 from viewer.numbers import format_count

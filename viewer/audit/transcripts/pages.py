@@ -17,9 +17,9 @@ from ingest.models import ChainLink, Project, Session, Transcript
 from viewer.accounts import access
 from viewer.accounts.access import Right
 from viewer.audit import downloads, log, payload_views, queries
-from viewer.audit.archival_states import Archival, unstored_transcripts
 from viewer.audit.log import Action
 from viewer.audit.queries import TranscriptFilter
+from viewer.audit.transcripts.archival_states import Archival, unstored_transcripts
 from viewer.audit.verification import verify_archive
 from viewer.chat import ChatMessage, parse_message
 from viewer.compactions.ledger import Entry

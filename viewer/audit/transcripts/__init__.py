@@ -1,0 +1,1 @@
+"""Archived transcripts: their pages, states, exports and signed bundles."""
