@@ -26,12 +26,10 @@ def warm_up() -> None:
 def redact(converted: list[Converted], rules: ProjectRules = NO_RULES) -> int:
     """Redact secrets in records and their content in place. Return the number of records that had one."""
     values = [(record.name, data, payload) for record, data, payload in converted]
-    count = 0
-    for index, (clean, counts) in enumerate(redactor_for(rules).trees(values)):
-        if counts:
-            converted[index] = _replace_content(converted[index], clean)
-            count += 1
-    return count
+    changed = redactor_for(rules).changed_trees(values)
+    for index, (clean, _) in changed.items():
+        converted[index] = _replace_content(converted[index], clean)
+    return len(changed)
 
 
 def redact_messages(

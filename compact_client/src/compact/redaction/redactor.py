@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, groupby
@@ -44,21 +44,20 @@ from compact.redaction.findings import (
     merge,
     split_at_boundaries,
 )
+from compact.redaction.forest import Forest
+from compact.redaction.known_keys import KnownKeys
 from compact.redaction.patterns import compile_pattern, searchable
 from compact.redaction.rules import DEFAULT_RULES, Rule
 from compact.redaction.scanner import Scanner
-from compact.redaction.tree import Place, Tree
 
 T = TypeVar("T")
+_Counts = defaultdict[int, Counter[str]]
 
 # Masking a value can change the meaning of the text around it, so a text is checked again until nothing more matches.
 _MAX_PASSES = 4
 # Only text near a mask can match now that did not match before.
 _MASK_DISTANCE = 1_000
 _FAR_RULES = frozenset({"private_key", "putty_key"})
-# Keys repeat, so those without a secret are remembered.
-_MAX_CLEAN_KEYS = 50_000
-_MAX_CLEAN_KEY_CHARS = 80
 
 
 class Redactor:
@@ -95,7 +94,7 @@ class Redactor:
         self._disabled = frozenset(range(len(rules))) - {
             index for index, rule in enumerate(rules) if rule in self.rules
         }
-        self._clean_keys: set[str] = set()
+        self._keys = KnownKeys()
 
     def warm_up(self) -> None:
         """Prepare for large amounts of text now, for a server that starts. Otherwise, a thread does it later."""
@@ -156,48 +155,56 @@ class Redactor:
 
     def trees(self, values: Sequence[T], *, replace: Replace = mask) -> list[tuple[T, Counter[str]]]:
         """Redact adjacent messages together, so that a key that is split over two of them is found in both."""
-        tree = Tree(values, self._clean_keys)
-        counts: list[Counter[str]] = [Counter() for _ in values]
-        self._replace_secret_values(tree, counts, replace)
-        self._replace_texts(tree, counts, replace)
-        self._replace_keys(tree, counts, replace)
-        return list(zip(tree.results(), counts, strict=True))
+        changed = self.changed_trees(values, replace=replace)
+        return [changed[index] if index in changed else (value, Counter()) for index, value in enumerate(values)]
 
-    def _replace_secret_values(self, tree: Tree, counts: Sequence[Counter[str]], replace: Replace) -> None:
-        for place, item, rule in tree.secrets:
-            if rule in self._allowed_rules or self._is_allowed(item):
-                continue
-            counts[tree.owner(place)][rule] += 1
-            value = str(item)
-            tree.replace(place, replace(Finding(0, len(value), rule, "secret", value)))
+    def changed_trees(self, values: Sequence[T], *, replace: Replace = mask) -> dict[int, tuple[T, Counter[str]]]:
+        """Redact like `trees`, and return only the values that had a secret, by their index."""
+        forest = Forest(values, self._keys)
+        counts: _Counts = defaultdict(Counter)
+        self._replace_secret_values(forest, counts, replace)
+        self._replace_texts(forest, counts, replace)
+        self._replace_keys(forest, counts, replace)
+        return {index: (forest.trees[index].result(), counts[index]) for index in sorted(counts)}
 
-    def _replace_texts(self, tree: Tree, counts: Sequence[Counter[str]], replace: Replace) -> None:
-        texts, places = tree.texts, tree.places
+    def _replace_secret_values(self, forest: Forest, counts: _Counts, replace: Replace) -> None:
+        for owner, tree in forest.trees.items():
+            for place, item, rule in tree.secrets:
+                if rule in self._allowed_rules or self._is_allowed(item):
+                    continue
+                counts[owner][rule] += 1
+                value = str(item)
+                tree.replace(place, replace(Finding(0, len(value), rule, "secret", value)))
+
+    def _replace_texts(self, forest: Forest, counts: _Counts, replace: Replace) -> None:
+        texts = forest.texts
         if not texts:
             return
         if self._functions:
             for index, text in enumerate(texts):
-                texts[index] = self._apply_functions(text, counts[tree.owner(places[index])])
-                if texts[index] != text:
-                    tree.replace(places[index], texts[index])
+                applied: Counter[str] = Counter()
+                texts[index] = self._apply_functions(text, applied)
+                if applied:
+                    counts[forest.owner(index)] += applied
+                    forest.replace(index, texts[index])
         findings = self.find_in_parts(texts)
         for index, pieces in _by_part(findings):
-            tree.replace(places[index], _replace_all(texts[index], pieces, replace))
-        _count_by_owner(findings, tree, places, counts)
+            forest.replace(index, _replace_all(texts[index], pieces, replace))
+        _count_by_owner(findings, forest.owner, counts)
 
-    def _replace_keys(self, tree: Tree, counts: Sequence[Counter[str]], replace: Replace) -> None:
-        keys = tree.keys
-        if not keys:
-            return
-        findings = self.find_in_parts(keys)
+    def _replace_keys(self, forest: Forest, counts: _Counts, replace: Replace) -> None:
+        places = [(owner, place) for owner, tree in forest.trees.items() for place in tree.key_places]
+        keys = [key for _, (_, key) in places]
+        findings = self.find_in_parts(keys) if keys else []
         if not findings:
-            if len(self._clean_keys) > _MAX_CLEAN_KEYS:
-                self._clean_keys.clear()
-            self._clean_keys.update(key for key in keys if len(key) <= _MAX_CLEAN_KEY_CHARS)
+            self._keys.add(keys)
+            for tree in forest.trees.values():
+                self._keys.add(tree.short_keys)
             return
         for index, pieces in _by_part(findings):
-            tree.rename(tree.key_places[index], _replace_all(keys[index], pieces, replace))
-        _count_by_owner(findings, tree, tree.key_places, counts)
+            owner, place = places[index]
+            forest.trees[owner].rename(place, _replace_all(keys[index], pieces, replace))
+        _count_by_owner(findings, lambda part: places[part][0], counts)
 
     def _spans(self, text: str, parts: Sequence[str]) -> list[tuple[Span, int]]:
         """Return the spans to replace, each with the number of its secret. They contain no boundaries."""
@@ -279,12 +286,12 @@ def _count(findings: Iterable[Finding], counts: Counter[str]) -> None:
     counts.update(rule for _, rule in {(finding.group, finding.rule) for finding in findings})
 
 
-def _count_by_owner(
-    findings: Iterable[Finding], tree: Tree, places: Sequence[Place], counts: Sequence[Counter[str]]
-) -> None:
-    """Count secrets for each value of a tree. A secret that continues in the next value counts in both."""
-    for owner, _, rule in {(tree.owner(places[item.part]), item.group, item.rule) for item in findings}:
-        counts[owner][rule] += 1
+def _count_by_owner(findings: Iterable[Finding], owner: Callable[[int], int], counts: _Counts) -> None:
+    """Count secrets for each value. `owner` returns the value of a part. A secret that continues in the next value
+    counts in both.
+    """
+    for index, _, rule in {(owner(item.part), item.group, item.rule) for item in findings}:
+        counts[index][rule] += 1
 
 
 def _replace_all(text: str, findings: Iterable[Finding], replace: Replace) -> str:

@@ -26,6 +26,8 @@ _NUMBER_KEY = re.compile(
 )
 _MIN_DIGITS = {"us_ssn": 9, "card": 3, "pin": 4, "phone": 7}
 _MIN_TOKEN_CHARS = 8
+TEXT_RULES = frozenset({"token"})
+"""Rules for keys whose numbers are never secret: `{"input_tokens": 7}`."""
 _MAX_CACHED_KEYS = 50_000
 _SEPARATORS = re.compile(r"[\s_.-]")
 _rules: dict[str, str | None] = {}
@@ -50,7 +52,7 @@ _NAME_KEYS = (
     "Name",
     "Key",
 )
-_NAME_KEY_SET = frozenset(_NAME_KEYS)
+NAME_KEYS = frozenset(_NAME_KEYS)
 _VALUE_KEYS = ("value", "val", "v", "values", "data", "content", "secret", "Value", "stringValue")
 _VALUE_KEY_SET = frozenset(_VALUE_KEYS)
 # Below a secret key, these keys describe the secret or belong to a schema.
@@ -90,7 +92,7 @@ def _is_secret_text(rule: str, value: str) -> bool:
 
 
 def _is_secret_number(rule: str, value: object) -> bool:
-    return rule != "token" and len(str(value)) >= _MIN_DIGITS.get(rule, 1)
+    return rule not in TEXT_RULES and len(str(value)) >= _MIN_DIGITS.get(rule, 1)
 
 
 def inherited_rule(key: object, container: Any, inherited: str | None) -> str | None:
@@ -107,7 +109,7 @@ def inherited_rule(key: object, container: Any, inherited: str | None) -> str | 
 
 def rule_for_pair(container: Mapping[Any, Any]) -> tuple[str | None, str | None]:
     """Return the key of the value that belongs to a secret name, and its rule. Both are None if there is none."""
-    if len(container) > 12 or _NAME_KEY_SET.isdisjoint(container) or _VALUE_KEY_SET.isdisjoint(container):
+    if len(container) > 12 or NAME_KEYS.isdisjoint(container) or _VALUE_KEY_SET.isdisjoint(container):
         return None, None
     for name_key in _NAME_KEYS:
         name = container.get(name_key)

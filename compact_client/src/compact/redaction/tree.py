@@ -1,19 +1,20 @@
 """Walk a tree of JSON values and replace some of its texts.
 
 The walk is iterative, so that the depth of a tree is not limited by the stack. It takes time in proportion to the size
-of the tree, also if the tree is deep or has many keys.
+of the tree, also if the tree is deep or has many keys. `plain_texts` is faster, but it does not say where a text is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from compact.messages.redacted_types import RedactedText, RedactedTree
+from compact.redaction.known_keys import REDACTION_COUNTS
+from compact.redaction.plain_texts import MIN_CARD_NUMBER
 from compact.redaction.secret_keys import inherited_rule, key_rule, rule_for_item, rule_for_pair
 
-# Only integers from here on can be card numbers, and only texts from here on can be secrets under an unknown key.
-_MIN_CARD_NUMBER = 10**12
+# Shorter keys are too short for a secret.
 _MIN_KEY_CHARS = 6
 
 
@@ -34,34 +35,30 @@ class _Frame(NamedTuple):
 
 
 Place = tuple[int, Any]
-"""A value in a tree: the index of its container, and its key there. The values themselves are in container 0."""
+"""A value in a tree: the index of its container, and its key there. The root is in container 0, under the key 0."""
 
 
 class Tree:
-    """The texts of adjacent values in document order, and the changes to the values. They are never changed themselves.
+    """The texts of a value in document order, and the changes to the value, which itself is never changed.
 
-    `places` and `texts` are the values to search, `key_places` and `keys` the names in dicts to search. `secrets` are
-    the values that are secret because of their key, with the name of the rule. `clean_keys` are names without secrets.
+    `places` and `texts` are the values to search, `key_places` and `keys` the names in dicts to search. `short_keys`
+    are too short for that. `secrets` are the values that are secret because of their key, with the name of the rule.
+    `clean_keys` are names without secrets.
     """
 
-    def __init__(self, values: Sequence[Any], clean_keys: Collection[str] = ()) -> None:
+    def __init__(self, root: Any, clean_keys: Collection[str] = ()) -> None:
         self.places: list[Place] = []
         self.texts: list[str] = []
         self.key_places: list[Place] = []
         self.keys: list[str] = []
+        self.short_keys: list[str] = []
         self.secrets: list[tuple[Place, Any, str]] = []
         self._parents: list[Place] = [(-1, None)]
-        self._owners: list[int] = [-1]
-        self._containers: list[Any] = [values]
+        self._containers: list[Any] = [[root]]
         self._changes: dict[int, dict[Any, Any]] = {}
         self._names: dict[int, _UniqueNames] = {}
         self._clean_keys = clean_keys
-        self._walk(values)
-
-    def owner(self, place: Place) -> int:
-        """Return the index of the value that a place is in."""
-        node, key = place
-        return self._owners[node] if node else int(key)
+        self._walk(root)
 
     def replace(self, place: Place, value: Any) -> None:
         """Replace one value of a container."""
@@ -75,23 +72,18 @@ class Tree:
             self._names[node] = _UniqueNames(self._containers[node])
         self._names[node].add(key, name)
 
-    def results(self) -> list[Any]:
-        """Return the values with all changes. Unchanged parts are shared with the originals."""
-        values = list(self._containers[0])
-        if not self._changes and not self._names:
-            return values
+    def result(self) -> Any:
+        """Return the value with all changes. Unchanged parts are shared with the original."""
         # A container is always after its parent, so its copy is complete before the parent is copied.
         for index in range(len(self._containers) - 1, 0, -1):
             if index in self._changes or index in self._names:
                 names = self._names[index].names if index in self._names else {}
                 copy = _changed_copy(self._containers[index], self._changes.get(index, {}), names)
                 self.replace(self._parents[index], copy)
-        for index, value in self._changes.get(0, {}).items():
-            values[index] = value
-        return values
+        return self._changes[0][0] if 0 in self._changes else self._containers[0][0]
 
-    def _walk(self, values: Sequence[Any]) -> None:
-        stack: list[_Frame] = [_Frame(0, iter(enumerate(values)), None, None, None)]
+    def _walk(self, root: Any) -> None:
+        stack: list[_Frame] = [_Frame(0, iter([(0, root)]), None, None, None)]
         while stack:
             child = self._visit(stack[-1])
             if child is None:
@@ -105,9 +97,12 @@ class Tree:
         places, texts, clean_keys = self.places, self.texts, self._clean_keys
         is_plain = inherited is None and pair_rule is None
         for key, item in items:
-            if isinstance(key, str) and len(key) >= _MIN_KEY_CHARS and key not in clean_keys:
-                self.key_places.append((node, key))
-                self.keys.append(key)
+            if isinstance(key, str) and key not in clean_keys:
+                if len(key) < _MIN_KEY_CHARS:
+                    self.short_keys.append(key)
+                else:
+                    self.key_places.append((node, key))
+                    self.keys.append(key)
             kind = type(item)
             # Almost all texts.
             if kind is str and is_plain and key_rule(key) is None:
@@ -131,14 +126,13 @@ class Tree:
             if type(item) is not RedactedText:
                 self.places.append(place)
                 self.texts.append(item)
-        elif isinstance(item, int) and item >= _MIN_CARD_NUMBER:
+        elif isinstance(item, int) and item >= MIN_CARD_NUMBER:
             self.places.append(place)
             self.texts.append(str(item))
 
     def _enter(self, place: Place, container: Any, rule: str | None) -> _Frame:
         self._containers.append(container)
         self._parents.append(place)
-        self._owners.append(self.owner(place))
         node = len(self._containers) - 1
         if not isinstance(container, dict):
             return _Frame(node, enumerate(container), rule, None, None)
@@ -171,4 +165,4 @@ def _changed_copy(value: Any, changes: Mapping[Any, Any], names: Mapping[Any, st
 
 def _is_redaction_counts(key: object, item: object) -> bool:
     """True for the counts per rule in an event: `{"redactions": {"password": 2}}`. Their keys are not secret keys."""
-    return key == "redactions" and isinstance(item, dict) and all(type(count) is int for count in item.values())
+    return key == REDACTION_COUNTS and isinstance(item, dict) and all(type(count) is int for count in item.values())

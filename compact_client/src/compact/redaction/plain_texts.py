@@ -1,0 +1,58 @@
+"""Collect the texts of JSON values whose keys are all known to be harmless, which is the case for almost all values.
+
+This is the hottest code of redaction besides the search itself. It does not record where a text is. A value that has a
+secret, or anything unusual, is walked again by `Tree`, which finds the same texts in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from compact.messages.redacted_types import RedactedText, RedactedTree
+from compact.redaction.known_keys import REDACTION_COUNTS, KnownKeys
+from compact.redaction.secret_keys import NAME_KEYS, key_rule, rule_for_item, rule_for_pair
+
+MIN_CARD_NUMBER = 10**12
+"""Smaller integers are no card numbers."""
+# Deeper values are left to `Tree`, which is not limited by the stack.
+_MAX_DEPTH = 40
+_NUMBERS = frozenset({int, float})
+_WITHOUT_TEXT = frozenset({float, bool, type(None), RedactedText, RedactedTree})
+
+
+def add_plain_texts(texts: list[str], items: Iterable[Any], keys: KnownKeys, depth: int = 0) -> bool:
+    """Append the texts of `items` in document order. Return False if `Tree` has to walk them instead."""
+    for item in items:
+        kind = type(item)
+        if kind is str:
+            texts.append(item)
+        elif kind is int:
+            if item >= MIN_CARD_NUMBER:
+                texts.append(str(item))
+        elif kind is dict:
+            is_plain = keys.plain.issuperset(item) or _has_harmless_keys(item, keys)
+            if not is_plain or depth == _MAX_DEPTH or not add_plain_texts(texts, item.values(), keys, depth + 1):
+                return False
+        elif kind is list or kind is tuple:
+            if depth == _MAX_DEPTH or not add_plain_texts(texts, item, keys, depth + 1):
+                return False
+        elif kind not in _WITHOUT_TEXT:
+            return False
+    return True
+
+
+def _has_harmless_keys(container: Mapping[Any, Any], keys: KnownKeys) -> bool:
+    """True if no key makes a value a secret: `{"input_tokens": 7}`, `{"name": "city", "value": "Ulm"}`."""
+    has_name = False
+    for key, item in container.items():
+        if key in keys.plain or (key in keys.numeric and type(item) in _NUMBERS):
+            continue
+        if key not in keys.clean or key == REDACTION_COUNTS:
+            return False
+        has_name = has_name or key in NAME_KEYS
+        if key_rule(key) is not None and (
+            isinstance(item, (dict, list, tuple)) or rule_for_item(key, item) is not None
+        ):
+            return False
+    return not has_name or rule_for_pair(container) == (None, None)
