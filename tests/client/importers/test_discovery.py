@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from compact.cli.mcp_server import LocalTools
+from compact.cli.mcp.server import LocalTools
 from compact.importers.agents.formats import FORMATS
 from compact.importers.discovery import find_sessions
 

@@ -135,7 +135,7 @@ def test_an_unreachable_server_stops_the_import_and_the_next_run_continues(
 ) -> None:
     """The state advances only behind what the server has confirmed."""
     del home
-    monkeypatch.setattr("compact.cli.watch._TIMEOUT_S", 0.5)
+    monkeypatch.setattr("compact.cli.commands.watch._TIMEOUT_S", 0.5)
     with Project(Answer(status=503, headers={"Retry-After": "0"})) as broken:
         assert watch(broken) == exit_codes.UNREACHABLE
     assert "continue" in capsys.readouterr().err

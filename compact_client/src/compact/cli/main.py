@@ -19,7 +19,7 @@ _COMMANDS = {
     "tail": ("tail", "tail"),
     "import": ("watch", "import_logs"),
     "watch": ("watch", "watch"),
-    "hooks": ("hooks.commands", "hooks"),
+    "hooks": ("hooks", "hooks"),
     "uncompact": ("uncompact", "uncompact"),
     "mcp": ("mcp", "mcp"),
     "doctor": ("doctor", "doctor"),
@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _command(name: str) -> Callable[[Any], int]:
     module, function = _COMMANDS[name]
-    command: Callable[[Any], int] = getattr(importlib.import_module(f"compact.cli.{module}"), function)
+    command: Callable[[Any], int] = getattr(importlib.import_module(f"compact.cli.commands.{module}"), function)
     return command
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from compact.cli import exit_codes, extras, output
-from compact.cli.mcp_settings import NAME, add_server, installed_server, remove_server
+from compact.cli.mcp.settings import NAME, add_server, installed_server, remove_server
 
 _RESTART = "Restart Claude Code to use it."
 
@@ -41,7 +41,7 @@ def mcp(options: argparse.Namespace) -> int:
 
 def _serve(options: argparse.Namespace) -> int:
     extras.require("mcp", extra="mcp")
-    from compact.cli.mcp_server import build_server
+    from compact.cli.mcp.server import build_server
 
     directory = None if options.all_projects else Path(options.directory or ".").expanduser().resolve()
     build_server(directory).run("stdio")

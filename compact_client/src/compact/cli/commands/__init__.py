@@ -1,0 +1,1 @@
+"""The commands of `compactctl`, one module each."""
