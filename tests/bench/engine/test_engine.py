@@ -14,12 +14,14 @@ import os
 import random
 import statistics
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from compact import CompactConfig, CompactManager, TiktokenEstimator
 from compact.estimators.encodings import load_counter, load_encoding
 from compact.messages.codecs import get_codec
+from compact.summarizers.read_ahead import READ_AHEAD
 
 CHAT = get_codec("chat")
 TRANSCRIPTS = Path(os.environ.get("COMPACT_TRANSCRIPTS", "../shared/data/transcripts"))
@@ -98,10 +100,35 @@ def test_full_offline_compaction_of_recorded_sessions():
     report("full compaction of 128k recorded tokens", concatenate_to(128_000, TiktokenEstimator()))
 
 
+@pytest.mark.skipif(not TRANSCRIPTS.is_dir(), reason="COMPACT_TRANSCRIPTS is not a directory")
+def test_compaction_of_recorded_sessions_that_grew_call_by_call():
+    """The same histories, passed in 60 calls. From half of the trigger on, a thread reads the messages ahead."""
+    load_counter("o200k_base")
+    histories = concatenate_to(128_000, TiktokenEstimator())
+    columns = zip(*(run_in_new_process(measure_growing_session, items) for items in histories), strict=True)
+    print(f"\n{len(histories)} recorded sessions of 128k tokens that grew call by call")
+    for name, column in zip(("60 preflights", "reading ahead", "compaction"), columns, strict=True):
+        print(f"  {name}: median {statistics.median(column):.0f} ms, from {min(column):.0f} to {max(column):.0f} ms")
+
+
+def measure_growing_session(items: list[dict]) -> list[float]:
+    """Return the milliseconds of all preflights, of the thread that reads ahead, and of the compaction."""
+    manager = manager_for(200_000)
+    thread_start, start = time.thread_time(), time.process_time()
+    for size in range(1, len(items), max(1, len(items) // 60)):
+        manager.preflight("s", items[:size])
+        READ_AHEAD.wait(10)
+    preflights = time.thread_time() - thread_start
+    compacting = time.process_time()
+    manager.manual_compact("s", items)
+    end = time.process_time()
+    return [preflights * 1000, (compacting - start - preflights) * 1000, (end - compacting) * 1000]
+
+
 def report(title: str, histories: list[list[dict]]) -> None:
     """Measure the first compaction of each history in a new process, and a second one by another manager there."""
     load_counter("o200k_base")
-    times = [measure_in_new_process(items) for items in histories]
+    times = [run_in_new_process(measure_twice, items) for items in histories]
     start = time.process_time()
     sum(i * i for i in range(3_000_000))
     squares = time.process_time() - start
@@ -110,16 +137,14 @@ def report(title: str, histories: list[list[dict]]) -> None:
         print(f"  {name}: median {statistics.median(column):.0f} ms, from {min(column):.0f} to {max(column):.0f} ms")
 
 
-def measure_in_new_process(items: list[dict]) -> list[float]:
-    """Return the milliseconds of counting, of a cold compaction, and of a second compaction of the same texts."""
+def run_in_new_process(measure: Callable[[list[dict]], list[float]], items: list[dict]) -> list[float]:
     read_end, write_end = os.pipe()
     # Keep the garbage collector of the child from visiting the other histories.
     gc.freeze()
     child = os.fork()
     if child == 0:
         try:
-            times = [*measure_compaction(items), measure_compaction(items)[1]]
-            os.write(write_end, json.dumps(times).encode())
+            os.write(write_end, json.dumps(measure(items)).encode())
         finally:
             os._exit(0)
     os.close(write_end)
@@ -127,6 +152,11 @@ def measure_in_new_process(items: list[dict]) -> list[float]:
         times = json.load(file)
     os.waitpid(child, 0)
     return times
+
+
+def measure_twice(items: list[dict]) -> list[float]:
+    """Return the milliseconds of counting, of a cold compaction, and of a second compaction of the same texts."""
+    return [*measure_compaction(items), measure_compaction(items)[1]]
 
 
 def measure_compaction(items: list[dict]) -> list[float]:

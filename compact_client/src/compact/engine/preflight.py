@@ -24,12 +24,17 @@ from compact.messages import Message
 from compact.messages.codecs.quarantine import PROBLEM_KEY
 from compact.planning.rehydration import TurnContext
 from compact.planning.trigger import Decision
+from compact.summarizers.read_ahead import READ_AHEAD
 
 _BREAKER_THRESHOLD = 2  # ineffective compactions in a row
 # New tokens needed before the breaker closes, as a multiple of the smallest gain that makes a compaction effective.
 _BREAKER_GROWTH = 4
 # Share of the trigger at which a summarizer may start to prepare. That is a few calls before the compaction.
 _PREPARE_PCT = 0.9
+# Share of the trigger from which on messages are read ahead. Most sessions end before it.
+_READ_AHEAD_PCT = 0.5
+# Messages that are read again with new ones, because a result is read together with its call.
+_READ_AHEAD_CONTEXT = 8
 
 
 class Preflight:
@@ -146,11 +151,13 @@ class Preflight:
             check.emit(events.ErrorEvent.from_exception(error, "not compacted this turn"))
             return
         if decision.triggered and not self._is_breaker_open(decision.used_tokens):
+            READ_AHEAD.cancel(session)
             yield from CompactionAttempts(engine, session, check, self._call.items, self._compaction).run(decision)
             return
         engine.report_decision(session, check, decision, note=self._call.note)
         if not decision.triggered:
             self._prepare_summary(decision)
+            self._read_ahead(decision)
             return
         reason = "the last compactions freed almost nothing, so the next one waits for new messages or the budget limit"
         check.emit(
@@ -193,6 +200,16 @@ class Preflight:
             reserve_tokens=rehydration_reserve(engine=self._engine, session=self._session),
             floor=self._engine.policy.floor or self._call.floor,
         )
+
+    def _read_ahead(self, decision: Decision) -> None:
+        """Let a thread read what a compaction would have to read, while the agent waits for its model."""
+        session = self._session
+        if decision.trigger_tokens is None or decision.used_tokens < decision.trigger_tokens * _READ_AHEAD_PCT:
+            return
+        known, session.read_ahead_count = session.read_ahead_count, len(session.history)
+        if known < len(session.history):
+            unread = session.history[max(0, known - _READ_AHEAD_CONTEXT) :]
+            READ_AHEAD.add(session, [session.redaction.reversible(message) for message in unread])
 
     def _prepare_summary(self, decision: Decision) -> None:
         """Shortly before the trigger, let a summarizer that can work ahead start on what will be summarized."""

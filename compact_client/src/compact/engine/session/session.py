@@ -110,6 +110,9 @@ class Match:
 class Session:
     """One branch of a session: its log, plan and last request."""
 
+    read_ahead_count = 0
+    """The number of messages of the history that were passed to the background reader."""
+
     def __init__(self, session_id: str, trace_id: str, *, number: int = 0, shared: SharedState) -> None:
         self.session_id = session_id
         self.trace_id = trace_id

@@ -164,7 +164,7 @@ def scan_entities(line: str) -> tuple[Mention, ...]:
     return _scan(_ESCAPE.sub(" ", line))
 
 
-find_entities: Final = TextCache(scan_entities, max_chars=3_000_000).__getitem__
+find_entities: Final = TextCache(scan_entities, max_chars=6_000_000).__getitem__
 """Return the distinct entities of a line in a deterministic order."""
 
 
