@@ -108,7 +108,9 @@ def test_a_process_that_may_start_no_thread_reads_nothing(monkeypatch):
 
 def test_a_compaction_ends_the_reading_for_its_session():
     reader = ReadAhead()
-    long = [message for number in range(500) for message in redact_text(f"Line {number} of a session that compacts now.")]
+    long = [
+        message for number in range(500) for message in redact_text(f"Line {number} of a session that compacts now.")
+    ]
     other = "The messages of another session are still read."
     for _ in range(40):
         reader.add("compacting", long)
