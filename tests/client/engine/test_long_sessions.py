@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
@@ -120,3 +121,34 @@ def test_the_callers_estimate_decides_whether_a_request_fits():
     )
     with pytest.raises(InsufficientBudget):
         manager.preflight("s", [{"role": "user", "content": "word " * 1_000}])
+
+
+def _session_of_orders(calls):
+    """Return the recorder and the history of a session. Each call lists orders in this many messages of this many."""
+    recorder = Recorder()
+    policy = CompactPolicy(hard_cap_buffer=0, trigger_pct=1.0, min_left_pct=0.0, floor="newest")
+    manager = CompactManager(CompactConfig("gpt-5", 6_000, policy=policy, exporter=recorder))
+    history = [{"role": "user", "content": "Check all orders. Never drop the table orders_2031."}]
+    numbers = itertools.count(1)
+    for count, orders in calls:
+        for _ in range(count):
+            lines = [
+                f"Order ORD-{number * 7919} for customer C-{number * 104729} was paid with invoice INV-{number * 31}."
+                for number in itertools.islice(numbers, orders)
+            ]
+            history.append({"role": "assistant", "content": "\n".join(lines)})
+        history = manager.preflight("s", history)
+    return recorder, history
+
+
+def test_calls_that_fill_the_window_leave_no_unused_space():
+    """Space for the next calls is only left if they fit into it. Otherwise, the summary uses it."""
+    recorder, history = _session_of_orders([(300, 1), (300, 1), (2, 130), (300, 1), (300, 1)])
+    assert len(recorder.of("compact.pruned_messages")) == 5
+    assert tokens(history) >= 0.95 * 6_000
+
+
+def test_one_large_call_does_not_make_every_later_call_compact():
+    """After one large call, a compaction still leaves space for the small calls that the session usually makes."""
+    recorder, _ = _session_of_orders([(1, 1), (1, 1), (300, 1), *[(1, 1)] * 30])
+    assert len(recorder.of("compact.pruned_messages")) <= 3

@@ -6,7 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 from compact.planning.budget import PARTS, Breakdown, TokenBudget, Usage
+from compact.planning.limits import limits_for
 from compact.planning.usage_correction import UsageCorrection
+from compact.policy import CompactPolicy
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -89,3 +91,12 @@ def test_one_odd_report_does_not_change_the_factor():
     usage.observe(17_000, 60_000)
     usage.observe(21_000, 21_300)
     assert usage.apply(25_000) == pytest.approx(25_300, rel=0.01)
+
+
+@pytest.mark.parametrize(("median", "expected_space"), [(300, 6 * 300), (5_000, 0)])
+def test_a_summary_leaves_no_space_for_calls_that_never_fit(median, expected_space):
+    """If the typical call is larger than all space that could be left, the next call compacts anyway."""
+    policy = CompactPolicy(hard_cap_buffer=0, headroom_calls=6)
+    limits = limits_for(policy, 8_000, 8_000, float(median), median_growth_tokens=float(median))
+    assert limits.summary_ceiling_tokens == min(8_000 - expected_space, limits.soft_limit_tokens)
+    assert limits.soft_limit_tokens == (7_360 if expected_space else 7_920)

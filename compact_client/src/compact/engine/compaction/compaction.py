@@ -109,6 +109,7 @@ class Compaction:
             engine.window_tokens(session),
             decision.trigger_tokens,
             self.growth_tokens,
+            median_growth_tokens=session.median_growth if self.growth_tokens else 0.0,
             budget_tokens=engine.budget_tokens(session),
         )
         self.budget_tokens = limits.budget_tokens

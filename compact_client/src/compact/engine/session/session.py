@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import median_low
 from typing import TYPE_CHECKING, Any, Literal
 
 from compact.engine.call import FixedTokens
@@ -207,6 +208,11 @@ class Session:
     def average_growth(self) -> float:
         """Tokens that a call adds on average, 0 before the second call."""
         return sum(self.growth) / len(self.growth) if self.growth else 0.0
+
+    @property
+    def median_growth(self) -> int:
+        """Tokens that a typical call adds. One large paste does not change it."""
+        return median_low(self.growth) if self.growth else 0
 
     def select_codec(self, items: Sequence[Any], format_name: str | None) -> Codec:
         """Return the codec for a list. Items without a recognizable format are read like the earlier ones."""
