@@ -30,6 +30,7 @@ decode_failures = Counter(
     "ariadne_ingest_decode_failures_total", "Bodies that timed out or crashed a worker process", ["reason"]
 )
 decode_waiting = Gauge("ariadne_ingest_decode_waiting", "Bodies that wait for a worker process")
+payloads_unreadable = Counter("ariadne_payloads_unreadable_total", "Stored payloads that could not be decoded")
 queue_records = Gauge("ariadne_ingest_queue_records", "Records queued or being committed")
 queue_bytes = Gauge("ariadne_ingest_queue_bytes", "Bytes queued or being committed")
 database_connected = Gauge("ariadne_ingest_database_connected", "1 if the database responds, otherwise 0")

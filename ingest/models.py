@@ -299,7 +299,10 @@ class Span(models.Model):
     ended_at = models.DateTimeField(null=True)
     tokens = models.IntegerField(null=True)  # shown in the row's token bar
     data = models.JSONField(default=dict)
-    payload = models.JSONField(null=True)  # conversation text, only visible with view_payload
+    # Conversation text, only visible with view_payload, as `ingest.storage.payloads` writes it.
+    packed_payload = models.BinaryField(null=True)
+    payload = models.JSONField(null=True)  # the same, in rows of earlier versions
+    arguments_hash = models.BigIntegerField(null=True)  # of a tool call
 
     class Meta:
         managed = False

@@ -14,6 +14,7 @@ from django.utils import timezone
 from ingest.archive import transcripts
 from ingest.models import Project, Session, Span, Trace, Transcript, session_key, trace_key
 from ingest.storage import partitions
+from ingest.storage.payloads import pack
 from viewer.models import Membership
 
 GROUPS = {"operator": "operators", "developer": "developers", "auditor": "auditors", "admin": "admins"}
@@ -84,6 +85,6 @@ def create_session(owner: Project, *, session_id: str = "s", text: str = "hello"
         name="call",
         started_at=now,
         ended_at=now,
-        payload={"prompt": text},
+        packed_payload=pack(json.dumps({"prompt": text}).encode()),
     )
     return session

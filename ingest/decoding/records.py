@@ -25,10 +25,11 @@ class Span(msgspec.Struct, gc=False, array_like=True, tag="span"):
     started_us: int | None
     ended_us: int | None
     data: bytes
-    payload: bytes | None
+    payload: bytes | None  # JSON while a body is decoded, then as stored. See `ingest.storage.payloads`
     session_id: str | None  # only if the event itself names a session
     stats: Stats
     messages: dict[bytes, bytes] | None = None  # texts of messages in `payload` by hash, stored separately
+    arguments_hash: int | None = None  # of a tool call. See `ingest.decoding.tool_arguments`
 
     @property
     def is_running(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -14,8 +14,10 @@ from ingest.decoding.otlp import conversion
 from ingest.decoding.project_rules import NO_RULES, ProjectRules
 from ingest.decoding.records import Decoded, Span
 from ingest.decoding.redaction import redact, redact_messages
+from ingest.decoding.tool_arguments import TOOL, arguments_hash
 from ingest.errors import Malformed, RequestError, TooLarge, UnsupportedType
 from ingest.storage.messages import extract
+from ingest.storage.payloads import pack
 
 Format = Literal["json", "lines", "otlp_protobuf", "otlp_json"]
 ERRORS: dict[str, type[RequestError]] = {error.__name__: error for error in (Malformed, TooLarge, UnsupportedType)}
@@ -34,11 +36,21 @@ def decode_events(body: bytes, body_format: Format, max_events: int, rules: Proj
     decoded = _DECODERS[body_format](body, max_events)
     decoded.redacted_count = redact(decoded.converted, rules)
     # After redaction, because a message's hash must be that of the stored text.
-    for record, _data, payload in decoded.converted:
-        if payload is not None and type(record) is Span:
-            extract(record, payload)
+    for record, data, payload in decoded.converted:
+        if type(record) is Span:
+            _to_stored_form(record, data, payload)
     decoded.converted.clear()
     return decoded
+
+
+def _to_stored_form(span: Span, data: dict[str, Any], payload: Any) -> None:
+    if payload is not None:
+        extract(span, payload)
+    if span.kind == TOOL:
+        stored_payload = msgspec.json.decode(span.payload) if span.messages and span.payload else payload
+        span.arguments_hash = arguments_hash(span.kind, data, stored_payload)
+    if span.payload is not None:
+        span.payload = pack(span.payload)
 
 
 _DECODERS: dict[Format, Callable[[bytes, int], Decoded]] = {

@@ -24,6 +24,7 @@ from ingest.storage import copy_rows, labels, messages, session_assignment, tren
 from ingest.storage.aggregates import RESET_SESSION, UPDATE_SESSIONS, SessionDelta, update_parameters
 from ingest.storage.merge import merge, merge_traces
 from ingest.storage.messages import KnownMessages
+from ingest.storage.payloads import PAYLOAD
 from ingest.storage.session_assignment import SpanGroups
 from ingest.storage.trends import HourRow
 
@@ -45,12 +46,12 @@ INSERT INTO ingest_session (session_key, project_id, session_id, day, created_at
   window_tokens, trigger_tokens, last_tokens)
 SELECT k, %s, id, %s, now(), %s, 0, 0, 0, 0, 0, 0, 0, 0, '', 0, 0, 0, 0 FROM unnest(%s::uuid[], %s::text[]) t (k, id)
 """
-_FIND_SPANS = """
+_FIND_SPANS = f"""
 SELECT s.trace_id, s.span_id, s.parent_id, s.kind, s.name, s.status, s.started_at, s.ended_at, s.data::text,
-  s.payload::text
+  {PAYLOAD}
 FROM unnest(%s::uuid[], %s::date[], %s::text[], %s::text[]) k (a, b, c, d)
 JOIN ingest_span s ON (s.session_key, s.session_day, s.trace_id, s.span_id) = (k.a, k.b, k.c, k.d)
-"""
+"""  # noqa: S608 - a constant
 _DELETE_SPANS = """
 DELETE FROM ingest_span s USING unnest(%s::uuid[], %s::date[], %s::text[], %s::text[]) k (a, b, c, d)
 WHERE (s.session_key, s.session_day, s.trace_id, s.span_id) = (k.a, k.b, k.c, k.d)
@@ -59,9 +60,9 @@ WHERE (s.session_key, s.session_day, s.trace_id, s.span_id) = (k.a, k.b, k.c, k.
 _MOVE_SPANS = """
 WITH gone AS (DELETE FROM ingest_span WHERE session_key = %s AND session_day = %s AND trace_id = %s RETURNING *)
 INSERT INTO ingest_span (session_key, session_day, seq, project_id, trace_id, span_id, parent_id, kind, name, status,
-  started_at, ended_at, tokens, data, payload)
+  started_at, ended_at, tokens, arguments_hash, data, payload, packed_payload)
 SELECT %s, %s, nextval('ingest_seq'), project_id, trace_id, span_id, parent_id, kind, name, status, started_at,
-  ended_at, tokens, data, payload FROM gone ON CONFLICT DO NOTHING
+  ended_at, tokens, arguments_hash, data, payload, packed_payload FROM gone ON CONFLICT DO NOTHING
 """
 # Everything that aggregates need, which excludes payloads.
 _SESSION_SPANS = """
@@ -282,7 +283,7 @@ def _from_row(row: tuple[Any, ...]) -> Span:
         started_us=None if started_at is None else to_microseconds(started_at),
         ended_us=None if ended_at is None else to_microseconds(ended_at),
         data=encoded,
-        payload=None if payload is None else payload.encode(),
+        payload=payload,
         session_id=None,
         stats=stats_of(kind, msgspec.json.decode(encoded)),
     )

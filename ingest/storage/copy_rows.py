@@ -16,7 +16,7 @@ from ingest.decoding.records import Span
 # Columns of fixed size come first, so that one call can pack them.
 COLUMNS = (
     "session_key, session_day, seq, project_id, started_at, ended_at, tokens, span_id, parent_id, "
-    "trace_id, kind, name, status, payload, data"
+    "trace_id, kind, name, status, arguments_hash, packed_payload, data"
 )
 HEADER = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
 TRAILER = struct.pack(">h", -1)
@@ -41,7 +41,7 @@ _NULL = _length(-1)
 def pack_rows(spans: Iterable[Span], *, session_key: uuid.UUID, day: date, project_id: int, seq: int) -> list[bytes]:
     """Encode the spans of one session, numbered from `seq` on. The result is a list of pieces to join."""
     pieces: list[bytes] = []
-    before = _before_seq(15, 16, session_key.bytes, 4, day.toordinal() - _EPOCH, 8)
+    before = _before_seq(16, 16, session_key.bytes, 4, day.toordinal() - _EPOCH, 8)
     after = _after_seq(4, project_id, 8)
     for number, span in enumerate(spans, seq):
         span_id, data, payload, tokens = span.span_id.encode(), span.data, span.payload, span.stats.tokens
@@ -59,9 +59,10 @@ def pack_rows(spans: Iterable[Span], *, session_key: uuid.UUID, day: date, proje
             _NULL if span.parent_id is None else _text(span.parent_id),
             _text(span.trace_id),
             _labels(span.kind, span.name, span.status),
+            _NULL if span.arguments_hash is None else _int8(8, span.arguments_hash),
             _null_and_jsonb(-1, len(data) + 1, 1)
             if payload is None
-            else _jsonb(len(payload) + 1, 1) + payload + _jsonb(len(data) + 1, 1),
+            else _length(len(payload)) + payload + _jsonb(len(data) + 1, 1),
             data,
         )
     return pieces

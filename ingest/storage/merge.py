@@ -6,10 +6,16 @@ field, the version with the later end wins, otherwise the older version.
 
 from __future__ import annotations
 
+import logging
+
 import msgspec
 
 from ingest.decoding.records import Span, Trace
 from ingest.decoding.span_stats import stats_of
+from ingest.decoding.tool_arguments import TOOL, arguments_hash
+from ingest.storage.payloads import UnreadablePayload, decode, pack, unpack
+
+logger = logging.getLogger(__name__)
 
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
@@ -24,6 +30,8 @@ def merge(old: Span, new: Span) -> Span:
     kind = second.kind if first.kind in _GENERIC and second.kind not in _GENERIC else first.kind
     name = second.name if _has_generic_name(first) and not _has_generic_name(second) else first.name
     data = _merge_objects(first.data, second.data)
+    payload = _merge_payloads(first.payload, second.payload)
+    properties = msgspec.json.decode(data)
     merged = Span(
         trace_id=old.trace_id,
         span_id=old.span_id,
@@ -34,9 +42,10 @@ def merge(old: Span, new: Span) -> Span:
         started_us=_earliest(old.started_us, new.started_us),
         ended_us=first.ended_us if first.ended_us is not None else second.ended_us,
         data=data,
-        payload=_merge_payloads(first.payload, second.payload),
+        payload=payload,
         session_id=first.session_id or second.session_id,
-        stats=stats_of(kind, msgspec.json.decode(data)),
+        stats=stats_of(kind, properties),
+        arguments_hash=arguments_hash(kind, properties, decode(payload)) if kind == TOOL else None,
     )
     return old if _is_unchanged(old, merged) else merged
 
@@ -75,14 +84,12 @@ def _is_unchanged(old: Span, merged: Span) -> bool:
         and old.started_us == merged.started_us
         and old.ended_us == merged.ended_us
         and _equal_json(old.data, merged.data)
-        and _equal_json(old.payload, merged.payload)
+        and _equal_payloads(old.payload, merged.payload)
     )
 
 
-def _equal_json(one: bytes | None, other: bytes | None) -> bool:
-    if one == other:
-        return True
-    return one is not None and other is not None and msgspec.json.decode(one) == msgspec.json.decode(other)
+def _equal_json(one: bytes, other: bytes) -> bool:
+    return one == other or msgspec.json.decode(one) == msgspec.json.decode(other)
 
 
 def _merge_objects(first: bytes, second: bytes) -> bytes:
@@ -96,12 +103,23 @@ def _merge_objects(first: bytes, second: bytes) -> bytes:
     return _encode({**kept, **missing}) if missing else first
 
 
+def _equal_payloads(one: bytes | None, other: bytes | None) -> bool:
+    return one == other or (one is not None and other is not None and decode(one) == decode(other))
+
+
 def _merge_payloads(first: bytes | None, second: bytes | None) -> bytes | None:
-    if first is None or second is None:
+    """Merge two stored payloads. Values of `first` win, and one that cannot be read stays as it is."""
+    if first is None or second is None or first == second:
         return second if first is None else first
-    if first[:1] == second[:1] == b"{":
-        return _merge_objects(first, second)
-    return first
+    try:
+        kept, added = unpack(first), unpack(second)
+        if kept[:1] != b"{" or added[:1] != b"{":
+            return first
+        merged = _merge_objects(kept, added)
+    except (UnreadablePayload, msgspec.DecodeError):
+        logger.exception("payload_not_merged")
+        return first
+    return first if merged is kept else pack(merged)
 
 
 def _earliest(one: int | None, other: int | None) -> int | None:

@@ -277,5 +277,3 @@ def _sanitize(record: Record) -> None:
         record.metadata = lenient_json.sanitize_encoded(record.metadata)
         return
     record.data = lenient_json.sanitize_encoded(record.data)
-    if record.payload is not None:
-        record.payload = lenient_json.sanitize_encoded(record.payload)

@@ -13,6 +13,8 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
+from ingest.storage.payloads import decode
+
 
 @dataclass
 class Wire:
@@ -46,10 +48,12 @@ class Wire:
         return row
 
     def spans(self, session_id: str) -> list[dict[str, Any]]:
-        return self.rows(
+        """Return the spans of a session. `payload` is decoded."""
+        rows = self.rows(
             "SELECT s.* FROM ingest_span s JOIN ingest_session USING (session_key) WHERE session_id = %s ORDER BY seq",
             session_id,
         )
+        return [{**row, "payload": decode(row["packed_payload"])} for row in rows]
 
 
 @pytest.fixture

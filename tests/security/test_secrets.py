@@ -18,6 +18,8 @@ import psycopg
 import pytest
 from websockets.sync.client import connect
 
+from ingest.storage.payloads import unpack as unpack_payload
+
 # Kinds of secrets that users paste into prompts. Each has a unique suffix to search for.
 SECRETS = {
     "name": "sk-proj-Aa1Bb2Cc3Dd4Ee5Ff6Gg7Hh8Ii9Jj0Kk1Ll2",
@@ -137,6 +139,12 @@ def test_the_database_contains_no_secrets(server, sent):
         assert packed
         for body in packed:
             assert secrets_in(unpack.decompress(body, max_output_size=1 << 26).decode()) == []
+        payloads = database.execute(
+            "SELECT packed_payload FROM ingest_span WHERE packed_payload IS NOT NULL"
+        ).fetchall()
+        assert payloads
+        for (stored,) in payloads:
+            assert secrets_in(unpack_payload(stored).decode()) == []
 
 
 @pytest.mark.req("S-RED-1", "P-SEC-1")

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from django.db import connection
 
 from ingest.archive.transcripts import read_texts
+from ingest.decoding.tool_arguments import tool_arguments
 from ingest.models import Session, Transcript
 from ingest.storage.messages import REFERENCE, restore
+from ingest.storage.payloads import HAS_PAYLOAD, PAYLOAD, STORED_BYTES, decode, decode_up_to
 from viewer.compactions.ledger import Ledger, parse_ledger
 from viewer.compactions.lost_facts import source_ids, with_sentences
 from viewer.compactions.rework import RepeatedCall, Utterance, message_text, text_of_role
 from viewer.kinds import PRUNED
 from viewer.sessions.checks import Check
-from viewer.sessions.queries import SPAN_COLUMNS, TOOL_ARGUMENTS, from_json, span_row
+from viewer.sessions.queries import ARGUMENTS_HASH, SPAN_COLUMNS, from_json, span_row
 from viewer.sessions.spans import SpanRow
 from viewer.visibility.public_parts import Visibility, public_payload
 from viewer.visibility.shapes import HIDDEN
@@ -24,10 +27,10 @@ from viewer.visibility.shapes import HIDDEN
 _COLUMNS = [*SPAN_COLUMNS.split(", "), "data"]
 _REPEATED_CALLS = f"""
 WITH calls AS (
-    SELECT *, {TOOL_ARGUMENTS} AS said, md5({TOOL_ARGUMENTS}) AS arguments
+    SELECT {", ".join(_COLUMNS)}, {ARGUMENTS_HASH} AS arguments
     FROM ingest_span WHERE session_key = %(key)s AND session_day = %(day)s AND kind = 'tool')
 SELECT {", ".join("b." + name for name in _COLUMNS)}, {", ".join("a." + name for name in _COLUMNS)},
-       a.times, left(a.said, 300)
+       a.times
 FROM (
     SELECT DISTINCT ON (name, arguments) *, count(*) OVER (PARTITION BY name, arguments) AS times FROM calls
     WHERE started_at >= %(at)s AND arguments IS NOT NULL
@@ -38,17 +41,17 @@ JOIN LATERAL (
     ORDER BY b.started_at DESC LIMIT 1) b ON true
 ORDER BY a.started_at LIMIT 50
 """  # noqa: S608 - constants
-# Of a prompt that was sent as a list, only the last message is new.
 _CONVERSATION = f"""
-SELECT {", ".join(_COLUMNS)},
-       CASE jsonb_typeof(payload->'input') WHEN 'array' THEN payload->'input'->-1 ELSE payload->'input' END,
-       CASE jsonb_typeof(payload->'output') WHEN 'array' THEN payload->'output'->-1 ELSE payload->'output' END
+SELECT {", ".join(_COLUMNS)}, {PAYLOAD}
 FROM ingest_span
 WHERE session_key = %(key)s AND session_day = %(day)s AND kind IN ('agent', 'generation', 'turn')
-  AND payload ?| array['input', 'output'] AND pg_column_size(payload) < 200000
-  AND started_at >= %(at)s AND (%(until)s::timestamptz IS NULL OR started_at < %(until)s)
-ORDER BY started_at LIMIT 500
+  AND {HAS_PAYLOAD} AND {STORED_BYTES} < 200000
+  AND (started_at, seq) > (%(after)s, %(after_seq)s) AND (%(until)s::timestamptz IS NULL OR started_at < %(until)s)
+ORDER BY started_at, seq LIMIT %(limit)s
 """  # noqa: S608 - constants
+_MAX_CONVERSATION = 500
+_MAX_PAYLOAD_BYTES = 2_000_000
+_MAX_ARGUMENT_CHARS = 300
 _MAX_LOST_FACTS = 500
 _HEX_DIGITS = set("0123456789abcdef")
 
@@ -68,23 +71,23 @@ def payload(session: Session, span: SpanRow | None) -> Any:
         return None
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT payload FROM ingest_span WHERE session_key = %s AND session_day = %s "
+            f"SELECT {PAYLOAD} FROM ingest_span WHERE session_key = %s AND session_day = %s "  # noqa: S608
             "AND trace_id = %s AND span_id = %s",
             [session.session_key, session.day, span.trace_id, span.span_id],
         )
         row = cursor.fetchone()
-    return from_json(row[0]) if row else None
+    return decode(row[0]) if row else None
 
 
 def payloads(session: Session, spans: Iterable[SpanRow]) -> dict[str, Any]:
     """Return the payloads of spans by span key, with their content."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT trace_id, span_id, payload FROM ingest_span WHERE session_key = %s AND session_day = %s "
-            "AND span_id = ANY(%s) AND payload IS NOT NULL",
+            f"SELECT trace_id, span_id, {PAYLOAD} FROM ingest_span WHERE session_key = %s "  # noqa: S608
+            f"AND session_day = %s AND span_id = ANY(%s) AND {HAS_PAYLOAD}",
             [session.session_key, session.day, [span.span_id for span in spans]],
         )
-        return {f"{trace}:{span}": from_json(payload) for trace, span, payload in cursor.fetchall()}
+        return {f"{trace}:{span}": decode(stored) for trace, span, stored in cursor.fetchall()}
 
 
 def lost_facts(payload: Any) -> list[dict[str, Any]]:
@@ -140,19 +143,49 @@ def repeated_calls(
     with connection.cursor() as cursor:
         cursor.execute(_REPEATED_CALLS, {"key": session.session_key, "day": session.day, "at": at, "until": until})
         rows = cursor.fetchall()
+    pairs = [(span_row(row[:width]), span_row(row[width : 2 * width]), row[-1]) for row in rows]
+    has_content = visibility is Visibility.CONTENT
+    stored = payloads(session, [again for _, again, _ in pairs]) if has_content else {}
     calls = []
-    for row in rows:
-        before, again = (span_row(part).as_seen(visibility) for part in (row[:width], row[width : 2 * width]))
-        times, arguments = row[2 * width :]
-        calls.append(RepeatedCall(before, again, times, arguments if visibility is Visibility.CONTENT else HIDDEN))
+    for before, again, times in pairs:
+        text = tool_arguments(again.data, stored.get(again.key)) if has_content else HIDDEN
+        arguments = (text or "")[:_MAX_ARGUMENT_CHARS]
+        calls.append(RepeatedCall(before.as_seen(visibility), again.as_seen(visibility), times, arguments))
     return calls
+
+
+def _exchanges(session: Session, at: datetime, until: datetime | None) -> Iterator[tuple[SpanRow, Any, Any]]:
+    """Yield the spans between `at` and `until` that have a prompt or an answer, each with both."""
+    values: dict[str, Any] = {
+        "key": session.session_key,
+        "day": session.day,
+        "until": until,
+        "limit": _MAX_CONVERSATION,
+    }
+    position = (at, -1)
+    while True:
+        with connection.cursor() as cursor:
+            cursor.execute(_CONVERSATION, {**values, "after": position[0], "after_seq": position[1]})
+            rows = [(span_row(row[:-1]), row[-1]) for row in cursor.fetchall()]
+        for span, stored in rows:
+            payload = decode_up_to(stored, _MAX_PAYLOAD_BYTES)
+            if isinstance(payload, dict) and ("input" in payload or "output" in payload):
+                yield span, _last_message(payload.get("input")), _last_message(payload.get("output"))
+        if len(rows) < _MAX_CONVERSATION or rows[-1][0].started_at is None:
+            return
+        position = (rows[-1][0].started_at, rows[-1][0].seq)
+
+
+def _last_message(value: Any) -> Any:
+    """Return the only new message of a prompt, which is the last one if it was sent as a list."""
+    if isinstance(value, list):
+        return value[-1] if value else None
+    return value
 
 
 def conversation(session: Session, at: datetime, until: datetime | None) -> list[Utterance]:
     """Return what the user and the agent said between `at` and `until`, as far as spans contain it."""
-    with connection.cursor() as cursor:
-        cursor.execute(_CONVERSATION, {"key": session.session_key, "day": session.day, "at": at, "until": until})
-        rows = [(span_row(row[:-2]), from_json(row[-2]), from_json(row[-1])) for row in cursor.fetchall()]
+    rows = list(islice(_exchanges(session, at, until), _MAX_CONVERSATION))
     # Restore the messages that are stored by hash in one read for all spans.
     messages = [message for _, user_input, output in rows for message in (user_input, output)]
     if any(isinstance(message, dict) and REFERENCE in message for message in messages):

@@ -18,22 +18,25 @@ from django.db import connection
 
 from ingest.models import Session
 from ingest.storage.messages import MESSAGE_KEYS, restore
+from ingest.storage.payloads import HAS_PAYLOAD, PAYLOAD, STORED_BYTES, decode_up_to
 from viewer.compactions import queries as compaction_queries
 from viewer.kinds import GENERATION, PREFIX
 from viewer.search.documents import message_texts, strings
 from viewer.sessions import queries
-from viewer.sessions.queries import SPAN_COLUMNS, from_json, span_row
+from viewer.sessions.queries import SPAN_COLUMNS, span_row
 from viewer.sessions.spans import SpanRow
 from viewer.visibility.public_parts import Visibility
 
 _MAX_SPANS = 5_000
-_MAX_PAYLOAD_BYTES = 400_000
+# Bytes of a payload as stored, and as JSON.
+_MAX_STORED_BYTES = 400_000
+_MAX_PAYLOAD_BYTES = 4_000_000
 _MAX_CHARS = 8_000_000
 _MAX_INDEXES = 8
 _SPANS = f"""
-SELECT {SPAN_COLUMNS}, data, payload FROM ingest_span
-WHERE session_key = %s AND session_day = %s AND kind NOT LIKE 'compact.%%' AND payload IS NOT NULL
-  AND pg_column_size(payload) < %s
+SELECT {SPAN_COLUMNS}, data, {PAYLOAD} FROM ingest_span
+WHERE session_key = %s AND session_day = %s AND kind NOT LIKE 'compact.%%' AND {HAS_PAYLOAD}
+  AND {STORED_BYTES} < %s
 ORDER BY started_at DESC NULLS LAST LIMIT %s
 """  # noqa: S608 - a constant
 
@@ -96,9 +99,9 @@ def _archived_messages(session: Session) -> Iterator[tuple[str, str, str, str | 
 
 def _spans(session: Session) -> Sequence[tuple[SpanRow, Any]]:
     with connection.cursor() as cursor:
-        cursor.execute(_SPANS, [session.session_key, session.day, _MAX_PAYLOAD_BYTES, _MAX_SPANS])
+        cursor.execute(_SPANS, [session.session_key, session.day, _MAX_STORED_BYTES, _MAX_SPANS])
         rows = cursor.fetchall()
-    spans = [(span_row(row[:-1]), from_json(row[-1])) for row in reversed(rows)]
+    spans = [(span_row(row[:-1]), decode_up_to(row[-1], _MAX_PAYLOAD_BYTES)) for row in reversed(rows)]
     return [(span, _restore(session, payload)) for span, payload in spans if not span.kind.startswith(PREFIX)]
 
 

@@ -18,20 +18,22 @@ from django.db.backends.utils import CursorWrapper
 
 from ingest.models import Label, Project, SearchState, Session, Trace
 from ingest.storage import search_index
+from ingest.storage.payloads import PAYLOAD, STORED_BYTES, decode_up_to
 from ingest.storage.search_index import SESSION_ITEM, Entry
 from viewer.search import words
 from viewer.search.documents import Document, message_texts, span_documents, strings
-from viewer.sessions.queries import SPAN_COLUMNS, from_json, span_row
+from viewer.sessions.queries import SPAN_COLUMNS, span_row
 from viewer.sessions.spans import SpanRow
 from viewer.visibility.public_parts import public_name, public_trace_metadata
 from viewer.visibility.shapes import HIDDEN
 
 _SESSIONS, _SPANS, _TRACES = 100, 400, 200
-# Larger payloads, measured as Postgres stores them, are not searchable.
-MAX_PAYLOAD_BYTES = 1_000_000
+# Larger payloads are not searchable: bytes as stored, and as JSON.
+MAX_STORED_BYTES = 1_000_000
+MAX_PAYLOAD_BYTES = 8_000_000
 _READ_SPANS = f"""
 SELECT k.n, {", ".join(f"s.{name}" for name in SPAN_COLUMNS.split(", "))}, s.data,
-  CASE WHEN pg_column_size(s.payload) <= %s THEN s.payload END
+  CASE WHEN {STORED_BYTES} <= %s THEN {PAYLOAD} END
 FROM unnest(%s::uuid[], %s::date[], %s::bigint[], %s::bigint[]) WITH ORDINALITY k (key, day, after, upto, n)
 JOIN ingest_span s ON s.session_key = k.key AND s.session_day = k.day AND s.seq > k.after AND s.seq <= k.upto
 ORDER BY k.n, s.seq LIMIT %s
@@ -95,7 +97,7 @@ def _read_spans(
     cursor: CursorWrapper, sessions: Sequence[Session], progress: dict[UUID, int]
 ) -> list[tuple[int, SpanRow, Any]]:
     values: list[Any] = [
-        MAX_PAYLOAD_BYTES,
+        MAX_STORED_BYTES,
         [session.session_key for session in sessions],
         [session.day for session in sessions],
         [progress.get(session.session_key, 0) for session in sessions],
@@ -103,7 +105,7 @@ def _read_spans(
         _SPANS,
     ]
     cursor.execute(_READ_SPANS, values)
-    return [(row[0], span_row(row[1:12]), from_json(row[12])) for row in cursor.fetchall()]
+    return [(row[0], span_row(row[1:12]), decode_up_to(row[12], MAX_PAYLOAD_BYTES)) for row in cursor.fetchall()]
 
 
 def _index_session(cursor: CursorWrapper, session: Session, spans: Sequence[tuple[SpanRow, Any]], seq: int) -> None:

@@ -18,6 +18,8 @@ from django.db import connection
 from django.utils import timezone
 
 from ingest.models import Session
+from ingest.storage import payloads
+from ingest.storage.payloads import PAYLOAD
 from ingest.storage.search_index import SESSION_ITEM
 from viewer.kinds import SUMMARY, kind_of
 from viewer.rest import BadFilter
@@ -25,7 +27,7 @@ from viewer.search.documents import find_message, message_texts, span_texts
 from viewer.search.indexer import decode_message
 from viewer.search.words import Part, Query, snippet
 from viewer.sessions import labels
-from viewer.sessions.queries import SPAN_COLUMNS, from_json, session_of_span, span_row
+from viewer.sessions.queries import SPAN_COLUMNS, session_of_span, span_row
 from viewer.sessions.spans import SpanRow
 from viewer.visibility.public_parts import Visibility
 
@@ -231,11 +233,11 @@ def _read_spans(
     if not matches:
         return {}
     keys = zip(*((m.session_key, m.day, m.trace_id, m.span_id) for m in matches), strict=True)
-    statement = _SPANS.format(payload="s.payload" if with_payload else "NULL")
+    statement = _SPANS.format(payload=PAYLOAD if with_payload else "NULL")
     with connection.cursor() as cursor:
         cursor.execute(statement, [list(column) for column in keys])
         rows = cursor.fetchall()
-    return {(row[0], row[1], row[2]): (span_row(row[1:12]), from_json(row[12])) for row in rows}
+    return {(row[0], row[1], row[2]): (span_row(row[1:12]), payloads.decode(row[12])) for row in rows}
 
 
 def _read_messages(matches: Sequence[_Match]) -> dict[tuple[int, bytes], list[str]]:

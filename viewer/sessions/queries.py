@@ -18,8 +18,11 @@ import msgspec
 from django.db import connection
 
 from ingest.decoding.span_stats import USAGE_KEYS
+from ingest.decoding.tool_arguments import DATA_KEYS, PAYLOAD_KEYS, TOOL, tool_arguments
 from ingest.models import Session, Trace, trace_key
+from ingest.storage import payloads
 from ingest.storage.messages import restore
+from ingest.storage.payloads import HAS_PAYLOAD, PAYLOAD
 from viewer.kinds import GENERATION
 from viewer.sessions.checks import Check
 from viewer.sessions.session_checks import SessionChecks
@@ -68,16 +71,15 @@ _TREES = {
     ),
 }
 
-# Tracers send the arguments of a tool call under several names, in the data or in the payload.
-TOOL_ARGUMENTS = """coalesce(payload->>'input', payload->>'arguments', payload->>'tool.arguments',
-    data->>'input', data->>'arguments', data->>'tool.arguments',
-    data->>'gen_ai.tool.call.arguments', data->>'input.value')"""
+# Rows of earlier versions have no hash. This computes the one of `ingest.decoding.tool_arguments`.
+_OLD_ARGUMENTS = ", ".join([*(f"payload->>'{key}'" for key in PAYLOAD_KEYS), *(f"data->>'{key}'" for key in DATA_KEYS)])
+ARGUMENTS_HASH = f"coalesce(arguments_hash, ('x' || left(md5(coalesce({_OLD_ARGUMENTS})), 16))::bit(64)::bigint)"
 _REPEATED_CALLS = f"""
 SELECT trace_id, span_id, started_at, earlier FROM (
     SELECT trace_id, span_id, started_at,
-           lag(started_at) OVER (PARTITION BY name, md5({TOOL_ARGUMENTS}) ORDER BY started_at) AS earlier
+           lag(started_at) OVER (PARTITION BY name, {ARGUMENTS_HASH} ORDER BY started_at) AS earlier
     FROM ingest_span WHERE session_key = %s AND session_day = %s AND kind = 'tool' AND started_at IS NOT NULL
-      AND {TOOL_ARGUMENTS} IS NOT NULL) calls
+      AND {ARGUMENTS_HASH} IS NOT NULL) calls
 WHERE earlier IS NOT NULL ORDER BY started_at
 """  # noqa: S608 - constants
 
@@ -178,15 +180,22 @@ def spans_with_arguments(session: Session, keys: Iterable[str]) -> list[tuple[Sp
     """Return spans by their keys, with their content and the first characters of their arguments."""
     wanted = set(keys)
     ids = sorted({span_id for key in wanted for _, span_id in split_name(key)[:_MAX_SPLITS]})
-    arguments = f"CASE WHEN kind = 'tool' THEN left({TOOL_ARGUMENTS}, %s) END"
-    select = f"SELECT {SPAN_COLUMNS}, data, {arguments} FROM ingest_span "  # noqa: S608 - constants
+    payload = f"CASE WHEN kind = 'tool' THEN {PAYLOAD} END"
+    select = f"SELECT {SPAN_COLUMNS}, data, {payload} FROM ingest_span "  # noqa: S608 - constants
     with connection.cursor() as cursor:
         cursor.execute(
             select + "WHERE session_key = %s AND session_day = %s AND span_id = ANY(%s)",
-            [_MAX_ARGUMENT_CHARS, session.session_key, session.day, ids],
+            [session.session_key, session.day, ids],
         )
         spans = [(span_row(row[:11]), row[11]) for row in cursor.fetchall()]
-    return [(span, text) for span, text in spans if span.key in wanted]
+    return [(span, _first_arguments(span, payload)) for span, payload in spans if span.key in wanted]
+
+
+def _first_arguments(span: SpanRow, stored_payload: bytes | None) -> str | None:
+    if span.kind != TOOL:
+        return None
+    text = tool_arguments(span.data, payloads.decode(stored_payload))
+    return text if text is None else text[:_MAX_ARGUMENT_CHARS]
 
 
 def spans_page(
@@ -230,15 +239,15 @@ class FullSpan:
 
 def span(session: Session, name: str, *, with_payload: bool) -> FullSpan | None:
     """Return the span called `trace:span`, or with this span id, with its content. Callers apply `as_seen`."""
-    payload = "payload" if with_payload else "NULL"
-    select = f"SELECT {SPAN_COLUMNS}, data, payload IS NOT NULL, {payload} FROM ingest_span "  # noqa: S608 - constants
+    payload = PAYLOAD if with_payload else "NULL"
+    select = f"SELECT {SPAN_COLUMNS}, data, {HAS_PAYLOAD}, {payload} FROM ingest_span "  # noqa: S608 - constants
     where = "WHERE session_key = %s AND session_day = %s AND "
     conditions = [("trace_id = %s AND span_id = %s", pair) for pair in split_name(name)[:_MAX_SPLITS]]
     with connection.cursor() as cursor:
         for condition, values in [*conditions, ("span_id = %s", (name,))]:
             cursor.execute(select + where + condition + " LIMIT 1", [session.session_key, session.day, *values])
             if row := cursor.fetchone():
-                return FullSpan(span_row(row[:11]), row[11], restore(session.project_id, from_json(row[12])))
+                return _full_span(session, row)
     return None
 
 
@@ -246,13 +255,17 @@ def children(session: Session, parent: SpanRow) -> list[FullSpan]:
     """Return the model calls and tool calls of a turn in order, with their content."""
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT {SPAN_COLUMNS}, data, payload IS NOT NULL, payload FROM ingest_span "  # noqa: S608 - a constant
+            f"SELECT {SPAN_COLUMNS}, data, {HAS_PAYLOAD}, {PAYLOAD} FROM ingest_span "  # noqa: S608 - constants
             "WHERE session_key = %s AND session_day = %s AND trace_id = %s AND parent_id = %s "
             "AND kind IN ('generation', 'tool') ORDER BY started_at, seq LIMIT %s",
             [session.session_key, session.day, parent.trace_id, parent.span_id, MAX_CHILDREN],
         )
         rows = cursor.fetchall()
-    return [FullSpan(span_row(row[:11]), row[11], restore(session.project_id, from_json(row[12]))) for row in rows]
+    return [_full_span(session, row) for row in rows]
+
+
+def _full_span(session: Session, row: Sequence[Any]) -> FullSpan:
+    return FullSpan(span_row(row[:11]), row[11], restore(session.project_id, payloads.decode(row[12])))
 
 
 def split_name(name: str) -> list[tuple[str, str]]:

@@ -98,7 +98,7 @@ def packed_groups(count: int) -> list[bytes]:
     import django
 
     django.setup()
-    from ingest.decoding.json_body import decode
+    from ingest.http.decode_jobs import decode_events
     from ingest.models import session_key
     from ingest.storage import copy_rows
 
@@ -106,7 +106,7 @@ def packed_groups(count: int) -> list[bytes]:
     for group in range(count // GROUP):
         session_id = f"copy-{uuid.uuid4().hex[:12]}"
         body = json.dumps([event(uuid.uuid4().hex, number, session_id) for number in range(GROUP)]).encode()
-        spans = decode(body, max_events=GROUP).records
+        spans = decode_events(body, "json", GROUP).records
         where = {"session_key": session_key(1, session_id), "day": COPY_DAY, "project_id": 1, "seq": group * GROUP}
         groups.append(b"".join((copy_rows.HEADER, *copy_rows.pack_rows(spans, **where), copy_rows.TRAILER)))  # type: ignore[arg-type]
     return groups

@@ -16,6 +16,7 @@ from ingest.decoding.records import Span
 from ingest.decoding.span_stats import NO_STATS
 from ingest.models import Message, Project, Session
 from ingest.storage import messages, partitions, retention
+from ingest.storage.payloads import pack
 from viewer.sessions import queries
 
 from ..conftest import Wire
@@ -121,9 +122,9 @@ def test_queries_return_messages_instead_of_references() -> None:
     with connection.cursor() as cursor:
         cursor.execute(partitions.create_statement(day))
         cursor.execute(
-            "INSERT INTO ingest_span (session_key, session_day, trace_id, span_id, project_id, seq, payload)"
-            " VALUES (%s, %s, 't', 's', 1, 1, %s::jsonb)",
-            [session.session_key, day, (stored_span.payload or b"").decode()],
+            "INSERT INTO ingest_span (session_key, session_day, trace_id, span_id, project_id, seq, packed_payload)"
+            " VALUES (%s, %s, 't', 's', 1, 1, %s)",
+            [session.session_key, day, pack(stored_span.payload or b"")],
         )
     full_span = queries.span(session, "t:s", with_payload=True)
     assert full_span is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from django.utils import timezone
 from people import client_for, create_project, create_session, create_transcript, create_user
 
 from ingest.models import Project, Session, Span
+from ingest.storage.payloads import pack
 
 pytestmark = pytest.mark.django_db(transaction=True)
 SECRET = "Planted-Sesame is the code name"
@@ -44,7 +46,7 @@ def create_compaction(project: Project) -> Session:
             started_at=now,
             ended_at=now,
             data=data,
-            payload=payload,
+            packed_payload=pack(json.dumps(payload).encode()),
         )
     return session
 

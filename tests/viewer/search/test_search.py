@@ -16,6 +16,7 @@ from people import client_for, create_project, create_session, create_user
 
 from ingest.models import Message, Project, SearchDocument, SearchState, Session, Span, Trace, trace_key
 from ingest.storage import partitions, retention
+from ingest.storage.payloads import pack
 from viewer.models import AuditEntry
 from viewer.search import indexer, queries
 from viewer.search.words import Query, snippet, words_of
@@ -48,6 +49,8 @@ def add_session(owner: Project, session_id: str, text: str) -> Session:
 def add_span(session: Session, span_id: str, *, seq: int, **more: Any) -> None:
     """Add a span as the writer does: the session's number rises with it."""
     now = timezone.now()
+    if "payload" in more:
+        more["packed_payload"] = pack(json.dumps(more.pop("payload")).encode())
     values = {"kind": "tool", "name": "read_file", "started_at": now, "ended_at": now, **more}
     trace = f"t-{session.session_id}"
     Span.objects.create(
@@ -128,7 +131,9 @@ def test_summaries_and_changed_spans_are_found(ours: Project) -> None:
     indexer.catch_up(ours.pk)
     assert result_types(ours, "kestrel") == ["summary"]
     assert result_types(ours, "kestrel", METADATA) == []
-    Span.objects.filter(session_key=session.session_key, span_id="s").update(seq=6, payload={"summary": "now Merlin"})
+    Span.objects.filter(session_key=session.session_key, span_id="s").update(
+        seq=6, packed_payload=pack(b'{"summary": "now Merlin"}')
+    )
     Session.objects.filter(pk=session.pk).update(last_seq=6)
     indexer.catch_up(ours.pk)
     assert (result_types(ours, "kestrel"), result_types(ours, "merlin")) == ([], ["summary"])

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
 from compact import bundle
+from django.db.models.expressions import RawSQL
 from django.utils import timezone
 
 from ingest.archive import verification
 from ingest.archive.hash_chain import canonical, format_time
 from ingest.models import ChainLink, Session, Span, Transcript
-from ingest.storage import messages
+from ingest.storage import messages, payloads
 from viewer.audit import signing
 from viewer.audit.transcripts.exports import Export, export
 from viewer.kinds import PRUNED, SUMMARY
 from viewer.project_redactor import project_redactor
 
 _PLAN_FIELDS = ("layers", "pruned_count", "tokens_before", "tokens_after", "plan_version", "cache", "fates")
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    data: dict[str, Any]
+    payload: dict[str, Any]
+
+
+_NO_EVENT = _Event({}, {})
 
 
 def build(transcript: Transcript, *, by: str, reason: str) -> tuple[bytes, Export]:
@@ -59,27 +70,29 @@ def _link_fields(row: ChainLink) -> dict[str, Any]:
 
 def _read_compaction(transcript: Transcript) -> tuple[Any, Any, Any, Counter[str]]:
     """Return the redacted summary, plan and ledger of this step, empty if the agent sent none, with redactions."""
-    spans = _read_spans(transcript)
-    created, pruned = spans.get(SUMMARY), spans.get(PRUNED)
-    summary = {**(created.data if created else {}), **_payload(created)}
-    properties = pruned.data if pruned else {}
-    plan = {name: properties[name] for name in _PLAN_FIELDS if name in properties}
-    plan["after"] = _payload(pruned).get("after", [])
+    events = _read_events(transcript)
+    created, pruned = events.get(SUMMARY, _NO_EVENT), events.get(PRUNED, _NO_EVENT)
+    summary = {**created.data, **created.payload}
+    plan = {name: pruned.data[name] for name in _PLAN_FIELDS if name in pruned.data}
+    plan["after"] = pruned.payload.get("after", [])
+    if payloads.UNREADABLE in pruned.payload:
+        plan[payloads.UNREADABLE] = pruned.payload[payloads.UNREADABLE]
     redactor = project_redactor(transcript.project_id)
-    (summary, plan, ledger), counts = redactor.tree([summary, plan, _payload(pruned).get("ledger", [])])
+    (summary, plan, ledger), counts = redactor.tree([summary, plan, pruned.payload.get("ledger", [])])
     return summary, plan, ledger, counts
 
 
-def _read_spans(transcript: Transcript) -> dict[str, Span]:
+def _read_events(transcript: Transcript) -> dict[str, _Event]:
     session = Session.objects.filter(session_key=transcript.session_key).first()
     if session is None:
         return {}
     rows = Span.objects.filter(
         session_key=session.session_key, session_day=session.day, kind__in=[SUMMARY, PRUNED], data__step=transcript.step
     )
-    return {row.kind: row for row in rows.order_by("seq")}
+    values = rows.order_by("seq").values_list("kind", "data", RawSQL(payloads.PAYLOAD, []))  # noqa: S611
+    return {kind: _Event(data, _read_payload(session, stored)) for kind, data, stored in values}
 
 
-def _payload(span: Span | None) -> dict[str, Any]:
-    payload = messages.restore(span.project_id, span.payload) if span else None
+def _read_payload(session: Session, stored: bytes | None) -> dict[str, Any]:
+    payload = messages.restore(session.project_id, payloads.decode(stored))
     return payload if isinstance(payload, dict) else {}

@@ -1,0 +1,110 @@
+"""The stored form of payloads: JSON, compressed with zstd if that makes it smaller.
+
+The first byte is the format, so that other ones can be added. Compression happens where a body is decoded, because
+Postgres needs three times as long to store larger rows with less. Rows of earlier versions have their payload as jsonb
+in another column. `PAYLOAD` selects either of them in the form that `decode` reads.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+import msgspec
+import zstandard
+
+from ingest import metrics
+from ingest.decoding.lenient_json import sanitize_encoded
+
+logger = logging.getLogger(__name__)
+
+# Column expressions of `ingest_span`. The names are unique, so joins need no alias.
+PAYLOAD = r"coalesce(packed_payload, '\x01'::bytea || convert_to(payload::text, 'UTF8'))"
+HAS_PAYLOAD = "(packed_payload IS NOT NULL OR payload IS NOT NULL)"
+STORED_BYTES = "coalesce(pg_column_size(packed_payload), pg_column_size(payload))"
+
+# The key of the message that replaces a payload that cannot be read.
+UNREADABLE = "unreadable"
+
+_JSON, _ZSTD = b"\x01", b"\x02"
+# Compression saves nothing below this size.
+_MIN_BYTES = 100
+# Level 3 needs a quarter more time and saves 2 %.
+_LEVEL = 1
+# Far above the largest body that the server accepts. Damaged bytes may announce any size.
+_MAX_BYTES = 1 << 28
+_ENCODED_NUL = b"\\u0000"
+
+
+class UnreadablePayload(ValueError):
+    """Stored bytes that are damaged, or of a format that this version does not know."""
+
+
+class _Codecs(threading.local):
+    """Contexts of zstd, which threads cannot share."""
+
+    def __init__(self) -> None:
+        self.compress = zstandard.ZstdCompressor(level=_LEVEL).compress
+        self.decompress = zstandard.ZstdDecompressor().decompress
+
+
+_codecs = _Codecs()
+
+
+def pack(encoded: bytes) -> bytes:
+    """Return the stored form of encoded JSON."""
+    # Neither the search index nor other text columns can store this character.
+    if _ENCODED_NUL in encoded:
+        encoded = sanitize_encoded(encoded)
+    if len(encoded) >= _MIN_BYTES:
+        compressed = _codecs.compress(encoded)
+        if len(compressed) < len(encoded):
+            return _ZSTD + compressed
+    return _JSON + encoded
+
+
+def unpack(stored: bytes) -> bytes:
+    """Return the JSON of a stored payload, or raise `UnreadablePayload`."""
+    if stored[:1] == _JSON:
+        return stored[1:]
+    if stored[:1] != _ZSTD:
+        raise UnreadablePayload(f"Unknown format {stored[:1].hex() or 'of zero bytes'}.")
+    body = memoryview(stored)[1:]
+    try:
+        if size_of(stored) > _MAX_BYTES:
+            raise UnreadablePayload(f"More than {_MAX_BYTES:,} bytes.")
+        return _codecs.decompress(body, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise UnreadablePayload(f"Damaged: {error}.") from None
+
+
+def size_of(stored: bytes) -> int:
+    """Return the bytes of a stored payload after decompression."""
+    if stored[:1] == _JSON:
+        return len(stored) - 1
+    try:
+        return zstandard.frame_content_size(memoryview(stored)[1:])
+    except zstandard.ZstdError as error:
+        raise UnreadablePayload(f"Damaged: {error}.") from None
+
+
+def decode(stored: bytes | None) -> Any:
+    """Return a stored payload. One that cannot be read becomes a message that says so, and is logged."""
+    if stored is None:
+        return None
+    try:
+        return msgspec.json.decode(unpack(stored))
+    except (UnreadablePayload, msgspec.DecodeError, UnicodeDecodeError) as error:
+        metrics.payloads_unreadable.inc()
+        logger.error("payload_unreadable bytes=%d error=%s", len(stored), error)
+        return {UNREADABLE: f"This payload is stored with {len(stored):,} bytes that cannot be read. {error}"}
+
+
+def decode_up_to(stored: bytes | None, max_bytes: int) -> Any:
+    """Return a stored payload, or None if it has more than `max_bytes`."""
+    try:
+        is_large = stored is not None and size_of(stored) > max_bytes
+    except UnreadablePayload:
+        is_large = False
+    return None if is_large else decode(stored)
