@@ -16,6 +16,7 @@ const ACTIONS = {
   shortcuts: showShortcuts,
   palette: () => openPalette(),
   print: () => print(),
+  filters: toggleFilters,
   copy: (button) => void copy(button.getAttribute("data-text") ?? ""),
   "copy-link": (button) => void copy(new URL(button.getAttribute("data-text") ?? "", location.href).href),
 };
@@ -28,6 +29,12 @@ function switchTheme() {
   localStorage.setItem("theme", theme);
   document.dispatchEvent(new CustomEvent("ariadne:theme"));
   toast(`Theme: ${theme || "system"}`);
+}
+
+/** Show or hide the fields of a form that phones hide. @param {Element} button */
+function toggleFilters(button) {
+  const isOpen = button.closest("form")?.toggleAttribute("data-open") ?? false;
+  button.setAttribute("aria-expanded", String(isOpen));
 }
 
 function showShortcuts() {

@@ -57,6 +57,9 @@ def test_operator_is_told_whom_to_ask(sign_in: SignIn) -> None:
     page = sign_in("operator", width=390, dark=True)
     expect(page.get_by_text("Ask a developer or an admin of this project")).to_be_visible()
     expect(page.get_by_test_id("create-first-key")).to_have_count(0)
+    # There is nothing to filter or to count yet.
+    expect(page.get_by_test_id("search")).to_have_count(0)
+    expect(page.get_by_test_id("figures")).to_have_count(0)
     assert Axe().run(page).violations_count == 0
 
 

@@ -11,7 +11,6 @@ import { LiveSocket } from "../live-socket.js";
  *   text: string }} TailEvent
  */
 
-const ROW_HEIGHT = 24;
 const OVERSCAN_ROWS = 8;
 // Enough for the tallest screens. Limits the rows if the page is laid out without a height.
 const MAX_ROWS = 160;
@@ -25,6 +24,7 @@ class EventTail extends HTMLElement {
   /** Events rendered with the page, before filtering. @type {TailEvent[]} */ #initial = [];
   /** Events at the time when a filter changed during a pause. @type {TailEvent[] | null} */ #pausedEvents = null;
   /** @type {HTMLElement[]} */ #rows = [];
+  /** Height of a row in pixels, from the style sheet. */ #rowHeight = 24;
   #frame = 0;
   #filterTimer = 0;
   #rateTimer = 0;
@@ -70,7 +70,7 @@ class EventTail extends HTMLElement {
       count: (frame) => frame.events?.length ?? 1,
       onFrame: (frame) => frame.events && this.#add(frame.events),
     });
-    this.#observer = new ResizeObserver(() => this.#drawSoon());
+    this.#observer = new ResizeObserver(() => this.#measure());
     this.#observer.observe(body);
     this.#rateTimer = window.setInterval(() => this.#showRate(), 1000);
   }
@@ -134,7 +134,12 @@ class EventTail extends HTMLElement {
     this.#startSeq = (this.#events[0]?.seq ?? this.#startSeq + 1) - 1;
     this.#initial = [];
     // Keep the events that the user is reading in place.
-    if (!this.#isFollowing && this.#body) this.#body.scrollTop -= count * ROW_HEIGHT;
+    if (!this.#isFollowing && this.#body) this.#body.scrollTop -= count * this.#rowHeight;
+  }
+
+  #measure() {
+    this.#rowHeight = parseFloat(getComputedStyle(this).getPropertyValue("--tail-row")) || 24;
+    this.#drawSoon();
   }
 
   #drawSoon() {
@@ -145,11 +150,11 @@ class EventTail extends HTMLElement {
     this.#frame = 0;
     const body = this.#body;
     if (!body) return;
-    this.#sizer.style.height = `${this.#events.length * ROW_HEIGHT}px`;
+    this.#sizer.style.height = `${this.#events.length * this.#rowHeight}px`;
     if (this.#isFollowing) body.scrollTop = body.scrollHeight;
-    const count = Math.min(this.#events.length, MAX_ROWS, Math.ceil(body.clientHeight / ROW_HEIGHT) + 2 * OVERSCAN_ROWS);
+    const count = Math.min(this.#events.length, MAX_ROWS, Math.ceil(body.clientHeight / this.#rowHeight) + 2 * OVERSCAN_ROWS);
     // The scroll position can still be that of a longer list, because its rows keep the body tall until they are moved.
-    const first = Math.max(0, Math.min(this.#events.length - count, Math.floor(body.scrollTop / ROW_HEIGHT) - OVERSCAN_ROWS));
+    const first = Math.max(0, Math.min(this.#events.length - count, Math.floor(body.scrollTop / this.#rowHeight) - OVERSCAN_ROWS));
     while (this.#rows.length < count) {
       const row = createRow();
       this.#rows.push(row);
@@ -159,7 +164,7 @@ class EventTail extends HTMLElement {
     for (let i = first; i < first + count; i++) {
       const event = this.#events[i];
       const row = this.#rows[i % count];
-      if (event && row) fillRow(row, event, i);
+      if (event && row) fillRow(row, event, i * this.#rowHeight);
     }
     this.#noMatches.hidden = count > 0 || !(this.#regex || Object.keys(this.#filters).length);
     this.#newestButton.hidden = this.#isFollowing || !this.#unseenCount;
@@ -169,7 +174,7 @@ class EventTail extends HTMLElement {
   #onScroll = () => {
     const body = this.#body;
     if (!body) return;
-    this.#isFollowing = body.scrollHeight - body.scrollTop - body.clientHeight < ROW_HEIGHT;
+    this.#isFollowing = body.scrollHeight - body.scrollTop - body.clientHeight < this.#rowHeight;
     if (this.#isFollowing) this.#unseenCount = 0;
     this.#drawSoon();
   };
@@ -254,9 +259,9 @@ function createRow() {
   );
 }
 
-/** @param {HTMLElement} row @param {TailEvent} event @param {number} position */
-function fillRow(row, event, position) {
-  row.style.transform = `translateY(${position * ROW_HEIGHT}px)`;
+/** @param {HTMLElement} row @param {TailEvent} event @param {number} top in pixels */
+function fillRow(row, event, top) {
+  row.style.transform = `translateY(${top}px)`;
   if (row.dataset.seq === String(event.seq)) return;
   row.dataset.seq = String(event.seq);
   row.dataset.kind = event.kind;
