@@ -27,6 +27,7 @@ POLICY = "compact.policy_applied"
 ARCHIVAL = "compact.archival"
 SUMMARY = "compact.summary_created"
 PRUNED = "compact.pruned_messages"
+PROVIDER_COMPACTION = "compact.provider_compaction"
 RETENTION = "compact.retention"
 QUALITY = "compact.quality"
 OVERFLOW = "compact.overflow_recovered"
@@ -276,7 +277,7 @@ _COMPACTION_EVENTS = (
         public_payload={"ledger": list_of(fields(_LEDGER_ENTRY)), "after": list_of(fields(_PROMPT_ENTRY))},
     ),
     _event(
-        "compact.provider_compaction",
+        PROVIDER_COMPACTION,
         "provider compaction",
         "compaction",
         "The provider compacted or cleared the conversation.",

@@ -23,9 +23,9 @@ export function percent(share) {
   return share == null ? "–" : `${(share * 100).toFixed(1).replace(/\.0$/, "")}%`;
 }
 
-/** 196 of 265 facts kept (74%). The same as `format_facts` in viewer/numbers.py. @param {number} total @param {number} kept */
-export function factsKept(total, kept) {
-  return `${tokens(kept)} of ${tokens(total)} facts kept (${wholeShare(kept, total)})`;
+/** 196 of 265 (74%). The same as `format_counts` in viewer/numbers.py. @param {number} total @param {number} kept */
+export function keptOfTotal(total, kept) {
+  return `${tokens(kept)} of ${tokens(total)} (${wholeShare(kept, total)})`;
 }
 
 /** A part of a total in whole percent, but never 0% of something or 100% if something is missing. @param {number} part @param {number} total */

@@ -62,6 +62,44 @@ def test_long_model_name_does_not_widen_the_page(server: Server, sign_in: SignIn
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
+def test_a_name_from_right_to_left_is_read_in_order(server: Server, sign_in: SignIn) -> None:
+    """The name is cut into two parts. The first one is on the right."""
+    name = unique_name("שיחה ארוכה מאוד עם הלקוח על ההזמנה האחרונה שלו")
+    send(server.ingest_url, server.ingest_key, play(name, turns=1))
+    page = sign_in("operator")
+    page.goto("/")
+    link = page.get_by_test_id("session-row").locator(f'a[title="{name}"]')
+    head, tail = link.locator(".cut-head").bounding_box(), link.locator(".cut-tail").bounding_box()
+    assert head and tail and tail["x"] + tail["width"] <= head["x"] + 1
+
+
+def test_long_names_that_begin_alike_differ_in_headings(server: Server, sign_in: SignIn) -> None:
+    name = unique_name("nightly-billing-reconciliation-" * 6)
+    send(server.ingest_url, server.ingest_key, play(name, turns=18))
+    page = sign_in("operator")
+    page.goto(f"/?q={name[-8:]}")
+    page.get_by_test_id("session-row").get_by_role("link").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text(name[-8:])
+    page.get_by_role("link", name="View compaction 1").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text(name[-8:])
+
+
+def test_names_of_deep_spans_stay_visible(server: Server, sign_in: SignIn) -> None:
+    session, parent = Session(unique_name("deep")), None
+    events = [session.trace()]
+    for level in range(30):
+        span = session.span("tool", f"level-{level}", parent=parent, ms=1_000 - level)
+        parent = span["span_id"]
+        events.append(span)
+    send(server.ingest_url, server.ingest_key, events)
+    page = sign_in("operator", width=1024)
+    page.goto(f"/sessions/{session.session_id}/")
+    page.get_by_role("tree").press("End")
+    label = page.get_by_test_id("span-row").filter(has_text="level-29").locator(".label")
+    room = "(e) => e.closest('.cell-text').getBoundingClientRect().right - e.getBoundingClientRect().left"
+    assert label.evaluate(room) > 60
+
+
 def test_late_response_does_not_replace_a_newer_selection(sign_in: SignIn, compacted_session: str) -> None:
     page = sign_in("operator")
     page.goto(f"/sessions/{compacted_session}/")

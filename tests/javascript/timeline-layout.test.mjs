@@ -105,5 +105,5 @@ test("neighboring events share a mark that shows the most severe", () => {
     { index: 290, kind: "warning", span: "c", text: "" },
   ];
   const { lane } = layout(all, positions(all, "turn", false), view({ events }));
-  assert.deepEqual(lane.map(({ kind, events: own }) => [kind, own.length]), [["error", 2], ["warning", 1]]);
+  assert.deepEqual(lane.map(({ kind, count, events: own }) => [kind, count, own.length]), [["error", 1, 2], ["warning", 1, 1]]);
 });

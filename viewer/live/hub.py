@@ -267,7 +267,7 @@ class Hub:
                 change.checks[key, visibility] = {
                     "checks": [check_json(check.as_seen(visibility)) for check in drawn],
                     "projected_turns": projected_turns(timeline),
-                    "story": describe_session(timeline),
+                    "story": describe_session(timeline, provider_count=len(checks.provider_compactions)),
                 }
 
 

@@ -179,13 +179,14 @@ class TokenList(ReadView):
     )
     def get(self, request: Request, session: str) -> Response:
         row = self.get_session(request, session)
-        checks = queries.checks(row, payload_views.sight(request, row).visibility).timeline()
+        session_checks = queries.checks(row, payload_views.sight(request, row).visibility)
+        checks = session_checks.timeline()
         return Response(
             {
                 "seq": row.last_seq,
                 "results": [check_json(check) for check in checks],
                 "projected_turns": projected_turns(checks),
-                "story": describe_session(checks),
+                "story": describe_session(checks, provider_count=len(session_checks.provider_compactions)),
                 "repeats": queries.repeated_calls(row, [check for check in checks if check.is_compaction]),
             }
         )

@@ -75,11 +75,14 @@ def describe_losses(check: Check) -> str:
     return " ".join(sentences)
 
 
-def describe_session(checks: Iterable[Check]) -> str:
-    """The compactions of a session in a few sentences."""
+def describe_session(checks: Iterable[Check], *, provider_count: int = 0) -> str:
+    """The compactions of a session in a few sentences. `provider_count` of them happened on the side of a provider."""
     checks = list(checks)
     compactions = [check for check in checks if check.is_compaction]
     recoveries = [check for check in checks if check.is_recovery]
+    provider = f"The provider compacted {_times(provider_count)} on its own side." if provider_count else ""
+    if not compactions and provider:
+        return provider
     if checks and all(check.is_call for check in checks):
         return "No compactions reported. Only model calls were recorded."
     if not compactions:
@@ -91,8 +94,13 @@ def describe_session(checks: Iterable[Check]) -> str:
         _describe_fallbacks(completed),
         _describe_recoveries(recoveries),
         _describe_retention(completed),
+        provider,
     )
     return " ".join(filter(None, sentences))
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count:,} times")
 
 
 def _describe_completed(completed: list[Check]) -> str:

@@ -150,14 +150,15 @@ def _columns(request: HttpRequest, filters: session_list.SessionFilter) -> list[
 def session_detail(request: HttpRequest, name: str) -> HttpResponse:
     session = access.get_session(access.request_grant(request), name)
     sight = payload_views.sight(request, session)
-    checks = queries.checks(session, sight.visibility).timeline()
+    session_checks = queries.checks(session, sight.visibility)
+    checks = session_checks.timeline()
     context = {
         "session": session,
         "sight": sight,
         "titles": session_list.titles([session], sight.visibility),
         "labels": label_tags(labels.session_labels([session], sight.visibility).get(session.session_key, [])),
         **_compaction_list(checks),
-        "story": describe_session(checks),
+        "story": describe_session(checks, provider_count=len(session_checks.provider_compactions)),
         "failed_count": sum(check.has_failed for check in checks),
         "projected": projected_turns(checks),
         "rows": queries.first_spans(session, sight.visibility, limit=FIRST_ROWS),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
-from viewer.kinds import CHECK, DECISION, ESTIMATE, GENERATION, PREFIX
+from viewer.kinds import CHECK, DECISION, ESTIMATE, GENERATION, PREFIX, PROVIDER_COMPACTION
 from viewer.sessions.checks import Check
 from viewer.sessions.spans import SpanRow, sort_key
 
@@ -25,6 +25,8 @@ class SessionChecks:
         self._current: dict[str, str] = {}  # per parent: the key of the check that takes the next event
         self.has_estimates = False
         """True if the client estimates prompts. Otherwise model calls show how large the prompts were."""
+        self.provider_compactions: set[str] = set()
+        """Keys of the spans that report what a provider compacted on its own side."""
         self.add(spans)
 
     def is_relevant(self, span: SpanRow) -> bool:
@@ -35,6 +37,8 @@ class SessionChecks:
         """Add spans or their newer states, and return the keys of the checks that changed."""
         changed = set()
         for span in sorted(filter(self.is_relevant, spans), key=sort_key):
+            if span.kind == PROVIDER_COMPACTION:
+                self.provider_compactions.add(span.key)
             key = self._check_key_of_span.get(span.key) or self._choose_check(span)
             self._check_key_of_span[span.key] = key
             check = self._checks.setdefault(key, Check(key))

@@ -81,7 +81,10 @@ export class RowWindow {
     const top = position * ROW_HEIGHT;
     const { scrollTop, clientHeight } = this.scroller;
     if (top < scrollTop) this.scroller.scrollTop = Math.max(0, top - 2 * ROW_HEIGHT);
-    else if (top + ROW_HEIGHT > scrollTop + clientHeight) this.scroller.scrollTop = top + 3 * ROW_HEIGHT - clientHeight;
+    else if (top + ROW_HEIGHT > scrollTop + clientHeight) {
+      // A multiple of the height, so that no row is cut off below the header.
+      this.scroller.scrollTop = Math.ceil((top + 3 * ROW_HEIGHT - clientHeight) / ROW_HEIGHT) * ROW_HEIGHT;
+    }
   }
 
   draw() {

@@ -7,7 +7,7 @@ import "./span-inspector.js";
 import "./span-tree.js";
 import "./timeline/token-timeline.js";
 import { isTyping, setText, toast } from "../dom.js";
-import { factsKept, pluralize, shortTokens, tokens } from "../format.js";
+import { keptOfTotal, pluralize, shortTokens, tokens } from "../format.js";
 import { LiveSocket } from "../live-socket.js";
 import { formatAddress, parseAddress } from "./address.js";
 import { startOf, store } from "./store.js";
@@ -132,7 +132,10 @@ class SessionView extends HTMLElement {
     const slot = this.querySelector('[data-slot="story"]');
     if (slot && store.story) setText(slot, store.story);
     const next = this.querySelector('[data-slot="projected"]');
-    if (next) setText(next, store.projectedTurns ? `about ${pluralize(store.projectedTurns, "turn")}` : "–");
+    if (next?.parentElement) {
+      next.parentElement.hidden = !store.projectedTurns;
+      setText(next, `about ${pluralize(store.projectedTurns ?? 0, "turn")}`);
+    }
     const failed = this.querySelector('[data-slot="failed_count"]');
     const count = store.compactions.filter((check) => check.has_failed).length;
     if (failed instanceof HTMLElement) {
@@ -151,7 +154,7 @@ class SessionView extends HTMLElement {
       compaction_count: tokens(session.compaction_count),
       last_tokens: `${tokens(session.last_tokens)}${session.window_tokens ? ` of ${shortTokens(session.window_tokens)}` : ""}`,
       peak_tokens: tokens(session.peak_tokens),
-      facts: session.facts_total ? factsKept(session.facts_total, session.facts_kept) : "–",
+      facts: session.facts_total ? keptOfTotal(session.facts_total, session.facts_kept) : "–",
       error_count: tokens(session.error_count),
       span_count: tokens(session.span_count),
     };

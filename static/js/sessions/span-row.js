@@ -58,11 +58,12 @@ export class SpanRow {
     this.#setTurn(data);
     this.#setKind(data.isTurn ? "turn" : kind);
     this.#setAttribute("data-kind", kind);
-    this.#setStyle(this.#text, "padding-inline-start", `${Math.min(level, MAX_INDENT) * 14 + 4}px`);
+    this.#setStyle(this.#text, "--level", String(Math.min(level, MAX_INDENT)));
     setText(this.#label, data.title.slice(0, 200));
     setText(this.#suffix, suffixOf(data));
     setText(this.#model, data.model);
-    setText(this.#detail, data.detail);
+    // The arguments of a tool follow its name directly.
+    setText(this.#detail, data.detail && !data.detail.startsWith("(") ? ` ${data.detail}` : data.detail);
     this.#drawChip(data);
     this.#drawTokens(data);
     this.#drawTime(data);

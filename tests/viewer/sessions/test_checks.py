@@ -190,6 +190,18 @@ def test_the_description_of_a_session_counts_removed_messages(session: list[Span
     assert describe_session([]) == "No compactions yet."
 
 
+def test_the_description_mentions_compactions_of_a_provider() -> None:
+    """They are not compactions of the agent, but the prompt did shrink."""
+    check = [flat("token_estimate", 1, t_est=10, max_tokens=100)]
+    for count, times in ((1, "once"), (2, "twice"), (3, "3 times")):
+        provider = [flat("provider_compaction", 2 + n, tokens_before=90) for n in range(count)]
+        checks = SessionChecks([*check, *provider])
+        # A span that arrives again counts once.
+        checks.add(provider)
+        text = describe_session(checks.timeline(), provider_count=len(checks.provider_compactions))
+        assert text == f"The provider compacted {times} on its own side."
+
+
 def test_description_says_when_a_compaction_made_the_prompt_larger() -> None:
     spans = [flat("pruned_messages", 1, tokens_before=47, tokens_after=900, pruned_count=47)]
     text = describe_session(SessionChecks(spans).timeline())

@@ -14,7 +14,7 @@ import { regularTicks, roundStep, timeTicks, tokenTicks, withoutOverlap } from "
  * @typedef {Bar & { number: number, middle: number, pill: number, text: string, label: string, count: number,
  *   range: [number, number] }} Marker
  * @typedef {{ index: number, kind: EventKind, span: string, text: string }} LaneEvent
- * @typedef {{ x: number, kind: EventKind, index: number, events: LaneEvent[] }} LaneMark
+ * @typedef {{ x: number, kind: EventKind, index: number, count: number, events: LaneEvent[] }} LaneMark
  * @typedef {{ before: number, ms: number }} Gap
  * @typedef {{ at: Float64Array, gaps: Gap[], top: number, skewed: number }} Positions
  * @typedef {{ left: number, top: number, width: number, height: number }} Plot
@@ -225,7 +225,7 @@ function pillWidth(text) {
 }
 
 /**
- * Place the events below their bars. Neighbors share a mark, which shows the most severe kind.
+ * Place the events below their bars. Neighbors share a mark, which shows the most severe kind and how many of it there are.
  * @param {LaneEvent[]} events
  * @param {Float64Array} at
  * @param {Plot} plot
@@ -239,12 +239,13 @@ function placeLane(events, at, plot, { from, to, perUnit }) {
     const x = plot.left + (position - from) * perUnit;
     const last = marks.at(-1);
     if (!last || x - last.x >= LANE_CLUSTER_PX) {
-      marks.push({ x, kind: event.kind, index: event.index, events: [event] });
+      marks.push({ x, kind: event.kind, index: event.index, count: 1, events: [event] });
       continue;
     }
     last.events.push(event);
     if (EVENT_KINDS.indexOf(event.kind) < EVENT_KINDS.indexOf(last.kind)) [last.kind, last.index] = [event.kind, event.index];
   }
+  for (const mark of marks) mark.count = mark.events.filter((event) => event.kind === mark.kind).length;
   return marks;
 }
 

@@ -124,9 +124,9 @@ function paintMarkers(surface, layout, colors) {
 
 /** Paint the events below the bars. @param {Surface} surface @param {Layout} layout @param {Colors} colors */
 function paintLane(surface, layout, colors) {
-  for (const { x, kind, events } of layout.lane) {
+  for (const { x, kind, count } of layout.lane) {
     const { glyph, color } = EVENTS[kind];
-    const text = events.length > 1 ? `${glyph}${events.length}` : glyph;
+    const text = count > 1 ? `${glyph}${count}` : glyph;
     const width = Math.max(EVENT_PX, text.length * 6 + 6);
     surface.pill(x - width / 2, layout.laneY - EVENT_PX / 2, width, EVENT_PX, colors[color] ?? "");
     surface.text(text, x, layout.laneY + 4, colors.ground ?? "", "center", true);
