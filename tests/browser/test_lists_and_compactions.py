@@ -94,7 +94,7 @@ def test_compaction_page_shows_the_fate_of_every_message(sign_in: SignIn, pair: 
     expect(ledger.locator("tbody tr:visible")).to_have_count(1)
     expect(page.locator(".flow rect").first).to_be_visible()
     expect(page.locator("#summary")).to_contain_text("Move the billing service to the new ledger")
-    expect(page.get_by_text("It breaks even after")).to_be_visible()
+    expect(page.get_by_text("It saves from the first call on")).to_be_visible()
     with page.expect_download() as saved:
         page.get_by_role("link", name="CSV").click()
     with saved.value.path().open() as file:

@@ -142,12 +142,15 @@ def _summary_cost(check: Check, rates: Rates | None) -> Decimal | None:
 def _sentences(
     freed: int, invalidated: int, break_even: int | None, calls: int, money: CompactionMoney | None
 ) -> list[str]:
-    sentences = [f"Each later prompt is {freed:,} tokens smaller."]
+    sentences = [f"Each later prompt is {freed:,} tokens smaller." if freed else "Later prompts are not smaller."]
     if money is not None and money.saved_per_call > 0:
         sentences = [f"Each later prompt is {freed:,} tokens smaller and saves {format_price(money.saved_per_call)}."]
-    if invalidated:
+    # Without cached tokens in the usage of the calls there was no cache to lose.
+    if invalidated and (money is None or money.is_cached):
         sentences.append(f"{invalidated:,} tokens were dropped from the provider's prompt cache and sent again.")
-    if break_even is not None:
+    if break_even == 0:
+        sentences.append("It saves from the first call on.")
+    elif break_even is not None:
         state = "has broken even" if calls >= break_even else "has not broken even yet"
         sentences.append(f"It breaks even after {format_count(break_even, 'call')}. After {calls} so far, it {state}.")
     return sentences

@@ -13,6 +13,7 @@ from viewer.numbers import format_count
 
 FLOW_WIDTH, FLOW_HEIGHT, COLUMN = 560.0, 460.0, 170.0
 OVERHEAD = "overhead"
+_MAX_PHONE_CHARS = 20
 
 Extent = tuple[float, float]  # top and bottom
 
@@ -22,10 +23,20 @@ class Block:
     """Adjacent messages with the same fate, drawn as one box."""
 
     fate: str
-    label: str
+    words: str
+    tokens: int
     title: str
     y: float
     height: float
+
+    @property
+    def label(self) -> str:
+        return f"{self.words} · {self.tokens:,}"
+
+    @property
+    def is_long(self) -> bool:
+        """True if the label is wider than its block on a phone."""
+        return len(self.label) > _MAX_PHONE_CHARS
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +124,7 @@ def _overhead_blocks(total: Totals, scale: float) -> list[Block]:
     if not total.overhead:
         return []
     title = f"Tool schemas and other overhead, {total.overhead:,} tokens"
-    return [_block(OVERHEAD, f"overhead · {total.overhead:,}", title, (1.0, 1.0 + total.overhead * scale))]
+    return [_block(OVERHEAD, OVERHEAD, total.overhead, title, (1.0, 1.0 + total.overhead * scale))]
 
 
 def _overhead_ribbon(before: Totals, after: Totals, scale: float) -> list[Ribbon]:
@@ -142,24 +153,23 @@ def _block_before(bundle: list[list[Entry]], extent: Extent) -> Block:
     fate, count = largest[0].fate, sum(map(len, bundle))
     tokens = sum(entry.tokens for run in bundle for entry in run)
     if len(bundle) > 1:
-        return _block(
-            fate, f"{count} mixed · {tokens:,}", f"{count:,} messages, mostly {fate}, {tokens:,} tokens", extent
-        )
+        title = f"{count:,} messages, mostly {fate}, {tokens:,} tokens"
+        return _block(fate, f"{count:,} mixed", tokens, title, extent)
     title = f"{format_count(count, 'message')} {fate}, {tokens:,} tokens: {largest[0].rule}"
-    return _block(fate, f"{count} {fate} · {tokens:,}", title, extent)
+    return _block(fate, f"{count:,} {fate}", tokens, title, extent)
 
 
 def _block_after(group: list[MessageAfter], entries: Sequence[Entry], extent: Extent) -> Block:
     is_new = group[0].state == "new"
     fate = "summarized" if is_new else entries[group[0].was or 0].fate
-    label = "summary" if is_new else f"{len(group)} {group[0].state}"
+    words = "summary" if is_new else f"{len(group):,} {group[0].state}"
     tokens = sum(message.tokens for message in group)
-    return _block(fate, f"{label} · {tokens:,}", f"{label}, {tokens:,} tokens", extent)
+    return _block(fate, words, tokens, f"{words}, {tokens:,} tokens", extent)
 
 
-def _block(fate: str, label: str, title: str, extent: Extent) -> Block:
+def _block(fate: str, words: str, tokens: int, title: str, extent: Extent) -> Block:
     top, bottom = extent
-    return Block(fate, label, title, top, max(1.0, bottom - top))
+    return Block(fate, words, tokens, title, top, max(1.0, bottom - top))
 
 
 def _common_target(bundle: list[list[Entry]], targets: Mapping[int, Extent], summary: Extent | None) -> Extent | None:

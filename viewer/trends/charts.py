@@ -54,6 +54,7 @@ class Chart:
     middle_label: str
     ticks: list[datetime] = field(default_factory=list)
     tone: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ class _Kind:
     value: Callable[[Figures], float]
     format: Callable[[float], str]
     tone: str = ""
+    note: str = ""
 
 
 def _count(value: float) -> str:
@@ -86,10 +88,11 @@ KINDS = (
     _Kind(
         "compactions",
         "Compactions",
-        "compactions per {bucket}, without those by providers",
+        "compactions per {bucket}",
         "Times that messages left a prompt. Compactions that a provider makes on its own side are not counted.",
         lambda figures: figures.compactions,
         _count,
+        note="without those by providers",
     ),
     _Kind(
         "tokens_freed",
@@ -121,7 +124,7 @@ KINDS = (
         "errors",
         "Errors",
         "failed spans per {bucket}",
-        "Failed tool calls, model calls and other spans of agents.",
+        "Failed tool calls, model calls and other spans. Errors of compactions are counted as fallbacks.",
         lambda figures: figures.errors,
         _count,
         "bad",
@@ -203,6 +206,7 @@ class _Axis:
 def _bar_chart(kind: _Kind, series: Series, period: Period, axis: _Axis) -> Chart:
     values = [kind.value(point) for point in series.points]
     top = _round_up(max(values, default=0))
+    middle = top / 2
     return Chart(
         name=kind.name,
         title=kind.title,
@@ -215,9 +219,11 @@ def _bar_chart(kind: _Kind, series: Series, period: Period, axis: _Axis) -> Char
             if value
         ],
         max_label=kind.format(top),
-        middle_label=kind.format(top / 2) if top >= 2 or top < 1 else "",
+        # Half a compaction has no label.
+        middle_label=kind.format(middle) if kind.format is _usd or middle.is_integer() else "",
         ticks=axis.ticks,
-        tone=kind.tone,
+        tone=kind.tone if any(values) else "",
+        note=kind.note,
     )
 
 
@@ -234,7 +240,8 @@ def _facts_chart(series: Series, axis: _Axis) -> Chart:
     return Chart(
         name="facts",
         title="Facts kept",
-        unit="share of facts, median and worst compaction",
+        unit="share of facts",
+        note="median and worst compaction",
         explanation="Facts of removed messages that are still in the prompt. The mark is the median compaction. "
         "The bar ends at the worst one.",
         total=format_counts(total.facts_total, total.facts_kept) if total.facts_total else "–",

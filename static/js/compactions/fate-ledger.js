@@ -7,8 +7,6 @@ import { pluralize, tokens } from "../format.js";
 
 /** @typedef {{position: number, id: string, hash: string, role: string, tokens: number, fate: string, rule: string, into: string, inferred: boolean, standIn: string}} Entry */
 
-// The same as in ledger.css.
-const ROW_HEIGHT = 30;
 const OVERSCAN_ROWS = 20;
 const WINDOW_ROWS = 80;
 // Ledgers up to this length are drawn completely.
@@ -30,6 +28,7 @@ class FateLedger extends HTMLElement {
   #hasAllPreviews = false;
   /** Open messages by position. @type {Map<number, HTMLElement>} */ #open = new Map();
   /** Positions of the messages that a line of the summary came from. @type {Set<number>} */ #sources = new Set();
+  /** Height of a closed row in pixels, from ledger.css. */ #rowHeight = 30;
   #first = 0;
   #target = "";
   #isPrinting = false;
@@ -42,7 +41,8 @@ class FateLedger extends HTMLElement {
     addEventListener("hashchange", this.#showTarget);
     addEventListener("beforeprint", this.#print);
     addEventListener("afterprint", this.#print);
-    this.#draw(true);
+    addEventListener("resize", this.#measure);
+    this.#measure();
     this.#showTarget();
     this.addEventListener("click", this.#onClick);
     this.addEventListener("input", () => this.#filter());
@@ -55,6 +55,7 @@ class FateLedger extends HTMLElement {
   }
 
   disconnectedCallback() {
+    removeEventListener("resize", this.#measure);
     removeEventListener("hashchange", this.#showTarget);
     removeEventListener("beforeprint", this.#print);
     removeEventListener("afterprint", this.#print);
@@ -73,6 +74,12 @@ class FateLedger extends HTMLElement {
       row.classList.toggle("source", this.#sources.has(Number(/** @type {HTMLElement} */ (row).dataset.position)));
     }
   }
+
+  /** Draw all rows with the height that the width of the page gives them. */
+  #measure = () => {
+    this.#rowHeight = parseFloat(getComputedStyle(this).getPropertyValue("--ledger-row")) || 30;
+    this.#draw(true);
+  };
 
   #print = (/** @type {Event} */ event) => {
     this.#isPrinting = event.type === "beforeprint";
@@ -186,7 +193,7 @@ class FateLedger extends HTMLElement {
   #draw(isForced = false) {
     const count = this.#shown.length;
     const isWindow = count > MAX_ROWS && !this.#isPrinting;
-    const top = Math.max(0, Math.floor(this.#scroller.scrollTop / ROW_HEIGHT) - OVERSCAN_ROWS);
+    const top = Math.max(0, Math.floor(this.#scroller.scrollTop / this.#rowHeight) - OVERSCAN_ROWS);
     // Whole steps, so that most scroll events change nothing.
     const first = isWindow ? Math.min(top - (top % OVERSCAN_ROWS), Math.max(0, count - WINDOW_ROWS)) : 0;
     if (!isForced && first === this.#first) return;
@@ -195,8 +202,15 @@ class FateLedger extends HTMLElement {
     const rows = this.#shown.slice(first, last).flatMap((entry) => this.#rows(entry));
     const empty = h("tr", {}, h("td", { class: "empty", colspan: COLUMNS }, "No messages match these filters"));
     const focused = this.#focusedPosition();
-    this.#body.replaceChildren(...(isWindow ? [gap(first), ...rows, gap(count - last)] : count ? rows : [empty]));
+    this.#body.replaceChildren(...(isWindow ? [this.#gap(first), ...rows, this.#gap(count - last)] : count ? rows : [empty]));
     if (focused !== null) this.#toggleOf(focused)?.focus({ preventScroll: true });
+  }
+
+  /** Return an empty row as high as `count` rows. @param {number} count */
+  #gap(count) {
+    const row = h("tr", { class: "gap", "aria-hidden": "true" }, h("td", { colspan: COLUMNS }));
+    row.style.height = `${count * this.#rowHeight}px`;
+    return row;
   }
 
   #focusedPosition() {
@@ -243,7 +257,7 @@ class FateLedger extends HTMLElement {
     }
     if (at < 0) return;
     this.#target = id;
-    if (this.#shown.length > MAX_ROWS) this.#scroller.scrollTop = (at - 5) * ROW_HEIGHT;
+    if (this.#shown.length > MAX_ROWS) this.#scroller.scrollTop = (at - 5) * this.#rowHeight;
     this.#draw(true);
     // The center, because sticky headers cover the top of the page and of the table.
     document.getElementById(id)?.scrollIntoView({ block: "center" });
@@ -314,13 +328,6 @@ function isPressed(chip) {
 /** @param {HTMLElement} chip @param {boolean} value */
 function setPressed(chip, value) {
   chip.setAttribute("aria-pressed", String(value));
-}
-
-/** Return an empty row as high as `count` rows. @param {number} count */
-function gap(count) {
-  const row = h("tr", { class: "gap", "aria-hidden": "true" }, h("td", { colspan: COLUMNS }));
-  row.style.height = `${count * ROW_HEIGHT}px`;
-  return row;
 }
 
 /** Shorten a text like Django's `truncatechars`. @param {string} text @param {number} length */

@@ -99,7 +99,7 @@ def test_the_planned_prompt_includes_the_previous_summary(server: Server, name: 
 def test_a_replay_gives_what_happened_and_names_its_summarizer(server: Server, name: str) -> None:
     with client_of(server, "operator") as client:
         answer = replay(client, name)
-        assert "The replay gives what happened" in answer
+        assert "The replay matches what happened" in answer
         assert ">extractive</strong>" in answer
         assert "Plan again" in answer
         assert "The actual result was" in what_if(client, name)
@@ -136,6 +136,6 @@ def test_replays_of_recorded_sessions_give_what_happened(server: Server, story: 
                 # From here on, the agent corrects its counts with those of the provider's error.
                 assert "The agent planned with the window that the provider&#x27;s error named." in answer
                 break
-            assert "The replay gives what happened" in answer, answer
+            assert "The replay matches what happened" in answer, answer
             assert f"{compaction['before']:,} to {compaction['after']:,} tokens" in answer
         assert number >= 3

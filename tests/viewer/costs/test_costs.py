@@ -183,10 +183,15 @@ def test_a_compaction_breaks_even() -> None:
 
 def test_without_a_cache_a_compaction_pays_at_once() -> None:
     agent = rates("3", "0.3", "3.75", "15")
-    money = cache_effect(
+    effect = cache_effect(
         compaction(100_000, 30_000, 90_000, None), 1, CompactionRates("m", agent, agent, "", None, False)
-    ).money
+    )
+    money = effect.money
     assert money is not None
+    assert (
+        effect.sentence
+        == "Each later prompt is 70,000 tokens smaller and saves $0.21. It saves from the first call on."
+    )
     assert (money.cache_lost, money.summary, money.break_even) == (0, 0, 0)
     assert money.saved_per_call == Decimal("0.21")
 

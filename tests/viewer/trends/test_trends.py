@@ -149,6 +149,22 @@ def test_named_ranges_end_with_the_current_bucket(name: str) -> None:
     assert not any(chart.bars for chart in charts(series, period, {}))
 
 
+def test_the_middle_of_an_axis_has_a_label_only_if_it_is_exact() -> None:
+    """Half of five errors would be rounded to two."""
+    period = periods.last("24h", datetime(2026, 11, 17, 3, 20, tzinfo=UTC))
+    for most, label in ((1, ""), (5, ""), (2, "1"), (7, "5"), (4_100, "2,500")):
+        points = [queries.Figures(errors=most), *[queries.Figures()] * (len(period.starts) - 1)]
+        drawn = charts(queries.Series("", points, queries.Figures.add_up(points)), period, {})
+        assert {chart.name: chart.middle_label for chart in drawn}["errors"] == label
+
+
+def test_only_figures_above_zero_have_a_warning_color() -> None:
+    period = periods.last("24h", datetime(2026, 11, 17, 3, 20, tzinfo=UTC))
+    points = [queries.Figures(errors=1), *[queries.Figures()] * (len(period.starts) - 1)]
+    drawn = charts(queries.Series("", points, queries.Figures.add_up(points)), period, {})
+    assert {chart.name: chart.tone for chart in drawn if chart.tone} == {"errors": "bad"}
+
+
 def test_attention_of_a_month_equals_the_sums_of_its_hours(ours: Project) -> None:
     """The sessions that a long range chooses from an index are those with most facts lost."""
     since = NOW - timedelta(days=30)
