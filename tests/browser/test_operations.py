@@ -150,6 +150,30 @@ def test_a_price_changes_the_cost(sign_in: SignIn, session: str) -> None:
     expect(page.get_by_test_id("override-row")).to_have_count(0)
 
 
+def test_the_form_of_a_rule_names_the_unit_of_its_threshold(sign_in: SignIn) -> None:
+    """Only the kinds that count within a window ask for one, unless it is invalid."""
+    page = sign_in("developer")
+    page.goto("/alerts/new/")
+    window = page.get_by_label("Window")
+    for kind, unit, has_window in (
+        ("facts_lost", "facts in one compaction", False),
+        ("fallback", "fallbacks within the window", True),
+        ("overflow", "overflows within the window", True),
+        ("near_limit", "% of the context window", False),
+        ("silence", "minutes without data", False),
+    ):
+        page.get_by_label("Alert on").select_option(kind)
+        expect(page.locator("#threshold-unit")).to_have_text(unit, use_inner_text=True)
+        expect(window).to_be_visible(visible=has_window)
+    page.get_by_label("Alert on").select_option("overflow")
+    window.fill("nonsense")
+    page.get_by_label("Alert on").select_option("facts_lost")
+    expect(window).to_be_hidden()
+    page.get_by_role("button", name="Create rule").click()
+    expect(window).to_be_visible()
+    expect(window).to_have_attribute("aria-invalid", "true")
+
+
 def test_a_rule_is_created_without_reaching_private_addresses(sign_in: SignIn) -> None:
     page = sign_in("developer")
     page.goto("/alerts/new/")

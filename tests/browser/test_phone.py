@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
+import re
 import uuid
 from datetime import UTC, datetime, timedelta
 
@@ -90,3 +92,80 @@ def test_list_shows_model_and_labels(server: Server, phone: Page) -> None:
     expect(row.get_by_text("gpt-5")).to_be_visible()
     phone.goto(f"/sessions/{name}/")
     expect(phone.get_by_test_id("session-labels")).to_contain_text("checkout")
+
+
+def test_filters_open_on_request(phone: Page, session: str) -> None:
+    """A form shows its main field, and says that a hidden one is set."""
+    for path, field in (("/", "state"), ("/tail/", "kind"), ("/audit/", "action")):
+        phone.goto(path)
+        toggle = phone.get_by_role("button", name="Filters")
+        expect(phone.locator(f"[name={field}]"), path).to_be_hidden()
+        assert toggle.evaluate("(e) => getComputedStyle(e, '::after').content") == "none", path
+        toggle.click()
+        expect(toggle).to_have_attribute("aria-expanded", "true")
+        expect(phone.locator(f"[name={field}]"), path).to_be_visible()
+    phone.goto("/?state=compacted")
+    toggle = phone.get_by_role("button", name="Filters")
+    assert toggle.evaluate("(e) => getComputedStyle(e, '::after').content") == '"•"'
+    expect(phone.get_by_role("link", name="Clear")).to_be_visible()
+    assert phone.get_by_test_id("session-row").first.bounding_box() is not None
+
+
+def test_tail_shows_session_and_tokens(phone: Page, session: str) -> None:
+    phone.goto(f"/tail/?session={session}")
+    rows = phone.get_by_test_id("tail-row")
+    row = rows.filter(has_text="Turn 18")
+    expect(row.get_by_role("link", name=session)).to_be_visible()
+    expect(rows.filter(has_text="token estimate").last.locator(".num")).to_have_text(re.compile(r"^\d+k$"))
+    boxes = sorted((box["y"], box["height"]) for one in rows.all() if (box := one.bounding_box()))
+    assert all(below - top >= height - 1 for (top, height), (below, _) in itertools.pairwise(boxes))
+
+
+def test_messages_of_a_ledger_have_the_whole_width(phone: Page, session: str) -> None:
+    phone.goto(f"/sessions/{session}/compactions/1/")
+    row = phone.get_by_test_id("ledger-row").first
+    expect(row.locator(".tokens")).to_be_visible()
+    expect(row.locator(".role")).to_be_visible()
+    # The script replaces the rows once, so both widths are read at the same time.
+    share = "(e) => e.offsetWidth / e.closest('tr').offsetWidth"
+    assert row.locator(".preview").evaluate(share) > 0.9
+    heights = phone.get_by_test_id("ledger-row").evaluate_all(
+        "(rows) => rows.map((e) => [e.offsetTop, e.offsetHeight])"
+    )
+    assert all(top + height <= below for (top, height), (below, _) in itertools.pairwise(heights))
+
+
+def test_names_in_the_tree_are_not_cut(phone: Page, session: str) -> None:
+    phone.goto(f"/sessions/{session}/#kind=turn")
+    rows = phone.get_by_test_id("turn-row")
+    expect(rows.first).to_be_visible()
+    names = rows.locator(".label").evaluate_all(
+        "(e) => e.map((x) => [x.getBoundingClientRect().right, x.closest('.cell-text').getBoundingClientRect().right])"
+    )
+    assert names and all(right <= edge for right, edge in names)
+
+
+def test_no_row_is_cut_off_below_the_minimap(phone: Page, session: str) -> None:
+    phone.goto(f"/sessions/{session}/")
+    expect(phone.locator('.span-row[aria-selected="true"]')).to_be_visible()
+    assert phone.locator(".tree-scroll").evaluate("(e) => e.scrollTop % 28") == 0
+
+
+def test_trends_have_two_charts_in_a_row(phone: Page, session: str) -> None:
+    phone.goto("/trends/")
+    first, second = (phone.get_by_test_id("trend-chart").nth(n).bounding_box() for n in (0, 1))
+    assert first and second and first["y"] == second["y"]
+    cut = phone.locator(".trend-total, .trend-unit, .trend h2").evaluate_all(
+        "(e) => e.filter((x) => x.scrollWidth > x.clientWidth + 1).map((x) => x.textContent)"
+    )
+    assert cut == []
+
+
+def test_pairs_of_a_comparison_are_cards(phone: Page, session: str) -> None:
+    phone.goto(f"/compare/?a={session}&b={session}")
+    pair = phone.locator(".steps tbody tr").first
+    for side in ("A", "B"):
+        cell = pair.locator(f'td[data-label="{side}"]')
+        expect(cell.get_by_role("link")).to_be_visible()
+        box = cell.bounding_box()
+        assert box and box["width"] > 250

@@ -51,7 +51,7 @@ _ACTIONS = {
     Right.SESSIONS: "view sessions",
     Right.PAYLOAD: "view payloads",
     Right.TAIL: "view live events",
-    Right.KEYS: "manage ingest keys",
+    Right.KEYS: "manage ingest keys and alert rules",
     Right.TRANSCRIPTS: "view transcripts",
     Right.AUDIT: "view the audit log",
     Right.MANAGE: "manage this project",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from django.contrib import messages
 from django.contrib.auth.models import Group, User
+from django.db.models import Count
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
@@ -25,7 +26,10 @@ _MAX_DAYS = 36_500
 def project_list(request: HttpRequest) -> HttpResponse:
     """List the projects that the user manages, or redirect to the only one."""
     managed = access.request_grant(request).projects(Right.MANAGE)
-    projects = list(Project.objects.filter(pk__in=managed).order_by("name"))
+    counted = Project.objects.annotate(
+        member_count=Count("memberships", distinct=True), rule_count=Count("redaction_rules", distinct=True)
+    )
+    projects = list(counted.filter(pk__in=managed).order_by("name"))
     if len(projects) == 1:
         return redirect("project-detail", projects[0].slug)
     return render(request, "accounts/project_list.html", {"projects": projects})
@@ -36,7 +40,9 @@ def project_detail(request: HttpRequest, slug: str) -> HttpResponse:
     project = get_project(request, slug)
     context = {
         "project": project,
-        "memberships": project.memberships.select_related("user", "role").order_by("user__username"),
+        "memberships": project.memberships.select_related("user", "role")
+        .prefetch_related("user__groups")
+        .order_by("user__username"),
         "roles": list(ROLES),
         "rule_count": project.redaction_rules.count(),
         "transcript_count": Transcript.objects.filter(project_id=project.pk).count(),

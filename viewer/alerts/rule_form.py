@@ -35,12 +35,12 @@ class RuleForm(forms.Form):
 
     name = forms.CharField(max_length=100)
     kind = forms.ChoiceField(label="Alert on", choices=Kind.choices)
-    threshold = forms.IntegerField(min_value=1, help_text="The unit is in parentheses above.")
+    threshold = forms.IntegerField(min_value=1)
     window_minutes = forms.IntegerField(
-        label="Window (minutes)", min_value=1, max_value=24 * 60, initial=60, help_text="For fallbacks and overflows."
+        label="Window", min_value=1, max_value=24 * 60, initial=60, help_text="Counts what happened in this time."
     )
     cooldown_minutes = forms.IntegerField(
-        label="Cool-down (minutes)",
+        label="Cool-down",
         min_value=1,
         max_value=_WEEK_MINUTES,
         initial=60,

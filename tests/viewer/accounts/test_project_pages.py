@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from people import client_for, create_project, create_transcript, create_user
 
-from ingest.models import Project
+from ingest.models import Project, RedactionRule
 from viewer.accounts import access
 from viewer.accounts.access import Right
 from viewer.models import AuditEntry, Membership
@@ -67,3 +67,24 @@ def test_admins_manage_only_their_own_project():
     admin.post("/projects/ours/members/", {"username": "olga", "role": "superusers"})
     assert Membership.objects.filter(user__username="olga").count() == 1
     assert client_for(create_user("auditor", ours)).get("/projects/ours/").status_code == 403
+
+
+def test_the_list_of_projects_counts_members_and_rules():
+    first, second = create_project("first"), create_project("second")
+    admin = create_user("admin", first, second)
+    create_user("operator", first)
+    RedactionRule.objects.create(project=second, kind="pattern", name="badge", value="B-[0-9]+")
+    page = client_for(admin).get("/projects/").content.decode()
+    rows = [row.split("</tr>")[0] for row in page.split("<tr>")[2:]]
+    assert [("First" in row, 'class="num">2<' in row, "of your own" in row) for row in rows] == [
+        (True, True, False),
+        (False, False, True),
+    ]
+
+
+def test_members_are_listed_with_their_groups():
+    project = create_project("ours")
+    admin = create_user("admin", project)
+    create_user("auditor", project)
+    page = client_for(admin).get("/projects/ours/").content.decode()
+    assert all(f'<span class="tag">{group}</span>' in page for group in ("admins", "auditors"))
