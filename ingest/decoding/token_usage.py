@@ -6,6 +6,7 @@ Pure. Providers and conventions disagree on names and on whether the input inclu
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -37,6 +38,18 @@ _REASONING = (
     "llm.token_count.completion_details.reasoning",
     "ai.usage.reasoningTokens",
 )
+# The same in a `usage` object of OpenAI, Anthropic or an importer.
+_INPUT_DETAILS = ("input_tokens_details", "prompt_tokens_details", "input_token_details")
+_OUTPUT_DETAILS = ("output_tokens_details", "completion_tokens_details", "output_token_details")
+_USAGE_CACHED = ("cache_read_input_tokens", "cached_tokens", "cached_input_tokens", "cache_read_tokens")
+_USAGE_CACHE_WRITES = ("cache_creation_input_tokens", "cache_write_tokens")
+_USAGE_REASONING = ("reasoning_tokens", "reasoning_output_tokens")
+# Most calls report none of these, and asking for each of them would take most of the time of decoding a call.
+_ANY_DETAIL = frozenset((*_CACHED, *_CACHE_WRITES, *_REASONING))
+_ANY_USAGE_DETAIL = frozenset(
+    (*_INPUT_DETAILS, *_OUTPUT_DETAILS, *_USAGE_CACHED, *_USAGE_CACHE_WRITES, *_USAGE_REASONING)
+)
+_ANY_PROVIDER = frozenset(_PROVIDER_KEYS)
 # Providers charge more for long prompts. These are all sizes at which a known price changes.
 PROMPT_SIZES = (0, 32_000, 100_000, 128_000, 199_999, 200_000, 256_000, 272_000, 512_000, 524_288)
 
@@ -60,7 +73,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, array_lik
 
 def prompt_size(tokens: int) -> int:
     """Return the largest of `PROMPT_SIZES` below `tokens`, which decides the price per token."""
-    return max((size for size in PROMPT_SIZES if size < tokens), default=0)
+    return PROMPT_SIZES[max(0, bisect_left(PROMPT_SIZES, tokens) - 1)]
 
 
 def call_usage(
@@ -71,45 +84,36 @@ def call_usage(
         return None
     usage = data.get("usage")
     total = input_tokens or 0
-    if isinstance(usage, Mapping):
-        cached, written, reasoning = _read_object(usage)
-        if "cache_read_input_tokens" in usage or "cache_creation_input_tokens" in usage:
-            # Anthropic reports cached tokens in addition to `input_tokens`.
-            total += cached + written
-    else:
+    cached = written = reasoning = 0
+    if isinstance(usage, dict):
+        if not _ANY_USAGE_DETAIL.isdisjoint(usage):
+            cached, written, reasoning = _read_object(usage)
+            if "cache_read_input_tokens" in usage or "cache_creation_input_tokens" in usage:
+                # Anthropic reports cached tokens in addition to `input_tokens`.
+                total += cached + written
+    elif not _ANY_DETAIL.isdisjoint(data):
         cached, written, reasoning = (_first(data.get, keys) for keys in (_CACHED, _CACHE_WRITES, _REASONING))
+    provider = "" if _ANY_PROVIDER.isdisjoint(data) else _provider(data)
     total = min(total, _INT_MAX)
     cached = min(cached, total)
     output = output_tokens or 0
-    return Usage(
-        model=model,
-        provider=_provider(data),
-        input=total,
-        cached=cached,
-        cache_write=min(written, total - cached),
-        output=output,
-        reasoning=min(reasoning, output),
-    )
+    return Usage(model, provider, False, total, cached, min(written, total - cached), output, min(reasoning, output))
 
 
 def _read_object(usage: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Return cached, cache write and reasoning tokens of a `usage` object of OpenAI, Anthropic or an importer."""
-    inputs = _details(usage, "input_tokens_details", "prompt_tokens_details", "input_token_details")
-    outputs = _details(usage, "output_tokens_details", "completion_tokens_details", "output_token_details")
+    """Return the cached, cache write and reasoning tokens of a `usage` object."""
+    inputs, outputs = _details(usage, _INPUT_DETAILS), _details(usage, _OUTPUT_DETAILS)
     return (
-        _first(inputs.get, ("cached_tokens", "cache_read"))
-        or _first(usage.get, ("cache_read_input_tokens", "cached_tokens", "cached_input_tokens", "cache_read_tokens")),
-        _first(inputs.get, ("cache_write_tokens", "cache_creation"))
-        or _first(usage.get, ("cache_creation_input_tokens", "cache_write_tokens")),
-        _first(outputs.get, ("reasoning_tokens", "reasoning"))
-        or _first(usage.get, ("reasoning_tokens", "reasoning_output_tokens")),
+        _first(inputs.get, ("cached_tokens", "cache_read")) or _first(usage.get, _USAGE_CACHED),
+        _first(inputs.get, ("cache_write_tokens", "cache_creation")) or _first(usage.get, _USAGE_CACHE_WRITES),
+        _first(outputs.get, ("reasoning_tokens", "reasoning")) or _first(usage.get, _USAGE_REASONING),
     )
 
 
-def _details(usage: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+def _details(usage: Mapping[str, Any], names: tuple[str, ...]) -> Mapping[str, Any]:
     for name in names:
         details = usage.get(name)
-        if isinstance(details, Mapping):
+        if isinstance(details, dict):
             return details
     return {}
 

@@ -83,9 +83,10 @@ class SessionDelta:
                 if last is None or end > last:
                     last = end
             self._count(span, 1)
-            if span.stats is not NO_STATS:
-                self._add_stats(span.stats, span.at_us or 0)
-                if span.stats.facts_total:
+            stats = span.stats
+            if stats is not NO_STATS:
+                self._add_stats(stats, span.at_us or 0)
+                if stats.facts_total:
                     self._add_facts(span)
         self.first_us, self.last_us = first, last
 
@@ -141,7 +142,7 @@ class SessionDelta:
                 if self.usage is None:
                     self.usage = UsageDelta()
                 self.usage.add(stats.usage, span.at_us, sign)
-        if stats.is_trend or is_failure(span):
+        if (stats is not NO_STATS and stats.is_trend) or is_failure(span):
             if self.trend is None:
                 self.trend = TrendDelta()
             self.trend.add(span, sign)

@@ -21,6 +21,7 @@ from ingest.decoding.timestamps import to_datetime, to_microseconds
 from ingest.models import Trace as TraceRow
 from ingest.models import session_key, trace_key
 from ingest.storage.merge import merge_traces
+from ingest.storage.pg_arrays import encode_array
 
 Cursor = psycopg.AsyncCursor[Any]
 SpanGroups = dict[tuple[str, str | None], list[Span]]
@@ -29,7 +30,7 @@ SpanWithSession = tuple[Span, uuid.UUID]
 
 # Traces and sessions have different distribution columns (Citus), so this looks up traces first, then their sessions.
 _FIND_TRACES = """
-WITH t AS MATERIALIZED (SELECT * FROM ingest_trace WHERE trace_key = ANY(%s))
+WITH t AS MATERIALIZED (SELECT * FROM ingest_trace WHERE trace_key = ANY(%s::uuid[]))
 SELECT t.trace_key, t.session_key, t.source, t.is_mixed, t.name, t.started_at, t.ended_at, t.metadata::text,
   s.day
 FROM t JOIN ingest_session s ON s.session_key = t.session_key
@@ -95,7 +96,7 @@ async def assign_traces(
             mixed_traces.add(trace_id)
     trace_ids = {*traces, *(trace_id for trace_id, _ in groups)}
     keys = {trace_id: trace_key(project_id, trace_id) for trace_id in trace_ids}
-    await cursor.execute(_FIND_TRACES, (list(keys.values()),))
+    await cursor.execute(_FIND_TRACES, (encode_array(keys.values()),))
     stored_rows = {row[0]: row for row in await cursor.fetchall()}
     assignments: dict[str, Assignment] = {}
     moves: list[Move] = []
@@ -289,5 +290,5 @@ async def store_traces(
             )
         )
     if rows:
-        await cursor.execute(_UPSERT_TRACES, (project_id, seq, *map(list, zip(*rows, strict=True))))
+        await cursor.execute(_UPSERT_TRACES, (project_id, seq, *map(encode_array, zip(*rows, strict=True))))
     return changed

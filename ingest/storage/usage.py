@@ -14,6 +14,7 @@ from typing import Any
 
 from ingest.decoding.timestamps import to_datetime
 from ingest.decoding.token_usage import Usage
+from ingest.storage.pg_arrays import encode_array
 
 _HOUR_US = 3_600_000_000
 Row = tuple[object, ...]
@@ -104,4 +105,5 @@ def negate(row: Row) -> Row:
 def add_parameters(project_id: int, rows: Iterable[Row]) -> dict[str, Any]:
     """Return the parameters of `ADD` and `ADD_HOURLY`: an array for each column, given a row for each change."""
     columns = zip(*rows, strict=True)
-    return {"project_id": project_id} | {name: list(column) for name, column in zip(_COLUMNS, columns, strict=True)}
+    arrays = {name: encode_array(column) for name, column in zip(_COLUMNS, columns, strict=True)}
+    return {"project_id": project_id, **arrays}
