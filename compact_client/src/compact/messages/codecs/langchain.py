@@ -15,6 +15,7 @@ from typing import Any
 from compact.exceptions import MalformedMessage
 from compact.messages import Message, Role, ToolCall, text_of
 from compact.messages.codecs.base import ChangeOutput, DictCodec, document_text, require_mapping, string_field
+from compact.messages.codecs.langchain_dumps import DumpCache
 from compact.messages.media import media_in
 
 _ROLES: dict[str, Role] = {
@@ -34,7 +35,7 @@ _CLASSES: dict[Role, str] = {
     "tool": "ToolMessage",
 }
 _CALL_BLOCKS = ("tool_use", "tool_call", "function_call")
-_UNREAD_FIELDS = {"artifact", "response_metadata", "usage_metadata"}
+_DUMPS = DumpCache()
 
 
 class HostMessages:
@@ -49,29 +50,22 @@ class HostMessages:
             and not isinstance(messages, str | bytes | Mapping)
             and any(map(_is_langchain, messages))
         ):
-            self.items = [_read(message) if _is_langchain(message) else message for message in messages]
+            self.items = [_DUMPS.read(message) if _is_langchain(message) else message for message in messages]
 
     def restore(self, returned: list[Any]) -> list[Any]:
         """Return a request with the host's own objects. A shortened tool result keeps its artifact."""
         if self.items is self._messages:
             return returned
         own = {id(item): message for item, message in zip(self.items, self._messages, strict=True)}
+        restored = [own.get(id(item)) for item in returned]
+        if all(restored):
+            return restored
         results = {message.tool_call_id: message for message in self._messages if hasattr(message, "tool_call_id")}
-        return [own.get(id(item)) or _with_unread_fields(item, results) for item in returned]
+        return [message or _with_unread_fields(item, results) for message, item in zip(restored, returned, strict=True)]
 
 
 def _is_langchain(message: Any) -> bool:
     return hasattr(message, "additional_kwargs") and hasattr(message, "model_dump")
-
-
-def _read(message: Any) -> dict[str, Any]:
-    options: dict[str, Any] = {"exclude_none": True, "exclude": _UNREAD_FIELDS}
-    try:
-        item: dict[str, Any] = message.model_dump(mode="json", **options)
-    except ValueError:
-        # An argument or a mark is an object that has no JSON form.
-        item = json.loads(json.dumps(message.model_dump(**options), default=str))
-    return item
 
 
 def _with_unread_fields(message: Any, results: Mapping[str, Any]) -> Any:
