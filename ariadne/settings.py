@@ -275,7 +275,7 @@ PERMISSIONS_POLICY: dict[str, list[str]] = {
     name: [] for name in ("camera", "microphone", "geolocation", "payment", "usb", "browsing-topics")
 }
 # Scripts that must run before the first paint are part of the page. Nothing else inline is allowed.
-INLINE_SCRIPTS = {"theme": (PAGES / "static" / "js" / "theme.js").read_text()}
+INLINE_SCRIPTS = {name: (PAGES / "static" / "js" / f"{name}.js").read_text() for name in ("theme", "first-paint")}
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": [NONE],

@@ -94,6 +94,15 @@ export function isTyping(event) {
   );
 }
 
+/** Wait until the page has been painted once, so that work which can wait does not delay it. */
+export function afterPaint() {
+  return new Promise((resolve) => {
+    new PerformanceObserver(resolve).observe({ type: "paint", buffered: true });
+    // Not every browser reports the paint.
+    requestAnimationFrame(() => setTimeout(resolve, 200));
+  });
+}
+
 /** Save a file through the browser. @param {string} name @param {Blob} blob */
 export function download(name, blob) {
   const link = h("a", { href: URL.createObjectURL(blob), download: name });

@@ -1,11 +1,12 @@
 // @ts-check
 // <lazy-fragment src="…">: a slow part of a page, loaded after the page itself.
-import { isSignedOut, parse } from "./dom.js";
+import { afterPaint, isSignedOut, parse } from "./dom.js";
 import { updateTimes } from "./relative-times.js";
 
 class LazyFragment extends HTMLElement {
   async connectedCallback() {
     this.setAttribute("aria-busy", "true");
+    await afterPaint();
     this.replaceChildren(...(await this.#load()));
     updateTimes(this);
     this.removeAttribute("aria-busy");

@@ -2,7 +2,7 @@
 // <fate-ledger>: shows the first words of each message, filters by fate and text, and opens a message as a chat bubble.
 // Only the rows that are on screen are in the document, because a ledger can have thousands.
 import "../json-view.js";
-import { copy, fetchFragment, h, icon, isSignedOut } from "../dom.js";
+import { afterPaint, copy, fetchFragment, h, icon, isSignedOut } from "../dom.js";
 import { pluralize, tokens } from "../format.js";
 
 /** @typedef {{position: number, id: string, hash: string, role: string, tokens: number, fate: string, rule: string, into: string, inferred: boolean, standIn: string}} Entry */
@@ -37,21 +37,30 @@ class FateLedger extends HTMLElement {
     this.#entries = this.#readEntries();
     this.#shown = this.#entries;
     this.#previews = JSON.parse(this.querySelector("#ledger-texts")?.textContent ?? "{}");
+    // The page has only the first rows. The others have their place from the beginning.
+    this.#body.append(this.#gap(this.#entries.length - this.#body.children.length));
     this.#scroller.addEventListener("scroll", () => this.#draw(), { passive: true });
     addEventListener("hashchange", this.#showTarget);
     addEventListener("beforeprint", this.#print);
     addEventListener("afterprint", this.#print);
     addEventListener("resize", this.#measure);
-    this.#measure();
-    this.#showTarget();
     this.addEventListener("click", this.#onClick);
     this.addEventListener("input", () => this.#filter());
+    void this.#start();
+  }
+
+  /** Show what the address names. Without it, the page has the rows of the first paint, and the others can wait. */
+  async #start() {
     const fates = new URLSearchParams(location.search).getAll("fate");
+    if (fates.length || location.hash) this.#measure();
     if (fates.length) {
       for (const chip of this.#chips) setPressed(chip, fates.includes(chip.dataset.fate ?? ""));
       this.#filter();
     }
-    void this.#loadPreviews();
+    this.#showTarget();
+    await afterPaint();
+    this.#measure();
+    await this.#loadPreviews();
   }
 
   disconnectedCallback() {
@@ -209,7 +218,7 @@ class FateLedger extends HTMLElement {
   /** Return an empty row as high as `count` rows. @param {number} count */
   #gap(count) {
     const row = h("tr", { class: "gap", "aria-hidden": "true" }, h("td", { colspan: COLUMNS }));
-    row.style.height = `${count * this.#rowHeight}px`;
+    row.style.height = `calc(${count} * var(--ledger-row))`;
     return row;
   }
 
