@@ -9,6 +9,7 @@ from typing import Any
 
 from viewer.compactions.ledger import Entry
 
+_MAX_LOST_FACTS = 500
 _MAX_CONTEXT_CHARS = 140
 _SENTENCE_END = re.compile(r"[.!?](?=\s|$)|\n")
 
@@ -26,6 +27,12 @@ class LostFact:
     @property
     def has_context(self) -> bool:
         return bool(self.before or self.after)
+
+
+def lost_facts(payload: Any) -> list[dict[str, Any]]:
+    """Return the lost facts in the payload of a retention check. Clients list only the most important ones."""
+    facts = payload.get("lost") if isinstance(payload, dict) else None
+    return [fact for fact in facts if isinstance(fact, dict)][:_MAX_LOST_FACTS] if isinstance(facts, list) else []
 
 
 def in_sentences(

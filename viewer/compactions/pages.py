@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from html import escape
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
+from django.utils.safestring import SafeString, mark_safe
 from django.utils.text import slugify
 
 from ingest.archive.transcripts import message_hashes
@@ -21,11 +23,12 @@ from viewer.audit.payload_views import Sight
 from viewer.audit.transcripts.archival_states import Archival, compaction_archival
 from viewer.chat import ChatMessage, parse_message
 from viewer.compactions import queries, rework
-from viewer.compactions.ledger import Entry, Ledger
+from viewer.compactions.ledger import Entry
 from viewer.compactions.lineage import previous_summary, summary_text, version_links
-from viewer.compactions.lost_facts import LostFact, in_sentences, source_ids
+from viewer.compactions.lost_facts import LostFact, in_sentences, lost_facts, source_ids
+from viewer.compactions.page_parts import ContentParts, LedgerPart
 from viewer.compactions.session_replay import CannotPlan, Step
-from viewer.compactions.stored_parts import StoredParts, read_parts
+from viewer.compactions.stored_parts import read_parts
 from viewer.compactions.what_if import STRATEGIES, Choice, Source, plan_again, replay
 from viewer.costs.session_report import compaction_effect
 from viewer.kinds import ARCHIVAL, RETENTION, SUMMARY
@@ -33,6 +36,8 @@ from viewer.sessions.checks import Check
 from viewer.sessions.descriptions import describe_losses
 from viewer.sessions.inspection import retention_rows
 from viewer.sessions.queries import checks as session_checks
+
+_MAX_FACT_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +72,13 @@ class Compaction:
 def compaction_detail(request: HttpRequest, name: str, number: int) -> HttpResponse:
     compaction = _get_compaction(request, name, number)
     session, check, compactions = compaction.session, compaction.check, compaction.all
-    has_content = compaction.sight.has_content
-    stored = read_parts(session, compactions, number)
+    public, content = read_parts(session, compactions, number, has_content=compaction.sight.has_content)
     archival, transcript = _archival(session, check)
-    sources = _source_hashes(stored, transcript)
-    bodies = _read_messages(session, stored, sources) if has_content else {}
-    if has_content and (bodies or stored.version or stored.lost):
+    sources = _source_hashes(content, transcript) if content else {}
+    bodies = _read_messages(session, public.ledger, sources) if content else {}
+    if content and (bodies or public.summary or content.lost):
         payload_views.record_view(request, session, part=f"compaction {number}")
-    ledger = stored.ledger
+    ledger = public.ledger
     context = {
         "session": session,
         "check": check,
@@ -84,16 +88,17 @@ def compaction_detail(request: HttpRequest, name: str, number: int) -> HttpRespo
         "previous": number - 1 if number > 1 else None,
         "next": number + 1 if number < len(compactions) else None,
         "ledger": ledger,
-        "left_count": ledger.removed_count if ledger.entries else check.pruned_count,
-        "first_rows": _first_rows(ledger, bodies, has_content=has_content),
+        "left_count": ledger.removed_count if ledger.entry_count else check.pruned_count,
+        "first_rows": _first_rows(ledger, bodies, has_content=content is not None),
         "previews": {digest: body.preview for digest, body in bodies.items()},
-        "flow": stored.flow,
+        "flow": mark_safe(public.flow),  # noqa: S308 - rendered by `page_parts`
+        "rows": mark_safe(ledger.rows),  # noqa: S308
         "versions": version_links(compactions, number),
-        "version": stored.version if has_content else stored.hidden_version,
-        "lines": stored.lines if has_content else "",
+        "version": public.summary,
+        "lines": mark_safe(content.lines) if content else "",  # noqa: S308
         "by_kind": retention_rows(retention.data) if (retention := check.span(RETENTION)) else [],
-        "lost": _lost_in_sentences(stored, sources, bodies) if has_content else None,
-        "listed_count": len(stored.lost),
+        "lost": _render_lost(content, sources, bodies) if content else None,
+        "listed_count": len(content.lost) if content else 0,
         "sight": compaction.sight,
         "cache": compaction_effect(session, check, compaction.calls_until_next),
         "archival": archival,
@@ -187,27 +192,27 @@ def what_if(request: HttpRequest, name: str, number: int) -> HttpResponse:
     return render(request, "compactions/_what_if_result.html", context)
 
 
-def _source_hashes(stored: StoredParts, transcript: Transcript | None) -> dict[str, str]:
+def _source_hashes(content: ContentParts, transcript: Transcript | None) -> dict[str, str]:
     """Return the hashes of the messages that contained the lost facts, by id.
 
     A message that an earlier compaction removed is not in the ledger, but in the transcript.
     """
-    wanted = {source for fact in stored.lost for source in source_ids(fact)}
+    wanted = {source for fact in content.lost for source in source_ids(fact)}
     hashes: dict[str, str] = {}
     if transcript is not None and transcript.ids:
         archived = zip(transcript.ids, message_hashes(transcript), strict=False)
         hashes = {name: digest.hex() for name, digest in archived if name in wanted}
-    return hashes | {entry.id: entry.hash for entry in stored.ledger.entries if entry.id in wanted}
+    return hashes | {name: entry.hash for name, entry in content.sources.items()}
 
 
-def _read_messages(session: Session, stored: StoredParts, sources: Mapping[str, str]) -> dict[str, ChatMessage]:
+def _read_messages(session: Session, ledger: LedgerPart, sources: Mapping[str, str]) -> dict[str, ChatMessage]:
     """Return the messages of the first rows and of the lost facts, by hash. A script loads the others."""
-    hashes = {entry.hash for entry in stored.ledger.first_entries} | set(sources.values())
+    hashes = {entry.hash for entry in ledger.first_entries} | set(sources.values())
     return {digest: parse_message(body) for digest, body in queries.message_bodies(session, hashes).items()}
 
 
 def _first_rows(
-    ledger: Ledger, bodies: Mapping[str, ChatMessage], *, has_content: bool
+    ledger: LedgerPart, bodies: Mapping[str, ChatMessage], *, has_content: bool
 ) -> list[tuple[Entry, ChatMessage | None, str]]:
     """Return the rows that the page contains before a script draws the ledger, with the first words of each message."""
     missing = "Text not stored" if has_content else "hidden"
@@ -217,11 +222,28 @@ def _first_rows(
     ]
 
 
-def _lost_in_sentences(
-    stored: StoredParts, sources: Mapping[str, str], bodies: Mapping[str, ChatMessage]
-) -> dict[str, list[LostFact]]:
+def _render_lost(
+    content: ContentParts, sources: Mapping[str, str], bodies: Mapping[str, ChatMessage]
+) -> list[tuple[str, int, SafeString]]:
+    """Return the kinds of lost facts, each with the number of facts and their sentences as HTML."""
     texts = {name: bodies[digest].text for name, digest in sources.items() if digest in bodies}
-    return in_sentences(stored.lost, stored.ledger.entries, texts)
+    kinds = in_sentences(content.lost, content.sources.values(), texts)
+    return [
+        (kind, len(facts), mark_safe("".join(map(_render_fact, facts))))  # noqa: S308 - escaped by `_render_fact`
+        for kind, facts in kinds.items()
+    ]
+
+
+def _render_fact(fact: LostFact) -> str:
+    """Return a lost fact in its sentence as HTML. A template takes ten times as long, and a page has up to 500."""
+    is_long = len(fact.value) > _MAX_FACT_CHARS
+    value = f"{fact.value[: _MAX_FACT_CHARS - 1]}…" if is_long else fact.value
+    sentence = f"{escape(fact.before)}<mark>{escape(value)}</mark>{escape(fact.after)}"
+    link = ""
+    if entry := fact.entry:
+        words = f"{entry.role} message {entry.position + 1}"
+        link = f' <a class="small" href="#m-{escape(entry.id)}">{escape(words)}</a>'
+    return f'<li data-testid="lost-fact"><q dir="auto">{sentence}</q>{link}</li>\n'
 
 
 def _get_compaction(request: HttpRequest, name: str, number: int, right: Right = Right.SESSIONS) -> Compaction:
@@ -260,7 +282,7 @@ def _find_questions(session: Session, check: Check, utterances: list[rework.Utte
     texts = queries.archived_texts(session, (entry.hash for entry in entries))
     remaining = [texts.get(entry.hash, "") for entry in entries if entry.stays]
     remaining.append(rework.message_text(queries.payload(session, check.span(SUMMARY))))
-    removed = rework.removed_texts(entries, texts, queries.lost_facts(queries.payload(session, check.span(RETENTION))))
+    removed = rework.removed_texts(entries, texts, lost_facts(queries.payload(session, check.span(RETENTION))))
     return rework.find_questions(utterances, removed, remaining)
 
 

@@ -15,7 +15,7 @@ from ingest.models import Session, Transcript
 from ingest.storage.messages import REFERENCE, restore
 from ingest.storage.payloads import HAS_PAYLOAD, PAYLOAD, STORED_BYTES, decode, decode_up_to
 from viewer.compactions.ledger import Ledger, parse_ledger
-from viewer.compactions.lost_facts import source_ids, with_sentences
+from viewer.compactions.lost_facts import lost_facts, source_ids, with_sentences
 from viewer.compactions.rework import RepeatedCall, Utterance, message_text, text_of_role
 from viewer.kinds import PRUNED
 from viewer.sessions.checks import Check
@@ -52,7 +52,6 @@ ORDER BY started_at, seq LIMIT %(limit)s
 _MAX_CONVERSATION = 500
 _MAX_PAYLOAD_BYTES = 2_000_000
 _MAX_ARGUMENT_CHARS = 300
-_MAX_LOST_FACTS = 500
 _HEX_DIGITS = set("0123456789abcdef")
 
 
@@ -88,12 +87,6 @@ def payloads(session: Session, spans: Iterable[SpanRow]) -> dict[str, Any]:
             [session.session_key, session.day, [span.span_id for span in spans]],
         )
         return {f"{trace}:{span}": decode(stored) for trace, span, stored in cursor.fetchall()}
-
-
-def lost_facts(payload: Any) -> list[dict[str, Any]]:
-    """Return the lost facts in the payload of a retention check. Clients list only the most important ones."""
-    facts = payload.get("lost") if isinstance(payload, dict) else None
-    return [fact for fact in facts if isinstance(fact, dict)][:_MAX_LOST_FACTS] if isinstance(facts, list) else []
 
 
 def lost_in_sentences(session: Session, check: Check, payload: Any) -> list[dict[str, Any]]:

@@ -1,93 +1,175 @@
-"""The parts of a compaction's page that depend only on its spans: ledger, diagram, summary and lost facts.
+"""Store the parts of compaction pages, so that a page does not compute them.
 
-They are computed once per process and version of the spans. The texts of messages are not among them, because an
-archive may expire.
+The index process computes them after a compaction has arrived (`store_arrivals`). A page whose parts are missing or
+outdated computes and stores them itself. Content is stored apart from what everyone may see.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from typing import Any
+import hashlib
+import logging
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
 from uuid import UUID
 
-from django.template.loader import render_to_string
-from django.utils.safestring import SafeString
+import msgspec
+import zstandard
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import Exists, OuterRef, QuerySet
 
-from ingest.models import Session
+from ingest.models import Project, Session
 from viewer.compactions import queries
-from viewer.compactions.flow import build_flow
-from viewer.compactions.ledger import Ledger
-from viewer.compactions.lineage import Version, hide_text, previous_summary, summary_version
+from viewer.compactions.lineage import previous_summary
+from viewer.compactions.page_parts import ContentParts, PublicParts, Sources, build
 from viewer.kinds import PRUNED, RETENTION, SUMMARY
+from viewer.live.queries import sessions_after
+from viewer.models import CompactionArrivals, CompactionParts
 from viewer.sessions.checks import Check
+from viewer.sessions.queries import checks as session_checks
 
-# A page with a long summary has about 150 kB.
-_CACHED_PAGES = 64
-
-
-@dataclass(frozen=True)
-class StoredParts:
-    """The stored parts of a compaction, with their content. Callers hide it from readers who may not see it."""
-
-    ledger: Ledger
-    version: Version | None
-    lost: list[dict[str, Any]]
-    sizes: tuple[int, int | None]
-
-    @cached_property
-    def flow(self) -> SafeString | None:
-        """The diagram as HTML."""
-        if not self.ledger.entries:
-            return None
-        flow = build_flow(self.ledger, *self.sizes)
-        return render_to_string("compactions/_flow.html", {"flow": flow, "ledger": self.ledger})
-
-    @cached_property
-    def lines(self) -> SafeString:
-        """The lines of the summary as HTML."""
-        positions = {entry.id: entry.position + 1 for entry in self.ledger.entries}
-        return render_to_string("compactions/_summary_lines.html", {"version": self.version, "positions": positions})
-
-    @cached_property
-    def hidden_version(self) -> Version | None:
-        return self.version and hide_text(self.version)
+# Earlier compactions of a session have been stored when they arrived, or are stored when a user opens them.
+_NEWEST = 20
+_log = logging.getLogger("ariadne.compactions")
+Parts = TypeVar("Parts", PublicParts, ContentParts)
+_KINDS = [PRUNED, SUMMARY, RETENTION]
+# What the parts are computed with. If one of these files changes, all parts are outdated.
+_VIEWER = Path(__file__).resolve().parents[1]
+_CODE = ("compactions", "visibility", "templatetags", "chat.py", "kinds.py", "numbers.py")
+_CHANGED_SESSIONS = """
+SELECT DISTINCT k.key FROM unnest(%s::uuid[], %s::date[], %s::bigint[]) k (key, day, upto)
+JOIN ingest_span s ON s.session_key = k.key AND s.session_day = k.day AND s.seq > %s AND s.seq <= k.upto
+WHERE s.kind = ANY(%s)
+"""
+_TRY_LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('compaction parts'))"
+_STORE = """
+INSERT INTO viewer_compactionparts (session_key, number, project_id, version, public, content)
+VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (session_key, number) DO UPDATE
+SET project_id = excluded.project_id, version = excluded.version, public = excluded.public, content = excluded.content
+"""
 
 
-@dataclass(frozen=True)
-class _Request:
-    """The spans to read. Two requests for the same version of the same spans are equal."""
-
-    session_key: UUID
-    number: int
-    versions: tuple[tuple[str, int], ...]  # keys and sequence numbers of the spans
-    sizes: tuple[int, int | None]
-    session: Session = field(compare=False)
-    check: Check = field(compare=False)
-    previous: Check | None = field(compare=False)
-
-
-def read_parts(session: Session, compactions: Sequence[Check], number: int) -> StoredParts:
-    """Return the stored parts of compaction `number` of a session."""
-    check, previous = compactions[number - 1], previous_summary(compactions, number)
-    spans = [*(check.span(kind) for kind in (PRUNED, SUMMARY, RETENTION)), previous.span(SUMMARY) if previous else None]
-    versions = tuple((span.key, span.seq) for span in spans if span is not None)
-    sizes = (check.before, check.after)
-    return _read(_Request(session.session_key, number, versions, sizes, session, check, previous))
-
-
-@lru_cache(maxsize=_CACHED_PAGES)
-def _read(request: _Request) -> StoredParts:
-    check = request.check
-    pruned, summary, retention = (check.span(kind) for kind in (PRUNED, SUMMARY, RETENTION))
-    before = request.previous.span(SUMMARY) if request.previous else None
-    spans = [span for span in (pruned, summary, retention, before) if span is not None]
-    payloads: Mapping[str, Any] = queries.payloads(request.session, spans) if spans else {}
-    previous = payloads.get(before.key) if before else None
-    return StoredParts(
-        ledger=queries.public_ledger(payloads.get(pruned.key) if pruned else None),
-        version=summary_version(request.number, summary, payloads.get(summary.key), previous) if summary else None,
-        lost=queries.lost_facts(payloads.get(retention.key) if retention else None),
-        sizes=request.sizes,
+def read_parts(
+    session: Session, compactions: Sequence[Check], number: int, *, has_content: bool
+) -> tuple[PublicParts, ContentParts | None]:
+    """Return the parts of compaction `number` of a session. Readers without the right get no content."""
+    version = _version(_sources(compactions, number))
+    columns = ("public", "content") if has_content else ("public",)
+    stored = CompactionParts.objects.filter(
+        session_key=session.session_key, number=number, project_id=session.project_id, version=version
     )
+    row = stored.values_list(*columns).first()
+    if row is not None:
+        public = _decode(row[0], PublicParts)
+        return public, _decode(row[1], ContentParts) if has_content else None
+    public, content = _compute(session, number)
+    return public, content if has_content else None
+
+
+def store_arrivals() -> None:
+    """Compute the parts of compactions that arrived in any project. One process at a time does it."""
+    for project_id in Project.objects.order_by("pk").values_list("pk", flat=True):
+        _store_changes(project_id)
+
+
+def delete_expired(sender: Any, session_keys: QuerySet[Session, Any], **_: Any) -> None:
+    """Receive the expiry of sessions: their parts go with them, and those of sessions that no longer exist."""
+    CompactionParts.objects.filter(session_key__in=session_keys).delete()
+    sessions = Session.objects.filter(session_key=OuterRef("session_key"))
+    CompactionParts.objects.filter(~Exists(sessions)).delete()
+
+
+def _store_changes(project_id: int) -> None:
+    """Store the parts of compactions that changed in a project since the last call, in one transaction."""
+    state = CompactionArrivals.objects.filter(project_id=project_id).first() or CompactionArrivals(
+        project_id=project_id
+    )
+    sessions = sessions_after(project_id, state.seq)
+    if not sessions:
+        return
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_TRY_LOCK)
+        (is_locked,) = cursor.fetchone() or (False,)
+        if not is_locked:
+            return
+        keys = _sessions_with_compactions(sessions, state.seq)
+        for session in sessions:
+            if session.session_key in keys:
+                _store_newest(session)
+        state.seq = sessions[-1].last_seq
+        state.save()
+
+
+def _sessions_with_compactions(sessions: Sequence[Session], after: int) -> set[UUID]:
+    """Return the keys of the sessions in which something of a compaction arrived."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _CHANGED_SESSIONS,
+            [
+                [session.session_key for session in sessions],
+                [session.day for session in sessions],
+                [session.last_seq for session in sessions],
+                after,
+                _KINDS,
+            ],
+        )
+        return {key for (key,) in cursor.fetchall()}
+
+
+def _store_newest(session: Session) -> None:
+    compactions = session_checks(session).compactions()
+    stored = CompactionParts.objects.filter(session_key=session.session_key).order_by("-number")
+    versions = dict(stored.values_list("number", "version")[:_NEWEST])
+    for number in range(max(1, len(compactions) - _NEWEST + 1), len(compactions) + 1):
+        if versions.get(number) == _version(_sources(compactions, number)):
+            continue
+        try:
+            with transaction.atomic():
+                _compute(session, number)
+        except (ValueError, TypeError) as error:  # of content that no page can show. It must not stop the others
+            _log.warning("compaction_parts_failed session=%s number=%s %s", session.session_key, number, error)
+
+
+def _compute(session: Session, number: int) -> tuple[PublicParts, ContentParts]:
+    """Compute and store the parts of a compaction. They do not depend on who asks for them."""
+    sources = _sources(session_checks(session).compactions(), number)
+    spans = list(sources)
+    public, content = build(sources, queries.payloads(session, spans) if spans else {})
+    key, version = session.session_key, _version(sources)
+    with connection.cursor() as cursor:
+        cursor.execute(_STORE, [key, number, session.project_id, version, _encode(public), _encode(content)])
+    return public, content
+
+
+def _sources(compactions: Sequence[Check], number: int) -> Sources:
+    return Sources.of(number, compactions[number - 1], previous_summary(compactions, number))
+
+
+def _version(sources: Sources) -> str:
+    """Return a digest of the code and of the spans' versions. It changes with the parts."""
+    spans = [(span.key, span.seq) for span in sources]
+    return hashlib.sha256(repr((_code_digest(), spans, sources.sizes)).encode()).hexdigest()
+
+
+@cache
+def _code_digest() -> str:
+    digest = hashlib.sha256()
+    for path in _files([*(_VIEWER / name for name in _CODE), settings.PAGES / "templates" / "compactions"]):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _files(places: Iterable[Path]) -> Iterable[Path]:
+    for place in places:
+        yield from sorted((*place.glob("*.py"), *place.glob("*.html"))) if place.is_dir() else [place]
+
+
+def _encode(parts: PublicParts | ContentParts) -> bytes:
+    # msgspec does not encode Django's SafeString. A slice of it is an ordinary string.
+    return zstandard.compress(msgspec.json.encode(parts, enc_hook=lambda html: html[:]))
+
+
+def _decode(body: bytes, parts: type[Parts]) -> Parts:
+    return msgspec.json.decode(zstandard.decompress(bytes(body)), type=parts)

@@ -1,0 +1,208 @@
+"""Parts of compaction pages are computed on arrival, stored per project, hidden and deleted with their session."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import zstandard
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+from people import client_for, create_project, create_session, create_user
+
+from ingest.models import Project, Session, Span
+from ingest.storage import partitions, retention
+from ingest.storage.payloads import pack
+from viewer.compactions import stored_parts
+from viewer.models import CompactionArrivals, CompactionParts
+
+pytestmark = pytest.mark.django_db(transaction=True)
+PAGE = "/sessions/run/compactions/1/"
+
+
+def add_compaction(session: Session, secret: str, *, seq: int = 2) -> None:
+    """Add a compaction whose summary and lost fact contain a secret."""
+    entry = {"id": "m0", "hash": "a" * 64, "role": "user", "tokens": 7, "fate": "summarized", "rule": "old"}
+    events: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+        "compact.trigger_decision": ({"triggered": True, "t_est": 90, "max_tokens": 100}, {}),
+        "compact.pruned_messages": ({"tokens_after": 40, "fates": {"summarized": 1}}, {"ledger": [entry]}),
+        "compact.summary_created": ({"version": 1, "summary_tokens": 12}, {"summary": f"# State\n- {secret} [m0]"}),
+        "compact.retention": (
+            {"facts_total": 2, "facts_kept": 1},
+            {"lost": [{"kind": "id", "text": f"lost {secret}", "source_ids": ["m0"]}]},
+        ),
+    }
+    now = timezone.now()
+    for number, (kind, (data, payload)) in enumerate(events.items()):
+        Span.objects.create(
+            session_key=session.session_key,
+            session_day=session.day,
+            trace_id="t-run",
+            span_id=f"c{number}",
+            project_id=session.project_id,
+            seq=seq + number,
+            kind=kind,
+            name=kind,
+            started_at=now,
+            ended_at=now,
+            data=data,
+            packed_payload=pack(json.dumps(payload).encode()),
+        )
+    Session.objects.filter(pk=session.pk).update(last_seq=seq + len(events))
+
+
+def create_compaction(project: Project, secret: str) -> Session:
+    session = create_session(project, session_id="run")
+    add_compaction(session, secret)
+    return session
+
+
+@pytest.fixture
+def ours() -> Project:
+    project = create_project("ours")
+    create_compaction(project, "Nightingale")
+    return project
+
+
+@pytest.fixture
+def theirs() -> Project:
+    project = create_project("theirs")
+    create_compaction(project, "Flamingo")
+    return project
+
+
+def page_of(role: str, project: Project, *, status: int = 200) -> str:
+    response = client_for(create_user(role, project)).get(PAGE)
+    assert response.status_code == status
+    return str(response.content.decode())
+
+
+def stored_texts(project: Project) -> tuple[str, str]:
+    row = CompactionParts.objects.get(project_id=project.pk)
+    return zstandard.decompress(row.public).decode(), zstandard.decompress(row.content).decode()
+
+
+def forbid_computing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        pytest.fail("the page computed its parts")
+
+    monkeypatch.setattr(stored_parts, "build", fail)
+
+
+def test_a_page_reads_what_was_stored_on_arrival(
+    ours: Project, theirs: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two projects have a session of the same name. Each reader sees the stored parts of their own."""
+    stored_parts.store_arrivals()
+    forbid_computing(monkeypatch)
+    page = page_of("developer", ours)
+    assert "Nightingale" in page and "<mark>lost Nightingale</mark>" in page
+    assert "Flamingo" not in page
+    assert "Flamingo" in page_of("developer", theirs)
+
+
+def test_content_is_stored_apart_and_only_for_its_own_project(ours: Project, theirs: Project) -> None:
+    stored_parts.store_arrivals()
+    for project, own, other in ((ours, "Nightingale", "Flamingo"), (theirs, "Flamingo", "Nightingale")):
+        public, content = stored_texts(project)
+        assert own in content and other not in content
+        assert own not in public and other not in public
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_readers_without_the_right_never_get_content(ours: Project, theirs: Project, *, is_stored: bool) -> None:
+    """Not from a stored row, whose content is not even read, and not if their own request computes it."""
+    if is_stored:
+        stored_parts.store_arrivals()
+    with CaptureQueriesContext(connection) as queries:
+        page = page_of("operator", ours)
+    assert "Nightingale" not in page and "Flamingo" not in page
+    assert "1 of 2 facts kept (50%)" in page and '<h2 id="flow-title">' in page
+    if is_stored:
+        assert not any('"viewer_compactionparts"."content"' in query["sql"] for query in queries.captured_queries)
+    assert "Nightingale" in page_of("developer", ours)
+
+
+def test_the_first_view_stores_what_no_process_has_stored(ours: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = page_of("operator", ours)
+    forbid_computing(monkeypatch)
+    client = client_for(create_user("developer", ours))
+    assert "Nightingale" in client.get(PAGE).content.decode()
+    assert "Nightingale" not in first
+
+
+def test_parts_of_changed_spans_are_computed_again(ours: Project) -> None:
+    stored_parts.store_arrivals()
+    changed = Span.objects.filter(project_id=ours.pk, kind="compact.summary_created")
+    changed.update(packed_payload=pack(b'{"summary": "# State\\n- Kingfisher"}'), seq=20)
+    Session.objects.filter(project_id=ours.pk).update(last_seq=20)
+    page = page_of("developer", ours)
+    assert "Kingfisher" in page and "- Nightingale" not in page
+
+
+def test_parts_of_other_code_are_computed_again(ours: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stored HTML does not outlive the code and the templates that made it."""
+    stored_parts.store_arrivals()
+    before = CompactionParts.objects.get().version
+    monkeypatch.setattr(stored_parts, "_code_digest", lambda: "another release")
+    page_of("developer", ours)
+    assert CompactionParts.objects.get().version != before
+
+
+def test_only_new_compactions_are_computed(ours: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored_parts.store_arrivals()
+    forbid_computing(monkeypatch)
+    stored_parts.store_arrivals()
+    # A change without a compaction.
+    Session.objects.filter(project_id=ours.pk).update(last_seq=50)
+    stored_parts.store_arrivals()
+    assert CompactionArrivals.objects.get(project_id=ours.pk).seq == 50
+
+
+def test_a_compaction_that_cannot_be_computed_does_not_stop_others(
+    ours: Project, theirs: Project, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    build = stored_parts.build
+
+    def fail_for_ours(sources: Any, payloads: Any) -> Any:
+        if "Nightingale" in str(payloads):
+            raise ValueError("an odd character")
+        return build(sources, payloads)
+
+    monkeypatch.setattr(stored_parts, "build", fail_for_ours)
+    stored_parts.store_arrivals()
+    assert [row.project_id for row in CompactionParts.objects.all()] == [theirs.pk]
+    assert "compaction_parts_failed" in caplog.text and "Nightingale" not in caplog.text
+
+
+def test_parts_expire_with_their_session(ours: Project, theirs: Project) -> None:
+    """So do parts of sessions whose spans have moved elsewhere. The other project keeps its own."""
+    stored_parts.store_arrivals()
+    CompactionParts.objects.create(
+        session_key=uuid.uuid4(), number=1, project_id=ours.pk, version="", public=b"", content=b"moved"
+    )
+    day = datetime.now(UTC).date() - timedelta(days=40)
+    with connection.cursor() as cursor:
+        cursor.execute(partitions.create_statement(day))
+    Span.objects.filter(project_id=ours.pk).update(session_day=day)
+    Session.objects.filter(project_id=ours.pk).update(day=day)
+    Project.objects.filter(pk=ours.pk).update(retention_days=30)
+    retention.run()
+    assert [row.project_id for row in CompactionParts.objects.all()] == [theirs.pk]
+
+
+def test_an_upgrade_starts_with_the_next_compaction(ours: Project, theirs: Project) -> None:
+    """Compactions from before are stored when a user opens them, so an upgrade does not compute all of them."""
+    migration = importlib.import_module("viewer.migrations.0006_compaction_parts")
+    with connection.cursor() as cursor:
+        cursor.execute(migration.START_AT_NOW)
+    stored_parts.store_arrivals()
+    assert not CompactionParts.objects.exists()
+    assert "Flamingo" in page_of("developer", theirs)
+    assert CompactionParts.objects.get().project_id == theirs.pk
+    assert CompactionArrivals.objects.count() == 2

@@ -1,0 +1,161 @@
+"""The parts of a compaction's page that depend only on its spans: ledger, diagram, summary and lost facts.
+
+The texts of messages are not among them, because an archive may expire.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.template.loader import render_to_string
+from django.utils.html import json_script
+
+from viewer.compactions.flow import build_flow
+from viewer.compactions.ledger import Entry, Ledger, parse_ledger
+from viewer.compactions.lineage import Version, summary_version
+from viewer.compactions.lost_facts import lost_facts, source_ids
+from viewer.kinds import PRUNED, RETENTION, SUMMARY
+from viewer.sessions.checks import Check
+from viewer.sessions.spans import SpanRow
+from viewer.visibility.public_parts import public_payload
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerPart:
+    """The fate ledger. It has no content."""
+
+    entry_count: int
+    removed_count: int
+    inferred_count: int
+    counts: list[tuple[str, int, int]]
+    is_truncated: bool
+    first_entries: list[Entry]
+    rows: str
+    """All entries as a script element with JSON for `static/js/compactions/fate-ledger.js`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryPart:
+    """The figures of the summary, without its text."""
+
+    version: int
+    tokens: int
+    input_tokens: int
+    added: int
+    edited: int
+    removed: int
+    is_compared: bool
+    is_disclosed: bool
+    omitted: str
+    original_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PublicParts:
+    """The parts that everyone with access to the session may see."""
+
+    ledger: LedgerPart
+    flow: str  # HTML
+    summary: SummaryPart | None
+
+
+@dataclass(frozen=True, slots=True)
+class ContentParts:
+    """The parts that only readers with the right to view payloads may see."""
+
+    lines: str = ""  # HTML
+    lost: list[dict[str, Any]] = field(default_factory=list)
+    sources: dict[str, Entry] = field(default_factory=dict)
+    """The messages in the ledger that contained a lost fact, by id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The spans of a compaction that its page is computed from."""
+
+    number: int
+    pruned: SpanRow | None
+    summary: SpanRow | None
+    retention: SpanRow | None
+    previous: SpanRow | None  # the summary before
+    sizes: tuple[int, int | None]  # of the prompt before and after
+
+    @classmethod
+    def of(cls, number: int, check: Check, previous: Check | None) -> Sources:
+        pruned, summary, retention = (check.span(kind) for kind in (PRUNED, SUMMARY, RETENTION))
+        before = previous.span(SUMMARY) if previous else None
+        return cls(number, pruned, summary, retention, before, (check.before, check.after))
+
+    def __iter__(self) -> Iterator[SpanRow]:
+        return (span for span in (self.pruned, self.summary, self.retention, self.previous) if span is not None)
+
+
+def build(sources: Sources, payloads: Mapping[str, Any]) -> tuple[PublicParts, ContentParts]:
+    """Compute the parts of a page from the payloads of its spans, which are given by span key."""
+
+    def payload(span: SpanRow | None) -> Any:
+        return payloads.get(span.key) if span else None
+
+    ledger = parse_ledger(public_payload(PRUNED, payload(sources.pruned)))
+    version = None
+    if sources.summary is not None:
+        previous = payload(sources.previous)
+        version = summary_version(sources.number, sources.summary, payload(sources.summary), previous)
+    lost = lost_facts(payload(sources.retention))
+    named = {source for fact in lost for source in source_ids(fact)}
+    public = PublicParts(_ledger_part(ledger), _draw_flow(ledger, sources.sizes), _summary_part(version))
+    return public, ContentParts(
+        lines=_draw_lines(ledger, version),
+        lost=lost,
+        sources={entry.id: entry for entry in ledger.entries if entry.id in named},
+    )
+
+
+def _ledger_part(ledger: Ledger) -> LedgerPart:
+    return LedgerPart(
+        entry_count=len(ledger.entries),
+        removed_count=ledger.removed_count,
+        inferred_count=ledger.inferred_count,
+        counts=ledger.counts,
+        is_truncated=ledger.is_truncated,
+        first_entries=ledger.first_entries,
+        rows=json_script(ledger.rows, "ledger-rows", encoder=_Compact),
+    )
+
+
+def _draw_flow(ledger: Ledger, sizes: tuple[int, int | None]) -> str:
+    if not ledger.entries:
+        return ""
+    return render_to_string("compactions/_flow.html", {"flow": build_flow(ledger, *sizes), "ledger": ledger})
+
+
+def _summary_part(version: Version | None) -> SummaryPart | None:
+    if version is None:
+        return None
+    return SummaryPart(
+        version=version.version,
+        tokens=version.tokens,
+        input_tokens=version.input_tokens,
+        added=version.added,
+        edited=version.edited,
+        removed=version.removed,
+        is_compared=version.is_compared,
+        is_disclosed=version.is_disclosed,
+        omitted=version.omitted,
+        original_bytes=version.original_bytes,
+    )
+
+
+def _draw_lines(ledger: Ledger, version: Version | None) -> str:
+    positions = {entry.id: entry.position + 1 for entry in ledger.entries}
+    return render_to_string("compactions/_summary_lines.html", {"version": version, "positions": positions})
+
+
+class _Compact(json.JSONEncoder):
+    """Without spaces."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{**options, "separators": (",", ":")})
