@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +31,7 @@ from viewer.sessions.descriptions import describe_session
 from viewer.sessions.inspection import inspect
 from viewer.sessions.lines import TOOL, line_of
 from viewer.sessions.session_checks import projected_turns
-from viewer.sessions.session_rows import label_tags, session_rows
+from viewer.sessions.session_rows import label_tags, render_rows, session_rows
 from viewer.visibility.public_parts import Visibility
 
 # Rows that the page shows before its script has loaded the tree.
@@ -49,24 +50,25 @@ def sessions(request: HttpRequest) -> HttpResponse:
     filters = session_list.SessionFilter.from_query(request.GET, request.user.pk)
     visibility = payload_views.project_visibility(access.request_grant(request), project.pk)
     page, cursor = session_list.sessions_page({project.pk: visibility}, filters)
+    rows = session_rows(
+        page,
+        titles=session_list.titles(page, visibility),
+        labels=labels.session_labels(page, visibility),
+        costs=session_costs(project.pk, [session.session_key for session in page]),
+    )
+    if request.GET.get("fragment") == "rows":
+        return HttpResponse(render_rows(rows))
     context = {
         "project": project,
-        "rows": session_rows(
-            page,
-            titles=session_list.titles(page, visibility),
-            labels=labels.session_labels(page, visibility),
-            costs=session_costs(project.pk, [session.session_key for session in page]),
-        ),
+        "rows": render_rows(rows),
         "next": _address(request, before=cursor) if cursor else "",
         "filters": filters,
         "is_filtered": filters.is_active,
         # The order of receipt, which is not that of the agents' clocks in the last column.
         "unsorted": _address(request, sort=None, before=None) if filters.sort else "",
         "is_first_page": filters.before is None,
-        "last_seq": queries.last_seq(project.pk),
+        "last_seq": _last_seq(project.pk, filters, page),
     }
-    if request.GET.get("fragment") == "rows":
-        return render(request, "sessions/_session_rows.html", context)
     now = timezone.now()
     context |= {
         "figures": overview.figures([project.pk], filters.range, now),
@@ -92,6 +94,13 @@ def sessions(request: HttpRequest) -> HttpResponse:
         "other_parameters": [(name, request.GET[name]) for name in ("sort", "hide") if request.GET.get(name)],
     }
     return render(request, "sessions/session_list.html", context)
+
+
+def _last_seq(project_id: int, filters: session_list.SessionFilter, page: Sequence[Session]) -> int:
+    """Return the number that live updates of the list start from."""
+    if page and not (filters.is_active or filters.sort or filters.before):
+        return page[0].last_seq
+    return queries.last_seq(project_id)
 
 
 def _label_menus(

@@ -7,11 +7,15 @@ takes several times as long. Rows are dictionaries because a template looks for 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
+from django.template.loader import render_to_string
 from django.urls import reverse
+from django.utils.safestring import SafeString, mark_safe
 
 from ingest.decoding.facts import LOSSY_SHARE
 from ingest.models import Session
@@ -54,6 +58,26 @@ def session_rows(
         }
         for session in sessions
     ]
+
+
+def render_rows(rows: Iterable[Row]) -> SafeString:
+    """Return rows as HTML. Most rows of a list are the same as in the one before, so they are rendered once."""
+    html = "".join(_render_row(_RowKey(repr(row), row)) for row in rows)
+    return mark_safe(html)  # noqa: S308 - rendered by a template
+
+
+@dataclass(frozen=True, slots=True)
+class _RowKey:
+    """A row that is equal to another one if all of its values are."""
+
+    text: str
+    row: Row = field(compare=False)
+
+
+# A row has about 2 kB.
+@lru_cache(maxsize=1_000)
+def _render_row(key: _RowKey) -> str:
+    return render_to_string("sessions/_session_rows.html", {"rows": [key.row]})
 
 
 def _name(session: Session, title: str) -> Row:
@@ -116,6 +140,8 @@ def _usage(session: Session) -> Row:
 
 def label_tags(labels: Sequence[LabelValue]) -> Row:
     """Return the first labels of a session as links to the list, and the others as a text."""
+    if not labels:
+        return {}
     home, others = reverse("session-list"), labels[_MAX_LABELS:]
     return {
         "shown": [
