@@ -10,10 +10,11 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "ariadne.settings")
 
 from channels.routing import ProtocolTypeRouter, URLRouter
 from django.conf import settings
-from django.core.asgi import get_asgi_application
 from django.db import connections
 
-django_application = get_asgi_application()
+from ariadne.runtime.page_handler import create_application
+
+django_application = create_application()
 
 from ariadne.runtime import request_guard  # noqa: E402 - Django must be set up first
 from ariadne.runtime.db_middleware import connection_options  # noqa: E402
