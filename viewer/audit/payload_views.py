@@ -80,6 +80,9 @@ def record_view(request: HttpRequest | Request, session: Session, *, reason: str
 
 def record_view_by(origin: Origin, session: Session, *, reason: str = "", part: str = "") -> None:
     """Record a view of someone who sent no HTTP request, such as the reader of a websocket."""
+    # Entries are never removed, so a view that is recorded needs no lock. All writers of the log share it.
+    if _is_open(origin.actor_id, session):
+        return
     with transaction.atomic():
         log.lock()
         if _is_open(origin.actor_id, session):
@@ -115,6 +118,8 @@ def _record_project_view(
         project_id=project_id,
         at__gte=timezone.now() - WINDOW,
     )
+    if recent.exists():
+        return
     with transaction.atomic():
         log.lock()
         if not recent.exists():

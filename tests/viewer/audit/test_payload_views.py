@@ -6,7 +6,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from people import client_for, create_project, create_session, create_user
 
 from ingest.models import Project, Span
@@ -49,6 +51,16 @@ def test_a_view_is_logged_once_per_person_and_session(ours: Project):
     assert views() == [("ann", "run", ""), ("bob", "run", ""), ("ann", "other-run", "")]
     entry = AuditEntry.objects.filter(action="payload.view").earliest("position")
     assert (entry.detail["session"], entry.detail["first"]) == ("run", SPAN)
+
+
+def test_a_recorded_view_does_not_wait_for_writers_of_the_log(ours: Project) -> None:
+    client = client_for(create_user("developer", ours, name="ann"))
+    locks = []
+    for _ in range(2):
+        with CaptureQueriesContext(connection) as queries:
+            assert TEXT in client.get(f"/api/spans/{SPAN}/").content.decode()
+        locks.append(any("pg_advisory_xact_lock" in query["sql"] for query in queries.captured_queries))
+    assert locks == [True, False]
 
 
 def test_a_view_is_logged_again_after_an_hour(ours: Project, monkeypatch):
