@@ -268,6 +268,26 @@ def test_a_changed_value_is_shown_with_the_old_one_marked_as_past():
     assert text.count("RETRY_LIMIT = 3") == 0
 
 
+def test_lines_of_a_search_that_an_edit_removed_are_not_shown():
+    """The output of grep has a file and a line number before each line."""
+    session = Session("Raise the limit.").call(
+        "Grep", "src/a.py:12:RETRY_LIMIT = 3\n12:RETRY_LIMIT = 3", pattern="LIMIT"
+    )
+    text = edit(session, "src/a.py", "RETRY_LIMIT = 3", "RETRY_LIMIT = 500").text()
+    assert "a.py: RETRY_LIMIT = 500 (was 3)" in text
+    assert "RETRY_LIMIT = 3" not in text
+
+
+def test_an_edit_that_the_user_undid_changed_no_value():
+    """A later look into the file shows the old value again."""
+    session = edit(Session("Raise the limit."), "src/a.py", "RETRY_LIMIT = 3", "RETRY_LIMIT = 500")
+    session.user("I undid your change. Read the file again.")
+    assert "RETRY_LIMIT = 500 (was 3)" in session.text()
+    text = session.call("Read", "    12→RETRY_LIMIT = 3\n", file_path="/srv/src/a.py").text()
+    assert "a.py: the change of RETRY_LIMIT to 500 was undone, it is 3 again" in text
+    assert "(was 3)" not in text
+
+
 def test_only_the_newest_todo_list_is_shown():
     """The calls that maintain it do not repeat older states."""
     session = Session("Do the three things.")
@@ -297,6 +317,17 @@ def test_the_first_and_the_newest_request_are_on_top_without_greetings():
     assert summary.current_task.text == "Now write the release notes for version 2.4."
     assert [goal.text for goal in summary.goals] == ["Fix the login timeout in src/auth.py, please."]
     assert "Hi!" not in summary.render()
+
+
+def test_a_short_first_request_is_a_goal_and_a_short_answer_is_no_task():
+    """Two words of content are enough to ask for something at the beginning."""
+    session = (
+        Session("Hi there!", "Fix the importer.").user("Write tests for the CSV reader, too.").user("The second one.")
+    )
+    summary = session.summary()
+    assert [goal.text for goal in summary.goals] == ["Fix the importer."]
+    assert summary.current_task is not None
+    assert summary.current_task.text == "Write tests for the CSV reader, too."
 
 
 def test_a_rule_in_the_first_request_is_also_a_constraint():
@@ -440,12 +471,31 @@ def test_sources_are_listed_by_name():
     [
         "ValueError: must be exactly one of the allowed values here",
         "Why does it not work without the flag?",
+        "src/app.py:12: DeprecationWarning: the function is required to use abc instead of collections",
+        "return self.limit(x, only=True, instead=False)",
+        "You can use /undo to revert and discard commit f542c65.",
+        "I don't remember the reservation number, sorry.",
     ],
 )
 def test_questions_and_tracebacks_are_not_constraints(text):
     """Only instructions are constraints."""
     summary = Session("Change my flight to Houston.", text, "Go on with the change now.").summary()
     assert [note.text for note in summary.constraints] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Return only JSON.",
+        "I can't fly on Mondays.",
+        "I don't remember the date, but use only the Visa card.",
+        "Never edit src/app.py:12 manually.",
+    ],
+)
+def test_instructions_that_resemble_code_or_excuses_are_constraints(text):
+    """Losing an instruction is worse than keeping a line of code."""
+    summary = Session("Change my flight to Houston.", text, "Now write the confirmation mail.").summary()
+    assert [note.text for note in summary.constraints] == [text]
 
 
 def test_a_kept_summary_does_not_lose_its_facts_over_ten_rounds():
@@ -524,3 +574,39 @@ def test_a_branch_of_a_switch_is_not_a_reference():
     """`case 0:` is code, and `case 1182` is a ticket."""
     assert find_entities("case 0:") == ()
     assert ("case 1182", "ticket") in find_entities("See case 1182 for the refund.")
+
+
+def test_a_label_stands_with_the_line_that_it_announces():
+    """`**First Leg:**` alone says nothing."""
+    reply = (
+        "This is your trip.\n\n**First Leg:**\n- Flight: HAT214\n- Seat: 4C\n\n**Key Files:**\n1. src/a.py reads CSV"
+    )
+    session = Session("Book the trip to Houston.")
+    session.messages.append(Message("assistant", reply, id="a9"))
+    lines = session.text().split("\n")
+    assert "- **First Leg:** Flight: HAT214; Seat: 4C" in lines
+    assert "- **Key Files:** 1. src/a.py reads CSV" in lines
+
+
+def test_tags_control_sequences_and_reminders_are_not_part_of_a_summary():
+    """Text that programs add for themselves or for a terminal is left out."""
+    session = Session("Run the tests of the importer.")
+    session.messages.append(Message("assistant", "<thinking>\nThe importer reads data.csv.\n</thinking>", id="a9"))
+    reminder = "<system-reminder>\nUse TodoWrite.\n</system-reminder>"
+    output = f"\x1b[38;2;144;144;144mFAILED\x1b[0m tests/test_csv.py \x1b[?25l\n{reminder}"
+    text = session.call("Bash", output, command="pytest").text()
+    assert "The importer reads data.csv." in text
+    assert "FAILED tests/test_csv.py" in text
+    assert not any(part in text for part in ("thinking>", "38;2", "\x1b", "reminder", "TodoWrite"))
+
+
+def test_words_that_only_look_like_names_are_not_listed():
+    """Emphasized words, pairs with a slash and line numbers before a comment are no names."""
+    assert find_entities("92:// see https://example.com/a") == (("https://example.com/a", "url"),)
+    filler = "\n".join(
+        f"value_{number} = load('text {number}') and inserted/deleted MUST {number}17" for number in range(200)
+    )
+    session = Session("Explain the loader in src/loader.py.").call("Read", filler, file_path="src/loader.py")
+    names = [entity.name for entity in session.summary(max_tokens=300).entities]
+    assert not {"inserted/deleted", "MUST", "must"}.intersection(names)
+    assert not [name for name in names if name.isdigit() or name.startswith("text ")]

@@ -21,6 +21,7 @@ from compact.summarizers.extraction.file_ledger import (
     read_arguments,
 )
 from compact.summarizers.extraction.records import Record, read_result, record_lines
+from compact.summarizers.extraction.requests import without_wrappers
 from compact.summarizers.extraction.text_cache import TextCache
 
 if TYPE_CHECKING:
@@ -47,6 +48,13 @@ _SOFT_BREAK: Final = re.compile(r"(?<=[,;}\]|])\s+|(?<=[,;])(?=[\"{\[])")
 _LINE_NUMBER: Final = re.compile(r"^\s*\d+(?:→|\t|\| ?)\s*")
 _PAIR: Final = re.compile(r"\*{0,2}[A-Za-z][\w /()-]{1,30}?\*{0,2}:\*{0,2} \S")
 _MAX_PAIR_CHARS: Final = 80
+# A label says what the list below it is about, and nothing by itself.
+_LABEL: Final = re.compile(r"(?!#)[^:]+(?::\*{0,2}|\*\*:)|\*\*[^*]+\*\*")
+_LABELED: Final = re.compile(r"\*{0,2}[^:*]+(?::\*{0,2}|\*\*:) (?:\d{1,2}[.)] |[^:]{1,40}: )")
+_MAX_LABEL_CHARS: Final = 60
+_ITEM: Final = re.compile(r"(?:[-*•]|\d{1,2}[.)])\s+\S")
+_TAG: Final = re.compile(r"</?[A-Za-z][\w:-]*/?>")
+_CONTROL_SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _FENCE: Final = "```"
 
 _PATH_LINE: Final = re.compile(r"[~.\w@+-]*(?:/[\w.@+-]+)+/?")
@@ -110,7 +118,9 @@ class _Calls:
 
     def result_blocks(self, message: Message, sources: tuple[str, ...], position: int) -> Iterator[Block]:
         call_id = message.answers[0] if message.answers else ""
-        text = _truncate(message.text)
+        text = _without_control_sequences(_truncate(message.text))
+        if "<system-reminder>" in text:
+            text = without_wrappers(text)
         result = read_result(text, parse_arguments(self._arguments.get(call_id, "")))
         call_line = self._lines.get(call_id, message.name or "")
         if records := tuple(record for record in result.records if record.label):
@@ -208,19 +218,36 @@ def prose_blocks(text: str) -> list[tuple[list[str], bool]]:
         if line.startswith(_FENCE):
             lines, is_code = [], not is_code
             blocks.append((lines, is_code))
+        elif not _says_something(line):
             continue
-        if len(line) < 3 or not (line[0].isalnum() or line.strip("-=_*#~|+`. ")):
-            continue
-        if line[0] in "-*•":
-            line = _BULLET.sub("", line)
-        if is_code:
-            lines += _split_line(line, MAX_OUTPUT_CHARS)
-        elif len(line) <= _MAX_UNSPLIT_CHARS:
-            lines.append(line)
+        elif is_code:
+            lines += _split_line(_BULLET.sub("", line), MAX_OUTPUT_CHARS)
         else:
-            for sentence in _SENTENCE_END.split(line) if _HAS_SENTENCE_END.search(line) else (line,):
-                lines += _split_line(sentence, MAX_SENTENCE_CHARS)
+            _add_prose(lines, line)
     return [(lines if is_code else _join_pairs(lines), is_code) for lines, is_code in blocks if lines]
+
+
+def _says_something(line: str) -> bool:
+    """False for rules, empty bullets and lone tags."""
+    if len(line) < 3 or not (line[0].isalnum() or line.strip("-=_*#~|+`. ")):
+        return False
+    return line[0] != "<" or _TAG.fullmatch(line) is None
+
+
+def _add_prose(lines: list[str], line: str) -> None:
+    """Add the sentences of a line. The first item of a list stands with the label of the list."""
+    is_item = _ITEM.match(line) is not None
+    text = _BULLET.sub("", line)
+    if is_item and lines and len(lines[-1]) <= _MAX_LABEL_CHARS and lines[-1][-1] in ":*":
+        label = lines[-1]
+        if _LABEL.fullmatch(label) and len(label) + len(text) < MAX_SENTENCE_CHARS:
+            lines[-1] = f"{label} {text}"
+            return
+    if len(text) <= _MAX_UNSPLIT_CHARS:
+        lines.append(text)
+        return
+    for sentence in _SENTENCE_END.split(text) if _HAS_SENTENCE_END.search(text) else (text,):
+        lines += _split_line(sentence, MAX_SENTENCE_CHARS)
 
 
 def _join_pairs(lines: list[str]) -> list[str]:
@@ -243,7 +270,9 @@ def _join_pairs(lines: list[str]) -> list[str]:
 
 
 def _starts_new(pending: str, line: str) -> bool:
-    """True if the key of a line already occurs in the pending pairs, so that it describes the next thing."""
+    """True if a line has the label of a list, or a key that already occurs, so that it describes the next thing."""
+    if _LABELED.match(line):
+        return True
     key = line.partition(":")[0]
     return pending.startswith(f"{key}:") or f"; {key}:" in pending
 
@@ -326,6 +355,11 @@ def _truncate(text: str) -> str:
         return text
     half = _MAX_MESSAGE_CHARS // 2
     return f"{text[:half]}\n{text[-half:]}"
+
+
+def _without_control_sequences(text: str) -> str:
+    """Remove the sequences with which programs color a terminal and move its cursor."""
+    return _CONTROL_SEQUENCE.sub("", text) if "\x1b" in text else text
 
 
 def collapse_whitespace(text: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from compact.messages import Message
 from compact.summarizers.extraction.file_ledger import changed_texts, edited_path, failed_calls, parse_arguments
+from compact.summarizers.extraction.record_tables import strip_line_number
 
 _ASSIGNMENT: Final = re.compile(
     r"\s*(?:export |const |var |let |readonly |static |final |public |private )*"
@@ -25,9 +26,12 @@ class ChangedValue(NamedTuple):
     new: str
     old: str
     position: int
+    is_undone: bool = False
 
     @property
     def line(self) -> str:
+        if self.is_undone:
+            return f"{self.file}: the change of {self.name} to {self.new} was undone, it is {self.old} again"
         return f"{self.file}: {self.name} = {self.new} (was {self.old})"
 
 
@@ -35,22 +39,41 @@ def changed_values(messages: Sequence[Message]) -> list[ChangedValue]:
     """Return the names that successful edits set to another value, the last change of each."""
     failed = failed_calls(messages)
     values: dict[tuple[str, str], ChangedValue] = {}
+    files_by_call: dict[str, str] = {}  # of the calls whose results may show that a change was undone
     for position, message in enumerate(messages):
+        for call_id in message.answers:
+            if call_id in files_by_call:
+                _mark_undone(values, files_by_call[call_id], message.text, position)
         for call in message.tool_calls:
-            if call.id in failed or "old" not in call.arguments:
+            if call.id in failed or not (values or "old" in call.arguments):
                 continue
-            for value in _edit_values(parse_arguments(call.arguments), position):
-                key = (value.file, value.name)
-                values.pop(key, None)
-                values[key] = value
+            arguments = parse_arguments(call.arguments)
+            for value in _edit_values(arguments, position):
+                values.pop((value.file, value.name), None)
+                values[value.file, value.name] = value
+            file = _file_name(arguments)
+            if any(known == file for known, _ in values):
+                files_by_call[call.id] = file
     return list(values.values())
+
+
+def _mark_undone(values: dict[tuple[str, str], ChangedValue], file: str, text: str, position: int) -> None:
+    """Mark the changes of a file whose old values it has again."""
+    for name, current in _assignments(text, has_line_numbers=True).items():
+        value = values.get((file, name))
+        if value is not None and value.old == current:
+            values[file, name] = value._replace(position=position, is_undone=True)
+
+
+def _file_name(arguments: dict[str, Any]) -> str:
+    return edited_path(arguments).rpartition("/")[2]
 
 
 def _edit_values(arguments: dict[str, Any], position: int) -> Iterator[ChangedValue]:
     old_text, new_text = changed_texts(arguments)
     if not old_text or not new_text:
         return
-    file = edited_path(arguments).rpartition("/")[2]
+    file = _file_name(arguments)
     before, after = _assignments(old_text), _assignments(new_text)
     for name, old in before.items():
         new = after.get(name)
@@ -60,11 +83,12 @@ def _edit_values(arguments: dict[str, Any], position: int) -> Iterator[ChangedVa
         yield ChangedValue(file, name, new, old, position)
 
 
-def _assignments(text: str) -> dict[str, str]:
+def _assignments(text: str, *, has_line_numbers: bool = False) -> dict[str, str]:
     """Return the names that are assigned once."""
     values: dict[str, str] = {}
     repeated: set[str] = set()
-    for line in text.split("\n"):
+    for raw in text.split("\n"):
+        line = strip_line_number(raw) if has_line_numbers else raw
         match = _ASSIGNMENT.fullmatch(line) if len(line) <= _MAX_LINE_CHARS else None
         if match is None:
             continue

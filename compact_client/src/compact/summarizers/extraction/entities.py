@@ -115,6 +115,7 @@ _NUMERIC: Final = _first_of(
 )
 # Types that a word of only letters, digits and underscores can have.
 _IDENTIFIER: Final = _first_of(version=_VERSION, hex=_HEX, error=_ERROR, code=_CODE, ident=_IDENT, acronym=_ACRONYM)
+_SCHEME: Final = re.compile(r"[A-Za-z][\w+.-]+://\w")  # not a comment after a line number: `92://`
 _PART_SEPARATOR: Final = re.compile(r"[^\w.$#-]+")
 _LINE_SUFFIX: Final = re.compile(r":\d+(?:[:-]\d+)*:?$")
 # A line of `grep -n`, with context after a dash: `src/app.go:12:func`, `src/app.go-13-`.
@@ -239,7 +240,7 @@ def _classify_identifier(word: str) -> list[Mention]:
 
 def _classify_compound(word: str) -> list[Mention]:
     """Classify a word with punctuation or non-ASCII characters."""
-    if "://" in word and ":" not in (scheme := word.partition("://")[0]) and "/" not in scheme:
+    if "://" in word and _SCHEME.match(word):
         return [(word.lower().rstrip("/."), "url")]
     if "@" in word and _EMAIL.fullmatch(word):
         return [(word.lower(), "email")]

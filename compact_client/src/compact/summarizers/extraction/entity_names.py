@@ -6,6 +6,7 @@ competes with the last lines for the same tokens, and it is dropped again if one
 
 from __future__ import annotations
 
+import re
 from heapq import nlargest
 from typing import Final
 
@@ -19,6 +20,7 @@ from compact.summary.renderer import PHRASE_END, SAID, SHOWN
 NAME_WORTH: Final = 0.5
 _NAME_TOKENS: Final = 10  # enough candidates for the share of the budget that names can take
 _SEPARATOR_TOKENS: Final = 1.5
+_WORD_PAIR: Final = re.compile(r"[A-Za-z]+/[A-Za-z]+")  # `key/value` is not a path, and `os/exec` says little
 # A list of names is only readable if its label says what they are.
 ROLE_LABELS: Final = {
     "id": "identifiers",
@@ -48,6 +50,20 @@ ROLE_LABELS: Final = {
 }
 
 
+def _is_name(index: SpanIndex, entity: int, *, is_required: bool) -> bool:
+    """True if an entity says something by itself.
+
+    Bare numbers, emphasized words, pairs with a slash and string literals of programs do not. A bare amount is only
+    useful if the user mentioned it, and the bare value of a record does not say which record it belongs to.
+    """
+    usage = index.usages[entity]
+    if usage.type in ("acronym", "num") or (usage.type == "quoted" and not usage.is_said):
+        return False
+    if usage.type == "path" and _WORD_PAIR.fullmatch(index.keys[entity]):
+        return False
+    return is_required or not (usage.type in NUMBER_TYPES or index.is_only_in_records(entity))
+
+
 def name_candidates(
     index: SpanIndex, entity_values: list[float], required: set[int], budget_tokens: float
 ) -> list[Candidate]:
@@ -56,14 +72,10 @@ def name_candidates(
     Entities without a value are mentioned already.
     """
     listed = {entity for line in index.candidates if line.field == "entities" for entity in line.entities}
-    # A bare number is only useful if the user mentioned it, and those are required entities. The bare value of a record
-    # does not say which record it belongs to.
     densities = [
         (entity in required, value / (len(key) / CHARS_PER_TOKEN + _SEPARATOR_TOKENS), entity)
-        for entity, (key, value, usage) in enumerate(zip(index.keys, entity_values, index.usages, strict=True))
-        if value > 0.0
-        and (entity in required or not (usage.type in NUMBER_TYPES or index.is_only_in_records(entity)))
-        and entity not in listed
+        for entity, (key, value) in enumerate(zip(index.keys, entity_values, strict=True))
+        if value > 0.0 and entity not in listed and _is_name(index, entity, is_required=entity in required)
     ]
     best = nlargest(int(budget_tokens) // _NAME_TOKENS, densities)
     first_order = len(index.candidates)

@@ -89,6 +89,18 @@ _NO_INSTRUCTION: Final = re.compile(
     r"^(?:what|why|how|who|where|when|which|is|are|was|were|does|do|did) [^.]*\?$"
     r"|^(?:traceback \(|file \"[^\"]+\", line \d|raise \w+|\w+(?:error|exception): )"
 )
+# Output, code and messages of programs that a user's turn contains. They order nothing.
+_PROGRAM_LINE: Final = re.compile(
+    r"^(?:\S*/)?[\w.-]+\.\w{1,5}:\d+|^/\S+: |^\d+ ?[│█|→]"
+    r"|^(?:assert|return|raise|yield|def|class) [^ ]*[(\[=.].*[^.!]$|^[\w.]+\(.*[(),;\"'].?$|^e {2,}\S"
+    r"|^(?:error|fatal|info|debug): |\w(?:warning|error|exception): |\\n| \.\.\. (?:ok|skipped|fail|error)\b"
+    r"|^you can use /\w+ |^use /\w+ |^only \d+ reflections|^#* ?searchreplacenoexactmatch"
+)
+# What the user cannot remember or find is no instruction.
+_NOT_KNOWN: Final = re.compile(
+    r"\bi(?:'m| am)?(?: \w+)? (?:don'?t|do not|can'?t|cannot|didn'?t)(?: \w+)? "
+    r"(?:remember|recall|know|see|find|understand|have (?:it|that|the|my|access)|believe|think)\b"
+)
 _FIRM_OPEN_ITEMS: Final = (
     "todo, fixme, next steps?, remaining, still (?:need|have|to|missing|fails?|failing), not yet, left to do",
     "pending, blocked, blocker, follow[- ]?ups?, unresolved, outstanding, must still, yet to, open question",
@@ -153,7 +165,12 @@ def is_rule(text: str) -> bool:
 def is_user_decision(text: str) -> bool:
     """True if a user's line states a choice."""
     lowered = text.lower()
-    return not lowered.endswith("?") and _USER_DECISION.search(lowered) is not None and _is_sentence(text)
+    return (
+        not lowered.endswith("?")
+        and _USER_DECISION.search(lowered) is not None
+        and _is_sentence(text)
+        and not _PROGRAM_LINE.search(lowered)
+    )
 
 
 def is_open_item(text: str) -> bool:
@@ -182,7 +199,10 @@ def summary_field(text: str, kind: LineKind) -> str:
 @lru_cache(maxsize=_CACHE_SIZE)
 def _is_constraint(text: str) -> bool:
     lowered = text.lower()
-    return _CONSTRAINT.matches(lowered) and not _NO_INSTRUCTION.search(lowered)
+    if not _CONSTRAINT.matches(lowered) or _NO_INSTRUCTION.search(lowered) or _PROGRAM_LINE.search(lowered):
+        return False
+    unknown = _NOT_KNOWN.search(lowered)
+    return unknown is None or _CONSTRAINT.matches(lowered[: unknown.start()] + lowered[unknown.end() :])
 
 
 @lru_cache(maxsize=_CACHE_SIZE)

@@ -38,17 +38,26 @@ _FILLER_WORDS: Final = frozenset(_FILLER.split())
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+|\n")
 _MAX_UNCLOSED_TAGS: Final = 16
 _MIN_WORDS: Final = 3
+_MIN_FIRST_WORDS: Final = 2  # Later, a text this short mostly answers a question.
+_MAX_SHORT_CHARS: Final = 80  # A longer request has enough words.
 _MAX_WORDS: Final = 66  # content words: what is pasted below a request is material
 
 
 def request_text(message: Message) -> str:
     """Return the beginning of a user's request as one line, or an empty text if the message asks for nothing."""
-    return _requests[message.text]
+    text = _requests[message.text]
+    return text if len(text) > _MAX_SHORT_CHARS or len(_content_words(text)) >= _MIN_WORDS else ""
+
+
+def first_request(messages: Sequence[Message]) -> tuple[int, str]:
+    """Return the position and text of the first request, which may be short, or -1 and an empty text."""
+    requests = ((position, _requests[message.text]) for position, message in enumerate(messages) if _is_user(message))
+    return next((request for request in requests if request[1]), (-1, ""))
 
 
 def _read_request(source: str) -> str:
     text = _clean(source)
-    if len(_content_words(text[:4_000])) < _MIN_WORDS:
+    if len(_content_words(text[:4_000])) < _MIN_FIRST_WORDS:
         return ""
     words = 0
     parts: list[str] = []
@@ -81,11 +90,11 @@ _fillers: Final = TextCache(_is_filler, max_chars=1_000_000)
 
 def request_positions(messages: Sequence[Message]) -> list[int]:
     """Return the positions of the user messages that ask for something."""
-    return [
-        position
-        for position, message in enumerate(messages)
-        if message.role == "user" and not message.answers and not message.is_summary and request_text(message)
-    ]
+    return [position for position, message in enumerate(messages) if _is_user(message) and request_text(message)]
+
+
+def _is_user(message: Message) -> bool:
+    return message.role == "user" and not message.answers and not message.is_summary
 
 
 def _clean(text: str) -> str:

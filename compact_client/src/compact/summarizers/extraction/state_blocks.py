@@ -21,7 +21,7 @@ from compact.summarizers.extraction.line_classifier import (
     summary_field,
 )
 from compact.summarizers.extraction.record_state import RecordStates
-from compact.summarizers.extraction.requests import is_filler, request_positions, request_text
+from compact.summarizers.extraction.requests import first_request, is_filler, request_positions, request_text
 from compact.summarizers.extraction.summary_blocks import EARLIER_POSITION, message_blocks
 from compact.summarizers.extraction.todo_list import TodoList
 from compact.summary.entries import FileTouched, OpenItem
@@ -29,6 +29,7 @@ from compact.summary.renderer import USER_PREFIX
 
 _TOOL_TEXT: Final = ("output", "code")
 _URL: Final = re.compile(r"https?://(?!localhost|127\.|0\.0\.0\.0)[^\s\"'<>`\\\])}]{4,120}")
+_GREP_PREFIX: Final = re.compile(r"(?:\S*\.\w{1,6})?:?\d+:\s*")
 _MAX_SOURCES: Final = 8
 _DONE: Final = "done: "  # before an item of an earlier to-do list
 _CHANGE: Final = re.compile(
@@ -193,17 +194,15 @@ def _request_blocks(
     messages: Sequence[Message], visible: Sequence[Message], *, has_summary: bool
 ) -> Iterator[tuple[int, Block]]:
     """Yield the first and the newest request, by position."""
+    requests: dict[int, tuple[str, str]] = {}
     positions = request_positions(messages)
-    if not positions:
-        return
-    fields = {}
-    if not request_positions(visible):
-        fields[positions[-1]] = "current_task"
-    if not has_summary:
-        fields[positions[0]] = "goals"  # also if it is the only request
-    for position, field in fields.items():
+    if positions and not request_positions(visible):
+        requests[positions[-1]] = ("current_task", request_text(messages[positions[-1]]))
+    first, text = first_request(messages)
+    if text and not has_summary:
+        requests[first] = ("goals", text)  # also if it is the only request
+    for position, (field, line) in requests.items():
         source = messages[position].id
-        line = request_text(messages[position])
         yield position, Block((line,), "user", (source,) if source else (), position, field=field)
 
 
@@ -229,8 +228,14 @@ def _repeats(line: str, request: str) -> bool:
     return collapsed in request or request in collapsed
 
 
+def _file_line(line: str) -> str:
+    """Return a line of output without the file and the line number that `grep` puts before it."""
+    match = _GREP_PREFIX.match(line) if ":" in line else None
+    return line[match.end() :] if match else line
+
+
 def _without_removed(block: Block, removed: Mapping[str, int]) -> Iterator[Block]:
     """Yield the lines of tool text that no later edit removed."""
-    lines = [line for line in block.lines if removed.get(line, EARLIER_POSITION - 1) < block.position]
+    lines = [line for line in block.lines if removed.get(_file_line(line), EARLIER_POSITION - 1) < block.position]
     if lines:
         yield block if len(lines) == len(block.lines) else block._replace(lines=lines)
