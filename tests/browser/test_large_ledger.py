@@ -69,3 +69,35 @@ def test_what_if_shows_progress_and_can_be_canceled(server: Server, sign_in: Sig
     page.get_by_role("button", name="Cancel").click()
     expect(page.locator(".whatif-progress")).to_have_count(0)
     expect(page.get_by_role("button", name="Replay this compaction")).to_be_visible()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(("part", "marks"), [("", ["first", None]), ("#summary", [])])
+def test_lower_parts_are_laid_out_after_the_first_paint(
+    sign_in: SignIn, session: str, part: str, marks: list[str | None]
+) -> None:
+    """The page is marked until its first paint. A link into the page shows everything at once."""
+    page = sign_in("operator")
+    page.add_init_script(
+        "window.marks = []; new MutationObserver(() => marks.push(document.documentElement.dataset.paint ?? null))"
+        ".observe(document, { attributes: true, subtree: true, attributeFilter: ['data-paint'] })"
+    )
+    page.goto(f"/sessions/{session}/compactions/1/{part}")
+    page.wait_for_function("(count) => marks.length >= count", arg=len(marks))
+    expect(page.locator("#what-if")).to_be_visible()
+    assert page.locator("#what-if").evaluate("element => getComputedStyle(element).contentVisibility") == "visible"
+    assert page.evaluate("marks") == marks
+
+
+@pytest.mark.browser
+def test_lower_parts_need_no_script(sign_in: SignIn, session: str) -> None:
+    page = sign_in("operator")
+    assert page.context.browser
+    context = page.context.browser.new_context(
+        java_script_enabled=False, storage_state=page.context.storage_state(), base_url=page.url
+    )
+    plain = context.new_page()
+    plain.goto(f"/sessions/{session}/compactions/1/")
+    expect(plain.locator("#summary")).to_be_visible()
+    expect(plain.locator("#what-if")).to_be_visible()
+    context.close()

@@ -130,11 +130,9 @@ def moment(value: datetime | None) -> SafeString:
     """Render a time. A script replaces the text with a relative time in the reader's time zone."""
     if value is None:
         return SafeString(_MISSING)
-    return format_html(
-        '<time datetime="{}" title="{} UTC">{}</time>',
-        value.isoformat(),
-        value.strftime("%Y-%m-%d %H:%M:%S"),
-        value.strftime("%d %b %H:%M"),
+    # A list has fifty times. They need no escaping, which would take most of the time.
+    return SafeString(
+        f'<time datetime="{value.isoformat()}" title="{value:%Y-%m-%d %H:%M:%S} UTC">{value:%d %b %H:%M}</time>'
     )
 
 
