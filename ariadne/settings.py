@@ -409,7 +409,7 @@ INGEST_DECODE_TIMEOUT_S = env_int("ARIADNE_INGEST_DECODE_TIMEOUT_S", 30)
 #: Bytes of request bodies that one process keeps in memory. Above it, requests are answered with 503.
 INGEST_MAX_HELD_BYTES = env_int("ARIADNE_INGEST_MAX_HELD_BYTES", 256 * 1024 * 1024)
 
-#: Keep the full-text search index up to date. 0 stops indexing, and search finds only what was indexed before.
+#: Keep the search index and stored compaction pages up to date. With 0, search finds only what was indexed before.
 SEARCH_INDEX = env_bool("ARIADNE_SEARCH_INDEX", True)
 
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
