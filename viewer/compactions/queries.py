@@ -36,9 +36,9 @@ FROM (
     WHERE started_at >= %(at)s AND arguments IS NOT NULL
       AND (%(until)s::timestamptz IS NULL OR started_at < %(until)s)
     ORDER BY name, arguments, started_at) a
-JOIN LATERAL (
-    SELECT * FROM calls b WHERE b.name = a.name AND b.arguments = a.arguments AND b.started_at < %(at)s
-    ORDER BY b.started_at DESC LIMIT 1) b ON true
+JOIN (
+    SELECT DISTINCT ON (name, arguments) * FROM calls WHERE started_at < %(at)s AND arguments IS NOT NULL
+    ORDER BY name, arguments, started_at DESC) b ON b.name = a.name AND b.arguments = a.arguments
 ORDER BY a.started_at LIMIT 50
 """  # noqa: S608 - constants
 _CONVERSATION = f"""
