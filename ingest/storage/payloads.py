@@ -30,8 +30,9 @@ UNREADABLE = "unreadable"
 _JSON, _ZSTD = b"\x01", b"\x02"
 # Compression saves nothing below this size.
 _MIN_BYTES = 100
-# Level 3 needs a quarter more time and saves 2 %.
-_LEVEL = 1
+# Level 3 needs a quarter more time and saves 2 % of a payload of 3 kB, but 7 % of a summary of 100 kB.
+_LEVEL, _LEVEL_OF_LARGE = 1, 3
+_LARGE_BYTES = 16_000
 # Far above the largest body that the server accepts. Damaged bytes may announce any size.
 _MAX_BYTES = 1 << 28
 _ENCODED_NUL = b"\\u0000"
@@ -46,6 +47,7 @@ class _Codecs(threading.local):
 
     def __init__(self) -> None:
         self.compress = zstandard.ZstdCompressor(level=_LEVEL).compress
+        self.compress_large = zstandard.ZstdCompressor(level=_LEVEL_OF_LARGE).compress
         self.decompress = zstandard.ZstdDecompressor().decompress
 
 
@@ -58,7 +60,7 @@ def pack(encoded: bytes) -> bytes:
     if _ENCODED_NUL in encoded:
         encoded = sanitize_encoded(encoded)
     if len(encoded) >= _MIN_BYTES:
-        compressed = _codecs.compress(encoded)
+        compressed = (_codecs.compress if len(encoded) < _LARGE_BYTES else _codecs.compress_large)(encoded)
         if len(compressed) < len(encoded):
             return _ZSTD + compressed
     return _JSON + encoded

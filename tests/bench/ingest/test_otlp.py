@@ -152,11 +152,11 @@ def test_pages_while_ingest_runs_at_half_speed(server: Any) -> None:
 
 
 def _sizes(server: Any) -> dict[str, float]:
-    """Return the bytes of the span table, its indexes and the other tables of a project."""
+    """Return the bytes of the span table, its indexes and the search index, without empty partitions."""
     query = """
         SELECT coalesce(sum(pg_relation_size(inhrelid)), 0), coalesce(sum(pg_indexes_size(inhrelid)), 0),
             coalesce(sum(pg_total_relation_size(inhrelid) - pg_relation_size(inhrelid) - pg_indexes_size(inhrelid)), 0)
-        FROM pg_inherits WHERE inhparent = %s::regclass
+        FROM pg_inherits WHERE inhparent = %s::regclass AND pg_relation_size(inhrelid) > 0
     """
     with psycopg.connect(server.database_url) as connection:
         heap, indexes, toast = connection.execute(query, ["ingest_span"]).fetchone() or (0, 0, 0)

@@ -42,7 +42,7 @@ values = st.recursive(
 )  # fmt: skip
 
 
-@given(st.dictionaries(st.sampled_from(["input", "output", "x"]), values), st.integers(0, 300))
+@given(st.dictionaries(st.sampled_from(["input", "output", "x"]), values), st.integers(0, 300) | st.just(20_000))
 def test_a_payload_is_read_as_it_was_written(payload: dict[str, Any], padding: int) -> None:
     """Below and above the size from which payloads are compressed."""
     encoded = msgspec.json.encode({**payload, "padding": "a" * padding})
