@@ -169,3 +169,15 @@ def test_pairs_of_a_comparison_are_cards(phone: Page, session: str) -> None:
         expect(cell.get_by_role("link")).to_be_visible()
         box = cell.bounding_box()
         assert box and box["width"] > 250
+
+
+def test_transcripts_are_compact_cards(phone: Page, session: str) -> None:
+    phone.goto(f"/transcripts/?q={session}")
+    row = phone.get_by_test_id("transcript-row")
+    expect(row.get_by_role("button", name="Bundle")).to_be_visible()
+    redacted, actions = (
+        row.locator('td[data-label="Redacted"]').bounding_box(),
+        row.locator("td.actions").bounding_box(),
+    )
+    assert redacted and actions and actions["y"] < redacted["y"] + redacted["height"]
+    expect(phone.locator("[name=since]")).to_be_hidden()

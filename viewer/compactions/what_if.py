@@ -147,6 +147,8 @@ class Row:
     actual: int | None
     planned: int | None
     fate: str = ""
+    actual_total: int | None = None
+    planned_total: int | None = None
 
     @property
     def is_same(self) -> bool:
@@ -199,7 +201,14 @@ def plan_again(source: Source, choice: Choice) -> Outcome:
         Row("Tokens before", check.before, plan.before),
         Row("Tokens after", check.after, plan.after),
         *_compare_fates(actual, plan.ledger),
-        Row(_FACTS, check.facts_kept, plan.facts.kept if plan.facts else None),
+        Row(
+            _FACTS,
+            check.facts_kept,
+            plan.facts.kept if plan.facts else None,
+            # A plan that removes more messages removes more facts.
+            actual_total=check.facts_total,
+            planned_total=plan.facts.total if plan.facts else None,
+        ),
     ]
     pairs = [(a, b) for a, b in match_entries(actual, plan.ledger) if a and b]
     return Outcome(plan, rows, [Difference(a, b.fate, b.rule) for a, b in pairs if a.fate != b.fate])
