@@ -127,8 +127,6 @@ class SessionDelta:
         self.spans += sign
         if span.ended_us is None and span.started_us is not None:
             self.running += sign
-        if span.status == "error":
-            self.errors += sign
         stats = span.stats
         if stats is not NO_STATS:
             self.turns += sign * stats.is_turn
@@ -142,7 +140,9 @@ class SessionDelta:
                 if self.usage is None:
                     self.usage = UsageDelta()
                 self.usage.add(stats.usage, span.at_us, sign)
-        if (stats is not NO_STATS and stats.is_trend) or is_failure(span):
+        has_failed = is_failure(span)
+        self.errors += sign * has_failed
+        if (stats is not NO_STATS and stats.is_trend) or has_failed:
             if self.trend is None:
                 self.trend = TrendDelta()
             self.trend.add(span, sign)

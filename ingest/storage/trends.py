@@ -102,8 +102,8 @@ def stored_row(hour: datetime, counts: Sequence[int], kept_counts: Sequence[int]
 
 
 def is_failure(span: Span) -> bool:
-    """True if a part of the agent failed. Errors of a compaction count as fallbacks, not as failures of the agent."""
-    return span.status == "error" and not span.kind.startswith("compact.")
+    """True if a part of the agent failed. A summary that used a fallback counts as a fallback only."""
+    return span.status == "error" and not span.stats.is_fallback
 
 
 def share_kept(total: int, kept: int) -> int:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from io import StringIO
 from typing import Any
 
 import pytest
 from django.core.management import call_command
+from django.db import connection
 from django.db.migrations.loader import MigrationLoader
+from people import create_project, create_session
+
+from ingest.models import Session
 
 LARGE = "ingest_(span|session|trace|stray|usage|label|message|content|transcript)"
 # Statements that read or rewrite a table under an exclusive lock.
@@ -46,3 +51,16 @@ def test_later_migrations_do_not_lock_large_tables(django_db_blocker: Any) -> No
 def test_locking_statement_is_detected(statement: str) -> None:
     """The patterns match statements that lock a table."""
     assert any(re.search(pattern, statement) for pattern in LOCKING_STATEMENTS)
+
+
+@pytest.mark.django_db
+def test_stored_fallbacks_no_longer_count_as_errors() -> None:
+    """Sessions without a fallback keep their count."""
+    project = create_project()
+    for name, errors, fallbacks in (("both", 3, 1), ("errors", 2, 0), ("fallback", 1, 1)):
+        key = create_session(project, session_id=name).session_key
+        Session.objects.filter(session_key=key).update(error_count=errors, fallback_count=fallbacks)
+    with connection.cursor() as cursor:
+        cursor.execute(import_module("ingest.migrations.0019_errors_without_fallbacks").FORWARD)
+    counts = dict(Session.objects.values_list("session_id", "error_count"))
+    assert counts == {"both": 2, "errors": 2, "fallback": 0}

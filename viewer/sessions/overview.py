@@ -116,7 +116,7 @@ def figures(projects: Iterable[int], range_name: str, now: datetime) -> list[Fig
             "errors",
             "Errors",
             f"{total.errors:,}",
-            "Failed tool calls, model calls and other spans, without compactions",
+            "Failed tool calls, model calls and other spans, without fallbacks",
             "errors",
             "bad" if total.errors else "",
         ),

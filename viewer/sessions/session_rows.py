@@ -104,7 +104,6 @@ def _counts(session: Session) -> Row:
         "compactions": tokens(session.compaction_count) if session.compaction_count else "",
         "fallbacks": format_count(session.fallback_count, "fallback") if session.fallback_count else "",
         "errors": tokens(session.error_count) if session.error_count else "",
-        "has_failed": session.error_count > session.fallback_count,
         "spans": tokens(session.span_count),
     }
 

@@ -32,7 +32,7 @@ class FiguresSerializer(serializers.Serializer[Figures]):
     fallbacks = serializers.IntegerField()
     overflows = serializers.IntegerField()
     errors = serializers.IntegerField(  # type: ignore[assignment]
-        help_text="Failed spans, without those of compactions."
+        help_text="Failed spans, without summaries that used a fallback."
     )
     cost_usd = serializers.FloatField(allow_null=True)
 

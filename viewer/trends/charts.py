@@ -124,7 +124,7 @@ KINDS = (
         "errors",
         "Errors",
         "failed spans per {bucket}",
-        "Failed tool calls, model calls and other spans. Errors of compactions are counted as fallbacks.",
+        "Failed tool calls, model calls and other spans. Summaries that used a fallback count as fallbacks.",
         lambda figures: figures.errors,
         _count,
         "bad",

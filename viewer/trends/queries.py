@@ -201,7 +201,7 @@ def sessions_behind(
 
 _WORST_FIRST: dict[str, tuple[str, Q]] = {
     "facts": ("facts_order", Q(facts_order__gt=0)),
-    "errors": ("error_count", Q(error_count__gt=0, fallback_count__lt=F("error_count"))),
+    "errors": ("error_count", Q(error_count__gt=0)),
     "overflows": ("overflow_count", Q(overflow_count__gt=0)),
     "fallbacks": ("fallback_count", Q(fallback_count__gt=0)),
 }

@@ -56,6 +56,7 @@ def compaction(trace: str, number: int, hour: int, *, kept: int = 8, **more: Any
             "status": "error",
             "properties": {"fallback": "prune"},
         },
+        {**base, "span_id": f"f{number}", "event": "compact.error", "status": "error", "properties": {}},
         {**base, "span_id": f"o{number}", "event": "compact.overflow_recovered", "properties": {}},
         {**base, "span_id": f"t{number}", "kind": "tool", "status": "error"},
     ]
@@ -79,15 +80,16 @@ def recounted_figures(wire: Wire) -> Figures:
         data = row["data"] if isinstance(row["data"], dict) else json.loads(row["data"])
         pruned = row["kind"] == "compact.pruned_messages"
         is_fact = row["kind"] == "compact.retention"
+        is_fallback = row["kind"] == "compact.error" and "fallback" in data
         counts = [
             int(pruned),
             data["tokens_before"] - data["tokens_after"] if pruned else 0,
             data["cache"]["invalidated_tokens"] if pruned else 0,
             data["facts_total"] if is_fact else 0,
             data["facts_kept"] if is_fact else 0,
-            int(row["kind"] == "compact.error"),
+            int(is_fallback),
             int(row["kind"] == "compact.overflow_recovered"),
-            int(row["status"] == "error" and row["kind"] == "tool"),
+            int(row["status"] == "error" and not is_fallback),
         ]
         total = figures[row["project_id"], row["hour"], row["trend_model"]]
         figures[row["project_id"], row["hour"], row["trend_model"]] = [
@@ -117,6 +119,12 @@ def test_figures_equal_a_recount(wire: Wire, name: str) -> None:
     assert expected
     assert stored_figures(wire, "ingest_trend") == expected
     assert stored_figures(wire, "ingest_activity") == expected
+    # The session list counts errors in the same way as the trends.
+    (errors,) = wire.rows(
+        "SELECT sum(error_count)::int AS sessions, (SELECT sum(errors)::int FROM ingest_activity) AS hours"
+        " FROM ingest_session"
+    )
+    assert errors["sessions"] == errors["hours"]
     (shares,) = wire.rows(
         "SELECT sum(c) AS count FROM ingest_activity a JOIN ingest_session s USING (session_key),"
         " unnest(kept_counts) c WHERE s.session_id LIKE %s",
