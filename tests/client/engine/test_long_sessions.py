@@ -146,6 +146,8 @@ def test_calls_that_fill_the_window_leave_no_unused_space():
     recorder, history = _session_of_orders([(300, 1), (300, 1), (2, 130), (300, 1), (300, 1)])
     assert len(recorder.of("compact.pruned_messages")) == 5
     assert tokens(history) >= 0.95 * 6_000
+    # A replay starts from the reported growth, so it must be the one that the limits used.
+    assert recorder.last("compact.policy_applied")["growth_tokens"] == 0.0
 
 
 def test_one_large_call_does_not_make_every_later_call_compact():

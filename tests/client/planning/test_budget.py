@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from compact.planning.budget import PARTS, Breakdown, TokenBudget, Usage
-from compact.planning.limits import limits_for
+from compact.planning.limits import limits_for, planned_growth
 from compact.planning.usage_correction import UsageCorrection
 from compact.policy import CompactPolicy
 from hypothesis import given
@@ -97,6 +97,7 @@ def test_one_odd_report_does_not_change_the_factor():
 def test_a_summary_leaves_no_space_for_calls_that_never_fit(median, expected_space):
     """If the typical call is larger than all space that could be left, the next call compacts anyway."""
     policy = CompactPolicy(hard_cap_buffer=0, headroom_calls=6)
-    limits = limits_for(policy, 8_000, 8_000, float(median), median_growth_tokens=float(median))
+    growth = planned_growth(policy, 8_000, 8_000, average=float(median), median=median)
+    limits = limits_for(policy, 8_000, 8_000, growth)
     assert limits.summary_ceiling_tokens == min(8_000 - expected_space, limits.soft_limit_tokens)
     assert limits.soft_limit_tokens == (7_360 if expected_space else 7_920)

@@ -64,15 +64,13 @@ def limits_for(
     trigger_tokens: int | None,
     growth_tokens: float = 0.0,
     *,
-    median_growth_tokens: float = 0.0,
     budget_tokens: int | None = None,
 ) -> TokenLimits:
     """Return the limits that a policy sets for a window.
 
     If the window is unknown, `auto_compact_token_limit` is used in its place. `growth_tokens` is the average number of
-    tokens that a call of this session adds, or 0 if it has not been measured. If not even the median call fits into the
-    space that can be left, nothing is left: the next call compacts again anyway. `budget_tokens` replaces the window
-    minus the policy's buffer.
+    tokens that a call of this session adds, or 0 if it has not been measured. `budget_tokens` replaces the window minus
+    the policy's buffer.
     """
     window = window_tokens or policy.auto_compact_token_limit
     if window is None:
@@ -84,14 +82,23 @@ def limits_for(
     budget = window if window_tokens is None else window - policy.hard_cap_buffer
     budget = budget if budget_tokens is None else budget_tokens
     trigger = window if trigger_tokens is None else trigger_tokens
-    most_space = max(0, trigger - int(window * _MIN_CEILING_PCT))
-    space_for_calls = 0
-    if median_growth_tokens <= most_space:
-        space_for_calls = min(most_space, int(policy.headroom_calls * growth_tokens))
-    soft_limit = int(min(budget, trigger) * (_SOFT_LIMIT_PCT if space_for_calls else _FIRST_SOFT_LIMIT_PCT))
+    soft_limit = int(min(budget, trigger) * (_SOFT_LIMIT_PCT if growth_tokens else _FIRST_SOFT_LIMIT_PCT))
+    space_for_calls = int(policy.headroom_calls * growth_tokens)
     return TokenLimits(
         budget_tokens=budget,
         target_tokens=min(budget, int(window * policy.target_pct), int(trigger * _TARGET_OF_TRIGGER_PCT)),
         soft_limit_tokens=soft_limit,
-        summary_ceiling_tokens=min(soft_limit, trigger - space_for_calls),
+        summary_ceiling_tokens=min(soft_limit, max(trigger - space_for_calls, int(window * _MIN_CEILING_PCT))),
     )
+
+
+def planned_growth(
+    policy: CompactPolicy, window_tokens: int | None, trigger_tokens: int | None, *, average: float, median: float
+) -> float:
+    """Return the growth per call that a compaction leaves space for, as `limits_for` expects it.
+
+    0 if not even the median call fits into the space that can be left: the next call compacts again anyway.
+    """
+    window = window_tokens or policy.auto_compact_token_limit or 0
+    trigger = window if trigger_tokens is None else trigger_tokens
+    return average if median <= trigger - int(window * _MIN_CEILING_PCT) else 0.0

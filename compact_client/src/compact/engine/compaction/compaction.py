@@ -39,7 +39,7 @@ from compact.exceptions import InsufficientBudget, PlanConflict
 from compact.messages import SUMMARY_TAG, Message
 from compact.messages.units import Unit, group_units
 from compact.planning.draft import Draft
-from compact.planning.limits import TokenLimits, limits_for
+from compact.planning.limits import TokenLimits, limits_for, planned_growth
 from compact.planning.partition import pin_rules
 from compact.planning.plan import (
     ClearRecord,
@@ -109,7 +109,6 @@ class Compaction:
             engine.window_tokens(session),
             decision.trigger_tokens,
             self.growth_tokens,
-            median_growth_tokens=session.median_growth if self.growth_tokens else 0.0,
             budget_tokens=engine.budget_tokens(session),
         )
         self.budget_tokens = limits.budget_tokens
@@ -172,7 +171,16 @@ class Compaction:
 
     def _growth_tokens(self) -> float:
         assumed = self.engine.policy.growth_tokens
-        return self.session.average_growth if assumed is None else assumed
+        if assumed is not None:
+            return assumed
+        session = self.session
+        return planned_growth(
+            self.engine.policy,
+            self.engine.window_tokens(session),
+            self.decision.trigger_tokens,
+            average=session.average_growth,
+            median=session.median_growth,
+        )
 
     @property
     def _is_smaller(self) -> bool:
