@@ -37,7 +37,7 @@ _MAX_COMMON_TERMS: Final = 4
 _MAX_CONTEXT_SECTIONS: Final = 6
 _MAX_NAME_DISTANCE: Final = 3
 _IN_PROMPT_WEIGHT: Final = 0.2
-_NAME_DECAY: Final = 0.6
+_NAME_DECAY: Final = 0.7
 _MAX_CACHED_SECTIONS: Final = 1_024
 # Frequencies of common terms are counted again when the index has grown by this factor.
 _MAX_GROWTH: Final = 1.25

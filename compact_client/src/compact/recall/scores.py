@@ -20,7 +20,7 @@ from compact.recall.terms import terms_of
 # Terms of a query that stand together are a better sign than the same terms spread over all of it.
 _WINDOW_WORDS: Final = 30
 _FULL_QUERY_WEIGHT: Final = 0.1
-_NEIGHBOR_WEIGHT: Final = 0.3
+_NEIGHBOR_WEIGHT: Final = 0.05
 _CONTEXT_WEIGHT: Final = 0.3
 _IN_PROMPT_WEIGHT: Final = 0.2
 _NOVELTY_WEIGHT: Final = 30.0

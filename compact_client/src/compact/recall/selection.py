@@ -17,8 +17,8 @@ from compact.recall.scores import Chunk, RankedChunk
 from compact.recall.terms import names_in
 
 _MIN_SHARE: Final = 0.02
-_COVERED_WEIGHT: Final = 0.2
-_TEXT_SHARE: Final = 0.7
+_COVERED_WEIGHT: Final = 0.1
+_TEXT_SHARE: Final = 0.6
 _MAX_DISTANCE: Final = 2
 _MAX_MESSAGES: Final = 4
 _OMISSION: Final = "…"
