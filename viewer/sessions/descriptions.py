@@ -132,7 +132,7 @@ def _failed_summaries(count: int) -> str:
 def _describe_recoveries(recoveries: list[Check]) -> str:
     if not recoveries:
         return ""
-    return f"The provider rejected {format_count(len(recoveries), 'prompt')} first."
+    return f"The provider rejected {format_count(len(recoveries), 'prompt')} as too long."
 
 
 def _describe_retention(completed: list[Check]) -> str:
