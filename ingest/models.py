@@ -172,7 +172,7 @@ class Session(models.Model):
 
 
 class HourlyFigures(models.Model):
-    """Columns of the hourly figures. See `ingest.storage.trends`."""
+    """Columns of the hourly figures. See `ingest.storage.figures.trends`."""
 
     project_id = models.IntegerField()
     hour = models.DateTimeField()

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from ingest.archive import transcripts
 from ingest.models import Project, Session, Span, Trace, Transcript, session_key, trace_key
-from ingest.storage import partitions
+from ingest.storage.database import partitions
 from ingest.storage.payloads import pack
 from viewer.models import Membership
 

@@ -1,7 +1,7 @@
 """Fail page requests immediately while the database is down.
 
-`ingest.storage.db_probe` pings the database. While it is down, new requests get a 503 here, and queries that are
-already waiting are aborted by `ingest.storage.connections.FailFastConnection`.
+`ingest.storage.database.db_probe` pings the database. While it is down, new requests get a 503 here, and queries that
+are already waiting are aborted by `ingest.storage.database.connections.FailFastConnection`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from asgiref.sync import iscoroutinefunction
 from django.http import HttpRequest, HttpResponseBase
 from django.utils.decorators import sync_and_async_middleware
 
-from ingest.storage.connections import CONNECT_TIMEOUT_S, FailFastConnection, database_status
+from ingest.storage.database.connections import CONNECT_TIMEOUT_S, FailFastConnection, database_status
 from viewer.middleware import database_unavailable
 
 

@@ -14,7 +14,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from ingest import metrics
 from ingest.errors import RequestError
 from ingest.http.service import Service
-from ingest.storage.connections import database_status
+from ingest.storage.database.connections import database_status
 
 _CHECK_TIMEOUT_S = 3.0
 

@@ -24,8 +24,8 @@ from ingest.http.decode_pool import DecodePool
 from ingest.http.keys import FIND_KEY, UPDATE_LAST_USED, KeyCache
 from ingest.http.limits import MemoryLimit, RateLimit
 from ingest.storage import retention
-from ingest.storage.connections import address
-from ingest.storage.db_probe import DatabaseProbe
+from ingest.storage.database.connections import address
+from ingest.storage.database.db_probe import DatabaseProbe
 from ingest.storage.writer import Writer
 
 logger = logging.getLogger("ariadne.ingest")

@@ -20,13 +20,15 @@ from ingest.decoding.labels import Label
 from ingest.decoding.records import Record, Span, Trace
 from ingest.decoding.span_stats import stats_of
 from ingest.decoding.timestamps import to_microseconds
-from ingest.storage import copy_rows, labels, messages, session_assignment, trends, usage
-from ingest.storage.aggregates import RESET_SESSION, UPDATE_SESSIONS, SessionDelta, update_parameters
+from ingest.storage import labels, messages, session_assignment
+from ingest.storage.database import copy_rows
+from ingest.storage.figures import trends, usage
+from ingest.storage.figures.aggregates import RESET_SESSION, UPDATE_SESSIONS, SessionDelta, update_parameters
+from ingest.storage.figures.trends import HourRow
 from ingest.storage.merge import merge, merge_traces
 from ingest.storage.messages import KnownMessages
 from ingest.storage.payloads import PAYLOAD
 from ingest.storage.session_assignment import SpanGroups
-from ingest.storage.trends import HourRow
 
 Cursor = psycopg.AsyncCursor[Any]
 SpanKey = tuple[str, str]

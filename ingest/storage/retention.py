@@ -16,8 +16,9 @@ from django.dispatch import Signal
 
 from ingest.archive import transcripts
 from ingest.models import Activity, HourlyUsage, Project, Session, Trend
-from ingest.storage import labels, messages, partitions
+from ingest.storage import labels, messages
 from ingest.storage.commit import LOCK_SPACE
+from ingest.storage.database import partitions
 
 # DROP TABLE waits for readers, and writers queue behind it. After this time it fails and the next run retries.
 _LOCK_TIMEOUT = "5s"

@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db.backends.utils import CursorWrapper
 
 from ingest.models import Session
-from ingest.storage import partitions
+from ingest.storage.database import partitions
 
 SESSION_ITEM = UUID(int=0)
 """The item of a session itself. Its `seq` is the progress of the index in this session."""

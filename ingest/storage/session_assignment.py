@@ -20,8 +20,8 @@ from ingest.decoding.records import Span, Trace
 from ingest.decoding.timestamps import to_datetime, to_microseconds
 from ingest.models import Trace as TraceRow
 from ingest.models import session_key, trace_key
+from ingest.storage.database.pg_arrays import encode_array
 from ingest.storage.merge import merge_traces
-from ingest.storage.pg_arrays import encode_array
 
 Cursor = psycopg.AsyncCursor[Any]
 SpanGroups = dict[tuple[str, str | None], list[Span]]

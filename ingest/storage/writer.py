@@ -23,9 +23,9 @@ from ingest.decoding import lenient_json
 from ingest.decoding.records import Record, Rejection, Trace
 from ingest.errors import Unavailable, describe
 from ingest.storage.backlog import Backlog
-from ingest.storage.connections import CONNECTION_ERRORS, database_status
+from ingest.storage.database.connections import CONNECTION_ERRORS, database_status
+from ingest.storage.database.transactions import Transactions
 from ingest.storage.fair_queue import FairQueue
-from ingest.storage.transactions import Transactions
 
 logger = logging.getLogger("ariadne.ingest")
 

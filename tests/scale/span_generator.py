@@ -15,7 +15,7 @@ from datetime import date, timedelta
 
 import psycopg
 
-from ingest.storage import partitions
+from ingest.storage.database import partitions
 
 SPANS_PER_SESSION = 200
 CONCURRENT_SESSIONS = 100

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from ingest.models import Project
-from ingest.storage.trends import COUNTS
+from ingest.storage.figures.trends import COUNTS
 from viewer.accounts import access
 from viewer.rest import BadFilter, ReadView, number_of, query_parameter
 from viewer.templatetags.ariadne import session_url

@@ -21,7 +21,7 @@ from django.db.models import F, Q, QuerySet, Sum
 from django.db.models.functions import Coalesce
 
 from ingest.models import Activity, Session, Trend, Usage
-from ingest.storage.trends import COUNTS
+from ingest.storage.figures.trends import COUNTS
 from viewer.costs.amounts import Cost
 from viewer.costs.queries import costs_over_time, session_costs
 from viewer.trends.periods import Period

@@ -11,7 +11,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ingest.models import Project
-from ingest.storage.recount import recount
+from ingest.storage.figures.recount import recount
 
 
 class Command(BaseCommand):

@@ -100,7 +100,7 @@ def packed_groups(count: int) -> list[bytes]:
     django.setup()
     from ingest.http.decode_jobs import decode_events
     from ingest.models import session_key
-    from ingest.storage import copy_rows
+    from ingest.storage.database import copy_rows
 
     groups = []
     for group in range(count // GROUP):
@@ -117,8 +117,8 @@ def raw_copy(server: Any, groups: list[bytes]) -> tuple[float, float]:
 
     Return spans per second, and CPU microseconds of Postgres per span.
     """
-    from ingest.storage import partitions
-    from ingest.storage.copy_rows import COLUMNS
+    from ingest.storage.database import partitions
+    from ingest.storage.database.copy_rows import COLUMNS
 
     with psycopg.connect(server.database_url, autocommit=True) as connection:
         connection.execute(partitions.create_statement(COPY_DAY).encode())

@@ -8,7 +8,7 @@ import pytest
 from compact.messages import Message, ToolCall
 from compact.summarizers import ExtractiveSummarizer
 from compact.summarizers.extraction.entities import find_entities
-from compact.summarizers.extraction.file_ledger import read_ledger
+from compact.summarizers.extraction.state.file_ledger import read_ledger
 from compact.summarizers.extraction.summary_blocks import summary_blocks
 from compact.summarizers.extraction.summary_builder import estimate_tokens, fit
 from compact.summary.entries import Note

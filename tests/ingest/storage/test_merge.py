@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ingest.decoding.records import Span
 from ingest.decoding.span_stats import stats_of
-from ingest.storage.aggregates import SessionDelta
+from ingest.storage.figures.aggregates import SessionDelta
 from ingest.storage.merge import merge
 
 

@@ -15,7 +15,8 @@ from django.db import connection
 from ingest.decoding.records import Span
 from ingest.decoding.span_stats import NO_STATS
 from ingest.models import Message, Project, Session
-from ingest.storage import messages, partitions, retention
+from ingest.storage import messages, retention
+from ingest.storage.database import partitions
 from ingest.storage.payloads import pack
 from viewer.sessions import queries
 

@@ -11,7 +11,8 @@ from django.core.management import call_command
 from django.db import connection
 
 from ingest.models import Project, Session, Trace
-from ingest.storage import partitions, retention
+from ingest.storage import retention
+from ingest.storage.database import partitions
 
 TODAY = datetime.now(UTC).date()
 

@@ -16,7 +16,7 @@ from live_server import Server, run_server
 from people import create_project, create_session
 
 from ingest.models import Activity, Span, Trend
-from ingest.storage.trends import COUNTS, share_kept
+from ingest.storage.figures.trends import COUNTS, share_kept
 
 from ..conftest import Wire
 

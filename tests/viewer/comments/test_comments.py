@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from people import client_for, create_project, create_session, create_user
 
 from ingest.models import Project, Session
-from ingest.storage import partitions, retention
+from ingest.storage import retention
+from ingest.storage.database import partitions
 from viewer.accounts import api_tokens
 from viewer.accounts.access import Right
 from viewer.comments import queries

@@ -16,7 +16,8 @@ from django.utils import timezone
 from people import client_for, create_project, create_session, create_user
 
 from ingest.models import Project, Session, Span
-from ingest.storage import partitions, retention
+from ingest.storage import retention
+from ingest.storage.database import partitions
 from ingest.storage.payloads import pack
 from viewer.compactions import stored_parts
 from viewer.models import CompactionArrivals, CompactionParts

@@ -15,7 +15,8 @@ from growth import assert_linear
 from people import client_for, create_project, create_session, create_user
 
 from ingest.models import Message, Project, SearchDocument, SearchState, Session, Span, Trace, trace_key
-from ingest.storage import partitions, retention
+from ingest.storage import retention
+from ingest.storage.database import partitions
 from ingest.storage.payloads import pack
 from viewer.models import AuditEntry
 from viewer.search import indexer, queries

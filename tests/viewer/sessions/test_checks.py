@@ -165,7 +165,8 @@ def test_a_recovered_overflow_is_a_compaction_with_before_and_after() -> None:
         "The provider rejected 112 of 100 tokens (112.0%), so the 4 oldest messages were removed. Now 60."
     )
     assert describe_session(checks) == (
-        "1 compaction removed 4 messages from the prompt and freed 30 tokens. The provider rejected 1 prompt as too long."
+        "1 compaction removed 4 messages from the prompt and freed 30 tokens. "
+        "The provider rejected 1 prompt as too long."
     )
 
 

@@ -22,10 +22,10 @@ from compact.summarizers.extraction.entities import (
     original_spelling,
     scan_entities,
 )
-from compact.summarizers.extraction.file_ledger import failed_calls, read_ledger
 from compact.summarizers.extraction.line_classifier import is_instruction, summary_field
-from compact.summarizers.extraction.requests import request_positions, request_text, without_wrappers
-from compact.summarizers.extraction.todo_list import read_todo_list
+from compact.summarizers.extraction.state.file_ledger import failed_calls, read_ledger
+from compact.summarizers.extraction.state.requests import request_positions, request_text, without_wrappers
+from compact.summarizers.extraction.state.todo_list import read_todo_list
 from compact.summarizers.retention import FACT_KINDS
 from compact.summary.entries import normalize
 

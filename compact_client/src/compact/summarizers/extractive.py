@@ -12,14 +12,14 @@ from typing import Final
 from compact.messages import Message
 from compact.messages.span import SpanReference
 from compact.summarizers.extraction.blocks import Block
-from compact.summarizers.extraction.decision_context import DecisionContexts
 from compact.summarizers.extraction.entities import find_entities, original_spelling
 from compact.summarizers.extraction.line_classifier import is_open_item
 from compact.summarizers.extraction.span_index import SpanIndex
-from compact.summarizers.extraction.state_blocks import with_state
+from compact.summarizers.extraction.state.decision_context import DecisionContexts
+from compact.summarizers.extraction.state.state_blocks import with_state
+from compact.summarizers.extraction.state.todo_list import read_todo_list
 from compact.summarizers.extraction.summary_blocks import earlier_blocks, message_blocks
 from compact.summarizers.extraction.summary_builder import build_summary, estimate_tokens
-from compact.summarizers.extraction.todo_list import read_todo_list
 from compact.summary.structured_summary import StructuredSummary, merge_spans
 
 DEFAULT_MAX_TOKENS: Final = 2_000

@@ -18,10 +18,10 @@ from compact.messages import Message
 from compact.summarizers.extraction.blocks import Block, read_blocks
 from compact.summarizers.extraction.entities import TYPE_WEIGHTS, find_entities, original_spelling
 from compact.summarizers.extraction.entity_names import ROLE_LABELS
-from compact.summarizers.extraction.file_ledger import read_ledger
 from compact.summarizers.extraction.line_classifier import is_instruction, summary_field
-from compact.summarizers.extraction.requests import request_positions, request_text
 from compact.summarizers.extraction.span_index import NUMBER_TYPES
+from compact.summarizers.extraction.state.file_ledger import read_ledger
+from compact.summarizers.extraction.state.requests import request_positions, request_text
 from compact.summarizers.extraction.summary_blocks import message_blocks, summary_blocks
 from compact.summarizers.extraction.summary_builder import CountTokens, estimate_tokens, fit, rendered_tokens
 from compact.summary.entries import Decision, Entity, FileTouched, Note, OpenItem, normalize

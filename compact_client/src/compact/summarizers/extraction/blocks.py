@@ -12,7 +12,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from compact.messages import Message, ToolCall
-from compact.summarizers.extraction.file_ledger import (
+from compact.summarizers.extraction.records.record_lines import Record, read_result, record_lines
+from compact.summarizers.extraction.state.file_ledger import (
     change_detail,
     changed_texts,
     edited_path,
@@ -20,8 +21,7 @@ from compact.summarizers.extraction.file_ledger import (
     parse_arguments,
     read_arguments,
 )
-from compact.summarizers.extraction.records import Record, read_result, record_lines
-from compact.summarizers.extraction.requests import without_wrappers
+from compact.summarizers.extraction.state.requests import without_wrappers
 from compact.summarizers.extraction.text_cache import TextCache
 
 if TYPE_CHECKING:

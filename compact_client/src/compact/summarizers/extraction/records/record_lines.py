@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from compact.summarizers.extraction.record_tables import read_tables, strip_line_number
+from compact.summarizers.extraction.records.record_tables import read_tables, strip_line_number
 from compact.summarizers.extraction.text_cache import TextCache
 
 MAX_LINE_CHARS: Final = 200

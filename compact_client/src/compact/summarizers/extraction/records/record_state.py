@@ -14,8 +14,8 @@ from typing import Final
 
 from compact.messages import Message
 from compact.summarizers.extraction.blocks import Block
-from compact.summarizers.extraction.file_ledger import parse_arguments
-from compact.summarizers.extraction.records import Record, join_pairs, parse_record, record_subject
+from compact.summarizers.extraction.records.record_lines import Record, join_pairs, parse_record, record_subject
+from compact.summarizers.extraction.state.file_ledger import parse_arguments
 from compact.summary.entries import Record as RecordEntry
 
 _WORD: Final = re.compile(r"[\w@.:/+-]*\w")

@@ -13,9 +13,9 @@ from typing import Any
 from ingest.decoding.records import Span
 from ingest.decoding.span_stats import NO_STATS, Stats
 from ingest.decoding.timestamps import to_datetime
-from ingest.storage.pg_arrays import encode_array
-from ingest.storage.trends import TrendDelta, is_failure
-from ingest.storage.usage import UsageDelta
+from ingest.storage.database.pg_arrays import encode_array
+from ingest.storage.figures.trends import TrendDelta, is_failure
+from ingest.storage.figures.usage import UsageDelta
 
 
 class SessionDelta:

@@ -11,19 +11,19 @@ from typing import Final
 
 from compact.messages import Message
 from compact.summarizers.extraction.blocks import Block, collapse_whitespace, describe_call, removed_lines
-from compact.summarizers.extraction.changed_values import changed_values
-from compact.summarizers.extraction.check_results import CheckResult, last_check
-from compact.summarizers.extraction.file_ledger import LedgerFile, read_ledger
 from compact.summarizers.extraction.line_classifier import (
     is_instruction,
     is_rule,
     is_user_decision,
     summary_field,
 )
-from compact.summarizers.extraction.record_state import RecordStates
-from compact.summarizers.extraction.requests import first_request, is_filler, request_positions, request_text
+from compact.summarizers.extraction.records.record_state import RecordStates
+from compact.summarizers.extraction.state.changed_values import changed_values
+from compact.summarizers.extraction.state.check_results import CheckResult, last_check
+from compact.summarizers.extraction.state.file_ledger import LedgerFile, read_ledger
+from compact.summarizers.extraction.state.requests import first_request, is_filler, request_positions, request_text
+from compact.summarizers.extraction.state.todo_list import TodoList
 from compact.summarizers.extraction.summary_blocks import EARLIER_POSITION, message_blocks
-from compact.summarizers.extraction.todo_list import TodoList
 from compact.summary.entries import FileTouched, OpenItem
 from compact.summary.renderer import USER_PREFIX
 

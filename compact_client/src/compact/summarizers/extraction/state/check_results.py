@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from compact.messages import Message
-from compact.summarizers.extraction.file_ledger import parse_arguments
+from compact.summarizers.extraction.state.file_ledger import parse_arguments
 
 _COMMAND: Final = re.compile(
     r"\b(?:go (?:test|build|vet)|pytest|py\.test|(?:npm|pnpm|yarn|bun) (?:run )?(?:test|check|build|lint)"

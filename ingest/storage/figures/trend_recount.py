@@ -13,9 +13,9 @@ from ingest.decoding.records import Span
 from ingest.decoding.span_stats import stats_of
 from ingest.decoding.timestamps import to_microseconds
 from ingest.models import Session
-from ingest.storage import trends
-from ingest.storage.aggregates import SessionDelta
-from ingest.storage.trends import HourRow
+from ingest.storage.figures import trends
+from ingest.storage.figures.aggregates import SessionDelta
+from ingest.storage.figures.trends import HourRow
 
 _SPANS = """
 SELECT trace_id, span_id, parent_id, kind, status, started_at, ended_at, data::text FROM ingest_span

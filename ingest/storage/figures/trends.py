@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from ingest.decoding.records import Span
 from ingest.decoding.timestamps import to_datetime, to_microseconds
-from ingest.storage.pg_arrays import encode_array
+from ingest.storage.database.pg_arrays import encode_array
 
 _HOUR_US = 3_600_000_000
 COUNTS = (

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from django.db import connection, transaction
 
 from ingest.models import Session
-from ingest.storage import trend_recount, usage_recount
 from ingest.storage.commit import LOCK_SPACE
+from ingest.storage.figures import trend_recount, usage_recount
 
 
 def recount(project_id: int | None = None) -> Iterator[uuid.UUID]:

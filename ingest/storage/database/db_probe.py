@@ -1,7 +1,7 @@
 """Ping the database and run small queries on one connection.
 
 The ping every second lets requests fail fast while Postgres is down: the result is kept in
-`ingest.storage.connections.database_status`.
+`ingest.storage.database.connections.database_status`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 
 from ingest.errors import RequestError, Unavailable
-from ingest.storage.connections import CONNECTION_ERRORS, connect, database_status
+from ingest.storage.database.connections import CONNECTION_ERRORS, connect, database_status
 
 logger = logging.getLogger("ariadne.ingest")
 

@@ -10,8 +10,8 @@ from django.db import connection
 
 from ingest.decoding.span_stats import stats_of
 from ingest.decoding.timestamps import to_microseconds
-from ingest.storage import usage
-from ingest.storage.usage import UsageDelta
+from ingest.storage.figures import usage
+from ingest.storage.figures.usage import UsageDelta
 
 _CALLS = """
 SELECT kind, data::text, COALESCE(ended_at, started_at) FROM ingest_span

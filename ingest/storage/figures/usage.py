@@ -14,7 +14,7 @@ from typing import Any
 
 from ingest.decoding.timestamps import to_datetime
 from ingest.decoding.token_usage import Usage
-from ingest.storage.pg_arrays import encode_array
+from ingest.storage.database.pg_arrays import encode_array
 
 _HOUR_US = 3_600_000_000
 Row = tuple[object, ...]

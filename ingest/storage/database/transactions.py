@@ -15,9 +15,9 @@ from psycopg import errors as pg
 from ingest import metrics
 from ingest.decoding.records import Record
 from ingest.errors import Unavailable
-from ingest.storage import partitions
 from ingest.storage.commit import Committed, SpanKey, write
-from ingest.storage.connections import CONNECTION_ERRORS, connect
+from ingest.storage.database import partitions
+from ingest.storage.database.connections import CONNECTION_ERRORS, connect
 from ingest.storage.messages import KnownMessages
 from ingest.storage.notifications import publish
 

@@ -1,0 +1,1 @@
+"""Structured tool results as one line per record, and the newest state of each record."""

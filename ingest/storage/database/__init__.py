@@ -1,0 +1,1 @@
+"""Connections to Postgres, transactions, partitions and rows for COPY."""
