@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 from compact.messages import content_hash
-from django.utils import timezone
-from people import client_for, create_project, create_session, create_transcript, create_user
+from people import Event, add_events, client_for, create_project, create_session, create_transcript, create_user
 
-from ingest.models import Project, Session, Span
-from ingest.storage.payloads import pack
+from ingest.models import Project, Session
 
 pytestmark = pytest.mark.django_db(transaction=True)
 SECRET = "Planted-Sesame is the code name"
@@ -21,7 +16,7 @@ HASH = content_hash({"role": "user", "content": SECRET})
 def create_compaction(project: Project) -> Session:
     """Create a session whose first compaction lost a fact of its only message."""
     session = create_session(project, session_id="run")
-    parts: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    parts: dict[str, Event] = {
         "compact.trigger_decision": ({"triggered": True, "t_est": 90, "max_tokens": 100}, {}),
         "compact.pruned_messages": (
             {"tokens_after": 40, "fates": {"summarized": 1}},
@@ -32,22 +27,7 @@ def create_compaction(project: Project) -> Session:
             {"lost": [{"kind": "id", "text": "Planted-Sesame", "source_ids": ["m0"]}]},
         ),
     }
-    now = timezone.now()
-    for number, (kind, (data, payload)) in enumerate(parts.items()):
-        Span.objects.create(
-            session_key=session.session_key,
-            session_day=session.day,
-            trace_id="t-run",
-            span_id=f"c{number}",
-            project_id=project.pk,
-            seq=number + 2,
-            kind=kind,
-            name=kind,
-            started_at=now,
-            ended_at=now,
-            data=data,
-            packed_payload=pack(json.dumps(payload).encode()),
-        )
+    add_events(session, parts)
     return session
 
 

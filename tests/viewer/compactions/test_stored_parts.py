@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,8 +11,7 @@ import pytest
 import zstandard
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
-from django.utils import timezone
-from people import client_for, create_project, create_session, create_user
+from people import Event, add_events, client_for, create_project, create_session, create_user
 
 from ingest.models import Project, Session, Span
 from ingest.storage import retention
@@ -29,7 +27,7 @@ PAGE = "/sessions/run/compactions/1/"
 def add_compaction(session: Session, secret: str, *, seq: int = 2) -> None:
     """Add a compaction whose summary and lost fact contain a secret."""
     entry = {"id": "m0", "hash": "a" * 64, "role": "user", "tokens": 7, "fate": "summarized", "rule": "old"}
-    events: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    events: dict[str, Event] = {
         "compact.trigger_decision": ({"triggered": True, "t_est": 90, "max_tokens": 100}, {}),
         "compact.pruned_messages": ({"tokens_after": 40, "fates": {"summarized": 1}}, {"ledger": [entry]}),
         "compact.summary_created": ({"version": 1, "summary_tokens": 12}, {"summary": f"# State\n- {secret} [m0]"}),
@@ -38,22 +36,7 @@ def add_compaction(session: Session, secret: str, *, seq: int = 2) -> None:
             {"lost": [{"kind": "id", "text": f"lost {secret}", "source_ids": ["m0"]}]},
         ),
     }
-    now = timezone.now()
-    for number, (kind, (data, payload)) in enumerate(events.items()):
-        Span.objects.create(
-            session_key=session.session_key,
-            session_day=session.day,
-            trace_id="t-run",
-            span_id=f"c{number}",
-            project_id=session.project_id,
-            seq=seq + number,
-            kind=kind,
-            name=kind,
-            started_at=now,
-            ended_at=now,
-            data=data,
-            packed_payload=pack(json.dumps(payload).encode()),
-        )
+    add_events(session, events, seq=seq)
     Session.objects.filter(pk=session.pk).update(last_seq=seq + len(events))
 
 
