@@ -15,7 +15,7 @@ from compact.redaction.prefilter import LiteralPrefilter
 from compact.redaction.scanner import Scanner
 from redaction_corpus import corpus
 
-TRANSCRIPTS = Path(os.environ.get("ARIADNE_TRANSCRIPTS", "../shared/data/transcripts"))
+TRANSCRIPTS = Path(os.environ.get("COMPACT_TRANSCRIPTS", "../shared/data/transcripts"))
 
 
 @pytest.mark.req("S-RED-1")
@@ -43,7 +43,7 @@ def test_recall_and_false_positives() -> None:
 def test_speed_and_redactions_on_recorded_sessions() -> None:
     """Report megabytes per second, and redactions per megabyte of public sessions."""
     if not TRANSCRIPTS.is_dir():
-        pytest.skip(f"{TRANSCRIPTS} does not exist. Set ARIADNE_TRANSCRIPTS.")
+        pytest.skip(f"{TRANSCRIPTS} does not exist. Set COMPACT_TRANSCRIPTS.")
     texts: list[str] = []
     for file in sorted(TRANSCRIPTS.glob("*.jsonl.xz")):
         with lzma.open(file, "rt") as lines:

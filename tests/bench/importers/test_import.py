@@ -2,7 +2,7 @@
 
     IMPORT_MB=1024 python -m pytest tests/bench/importers -q -s
 
-The logs are written from recorded sessions (ARIADNE_TRANSCRIPTS), as Claude Code writes them: each tool output also in
+The logs are written from recorded sessions (COMPACT_TRANSCRIPTS), as Claude Code writes them: each tool output also in
 `toolUseResult`, progress records, a compaction every 200 messages, and a record of 7 MB with an image.
 """
 
@@ -25,7 +25,7 @@ from compact.importers.watch_state import WatchState
 from compact.messages import RedactedMessage
 from compact.redaction.outbound import OutboundRedactor
 
-TRANSCRIPTS = Path(os.environ.get("ARIADNE_TRANSCRIPTS", "../shared/data/transcripts"))
+TRANSCRIPTS = Path(os.environ.get("COMPACT_TRANSCRIPTS", "../shared/data/transcripts"))
 SIZE_MB = int(os.environ.get("IMPORT_MB", "64"))
 FILE_MB = 8
 IMAGE = "iVBORw0KGgo" * 640_000
@@ -79,7 +79,7 @@ def records(session: dict[str, Any], number: int, offset: int) -> Iterator[dict[
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
     if not TRANSCRIPTS.is_dir():
-        pytest.skip(f"{TRANSCRIPTS} does not exist. Set ARIADNE_TRANSCRIPTS.")
+        pytest.skip(f"{TRANSCRIPTS} does not exist. Set COMPACT_TRANSCRIPTS.")
     with lzma.open(TRANSCRIPTS / "entire.jsonl.xz", "rt") as lines:
         sessions = [json.loads(line) for line in lines]
     written = number = 0

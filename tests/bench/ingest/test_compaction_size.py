@@ -45,7 +45,7 @@ def recorded_sessions() -> Iterator[list[dict[str, Any]]]:
 def test_bytes_per_compaction_event(server: Any) -> None:
     """All rows of the table are events of checks and compactions."""
     if not TRANSCRIPTS.is_dir():
-        pytest.skip(f"{TRANSCRIPTS} does not exist. Set ARIADNE_TRANSCRIPTS.")
+        pytest.skip(f"{TRANSCRIPTS} does not exist. Set COMPACT_TRANSCRIPTS.")
     exporter = AriadneExporter(server.ingest_url, server.ingest_key, spool_dir=None)
     config = CompactConfig(model="gpt-5", max_context_tokens=WINDOW_TOKENS, exporter=exporter)
     sent = 0

@@ -24,7 +24,7 @@ from .test_ingest import cpu_s, other_cpu_s, postgres_cpu_s, web_process
 SENDERS = 4
 REQUESTS = int(os.environ.get("ARIADNE_BENCH_REQUESTS", "60"))
 SPAN_CHARS = 2_400
-TRANSCRIPTS = Path(os.environ.get("ARIADNE_TRANSCRIPTS", "../shared/data/transcripts"))
+TRANSCRIPTS = Path(os.environ.get("COMPACT_TRANSCRIPTS", "../shared/data/transcripts"))
 
 pytestmark = pytest.mark.timeout(3600)
 
@@ -90,7 +90,7 @@ def requests(count: int) -> list[bytes]:
 def test_rate_and_size_of_large_spans(server: Any) -> None:
     """Durable spans per second with four senders, CPU per span, and bytes per span on disk."""
     if not TRANSCRIPTS.is_dir():
-        pytest.skip(f"{TRANSCRIPTS} does not exist. Set ARIADNE_TRANSCRIPTS.")
+        pytest.skip(f"{TRANSCRIPTS} does not exist. Set COMPACT_TRANSCRIPTS.")
     send(server.url, headers(server), [requests(4)], path="/v1/traces")
     work = [requests(REQUESTS) for _ in range(SENDERS)]
     web = web_process(server)
@@ -114,7 +114,7 @@ def test_rate_and_size_of_large_spans(server: Any) -> None:
 def test_pages_while_ingest_runs_at_half_speed(server: Any) -> None:
     """Latency of the session list and a session page, while one of them is loaded after the other."""
     if not TRANSCRIPTS.is_dir():
-        pytest.skip(f"{TRANSCRIPTS} does not exist. Set ARIADNE_TRANSCRIPTS.")
+        pytest.skip(f"{TRANSCRIPTS} does not exist. Set COMPACT_TRANSCRIPTS.")
     work = [requests(20) for _ in range(SENDERS)]
     full = send(server.url, headers(server), work, path="/v1/traces")
     interval_s = 2 * SENDERS * BATCH / full.rate
