@@ -75,7 +75,7 @@ def store_arrivals() -> None:
 
 
 def delete_expired(sender: Any, session_keys: QuerySet[Session, Any], **_: Any) -> None:
-    """Receive the expiry of sessions: their parts go with them, and those of sessions that no longer exist."""
+    """Delete the parts of expired sessions, and of sessions that no longer exist."""
     CompactionParts.objects.filter(session_key__in=session_keys).delete()
     sessions = Session.objects.filter(session_key=OuterRef("session_key"))
     CompactionParts.objects.filter(~Exists(sessions)).delete()

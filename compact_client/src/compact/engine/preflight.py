@@ -31,7 +31,7 @@ _BREAKER_THRESHOLD = 2  # ineffective compactions in a row
 _BREAKER_GROWTH = 4
 # Share of the trigger at which a summarizer may start to prepare. That is a few calls before the compaction.
 _PREPARE_PCT = 0.9
-# Share of the trigger from which on messages are read ahead. Most sessions end before it.
+# Share of the trigger above which messages are read ahead. Most sessions end before it.
 _READ_AHEAD_PCT = 0.5
 # Messages that are read again with new ones, because a result is read together with its call.
 _READ_AHEAD_CONTEXT = 8

@@ -14,7 +14,7 @@ from compact.redaction.known_keys import REDACTION_COUNTS, KnownKeys
 from compact.redaction.secret_keys import NAME_KEYS, key_rule, rule_for_item, rule_for_pair
 
 MIN_CARD_NUMBER = 10**12
-"""Smaller integers are no card numbers."""
+"""Smaller integers are not card numbers."""
 # Deeper values are left to `Tree`, which is not limited by the stack.
 _MAX_DEPTH = 40
 _NUMBERS = frozenset({int, float})

@@ -51,7 +51,7 @@ class ReadAhead:
             try:
                 threading.Thread(target=self._run, name="compact-read-ahead", daemon=True).start()
             except RuntimeError:
-                # The process may start no more threads. The compaction reads the messages itself.
+                # The process cannot start more threads. The compaction reads the messages itself.
                 self._pending.clear()
             else:
                 self._is_running = True
@@ -94,8 +94,8 @@ class ReadAhead:
 
 
 READ_AHEAD: Final = ReadAhead()
-"""The reader of this process, as the caches that it fills are."""
+"""One reader per process, because the caches that it fills belong to the process."""
 
 if hasattr(os, "register_at_fork"):
-    # A child process has no reader thread, and may have a locked lock.
+    # A child process has no reader thread, and may inherit a locked lock.
     os.register_at_fork(after_in_child=READ_AHEAD._reset)

@@ -89,14 +89,14 @@ _NO_INSTRUCTION: Final = re.compile(
     r"^(?:what|why|how|who|where|when|which|is|are|was|were|does|do|did) [^.]*\?$"
     r"|^(?:traceback \(|file \"[^\"]+\", line \d|raise \w+|\w+(?:error|exception): )"
 )
-# Output, code and messages of programs that a user's turn contains. They order nothing.
+# Output, code and messages of programs that a user's turn contains. They are not instructions.
 _PROGRAM_LINE: Final = re.compile(
     r"^(?:\S*/)?[\w.-]+\.\w{1,5}:\d+|^/\S+: |^\d+ ?[│█|→]"
     r"|^(?:assert|return|raise|yield|def|class) [^ ]*[(\[=.].*[^.!]$|^[\w.]+\(.*[(),;\"'].?$|^e {2,}\S"
     r"|^(?:error|fatal|info|debug): |\w(?:warning|error|exception): |\\n| \.\.\. (?:ok|skipped|fail|error)\b"
     r"|^you can use /\w+ |^use /\w+ |^only \d+ reflections|^#* ?searchreplacenoexactmatch"
 )
-# What the user cannot remember or find is no instruction.
+# What the user cannot remember or find is not an instruction.
 _NOT_KNOWN: Final = re.compile(
     r"\bi(?:'m| am)?(?: \w+)? (?:don'?t|do not|can'?t|cannot|didn'?t)(?: \w+)? "
     r"(?:remember|recall|know|see|find|understand|have (?:it|that|the|my|access)|believe|think)\b"
