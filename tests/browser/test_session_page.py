@@ -10,7 +10,7 @@ import pytest
 from agent_session import Session, play, send
 from conftest import SignIn
 from live_server import Server
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 pytestmark = pytest.mark.browser
 
@@ -47,6 +47,28 @@ def test_marker_selects_its_span_and_explains_the_compaction(sign_in: SignIn, co
     assert "#span=" in page.url
     page.reload()
     expect(inspector).to_contain_text("reached the 85% trigger")
+
+
+@pytest.mark.req("S-UI-1")
+def test_marker_clicked_before_the_tree_has_loaded_selects_its_row(sign_in: SignIn, compacted_session: str) -> None:
+    page = sign_in("operator")
+    waiting: list[Route] = []
+
+    # Playwright marks its handlers with an attribute, which a bound method of a list can't have.
+    def hold(route: Route) -> None:
+        waiting.append(route)
+
+    page.route("**/tree/", hold)
+    page.goto(f"/sessions/{compacted_session}/")
+    page.get_by_test_id("compaction-marker").first.click()
+    expect(page.get_by_test_id("inspector")).to_contain_text("reached the 85% trigger")
+    expect(page.get_by_test_id("span-row")).to_have_count(0)
+    for route in waiting:
+        route.continue_()
+    selected = page.locator('.span-row[aria-selected="true"]')
+    expect(selected).to_have_attribute("data-kind", "compact.check")
+    expect(selected).to_be_in_viewport()
+    assert "#span=" in page.url
 
 
 @pytest.mark.req("S-UI-1")

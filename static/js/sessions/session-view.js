@@ -40,9 +40,11 @@ class SessionView extends HTMLElement {
     const checks = this.#loadChecks(session);
     await this.#load(session);
     void checks.then(() => (store.hasOutdatedChecks ? this.#loadChecks(session) : undefined));
-    this.#readAddress();
+    // The chart may be ready before the tree. What the reader has selected in it goes before the address.
+    if (!store.selected) this.#readAddress();
     this.#isReady = true;
     store.selectWorst();
+    this.#writeAddress();
     this.#socket = new LiveSocket(`/ws/sessions/${encodeURIComponent(session)}/`, {
       after: store.seq,
       count: (frame) => frame.spans?.id.length ?? 1,

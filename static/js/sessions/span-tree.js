@@ -92,7 +92,8 @@ class SpanTree extends HTMLElement {
     if (!scroller.isConnected) {
       this.replaceChildren(this.#toolbar.element, this.#minimap.element, this.#skew, scroller, this.#empty, this.#flame.element);
     }
-    if (this.#spans !== store.spans) {
+    const isLoadedAnew = this.#spans !== store.spans;
+    if (isLoadedAnew) {
       this.#spans = store.spans;
       this.#toggled.clear();
       this.#collapsedMatches.clear();
@@ -108,6 +109,8 @@ class SpanTree extends HTMLElement {
     this.#drawAxis();
     this.#drawSkew();
     this.#drawMinimap();
+    // A marker can be clicked before its span has arrived.
+    if (isLoadedAnew && store.selected) this.#reveal();
   }
 
   /** Show the tree, the flame view, or why there is nothing to show. */
