@@ -64,7 +64,7 @@ def add_events(session: Session, events: Mapping[str, Event], *, seq: int = 2) -
         Span.objects.create(
             session_key=session.session_key,
             session_day=session.day,
-            trace_id=f"t-{session.session_id}",
+            trace_id=f"t{seq}-{session.session_id}",
             span_id=f"c{number}",
             project_id=session.project_id,
             seq=seq + number,

@@ -103,6 +103,12 @@ def decode(stored: bytes | None) -> Any:
         return {UNREADABLE: f"This payload is stored with {len(stored):,} bytes that cannot be read. {error}"}
 
 
+def unreadable_message(payload: Any) -> str:
+    """Return the message of a payload that could not be read, or an empty text."""
+    message = payload.get(UNREADABLE) if isinstance(payload, dict) and len(payload) == 1 else None
+    return message if isinstance(message, str) else ""
+
+
 def decode_up_to(stored: bytes | None, max_bytes: int) -> Any:
     """Return a stored payload, or None if it has more than `max_bytes`."""
     try:

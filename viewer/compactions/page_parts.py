@@ -13,6 +13,7 @@ from typing import Any
 from django.template.loader import render_to_string
 from django.utils.html import json_script
 
+from ingest.storage.payloads import unreadable_message
 from viewer.compactions.flow import build_flow
 from viewer.compactions.ledger import Entry, Ledger, parse_ledger
 from viewer.compactions.lineage import Version, summary_version
@@ -60,6 +61,8 @@ class PublicParts:
     ledger: LedgerPart
     flow: str  # HTML
     summary: SummaryPart | None
+    unreadable: dict[str, str]
+    """Messages about stored payloads that could not be read, by part: `ledger`, `summary`, `previous`, `lost`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +102,26 @@ def build(sources: Sources, payloads: Mapping[str, Any]) -> tuple[PublicParts, C
     def payload(span: SpanRow | None) -> Any:
         return payloads.get(span.key) if span else None
 
+    spans = {
+        "ledger": sources.pruned,
+        "summary": sources.summary,
+        "previous": sources.previous,
+        "lost": sources.retention,
+    }
+    unreadable = {part: text for part, span in spans.items() if (text := unreadable_message(payload(span)))}
     ledger = parse_ledger(public_payload(PRUNED, payload(sources.pruned)))
     version = None
     if sources.summary is not None:
-        previous = payload(sources.previous)
+        previous = None if "previous" in unreadable else payload(sources.previous)
         version = summary_version(sources.number, sources.summary, payload(sources.summary), previous)
     lost = lost_facts(payload(sources.retention))
     named = {source for fact in lost for source in source_ids(fact)}
-    public = PublicParts(_ledger_part(ledger), _draw_flow(ledger, sources.sizes), _summary_part(version))
+    public = PublicParts(
+        ledger=_ledger_part(ledger),
+        flow=_draw_flow(ledger, sources.sizes),
+        summary=_summary_part(version),
+        unreadable=unreadable,
+    )
     return public, ContentParts(
         lines=_draw_lines(ledger, version),
         lost=lost,

@@ -88,6 +88,7 @@ def compaction_detail(request: HttpRequest, name: str, number: int) -> HttpRespo
         "previous": number - 1 if number > 1 else None,
         "next": number + 1 if number < len(compactions) else None,
         "ledger": ledger,
+        "unreadable": public.unreadable,
         "left_count": ledger.removed_count if ledger.entry_count else check.pruned_count,
         "first_rows": _first_rows(ledger, bodies, has_content=content is not None),
         "previews": {digest: body.preview for digest, body in bodies.items()},

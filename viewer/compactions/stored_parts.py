@@ -133,10 +133,16 @@ def _store_newest(session: Session) -> None:
 
 
 def _compute(session: Session, number: int) -> tuple[PublicParts, ContentParts]:
-    """Compute and store the parts of a compaction. They do not depend on who asks for them."""
+    """Compute and store the parts of a compaction. They do not depend on who asks for them.
+
+    Parts of payloads that cannot be read are not stored.
+    """
     sources = _sources(session_checks(session).compactions(), number)
     spans = list(sources)
     public, content = build(sources, queries.payloads(session, spans) if spans else {})
+    if public.unreadable:
+        # The same spans may be readable later: from a backup, or by a newer version of the server.
+        return public, content
     key, version = session.session_key, _version(sources)
     with connection.cursor() as cursor:
         cursor.execute(_STORE, [key, number, session.project_id, version, _encode(public), _encode(content)])

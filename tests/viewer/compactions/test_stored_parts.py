@@ -138,6 +138,41 @@ def test_parts_of_other_code_are_computed_again(ours: Project, monkeypatch: pyte
     assert CompactionParts.objects.get().version != before
 
 
+@pytest.mark.parametrize("role", ["developer", "operator"])
+@pytest.mark.parametrize(
+    ("kind", "replaced"),
+    [
+        ("compact.pruned_messages", "The client didn't report one"),
+        ("compact.summary_created", "First summary of this session"),
+        ("compact.retention", "The client didn't list the lost facts"),
+    ],
+)
+def test_a_damaged_payload_is_a_message_and_not_an_empty_part(
+    ours: Project, theirs: Project, role: str, kind: str, replaced: str
+) -> None:
+    """Nothing is stored for it, so that the page is right again once the payload is."""
+    damaged = Span.objects.filter(project_id=ours.pk, kind=kind)
+    (intact,) = damaged.values_list("packed_payload", flat=True)
+    damaged.update(packed_payload=b"\x07" + bytes(intact)[1:])
+    stored_parts.store_arrivals()
+    assert [row.project_id for row in CompactionParts.objects.all()] == [theirs.pk]
+    page = page_of(role, ours)
+    assert f"{len(intact)} bytes that cannot be read" in page and replaced not in page
+    damaged.update(packed_payload=intact)
+    client = client_for(create_user("developer", ours))
+    assert "cannot be read" not in client.get(PAGE).content.decode()
+    assert "cannot be read" not in page_of("developer", theirs)
+
+
+def test_a_damaged_summary_is_not_compared_with_the_next_one(ours: Project, theirs: Project) -> None:
+    session = Session.objects.get(project_id=ours.pk)
+    add_compaction(session, "Kingfisher", seq=10)
+    Span.objects.filter(project_id=ours.pk, kind="compact.summary_created", seq__lt=10).update(packed_payload=b"\x07")
+    page = client_for(create_user("developer", ours)).get("/sessions/run/compactions/2/").content.decode()
+    assert "the previous summary can't be read" in page and "Kingfisher" in page
+    assert "First summary" not in page and "Flamingo" not in page
+
+
 def test_only_new_compactions_are_computed(ours: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     stored_parts.store_arrivals()
     forbid_computing(monkeypatch)
