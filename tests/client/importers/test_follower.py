@@ -21,6 +21,7 @@ from compact.importers.follower import FileReport, Importer
 from compact.importers.log_file import LogFile
 from compact.importers.upload import DryRun
 from compact.importers.watch_state import WatchState
+from ports import reserve_port
 from receiver import Answer, Receiver, Request, eventually
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "agent_logs"
@@ -136,12 +137,13 @@ def test_an_unreachable_server_stops_the_import_and_the_next_run_continues(
     """The state advances only behind what the server has confirmed."""
     del home
     monkeypatch.setattr("compact.cli.commands.watch._TIMEOUT_S", 0.5)
-    with Project(Answer(status=503, headers={"Retry-After": "0"})) as broken:
-        assert watch(broken) == exit_codes.UNREACHABLE
-    assert "continue" in capsys.readouterr().err
-    with Project(port=broken.port) as server:
-        assert watch(server) == exit_codes.OK
-        assert len(server.events_of("key-a")) > 40
+    with reserve_port() as port:
+        with Project(Answer(status=503, headers={"Retry-After": "0"}), port=port) as broken:
+            assert watch(broken) == exit_codes.UNREACHABLE
+        assert "continue" in capsys.readouterr().err
+        with Project(port=port) as server:
+            assert watch(server) == exit_codes.OK
+            assert len(server.events_of("key-a")) > 40
 
 
 class Follow:
@@ -233,17 +235,31 @@ def test_a_new_process_continues_behind_the_saved_position(tmp_path: Path) -> No
     } - {event["span_id"] for event in first.spans("generation")}
 
 
-def test_ctrl_c_ends_a_watch_cleanly(home: Path, server: Project) -> None:
-    """The exit code is 0, and there is no traceback."""
-    del home
-    command = [sys.executable, "-m", "compact.cli", "watch", "--url", server.url, "--key", "key-a"]
-    process = subprocess.Popen(
-        command,
+def start_watch(server: Project, *options: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "compact.cli", "watch", "--url", server.url, "--key", "key-a", *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         # A shell ignores SIGINT in background jobs, such as this test run, and children inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509 - one statement
     )
+
+
+@pytest.mark.usefixtures("home")
+def test_a_watch_reports_logs_that_exist_when_it_starts(server: Project) -> None:
+    """As JSON, one line per log, in the form in which news are reported later."""
+    process = start_watch(server, "--json")
+    assert process.stdout is not None
+    rows = [json.loads(process.stdout.readline()) for _ in range(2)]
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert {row["source"]: row["compactions"] for row in rows} == {"claude-code": 2, "codex": 2}
+
+
+@pytest.mark.usefixtures("home")
+def test_ctrl_c_ends_a_watch_cleanly(server: Project) -> None:
+    """The exit code is 0, and there is no traceback."""
+    process = start_watch(server)
     assert process.stderr is not None
     for line in process.stderr:
         if line.startswith(b"Watching"):

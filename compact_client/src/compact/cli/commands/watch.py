@@ -64,6 +64,9 @@ def watch(options: argparse.Namespace) -> int:
         reports += _import(importer, importer.find_pending(), options)
         if options.once or options.dry_run:
             return _finish(reports, options)
+        if options.json:
+            for report in reports:
+                output.line(_row(report))
         _print_rows(reports, options)
         return _follow(importer, logs, reports, options)
     except KeyboardInterrupt:
