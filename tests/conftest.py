@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from live_server import Server, run_server
+from live_server import Server, prepare, run_server
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -60,19 +61,33 @@ ServerFactory = Callable[..., Server]
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def prepared_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory that new servers start from. The workers of a test run share it."""
+    base = tmp_path_factory.getbasetemp()
+    run = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder, is_ready = run / "prepared", run / "prepared.ready"
+    with (run / "prepared.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not is_ready.exists():
+            prepare(folder)
+            is_ready.touch()
+    return folder
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory, prepared_data: Path) -> Iterator[Server]:
     """A shared server for tests that only add data, each with its own session ids."""
-    with run_server(tmp_path_factory.mktemp("server")) as running:
+    with run_server(tmp_path_factory.mktemp("server"), prepared_data) as running:
         yield running
 
 
 @pytest.fixture
-def start_server(tmp_path: Path) -> Iterator[ServerFactory]:
+def start_server(tmp_path: Path, prepared_data: Path) -> Iterator[ServerFactory]:
     """Return a function that starts servers for one test, `start_server("name", PORT="0", …)`, and stop them later."""
     with ExitStack() as stack:
 
         def start(name: str = "server", **environment: str) -> Server:
-            return stack.enter_context(run_server(tmp_path / name, **environment))
+            return stack.enter_context(run_server(tmp_path / name, prepared_data, **environment))
 
         yield start
 

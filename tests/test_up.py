@@ -14,10 +14,12 @@ import time
 import urllib.request
 from pathlib import Path
 
+import httpx
 import psutil
+import psycopg
 import pytest
 from conftest import ServerFactory
-from live_server import ROOT, Server
+from live_server import ROOT, Server, run_server
 from wait import wait_until
 
 UNREACHABLE = {"DATABASE_URL": "postgresql://ariadne@127.0.0.1:1/none"}
@@ -67,26 +69,24 @@ def test_no_process_survives_the_supervisor(start_server: ServerFactory, number:
     ]
 
 
-def test_second_start_keeps_data_and_logins(start_server: ServerFactory) -> None:
-    """Data and credentials survive kill -9, also in a directory with a space in its name."""
-    first = start_server("with a space")
-    body = json.dumps(
-        {"event": "compact.warning", "session_id": "kept", "ts": time.time(), "message": "hello"}
-    ).encode()
-    request = urllib.request.Request(
-        first.ingest_url, data=body, headers={**first.headers, "Content-Type": "application/json"}
-    )
-    assert json.load(urllib.request.urlopen(request, timeout=10))["count"] == 1
-    processes = process_tree(first)
-    first.stop(signal.SIGKILL)
-    assert wait_until(lambda: not any(process.is_running() for process in processes))
-
-    second = start_server("with a space")
-    assert (second.ingest_key, second.logins) == (first.ingest_key, first.logins)
-    import psycopg
-
-    with psycopg.connect(second.database_url) as connection:
-        assert connection.execute("SELECT session_id FROM ingest_session").fetchall() == [("kept",)]
+def test_second_start_keeps_data_and_logins(tmp_path: Path) -> None:
+    """Data and credentials survive kill -9, also in a directory with a space in its name. Nothing is prepared."""
+    folder = tmp_path / "with a space"
+    event = {"event": "compact.warning", "session_id": "kept", "ts": time.time(), "message": "hello"}
+    with run_server(folder) as first:
+        answer = httpx.post(first.ingest_url, json=event, headers=first.headers, timeout=30)
+        assert answer.json()["count"] == 1
+        processes = process_tree(first)
+        first.stop(signal.SIGKILL)
+        assert wait_until(lambda: not any(process.is_running() for process in processes))
+    with run_server(folder) as second:
+        assert (second.ingest_key, second.logins) == (first.ingest_key, first.logins)
+        with psycopg.connect(second.database_url) as connection:
+            assert connection.execute("SELECT session_id FROM ingest_session").fetchall() == [("kept",)]
+            (password,) = connection.execute("SELECT password FROM auth_user WHERE username = 'admin'").fetchone() or (
+                "",
+            )
+    assert password.startswith("pbkdf2_sha256$")
 
 
 def test_dead_web_process_is_replaced(start_server: ServerFactory) -> None:

@@ -26,9 +26,9 @@ with provider.get_tracer("test").start_as_current_span("chat", attributes={"gen_
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(tmp_path_factory: pytest.TempPathFactory, prepared_data: Path) -> Iterator[Server]:
     """An empty server of this module's own."""
-    with run_server(tmp_path_factory.mktemp("empty")) as running:
+    with run_server(tmp_path_factory.mktemp("empty"), prepared_data) as running:
         yield running
 
 

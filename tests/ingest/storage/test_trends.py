@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,9 +25,9 @@ Figures = dict[tuple[int, datetime, str], list[int]]
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(tmp_path_factory: pytest.TempPathFactory, prepared_data: Path) -> Iterator[Server]:
     """A server of its own, because the recount reads all spans."""
-    with run_server(tmp_path_factory.mktemp("trends")) as running:
+    with run_server(tmp_path_factory.mktemp("trends"), prepared_data) as running:
         yield running
 
 
