@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
-import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+
+from ports import reserve_port
 
 ACCESS_KEY, SECRET_KEY = "AGENT", "agentsecret"
 GUEST_KEY, GUEST_SECRET = "GUEST", "guestsecret"
@@ -34,7 +36,15 @@ def run_s3_server(folder: Path) -> Iterator[str]:
         "actions": ["Read:archive", "Write:archive", "List:archive"],
     }
     (folder / "s3.json").write_text(json.dumps({"identities": [identity, guest]}))
-    master, volume, filer, s3 = _free_ports(4)
+    with ExitStack() as reservations:
+        ports = [_reserve_port_pair(reservations) for _ in range(4)]
+        with _running(weed, folder, ports) as url:
+            yield url
+
+
+@contextmanager
+def _running(weed: str, folder: Path, ports: list[int]) -> Iterator[str]:
+    master, volume, filer, s3 = ports
     command = [
         *(weed, "server", "-s3", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"),
         *(f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}", f"-s3.port={s3}"),
@@ -52,19 +62,14 @@ def run_s3_server(folder: Path) -> Iterator[str]:
         process.wait()
 
 
-def _free_ports(count: int) -> list[int]:
-    """Return ports P for which P and P + 10000, the gRPC port of SeaweedFS, are both free."""
-    ports: list[int] = []
-    for port in range(21_000, 50_000, 7):
-        try:
-            for candidate in (port, port + 10_000):
-                with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", candidate))
-        except OSError:
-            continue
-        ports.append(port)
-        if len(ports) == count:
-            return ports
+def _reserve_port_pair(reservations: ExitStack) -> int:
+    """Reserve a port and the one 10,000 above it, which SeaweedFS uses for gRPC. Return the lower one."""
+    for port in random.sample(range(11_000, 22_000), 100):
+        with ExitStack() as pair, suppress(OSError):
+            for number in (port, port + 10_000):
+                pair.enter_context(reserve_port(number))
+            reservations.push(pair.pop_all())
+            return port
     raise AssertionError("no free ports")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 import uuid
 from typing import Any
 
@@ -156,9 +155,6 @@ def test_a_ledger_of_2000_messages_opens_and_scrolls(server: Server, sign_in: Si
     page.goto(f"/sessions/{name}/compactions/1/")
     expect(page.get_by_test_id("ledger-row").first).to_contain_text("Message 0")
     assert page.evaluate("document.querySelectorAll('*').length") <= 3_000
-    started = time.monotonic()
     page.locator(".ledger-scroll").evaluate("element => element.scrollTop = element.scrollHeight")
     expect(page.locator("#m-x1999")).to_contain_text("Message 1999")
-    # Generous, because tests share the machine. The page itself needs a fraction of it.
-    assert time.monotonic() - started < 5
     assert page.evaluate("document.querySelectorAll('*').length") <= 3_000

@@ -94,6 +94,7 @@ def test_names_of_deep_spans_stay_visible(server: Server, sign_in: SignIn) -> No
     send(server.ingest_url, server.ingest_key, events)
     page = sign_in("operator", width=1024)
     page.goto(f"/sessions/{session.session_id}/")
+    expect(page.get_by_test_id("span-row").first).to_be_visible()
     page.get_by_role("tree").press("End")
     label = page.get_by_test_id("span-row").filter(has_text="level-29").locator(".label")
     room = "(e) => e.closest('.cell-text').getBoundingClientRect().right - e.getBoundingClientRect().left"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +12,8 @@ from agent_session import send
 from conftest import SignIn
 from live_server import Server
 from playwright.sync_api import Page, Route, expect
+
+from .page_wait import wait_until
 
 pytestmark = pytest.mark.browser
 
@@ -198,15 +199,6 @@ def test_a_failed_refresh_keeps_the_list(lossy: str, server: Server, page: Page)
     page.unroute("**/*fragment=*", fail)
     send(server.ingest_url, server.ingest_key, [{**span, "span_id": uuid.uuid4().hex}])
     expect(spans).to_have_text(str(count + 2))
-
-
-def wait_until(page: Page, is_true: Callable[[], bool]) -> None:
-    """Let the page run until a condition of the test is true."""
-    for _ in range(100):
-        if is_true():
-            return
-        page.wait_for_timeout(100)
-    pytest.fail("the condition did not become true")
 
 
 def test_trends_explain_an_invalid_and_an_empty_range(lossy: str, page: Page) -> None:

@@ -12,6 +12,8 @@ from conftest import SignIn
 from live_server import Server
 from playwright.sync_api import Page, expect
 
+from .page_wait import wait_until
+
 pytestmark = pytest.mark.browser
 PAGES = (
     "/sessions/{}/cost/",
@@ -92,10 +94,11 @@ def test_a_failed_request_keeps_the_text(sign_in: SignIn, session: str) -> None:
 def test_a_comment_appears_at_once_on_the_page_of_a_compaction(sign_in: SignIn, session: str) -> None:
     """The live socket announces it, before the thread would read itself again after 20 seconds."""
     reader, writer = sign_in("operator"), sign_in("developer")
+    greeted: set[Page] = set()
     for page in (reader, writer):
-        with page.expect_websocket(lambda socket: f"/ws/sessions/{session}/" in socket.url) as socket:
-            page.goto(f"/sessions/{session}/compactions/1/")
-        socket.value.wait_for_event("framereceived")
+        page.on("websocket", lambda socket, page=page: socket.on("framereceived", lambda _: greeted.add(page)))
+        page.goto(f"/sessions/{session}/compactions/1/")
+        wait_until(page, lambda page=page: page in greeted)
     expect(reader.get_by_label("New comment")).to_be_visible()
     text = f"seen at once {uuid.uuid4().hex[:6]}"
     writer.get_by_label("New comment").fill(text)

@@ -465,6 +465,8 @@ def test_raw_data_search_steps_through_matches(sign_in: SignIn, compacted_sessio
     page = sign_in("operator")
     page.goto(f"/sessions/{compacted_session}/")
     page.get_by_test_id("compaction-marker").first.click()
+    # The page opens on another compaction, whose data has a search field too.
+    expect(page.locator("span-inspector .inspect-head h2")).to_contain_text("Compaction 1")
     page.get_by_role("tab", name="Raw").click()
     field = page.get_by_label("Search data")
     field.fill("tokens")

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from compact import bundle
+from playwright.sync_api import expect
 
 pytestmark = pytest.mark.browser
 
@@ -62,7 +63,7 @@ def test_auditor_verifies_a_chain_and_downloads_a_signed_bundle(sign_in, server,
     page.goto(f"/transcripts/?q={session}")
     page.get_by_test_id("transcript-row").last.locator("a").click()
     page.get_by_test_id("verify").click()
-    assert "Verified 2 transcripts" in page.locator(".notice").inner_text()
+    expect(page.locator(".notice")).to_contain_text("Verified 2 transcripts")
     with page.expect_download() as download:
         page.get_by_test_id("bundle").click()
     key = httpx.get(f"{server.url}/.well-known/ariadne-signing-key", timeout=10).text

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import threading
-import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -23,11 +22,11 @@ pytestmark = pytest.mark.browser
 LOG = next((Path(__file__).resolve().parents[1] / "fixtures/agent_logs/claude_code_2").glob("7f3d*.jsonl"))
 
 
-def collect_reports(watch: subprocess.Popen[bytes], reports: list[tuple[float, dict[str, Any]]]) -> None:
-    """Collect what `watch` prints, with the time of each line."""
+def collect_reports(watch: subprocess.Popen[bytes], reports: list[dict[str, Any]]) -> None:
+    """Collect what `watch` prints."""
     assert watch.stdout is not None
     with watch.stdout as lines:
-        reports.extend((time.monotonic(), json.loads(line)) for line in lines)
+        reports.extend(map(json.loads, lines))
 
 
 def test_a_compaction_of_a_running_agent_appears_with_its_lost_facts(
@@ -50,7 +49,7 @@ def test_a_compaction_of_a_running_agent_appears_with_its_lost_facts(
     watch = subprocess.Popen(
         [*command, "--url", server.url, "--key", server.ingest_key], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
-    reports: list[tuple[float, dict[str, Any]]] = []
+    reports: list[dict[str, Any]] = []
     reader = threading.Thread(target=collect_reports, args=(watch, reports))
     reader.start()
     try:
@@ -63,10 +62,8 @@ def test_a_compaction_of_a_running_agent_appears_with_its_lost_facts(
             row.get_by_text(session_id).click()
             expect(page.get_by_test_id("compaction-marker")).to_have_count(1)
             page.evaluate("window.notReloaded = true")
-            started = time.monotonic()
             stream.write("\n".join(lines[17:]) + "\n")
             expect(page.get_by_test_id("compaction-marker")).to_have_count(2)
-            took = time.monotonic() - started
         assert page.evaluate("window.notReloaded")
         page.goto(f"/sessions/{session_id}/compactions/2/")
         lost = page.get_by_test_id("lost-fact")
@@ -76,13 +73,8 @@ def test_a_compaction_of_a_running_agent_appears_with_its_lost_facts(
         expect(page.get_by_test_id("inferred-note")).to_be_visible()
         assert "s3cr3t-Pa55" not in page.content()
         # The page may show a compaction before the client has the server's answer.
-        assert wait_until(lambda: sum(report.get("compactions", 0) for _, report in reports) == 2)
+        assert wait_until(lambda: sum(report.get("compactions", 0) for report in reports) == 2)
     finally:
         watch.terminate()
         watch.wait(timeout=20)
         reader.join(timeout=20)
-    delivered = next(at for at, report in reports if at > started and report.get("compactions")) - started
-    # `pytest -s` shows it.
-    print(f"found, read and accepted by the server after {delivered:.2f} s, on the page after {took:.2f} s")
-    # About a second on a quiet machine.
-    assert took < 15

@@ -21,6 +21,7 @@ import psutil
 import psycopg
 
 from ariadne.runtime.postgres import Postgres
+from tests.ports import reserve_port
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -136,14 +137,15 @@ class Stack:
 
 
 @contextlib.contextmanager
-def running(folder: Path, port: int) -> Iterator[Stack]:
-    stack = Stack(folder, port)
-    try:
-        stack.start()
-        stack.wait_until_ready()
-        yield stack
-    finally:
-        stack.stop()
+def running(folder: Path) -> Iterator[Stack]:
+    with reserve_port() as port:
+        stack = Stack(folder, port)
+        try:
+            stack.start()
+            stack.wait_until_ready()
+            yield stack
+        finally:
+            stack.stop()
 
 
 def get(port: int, path: str) -> tuple[int, bytes]:

@@ -9,8 +9,10 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
+from ports import reserve_port
 from wait import wait_until
 
 from ariadne.runtime import launcher
@@ -34,8 +36,8 @@ class Redis:
     """A Redis server on a free port. `kill()` sends SIGKILL, and `start()` starts it again on the same port."""
 
     def __init__(self) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port: int = free.getsockname()[1]
+        self._reservation = ExitStack()
+        self.port = self._reservation.enter_context(reserve_port())
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self._process: subprocess.Popen[bytes] | None = None
 

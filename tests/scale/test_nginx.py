@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from live_server import ROOT
+from ports import reserve_port
 from scale.test_web import Process
 from wait import wait_until
 from websockets.sync.client import connect
@@ -41,10 +42,14 @@ def web() -> Iterator[list[Process]]:
 
 
 @pytest.fixture
-def nginx(web: list[Process], tmp_path: Path) -> Iterator[int]:
+def port() -> Iterator[int]:
+    with reserve_port() as number:
+        yield number
+
+
+@pytest.fixture
+def nginx(web: list[Process], port: int, tmp_path: Path) -> Iterator[int]:
     """Run nginx with the configuration of the repository, on a free port and with temporary paths."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
     text = (ROOT / "deploy/nginx.conf").read_text()
     for old, new in (
         ("listen 8080;", f"listen 127.0.0.1:{port};"),

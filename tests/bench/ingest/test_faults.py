@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import socket
 import time
 from pathlib import Path
 
@@ -19,10 +18,7 @@ pytestmark = pytest.mark.timeout(1800)
 @pytest.mark.parametrize("fault", [kill_web, kill_postgres], ids=["kill -9 web", "kill -9 postgres"])
 def test_no_acknowledged_span_is_lost_in_ten_rounds(tmp_path: Path, fault: Fault) -> None:
     """After each round the table is compared with the acknowledged spans."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    with running(tmp_path, port) as stack:
+    with running(tmp_path) as stack:
         for number in range(ROUNDS):
             with Senders(stack, count=8, name=f"round-{number}") as senders:
                 senders.wait_for(200, timeout_s=120)

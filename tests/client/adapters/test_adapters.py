@@ -21,6 +21,7 @@ from compact.messages import Message, content_hash
 from compact.testing import RecordingExporter
 from hypothesis import given
 from hypothesis import strategies as st
+from ports import reserve_port
 from receiver import Answer, Receiver, eventually
 
 MESSAGES = [Message("user", "hello ☃", id="m1"), Message("assistant", "hi", id="m2")]
@@ -258,20 +259,19 @@ def test_transcript_is_uploaded_with_its_hash(tmp_path: Path) -> None:
 @pytest.mark.req("K-STO-1")
 def test_transcripts_survive_an_unreachable_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Transcripts are spooled before pruning, and the next process uploads them."""
-    with Receiver() as stopped:
-        port = stopped.port
-    storage = AriadneStorage(f"http://127.0.0.1:{port}", "key", spool_dir=tmp_path)
-    storage.save_transcript("s", MESSAGES)
-    storage.save_transcript("s", MESSAGES * 2)
-    eventually(lambda: storage.stats()["failures"])
-    assert storage.stats()["waiting"] == 2
-    storage.close(0.1)
-    assert "[Ariadne]" in capsys.readouterr().err
-    with Receiver(port=port) as receiver:
-        later = AriadneStorage(receiver.url, "key", spool_dir=tmp_path)
-        assert later.flush()
-        later.close()
-        assert ["step=1" in request.path or "step=2" in request.path for request in receiver.requests] == [True, True]
+    with reserve_port() as port:
+        storage = AriadneStorage(f"http://127.0.0.1:{port}", "key", spool_dir=tmp_path)
+        storage.save_transcript("s", MESSAGES)
+        storage.save_transcript("s", MESSAGES * 2)
+        eventually(lambda: storage.stats()["failures"])
+        assert storage.stats()["waiting"] == 2
+        storage.close(0.1)
+        assert "[Ariadne]" in capsys.readouterr().err
+        with Receiver(port=port) as receiver:
+            later = AriadneStorage(receiver.url, "key", spool_dir=tmp_path)
+            assert later.flush()
+            later.close()
+    assert ["step=1" in request.path or "step=2" in request.path for request in receiver.requests] == [True, True]
 
 
 def test_failed_upload_without_a_spool_raises(capsys: pytest.CaptureFixture[str]) -> None:

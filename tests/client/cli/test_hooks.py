@@ -166,7 +166,8 @@ def test_the_hook_returns_at_once_whatever_the_server_does(kind: str, home: Path
             receiver.answers = [receiver.hang()]
         url = "http://127.0.0.1:9" if kind == "unreachable" else receiver.url
         environment = {"ARIADNE_URL": url, "ARIADNE_API_KEY": "k"}
-        took = run_hook({"a": "b"} if kind == "broken input" else event, environment)
-        assert took - interpreter_start_s() < 1.0
+        message = {"a": "b"} if kind == "broken input" else event
+        # Another try if the machine was busy. A hook that waits for the server fails each of them.
+        assert any(run_hook(message, environment) - interpreter_start_s() < 1.0 for _ in range(3))
     if kind != "broken input":
         assert list((home / ".local/state/compact/hooks").glob("*.jsonl"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import http.client
 import json
-import socket
 import time
 from collections.abc import Iterator
 
@@ -14,16 +13,9 @@ import pytest
 from ..faults import Fault, Senders, Stack, check, get, kill_postgres, kill_web, running, span
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
-
-
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with running(tmp_path_factory.mktemp("faults"), free_port()) as stack:
+    with running(tmp_path_factory.mktemp("faults")) as stack:
         yield stack
 
 

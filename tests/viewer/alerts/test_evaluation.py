@@ -5,7 +5,6 @@ from __future__ import annotations
 import email
 import ipaddress
 import json
-import socket
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -16,6 +15,7 @@ from aiosmtpd.controller import Controller
 from django.db import DatabaseError, connection
 from django.utils import timezone
 from people import create_project, create_session, create_user
+from ports import reserve_port
 from receiver import Answer, Receiver
 
 from ingest.models import IngestKey, Project, Session, Span
@@ -42,15 +42,14 @@ class Mailbox:
 def mailbox(settings: Any) -> Iterator[Mailbox]:
     """A real SMTP server, which Django's mail settings point to."""
     box = Mailbox()
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    controller = Controller(box, hostname="127.0.0.1", port=port)
-    controller.start()
-    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
-    settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", port
-    settings.EMAIL_USE_TLS = settings.EMAIL_USE_SSL = False
-    yield box
-    controller.stop(no_assert=True)
+    with reserve_port() as port:
+        controller = Controller(box, hostname="127.0.0.1", port=port)
+        controller.start()
+        settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+        settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", port
+        settings.EMAIL_USE_TLS = settings.EMAIL_USE_SSL = False
+        yield box
+        controller.stop(no_assert=True)
 
 
 @pytest.fixture
