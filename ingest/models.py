@@ -298,10 +298,11 @@ class Span(models.Model):
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
     tokens = models.IntegerField(null=True)  # shown in the row's token bar
-    data = models.JSONField(default=dict)
-    # Conversation text, only visible with view_payload, as `ingest.storage.payloads` writes it.
+    # Both as `ingest.storage.payloads` writes them. The payload is conversation text, only visible with view_payload.
+    packed_data = models.BinaryField(null=True)
     packed_payload = models.BinaryField(null=True)
-    payload = models.JSONField(null=True)  # the same, in rows of earlier versions
+    data = models.JSONField(null=True)  # the same, in rows of earlier versions
+    payload = models.JSONField(null=True)
     arguments_hash = models.BigIntegerField(null=True)  # of a tool call
 
     class Meta:

@@ -24,8 +24,8 @@ class Span(msgspec.Struct, gc=False, array_like=True, tag="span"):
     status: str
     started_us: int | None
     ended_us: int | None
-    data: bytes
-    payload: bytes | None  # JSON while a body is decoded, then as stored. See `ingest.storage.payloads`
+    data: bytes  # JSON while a body is decoded, then as stored. See `ingest.storage.payloads`
+    payload: bytes | None  # likewise
     session_id: str | None  # only if the event itself names a session
     stats: Stats
     messages: dict[bytes, bytes] | None = None  # texts of messages in `payload` by hash, stored separately

@@ -17,7 +17,7 @@ from ingest.decoding.redaction import redact, redact_messages
 from ingest.decoding.tool_arguments import TOOL, arguments_hash
 from ingest.errors import Malformed, RequestError, TooLarge, UnsupportedType
 from ingest.storage.messages import extract
-from ingest.storage.payloads import pack
+from ingest.storage.payloads import pack, pack_data
 
 Format = Literal["json", "lines", "otlp_protobuf", "otlp_json"]
 ERRORS: dict[str, type[RequestError]] = {error.__name__: error for error in (Malformed, TooLarge, UnsupportedType)}
@@ -51,6 +51,7 @@ def _to_stored_form(span: Span, data: dict[str, Any], payload: Any) -> None:
         span.arguments_hash = arguments_hash(span.kind, data, stored_payload)
     if span.payload is not None:
         span.payload = pack(span.payload)
+    span.data = pack_data(span.data)
 
 
 _DECODERS: dict[Format, Callable[[bytes, int], Decoded]] = {

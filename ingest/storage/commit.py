@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import Any
 
-import msgspec
 import psycopg
 
 from ingest.decoding.labels import Label
@@ -27,7 +26,7 @@ from ingest.storage.figures.aggregates import RESET_SESSION, UPDATE_SESSIONS, Se
 from ingest.storage.figures.trends import HourRow
 from ingest.storage.merge import merge, merge_traces
 from ingest.storage.messages import KnownMessages
-from ingest.storage.payloads import PAYLOAD
+from ingest.storage.payloads import DATA, PAYLOAD, decode_data
 from ingest.storage.session_assignment import SpanGroups
 
 Cursor = psycopg.AsyncCursor[Any]
@@ -49,8 +48,7 @@ INSERT INTO ingest_session (session_key, project_id, session_id, day, created_at
 SELECT k, %s, id, %s, now(), %s, 0, 0, 0, 0, 0, 0, 0, 0, '', 0, 0, 0, 0 FROM unnest(%s::uuid[], %s::text[]) t (k, id)
 """
 _FIND_SPANS = f"""
-SELECT s.trace_id, s.span_id, s.parent_id, s.kind, s.name, s.status, s.started_at, s.ended_at, s.data::text,
-  {PAYLOAD}
+SELECT s.trace_id, s.span_id, s.parent_id, s.kind, s.name, s.status, s.started_at, s.ended_at, {DATA}, {PAYLOAD}
 FROM unnest(%s::uuid[], %s::date[], %s::text[], %s::text[]) k (a, b, c, d)
 JOIN ingest_span s ON (s.session_key, s.session_day, s.trace_id, s.span_id) = (k.a, k.b, k.c, k.d)
 """  # noqa: S608 - a constant
@@ -62,15 +60,15 @@ WHERE (s.session_key, s.session_day, s.trace_id, s.span_id) = (k.a, k.b, k.c, k.
 _MOVE_SPANS = """
 WITH gone AS (DELETE FROM ingest_span WHERE session_key = %s AND session_day = %s AND trace_id = %s RETURNING *)
 INSERT INTO ingest_span (session_key, session_day, seq, project_id, trace_id, span_id, parent_id, kind, name, status,
-  started_at, ended_at, tokens, arguments_hash, data, payload, packed_payload)
+  started_at, ended_at, tokens, arguments_hash, data, packed_data, payload, packed_payload)
 SELECT %s, %s, nextval('ingest_seq'), project_id, trace_id, span_id, parent_id, kind, name, status, started_at,
-  ended_at, tokens, arguments_hash, data, payload, packed_payload FROM gone ON CONFLICT DO NOTHING
+  ended_at, tokens, arguments_hash, data, packed_data, payload, packed_payload FROM gone ON CONFLICT DO NOTHING
 """
 # Everything that aggregates need, which excludes payloads.
-_SESSION_SPANS = """
-SELECT trace_id, span_id, parent_id, kind, name, status, started_at, ended_at, data::text, NULL
+_SESSION_SPANS = f"""
+SELECT trace_id, span_id, parent_id, kind, name, status, started_at, ended_at, {DATA}, NULL
 FROM ingest_span WHERE session_key = %s AND session_day = %s
-"""
+"""  # noqa: S608 - a constant
 _DELETE_EMPTY_SESSIONS = """
 DELETE FROM ingest_session WHERE session_key = ANY(%(keys)s) AND span_count = 0
   AND session_key NOT IN (SELECT session_key FROM ingest_trace WHERE session_key = ANY(%(keys)s))
@@ -274,7 +272,6 @@ def _key_arrays(session_spans: SessionSpans, days: Days) -> tuple[list[uuid.UUID
 
 def _from_row(row: tuple[Any, ...]) -> Span:
     trace_id, span_id, parent_id, kind, name, status, started_at, ended_at, data, payload = row
-    encoded = data.encode()
     return Span(
         trace_id=trace_id,
         span_id=span_id,
@@ -284,10 +281,10 @@ def _from_row(row: tuple[Any, ...]) -> Span:
         status=status,
         started_us=None if started_at is None else to_microseconds(started_at),
         ended_us=None if ended_at is None else to_microseconds(ended_at),
-        data=encoded,
+        data=data,
         payload=payload,
         session_id=None,
-        stats=stats_of(kind, msgspec.json.decode(encoded)),
+        stats=stats_of(kind, decode_data(data)),
     )
 
 

@@ -7,13 +7,14 @@ field, the version with the later end wins, otherwise the older version.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import msgspec
 
 from ingest.decoding.records import Span, Trace
 from ingest.decoding.span_stats import stats_of
 from ingest.decoding.tool_arguments import TOOL, arguments_hash
-from ingest.storage.payloads import UnreadablePayload, decode, pack, unpack
+from ingest.storage.payloads import UnreadablePayload, decode, decode_data, pack, pack_data, unpack
 
 logger = logging.getLogger(__name__)
 
@@ -29,9 +30,9 @@ def merge(old: Span, new: Span) -> Span:
     first, second = (new, old) if _ends_later(new, old) else (old, new)
     kind = second.kind if first.kind in _GENERIC and second.kind not in _GENERIC else first.kind
     name = second.name if _has_generic_name(first) and not _has_generic_name(second) else first.name
-    data = _merge_objects(first.data, second.data)
-    payload = _merge_payloads(first.payload, second.payload)
-    properties = msgspec.json.decode(data)
+    data = _merge_packed(first.data, second.data, pack_data)
+    payload = second.payload if first.payload is None else _merge_packed(first.payload, second.payload, pack)
+    properties = decode_data(data)
     merged = Span(
         trace_id=old.trace_id,
         span_id=old.span_id,
@@ -83,8 +84,8 @@ def _is_unchanged(old: Span, merged: Span) -> bool:
         and old.status == merged.status
         and old.started_us == merged.started_us
         and old.ended_us == merged.ended_us
-        and _equal_json(old.data, merged.data)
-        and _equal_payloads(old.payload, merged.payload)
+        and _equal_packed(old.data, merged.data)
+        and _equal_packed(old.payload, merged.payload)
     )
 
 
@@ -103,14 +104,14 @@ def _merge_objects(first: bytes, second: bytes) -> bytes:
     return _encode({**kept, **missing}) if missing else first
 
 
-def _equal_payloads(one: bytes | None, other: bytes | None) -> bool:
+def _equal_packed(one: bytes | None, other: bytes | None) -> bool:
     return one == other or (one is not None and other is not None and decode(one) == decode(other))
 
 
-def _merge_payloads(first: bytes | None, second: bytes | None) -> bytes | None:
-    """Merge two stored payloads. Values of `first` win, and one that cannot be read stays as it is."""
-    if first is None or second is None or first == second:
-        return second if first is None else first
+def _merge_packed(first: bytes, second: bytes | None, pack: Callable[[bytes], bytes]) -> bytes:
+    """Merge two objects in their stored form. Values of `first` win, and one that cannot be read stays as it is."""
+    if second is None or first == second:
+        return first
     try:
         kept, added = unpack(first), unpack(second)
         if kept[:1] != b"{" or added[:1] != b"{":

@@ -1,4 +1,4 @@
-"""Convert the payloads that earlier versions stored as jsonb.
+"""Convert the payloads and data that earlier versions stored as jsonb.
 
 Pages read both forms, so this may run at any time, be stopped, and be started again. Each batch is one statement that
 locks only its rows. A row that changed since it was read is left alone: the writer has stored it in the new form.
@@ -6,34 +6,36 @@ locks only its rows. A row that changed since it was read is left alone: the wri
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import date
 from typing import Any
 from uuid import UUID
 
-import msgspec
 from django.db import connection
 
 from ingest.decoding.tool_arguments import arguments_hash
 from ingest.models import Session
-from ingest.storage.payloads import PAYLOAD, decode, pack, unpack
+from ingest.storage.payloads import DATA, PAYLOAD, UnreadablePayload, decode, decode_data, pack, pack_data, unpack
 
 _BATCH = 500
 _READ = f"""
-SELECT session_key, trace_id, span_id, seq, kind, data::text, {PAYLOAD} FROM ingest_span
-WHERE session_day = %s AND (session_key, session_day, trace_id, span_id) > (%s, %s, %s, %s) AND payload IS NOT NULL
+SELECT session_key, trace_id, span_id, seq, kind, {DATA}, {PAYLOAD} FROM ingest_span
+WHERE session_day = %s AND (session_key, session_day, trace_id, span_id) > (%s, %s, %s, %s)
+  AND (data IS NOT NULL OR payload IS NOT NULL)
 ORDER BY session_key, session_day, trace_id, span_id LIMIT %s
 """  # noqa: S608 - a constant
 _WRITE = """
-UPDATE ingest_span s SET packed_payload = k.packed, arguments_hash = k.hash, payload = NULL
-FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::bigint[], %s::bytea[], %s::bigint[]) k (a, c, d, seq, packed, hash)
+UPDATE ingest_span s
+SET packed_data = k.data, packed_payload = k.payload, arguments_hash = k.hash, data = NULL, payload = NULL
+FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::bigint[], %s::bytea[], %s::bytea[], %s::bigint[])
+  k (a, c, d, seq, data, payload, hash)
 WHERE s.session_day = %s AND s.session_key = k.a AND s.trace_id = k.c AND s.span_id = k.d AND s.seq = k.seq
-  AND s.payload IS NOT NULL
+  AND (s.data IS NOT NULL OR s.payload IS NOT NULL)
 """
 
 
 def convert() -> Iterator[int]:
-    """Convert all payloads, and yield the number of each batch after its commit."""
+    """Convert all rows, and yield the number of each batch after its commit."""
     for day in Session.objects.order_by("day").values_list("day", flat=True).distinct():
         yield from _convert_day(day)
 
@@ -51,7 +53,16 @@ def _convert_day(day: date) -> Iterator[int]:
         position = rows[-1][:3]
 
 
-def _convert_row(row: tuple[Any, ...]) -> tuple[UUID, str, str, int, bytes, int | None]:
-    session_key, trace_id, span_id, seq, kind, data, stored = row
-    hash_ = arguments_hash(kind, msgspec.json.decode(data), decode(stored))
-    return session_key, trace_id, span_id, seq, pack(unpack(stored)), hash_
+def _convert_row(row: tuple[Any, ...]) -> tuple[UUID, str, str, int, bytes | None, bytes | None, int | None]:
+    session_key, trace_id, span_id, seq, kind, data, payload = row
+    hash_ = arguments_hash(kind, decode_data(data), decode(payload))
+    return session_key, trace_id, span_id, seq, _repack(data, pack_data), _repack(payload, pack), hash_
+
+
+def _repack(stored: bytes | None, pack: Callable[[bytes], bytes]) -> bytes | None:
+    if stored is None:
+        return None
+    try:
+        return pack(unpack(stored))
+    except UnreadablePayload:  # reported where it is read
+        return stored

@@ -1,14 +1,15 @@
-"""The stored form of payloads: JSON, compressed with zstd if that makes it smaller.
+"""The stored form of a span's payload and data: JSON, compressed with zstd if that makes it smaller.
 
 The first byte is the format, so that other ones can be added. Compression happens where a body is decoded, because
-Postgres needs three times as long to store larger rows with less. Rows of earlier versions have their payload as jsonb
-in another column. `PAYLOAD` selects either of them in the form that `decode` reads.
+Postgres needs longer to store larger rows. Rows of earlier versions have jsonb in other columns. `PAYLOAD` and `DATA`
+select either of them in the form that `decode` reads.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -16,10 +17,13 @@ import zstandard
 
 from ingest import metrics
 from ingest.decoding.lenient_json import sanitize_encoded
+from ingest.storage import dictionaries
+from ingest.storage.dictionaries import MissingDictionary
 
 logger = logging.getLogger(__name__)
 
 # Column expressions of `ingest_span`. The names are unique, so joins need no alias.
+DATA = r"coalesce(packed_data, '\x01'::bytea || convert_to(data::text, 'UTF8'))"
 PAYLOAD = r"coalesce(packed_payload, '\x01'::bytea || convert_to(payload::text, 'UTF8'))"
 HAS_PAYLOAD = "(packed_payload IS NOT NULL OR payload IS NOT NULL)"
 STORED_BYTES = "coalesce(pg_column_size(packed_payload), pg_column_size(payload))"
@@ -29,13 +33,14 @@ UNREADABLE = "unreadable"
 
 _JSON, _ZSTD = b"\x01", b"\x02"
 # Compression saves nothing below this size.
-_MIN_BYTES = 100
+_MIN_BYTES = 40
 # Level 3 needs a quarter more time and saves 2 % of a payload of 3 kB, but 7 % of a summary of 100 kB.
 _LEVEL, _LEVEL_OF_LARGE = 1, 3
 _LARGE_BYTES = 16_000
 # Far above the largest body that the server accepts. Damaged bytes may announce any size.
 _MAX_BYTES = 1 << 28
 _ENCODED_NUL = b"\\u0000"
+_decode_values = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class UnreadablePayload(ValueError):
@@ -46,21 +51,40 @@ class _Codecs(threading.local):
     """Contexts of zstd, which threads cannot share."""
 
     def __init__(self) -> None:
+        dictionary = dictionaries.load(dictionaries.CURRENT)
+        # With the dictionary, properties are a quarter of their size. Texts would be 6 to 14 % larger than without.
+        self.compress_data = zstandard.ZstdCompressor(level=_LEVEL, dict_data=dictionary).compress
         self.compress = zstandard.ZstdCompressor(level=_LEVEL).compress
         self.compress_large = zstandard.ZstdCompressor(level=_LEVEL_OF_LARGE).compress
-        self.decompress = zstandard.ZstdDecompressor().decompress
+        # By the number of their dictionary. Zero is none.
+        self.decompressors = {0: zstandard.ZstdDecompressor()}
+
+    def decompress(self, frame: memoryview) -> bytes:
+        number = zstandard.get_frame_parameters(frame).dict_id
+        if number not in self.decompressors:
+            self.decompressors[number] = zstandard.ZstdDecompressor(dict_data=dictionaries.load(number))
+        return self.decompressors[number].decompress(frame, allow_extra_data=False)
 
 
 _codecs = _Codecs()
 
 
 def pack(encoded: bytes) -> bytes:
-    """Return the stored form of encoded JSON."""
+    """Return the stored form of a payload, given as JSON."""
+    return _pack(encoded, _codecs.compress)
+
+
+def pack_data(encoded: bytes) -> bytes:
+    """Return the stored form of a span's data, given as JSON."""
+    return _pack(encoded, _codecs.compress_data)
+
+
+def _pack(encoded: bytes, compress: Callable[[bytes], bytes]) -> bytes:
     # Neither the search index nor other text columns can store this character.
     if _ENCODED_NUL in encoded:
         encoded = sanitize_encoded(encoded)
     if len(encoded) >= _MIN_BYTES:
-        compressed = (_codecs.compress if len(encoded) < _LARGE_BYTES else _codecs.compress_large)(encoded)
+        compressed = compress(encoded) if len(encoded) < _LARGE_BYTES else _codecs.compress_large(encoded)
         if len(compressed) < len(encoded):
             return _ZSTD + compressed
     return _JSON + encoded
@@ -76,7 +100,9 @@ def unpack(stored: bytes) -> bytes:
     try:
         if size_of(stored) > _MAX_BYTES:
             raise UnreadablePayload(f"More than {_MAX_BYTES:,} bytes.")
-        return _codecs.decompress(body, allow_extra_data=False)
+        return _codecs.decompress(body)
+    except MissingDictionary as error:
+        raise UnreadablePayload(str(error)) from None
     except zstandard.ZstdError as error:
         raise UnreadablePayload(f"Damaged: {error}.") from None
 
@@ -101,6 +127,22 @@ def decode(stored: bytes | None) -> Any:
         metrics.payloads_unreadable.inc()
         logger.error("payload_unreadable bytes=%d error=%s", len(stored), error)
         return {UNREADABLE: f"This payload is stored with {len(stored):,} bytes that cannot be read. {error}"}
+
+
+def decode_data(stored: bytes | None) -> dict[str, Any]:
+    """Return the stored data of a span. Data that cannot be read is a message under the key `UNREADABLE`."""
+    data = decode(stored)
+    return data if isinstance(data, dict) else {}
+
+
+def decode_fields(stored: bytes | None, names: Iterable[str]) -> dict[str, Any]:
+    """Return some fields of stored data, without those that are null. Much faster if the others are large."""
+    try:
+        fields = {} if stored is None else _decode_values(unpack(stored))
+    except (UnreadablePayload, msgspec.DecodeError, UnicodeDecodeError):
+        return decode_data(stored)
+    values = {name: msgspec.json.decode(fields[name]) for name in names if name in fields}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def unreadable_message(payload: Any) -> str:

@@ -241,7 +241,9 @@ class Writer:
     async def _commit_valid_records(self, batch: Batch) -> list[Rejection]:
         """Store the valid records of a batch that Postgres rejected as a whole, by bisection."""
         for record in batch.records:
-            _sanitize(record)
+            if isinstance(record, Trace):
+                # Values that only Postgres rejects.
+                record.metadata = lenient_json.sanitize_encoded(record.metadata)
         rejections: list[Rejection] = []
         parts = [list(zip(batch.indexes, batch.records, strict=True))]
         while parts:
@@ -269,11 +271,3 @@ def _chunks(records: Sequence[Record], indexes: Sequence[int]) -> Iterator[tuple
     for first in range(0, len(records), CHUNK_RECORDS):
         chunk = slice(first, first + CHUNK_RECORDS)
         yield records[chunk], indexes[chunk]
-
-
-def _sanitize(record: Record) -> None:
-    """Replace values in a record's JSON that only Postgres rejects."""
-    if isinstance(record, Trace):
-        record.metadata = lenient_json.sanitize_encoded(record.metadata)
-        return
-    record.data = lenient_json.sanitize_encoded(record.data)

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from ingest.storage.payloads import decode
+from ingest.storage.payloads import decode, decode_data
 
 
 @dataclass
@@ -41,7 +41,9 @@ class Wire:
         return body
 
     def rows(self, query: str, *arguments: Any) -> list[dict[str, Any]]:
-        return self.database.execute(query, arguments).fetchall()
+        """Return the rows of a query. Those of spans have their `data` decoded."""
+        rows = self.database.execute(query, arguments).fetchall()
+        return [{**row, "data": decode_data(row["packed_data"])} if row.get("packed_data") else row for row in rows]
 
     def session(self, session_id: str) -> dict[str, Any]:
         (row,) = self.rows("SELECT * FROM ingest_session WHERE session_id = %s", session_id)

@@ -21,6 +21,7 @@ import psutil
 import psycopg
 
 from ariadne.runtime.postgres import Postgres
+from ingest.storage.payloads import DATA, unpack
 from tests.ports import reserve_port
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -256,7 +257,7 @@ _ROLL_UPS = {
     "figures of sessions": """
         SELECT * FROM (SELECT session_key, count(*) FILTER (WHERE kind = 'compact.pruned_messages') AS compactions,
             coalesce(sum((data->>'tokens_before')::int - (data->>'tokens_after')::int), 0) AS freed,
-            count(*) FILTER (WHERE status = 'error') AS errors FROM ingest_span GROUP BY 1) spans
+            count(*) FILTER (WHERE status = 'error') AS errors FROM unpacked GROUP BY 1) spans
         FULL JOIN (SELECT session_key, sum(compactions) AS compactions, sum(tokens_freed) AS freed,
             sum(errors) AS errors FROM ingest_activity GROUP BY 1) figures USING (session_key)
         WHERE (coalesce(spans.compactions, 0), coalesce(spans.freed, 0), coalesce(spans.errors, 0))
@@ -268,7 +269,7 @@ _ROLL_UPS = {
         WHERE (a.compactions, a.freed, a.errors) IS DISTINCT FROM (t.compactions, t.tokens_freed, t.errors)
           AND coalesce(t.compactions + t.errors, 1) > 0""",
     "billed tokens of sessions": """
-        SELECT * FROM (SELECT session_key, sum((data->'usage'->>'input_tokens')::int) AS tokens FROM ingest_span
+        SELECT * FROM (SELECT session_key, sum((data->'usage'->>'input_tokens')::int) AS tokens FROM unpacked
             WHERE kind = 'generation' GROUP BY 1) spans
         FULL JOIN (SELECT session_key, sum(input_tokens) AS tokens FROM ingest_usage GROUP BY 1) u USING (session_key)
         WHERE coalesce(spans.tokens, 0) <> coalesce(u.tokens, 0)""",
@@ -281,11 +282,23 @@ _ROLL_UPS = {
 }
 
 
+def _unpack_data(database: psycopg.Connection[Any]) -> None:
+    """Create a temporary table of all spans with their data as jsonb, which the queries above read."""
+    columns = "session_key, trace_id, span_id, kind, status, ended_at"
+    spans = database.execute(f"SELECT {columns}, {DATA} FROM ingest_span").fetchall()
+    database.execute("DROP TABLE IF EXISTS unpacked")
+    database.execute(f"CREATE TEMP TABLE unpacked AS SELECT {columns}, NULL::jsonb AS data FROM ingest_span LIMIT 0")
+    with database.cursor().copy(f"COPY unpacked ({columns}, data) FROM STDIN") as copy:
+        for *values, data in spans:
+            copy.write_row([*values, unpack(data).decode()])
+
+
 def check(stack: Stack, senders: Senders) -> dict[str, int]:
     """Check that each acknowledged span is stored once and complete, and that counts and roll-ups equal a recount."""
     with stack.connect() as database:
+        _unpack_data(database)
         rows = database.execute(
-            "SELECT trace_id, span_id, ended_at, data->>'note' FROM ingest_span WHERE trace_id LIKE %s",
+            "SELECT trace_id, span_id, ended_at, data->>'note' FROM unpacked WHERE trace_id LIKE %s",
             (f"{senders.name}-%",),
         ).fetchall()
         stored = {(row[0], row[1]) for row in rows}

@@ -139,12 +139,11 @@ def test_the_database_contains_no_secrets(server, sent):
         assert packed
         for body in packed:
             assert secrets_in(unpack.decompress(body, max_output_size=1 << 26).decode()) == []
-        payloads = database.execute(
-            "SELECT packed_payload FROM ingest_span WHERE packed_payload IS NOT NULL"
-        ).fetchall()
-        assert payloads
-        for (stored,) in payloads:
-            assert secrets_in(unpack_payload(stored).decode()) == []
+        for column in ("packed_payload", "packed_data"):
+            values = database.execute(f"SELECT {column} FROM ingest_span WHERE {column} IS NOT NULL").fetchall()
+            assert values
+            for (stored,) in values:
+                assert secrets_in(unpack_payload(stored).decode()) == []
 
 
 @pytest.mark.req("S-RED-1", "P-SEC-1")

@@ -13,6 +13,8 @@ from builders import chat_turns
 from compact import AriadneExporter, AriadneStorage, CompactConfig, CompactManager, CompactPolicy, Message
 from live_server import Server
 
+from ingest.storage.payloads import decode_data
+
 
 def compact_in_new_process(server: Server, session_id: str, number: int, spool: Path) -> None:
     """Compact a session with a manager that knows nothing of earlier ones."""
@@ -53,10 +55,11 @@ def test_every_compaction_has_a_transcript_after_restarts(server: Server, tmp_pa
         assert sorted(step for step, _ in stored) == [1, 2, 3]
         events = rows(
             server,
-            "SELECT data->>'state', (data->>'step')::int, data->>'sha256' FROM ingest_span "
+            "SELECT packed_data FROM ingest_span "
             "JOIN ingest_session USING (session_key) WHERE session_id = %s AND kind = 'compact.archival'",
             session_id,
         )
+        events = [tuple(map(decode_data(data).get, ("state", "step", "sha256"))) for (data,) in events]
         assert sorted((step, digest) for state, step, digest in events if state == "stored") == sorted(stored)
         assert {state for state, _, _ in events} == {"queued", "stored"}
     client = log_in(server)

@@ -19,23 +19,22 @@ from django.db.models import Max
 from django.utils import timezone
 
 from ingest.models import IngestKey, Session
+from ingest.storage.payloads import DATA, decode_data
 from viewer.accounts.access import Right, user_grant
 from viewer.alerts.conditions import Decision, Match, decide, decide_silence, span_match
 from viewer.alerts.messages import alert_title
 from viewer.models import Alert, AlertCursor, AlertDelivery, AlertRule
-from viewer.sessions.queries import from_json, last_seq
+from viewer.sessions.queries import last_seq
 
 _MAX_SPANS = 5_000
 _TIMEOUT_MS = 10_000
 _log = logging.getLogger("ariadne.alerts")
-_SPANS = """
-SELECT session_key, trace_id, span_id, parent_id, kind, data, seq FROM ingest_span
+_SPANS = f"""
+SELECT session_key, trace_id, span_id, parent_id, kind, {DATA}, seq FROM ingest_span
 WHERE session_key = ANY(%s) AND session_day = ANY(%s) AND seq > %s AND seq <= %s AND ended_at IS NOT NULL
-  AND (kind IN ('compact.retention', 'compact.overflow_recovered')
-    OR (kind = 'compact.error' AND data ->> 'fallback' <> '')
-    OR (kind = 'compact.check' AND data ->> 'trigger' = 'overflow'))
+  AND kind IN ('compact.retention', 'compact.overflow_recovered', 'compact.error', 'compact.check')
 ORDER BY seq LIMIT %s
-"""
+"""  # noqa: S608 - a constant
 Matches = dict[str, list[tuple[Match, Session]]]
 
 
@@ -178,7 +177,7 @@ def _read_spans(sessions: dict[UUID, Session], after: int, upto: int) -> tuple[l
         rows = database.fetchall()
     if len(rows) == _MAX_SPANS:
         upto = rows[-1][-1]
-    return [(*row[:5], from_json(row[5]) or {}) for row in rows], upto
+    return [(*row[:5], decode_data(row[5])) for row in rows], upto
 
 
 def _last_received_at(project_id: int) -> datetime | None:

@@ -13,7 +13,7 @@ from ingest.archive.transcripts import read_texts
 from ingest.decoding.tool_arguments import tool_arguments
 from ingest.models import Session, Transcript
 from ingest.storage.messages import REFERENCE, restore
-from ingest.storage.payloads import HAS_PAYLOAD, PAYLOAD, STORED_BYTES, decode, decode_up_to
+from ingest.storage.payloads import DATA, HAS_PAYLOAD, PAYLOAD, STORED_BYTES, decode, decode_up_to
 from viewer.compactions.ledger import Ledger, parse_ledger
 from viewer.compactions.lost_facts import lost_facts, source_ids, with_sentences
 from viewer.compactions.rework import RepeatedCall, Utterance, message_text, text_of_role
@@ -24,10 +24,10 @@ from viewer.sessions.spans import SpanRow
 from viewer.visibility.public_parts import Visibility, public_payload
 from viewer.visibility.shapes import HIDDEN
 
-_COLUMNS = [*SPAN_COLUMNS.split(", "), "data"]
+_COLUMNS = [*SPAN_COLUMNS.split(", "), "stored_data"]
 _REPEATED_CALLS = f"""
 WITH calls AS (
-    SELECT {", ".join(_COLUMNS)}, {ARGUMENTS_HASH} AS arguments
+    SELECT {SPAN_COLUMNS}, {DATA} AS stored_data, {ARGUMENTS_HASH} AS arguments
     FROM ingest_span WHERE session_key = %(key)s AND session_day = %(day)s AND kind = 'tool')
 SELECT {", ".join("b." + name for name in _COLUMNS)}, {", ".join("a." + name for name in _COLUMNS)},
        a.times
@@ -42,7 +42,7 @@ JOIN (
 ORDER BY a.started_at LIMIT 50
 """  # noqa: S608 - constants
 _CONVERSATION = f"""
-SELECT {", ".join(_COLUMNS)}, {PAYLOAD}
+SELECT {SPAN_COLUMNS}, {DATA}, {PAYLOAD}
 FROM ingest_span
 WHERE session_key = %(key)s AND session_day = %(day)s AND kind IN ('agent', 'generation', 'turn')
   AND {HAS_PAYLOAD} AND {STORED_BYTES} < 200000

@@ -8,6 +8,7 @@ from uuid import UUID
 from django.db import connection
 
 from ingest.models import Project, Session
+from ingest.storage.payloads import DATA
 from viewer.sessions.queries import SPAN_COLUMNS, span_row
 from viewer.sessions.spans import SpanRow
 from viewer.visibility.public_parts import Visibility
@@ -45,7 +46,7 @@ def spans_between(
     keys, days = [session.session_key for session in sessions], list({session.day for session in sessions})
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT session_key, {SPAN_COLUMNS}, data FROM ingest_span WHERE session_key = ANY(%s) "  # noqa: S608
+            f"SELECT session_key, {SPAN_COLUMNS}, {DATA} FROM ingest_span WHERE session_key = ANY(%s) "  # noqa: S608
             "AND session_day = ANY(%s) AND seq > %s AND seq <= %s ORDER BY seq LIMIT %s",
             [keys, days, after, upto, limit],
         )
@@ -62,7 +63,7 @@ def newest_spans(
         return []
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT session_key, {SPAN_COLUMNS}, data FROM ingest_span WHERE session_key = ANY(%s) "  # noqa: S608
+            f"SELECT session_key, {SPAN_COLUMNS}, {DATA} FROM ingest_span WHERE session_key = ANY(%s) "  # noqa: S608
             "AND session_day = ANY(%s) ORDER BY seq DESC LIMIT %s",
             [list(sessions), list({session.day for session in sessions.values()}), limit],
         )

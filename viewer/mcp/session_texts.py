@@ -18,7 +18,7 @@ from django.db import connection
 
 from ingest.models import Session
 from ingest.storage.messages import MESSAGE_KEYS, restore
-from ingest.storage.payloads import HAS_PAYLOAD, PAYLOAD, STORED_BYTES, decode_up_to
+from ingest.storage.payloads import DATA, HAS_PAYLOAD, PAYLOAD, STORED_BYTES, decode_up_to
 from viewer.compactions import queries as compaction_queries
 from viewer.kinds import GENERATION, PREFIX
 from viewer.search.documents import message_texts, strings
@@ -34,7 +34,7 @@ _MAX_PAYLOAD_BYTES = 4_000_000
 _MAX_CHARS = 8_000_000
 _MAX_INDEXES = 8
 _SPANS = f"""
-SELECT {SPAN_COLUMNS}, data, {PAYLOAD} FROM ingest_span
+SELECT {SPAN_COLUMNS}, {DATA}, {PAYLOAD} FROM ingest_span
 WHERE session_key = %s AND session_day = %s AND kind NOT LIKE 'compact.%%' AND {HAS_PAYLOAD}
   AND {STORED_BYTES} < %s
 ORDER BY started_at DESC NULLS LAST LIMIT %s

@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from ingest.models import Session
 from ingest.storage import payloads
-from ingest.storage.payloads import PAYLOAD
+from ingest.storage.payloads import DATA, PAYLOAD
 from ingest.storage.search_index import SESSION_ITEM
 from viewer.kinds import SUMMARY, kind_of
 from viewer.rest import BadFilter
@@ -50,7 +50,7 @@ _HAS_LABEL = (
     " AND l.key = ANY(%s::text[]) AND l.value = %s)"
 )
 _SPANS = f"""
-SELECT s.session_key, {", ".join(f"s.{name}" for name in SPAN_COLUMNS.split(", "))}, s.data, {{payload}}
+SELECT s.session_key, {", ".join(f"s.{name}" for name in SPAN_COLUMNS.split(", "))}, {DATA}, {{payload}}
 FROM unnest(%s::uuid[], %s::date[], %s::text[], %s::text[]) k (a, b, c, d)
 JOIN ingest_span s ON (s.session_key, s.session_day, s.trace_id, s.span_id) = (k.a, k.b, k.c, k.d)
 """  # noqa: S608 - constants
@@ -261,7 +261,7 @@ def _exact_span(projects: Mapping[int, Visibility], name: str, results: Sequence
         return []
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT {SPAN_COLUMNS}, data FROM ingest_span"  # noqa: S608 - a constant
+            f"SELECT {SPAN_COLUMNS}, {DATA} FROM ingest_span"  # noqa: S608 - a constant
             " WHERE session_key = %s AND session_day = %s AND span_id = %s LIMIT 1",
             [session.session_key, session.day, name],
         )

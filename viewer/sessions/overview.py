@@ -15,9 +15,10 @@ from django.db import connection
 
 from ingest.decoding.facts import FactCount
 from ingest.models import Session
+from ingest.storage.payloads import DATA, decode_data
 from viewer.numbers import format_count, format_share, to_count
 from viewer.sessions import session_list
-from viewer.sessions.queries import from_json, split_name
+from viewer.sessions.queries import split_name
 from viewer.trends import periods, queries
 from viewer.trends.charts import spark_bars, sparkline
 from viewer.trends.periods import Period
@@ -215,11 +216,11 @@ def _turns(sessions: Sequence[Session], since: datetime) -> Mapping[UUID, int]:
         return {}
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT s.session_key, s.data -> 'turn' FROM unnest(%s::uuid[], %s::date[], %s::text[], %s::text[])"
+            f"SELECT s.session_key, {DATA} FROM unnest(%s::uuid[], %s::date[], %s::text[], %s::text[])"  # noqa: S608
             " k (a, b, c, d) JOIN ingest_span s"
             " ON (s.session_key, s.session_day, s.trace_id, s.span_id) = (k.a, k.b, k.c, k.d)"
             " WHERE coalesce(s.ended_at, s.started_at) >= %s",
             [*(list(column) for column in zip(*keys, strict=True)), since],
         )
-        rows = [(key, from_json(turn)) for key, turn in cursor.fetchall()]
+        rows = [(key, decode_data(data).get("turn")) for key, data in cursor.fetchall()]
     return {key: to_count(turn) for key, turn in rows if isinstance(turn, int | float)}

@@ -22,7 +22,7 @@ from ingest.decoding.tool_arguments import DATA_KEYS, PAYLOAD_KEYS, TOOL, tool_a
 from ingest.models import Session, Trace, trace_key
 from ingest.storage import payloads
 from ingest.storage.messages import restore
-from ingest.storage.payloads import HAS_PAYLOAD, PAYLOAD
+from ingest.storage.payloads import DATA, HAS_PAYLOAD, PAYLOAD, decode_data, decode_fields
 from viewer.kinds import GENERATION
 from viewer.sessions.checks import Check
 from viewer.sessions.session_checks import SessionChecks
@@ -42,7 +42,7 @@ MAX_CHILDREN = 50
 # Enough for one line about a tool call.
 _MAX_ARGUMENT_CHARS = 2_000
 SPAN_COLUMNS = "trace_id, span_id, parent_id, kind, name, status, started_at, ended_at, tokens, seq"
-_SELECT = f"SELECT {SPAN_COLUMNS}, data FROM ingest_span "  # noqa: S608 - a constant
+_SELECT = f"SELECT {SPAN_COLUMNS}, {DATA} FROM ingest_span "  # noqa: S608 - a constant
 
 # Postgres builds the JSON: creating 100,000 Python rows would take three times as long. `date_part` returns a float,
 # which is faster than the exact numeric of `extract`.
@@ -157,11 +157,12 @@ def _read_checks(key: UUID, day: date, visibility: Visibility) -> SessionChecks:
     select_events = f"{_SELECT}{where}AND kind LIKE 'compact.%%' ORDER BY seq"
     checks = SessionChecks(_fetch_spans(select_events, [key, day], visibility))
     if not checks.has_estimates:
-        # Read only the usage: the tool schemas in a call's data may be a hundred times as long.
-        usage = ", ".join(f"'{name}', data -> '{name}'" for name in USAGE_KEYS)
-        select = f"SELECT {SPAN_COLUMNS}, jsonb_strip_nulls(jsonb_build_object({usage})) FROM ingest_span "  # noqa: S608
-        newest_calls = f"{select}{where}AND kind = %s ORDER BY seq DESC LIMIT %s"
-        checks.add(_fetch_spans(newest_calls, [key, day, GENERATION, _MAX_CALLS], visibility))
+        newest_calls = f"{_SELECT}{where}AND kind = %s ORDER BY seq DESC LIMIT %s"
+        with connection.cursor() as cursor:
+            cursor.execute(newest_calls, [key, day, GENERATION, _MAX_CALLS])
+            # Decode only the usage: the tool schemas in a call's data may be a hundred times as long.
+            calls = [SpanRow(*[*row[:10], decode_fields(row[10], USAGE_KEYS)]) for row in cursor.fetchall()]
+        checks.add([call.as_seen(visibility) for call in calls])
     return checks
 
 
@@ -181,7 +182,7 @@ def spans_with_arguments(session: Session, keys: Iterable[str]) -> list[tuple[Sp
     wanted = set(keys)
     ids = sorted({span_id for key in wanted for _, span_id in split_name(key)[:_MAX_SPLITS]})
     payload = f"CASE WHEN kind = 'tool' THEN {PAYLOAD} END"
-    select = f"SELECT {SPAN_COLUMNS}, data, {payload} FROM ingest_span "  # noqa: S608 - constants
+    select = f"SELECT {SPAN_COLUMNS}, {DATA}, {payload} FROM ingest_span "  # noqa: S608 - constants
     with connection.cursor() as cursor:
         cursor.execute(
             select + "WHERE session_key = %s AND session_day = %s AND span_id = ANY(%s)",
@@ -240,7 +241,7 @@ class FullSpan:
 def span(session: Session, name: str, *, with_payload: bool) -> FullSpan | None:
     """Return the span called `trace:span`, or with this span id, with its content. Callers apply `as_seen`."""
     payload = PAYLOAD if with_payload else "NULL"
-    select = f"SELECT {SPAN_COLUMNS}, data, {HAS_PAYLOAD}, {payload} FROM ingest_span "  # noqa: S608 - constants
+    select = f"SELECT {SPAN_COLUMNS}, {DATA}, {HAS_PAYLOAD}, {payload} FROM ingest_span "  # noqa: S608 - constants
     where = "WHERE session_key = %s AND session_day = %s AND "
     conditions = [("trace_id = %s AND span_id = %s", pair) for pair in split_name(name)[:_MAX_SPLITS]]
     with connection.cursor() as cursor:
@@ -255,7 +256,7 @@ def children(session: Session, parent: SpanRow) -> list[FullSpan]:
     """Return the model calls and tool calls of a turn in order, with their content."""
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT {SPAN_COLUMNS}, data, {HAS_PAYLOAD}, {PAYLOAD} FROM ingest_span "  # noqa: S608 - constants
+            f"SELECT {SPAN_COLUMNS}, {DATA}, {HAS_PAYLOAD}, {PAYLOAD} FROM ingest_span "  # noqa: S608 - constants
             "WHERE session_key = %s AND session_day = %s AND trace_id = %s AND parent_id = %s "
             "AND kind IN ('generation', 'tool') ORDER BY started_at, seq LIMIT %s",
             [session.session_key, session.day, parent.trace_id, parent.span_id, MAX_CHILDREN],
@@ -300,8 +301,8 @@ def _fetch_spans(sql: str, values: list[Any], visibility: Visibility) -> list[Sp
 
 
 def span_row(row: Sequence[Any]) -> SpanRow:
-    """Return a span from `SPAN_COLUMNS` and data, with its content."""
-    return SpanRow(*[*row[:10], from_json(row[10]) or {}])
+    """Return a span from `SPAN_COLUMNS` and `DATA`, with its content."""
+    return SpanRow(*[*row[:10], decode_data(row[10])])
 
 
 def from_json(value: Any) -> Any:

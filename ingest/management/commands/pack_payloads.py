@@ -1,4 +1,4 @@
-"""`manage.py pack_payloads`: convert payloads that earlier versions stored as jsonb."""
+"""`manage.py pack_payloads`: convert payloads and data that earlier versions stored as jsonb."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ingest.storage.payload_conversion import convert
 
 
 class Command(BaseCommand):
-    help = "Convert payloads that earlier versions stored as jsonb. Agents can send at the same time. Can be repeated."
+    help = "Convert what earlier versions stored as jsonb. Agents can send at the same time. Can be repeated."
 
     def handle(self, *_args: Any, **_options: Any) -> None:
-        self.stdout.write(f"{sum(convert()):,} payloads converted")
+        self.stdout.write(f"{sum(convert()):,} spans converted")

@@ -16,7 +16,7 @@ from ingest.decoding.records import Span
 # Columns of fixed size come first, so that one call can pack them.
 COLUMNS = (
     "session_key, session_day, seq, project_id, started_at, ended_at, tokens, span_id, parent_id, "
-    "trace_id, kind, name, status, arguments_hash, packed_payload, data"
+    "trace_id, kind, name, status, arguments_hash, packed_payload, packed_data"
 )
 HEADER = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
 TRAILER = struct.pack(">h", -1)
@@ -32,9 +32,7 @@ _without_tokens = struct.Struct(">34sq12sqiqii").pack
 _length = struct.Struct(">i").pack
 _int4 = struct.Struct(">ii").pack
 _int8 = struct.Struct(">iq").pack
-# A jsonb value starts with the version of its format.
-_jsonb = struct.Struct(">ib").pack
-_null_and_jsonb = struct.Struct(">iib").pack
+_two_lengths = struct.Struct(">ii").pack
 _NULL = _length(-1)
 
 
@@ -60,9 +58,7 @@ def pack_rows(spans: Iterable[Span], *, session_key: uuid.UUID, day: date, proje
             _text(span.trace_id),
             _labels(span.kind, span.name, span.status),
             _NULL if span.arguments_hash is None else _int8(8, span.arguments_hash),
-            _null_and_jsonb(-1, len(data) + 1, 1)
-            if payload is None
-            else _length(len(payload)) + payload + _jsonb(len(data) + 1, 1),
+            _two_lengths(-1, len(data)) if payload is None else _length(len(payload)) + payload + _length(len(data)),
             data,
         )
     return pieces

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from datetime import date
 
-import msgspec
 from django.db import connection
 from django.db.backends.utils import CursorWrapper
 
@@ -16,11 +15,12 @@ from ingest.models import Session
 from ingest.storage.figures import trends
 from ingest.storage.figures.aggregates import SessionDelta
 from ingest.storage.figures.trends import HourRow
+from ingest.storage.payloads import DATA, decode_data
 
-_SPANS = """
-SELECT trace_id, span_id, parent_id, kind, status, started_at, ended_at, data::text FROM ingest_span
+_SPANS = f"""
+SELECT trace_id, span_id, parent_id, kind, status, started_at, ended_at, {DATA} FROM ingest_span
 WHERE session_key = %s AND session_day = %s AND (kind LIKE 'compact.%%' OR status = 'error')
-"""
+"""  # noqa: S608 - a constant
 
 
 def recount_session(project_id: int, key: uuid.UUID, day: date) -> None:
@@ -65,7 +65,7 @@ def _session_delta(cursor: CursorWrapper, key: uuid.UUID, day: date) -> SessionD
             data=b"{}",
             payload=None,
             session_id=None,
-            stats=stats_of(kind, msgspec.json.decode(data)),
+            stats=stats_of(kind, decode_data(data)),
         )
         for trace_id, span_id, parent_id, kind, status, started_at, ended_at, data in cursor.fetchall()
     )

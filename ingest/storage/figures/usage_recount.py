@@ -5,18 +5,18 @@ from __future__ import annotations
 import uuid
 from datetime import date, datetime
 
-import msgspec
 from django.db import connection
 
 from ingest.decoding.span_stats import stats_of
 from ingest.decoding.timestamps import to_microseconds
 from ingest.storage.figures import usage
 from ingest.storage.figures.usage import UsageDelta
+from ingest.storage.payloads import DATA, decode_data
 
-_CALLS = """
-SELECT kind, data::text, COALESCE(ended_at, started_at) FROM ingest_span
+_CALLS = f"""
+SELECT kind, {DATA}, COALESCE(ended_at, started_at) FROM ingest_span
 WHERE session_key = %s AND session_day = %s AND kind IN ('generation', 'compact.summary_created')
-"""
+"""  # noqa: S608 - a constant
 
 
 def recount_session(project_id: int, key: uuid.UUID, day: date) -> None:
@@ -42,10 +42,10 @@ def sum_hours(project_id: int) -> None:
         cursor.execute(usage.SUM_HOURLY, [project_id])
 
 
-def _delta(calls: list[tuple[str, str, datetime | None]]) -> UsageDelta:
+def _delta(calls: list[tuple[str, bytes, datetime | None]]) -> UsageDelta:
     delta = UsageDelta()
     for kind, data, at in calls:
-        stats = stats_of(kind, msgspec.json.decode(data))
+        stats = stats_of(kind, decode_data(data))
         if stats.usage is not None:
             delta.add(stats.usage, None if at is None else to_microseconds(at), 1)
     return delta

@@ -36,8 +36,9 @@ def body_of(project: int, *, events: int = 200, text_bytes: int = 100) -> bytes:
 
 
 def readable(records: Sequence[Record]) -> str:
-    """Return everything that the records contain, with payloads unpacked."""
-    payloads = [unpack(record.payload) for record in records if isinstance(record, Span) and record.payload]
+    """Return everything that the records contain, with payloads and data unpacked."""
+    spans = [record for record in records if isinstance(record, Span)]
+    payloads = [unpack(value) for span in spans for value in (span.payload, span.data) if value]
     return str([*records, *payloads])
 
 

@@ -13,6 +13,7 @@ from ingest.decoding.records import Span
 from ingest.decoding.span_stats import stats_of
 from ingest.storage.figures.aggregates import SessionDelta
 from ingest.storage.merge import merge
+from ingest.storage.payloads import decode_data, pack_data
 
 
 def version(**more: Any) -> Span:
@@ -24,7 +25,7 @@ def version(**more: Any) -> Span:
         span_id="s",
         session_id=None,
         payload=None,
-        data=json.dumps(fields).encode(),
+        data=pack_data(json.dumps(fields).encode()),
         stats=stats_of(kind, fields),
         **{**defaults, **more},
     )
@@ -43,7 +44,7 @@ versions = st.builds(
 
 
 def merged_fields(span: Span) -> tuple[Any, ...]:
-    return (span.parent_id, span.kind, span.status, span.started_us, span.ended_us, json.loads(span.data))
+    return (span.parent_id, span.kind, span.status, span.started_us, span.ended_us, decode_data(span.data))
 
 
 @given(versions, versions)

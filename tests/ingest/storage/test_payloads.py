@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 from datetime import timedelta
@@ -23,9 +24,10 @@ from ingest.decoding.records import Span as Record
 from ingest.decoding.span_stats import NO_STATS
 from ingest.decoding.tool_arguments import arguments_hash
 from ingest.models import Session, Span
-from ingest.storage import payload_conversion, payloads
+from ingest.storage import dictionaries, payload_conversion, payloads
 from ingest.storage.merge import merge
 from viewer.compactions import queries as compaction_queries
+from viewer.live.queries import newest_spans
 from viewer.mcp import session_texts
 from viewer.search import indexer
 from viewer.search.queries import search
@@ -68,7 +70,7 @@ def test_damaged_bytes_become_a_message(damaged: bytes, start: bytes) -> None:
             "unreadable": f"This payload is stored with {len(stored)} bytes that cannot be read. Unknown format 07."
         }
     old, new = (
-        Record("t", "s", None, "tool", "", "", 0, 1, b"{}", payload, None, NO_STATS)
+        Record("t", "s", None, "tool", "", "", 0, 1, payloads.pack(b"{}"), payload, None, NO_STATS)
         for payload in (stored, payloads.pack(b'{"output":1}'))
     )
     if isinstance(value, dict) and "unreadable" in value:
@@ -84,6 +86,40 @@ def test_cut_and_oversized_payloads_are_reported(caplog: pytest.LogCaptureFixtur
     huge = b"\x02" + announced[:4] + bytes([0b11100000]) + (2**60).to_bytes(8, "little") + announced[7:]
     assert "268,435,456" in payloads.decode(huge)["unreadable"]
     assert len([record for record in caplog.records if "payload_unreadable" in record.message]) == 5
+
+
+def test_data_is_compressed_with_a_dictionary_and_names_it() -> None:
+    """Values without a dictionary, as earlier versions wrote them, stay readable."""
+    data = {"model": "gpt-5", "trigger": "preflight", "max_tokens": 32000, "triggered": False, "tokens_before": 19735}
+    encoded = msgspec.json.encode(data)
+    stored = payloads.pack_data(encoded)
+    assert zstandard.get_frame_parameters(stored[1:]).dict_id == dictionaries.CURRENT
+    assert len(stored) < len(encoded) / 2
+    earlier = b"\x02" + zstandard.ZstdCompressor().compress(encoded)
+    assert payloads.decode(stored) == payloads.decode(earlier) == data
+    assert payloads.decode_fields(stored, ["model", "missing"]) == {"model": "gpt-5"}
+
+
+def test_a_missing_dictionary_is_a_message_and_never_an_empty_value(caplog: pytest.LogCaptureFixture) -> None:
+    """For example a row that a newer version wrote, read after a downgrade. Merging leaves its bytes alone."""
+    samples = [json.dumps({"number": number, "text": f"sample {number * 7}"}).encode() for number in range(2_000)]
+    unknown = zstandard.train_dictionary(1_024, samples, dict_id=7)
+    stored = b"\x02" + zstandard.ZstdCompressor(dict_data=unknown).compress(samples[0])
+    for value in (payloads.decode(stored), payloads.decode_data(stored), payloads.decode_fields(stored, ["number"])):
+        assert "needs the compression dictionary 7" in value["unreadable"]
+    assert "payload_unreadable" in caplog.text
+    old, new = (
+        Record("t", "s", None, "tool", "", "", 0, ended_us, data, None, None, NO_STATS)
+        for ended_us, data in ((5, stored), (None, payloads.pack(b'{"a":1}')))
+    )
+    assert merge(old, new).data == stored
+
+
+def test_released_dictionaries_are_never_changed() -> None:
+    """Stored values cannot be read without the exact bytes. A new dictionary gets the next number."""
+    digests = {path.stem: hashlib.sha256(path.read_bytes()).hexdigest() for path in dictionaries.FOLDER.iterdir()}
+    assert digests == {"1": "9bf4f5a34fee6acc7066872f4140e779a7a5c47c4c8b2955ed25b47945740afa"}
+    assert all(dictionaries.load(int(number)).dict_id() == int(number) for number in digests)
 
 
 def test_large_payloads_are_left_out_by_their_real_size() -> None:
@@ -135,13 +171,15 @@ def add_spans(session: Session, secret: str, form: str) -> None:
     for number, (span_id, kind, payload) in enumerate(parts):
         encoded = json.dumps(payload).encode()
         is_old = form == "jsonb" or (form == "both" and number == 0)
-        columns = {"payload": payload} if is_old else {
-            "packed_payload": payloads.pack(encoded), "arguments_hash": arguments_hash(kind, {}, payload)
+        data = {"triggered": True, "model": "gpt-5", "turn": number}
+        columns = {"payload": payload, "data": data} if is_old else {
+            "packed_payload": payloads.pack(encoded), "packed_data": payloads.pack_data(json.dumps(data).encode()),
+            "arguments_hash": arguments_hash(kind, {}, payload),
         }  # fmt: skip
         Span.objects.create(
             session_key=session.session_key, session_day=session.day, trace_id="t", span_id=span_id, seq=number + 2,
             project_id=session.project_id, kind=kind, name=kind, started_at=now + timedelta(minutes=number),
-            data={"triggered": True}, **columns,
+            **columns,
         )  # fmt: skip
     session.last_seq, session.span_count = 5, 5
     session.save()
@@ -166,6 +204,8 @@ def read_all(session: Session, secret: str) -> dict[str, Any]:
         "hidden repeats": compaction_queries.repeated_calls(session, Visibility.METADATA, start, None),
         "conversation": compaction_queries.conversation(session, start, None),
         "found": sorted((result.type, result.span.span_id if result.span else "") for result in results),
+        "data": [span.data for span in queries.spans_page(session, Visibility.CONTENT, after=1, limit=9)],
+        "live": [span.data for _, span in newest_spans(session.project_id, Visibility.CONTENT, limit=9)],
         "texts": [source.text for source in session_texts._sources(session)],
     }
 
@@ -191,13 +231,15 @@ def test_every_reader_understands_both_forms(form: str) -> None:
         assert secret in repeat.arguments
         assert secret not in repr(readings["hidden repeats"])
         assert [utterance.text for utterance in readings["conversation"]] == ["first?", f"It is {secret}."]
+        assert [data["turn"] for data in readings["data"]] == [0, 1, 2, 3]
         assert ("span", "t1") in readings["found"] and secret in " ".join(readings["texts"])
         other = secrets["theirs" if slug == "ours" else "ours"]
         assert other not in repr(readings)
     out = StringIO()
     call_command("pack_payloads", stdout=out)
-    assert out.getvalue().strip() == f"{ {'packed': 0, 'jsonb': 8, 'both': 2}[form] } payloads converted"
+    assert out.getvalue().strip() == f"{ {'packed': 0, 'jsonb': 8, 'both': 2}[form] } spans converted"
     assert not Span.objects.filter(payload__isnull=False).exists()
+    assert not Span.objects.filter(data__isnull=False).exists()
     assert {slug: read_all(sessions[slug], secret) for slug, secret in secrets.items()} == before
     assert sum(payload_conversion.convert()) == 0
 
@@ -235,14 +277,16 @@ def test_new_data_is_merged_with_a_row_of_an_earlier_version(wire: Wire, name: s
     span = {"type": "span", "trace_id": name, "span_id": "a", "kind": "tool", "group_id": name}
     wire.send({**span, "started_at": "2026-11-16T04:00:00Z"})
     wire.rows(
-        "UPDATE ingest_span SET payload = %s::jsonb, packed_payload = NULL WHERE trace_id = %s RETURNING 1",
+        "UPDATE ingest_span SET payload = %s::jsonb, packed_payload = NULL, data = %s::jsonb, packed_data = NULL"
+        " WHERE trace_id = %s RETURNING 1",
         json.dumps({"arguments": {"path": "a.py"}, "output": "old"}),
+        json.dumps({"model": "gpt-5", "turn": 1}),
         name,
     )
-    end = {**span, "ended_at": "2026-11-16T04:00:01Z", "payload": {"output": "done"}}
+    end = {**span, "ended_at": "2026-11-16T04:00:01Z", "payload": {"output": "done"}, "data": {"turn": 2}}
     wire.send(end)
     (row,) = wire.rows("SELECT * FROM ingest_span WHERE trace_id = %s", name)
-    assert row["payload"] is None
+    assert row["payload"] is None and row["data"] == {"model": "gpt-5", "turn": 2}
     assert payloads.decode(row["packed_payload"]) == {"arguments": {"path": "a.py"}, "output": "done"}
     assert row["arguments_hash"] == arguments_hash("tool", {}, {"arguments": {"path": "a.py"}})
     wire.send(end)
@@ -263,3 +307,25 @@ def test_columns_are_added_to_partitions_and_not_removed_while_they_have_payload
         editor.execute(migration.FORWARD)
     span = queries.span(session, "a", with_payload=True)
     assert span is not None and span.payload == {"prompt": "old"}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_packed_data_is_not_removed_while_a_span_needs_it() -> None:
+    """Rows of earlier versions, and partitions that exist already, stay readable."""
+    session = create_session(create_project("ours"), session_id="run", text="Planted-Sesame")
+    migration = importlib.import_module("ingest.migrations.0020_packed_data")
+    spans = Span.objects.filter(session_key=session.session_key)
+    spans.update(packed_data=payloads.pack_data(b'{"turn": 3}'), data=None)
+    with pytest.raises(RuntimeError, match="would delete the data"), connection.schema_editor() as editor:
+        migration.refuse_to_lose_data(apps, editor)
+    spans.update(packed_data=None, data={"turn": 4})
+    with connection.schema_editor() as editor:
+        migration.refuse_to_lose_data(apps, editor)
+        editor.execute(migration.BACKWARD)
+        editor.execute(migration.FORWARD)
+    span = queries.span(session, "a", with_payload=False)
+    assert span is not None and span.row.data == {"turn": 4}
+    # The partition existed before the column, and accepts rows of the new form.
+    spans.update(packed_data=payloads.pack_data(b'{"turn": 5}'), data=None)
+    span = queries.span(session, "a", with_payload=False)
+    assert span is not None and span.row.data == {"turn": 5}

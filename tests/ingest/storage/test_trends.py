@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections import defaultdict
 from collections.abc import Iterator
@@ -74,11 +73,11 @@ def recounted_figures(wire: Wire) -> Figures:
     """Count the stored spans, independently of the code that keeps the figures."""
     figures: Figures = defaultdict(lambda: [0] * len(COUNTS))
     rows = wire.rows(
-        "SELECT s.project_id, n.trend_model, s.kind, s.status, s.data, date_trunc('hour', s.ended_at) AS hour"
+        "SELECT s.project_id, n.trend_model, s.kind, s.status, s.packed_data, date_trunc('hour', s.ended_at) AS hour"
         " FROM ingest_span s JOIN ingest_session n USING (session_key) WHERE n.trend_model IS NOT NULL"
     )
     for row in rows:
-        data = row["data"] if isinstance(row["data"], dict) else json.loads(row["data"])
+        data = row["data"]
         pruned = row["kind"] == "compact.pruned_messages"
         is_fact = row["kind"] == "compact.retention"
         is_fallback = row["kind"] == "compact.error" and "fallback" in data

@@ -16,19 +16,19 @@ from django.db import connection
 from django.utils import timezone
 
 from ingest.models import Session, Transcript
+from ingest.storage.payloads import DATA, decode_data
 from viewer.kinds import ARCHIVAL
-from viewer.sessions.queries import from_json
 
 STORED, QUEUED, FAILED = "stored", "queued", "failed"
 _DAYS = 14
 _MAX_EVENTS = 500
 
-_RECENT = """
-SELECT span.session_key, session.session_id, span.project_id, coalesce(span.ended_at, span.started_at), span.data
+_RECENT = f"""
+SELECT span.session_key, session.session_id, span.project_id, coalesce(span.ended_at, span.started_at), {DATA}
 FROM ingest_span span JOIN ingest_session session USING (session_key)
 WHERE span.kind = %s AND span.project_id = ANY(%s) AND span.session_day >= %s
 ORDER BY span.seq DESC LIMIT %s
-"""
+"""  # noqa: S608 - a constant
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,9 @@ def unstored_transcripts(projects: Iterable[int], *, now: datetime | None = None
         rows = cursor.fetchall()
     latest: dict[tuple[uuid.UUID, str], Archival] = {}
     for key, session_id, project_id, at, data in rows:
-        archival = read_archival(from_json(data), session_id=session_id, session_key=key, project_id=project_id, at=at)
+        archival = read_archival(
+            decode_data(data), session_id=session_id, session_key=key, project_id=project_id, at=at
+        )
         name = (key, archival.sha256 or f"step {archival.step}")
         # Rows are newest first. An older final state still wins over `queued`, because events may arrive in any order.
         if name not in latest or latest[name].state == QUEUED != archival.state:

@@ -86,11 +86,14 @@ def _read_events(transcript: Transcript) -> dict[str, _Event]:
     session = Session.objects.filter(session_key=transcript.session_key).first()
     if session is None:
         return {}
-    rows = Span.objects.filter(
-        session_key=session.session_key, session_day=session.day, kind__in=[SUMMARY, PRUNED], data__step=transcript.step
-    )
-    values = rows.order_by("seq").values_list("kind", "data", RawSQL(payloads.PAYLOAD, []))  # noqa: S611
-    return {kind: _Event(data, _read_payload(session, stored)) for kind, data, stored in values}
+    rows = Span.objects.filter(session_key=session.session_key, session_day=session.day, kind__in=[SUMMARY, PRUNED])
+    columns = (RawSQL(column, []) for column in (payloads.DATA, payloads.PAYLOAD))  # noqa: S611
+    events = {}
+    for kind, stored_data, stored_payload in rows.order_by("seq").values_list("kind", *columns):
+        data = payloads.decode_data(stored_data)
+        if data.get("step") == transcript.step:
+            events[kind] = _Event(data, _read_payload(session, stored_payload))
+    return events
 
 
 def _read_payload(session: Session, stored: bytes | None) -> dict[str, Any]:
