@@ -1,4 +1,7 @@
-"""Time to first byte, first paint and first row of the main pages, with an empty and with a filled browser cache."""
+"""Time to first byte, first paint and first row of the main pages.
+
+Each page is opened with an empty browser cache, again with a filled one, and from the trends page as a user would.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,11 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 MESSAGES = 2_000
 RUNS = 3
 # The row is recorded by the page itself, so that the figure does not contain the latency of the test's own calls.
-OBSERVE_ROW = """(selector) => {
+OBSERVE = """(selector) => {
   window.firstRow = null;
+  window.shift = 0;
+  new PerformanceObserver((list) => list.getEntries().forEach((entry) => (window.shift += entry.value)))
+    .observe({ type: "layout-shift", buffered: true });
   const look = () => {
     const row = document.querySelector(selector);
     if (row && row.getBoundingClientRect().height) window.firstRow = performance.now();
@@ -39,6 +45,7 @@ FIGURES = """() => {
     row: window.firstRow,
     requests: performance.getEntriesByType("resource").filter((e) => e.startTime < (window.firstRow ?? 1e9)).length,
     nodes: document.querySelectorAll("*").length,
+    shift_thousandths: window.shift * 1000,
   };
 }"""
 
@@ -68,9 +75,9 @@ def compaction_with_messages(server: Server) -> str:
     return name
 
 
-def measure(page: Page, path: str, selector: str) -> dict[str, Any]:
+def measure(page: Page, path: str, selector: str, *, before: str = "/healthz") -> dict[str, Any]:
     # From another page of the server, as users come. From a blank page, the browser would start a new process.
-    page.goto("/healthz")
+    page.goto(before, wait_until="networkidle")
     page.goto(path, wait_until="commit")
     page.locator(selector).first.wait_for()
     page.wait_for_load_state("networkidle")
@@ -96,15 +103,16 @@ def test_first_sight(server: Server, sign_in: SignIn, browser: Browser, name: st
         count = int(name.split(maxsplit=1)[0].replace(",", ""))
         path, selector = f"/sessions/{send_large_session(server, count, depth=50)}/", "[data-testid=span-row]"
     signed_in = sign_in("developer")
-    colds, warms = [], []
+    colds, warms, links = [], [], []
     for _ in range(RUNS):
         context = open_context(browser, signed_in, server)
-        context.add_init_script(f"({OBSERVE_ROW})({json.dumps(selector)})")
+        context.add_init_script(f"({OBSERVE})({json.dumps(selector)})")
         page = context.new_page()
         colds.append(measure(page, path, selector))
         warms += [measure(page, path, selector) for _ in range(2)]
+        links += [measure(page, path, selector, before="/trends/") for _ in range(2)]
         context.close()
-    for title, runs in (("empty cache", colds), ("filled cache", warms)):
+    for title, runs in (("empty cache", colds), ("filled cache", warms), ("from trends", links)):
         median = {key: round(statistics.median(run[key] for run in runs)) for key in runs[0]}
         first = {key: round(runs[0][key]) for key in ("ttfb", "paint", "row")}
         report(f"{name}, {title}, ms", **median, first=first)
