@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import django
 from asgiref.sync import sync_to_async
-from django.core.handlers.asgi import ASGIHandler
+from django.core.handlers.asgi import ASGIHandler, ASGIRequest
 from django.http import HttpRequest, HttpResponseBase
+
+
+class PageRequest(ASGIRequest):
+    """A request whose response may be sent in two parts, see `viewer.page_response`."""
+
+    accepts_parts = True
 
 
 class PageHandler(ASGIHandler):
     """An ASGI application whose middleware and views are synchronous."""
+
+    request_class = PageRequest
 
     def load_middleware(self, is_async: bool = False) -> None:
         super().load_middleware(is_async=False)

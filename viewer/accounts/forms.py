@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.contrib.auth.models import User
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponseBase
 
 from ingest.models import Project
 from viewer.audit import log
@@ -24,7 +24,7 @@ def current_user(request: HttpRequest) -> User:
     return request.user
 
 
-def no_store(response: HttpResponse) -> HttpResponse:
+def no_store(response: HttpResponseBase) -> HttpResponseBase:
     """Keep a page that may show a secret out of every cache."""
     response["Cache-Control"] = "private, no-store"
     return response

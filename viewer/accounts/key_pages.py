@@ -6,8 +6,8 @@ from datetime import timedelta
 
 from django.contrib import messages
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect
 from django.utils import timezone
 
 from ingest.http import keys
@@ -18,13 +18,14 @@ from viewer.accounts.forms import current_user, no_store, posted_label, posted_p
 from viewer.accounts.snippets import connection
 from viewer.audit import log
 from viewer.audit.log import Action
+from viewer.page_response import send_page
 from viewer.sessions.queries import last_seq
 
 ROTATION_OVERLAP = timedelta(hours=24)
 
 
 @access.requires(Right.KEYS, "GET", "HEAD", "POST")
-def key_list(request: HttpRequest) -> HttpResponse:
+def key_list(request: HttpRequest) -> HttpResponseBase:
     if request.method != "POST":
         return _render(request)
     project = posted_project(request, access.request_grant(request).projects(Right.KEYS))
@@ -38,7 +39,7 @@ def key_list(request: HttpRequest) -> HttpResponse:
 
 
 @access.requires(Right.KEYS, "POST")
-def key_rotate(request: HttpRequest, pk: int) -> HttpResponse:
+def key_rotate(request: HttpRequest, pk: int) -> HttpResponseBase:
     """Create a replacement key. The old key keeps working for a day."""
     key = _get_key(request, pk)
     secret = keys.rotate(key, overlap=ROTATION_OVERLAP, created_by=current_user(request))
@@ -55,7 +56,7 @@ def key_revoke(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("key-list")
 
 
-def _render(request: HttpRequest, secret: str = "", project: Project | None = None) -> HttpResponse:
+def _render(request: HttpRequest, secret: str = "", project: Project | None = None) -> HttpResponseBase:
     """Render the page, after a key was created with the key and the snippets that use it."""
     grant = access.request_grant(request)
     context = {
@@ -67,7 +68,7 @@ def _render(request: HttpRequest, secret: str = "", project: Project | None = No
         "last_seq": last_seq(project.pk) if project else 0,
         "overlap_hours": int(ROTATION_OVERLAP.total_seconds() // 3600),
     }
-    return no_store(render(request, "accounts/key_list.html", context))
+    return no_store(send_page(request, "accounts/key_list.html", context))
 
 
 def _visible_keys(request: HttpRequest, grant: Grant) -> QuerySet[IngestKey]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from django.contrib import messages
 from django.contrib.auth.models import Group, User
 from django.db.models import Count
-from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect
 
 from ingest.models import Project, Transcript
 from viewer.accounts import access
@@ -18,12 +18,13 @@ from viewer.accounts.roles import ROLES
 from viewer.audit import log
 from viewer.audit.log import Action
 from viewer.models import Membership
+from viewer.page_response import send_page
 
 _MAX_DAYS = 36_500
 
 
 @access.requires(Right.MANAGE, "GET", "HEAD")
-def project_list(request: HttpRequest) -> HttpResponse:
+def project_list(request: HttpRequest) -> HttpResponseBase:
     """List the projects that the user manages, or redirect to the only one."""
     managed = access.request_grant(request).projects(Right.MANAGE)
     counted = Project.objects.annotate(
@@ -32,11 +33,11 @@ def project_list(request: HttpRequest) -> HttpResponse:
     projects = list(counted.filter(pk__in=managed).order_by("name"))
     if len(projects) == 1:
         return redirect("project-detail", projects[0].slug)
-    return render(request, "accounts/project_list.html", {"projects": projects})
+    return send_page(request, "accounts/project_list.html", {"projects": projects})
 
 
 @access.requires(Right.MANAGE, "GET", "HEAD")
-def project_detail(request: HttpRequest, slug: str) -> HttpResponse:
+def project_detail(request: HttpRequest, slug: str) -> HttpResponseBase:
     project = get_project(request, slug)
     context = {
         "project": project,
@@ -47,7 +48,7 @@ def project_detail(request: HttpRequest, slug: str) -> HttpResponse:
         "rule_count": project.redaction_rules.count(),
         "transcript_count": Transcript.objects.filter(project_id=project.pk).count(),
     }
-    return render(request, "accounts/project_detail.html", context)
+    return send_page(request, "accounts/project_detail.html", context)
 
 
 @access.requires(Right.MANAGE, "POST")

@@ -12,8 +12,8 @@ from typing import Any
 
 from django.contrib import messages
 from django.db import transaction
-from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect
 
 from ingest.decoding import project_rules
 from ingest.decoding.project_rules import ProjectRules, redactor_for
@@ -24,6 +24,7 @@ from viewer.accounts.forms import current_user
 from viewer.accounts.project_pages import get_project
 from viewer.audit import log
 from viewer.audit.log import Action
+from viewer.page_response import send_page
 from viewer.project_redactor import read_rules
 
 _MAX_SAMPLE_CHARS = 20_000
@@ -42,12 +43,12 @@ class Trial:
 
 
 @access.requires(Right.MANAGE, "GET", "HEAD")
-def rule_list(request: HttpRequest, slug: str) -> HttpResponse:
+def rule_list(request: HttpRequest, slug: str) -> HttpResponseBase:
     return _render(request, get_project(request, slug))
 
 
 @access.requires(Right.MANAGE, "POST")
-def rule_add(request: HttpRequest, slug: str) -> HttpResponse:
+def rule_add(request: HttpRequest, slug: str) -> HttpResponseBase:
     """Add a pattern or an exception."""
     project = get_project(request, slug)
     rule = _posted_rule(request, project)
@@ -84,7 +85,7 @@ def rule_remove(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
 
 
 @access.requires(Right.MANAGE, "POST")
-def rule_try(request: HttpRequest, slug: str) -> HttpResponse:
+def rule_try(request: HttpRequest, slug: str) -> HttpResponseBase:
     """Show a text as the rules of the project leave it, with one more pattern if the form has one."""
     project = get_project(request, slug)
     sample = request.POST.get("sample", "")[:_MAX_SAMPLE_CHARS].replace("\r\n", "\n")
@@ -149,7 +150,7 @@ def _render(
     draft: RedactionRule | None = None,
     trial: Trial | None = None,
     status: int = 200,
-) -> HttpResponse:
+) -> HttpResponseBase:
     rules = list(project.redaction_rules.select_related("created_by").order_by("kind", "name", "value"))
     context: dict[str, Any] = {
         "project": project,
@@ -161,4 +162,4 @@ def _render(
         "trial": trial,
         "trial_rules": sorted(trial.counts.items()) if trial else [],
     }
-    return render(request, "accounts/redaction_rules.html", context, status=status)
+    return send_page(request, "accounts/redaction_rules.html", context, status=status)

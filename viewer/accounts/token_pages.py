@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
@@ -18,6 +18,7 @@ from viewer.accounts.forms import current_user, no_store, posted_label, posted_p
 from viewer.audit import log
 from viewer.audit.log import Action
 from viewer.models import ApiToken
+from viewer.page_response import send_page
 
 _LIFETIMES_DAYS = (7, 30, 90, 365)
 _SCOPE_LABELS = {
@@ -31,7 +32,7 @@ _SCOPE_LABELS = {
 
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
-def token_list(request: HttpRequest) -> HttpResponse:
+def token_list(request: HttpRequest) -> HttpResponseBase:
     if request.method != "POST":
         return _render(request)
     label = posted_label(request)
@@ -60,7 +61,7 @@ def token_revoke(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("token-list")
 
 
-def _render(request: HttpRequest, new_secret: dict[str, str] | None = None) -> HttpResponse:
+def _render(request: HttpRequest, new_secret: dict[str, str] | None = None) -> HttpResponseBase:
     grant = access.request_grant(request)
     context = {
         "tokens": ApiToken.objects.filter(user=current_user(request)).select_related("project").order_by("-created_at"),
@@ -70,7 +71,7 @@ def _render(request: HttpRequest, new_secret: dict[str, str] | None = None) -> H
         "now": timezone.now(),
         "new_secret": new_secret,
     }
-    return no_store(render(request, "accounts/token_list.html", context))
+    return no_store(send_page(request, "accounts/token_list.html", context))
 
 
 def _available_scopes(request: HttpRequest) -> list[Right]:

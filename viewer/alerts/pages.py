@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.conf import settings
 from django.contrib import messages
 from django.db import transaction
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect
 from django.utils import timezone
 
 from ingest.models import Project
@@ -22,18 +23,19 @@ from viewer.alerts.messages import describe_condition
 from viewer.alerts.rule_form import LIMITS, RuleForm, initial_values, new_secret
 from viewer.models import Alert, AlertDelivery, AlertRule
 from viewer.page_frame import current_project
+from viewer.page_response import send_page
 
 PAGE_SIZE = 50
 _HOME_ALERTS = 3
 
 
 @access.requires(Right.SESSIONS)
-def alert_list(request: HttpRequest) -> HttpResponse:
+def alert_list(request: HttpRequest) -> HttpResponseBase:
     return _render_list(request)
 
 
 @access.requires(Right.KEYS, "GET", "HEAD", "POST")
-def rule_new(request: HttpRequest) -> HttpResponse:
+def rule_new(request: HttpRequest) -> HttpResponseBase:
     """The form of a new rule in the current project."""
     project = current_project(request, Right.KEYS)
     assert project is not None
@@ -46,7 +48,7 @@ def rule_new(request: HttpRequest) -> HttpResponse:
 
 
 @access.requires(Right.KEYS, "GET", "HEAD", "POST")
-def rule_edit(request: HttpRequest, pk: int) -> HttpResponse:
+def rule_edit(request: HttpRequest, pk: int) -> HttpResponseBase:
     """The form of a rule. The user who saves it becomes its owner."""
     rule = rules.get_rule(access.request_grant(request), pk)
     if request.method != "POST":
@@ -89,7 +91,7 @@ def rule_test(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @access.requires(Right.KEYS, "POST")
-def rule_secret(request: HttpRequest, pk: int) -> HttpResponse:
+def rule_secret(request: HttpRequest, pk: int) -> HttpResponseBase:
     """Replace the signing secret of a webhook. The new one is shown once."""
     rule = rules.get_rule(access.request_grant(request), pk)
     if not rule.webhook_url:
@@ -121,9 +123,14 @@ def visible_alerts(project_ids: frozenset[int] | list[int]) -> QuerySet[Alert]:
     return newest.select_related("rule", "project").prefetch_related("deliveries")
 
 
-def _render_list(request: HttpRequest, secret: dict[str, str] | None = None) -> HttpResponse:
+def _render_list(request: HttpRequest, secret: dict[str, str] | None = None) -> HttpResponseBase:
     project = current_project(request)
     assert project is not None
+    known = {"project": project, "is_evaluating": settings.ALERT_INTERVAL_S > 0, "new_secret": secret}
+    return no_store(send_page(request, "alerts/alert_list.html", known, lambda: _list_context(request, project)))
+
+
+def _list_context(request: HttpRequest, project: Project) -> dict[str, Any]:
     grant = access.request_grant(request)
     stored = AlertRule.objects.filter(project=project).select_related("created_by").order_by("name", "pk")
     before = request.GET.get("before", "")
@@ -131,19 +138,15 @@ def _render_list(request: HttpRequest, secret: dict[str, str] | None = None) -> 
     if before.isascii() and before.isdigit() and len(before) < 18:
         alerts = alerts.filter(pk__lt=int(before))
     page = list(alerts[: PAGE_SIZE + 1])
-    context = {
-        "project": project,
+    return {
         "rules": [(rule, describe_condition(rule), rules.may_change(grant, rule)) for rule in stored],
         "alerts": page[:PAGE_SIZE],
         "next": page[PAGE_SIZE - 1].pk if len(page) > PAGE_SIZE else None,
         "may_create": grant.may(Right.KEYS, project.pk),
-        "is_evaluating": settings.ALERT_INTERVAL_S > 0,
-        "new_secret": secret,
     }
-    return no_store(render(request, "alerts/alert_list.html", context))
 
 
-def _render_form(request: HttpRequest, project: Project, form: RuleForm, rule: AlertRule | None) -> HttpResponse:
+def _render_form(request: HttpRequest, project: Project, form: RuleForm, rule: AlertRule | None) -> HttpResponseBase:
     context = {
         "project": project,
         "form": form,
@@ -152,10 +155,10 @@ def _render_form(request: HttpRequest, project: Project, form: RuleForm, rule: A
         "may_payload": access.request_grant(request).may(Right.PAYLOAD, project.pk),
         "has_email": bool(settings.EMAIL_HOST),
     }
-    return render(request, "alerts/rule_form.html", context)
+    return send_page(request, "alerts/rule_form.html", context)
 
 
-def _save(request: HttpRequest, project: Project, rule: AlertRule, form: RuleForm) -> HttpResponse:
+def _save(request: HttpRequest, project: Project, rule: AlertRule, form: RuleForm) -> HttpResponseBase:
     secret = rules.save(request, project, rule, form)
     if secret:
         return _render_list(request, {"text": secret, "label": f"Signing secret of {rule.name}"})

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect
 from django.views.decorators.http import require_safe
 
 from ingest.models import Project
@@ -16,6 +17,7 @@ from viewer.audit import downloads, log, queries, signing
 from viewer.audit.anchors import anchor_series
 from viewer.audit.log import Action
 from viewer.audit.queries import AuditFilter
+from viewer.page_response import send_page
 from viewer.rest import BadFilter
 
 # Many problems would make a cookie that is too large.
@@ -23,29 +25,35 @@ _MAX_MESSAGE_CHARS = 1_500
 
 
 @access.requires(Right.AUDIT)
-def audit_log(request: HttpRequest) -> HttpResponse:
-    grant = access.request_grant(request)
+def audit_log(request: HttpRequest) -> HttpResponseBase:
     error = None
     try:
         filters = AuditFilter.from_query(request.GET)
     except BadFilter as bad:
         filters, error = AuditFilter(), str(bad)
+    known = {"filters": filters, "error": error, "actions": list(Action), "is_filtered": bool(filters.as_dict())}
+    return send_page(
+        request,
+        "audit/audit_log.html",
+        known,
+        lambda: _log_context(request, filters),
+        status=400 if error else 200,
+    )
+
+
+def _log_context(request: HttpRequest, filters: AuditFilter) -> dict[str, Any]:
+    grant = access.request_grant(request)
     page, cursor = queries.audit_page(grant, filters)
     projects = dict(Project.objects.filter(pk__in=list(grant.rights)).values_list("pk", "name"))
     query = request.GET.copy()
     query.pop("before", None)
-    context = {
+    return {
         "entries": [(entry, projects.get(entry.project_id or 0, "")) for entry in page],
-        "filters": filters,
-        "error": error,
-        "actions": list(Action),
-        "is_filtered": bool(filters.as_dict()),
         "query": query.urlencode(),
         "next": cursor,
         "anchors": anchor_series.read_state(),
         "people": log.people(grant),
     }
-    return render(request, "audit/audit_log.html", context, status=400 if error else 200)
 
 
 @access.requires(Right.AUDIT)

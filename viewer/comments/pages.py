@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
@@ -22,7 +23,8 @@ from viewer.comments import queries
 from viewer.comments.queries import Target
 from viewer.comments.targets import parse_compaction, parse_target
 from viewer.comments.texts import MAX_CHARS, clean_text
-from viewer.models import Bookmark, Comment
+from viewer.models import Bookmark, Comment, Mention
+from viewer.page_response import send_page
 
 PAGE_SIZE = 100
 
@@ -75,17 +77,20 @@ def delete_comment(request: HttpRequest, comment: Comment, target: Target) -> No
 
 
 @access.requires(Right.SESSIONS)
-def mention_list(request: HttpRequest) -> HttpResponse:
+def mention_list(request: HttpRequest) -> HttpResponseBase:
     """Comments that mention the user, newest first."""
     grant = access.request_grant(request)
+    return send_page(request, "comments/mention_list.html", {}, lambda: {"rows": _mention_rows(grant)})
+
+
+def _mention_rows(grant: Grant) -> list[tuple[Mention, Session, str]]:
     mentions = list(queries.own_mentions(grant).select_related("comment__author", "comment__project")[:PAGE_SIZE])
     sessions = queries.sessions_of({m.comment.session_key for m in mentions}, grant.projects(Right.SESSIONS))
-    rows = [
+    return [
         (mention, sessions[mention.comment.session_key], comment_address(sessions, mention.comment))
         for mention in mentions
         if mention.comment.session_key in sessions
     ]
-    return render(request, "comments/mention_list.html", {"rows": rows})
 
 
 @access.requires(Right.SESSIONS, "POST")
@@ -96,11 +101,17 @@ def mentions_read(request: HttpRequest) -> HttpResponse:
 
 
 @access.requires(Right.SESSIONS)
-def bookmark_list(request: HttpRequest) -> HttpResponse:
+def bookmark_list(request: HttpRequest) -> HttpResponseBase:
     """The user's bookmarks, filtered by a part of the session id and by project."""
     grant = access.request_grant(request)
-    project_ids = grant.projects(Right.SESSIONS)
     q, slug = request.GET.get("q", "").strip()[:200], request.GET.get("in", "")
+    return send_page(
+        request, "comments/bookmark_list.html", {"q": q, "slug": slug}, lambda: _bookmark_context(grant, q, slug)
+    )
+
+
+def _bookmark_context(grant: Grant, q: str, slug: str) -> dict[str, Any]:
+    project_ids = grant.projects(Right.SESSIONS)
     bookmarks = queries.own_bookmarks(grant)
     if slug:
         bookmarks = bookmarks.filter(project__slug=slug)
@@ -111,14 +122,11 @@ def bookmark_list(request: HttpRequest) -> HttpResponse:
         for mark in marks
         if mark.session_key in sessions and q.lower() in sessions[mark.session_key].session_id.lower()
     ]
-    context = {
+    return {
         "rows": rows[:PAGE_SIZE],
-        "q": q,
-        "slug": slug,
         "projects": Project.objects.filter(pk__in=project_ids).order_by("name"),
         "has_bookmarks": bool(marks) or bool(slug),
     }
-    return render(request, "comments/bookmark_list.html", context)
 
 
 @access.requires(Right.SESSIONS, "POST")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import render
+from typing import Any
 
+from django.http import Http404, HttpRequest, HttpResponseBase
+
+from ingest.models import Session
 from viewer.accounts import access
 from viewer.accounts.access import Right
 from viewer.audit import payload_views
@@ -12,32 +14,40 @@ from viewer.chat import parse_message
 from viewer.compactions.comparison import MAX_LISTED, MessageComparison, Side, compare_messages, compare_sides
 from viewer.compactions.queries import fate_ledger, message_bodies
 from viewer.page_frame import current_project
+from viewer.page_response import send_page
 from viewer.sessions import queries
 from viewer.sessions.session_list import SessionFilter, sessions_page
 
 
 @access.requires(Right.SESSIONS)
-def compare(request: HttpRequest) -> HttpResponse:
+def compare(request: HttpRequest) -> HttpResponseBase:
     """Compare `?a=…&b=…`. The parameters `an` and `bn` select a compaction of each session."""
-    project = current_project(request)
     names = {side: request.GET.get(side, "") for side in ("a", "b")}
     numbers = {side: request.GET.get(f"{side}n", "") for side in ("a", "b")}
-    sides = {side: _get_side(request, name, numbers[side]) for side, name in names.items() if name}
-    existing = [side for side in sides.values() if side is not None]
-    messages = _compare_messages(*existing) if len(existing) == 2 else None
+    sessions = {side: _find_session(request, name) for side, name in names.items() if name}
+    missing = [names[side] for side, session in sessions.items() if session is None]
+    chosen = [(session, numbers[side]) for side, session in sessions.items() if session is not None]
+    known = {**names, "an": numbers["a"], "bn": numbers["b"], "missing": missing, "max_listed": MAX_LISTED}
+    return send_page(
+        request,
+        "compactions/compare.html",
+        known,
+        lambda: _comparison_context(request, chosen),
+        status=404 if missing else 200,
+    )
+
+
+def _comparison_context(request: HttpRequest, chosen: list[tuple[Session, str]]) -> dict[str, Any]:
+    project = current_project(request)
+    sides = [_get_side(request, session, number) for session, number in chosen]
+    messages = _compare_messages(*sides) if len(sides) == 2 else None
     recent, _ = sessions_page([project.pk] if project else [], SessionFilter())
-    context = {
-        **names,
-        "an": numbers["a"],
-        "bn": numbers["b"],
-        "missing": [names[name] for name, side in sides.items() if side is None],
+    return {
         "recent": recent,
-        "comparison": compare_sides(*existing) if len(existing) == 2 else None,
+        "comparison": compare_sides(*sides) if len(sides) == 2 else None,
         "messages": messages,
-        "max_listed": MAX_LISTED,
-        "previews": _previews(request, existing, messages) if messages else {},
+        "previews": _previews(request, sides, messages) if messages else {},
     }
-    return render(request, "compactions/compare.html", context, status=404 if context["missing"] else 200)
 
 
 def _compare_messages(a: Side, b: Side) -> MessageComparison | None:
@@ -57,11 +67,14 @@ def _previews(request: HttpRequest, sides: list[Side], messages: MessageComparis
     return previews
 
 
-def _get_side(request: HttpRequest, name: str, number: str) -> Side | None:
+def _find_session(request: HttpRequest, name: str) -> Session | None:
     try:
-        session = access.get_session(access.request_grant(request), name)
+        return access.get_session(access.request_grant(request), name)
     except Http404:
         return None
+
+
+def _get_side(request: HttpRequest, session: Session, number: str) -> Side:
     compaction = int(number) if number.isascii() and number.isdigit() else None
     return Side(
         session, queries.checks(session, payload_views.sight(request, session).visibility).timeline(), compaction

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from html import escape
 from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import render
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.text import slugify
@@ -32,6 +32,7 @@ from viewer.compactions.stored_parts import read_parts
 from viewer.compactions.what_if import STRATEGIES, Choice, Source, plan_again, replay
 from viewer.costs.session_report import compaction_effect
 from viewer.kinds import ARCHIVAL, RETENTION, SUMMARY
+from viewer.page_response import send_page
 from viewer.sessions.checks import Check
 from viewer.sessions.descriptions import describe_losses
 from viewer.sessions.inspection import retention_rows
@@ -69,9 +70,16 @@ class Compaction:
 
 
 @access.requires(Right.SESSIONS)
-def compaction_detail(request: HttpRequest, name: str, number: int) -> HttpResponse:
+def compaction_detail(request: HttpRequest, name: str, number: int) -> HttpResponseBase:
     compaction = _get_compaction(request, name, number)
-    session, check, compactions = compaction.session, compaction.check, compaction.all
+    known = {"session": compaction.session, "number": number}
+    return send_page(
+        request, "compactions/compaction_detail.html", known, lambda: _compaction_context(request, compaction)
+    )
+
+
+def _compaction_context(request: HttpRequest, compaction: Compaction) -> dict[str, Any]:
+    session, check, compactions, number = compaction.session, compaction.check, compaction.all, compaction.number
     public, content = read_parts(session, compactions, number, has_content=compaction.sight.has_content)
     archival, transcript = _archival(session, check)
     sources = _source_hashes(content, transcript) if content else {}
@@ -79,11 +87,9 @@ def compaction_detail(request: HttpRequest, name: str, number: int) -> HttpRespo
     if content and (bodies or public.summary or content.lost):
         payload_views.record_view(request, session, part=f"compaction {number}")
     ledger = public.ledger
-    context = {
-        "session": session,
+    return {
         "check": check,
         "losses": describe_losses(check),
-        "number": number,
         "count": len(compactions),
         "previous": number - 1 if number > 1 else None,
         "next": number + 1 if number < len(compactions) else None,
@@ -105,7 +111,6 @@ def compaction_detail(request: HttpRequest, name: str, number: int) -> HttpRespo
         "archival": archival,
         "transcript": transcript,
     }
-    return render(request, "compactions/compaction_detail.html", context)
 
 
 @access.requires(Right.PAYLOAD)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect
 from django.utils import timezone
 
-from ingest.models import Project
+from ingest.models import Project, Session
 from viewer.accounts import access
 from viewer.accounts.access import Right
 from viewer.accounts.forms import current_user
@@ -20,6 +21,7 @@ from viewer.costs import queries
 from viewer.costs.prices import Rates
 from viewer.costs.session_report import compaction_effects
 from viewer.models import PriceOverride
+from viewer.page_response import send_page
 
 _MAX_PRICE = Decimal(1_000_000)
 _MAX_OVERRIDES = 500
@@ -32,18 +34,20 @@ _FIELDS = {
 
 
 @access.requires(Right.SESSIONS)
-def session_cost(request: HttpRequest, name: str) -> HttpResponse:
+def session_cost(request: HttpRequest, name: str) -> HttpResponseBase:
     """The cost of a session by model and by compaction."""
     session = access.get_session(access.request_grant(request), name)
+    return send_page(request, "costs/session_cost.html", {"session": session}, lambda: _cost_context(request, session))
+
+
+def _cost_context(request: HttpRequest, session: Session) -> dict[str, Any]:
     cost = queries.session_cost(session)
     visibility = payload_views.sight(request, session).visibility
-    context = {
-        "session": session,
+    return {
         "project": Project.objects.filter(pk=session.project_id).first(),
         "cost": cost.round(),
         "effects": compaction_effects(session, cost, visibility),
     }
-    return render(request, "costs/session_cost.html", context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +60,27 @@ class PriceRow:
 
 
 @access.requires(Right.SESSIONS)
-def project_prices(request: HttpRequest, slug: str) -> HttpResponse:
+def project_prices(request: HttpRequest, slug: str) -> HttpResponseBase:
     """The prices of the models that a project uses, and its overrides."""
     project = _get_project(request, slug, Right.SESSIONS)
+    known = {
+        "project": project,
+        "may_edit": access.request_grant(request).may(Right.MANAGE, project.pk),
+        "model": request.GET.get("model", "")[:200],
+    }
+    return send_page(request, "costs/project_prices.html", known, lambda: _price_context(project))
+
+
+def _price_context(project: Project) -> dict[str, Any]:
     find = queries.project_rates(project.pk)
     now = timezone.now().replace(minute=0, second=0, microsecond=0)
-    context = {
-        "project": project,
+    return {
         "overrides": project.price_overrides.select_related("updated_by").order_by("model"),
         "rows": [
             PriceRow(model, provider, find(model, provider, now, 0))
             for model, provider in queries.recent_models(project.pk)
         ],
-        "may_edit": access.request_grant(request).may(Right.MANAGE, project.pk),
-        "model": request.GET.get("model", "")[:200],
     }
-    return render(request, "costs/project_prices.html", context)
 
 
 @access.requires(Right.MANAGE, "POST")

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.safestring import SafeString
 
-from ingest.models import Session
+from ingest.models import Project, Session
 from viewer.accounts import access
 from viewer.accounts.access import Right
 from viewer.accounts.snippets import connection
@@ -24,6 +25,7 @@ from viewer.audit.payload_views import Sight
 from viewer.costs.queries import session_costs
 from viewer.kinds import GENERATION, TURN
 from viewer.page_frame import current_project
+from viewer.page_response import send_page
 from viewer.sessions import content_switch, labels, overview, queries, session_list
 from viewer.sessions.checks import Check
 from viewer.sessions.conversation import SpanMessage, conversation_of, with_spans
@@ -43,24 +45,30 @@ MAX_LINES = 100
 
 
 @access.requires(Right.SESSIONS)
-def sessions(request: HttpRequest) -> HttpResponse:
+def sessions(request: HttpRequest) -> HttpResponseBase:
     """The session list, or one of its fragments: `rows` or `stats`."""
     project = current_project(request)
     assert project is not None
     filters = session_list.SessionFilter.from_query(request.GET, request.user.pk)
     visibility = payload_views.project_visibility(access.request_grant(request), project.pk)
-    page, cursor = session_list.sessions_page({project.pk: visibility}, filters)
-    rows = session_rows(
-        page,
-        titles=session_list.titles(page, visibility),
-        labels=labels.session_labels(page, visibility),
-        costs=session_costs(project.pk, [session.session_key for session in page]),
+    fragment = request.GET.get("fragment")
+    if fragment == "rows":
+        page, _ = session_list.sessions_page({project.pk: visibility}, filters)
+        return HttpResponse(_rows(project, page, visibility))
+    if fragment == "stats":
+        return render(request, "sessions/_stats.html", _statistics(project, filters))
+    return send_page(
+        request, "sessions/session_list.html", {}, lambda: _list_context(request, project, filters, visibility)
     )
-    if request.GET.get("fragment") == "rows":
-        return HttpResponse(render_rows(rows))
-    context = {
+
+
+def _list_context(
+    request: HttpRequest, project: Project, filters: session_list.SessionFilter, visibility: Visibility
+) -> dict[str, Any]:
+    page, cursor = session_list.sessions_page({project.pk: visibility}, filters)
+    return {
         "project": project,
-        "rows": render_rows(rows),
+        "rows": _rows(project, page, visibility),
         "next": _address(request, before=cursor) if cursor else "",
         "filters": filters,
         "is_filtered": filters.is_active,
@@ -68,17 +76,7 @@ def sessions(request: HttpRequest) -> HttpResponse:
         "unsorted": _address(request, sort=None, before=None) if filters.sort else "",
         "is_first_page": filters.before is None,
         "last_seq": _last_seq(project.pk, filters, page),
-    }
-    now = timezone.now()
-    context |= {
-        "figures": overview.figures([project.pk], filters.range, now),
-        "attention": overview.attention([project.pk], filters.range, now),
-        "alerts": recent_alerts(project.pk, now - session_list.RANGES[filters.range or "24h"]),
-        "span_of_time": _RANGE_LABELS.get(filters.range, "24 hours"),
-    }
-    if request.GET.get("fragment") == "stats":
-        return render(request, "sessions/_stats.html", context)
-    context |= {
+        **_statistics(project, filters),
         "searched_sessions": (
             session_list.SEARCHED_SESSIONS if session_list.is_search_limited(project.pk, filters) else None
         ),
@@ -93,7 +91,27 @@ def sessions(request: HttpRequest) -> HttpResponse:
         "hidden_columns": [name for name in request.GET.get("hide", "").split(",") if name in _COLUMN_NAMES],
         "other_parameters": [(name, request.GET[name]) for name in ("sort", "hide") if request.GET.get(name)],
     }
-    return render(request, "sessions/session_list.html", context)
+
+
+def _rows(project: Project, page: Sequence[Session], visibility: Visibility) -> SafeString:
+    rows = session_rows(
+        page,
+        titles=session_list.titles(page, visibility),
+        labels=labels.session_labels(page, visibility),
+        costs=session_costs(project.pk, [session.session_key for session in page]),
+    )
+    return render_rows(rows)
+
+
+def _statistics(project: Project, filters: session_list.SessionFilter) -> dict[str, Any]:
+    """Return the figures above the list."""
+    now = timezone.now()
+    return {
+        "figures": overview.figures([project.pk], filters.range, now),
+        "attention": overview.attention([project.pk], filters.range, now),
+        "alerts": recent_alerts(project.pk, now - session_list.RANGES[filters.range or "24h"]),
+        "span_of_time": _RANGE_LABELS.get(filters.range, "24 hours"),
+    }
 
 
 def _last_seq(project_id: int, filters: session_list.SessionFilter, page: Sequence[Session]) -> int:
@@ -156,13 +174,20 @@ def _columns(request: HttpRequest, filters: session_list.SessionFilter) -> list[
 
 
 @access.requires(Right.SESSIONS)
-def session_detail(request: HttpRequest, name: str) -> HttpResponse:
+def session_detail(request: HttpRequest, name: str) -> HttpResponseBase:
     session = access.get_session(access.request_grant(request), name)
+    span_name = request.GET.get("span")
+    span = _get_span(session, span_name) if span_name else None
+    return send_page(
+        request, "sessions/session_detail.html", {"session": session}, lambda: _session_context(request, session, span)
+    )
+
+
+def _session_context(request: HttpRequest, session: Session, span: queries.FullSpan | None) -> dict[str, Any]:
     sight = payload_views.sight(request, session)
     session_checks = queries.checks(session, sight.visibility)
     checks = session_checks.timeline()
-    context = {
-        "session": session,
+    return {
         "sight": sight,
         "titles": session_list.titles([session], sight.visibility),
         "labels": label_tags(labels.session_labels([session], sight.visibility).get(session.session_key, [])),
@@ -171,10 +196,8 @@ def session_detail(request: HttpRequest, name: str) -> HttpResponse:
         "failed_count": sum(check.has_failed for check in checks),
         "projected": projected_turns(checks),
         "rows": queries.first_spans(session, sight.visibility, limit=FIRST_ROWS),
+        "inspected": _inspect(request, session, span, sight) if span else None,
     }
-    if span_name := request.GET.get("span"):
-        context["inspected"] = _inspect(request, session, span_name, sight)
-    return render(request, "sessions/session_detail.html", context)
 
 
 @access.requires(Right.SESSIONS)
@@ -183,7 +206,11 @@ def inspector(request: HttpRequest, name: str) -> HttpResponse:
     session = access.get_session(access.request_grant(request), name)
     sight = payload_views.sight(request, session)
     if span_name := request.GET.get("span"):
-        context = {"session": session, "sight": sight, "inspected": _inspect(request, session, span_name, sight)}
+        context = {
+            "session": session,
+            "sight": sight,
+            "inspected": _inspect(request, session, _get_span(session, span_name), sight),
+        }
         return render(request, "sessions/_inspector.html", context)
     context = {"session": session, **_compaction_list(queries.checks(session, sight.visibility).timeline())}
     return render(request, "sessions/_compaction_list.html", context)
@@ -233,8 +260,7 @@ def payload_access(request: HttpRequest, name: str) -> HttpResponse:
     return redirect(target if is_own else reverse("session-detail", args=[session.session_key]))
 
 
-def _inspect(request: HttpRequest, session: Session, span_name: str, sight: Sight) -> dict[str, Any]:
-    span = _get_span(session, span_name)
+def _inspect(request: HttpRequest, session: Session, span: queries.FullSpan, sight: Sight) -> dict[str, Any]:
     if sight.has_content and span.has_content:
         payload_views.record_view(request, session, part=span.row.key)
     seen = inspect(span.as_seen(sight.visibility), queries.checks(session, sight.visibility))

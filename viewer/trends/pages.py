@@ -6,20 +6,20 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.http import HttpRequest, HttpResponseBase, QueryDict
 from django.utils import timezone
 
 from viewer.accounts import access
 from viewer.accounts.access import Right
 from viewer.page_frame import current_project
+from viewer.page_response import send_page
 from viewer.rest import BadFilter
 from viewer.trends import charts, periods, queries
 from viewer.trends.periods import Period
 
 
 @access.requires(Right.SESSIONS)
-def trends(request: HttpRequest) -> HttpResponse:
+def trends(request: HttpRequest) -> HttpResponseBase:
     """Charts of a project, or of all projects of the reader, and the sessions behind the selected point."""
     project = current_project(request)
     assert project is not None
@@ -31,29 +31,39 @@ def trends(request: HttpRequest) -> HttpResponse:
         period = periods.parse(request.GET, timezone.now())
     except BadFilter as error:
         problem, period = error.message, periods.last("", timezone.now())
-    model = request.GET.get("model") or None
-    query = {name: value for name in ("range", "since", "until", "scope", "model") if (value := request.GET.get(name))}
-    by_model = queries.series(projects, period, model=model, group="model")
-    whole = queries.whole([*by_model, *queries.cost_series(projects, period, model=model)], period)
-    point = _point(request.GET, projects, period, model)
-    context = {
+    known = {
         "project": project,
         "period": period,
         "problem": problem,
+        "covers_all": covers_all,
+        "may_cover_all": len(allowed) > 1,
+    }
+    return send_page(
+        request,
+        "trends/trends.html",
+        known,
+        lambda: _figures(request.GET, projects, period),
+        status=400 if problem else 200,
+    )
+
+
+def _figures(parameters: QueryDict, projects: list[int], period: Period) -> dict[str, Any]:
+    model = parameters.get("model") or None
+    query = {name: value for name in ("range", "since", "until", "scope", "model") if (value := parameters.get(name))}
+    by_model = queries.series(projects, period, model=model, group="model")
+    whole = queries.whole([*by_model, *queries.cost_series(projects, period, model=model)], period)
+    point = _point(parameters, projects, period, model)
+    return {
         "ranges": [(name, label) for name, (_, _, label) in periods.RANGES.items()],
         "query": query,
         "model": model or "",
         "models": [name for name in queries.models(projects, period) if name],
-        "covers_all": covers_all,
-        "may_cover_all": len(allowed) > 1,
         "charts": charts.charts(whole, period, query, point["since"] if point else None),
         "total": whole.total,
         "has_figures": any((whole.total.compactions, whole.total.errors, whole.total.fallbacks, whole.total.cost_usd)),
         "by_model": by_model,
         "point": point,
     }
-    status = 400 if problem else 200
-    return render(request, "trends/trends.html", context, status=status)
 
 
 def _point(query: Mapping[str, Any], projects: list[int], period: Period, model: str | None) -> dict[str, Any] | None:

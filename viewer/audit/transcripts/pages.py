@@ -10,7 +10,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect
 
 from ingest.archive import transcripts, verification
 from ingest.models import ChainLink, Project, Session, Transcript
@@ -24,6 +24,7 @@ from viewer.audit.verification import verify_archive
 from viewer.chat import ChatMessage, parse_message
 from viewer.compactions.ledger import Entry
 from viewer.compactions.queries import fate_ledger
+from viewer.page_response import send_page
 from viewer.project_redactor import project_redactor
 from viewer.rest import BadFilter
 from viewer.sessions.queries import checks as session_checks
@@ -56,28 +57,39 @@ class Messages:
 
 
 @access.requires(Right.TRANSCRIPTS)
-def transcript_list(request: HttpRequest) -> HttpResponse:
-    grant = access.request_grant(request)
-    allowed = grant.projects(Right.TRANSCRIPTS)
-    projects = {project.pk: project for project in Project.objects.filter(pk__in=allowed).order_by("name")}
+def transcript_list(request: HttpRequest) -> HttpResponseBase:
     error = None
     try:
         filters = TranscriptFilter.from_query(request.GET)
     except BadFilter as bad:
         filters, error = TranscriptFilter(), str(bad)
-    page, cursor = queries.transcripts_page(projects, filters)
-    context = {
-        "transcripts": [(transcript, projects[transcript.project_id]) for transcript in page],
-        "projects": list(projects.values()),
+    known = {
         "filters": filters,
         "error": error,
         "reasons": downloads.REASONS,
         "is_filtered": filters.is_active,
-        "unstored": [] if filters.is_active or filters.before else _unstored_rows(grant, projects),
-        "next": cursor,
         "server": request.build_absolute_uri("/").rstrip("/"),
     }
-    return render(request, "audit/transcript_list.html", context, status=400 if error else 200)
+    return send_page(
+        request,
+        "audit/transcript_list.html",
+        known,
+        lambda: _list_context(request, filters),
+        status=400 if error else 200,
+    )
+
+
+def _list_context(request: HttpRequest, filters: TranscriptFilter) -> dict[str, Any]:
+    grant = access.request_grant(request)
+    allowed = grant.projects(Right.TRANSCRIPTS)
+    projects = {project.pk: project for project in Project.objects.filter(pk__in=allowed).order_by("name")}
+    page, cursor = queries.transcripts_page(projects, filters)
+    return {
+        "transcripts": [(transcript, projects[transcript.project_id]) for transcript in page],
+        "projects": list(projects.values()),
+        "unstored": [] if filters.is_active or filters.before else _unstored_rows(grant, projects),
+        "next": cursor,
+    }
 
 
 def _unstored_rows(grant: access.Grant, projects: Iterable[int]) -> list[tuple[Archival, bool]]:
@@ -86,9 +98,18 @@ def _unstored_rows(grant: access.Grant, projects: Iterable[int]) -> list[tuple[A
 
 
 @access.requires(Right.TRANSCRIPTS)
-def transcript_detail(request: HttpRequest, key: uuid.UUID, step: int) -> HttpResponse:
-    grant = access.request_grant(request)
-    transcript = access.get_transcript(grant, key, step)
+def transcript_detail(request: HttpRequest, key: uuid.UUID, step: int) -> HttpResponseBase:
+    transcript = access.get_transcript(access.request_grant(request), key, step)
+    return send_page(
+        request,
+        "audit/transcript_detail.html",
+        {"transcript": transcript},
+        lambda: _detail_context(request, transcript),
+    )
+
+
+def _detail_context(request: HttpRequest, transcript: Transcript) -> dict[str, Any]:
+    grant, key = access.request_grant(request), transcript.session_key
     links = verification.chain_rows(key)
     stored_steps = set(Transcript.objects.filter(session_key=key).values_list("step", flat=True))
     start = _first_message(request, transcript)
@@ -101,7 +122,7 @@ def transcript_detail(request: HttpRequest, key: uuid.UUID, step: int) -> HttpRe
     wants_text = may_read and request.GET.get("show") == "text"
     if wants_text:
         part = "search" if term else f"messages from {start + 1}"
-        target = f"{transcript.session_id} step {step} {part}"
+        target = f"{transcript.session_id} step {transcript.step} {part}"
         log.record(
             request,
             Action.TRANSCRIPT_VIEW,
@@ -110,8 +131,7 @@ def transcript_detail(request: HttpRequest, key: uuid.UUID, step: int) -> HttpRe
             reason=payload_views.reason_of(request),
             **_session_of(transcript),
         )
-    context = {
-        "transcript": transcript,
+    return {
         "project": Project.objects.get(pk=transcript.project_id),
         "session": session,
         "compaction": compaction,
@@ -127,7 +147,6 @@ def transcript_detail(request: HttpRequest, key: uuid.UUID, step: int) -> HttpRe
         "earlier": max(0, start - MESSAGES_PER_PAGE) if start and not term else None,
         "per_page": MESSAGES_PER_PAGE,
     }
-    return render(request, "audit/transcript_detail.html", context)
 
 
 @access.requires(Right.TRANSCRIPTS)
