@@ -11,13 +11,13 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
-from operator import itemgetter
 from typing import Any, Protocol
 
 from compact.redaction.database_cache import cache_key, read_database, write_database
+from compact.redaction.encoded_text import EncodedText
 from compact.redaction.normalization import HIDDEN, HINT
 from compact.redaction.rules import Rule
 from compact.redaction.rules.rule import MIN_RUN_CHARS
@@ -36,14 +36,13 @@ _HIDDEN, _RUN = 0, 1
 _RUN_HINT = rf"(?:^|[^A-Za-z0-9+/])[A-Za-z0-9+/]{{{MIN_RUN_CHARS}}}"
 _RUN_REST = re.compile(rb"[A-Za-z0-9+/]{0,32}")
 _DIGIT = re.compile(rb"[0-9]")
-_CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
 
 
 class Prefilter(Protocol):
     """Yields the places where a rule can match."""
 
-    def hits(self, text: str) -> list[Hit]:
-        """Return the hits in a text, sorted by position for each rule."""
+    def hits(self, text: str, parts: Sequence[str] = ()) -> list[Hit]:
+        """Return the hits in a text, sorted by position for each rule. `parts` is the text without its boundaries."""
         ...
 
 
@@ -69,11 +68,11 @@ class AdaptivePrefilter:
         self._lock = threading.Lock()
         self._compiling_in: int | None = None
 
-    def hits(self, text: str) -> list[Hit]:
+    def hits(self, text: str, parts: Sequence[str] = ()) -> list[Hit]:
         """Return the hits in a text."""
         if not self._is_compiled:
             self._prepare(len(text))
-        return self._current.hits(text)
+        return self._current.hits(text, parts)
 
     def warm_up(self) -> None:
         """Compile the database now, for a server that starts or for a measurement. Later calls do nothing."""
@@ -123,7 +122,7 @@ class LiteralPrefilter:
                 self._rules_of.setdefault(literal, []).append(index)
         self._everywhere = [index for index, rule in enumerate(rules) if not rule.literals]
 
-    def hits(self, text: str) -> list[Hit]:
+    def hits(self, text: str, parts: Sequence[str] = ()) -> list[Hit]:
         """Return the end of each literal. A rule without literals has a hit at the end of the text."""
         lowered = _lower_same_length(text)
         hits: list[Hit] = [(index, -1) for index in self._everywhere]
@@ -156,16 +155,16 @@ class HyperscanPrefilter:
                 self._rules_of[number].append(index)
         self._databases = [_load_database(group, is_compiled=is_compiled) for group in groups.values()]
 
-    def hits(self, text: str) -> list[Hit]:
+    def hits(self, text: str, parts: Sequence[str] = ()) -> list[Hit]:
         """Return the end of each hint."""
         if not text:
             return []
-        data = _encode(text)
-        is_ascii = len(data) == len(text)
+        encoded = EncodedText(parts or (text,))
+        data = encoded.data
         ends: list[Hit] = []
         scans = getattr(self._local, "scans", None) or self._prepare_thread()
         # Arguments by position, because names double the cost of a short text.
-        for scan, scratch in scans[1:] if is_ascii else scans:
+        for scan, scratch in scans[1:] if encoded.is_ascii else scans:
             scan(data, _add_hit, 0, ends, scratch)
         if not ends:
             return ends
@@ -175,10 +174,7 @@ class HyperscanPrefilter:
             # Most paths and long words have no digits.
             if number == _RUN and _DIGIT.search(data, end - MIN_RUN_CHARS, end) is not None:
                 hits += self._run_hits(data, end)
-        if not is_ascii:
-            hits = list(_in_characters(hits, data))
-        hits.sort()
-        return hits
+        return sorted(encoded.in_characters(hits))
 
     def _run_hits(self, data: bytes, end: int) -> list[Hit]:
         """Return the hits of the run of which the first `MIN_RUN_CHARS` characters end here."""
@@ -225,25 +221,6 @@ def _load_database(numbers_of: Mapping[str, int], *, is_compiled: bool) -> Any:
 
 def _add_hit(number: int, _start: int, end: int, _flags: int, hits: Any) -> None:
     hits.append((number, end))
-
-
-def _encode(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass")
-
-
-def _in_characters(hits: list[Hit], data: bytes) -> Iterator[Hit]:
-    """Convert positions in UTF-8 to positions in the text. A hint that ends inside a character ends after it."""
-    hits.sort(key=itemgetter(1))
-    position = characters = 0
-    for index, end in hits:
-        if end > position:
-            piece = data[position:end]
-            characters += len(piece) if piece.isascii() else len(piece.translate(None, _CONTINUATION_BYTES))
-            position = end
-        yield index, characters
 
 
 _ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}

@@ -229,7 +229,7 @@ class Redactor:
         return list(split_at_boundaries(text, merge(spans)))
 
     def _matches(self, text: str, parts: Sequence[str], ranges: Sequence[tuple[int, int]] | None = None) -> list[Span]:
-        spans = self._scanner.spans(text, self._disabled, ranges)
+        spans = self._scanner.spans(text, self._disabled, ranges, parts)
         if self._patterns:
             spans += self._pattern_spans(parts)
         if self._allowed_texts is None:

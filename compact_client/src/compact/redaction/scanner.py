@@ -32,13 +32,18 @@ class Scanner:
             self._prefilter.warm_up()
 
     def spans(
-        self, text: str, disabled: Collection[int] = (), ranges: Sequence[tuple[int, int]] | None = None
+        self,
+        text: str,
+        disabled: Collection[int] = (),
+        ranges: Sequence[tuple[int, int]] | None = None,
+        parts: Sequence[str] = (),
     ) -> list[Span]:
         """Return the secret of each match that is not masked yet. Spans may overlap. Disabled rules find nothing.
 
-        With `ranges`, only these parts of the text are searched. A match may extend beyond them.
+        With `ranges`, only these parts of the text are searched. A match may extend beyond them. `parts` is the text
+        without its boundaries.
         """
-        hits = self._prefilter.hits(text) if ranges is None else self._hits_in(text, ranges)
+        hits = self._prefilter.hits(text, parts) if ranges is None else self._hits_in(text, ranges)
         if not hits:
             return []
         spans = list(self._spans(text, hits, disabled))
