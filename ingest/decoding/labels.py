@@ -39,4 +39,6 @@ def labels_of(metadata: Mapping[str, Any]) -> list[Label]:
 
 def label_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes of a span that label its trace."""
+    if _KEYS.isdisjoint(attributes):
+        return {}
     return {key: attributes[key] for key in _KEYS & attributes.keys()}

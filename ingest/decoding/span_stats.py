@@ -171,8 +171,8 @@ def _generation_stats(data: dict[str, Any]) -> Stats:
         if type(output_tokens) is not int or not 0 <= output_tokens <= _INT_MAX:
             output_tokens = _first_count(output_tokens, usage.get("completion_tokens"))
     else:
-        input_tokens = _first_count(*map(get, _INPUT_TOKENS))
-        output_tokens = _first_count(*map(get, _OUTPUT_TOKENS))
+        input_tokens = _find_count(get, _INPUT_TOKENS)
+        output_tokens = _find_count(get, _OUTPUT_TOKENS)
     model = get("gen_ai.request.model") or get("model") or get("llm.model_name") or get("gen_ai.response.model")
     total = None
     if input_tokens is not None or output_tokens is not None:
@@ -184,6 +184,13 @@ def _generation_stats(data: dict[str, Any]) -> Stats:
 def _first_count(*values: Any) -> int | None:
     for value in values:
         if value is not None and (count := _count(value)) is not None:
+            return count
+    return None
+
+
+def _find_count(get: Callable[[str], Any], keys: tuple[str, ...]) -> int | None:
+    for key in keys:
+        if (value := get(key)) is not None and (count := _count(value)) is not None:
             return count
     return None
 

@@ -15,7 +15,6 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from ingest.decoding import timestamps
 from ingest.decoding.labels import label_attributes
-from ingest.decoding.lenient_json import sanitize
 from ingest.decoding.otlp.attributes import kind_of, parse_json_text, session_of, split_content
 from ingest.decoding.otlp.json_format import read_json
 from ingest.decoding.otlp.protobuf_format import read_protobuf
@@ -32,7 +31,6 @@ _GRPC_CODES = {405: 12, 429: 8, 503: 14, 401: 16}
 _GRPC_INVALID_ARGUMENT = 3
 _MAX_LISTED_REJECTIONS = 5
 _MAX_STATUS_CHARS = 2000
-_ENCODED_NUL = b"\\u0000"
 _encode = msgspec.json.Encoder().encode
 
 ConvertedSpan = tuple[Span, dict[str, Any], Any]
@@ -80,7 +78,7 @@ def _decode(otlp_spans: Iterable[OtlpSpan | InvalidEvent], max_events: int) -> D
         try:
             if isinstance(otlp_span, InvalidEvent):
                 raise otlp_span
-            spans = _to_storable_spans(otlp_span)
+            spans = _to_spans(otlp_span)
         except InvalidEvent as error:
             decoded.rejections.append(Rejection(index, error.path, error.message))
             continue
@@ -98,18 +96,6 @@ def _decode(otlp_spans: Iterable[OtlpSpan | InvalidEvent], max_events: int) -> D
         trace = Trace(trace_id, name, None, None, None, None, _encode(metadata))
         decoded.add(-1, (trace, metadata, None))
     return decoded
-
-
-def _to_storable_spans(otlp_span: OtlpSpan) -> list[ConvertedSpan]:
-    """Convert a span, sanitizing it first if it contains NUL characters."""
-    spans = _to_spans(otlp_span)
-    for span, _data, _payload in spans:
-        if _ENCODED_NUL in span.data or (span.payload is not None and _ENCODED_NUL in span.payload):
-            otlp_span.attributes, otlp_span.message = sanitize(otlp_span.attributes), sanitize(otlp_span.message)
-            for event in otlp_span.events:
-                event.attributes = sanitize(event.attributes)
-            return _to_spans(otlp_span)
-    return spans
 
 
 def _to_spans(otlp_span: OtlpSpan) -> list[ConvertedSpan]:

@@ -98,19 +98,22 @@ def _from_message(span: Any, resource: dict[str, Any]) -> OtlpSpan:
         ],
         is_error=status.code == 2,
         is_ok=status.code == 1,
-        message=status.message,
+        message=sanitize(status.message),
         resource=resource,
     )
 
 
 def _attributes(pairs: Any) -> dict[str, Any]:
-    return {pair.key: _value(pair.value, MAX_DEPTH) for pair in pairs}
+    attributes = {pair.key: _value(pair.value, MAX_DEPTH) for pair in pairs}
+    return sanitize(attributes) if "\0" in "".join(attributes) else attributes
 
 
 def _value(value: Any, depth: int) -> Any:
     # Most values are texts or integers. Reading both fields is faster than asking which one is set.
-    if simple := value.string_value or value.int_value:
-        return simple
+    if text := value.string_value:
+        return text if "\0" not in text else sanitize(text)
+    if number := value.int_value:
+        return number
     kind = value.WhichOneof("value")
     if kind in {"string_value", "int_value", "bool_value"}:
         return getattr(value, kind)
@@ -123,7 +126,7 @@ def _value(value: Any, depth: int) -> Any:
     if kind == "array_value":
         return [_value(item, depth - 1) for item in value.array_value.values]
     if kind == "kvlist_value":
-        return {pair.key: _value(pair.value, depth - 1) for pair in value.kvlist_value.values}
+        return {sanitize(pair.key): _value(pair.value, depth - 1) for pair in value.kvlist_value.values}
     if kind == "bytes_value":
         return base64.b64encode(value.bytes_value).decode()
     return None

@@ -22,7 +22,7 @@ ZERO_SPAN_ID = bytes(8)
 UNREADABLE_RESOURCE = {"resource": "could not be read"}
 
 
-class OtlpEvent(msgspec.Struct):
+class OtlpEvent(msgspec.Struct, gc=False):
     """An event on a span."""
 
     name: str
@@ -30,8 +30,8 @@ class OtlpEvent(msgspec.Struct):
     attributes: dict[str, Any]
 
 
-class OtlpSpan(msgspec.Struct):
-    """A span as sent. Its texts may contain NUL characters, which Postgres rejects."""
+class OtlpSpan(msgspec.Struct, gc=False):
+    """A span as sent, but without NUL characters, which Postgres rejects."""
 
     trace_id: str
     span_id: str

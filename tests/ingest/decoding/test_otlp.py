@@ -20,6 +20,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Status, StatusCode
 
+from ingest.decoding.otlp import conversion
+
 from ..conftest import Wire
 
 MESSAGES = [{"role": "user", "content": "Where is the invoice?"}]
@@ -401,3 +403,23 @@ def test_too_many_spans_are_413(wire: Wire) -> None:
     """The limit is that of all ingest requests."""
     spans = [json_span(uuid.uuid4().hex, number) for number in range(1, 10_002)]
     assert wire.post(as_json(*spans), path="/v1/traces").status_code == 413
+
+
+def test_protobuf_texts_are_stored_without_nul_characters() -> None:
+    """Names, keys, values, status and events. Postgres would reject the whole span."""
+    request = ExportTraceServiceRequest()
+    resource_spans = request.resource_spans.add()
+    resource_spans.resource.attributes.add(key="r\0").value.string_value = "\0"
+    span = resource_spans.scope_spans.add().spans.add(trace_id=b"t" * 16, span_id=b"s" * 8, name="n\0")
+    span.attributes.add(key="k\0").value.string_value = "v\0"
+    span.attributes.add(key="list").value.array_value.values.add().string_value = "v\0"
+    span.attributes.add(key="map").value.kvlist_value.values.add(key="k\0").value.string_value = "v\0"
+    span.attributes.add(key="session.id").value.string_value = "s\0"
+    span.attributes.add(key="input.value").value.string_value = "v\0"
+    span.status.message = "m\0"
+    for name in ("e\0", "compact.\0", "exception"):
+        span.events.add(name=name).attributes.add(key="k\0").value.string_value = "v\0"
+    decoded = conversion.from_protobuf(request.SerializeToString(), max_events=10)
+    assert decoded.rejections == [] and len(decoded.records) == 3
+    stored = repr(decoded.records)
+    assert "\\u0000" not in stored and "\\x00" not in stored and stored.count("\\xef\\xbf\\xbd") >= 14
