@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Collection
+from io import BytesIO
 from typing import Any
 
 from django.conf import settings
@@ -18,6 +19,9 @@ from ingest import metrics
 # Slower senders only keep a connection open.
 MIN_BYTES_PER_S = 64 * 1024
 _CHECK_INTERVAL_S = 0.5
+# Twisted writes bodies of 100 kB or more to a temporary file, and batches of spans are often larger. All bodies that
+# are still arriving share the second limit.
+_MAX_BYTES_IN_MEMORY, _MAX_TOTAL_BYTES_IN_MEMORY = 1024 * 1024, 64 * 1024 * 1024
 
 
 def install(endpoints: Collection[str]) -> None:
@@ -68,6 +72,7 @@ def _guarded_request_class(base: Any, reactor: Any, endpoints: Collection[str]) 
             # Twisted would parse forms of any size on the event loop, although the result is not used.
             self._parsePOSTFormSubmission = False
             self.deadline = time.monotonic() + settings.INGEST_READ_TIMEOUT_S
+            self.bytes_in_memory = 0
             self._received_bytes = 0
             self._is_rejected = False
             if not arriving:
@@ -82,7 +87,15 @@ def _guarded_request_class(base: Any, reactor: Any, endpoints: Collection[str]) 
                 self._reject_as_too_large()
                 return
             self.deadline += (length or 0) / MIN_BYTES_PER_S
-            super().gotLength(length)
+            if length is not None and self._fits_in_memory(length):
+                self.bytes_in_memory = length
+                self.content = BytesIO()
+            else:
+                super().gotLength(length)
+
+        def _fits_in_memory(self, length: int) -> bool:
+            total: int = length + sum(other.bytes_in_memory for other in arriving.values())
+            return length <= _MAX_BYTES_IN_MEMORY and total <= _MAX_TOTAL_BYTES_IN_MEMORY
 
         def handleContentChunk(self, data: bytes) -> None:  # noqa: N802 - Twisted's name
             if self._is_rejected:

@@ -35,6 +35,10 @@ _STALL_S = 5.0
 # Time to print the stacks before the process is killed.
 _DUMP_S = 1.0
 _PIPE_BYTES = 4096
+# By default, glibc returns memory to the kernel whenever a few hundred kilobytes are free, and asks for it again with
+# the next request. A body of 270 kB costs 260 page faults in the process that decodes it. Other C libraries ignore the
+# variables.
+_ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(4 * 1024 * 1024), "MALLOC_TRIM_THRESHOLD_": str(16 * 1024 * 1024)}
 
 Child = subprocess.Popen[bytes]
 
@@ -91,7 +95,9 @@ class _WebProcess:
         options = ["--fd", str(handle), "--ready-fd", str(write_end)]
         arguments = ["-m", "ariadne.runtime.web_process", application, *options]
         try:
-            self.child = spawn(arguments, pass_fds=(handle, write_end))
+            # Processes that the web process starts inherit it.
+            allocator = {name: os.environ.get(name, value) for name, value in _ALLOCATOR.items()}
+            self.child = spawn(arguments, pass_fds=(handle, write_end), environment=allocator)
         except BaseException:
             os.close(self._pipe)
             raise

@@ -31,6 +31,8 @@ DRAIN_TIMEOUT_S = 15.0
 # A keep-alive connection may have a request on the wire, so wait until all have been idle this long.
 QUIET_S = 0.3
 MAX_FRAME_BYTES = 4 * 1024 * 1024
+# Daphne passes a body to the application in pieces. With its default of 8 kB, a body of 270 kB is 34 messages.
+_BODY_PIECE_BYTES = 1024 * 1024
 _TICK_S = 0.02
 _SERVICE_RESTART = 1012  # websocket close code registered for RFC 6455: the client should reconnect
 
@@ -62,6 +64,7 @@ class WebProcess(Server):  # type: ignore[misc]
             verbosity=0,
             server_name="",
             http_timeout=None,
+            request_buffer_size=_BODY_PIECE_BYTES,
             # The limit applies to outgoing messages too. The largest has a thousand rows with names from agents.
             websocket_max_message_size=MAX_FRAME_BYTES,
             websocket_max_frame_size=MAX_FRAME_BYTES,

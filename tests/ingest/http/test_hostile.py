@@ -6,14 +6,19 @@ import gzip
 import json
 import socket
 import time
+from io import BytesIO
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from twisted.internet.error import ConnectionDone
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
+from twisted.python.failure import Failure
 from twisted.web.http import HTTPChannel
+from twisted.web.http import Request as TwistedRequest
+from twisted.web.test.requesthelper import DummyChannel
 
 from ariadne.runtime import request_guard
 
@@ -246,6 +251,24 @@ def test_an_incomplete_request_line_does_not_keep_a_connection_open() -> None:
             clock.advance(1)
         assert transport.disconnecting is is_closed
         connection.setTimeout(None)
+
+
+def test_bodies_that_are_arriving_share_a_limit_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others are written to a file, which many connections at once cannot use to exhaust the memory."""
+    monkeypatch.setattr(request_guard, "_MAX_TOTAL_BYTES_IN_MEMORY", 1_000_000)
+    guarded = request_guard._guarded_request_class(TwistedRequest, Clock(), ())
+
+    def announce(length: int | None) -> TwistedRequest:
+        request: TwistedRequest = guarded(DummyChannel())
+        request.gotLength(length)
+        return request
+
+    requests = [announce(length) for length in (400_000, 1024 * 1024 + 1, None, 400_000, 400_000)]
+    assert [isinstance(request.content, BytesIO) for request in requests] == [True, False, False, True, False]
+    requests[0].connectionLost(Failure(ConnectionDone()))
+    assert isinstance(announce(400_000).content, BytesIO)
+    for request in requests:
+        request.content.close()
 
 
 def test_a_large_content_length_is_rejected_before_the_body_arrives(wire: Wire) -> None:
