@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import re
 import socket
 import threading
 from contextlib import suppress
@@ -50,7 +51,7 @@ def test_a_blocked_web_process_is_replaced(monkeypatch: pytest.MonkeyPatch, capf
                 web.watch(on_tick=stop_when_replaced)
             thread.join()
             assert request("/count") == b"0"
-    assert "did not answer for 2 seconds" in lines[0]
+    assert re.search(r"did not answer for \d+ seconds", lines[0])
     assert "exited with -9" in lines[1]
     assert "in block_the_event_loop" in capfd.readouterr().err
 

@@ -19,6 +19,8 @@ from wait import wait_until
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from ariadne.runtime.web_process import DRAIN_TIMEOUT_S
+
 
 class Process:
     """A web process with the blocking application on a socket of the test."""
@@ -86,7 +88,7 @@ def test_idle_process_stops_immediately(web: Process) -> None:
         connection.request("GET", "/count")
         connection.getresponse().read()
         web.stop()
-        assert web.process.wait(timeout=5) == 0
+        assert web.process.wait(timeout=DRAIN_TIMEOUT_S - 1) == 0
 
 
 def test_websockets_are_closed_with_service_restart(web: Process) -> None:
@@ -97,7 +99,7 @@ def test_websockets_are_closed_with_service_restart(web: Process) -> None:
             page.recv(timeout=10)
     assert closed.value.rcvd is not None
     assert closed.value.rcvd.code == 1012
-    assert web.process.wait(timeout=5) == 0
+    assert web.process.wait(timeout=DRAIN_TIMEOUT_S - 1) == 0
 
 
 def test_new_process_serves_while_the_old_one_drains(listener: socket.socket, web: Process) -> None:

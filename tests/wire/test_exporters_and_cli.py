@@ -39,7 +39,7 @@ def test_otlp_spans_and_their_events_are_stored(server: Server) -> None:
     manager.preflight(session_id, conversation(60))
     assert exporter.flush(10)
     exporter.close()
-    stored = eventually(lambda: kinds(server, session_id), 10)
+    stored = eventually(lambda: kinds(server, session_id))
     assert {"compact.token_estimate", "compact.trigger_decision", "compact.summary_created"} <= set(stored)
 
 

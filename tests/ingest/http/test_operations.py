@@ -9,7 +9,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -89,18 +88,14 @@ def test_a_transcript_can_be_a_gzip_file(wire: Wire, name: str) -> None:
 def test_a_key_or_project_over_its_rate_is_429(owner: str, start_server: Any) -> None:
     """The request succeeds after the time in Retry-After."""
     running = start_server("limited", **{f"ARIADNE_INGEST_{owner}_EVENTS_PER_S": "50"})
-    with httpx.Client(headers=running.headers) as http:
-        body = [span("limited", f"s{n}") for n in range(60)]
+    with httpx.Client(headers=running.headers, timeout=30) as http:
+        # The limit allows bursts of 100 events, and a full bucket accepts more at once. The rest takes 4 s to refill.
+        body = [span("limited", f"s{n}") for n in range(300)]
         assert http.post(running.ingest_url, json=body).status_code == 200
-        limited = http.post(running.ingest_url, json=body)
+        limited = http.post(running.ingest_url, json=body[:1])
         assert (limited.status_code, limited.json()["code"]) == (429, "rate_limited")
-        wait_s = int(limited.headers["retry-after"])
-        assert 1 <= wait_s <= 2
-        deadline = time.monotonic() + wait_s + 3
-        while (response := http.post(running.ingest_url, json=body)).status_code == 429:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        assert response.status_code == 200
+        assert 1 <= int(limited.headers["retry-after"]) <= 5
+        assert wait_until(lambda: http.post(running.ingest_url, json=body[:1]).status_code == 200)
 
 
 def test_a_full_queue_is_429_and_loses_nothing(start_server: Any) -> None:
