@@ -330,7 +330,7 @@ def _add_paths(lines: list[str], paths: list[str]) -> None:
 def _split_line(line: str, limit: int) -> list[str]:
     """Split a line into pieces of at most `limit` characters, preferably after commas and closing brackets."""
     if len(line) <= limit:
-        return [line]
+        return [line] if line else []  # The split after the last `。` of a line leaves an empty sentence.
     pieces: list[str] = []
     target = limit * 2 // 3
     pending = ""

@@ -91,10 +91,10 @@ def _find_table(lines: Sequence[str], index: int) -> _Table | None:
 
 def _csv_table(lines: Sequence[str], index: int, separator: str) -> _Table | None:
     def split(line: str) -> list[str]:
-        return [cell.strip() for cell in next(csv.reader([line], delimiter=separator), [])] if line else []
+        return [cell.strip() for cell in _csv_cells(line, separator)]
 
     heading = split(strip_line_number(lines[index]))
-    if len(set(heading)) < len(heading) or not all(map(_HEADING_CELL.fullmatch, heading)):
+    if not heading or len(set(heading)) < len(heading) or not all(map(_HEADING_CELL.fullmatch, heading)):
         return None
     sample = [split(line) for line in lines[index + 1 : index + 1 + _MIN_CSV_ROWS]]
     # Prose has commas too, but not the same number in each line, and its cells have many words.
@@ -102,6 +102,16 @@ def _csv_table(lines: Sequence[str], index: int, separator: str) -> _Table | Non
     if not is_table or any(name.count(" ") > 2 for name in heading):
         return None
     return _Table(heading, lambda line: split(strip_line_number(line)), index + 1)
+
+
+def _csv_cells(line: str, separator: str) -> list[str]:
+    # The same without a quotation mark. Most lines with commas are code, and creating a reader for each is slow.
+    if '"' not in line and "\r" not in line:
+        return line.split(separator) if line else []
+    try:
+        return next(csv.reader([line], delimiter=separator), [])
+    except csv.Error:
+        return []  # Not a row of a table: a progress bar with carriage returns, or a field above the limit of `csv`.
 
 
 def _cells(table: _Table, line: str) -> Sequence[str] | None:
