@@ -5,6 +5,8 @@ A policy is immutable and validated on creation.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
@@ -39,7 +41,8 @@ _NOT_NEGATIVE = (
     "keep_tool_io_pairs",
     "user_message_tokens",
     "headroom_calls",
-    "growth_tokens",
+    "externalize_threshold_tokens",
+    "overflow_max_retries",
 )
 _POSITIVE = ("trigger_tokens_left", "auto_compact_token_limit", "summary_max_tokens", "tool_output_max_tokens")
 _CHOICES: dict[str, tuple[str | None, ...]] = {
@@ -119,28 +122,46 @@ class CompactPolicy:
     """Share of the window that a compaction must free to be worth invalidating the provider's cache."""
 
     def __post_init__(self) -> None:
-        for name in _TUPLES:
-            value = getattr(self, name)
-            if not isinstance(value, tuple):
-                object.__setattr__(self, name, tuple(value))
-        for name in _SHARES:
-            _require(0.0 <= getattr(self, name) <= 1.0, name, "must be 0.0-1.0")
-        if self.soft_trigger_pct is not None:
-            _require(0.0 <= self.soft_trigger_pct <= self.trigger_pct, "soft_trigger_pct", "must be 0.0-trigger_pct")
-        for name in _NOT_NEGATIVE:
-            value = getattr(self, name)
-            _require(value is None or value >= 0, name, "must be 0 or more")
-        for name in _POSITIVE:
-            value = getattr(self, name)
-            _require(value is None or value > 0, name, "must be more than 0")
+        self._convert_lists()
+        self._validate_numbers()
         for name, choices in _CHOICES.items():
             names = ", ".join("null" if choice is None else choice for choice in choices)
             _require(getattr(self, name) in choices, name, f"must be one of {names}")
         _require(self.pruning != "semantic" or self.semantic_keep, "pruning", "semantic requires semantic_keep=True")
         _require(all(rung in LADDER for rung in self.ladder), "ladder", f"may only contain {', '.join(LADDER)}")
 
+    def _convert_lists(self) -> None:
+        for name in _TUPLES:
+            value = getattr(self, name)
+            # A text would become a tuple of its letters, and protect nothing.
+            is_list = isinstance(value, Iterable) and not isinstance(value, str | bytes)
+            _require(is_list, name, f"must be a list of names, not {value!r}")
+            if not isinstance(value, tuple):
+                object.__setattr__(self, name, tuple(value))
+
+    def _validate_numbers(self) -> None:
+        for name in _SHARES:
+            _require(_is_number(getattr(self, name), 0.0, 1.0), name, "must be 0.0-1.0")
+        if self.soft_trigger_pct is not None:
+            is_valid = _is_number(self.soft_trigger_pct, 0.0, self.trigger_pct)
+            _require(is_valid, "soft_trigger_pct", "must be 0.0-trigger_pct")
+        for name in _NOT_NEGATIVE:
+            value = getattr(self, name)
+            _require(isinstance(value, int) and value >= 0, name, f"must be a whole number, 0 or more, not {value!r}")
+        for name in _POSITIVE:
+            value = getattr(self, name)
+            is_valid = value is None or (isinstance(value, int) and value > 0)
+            _require(is_valid, name, f"must be a whole number, more than 0, not {value!r}")
+        _require(self.growth_tokens is None or _is_number(self.growth_tokens), "growth_tokens", "must be 0 or more")
+        buffer = self.tool_output_serialization_buffer
+        _require(_is_number(buffer) and buffer > 0, "tool_output_serialization_buffer", "must be more than 0")
+
     def to_dict(self) -> dict[str, Any]:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+
+def _is_number(value: Any, minimum: float = 0.0, maximum: float = math.inf) -> bool:
+    return isinstance(value, int | float) and minimum <= value <= maximum
 
 
 def _require(condition: bool, name: str, problem: str) -> None:

@@ -252,6 +252,30 @@ def test_all_problems_are_reported_at_once() -> None:
 
 
 @pytest.mark.req("K-CFG-1")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("protected_tools", "manage_todo_list"),
+        ("keep_keys", 5),
+        ("trigger_pct", "0.5"),
+        ("trigger_pct", None),
+        ("soft_trigger_pct", "0.5"),
+        ("keep_recent_turns", 2.5),
+        ("keep_recent_turns", "6"),
+        ("summary_max_tokens", 1e4),
+        ("growth_tokens", -1),
+        ("overflow_max_retries", -1),
+        ("externalize_threshold_tokens", -1),
+        ("tool_output_serialization_buffer", 0),
+    ],
+)
+def test_a_policy_with_a_value_of_the_wrong_kind_is_rejected_when_it_is_created(name: str, value: Any) -> None:
+    """Not by a TypeError in the middle of a compaction, and a text is not read as a list of letters."""
+    with pytest.raises(ConfigError, match=rf"^policy\.{name} must be "):
+        CompactPolicy(**{name: value})
+
+
+@pytest.mark.req("K-CFG-1")
 def test_a_window_must_be_larger_than_the_buffer() -> None:
     """A negative budget is rejected when the configuration is created, with both numbers."""
     with pytest.raises(ConfigError, match=r"max_context_tokens must be greater .* 1,500 - 1,500 leaves nothing"):

@@ -323,11 +323,12 @@ def test_sdk_objects_are_read_like_the_equivalent_dicts(turn, adopts):
     assert manager.preflight("s", history) == manager.preflight("s", history)
 
 
-def test_a_string_is_rejected_as_a_message_list():
-    """It would be read character by character, so an error says what is expected."""
+@pytest.mark.parametrize("messages", ["hello", b"hello", {"role": "user"}, None, 5, iter(())])
+def test_what_is_not_a_list_is_rejected_as_a_message_list(messages):
+    """A string would be read character by character, so an error says what is expected."""
     manager = CompactManager(CompactConfig("gpt-5", 2_000))
-    with pytest.raises(CompactError, match="must be a list of messages, not a str"):
-        manager.preflight("s", "hello")
+    with pytest.raises(CompactError, match=f"must be a list of messages, not a {type(messages).__name__}"):
+        manager.preflight("s", messages)
 
 
 def interruption(fmt):

@@ -41,7 +41,8 @@ class Call:
     """The reason for a manual compaction, None for a preflight."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.items, str | bytes | Mapping):
+        # A generator could be read only once, but the session compares the list with the one of the next call.
+        if isinstance(self.items, str | bytes | Mapping) or not hasattr(self.items, "__getitem__"):
             raise CompactError(f"messages must be a list of messages, not a {type(self.items).__name__}.")
 
 

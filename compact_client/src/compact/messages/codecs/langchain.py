@@ -48,6 +48,7 @@ class HostMessages:
         if (
             "langchain_core" in sys.modules
             and not isinstance(messages, str | bytes | Mapping)
+            and hasattr(messages, "__getitem__")
             and any(map(_is_langchain, messages))
         ):
             self.items = [_DUMPS.read(message) if _is_langchain(message) else message for message in messages]
