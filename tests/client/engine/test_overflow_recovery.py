@@ -144,6 +144,16 @@ OVERFLOW_ERRORS: dict[str, tuple[str, int | None, int | None]] = {
         32768,
         39000,
     ),
+    "sglang allowed": (
+        "Input length (39000 tokens) exceeds the maximum allowed length (32768 tokens). Use a shorter input or enable "
+        "--allow-auto-truncate.",
+        32768,
+        39000,
+    ),
+    "nim": ("Input length 9000 exceeds maximum allowed token size 8192", 8192, 9000),
+    "lm studio size": ("Context size has been exceeded.", None, None),
+    "zhipu": ("Prompt exceeds max length", None, None),
+    "vllm negative": ("max_tokens must be at least 1, got -200.", None, None),
     "llama.cpp": (
         "the request exceeds the available context size (4096 tokens), try increasing it",
         4096,

@@ -34,6 +34,9 @@ _PHRASES = (
     "greater than the context length",
     "longer than the model's context length",
     "exceed_context_size_error",
+    "context size has been exceeded",
+    "prompt exceeds max length",
+    "max_tokens must be at least 1, got -",
     "exceeded model token limit",
     "request_too_large",
     "max_context_length",
@@ -61,6 +64,7 @@ _PHRASES = (
 # Texts that also occur in other errors, such as "temperature must be <= 2", unless they count tokens.
 _COUNTED = re.compile(
     r"token count\D{0,20}\d+ exceeds the limit of|tokens? \+ .{0,40}must be <=|must have less than [\d,]+ tokens"
+    r"|input length \(?[\d,]+(?: tokens)?\)? exceeds (?:the )?maximum allowed"
 )
 _NOT_OVERFLOW = (
     "rate limit",
@@ -92,6 +96,7 @@ _LIMIT = (
     rf"\d \+ \d+ > {_N}",
     rf"(?:context (?:length|window|size)|prompt length|model length|token limit|the limit)(?! by )\D{{0,12}}?{_N}",
     rf"cannot exceed {_N}",
+    rf"maximum allowed (?:length|token size) \(?{_N}",
     rf"(?:limit is|maximum length:) {_N}",
 )
 # The tokens of the whole request, with the completion that it asks for.
@@ -105,6 +110,7 @@ _REQUESTED = (
     rf"token count:? ?(?:of |is )?\(?{_N}",
     rf"too long: {_N}",
     rf"length is {_N}",
+    rf"input length \(?{_N}",
     rf"given: {_N}",
     rf"{_N} tokens? >",
 )
