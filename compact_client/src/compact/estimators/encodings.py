@@ -54,6 +54,7 @@ def encoding_name(model: str) -> str:
 
 _encodings: dict[str, tiktoken.Encoding] = {}
 _counters: dict[str, CountText] = {}
+_fast_counters: set[CountText] = set()
 _lock = threading.RLock()
 
 
@@ -77,8 +78,15 @@ def load_counter(name: str) -> CountText:
         return counter
     with _lock:
         if name not in _counters:
-            _counters[name] = fast_counter(name) or tiktoken_counter(name)
+            if (fast := fast_counter(name)) is not None:
+                _fast_counters.add(fast)
+            _counters[name] = fast or tiktoken_counter(name)
         return _counters[name]
+
+
+def has_fast_counter(name: str) -> bool:
+    """True if a whole text is counted faster than its cached lines are added up."""
+    return load_counter(name) in _fast_counters
 
 
 def tiktoken_counter(name: str) -> CountText:

@@ -5,7 +5,7 @@ Counts are cached by text, so each text is encoded once.
 
 from __future__ import annotations
 
-from compact.estimators.encodings import CountText, encoding_name, load_counter
+from compact.estimators.encodings import CountText, encoding_name, has_fast_counter, load_counter
 from compact.estimators.request_counter import RequestCounter
 
 # tiktoken's regex engine recurses on very long texts without a word break. Texts are split far below that length.
@@ -33,7 +33,11 @@ class TiktokenEstimator(RequestCounter):
 
         Faster for a text that is counted repeatedly with small changes, such as a summary being fitted to a limit.
         """
-        if "\n" not in text or len(text) > _PIECE_CHARS:
+        if (
+            "\n" not in text
+            or len(text) > _PIECE_CHARS
+            or has_fast_counter(self._encoding_name or encoding_name(model))
+        ):
             return self.count_tokens(text, model)
         counts = self._counts_for(model)
         tokens = counts.get(text)

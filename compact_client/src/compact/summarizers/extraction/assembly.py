@@ -16,72 +16,41 @@ from compact.summary.structured_summary import StructuredSummary
 _ROLES: Final = {"user": "user", "output": "tool", "code": "code"}
 
 
-def assemble(
-    lines: Iterable[Candidate],
-    *,
-    span: SpanReference | None,
-    style: str,
-    completed: Sequence[Note] = (),
-    contexts: DecisionContexts | None = None,
-) -> StructuredSummary:
-    """Build a summary with its entries in chronological order. Output lines become excerpts of their call."""
-    ordered = sorted(lines, key=lambda line: line.order)
-    entries = _Entries(contexts)
-    for line in ordered:
-        if line.field in CALL_FIELDS:
-            entries.add_call(line)
-    for line in ordered:
-        if line.field not in CALL_FIELDS:
-            entries.add_line(line)
-    *earlier_tasks, task = entries.by_field.pop("current_task", None) or [None]
-    # A task that was followed by another one is still a goal of the user.
-    entries.by_field["goals"] = [*earlier_tasks, *entries.by_field.get("goals", ())]
-    values: dict[str, Any] = {name: tuple(items) for name, items in entries.by_field.items()}
-    return StructuredSummary(span=span, style=style, current_task=task, completed=tuple(completed), **values)
+class Assembler:
+    """Builds drafts of one summary. The entry of a line is created once and used by every draft that contains it."""
 
-
-class _Entries:
-    """Collects entries by summary field. Add all calls first, so that output lines find the call they belong to."""
-
-    def __init__(self, contexts: DecisionContexts | None) -> None:
-        self.by_field: dict[str, list[Any]] = {}
+    def __init__(self, style: str, contexts: DecisionContexts | None) -> None:
+        self._style = style
         self._contexts = contexts
-        # The field and index of the entry for a call line or a file path.
-        self._calls: dict[str, tuple[str, int]] = {}
-        self._files: dict[str, tuple[str, int]] = {}
+        self._entries: dict[int, tuple[str, Any]] = {}  # by the order of the line
 
-    def add_call(self, line: Candidate) -> None:
-        name, entry = _call_entry(line)
-        if name == "files" and (place := self._files.get(entry.path)) is not None:
-            # Further changes of a file are excerpts of its first entry.
-            self._add_excerpt(place, entry.change or entry.path, entry.sources)
-            self._calls[line.text] = place
-            return
-        entries = self.by_field.setdefault(name, [])
-        place = self._calls[line.text] = (name, len(entries))
-        if name == "files":
-            self._files[entry.path] = place
-        entries.append(entry)
+    def assemble(
+        self, lines: Iterable[Candidate], *, span: SpanReference | None, completed: Sequence[Note] = ()
+    ) -> StructuredSummary:
+        """Build a summary with its entries in chronological order. Output lines become excerpts of their call."""
+        ordered = sorted(lines, key=lambda line: line.order)
+        entries = _Entries()
+        for line in ordered:
+            if line.field in CALL_FIELDS:
+                entries.add_call(line, *self._entry(line))
+        for line in ordered:
+            if line.field not in CALL_FIELDS and not entries.add_excerpt(line):
+                entries.add(*self._entry(line))
+        values = entries.by_field()
+        *earlier_tasks, task = values.pop("current_task", None) or [None]
+        # A task that was followed by another one is still a goal of the user.
+        values["goals"] = (*earlier_tasks, *values.get("goals", ()))
+        return StructuredSummary(span=span, style=self._style, current_task=task, completed=tuple(completed), **values)
 
-    def add_line(self, line: Candidate) -> None:
-        block = line.block
-        place = self._calls.get(block.call_line) if block.call_line else None
-        if place is not None and line.field in ("outputs", "errors"):
-            self._add_excerpt(place, line.text, block.sources)
-            return
-        name, entry = self._line_entry(line)
-        if name == "facts" and block.kind == "output" and is_error(line.text):
-            name = "errors"
-        self.by_field.setdefault(name, []).append(entry)
-
-    def _add_excerpt(self, place: tuple[str, int], text: str, sources: tuple[str, ...]) -> None:
-        name, index = place
-        entry = self.by_field[name][index]
-        self.by_field[name][index] = replace(
-            entry,
-            excerpts=(*entry.excerpts, text),
-            sources=tuple(dict.fromkeys(entry.sources + sources)),
-        )
+    def _entry(self, line: Candidate) -> tuple[str, Any]:
+        """Return the summary field of a line and its entry."""
+        known = self._entries.get(line.order)
+        if known is None:
+            known = _call_entry(line) if line.field in CALL_FIELDS else self._line_entry(line)
+            if known[0] == "facts" and line.block.kind == "output" and is_error(line.text):
+                known = ("errors", known[1])
+            self._entries[line.order] = known
+        return known
 
     def _line_entry(self, line: Candidate) -> tuple[str, Entry]:
         text, block, field, order = line.text, line.block, line.field, line.order
@@ -98,6 +67,54 @@ class _Entries:
             return field, OpenItem(text, sources=block.sources, order=order)
         note = Note(text, block.sources, order, _ROLES.get(block.kind, ""))
         return ("facts" if field in ("requests", "outputs") else field), note
+
+
+class _Entries:
+    """Collects entries by summary field. Add all calls first, so that output lines find the call they belong to."""
+
+    def __init__(self) -> None:
+        self._by_field: dict[str, list[Any]] = {}
+        # The field and index of the entry for a call line or a file path.
+        self._calls: dict[str, tuple[str, int]] = {}
+        self._files: dict[str, tuple[str, int]] = {}
+        self._excerpts: dict[tuple[str, int], list[tuple[str, tuple[str, ...]]]] = {}
+
+    def add(self, name: str, entry: Entry) -> None:
+        self._by_field.setdefault(name, []).append(entry)
+
+    def add_call(self, line: Candidate, name: str, entry: Any) -> None:
+        if name == "files" and (place := self._files.get(entry.path)) is not None:
+            # Further changes of a file are excerpts of its first entry.
+            self._excerpts.setdefault(place, []).append((entry.change or entry.path, entry.sources))
+            self._calls[line.text] = place
+            return
+        entries = self._by_field.setdefault(name, [])
+        place = self._calls[line.text] = (name, len(entries))
+        if name == "files":
+            self._files[entry.path] = place
+        entries.append(entry)
+
+    def add_excerpt(self, line: Candidate) -> bool:
+        """Add an output line to its call. Return False if its call is not part of the summary."""
+        block = line.block
+        if not block.call_line or line.field not in ("outputs", "errors"):
+            return False
+        place = self._calls.get(block.call_line)
+        if place is None:
+            return False
+        self._excerpts.setdefault(place, []).append((line.text, block.sources))
+        return True
+
+    def by_field(self) -> dict[str, Any]:
+        """Return the entries of each field, with their excerpts."""
+        for (name, index), excerpts in self._excerpts.items():
+            entry = self._by_field[name][index]
+            sources = dict.fromkeys(entry.sources)
+            sources.update((source, None) for _, ids in excerpts for source in ids)
+            self._by_field[name][index] = replace(
+                entry, excerpts=(*entry.excerpts, *(text for text, _ in excerpts)), sources=tuple(sources)
+            )
+        return {name: tuple(entries) for name, entries in self._by_field.items()}
 
 
 def _call_entry(line: Candidate) -> tuple[str, Any]:

@@ -84,6 +84,7 @@ FIELD_BONUS: Final[dict[str, float]] = {
 }
 _REPEATED_CALL_BONUS: Final = 0.3
 _MAX_LINES_PER_TEMPLATE: Final = 3  # lines that differ only in their numbers and still get the bonus
+_DIGIT: Final = re.compile(r"\d")
 _WORD_WITH_DIGIT: Final = re.compile(r"(?<!\S)[^\s\d]*+\d\S*+")
 # The name of a field is not an entity, nor are those above the columns of a table.
 _FIELD_NAME: Final = re.compile(r"(?<![\w.])[A-Za-z_][\w.]*+[=(](?:(?:[\w.-]+, )+[\w.-]+: )?")
@@ -284,9 +285,9 @@ class SpanIndex:
 
     def _is_boilerplate(self, text: str) -> bool:
         """True if several lines so far differ only in their numbers, as in program output."""
-        template = _WORD_WITH_DIGIT.sub("#", text)
-        if template == text:
+        if not _DIGIT.search(text):
             return False
+        template = _WORD_WITH_DIGIT.sub("#", text)
         self._template_counts[template] += 1
         return self._template_counts[template] > _MAX_LINES_PER_TEMPLATE
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from compact.messages import Message
 from compact.messages.span import SpanReference
-from compact.summarizers.extraction.assembly import assemble
+from compact.summarizers.extraction.assembly import Assembler
 from compact.summarizers.extraction.blocks import read_blocks
 from compact.summarizers.extraction.coverage import select_lines
 from compact.summarizers.extraction.span_index import CHARS_PER_TOKEN, Candidate, SpanIndex
@@ -81,10 +81,11 @@ def build_summary(
     text = "\n".join(line.text for line in selection)
     tokens_per_char = count_tokens(text) / max(1, len(text))
     room: float = max_tokens - rendered_tokens(StructuredSummary(style=style), count_tokens) - 1
+    assembler = Assembler(style, contexts)
     lines, summary, used_tokens = [], StructuredSummary(span=span, style=style, completed=tuple(completed)), 0
     for attempt in itertools.count(1):
         fitting = _fitting_lines(selection, room, tokens_per_char)
-        draft = assemble(fitting, span=span, style=style, completed=completed, contexts=contexts)
+        draft = assembler.assemble(fitting, span=span, completed=completed)
         tokens = rendered_tokens(draft, count_tokens)
         if used_tokens < tokens <= max_tokens:
             lines, summary, used_tokens = fitting, draft, tokens
@@ -98,7 +99,7 @@ def build_summary(
     return replace(
         summary,
         said=_said_but_only_shown(index, selection),
-        reserve=assemble(others, span=None, style=style, contexts=contexts) if others else None,
+        reserve=assembler.assemble(others, span=None) if others else None,
     )
 
 
