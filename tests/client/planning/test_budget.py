@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 from compact.planning.budget import PARTS, Breakdown, TokenBudget, Usage
@@ -38,6 +39,9 @@ def test_token_budget_subtracts_its_overhead():
         ({"input_tokens": 100, "output_tokens": 7, "input_tokens_details": {"cached_tokens": 60}}, (100, 7, 60)),
         ({"input_tokens": 40, "output_tokens": 7, "cache_read_input_tokens": 60}, (100, 7, 60)),
         (SimpleNamespace(input_tokens=100, output_tokens=7), (100, 7, 0)),
+        ({"prompt_tokens": 100.0, "completion_tokens": "7"}, (100, 0, 0)),
+        ({"prompt_tokens": float("nan")}, (0, 0, 0)),
+        (MagicMock(), (0, 0, 0)),
         (100, (100, 0, 0)),
     ],
 )

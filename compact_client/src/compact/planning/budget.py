@@ -5,6 +5,7 @@ The six parts always sum to the total. Once a provider reports its own count, la
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -111,18 +112,22 @@ class Usage:
         if isinstance(usage, int):
             return cls(usage)
         details = _first(usage, ("input_tokens_details", "prompt_tokens_details"))
-        cached = _first(details, ("cached_tokens",)) if details is not None else None
-        cache_read = _first(usage, ("cache_read_input_tokens",))
-        cache_written = _first(usage, ("cache_creation_input_tokens",)) or 0
-        input_tokens = _first(usage, ("input_tokens", "prompt_tokens")) or 0
-        if cache_read is not None or cache_written:
-            # Anthropic does not count tokens read from or written to the cache as input_tokens.
-            input_tokens += (cache_read or 0) + cache_written
+        cached = _tokens(details, "cached_tokens")
+        cache_read = _tokens(usage, "cache_read_input_tokens")
+        # Anthropic does not count tokens read from or written to the cache as input_tokens.
         return cls(
-            input_tokens=input_tokens,
-            output_tokens=_first(usage, ("output_tokens", "completion_tokens")) or 0,
-            cached_tokens=cached or cache_read or _first(usage, ("cached_tokens",)) or 0,
+            input_tokens=_tokens(usage, "input_tokens", "prompt_tokens")
+            + cache_read
+            + _tokens(usage, "cache_creation_input_tokens"),
+            output_tokens=_tokens(usage, "output_tokens", "completion_tokens"),
+            cached_tokens=cached or cache_read or _tokens(usage, "cached_tokens"),
         )
+
+
+def _tokens(source: Any, *names: str) -> int:
+    """Return the first of these numbers that is set. A proxy or a test double may have something else there."""
+    value = _first(source, names)
+    return int(value) if isinstance(value, int | float) and math.isfinite(value) else 0
 
 
 def _first(source: Any, names: Iterable[str]) -> Any:
