@@ -285,11 +285,11 @@ class CompactManager:
                     f"Request {number} of session {session_id!r} is too old. The history was edited too often since."
                 )
             view = session.old_views.get(sent.view_version, session.view)[: sent.view_length]
-            options, forms = self._engine.render_options, session.forms_at(number)
+            options, forms = self._engine.render_options, session.forms.at(number)
             rendered = session.render_view(
                 view,
                 session.plans.get(sent.plan_version),
-                lambda message: forms.get(message.id or "") or session.prompt_form(message),
+                lambda message: forms.get(message.id or "") or session.forms.get(message),
             )
             assert session.codec is not None
             normal = normalize(rendered, session.codec, protected_flag=options.protected_flag)

@@ -141,7 +141,7 @@ class Compaction:
         session = self.session
         self.plan_before, self.request_before = session.plan, session.request
         self.truncations = []
-        forms = session.truncated_forms
+        forms = session.forms.truncated
         is_changed = False
         try:
             is_changed = yield from self._change_plan()
@@ -193,7 +193,7 @@ class Compaction:
         session = self.session
         if session.plan is not self.plan_before or session.request is not self.request_before:
             session.plan = self.plan_before
-            session.restore_forms(forms)
+            session.forms.restore(forms)
             self.render()
 
     def preview(self) -> Draft:

@@ -163,7 +163,7 @@ class Ladder:
     def _prompt_form(self, index: int) -> RedactedMessage:
         """Return a message that stays in the prompt, with placeholders and truncated as the prompt shows it."""
         message, session = self._compaction.messages[index], self._compaction.session
-        if message.id in session.truncated_forms:
+        if message.id in session.forms.truncated:
             return session.redaction.reversible_excerpt(message)
         return self._context.messages[index]
 

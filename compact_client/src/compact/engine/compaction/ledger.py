@@ -55,7 +55,7 @@ def build_ledger(
         host_ids[index]: draft.partition.rules.get(unit.first, "") for unit in draft.units for index in unit.indices
     }
     pinned_ids = {host_ids[index] for unit in draft.partition.pinned for index in unit.indices}
-    truncated_ids = session.truncated_forms
+    truncated_ids = session.forms.truncated
     entries = []
     session.redaction.update(session.history)
     for message, tokens in zip(before.messages, before.counts, strict=True):

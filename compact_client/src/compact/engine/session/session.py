@@ -7,20 +7,15 @@ known about earlier ones is kept beside a snapshot of the list, which is compare
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
 from statistics import median_low
 from typing import TYPE_CHECKING, Any, Literal
 
 from compact.engine.call import FixedTokens
-from compact.engine.session.continuation import (
-    find_overlap,
-    identity_key,
-    is_instruction,
-    is_long_enough,
-    is_replacement,
-)
 from compact.engine.session.edit import KnownItem, merge_history, recognize_items, visible_part
+from compact.engine.session.list_match import KnownLists, ListMatch
+from compact.engine.session.prompt_forms import PromptForms
 from compact.engine.session.request import (
     ListSnapshot,
     Request,
@@ -96,18 +91,6 @@ class RecallState:
     """The search index of the log, from the first recall on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
-    """The part of the branch that a host's list starts with."""
-
-    kind: Literal["extended", "adopted", "edited"]
-    reference: ListSnapshot
-    start: int
-    """Index of the first matched message among the reference's messages that are not instructions."""
-    size: int
-    """The number of matched messages, without instructions."""
-
-
 class Session:
     """One branch of a session: its log, plan and last request."""
 
@@ -166,14 +149,11 @@ class Session:
         self.task_success: bool | None = None
         self.redaction = RedactionView(shared.redactor)
         """The redacted form of each message. Everything that leaves the process is built from it."""
-        self._tokens: dict[str, int] = {}
-        self._prompt_forms: dict[str, Message] = {}
+        self.forms = PromptForms()
         """The truncated messages, in the form that enters the prompt."""
-        self._earlier_forms: list[tuple[int, str, Message]] = []
-        """Forms that were replaced: the number of requests sent by then, the message id, the form."""
         self._keys: dict[str, str] = {}
         """The identity key of each message in the history."""
-        self._last_match: tuple[Sequence[Any], Match] | None = None
+        self._last_match: tuple[Sequence[Any], ListMatch] | None = None
         """The result of the `match` that selected this branch, because `observe` needs it again."""
 
     @property
@@ -229,7 +209,7 @@ class Session:
         self._replace_view([], [], ListSnapshot())
         self.request = Request()
         self.redaction.clear()
-        self._tokens, self._prompt_forms, self._earlier_forms = {}, {}, []
+        self.forms = PromptForms()
         self._keys = {}
         self.recall = RecallState()
 
@@ -249,62 +229,15 @@ class Session:
 
     # The host's list.
 
-    def match(self, items: Sequence[Any]) -> Match | None:
+    def match(self, items: Sequence[Any]) -> ListMatch | None:
         """Return how these messages continue the branch, or None if they do not."""
         match = self._find_match(items)
         self._last_match = None if match is None else (items, match)
         return match
 
-    def _find_match(self, items: Sequence[Any]) -> Match | None:
-        returned, host_list = self.returned_list, self.host_list
-        extends_host_list = host_list.is_prefix_of(items)
-        # If we only added to the host's list, both snapshots match. The longer one is what the host has now.
-        is_host_list = extends_host_list and len(host_list.items) > len(returned.items)
-        if returned.items and not is_host_list and returned.is_prefix_of(items) and self._is_known(returned):
-            return Match("adopted", returned, 0, returned.spoken_count)
-        if extends_host_list:
-            return Match("extended", host_list, 0, host_list.spoken_count)
-        return self._find_edited_match(items)
-
-    def _find_edited_match(self, items: Sequence[Any]) -> Match | None:
-        """Compare by content, for a host that changed its instructions, trimmed its list or shows an older one."""
-        keys = [identity_key(to_plain(item)) for item in _spoken(items)]
-        history = ListSnapshot()
-        for message in self.history:
-            history.add(source_item(message), message.id or "")
-        best: Match | None = None
-        for reference in (history, self.returned_list, self.host_list):
-            spoken = _spoken(reference.items)
-            overlap = find_overlap(self._reference_keys(reference), keys)
-            is_whole_history = reference is history and overlap.size == len(spoken)
-            if not is_whole_history and not _is_proof(spoken[overlap.start :]):
-                continue
-            if best is None or overlap.size > best.size:
-                best = Match("edited", reference, overlap.start, overlap.size)
-        return best
-
-    def _is_known(self, snapshot: ListSnapshot) -> bool:
-        """True if a list is the whole history, or too long to be another one by chance."""
-        return snapshot.spoken_count == self._spoken_count(self.history) or _is_proof(_spoken(snapshot.items))
-
-    def _reference_keys(self, reference: ListSnapshot) -> list[str]:
-        """Return the identity keys of a known list. Those of logged messages in their own form are cached."""
-        keys = []
-        for item, message_id in zip(reference.items, reference.ids, strict=True):
-            if is_instruction(item):
-                continue
-            logged = self.thread.get(message_id)
-            if logged is None or source_item(logged) is not item:
-                keys.append(identity_key(to_plain(item)))
-                continue
-            if message_id not in self._keys:
-                self._keys[message_id] = identity_key(to_plain(item))
-            keys.append(self._keys[message_id])
-        return keys
-
-    @staticmethod
-    def _spoken_count(messages: Sequence[Message]) -> int:
-        return sum(not is_instruction(message) for message in messages)
+    def _find_match(self, items: Sequence[Any]) -> ListMatch | None:
+        known = KnownLists(self.thread, self.history, self.host_list, self.returned_list, self._keys)
+        return known.find_match(items)
 
     def observe(self, items: Sequence[Any], codec: Codec) -> Observation:
         """Compare the host's list with the last one, and append what is new to the log."""
@@ -345,7 +278,7 @@ class Session:
             self.redaction.rename(numbered_id, message.id or "")
         return added
 
-    def _observe_edit(self, items: Sequence[Any], codec: Codec, match: Match) -> Observation:
+    def _observe_edit(self, items: Sequence[Any], codec: Codec, match: ListMatch) -> Observation:
         known = recognize_items(items, match.reference, match.start, match.size, self.history)
         # As above, decode everything before logging anything.
         changed = [index for index, item in enumerate(known) if item is None or not item.is_unchanged]
@@ -386,9 +319,7 @@ class Session:
     def _restate(self, message: Message, changed: Message) -> Message:
         """Use the host's new form of a message that says the same. Requests already sent keep the form they had."""
         message_id = message.id or ""
-        if message_id in self._prompt_forms:
-            self._earlier_forms.append((self.sent.count, message_id, self._prompt_forms.pop(message_id)))
-        self._tokens.pop(message_id, None)
+        self.forms.restate(message_id, sent_count=self.sent.count)
         self._keys.pop(message_id, None)
         self.redaction.forget(message_id)
         return self.thread.restate(message_id, changed)
@@ -420,37 +351,7 @@ class Session:
 
     def truncate_message(self, message_id: str, short: Message) -> None:
         """Use a shorter form of a message from now on. Requests already sent keep the form they had."""
-        current = self._prompt_forms.get(message_id) or self.thread.get(message_id)
-        if current is not None:
-            self._earlier_forms.append((self.sent.count, message_id, current))
-        self._prompt_forms[message_id] = replace(short, id=message_id)
-        self._tokens.pop(message_id, None)
-
-    def restore_forms(self, forms: Mapping[str, Message]) -> None:
-        """Go back to the truncated forms of `truncated_forms`, after a compaction that failed."""
-        for message_id in self._prompt_forms.keys() - forms.keys():
-            self._tokens.pop(message_id, None)
-        for message_id, form in forms.items():
-            if self._prompt_forms.get(message_id) is not form:
-                self._tokens.pop(message_id, None)
-        self._prompt_forms = dict(forms)
-
-    def forms_at(self, number: int) -> dict[str, Message]:
-        """Return the forms that request `number` used for messages whose form changed later."""
-        forms: dict[str, Message] = {}
-        for sent_count, message_id, form in self._earlier_forms:
-            if sent_count >= number:
-                forms.setdefault(message_id, form)
-        return forms
-
-    def prompt_form(self, message: Message) -> Message:
-        """Return the message as it enters the prompt: truncated or as it is."""
-        return self._prompt_forms.get(message.id or "", message)
-
-    @property
-    def truncated_forms(self) -> dict[str, Message]:
-        """The truncated messages by id, in the form that enters the prompt."""
-        return dict(self._prompt_forms)
+        self.forms.truncate(self.thread.get(message_id), short, message_id, sent_count=self.sent.count)
 
     def extend_request(self, new: Sequence[Message], options: RenderOptions) -> bool:
         """Append new messages to the request. Return False if it must be rendered from the view instead."""
@@ -459,7 +360,7 @@ class Session:
             return False
         index = len(self.host_list.items) - len(new)
         for message in new:
-            form = self.prompt_form(message)
+            form = self.forms.get(message)
             is_truncated = form is not message
             origin = None if is_truncated else index
             request.add(form, self.count_message(form, options), origin, protected_flag=options.protected_flag)
@@ -477,7 +378,7 @@ class Session:
     def render(self, options: RenderOptions) -> NormalizedMessages:
         """Render the view under the current plan. Return the messages, with the repairs of normalization."""
         assert self.codec is not None
-        messages = self.render_view(self.view, self.plan, self.prompt_form)
+        messages = self.render_view(self.view, self.plan, self.forms.get)
         normal = normalize(messages, self.codec, protected_flag=options.protected_flag)
         self.set_request(normal.messages, options)
         return normal
@@ -518,14 +419,7 @@ class Session:
 
     def count_message(self, message: Message, options: RenderOptions) -> int:
         """Return the tokens of a message in the prompt. Logged messages are counted once."""
-        message_id = message.id or ""
-        if self._prompt_forms.get(message_id, self.thread.get(message_id)) is not message:
-            # A replacement or a cleared output. Its text is short, and the estimator caches it.
-            return options.count_message(message)
-        tokens = self._tokens.get(message_id)
-        if tokens is None:
-            tokens = self._tokens[message_id] = options.count_message(message)
-        return tokens
+        return self.forms.count_tokens(message, self.thread, options.count_message)
 
     def record_sent(self, injected: tuple[Message, ...] = ()) -> None:
         """Remember how to render the current request again."""
@@ -536,20 +430,10 @@ class Session:
 
     def _forget_unused_forms(self, plan_version: int) -> None:
         """Forget the plans and message forms that only forgotten requests used."""
-        while self._earlier_forms and self._earlier_forms[0][0] < self.sent.first_number:
-            del self._earlier_forms[0]
+        self.forms.forget_before(self.sent.first_number)
         if len(self.plans) > 1:
             used = {plan_version, *self.sent.plan_versions(self.number)}
             self.plans = {version: plan for version, plan in self.plans.items() if version in used}
-
-
-def _spoken(items: Sequence[Any]) -> list[Any]:
-    """Return the items that are not instructions."""
-    return [item for item in items if not is_instruction(item)]
-
-
-def _is_proof(items: Sequence[Any]) -> bool:
-    return is_long_enough(len(items), has_replacement=any(is_replacement(item) for item in items))
 
 
 def _is_same(item: Any, host_item: Any) -> bool:
