@@ -14,6 +14,7 @@ from builders import Recorder, chat_turns, small_manager, tool_pair
 from compact import CompactError, DatabaseStorage, FileStorage, Message
 from compact.adapters.artifact_stores import MemoryArtifactStore
 from compact.adapters.plan_stores import FileCompactionStore
+from compact.estimators.encodings import load_counter
 from compact.planning.tool_results.artifacts import SecurityContext
 from compact.planning.tool_results.durability import ToolDurability, ToolDurabilityPolicy
 from compact.recall import PassageIndex, Source
@@ -77,6 +78,30 @@ def test_limits_are_kept():
     assert [passage.score for passage in passages] == sorted((passage.score for passage in passages), reverse=True)
     with pytest.raises(CompactError, match="more than 0"):
         manager.recall("s", "ORD-4471", limit=0)
+
+
+@pytest.mark.parametrize("max_tokens", [2, 5, 12, 20])
+def test_lines_that_are_too_long_for_the_tokens_are_cut(max_tokens):
+    manager = compacted_manager("The order ORD-4471 ships from dock 12 on the second Tuesday after the harbor opens.")
+    (passage,) = manager.recall("s", "ORD-4471", max_tokens=max_tokens)
+    assert passage.text.endswith("…") and "harbor opens" not in passage.text
+    assert len(passage.text) > 1
+    assert load_counter("o200k_base")(passage.text) <= max_tokens
+
+
+def test_a_name_at_the_end_of_a_long_query_counts():
+    manager = compacted_manager("The order ORD-4471 ships from dock 12.")
+    pasted = " ".join(f"w{number}" for number in range(2_000))
+    assert "dock 12" in texts(manager.recall("s", f"{pasted} ORD-4471"))
+
+
+@pytest.mark.parametrize(
+    "query",
+    ['ORD-4471 "', "NEAR(ORD-4471", "text:ORD-4471*", "^ORD-4471 NOT (", "🔥 ORD-4471\x00", "\u202eORD-4471\u202c"],
+)
+def test_the_syntax_of_the_search_engine_has_no_meaning_in_a_query(query):
+    manager = compacted_manager("The order ORD-4471 ships from dock 12.")
+    assert "dock 12" in manager.recall("s", query)[0].text
 
 
 @pytest.mark.parametrize("query", ["", "the", "…", "zzzqqq", '"', "a OR b NOT (", "x" * 50_000, "\x00\ud800"])
@@ -370,6 +395,20 @@ def test_a_neighbor_that_may_not_be_shown_is_left_out():
     index.add([Source("m0", "tool", "balance of ZX-1 is open"), Source("m1", "tool", "balance of ZX-1 is secret-55")])
     assert "secret-55" in str(index.search("balance ZX-1", limit=5, max_tokens=500, count_tokens=len))
     assert "secret-55" not in str(index.search("balance ZX-1", limit=5, max_tokens=500, count_tokens=len, excluded={1}))
+
+
+def test_common_words_are_found_beside_many_sources_that_may_not_be_shown():
+    index = PassageIndex()
+    index.add([Source(f"m{n}", "user", f"the server of group {n % 3} restarts daily") for n in range(3)])
+    index.add([Source(f"x{n}", "tool", f"the server of room {n} restarts daily") for n in range(100)])
+    assert search(index, "server restarts", excluded=set(range(3, 103)))[0] in {"m0", "m1", "m2"}
+
+
+def test_an_id_is_not_found_in_a_longer_one():
+    index = PassageIndex()
+    index.add([Source(f"m{n}", "tool", f"the state of module_{n} is {n * 31}") for n in (3, *range(30, 90))])
+    (passage, *_) = index.search("module_3", limit=5, max_tokens=500, count_tokens=len)
+    assert passage.text == "the state of module_3 is 93"
 
 
 def test_searches_do_not_influence_each_other():

@@ -16,7 +16,7 @@ import pytest
 from agents import Agent, FunctionTool, Runner, function_tool, set_trace_processors
 from agents.testing import ScriptedModel, assistant_message, function_call
 from agents.tracing import set_tracing_disabled
-from compact import CompactManager
+from compact import CompactError, CompactManager
 from compact.integrations import agents_sdk, anthropic, generic, langchain, langgraph, openai, pydantic_ai
 from langchain.agents import create_agent
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
@@ -208,3 +208,10 @@ async def test_a_failing_recall_does_not_fail_the_run(manager: CompactManager, c
     assert "failed" in tool.run("not json")
     assert "failed" in await tool.arun({"query": "x"})
     assert "no disk" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("limits", [{"limit": 0}, {"max_tokens": 0}, {"limit": -1}])
+def test_a_tool_that_could_return_nothing_is_not_created(limits: dict[str, int], manager: CompactManager) -> None:
+    with pytest.raises(CompactError, match="more than 0"):
+        openai.recall_tool(manager, "s", **limits)
+    assert "[Recall]" not in str(manager.preflight("s", [{"role": "user", "content": LONG} for _ in range(30)]))

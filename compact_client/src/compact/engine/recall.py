@@ -17,7 +17,7 @@ from compact.engine.effects import Steps, call_store
 from compact.engine.engine import Engine
 from compact.engine.session import Request, Session
 from compact.engine.session.continuation import find_overlap, is_instruction, is_long_enough
-from compact.exceptions import CompactError, CorruptData, StoreFailed
+from compact.exceptions import CorruptData, StoreFailed
 from compact.messages import Message, content_hash
 from compact.messages.codecs import CHAT, detect_codec
 from compact.messages.codecs.quarantine import decode_item
@@ -25,7 +25,7 @@ from compact.planning.log import AgentThread
 from compact.planning.plan import ExternalizationRecord
 from compact.planning.tool_results.artifacts import may_read
 from compact.protocols import ArchivedTranscript
-from compact.recall import Passage, PassageIndex, Source
+from compact.recall import Passage, PassageIndex, Source, check_limits
 from compact.recall.chunks import searchable_text
 from compact.recall.terms import terms_of
 
@@ -125,8 +125,7 @@ def recall(
 
     `items` is the host's list. It is read into a branch that has no messages yet, as after a restart.
     """
-    if limit < 1 or max_tokens < 1:
-        raise CompactError(f"limit and max_tokens must be more than 0, not {limit!r} and {max_tokens!r}.")
+    check_limits(limit, max_tokens)
     span = engine.open_span(session, events.RecallEvent(turn=session.turn, limit=limit, max_tokens=max_tokens))
     if items and not session.history:
         yield from engine.observe(session, Call(items), span)

@@ -12,7 +12,7 @@ from typing import Any
 
 from compact.delivery.stderr import say
 from compact.manager import CompactManager
-from compact.recall import render_passages
+from compact.recall import check_limits, render_passages
 
 TOOL_NAME = "recall"
 DESCRIPTION = (
@@ -32,6 +32,7 @@ class RecallCall:
     """Recalls for one kind of tool, with its limits."""
 
     def __init__(self, manager: CompactManager, *, name: str, limit: int, max_tokens: int) -> None:
+        check_limits(limit, max_tokens)
         self._manager = manager
         self._options: dict[str, int] = {"limit": limit, "max_tokens": max_tokens}
         manager.enable_recall(name)

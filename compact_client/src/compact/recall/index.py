@@ -7,6 +7,7 @@ every section, which is slower but finds the same.
 
 from __future__ import annotations
 
+import heapq
 import os
 import sqlite3
 import weakref
@@ -18,17 +19,17 @@ from compact.recall.chunks import CHUNK_CHARS, SECTION_CHARS, split_text
 from compact.recall.passage import Passage
 from compact.recall.scores import Chunk, QueryWeights, Section, rank_sections, rarity
 from compact.recall.selection import Selection
-from compact.recall.terms import hidden_parts, names_in, query_words, terms_of
+from compact.recall.terms import find_term, hidden_parts, names_in, parts_of, query_words, terms_of
 
 _CREATE: Final = (
-    "CREATE VIRTUAL TABLE sections USING fts5(text, parts, context, content='', "
-    "tokenize='unicode61 remove_diacritics 0')"
+    "CREATE VIRTUAL TABLE sections USING fts5(text, content='', columnsize=0, tokenize='unicode61 remove_diacritics 0')"
 )
 _CREATE_VOCABULARY: Final = "CREATE VIRTUAL TABLE vocabulary USING fts5vocab('sections', 'row')"
 _SELECT: Final = "SELECT rowid FROM sections WHERE sections MATCH ? LIMIT ?"
 _SELECT_BEST: Final = "SELECT rowid FROM sections WHERE sections MATCH ? ORDER BY rank, rowid DESC LIMIT ?"
+_HASH_BYTES: Final = 64 * 1024 * 1024
 _MAX_QUERY_WORDS: Final = 120
-_MAX_LOOKUPS: Final = 64
+_MAX_LOOKUPS: Final = 40
 # A term in more sections than this says little about where to look. Its frequency only counts for the ranking.
 _MAX_RARE_SECTIONS: Final = 48
 _MAX_SECTIONS: Final = 48
@@ -81,7 +82,7 @@ class PassageIndex:
 
     def add(self, sources: Iterable[Source]) -> None:
         """Index more sources, the newest one last."""
-        documents: list[tuple[int, str, str, str]] = []
+        documents: list[tuple[int, str]] = []
         for source in sources:
             number = len(self.sources)
             self.sources.append(source)
@@ -89,12 +90,10 @@ class PassageIndex:
                 self._add_section(number, source, start, end, documents)
         if self._db is not None and documents:
             self._db.execute("BEGIN")
-            self._db.executemany("INSERT INTO sections(rowid, text, parts, context) VALUES (?, ?, ?, ?)", documents)
+            self._db.executemany("INSERT INTO sections(rowid, text) VALUES (?, ?)", documents)
             self._db.execute("COMMIT")
 
-    def _add_section(
-        self, number: int, source: Source, start: int, end: int, documents: list[tuple[int, str, str, str]]
-    ) -> None:
+    def _add_section(self, number: int, source: Source, start: int, end: int, documents: list[tuple[int, str]]) -> None:
         text = source.text[start:end]
         key = hash(text)
         row = self._rows_by_text.get(key)
@@ -107,7 +106,7 @@ class PassageIndex:
         context = f"{source.id} {source.context}" if len(source.rows) < _MAX_CONTEXT_SECTIONS else ""
         source.rows.append(row)
         self._sections.append(Section(number, start, end))
-        documents.append((row, _storable(text), _storable(hidden_parts(text)), _storable(context)))
+        documents.append((row, _storable(f"{text}\n{hidden_parts(text)}\n{context}")))
 
     def search(
         self,
@@ -125,7 +124,7 @@ class PassageIndex:
         `visible` are the numbers of sources that the prompt contains, and `known_terms` are the terms of the prompt.
         `excluded` are the numbers of sources that may not be shown.
         """
-        words = query_words(query)[:_MAX_QUERY_WORDS]
+        words = query_words(query, _MAX_QUERY_WORDS)
         if not words or not self._sections or limit < 1:
             return []
         self._forget_old_sections()
@@ -144,55 +143,83 @@ class PassageIndex:
         self, words: list[tuple[str, ...]], visible: Collection[int], excluded: Collection[int]
     ) -> tuple[QueryWeights, dict[int, list[str]]]:
         """Return the weights of the query's terms, and the terms of the sections that have most of the rare ones."""
-        terms = list(dict.fromkeys(term for word in words for term in word))
-        if len(terms) > _MAX_LOOKUPS:
-            # Long terms are rarer.
-            longest = set(sorted(terms, key=len, reverse=True)[:_MAX_LOOKUPS])
-            terms = [term for term in terms if term in longest]
         total = len(self._sections)
         if total > self._common_count * _MAX_GROWTH:
             self._common, self._common_count = {}, total
-        weights: dict[str, float] = {}
-        hits: dict[int, list[str]] = {}
-        for term in terms:
-            frequency, rows = self._find(term)
-            weights[term] = rarity(frequency, total)
-            for row in rows:
-                hits.setdefault(row, []).append(term)
-        if len(hits) < _MIN_SECTIONS:
-            common = sorted(self._common.keys() & weights.keys(), key=weights.__getitem__, reverse=True)
-            for row in self._match(common[:_MAX_COMMON_TERMS]):
-                hits.setdefault(row, common[:_MAX_COMMON_TERMS])
+        frequencies, rows_by_term = self._find_terms(words)
+        weights = {term: rarity(frequency, total) for term, frequency in frequencies.items()}
+        common = sorted(weights.keys() - rows_by_term.keys(), key=lambda term: (-weights[term], term))
         scores: dict[int, float] = {}
-        for row, matches in hits.items():
+        for term, rows in rows_by_term.items():
+            weight = weights[term]
+            for row in rows:
+                scores[row] = scores.get(row, 0.0) + weight
+        if len(scores) < _MIN_SECTIONS:
+            others = [row for row in self._match(common[:_MAX_COMMON_TERMS], excluded) if row not in scores]
+            rows_by_term |= dict.fromkeys(common[:_MAX_COMMON_TERMS], others)
+            scores |= dict.fromkeys(others, sum(weights[term] for term in common[:_MAX_COMMON_TERMS]))
+        hits: dict[int, list[str]] = {row: [] for row in self._best_rows(scores, visible, excluded)}
+        for term, rows in rows_by_term.items():
+            for row in rows:
+                if row in hits:
+                    hits[row].append(term)
+        return QueryWeights(words, weights, common), hits
+
+    def _best_rows(self, scores: dict[int, float], visible: Collection[int], excluded: Collection[int]) -> list[int]:
+        """Return the sections with the highest scores, the newer one of two that are equal."""
+        ranked: list[tuple[float, int]] = []
+        for row, score in scores.items():
             number = self._sections[row].source
             if number not in excluded:
-                score = sum(map(weights.__getitem__, matches))
-                scores[row] = score * _IN_PROMPT_WEIGHT if number in visible else score
-        best = sorted(scores, key=lambda row: (scores[row], row), reverse=True)[:_MAX_SECTIONS]
-        return QueryWeights(words, weights), {row: hits[row] for row in best}
+                ranked.append((score * _IN_PROMPT_WEIGHT if number in visible else score, row))
+        return [row for _, row in heapq.nlargest(_MAX_SECTIONS, ranked)]
 
-    def _find(self, term: str) -> tuple[int, list[int]]:
-        """Return the number of sections with a term, and the sections themselves if they are few."""
+    def _find_terms(self, words: list[tuple[str, ...]]) -> tuple[dict[str, int], dict[str, list[int]]]:
+        """Return the number of sections with each term, and the sections of the rare ones."""
+        terms = dict.fromkeys(term for word in words for term in word)
+        frequencies: dict[str, int] = {}
+        rows_by_term: dict[str, list[int]] = {}
+        for term in _longest([term for term in terms if term.isalnum()], _MAX_LOOKUPS):
+            frequencies[term] = self._find(term, rows_by_term)
+        for term in _longest([term for term in terms if not term.isalnum()], _MAX_LOOKUPS):
+            # A path or identifier can only be where its rarest part is.
+            known = [rows_by_term[part] for part in parts_of(term) if part in rows_by_term]
+            if known:
+                rows_by_term[term] = [row for row in min(known, key=len) if self._contains(row, term)]
+                frequencies[term] = len(rows_by_term[term])
+            else:
+                frequencies[term] = self._find(term, rows_by_term)
+        return frequencies, rows_by_term
+
+    def _contains(self, row: int, term: str) -> bool:
+        section = self._sections[row]
+        source = self.sources[section.source]
+        texts = (source.text[section.start : section.end], source.context, source.id)
+        return any(find_term(text.lower(), term) >= 0 for text in texts)
+
+    def _find(self, term: str, rows_by_term: dict[str, list[int]]) -> int:
+        """Return the number of sections with a term, and note the sections themselves if they are few."""
         if self._db is None:
-            rows = [row for row in range(len(self._sections)) if term in self._terms(row)]
-            return len(rows), rows
+            rows_by_term[term] = [row for row in range(len(self._sections)) if term in self._terms(row)]
+            return len(rows_by_term[term])
         frequency = self._common.get(term)
         if frequency is not None:
-            return frequency, []
+            return frequency
         matches = self._db.execute(_SELECT, (_phrase(term), _MAX_RARE_SECTIONS + 1)).fetchall()
         if len(matches) <= _MAX_RARE_SECTIONS:
-            return len(matches), [row for (row,) in matches]
+            rows_by_term[term] = [row for (row,) in matches]
+            return len(matches)
         (count,) = self._db.execute("SELECT doc FROM vocabulary WHERE term = ?", (term,)).fetchone() or (len(matches),)
         self._common[term] = count
-        return count, []
+        return int(count)
 
-    def _match(self, terms: list[str]) -> list[int]:
+    def _match(self, terms: list[str], excluded: Collection[int]) -> list[int]:
         """Return the best sections by BM25, for a query that has only common terms."""
         if self._db is None or not terms:
             return []
         expression = " OR ".join(map(_phrase, terms))
-        return [row for (row,) in self._db.execute(_SELECT_BEST, (expression, _MAX_SECTIONS))]
+        limit = _MAX_SECTIONS + sum(len(self.sources[number].rows) for number in excluded)
+        return [row for (row,) in self._db.execute(_SELECT_BEST, (expression, limit))]
 
     def _terms(self, row: int) -> set[str]:
         section = self._sections[row]
@@ -222,21 +249,20 @@ class PassageIndex:
         self, numbers: Iterable[int], hits: Mapping[int, Collection[str]], weights: QueryWeights
     ) -> list[tuple[float, int, str]]:
         """Return the names around the lines that a search has found in these sources, the best first."""
-        worths: dict[str, tuple[float, int]] = {}
+        near: dict[int, tuple[float, int]] = {}
         for number in numbers:
             rows = self.sources[number].rows
-            near = [0.0] * len(rows)
             for index, row in enumerate(rows):
                 if row in hits:
                     match = weights.total(hits[row])
                     reach = range(max(0, index - _MAX_NAME_DISTANCE), min(len(rows), index + _MAX_NAME_DISTANCE + 1))
                     for other in reach:
-                        near[other] += match * _NAME_DECAY ** abs(index - other)
-            for index, worth in enumerate(near):
-                if worth > 0:
-                    for name in self._names_of(rows[index]):
-                        if worth > worths.get(name, (0.0, 0))[0]:
-                            worths[name] = (worth, number)
+                        worth = near.get(rows[other], (0.0, number))[0] + match * _NAME_DECAY ** abs(index - other)
+                        near[rows[other]] = (worth, number)
+        worths: dict[str, tuple[float, int]] = {}
+        for row in sorted(near, key=near.__getitem__, reverse=True):
+            for name in self._names_of(row):
+                worths.setdefault(name, near[row])
         return [(worth, number, name) for name, (worth, number) in worths.items()]
 
     def _names_of(self, row: int) -> Sequence[str]:
@@ -244,6 +270,14 @@ class PassageIndex:
         if section.names is None:
             section.names = names_in(self.sources[section.source].text[section.start : section.end])
         return section.names
+
+
+def _longest(terms: Sequence[str], count: int) -> Sequence[str]:
+    """Return the longest terms in their order. They are the rarer ones."""
+    if len(terms) <= count:
+        return terms
+    longest = set(sorted(terms, key=len, reverse=True)[:count])
+    return [term for term in terms if term in longest]
 
 
 def _phrase(term: str) -> str:
@@ -261,6 +295,8 @@ def _open_database() -> sqlite3.Connection | None:
     try:
         connection.execute(_CREATE)
         connection.execute(_CREATE_VOCABULARY)
+        # One large segment: a term is looked up in one place, and nothing is merged.
+        connection.execute("INSERT INTO sections(sections, rank) VALUES ('hashsize', ?)", (_HASH_BYTES,))
     except sqlite3.OperationalError:
         connection.close()
         return None

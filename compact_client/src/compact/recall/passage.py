@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from compact.exceptions import CompactError
+
 
 @dataclass(frozen=True, slots=True)
 class Passage:
@@ -18,7 +20,7 @@ class Passage:
     time: str | None
     """The time at which the message was first seen, in ISO 8601. None if it is not known."""
     text: str
-    """The matching lines. `…` marks lines that were left out, and a last line may list other names of this part."""
+    """The matching lines. `…` marks what was left out, and a last line may list other names of this part."""
     score: float
     is_in_prompt: bool = False
     """True if the prompt still contains the message and its neighbors."""
@@ -27,6 +29,12 @@ class Passage:
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def check_limits(limit: int, max_tokens: int) -> None:
+    """Raise an error if a recall could return nothing."""
+    if limit < 1 or max_tokens < 1:
+        raise CompactError(f"limit and max_tokens must be more than 0, not {limit!r} and {max_tokens!r}.")
 
 
 def render_passages(passages: Sequence[Passage]) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Final, Protocol
 
-from compact.recall.terms import terms_of
+from compact.recall.terms import find_term, long_tokens
 
 # Terms of a query that stand together are a better sign than the same terms spread over all of it.
 _WINDOW_WORDS: Final = 30
@@ -25,9 +25,9 @@ _CONTEXT_WEIGHT: Final = 0.3
 _IN_PROMPT_WEIGHT: Final = 0.2
 _NOVELTY_WEIGHT: Final = 30.0
 _RECENCY_WEIGHT: Final = 0.05
-_MIN_NOVEL_CHARS: Final = 4
 _MIN_TERMS: Final = 6
 _MIN_USEFUL_WEIGHT: Final = 2.0
+_MAX_COMMON_TERMS: Final = 8
 _MAX_CHUNKS: Final = 80
 _UNKNOWN_TERM: Final = 0.01
 
@@ -82,7 +82,7 @@ def rarity(frequency: int, total: int) -> float:
 class QueryWeights:
     """The weight of each term of a query, and the windows of the query that contain it."""
 
-    def __init__(self, words: Sequence[Sequence[str]], weights: Mapping[str, float]) -> None:
+    def __init__(self, words: Sequence[Sequence[str]], weights: Mapping[str, float], common: Collection[str]) -> None:
         self._weights = weights
         windows: dict[str, set[int]] = {}
         for index, terms in enumerate(words):
@@ -90,25 +90,33 @@ class QueryWeights:
             for term in terms:
                 if term in weights:
                     windows.setdefault(term, set()).update((half, half - 1) if half else (half,))
-        self._windows = {term: tuple(numbers) for term, numbers in windows.items()}
-        self.useful = [term for term, weight in weights.items() if weight >= _MIN_USEFUL_WEIGHT]
-        """Terms that say something. They are also found inside of longer identifiers."""
+        self._windows = {term: (weights[term], tuple(numbers)) for term, numbers in windows.items()}
+        self._window_count = len(words) // (_WINDOW_WORDS // 2) + 1
+        self.common = [term for term in common if weights[term] >= _MIN_USEFUL_WEIGHT][:_MAX_COMMON_TERMS]
+        """The rarest terms of which the index does not list the sections."""
 
     def total(self, terms: Iterable[str]) -> float:
         """Return the sum of the weights of terms."""
         return sum(map(self._weights.__getitem__, terms))
 
-    def match(self, own: Collection[str], context: Collection[str]) -> float:
+    def windows_of(self, context: Iterable[str]) -> tuple[float, ...]:
+        """Return the weight that the context of a section has in each window of the query, and at last in all of it."""
+        return self._add((0.0,) * (self._window_count + 1), context, _CONTEXT_WEIGHT)
+
+    def match(self, own: Iterable[str], context: tuple[float, ...]) -> float:
         """Return the weight of the query's terms that a chunk or its context has."""
-        total = 0.0
-        windows: dict[int, float] = {}
-        for factor, terms in ((1.0, own), (_CONTEXT_WEIGHT, context)):
-            for term in terms:
-                weight = self._weights[term] * factor
-                total += weight
-                for window in self._windows[term]:
-                    windows[window] = windows.get(window, 0.0) + weight
-        return max(windows.values()) + _FULL_QUERY_WEIGHT * total if windows else 0.0
+        *windows, total = self._add(context, own, 1.0)
+        return max(windows) + _FULL_QUERY_WEIGHT * total
+
+    def _add(self, sums: tuple[float, ...], terms: Iterable[str], factor: float) -> tuple[float, ...]:
+        result = list(sums)
+        for term in terms:
+            weight, windows = self._windows[term]
+            weight *= factor
+            result[-1] += weight
+            for window in windows:
+                result[window] += weight
+        return tuple(result)
 
 
 def rank_sections(
@@ -129,8 +137,7 @@ def rank_sections(
     ranked = []
     for match, chunk in matches:
         if chunk.terms is None:
-            text_terms = terms_of(sources[chunk.source].text[chunk.start : chunk.end])
-            chunk.terms = frozenset(term for term in text_terms if len(term) >= _MIN_NOVEL_CHARS)
+            chunk.terms = long_tokens(sources[chunk.source].text[chunk.start : chunk.end])
         novel = chunk.terms - known_terms
         value = 1 + _NOVELTY_WEIGHT * len(novel) / (_MIN_TERMS + len(chunk.terms))
         value *= 1 + _RECENCY_WEIGHT * chunk.source / len(sources)
@@ -144,10 +151,12 @@ def _match_chunks(
 ) -> list[tuple[float, Chunk]]:
     """Return the chunks of a section that have terms of the query, or are next to one that has."""
     lower = text[section.start : section.end].lower()
-    present = [term for term in dict.fromkeys((*terms, *weights.useful)) if term in lower]
-    context = [term for term in terms if term not in present]
-    own = _terms_by_chunk(lower, present, [chunk.start - section.start for chunk in section.chunks])
-    matches = [weights.match(matched, context) if matched or context else 0.0 for matched in own]
+    own, context = _terms_by_chunk(
+        lower, terms, weights.common, [chunk.start - section.start for chunk in section.chunks]
+    )
+    sums = weights.windows_of(context)
+    least = weights.match((), sums)
+    matches = [weights.match(matched, sums) if matched else least for matched in own]
     last = len(matches) - 1
     result = []
     for index, match in enumerate(matches):
@@ -159,14 +168,19 @@ def _match_chunks(
     return result
 
 
-def _terms_by_chunk(lower: str, terms: Iterable[str], starts: Sequence[int]) -> list[list[str]]:
-    """Return which of the terms each chunk has, by the place at which a term begins."""
+def _terms_by_chunk(
+    lower: str, terms: Collection[str], common: Iterable[str], starts: Sequence[int]
+) -> tuple[list[list[str]], list[str]]:
+    """Return the terms of each chunk, by the place at which a term begins, and those that only the context has."""
     own: list[list[str]] = [[] for _ in starts]
-    for term in terms:
-        index = lower.find(term)
+    context: list[str] = []
+    for term in dict.fromkeys((*terms, *common)):
+        index = find_term(lower, term)
+        if index < 0 and term in terms:
+            context.append(term)
         while index >= 0:
             place = bisect_right(starts, index) - 1
             own[place].append(term)
             # The next chunk may have it too.
-            index = lower.find(term, starts[place + 1]) if place + 1 < len(starts) else -1
-    return own
+            index = find_term(lower, term, starts[place + 1]) if place + 1 < len(starts) else -1
+    return own, context

@@ -114,7 +114,8 @@ class Selection:
 
     def _fill(self, reserve: int) -> None:
         least = _MIN_SHARE * max(self._worths, default=0.0)
-        while self._heap and self._left - reserve >= _MIN_CHUNK_TOKENS:
+        # The best lines are always chosen. If they are too long for all of the tokens, they are cut.
+        while self._heap and (not self._groups or self._left - reserve >= _MIN_CHUNK_TOKENS):
             worth, index, valid_for = heapq.heappop(self._heap)
             item = self._ranked[index]
             if -worth < least:
@@ -139,7 +140,7 @@ class Selection:
                 tokens += _HEADING_TOKENS
             elif len(self._groups) >= self._limit:
                 return False
-        if tokens > self._left - (reserve if self._groups else 0):
+        if self._groups and tokens > self._left - reserve:
             return False
         if group is None:
             group = _Group()
@@ -173,6 +174,9 @@ class Selection:
             group = max(groups, key=lambda group: len(group.names))
             if group.names:
                 del group.names[-max(1, len(group.names) // 4) :]
+            elif len(groups) == 1 and sum(1 for _ in group.items()) == 1:
+                text = self._cut(texts[id(group)])
+                return [self._passage(group, text, visible)] if text else []
             else:
                 group = groups[-1]
                 group.remove_worst()
@@ -183,6 +187,12 @@ class Selection:
             texts[id(group)] = self._render(group)
             counts[id(group)] = self._count_tokens(texts[id(group)])
         return [self._passage(group, texts[id(group)], visible) for group in groups]
+
+    def _cut(self, text: str) -> str:
+        """Return the beginning of a text that fits into the tokens, and "" if nothing fits."""
+        while text and (count := self._count_tokens(text + _OMISSION)) > self._max_tokens:
+            text = text[: min(len(text) - 1, len(text) * self._max_tokens // count)]
+        return text and text + _OMISSION
 
     def _passage(self, group: _Group, text: str, visible: Collection[int]) -> Passage:
         best = group.best

@@ -12,7 +12,10 @@ from typing import Final
 
 MAX_TERM_CHARS: Final = 120
 _TOKEN: Final = re.compile(r"\w+(?:[-./:@#\\]\w+)*")
+# Tokens of at least four characters, several times as fast to find. A run of separators does not end such a token.
+_LONG_TOKEN: Final = re.compile(r"\w[\w\-./:@#\\]{2,}\w")
 _SEPARATORS: Final = re.compile(r"[-./:@#\\]+")
+_PLAIN_WORD: Final = re.compile(r"[^\W_]+")
 _WORD_PARTS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")
 _UNSPACED_RANGES: Final = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _UNSPACED: Final = re.compile(f"[{_UNSPACED_RANGES}]")
@@ -40,10 +43,38 @@ def terms_of(text: str) -> set[str]:
     return terms
 
 
-def query_words(query: str) -> list[tuple[str, ...]]:
-    """Return the terms of each word of a query, the whole word first, without words that say nothing."""
-    words = (_expand(token) for token in _TOKEN.findall(query))
+def query_words(query: str, max_words: int) -> list[tuple[str, ...]]:
+    """Return the terms of each word of a query, the whole word first, without words that say nothing.
+
+    Of a longer query, such as a pasted log, the longest words count. Names are among them, wherever they stand.
+    """
+    tokens = _TOKEN.findall(query)
+    if len(tokens) > max_words:
+        longest = set(sorted(dict.fromkeys(tokens), key=len, reverse=True)[:max_words])
+        tokens = [token for token in dict.fromkeys(tokens) if token in longest]
+    words = map(_expand, tokens)
     return [terms for terms in words if len(terms[0]) > 1 and terms[0] not in _STOP_WORDS]
+
+
+def parts_of(term: str) -> list[str]:
+    """Return the words of a term that a tokenizer for words sees, such as the folders of a path."""
+    return _PLAIN_WORD.findall(term)
+
+
+def find_term(lower: str, term: str, start: int = 0) -> int:
+    """Return the place of a term in a text in lower case, and -1 if it has none.
+
+    A word may be part of an identifier. A number, id or path is only found whole: `module_3` is not in `module_32`.
+    """
+    index = lower.find(term, start)
+    if term.isalpha():
+        return index
+    while index >= 0:
+        end = index + len(term)
+        if not lower[index - 1 : index].isalnum() and not lower[end : end + 1].isalnum():
+            return index
+        index = lower.find(term, index + 1)
+    return -1
 
 
 def hidden_parts(text: str) -> str:
@@ -63,7 +94,12 @@ def _after_space(match: re.Match[str]) -> str:
 
 def names_in(text: str) -> tuple[str, ...]:
     """Return the identifiers, paths, ids and numbers of a text."""
-    return tuple(name for token in set(_TOKEN.findall(text)) if (name := name_of(token)))
+    return tuple(name for token in set(_LONG_TOKEN.findall(text)) if (name := name_of(token)))
+
+
+def long_tokens(text: str) -> frozenset[str]:
+    """Return the words, identifiers and paths of at least four characters, in lower case and without their parts."""
+    return frozenset(_LONG_TOKEN.findall(text.lower()))
 
 
 @functools.lru_cache(maxsize=65_536)
