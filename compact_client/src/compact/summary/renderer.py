@@ -215,6 +215,9 @@ def _common_root(paths: list[str]) -> str:
     first, last = min(paths), max(paths)
     shared = next((index for index, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
     root = first[: first.rfind("/", 0, shared) + 1]
+    if any("/" not in path.removeprefix(root) for path in paths):
+        # A file keeps the name of its directory, because a session may contain many files called `index.ts`.
+        root = root[: root.rfind("/", 0, -1) + 1]
     return root if root.count("/") > 1 else ""
 
 

@@ -39,6 +39,7 @@ _KIND_SUFFIX: Final = re.compile(r"_?(?:id|uuid|sha|key|number|identifier)$", re
 _NEXT_PAIR: Final = re.compile(r", (?=[A-Za-z_][\w.-]*[=(])(?![^(]*\))")  # not inside of brackets
 _PAIR_START: Final = re.compile(r"[^ ]*[=(]|.*=")
 _MIN_TABLE_ROWS: Final = 2
+_ADDRESS_TEMPLATE: Final = re.compile(r"\{[/?][\w,*]+\}")  # `https://api.github.com/users/ada/gists{/gist_id}`
 _CELL_END: Final = re.compile(r"[;,()]")
 _SUBJECT: Final = re.compile(r"(\S+ .{1,80}?)(?: \((\S+ [^()]{1,80})\))?: (?=\S)")
 _KEY_VALUE: Final = re.compile(r"\s{0,12}(?:[-*•]\s+)?\*{0,2}([A-Za-z][\w /.-]{1,30}?)\*{0,2}:\*{0,2}\s+(\S.*)")
@@ -305,6 +306,8 @@ def _scalar_pair(name: str, value: Any) -> list[str]:
     if value is None or value == "":
         return []
     text = json.dumps(value) if isinstance(value, bool) else " ".join(str(value).split())
+    if "://" in text and _ADDRESS_TEMPLATE.search(text):
+        return []  # APIs add dozens of them to each object.
     return [f"{name}={text}" if name else text]
 
 
