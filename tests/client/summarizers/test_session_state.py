@@ -7,7 +7,9 @@ import json
 import pytest
 from compact.messages import Message, ToolCall
 from compact.summarizers import ExtractiveSummarizer
+from compact.summarizers.extraction.blocks import Block
 from compact.summarizers.extraction.entities import find_entities
+from compact.summarizers.extraction.span_index import SpanIndex
 from compact.summarizers.extraction.state.file_ledger import read_ledger
 from compact.summarizers.extraction.summary_blocks import summary_blocks
 from compact.summarizers.extraction.summary_builder import estimate_tokens, fit
@@ -107,6 +109,14 @@ def test_only_the_sentence_of_an_output_that_has_the_figures_is_kept():
     text = Session("What fails first?").call("fetch", f"{figure} {rest}", title="x").text(max_tokens=110)
     assert figure in text
     assert rest not in text
+
+
+def test_templates_of_addresses_are_not_values_of_a_record():
+    """A link with a placeholder takes space and leads nowhere."""
+    user = {"user_id": "ada_42", "gists": "https://api.example.com/ada{/gist_id}", "page": "https://example.com/ada"}
+    text = Session("Find Ada, please.").call("get_user", json.dumps(user), user_id="ada_42").text()
+    assert "- user ada_42: page=https://example.com/ada" in text
+    assert "gist" not in text
 
 
 def test_a_long_value_is_not_part_of_its_line():
@@ -218,6 +228,16 @@ def test_files_are_listed_by_what_happened_to_them():
     assert "## Files deleted\n- /srv/app/src/gone.py: deleted" in text
     assert "## Files renamed\n- src/a.py: renamed" in text
     assert "- Files read: /srv/app/src/read_only.py" in text
+
+
+def test_a_listed_file_keeps_the_name_of_its_directory():
+    """Two files of one directory are not listed by their bare names."""
+    session = Session("Use the new theme.")
+    for name in ("index.ts", "theme.ts"):
+        edit(session, f"/home/dev/app/src/tui/{name}", "color = 1", "color = 2")
+    text = session.text()
+    assert "## Files changed or created, relative to /home/dev/app/src/\n- tui/index.ts: edited" in text
+    assert StructuredSummary.parse(text).files[1].path == "/home/dev/app/src/tui/theme.ts"
 
 
 @pytest.mark.parametrize(
@@ -454,6 +474,25 @@ def test_decisions_of_the_user_are_in_the_ledger_in_order():
     ]
 
 
+def test_a_message_of_a_program_is_not_an_answer_of_the_user():
+    """An answer that begins with "no" has a punctuation mark behind it."""
+    texts = ("Show the settings.", "No model settings files loaded", "No, keep the old model.", "Go on.")
+    assert [entry.decision for entry in Session(*texts).summary().decisions] == ["user: No, keep the old model."]
+
+
+def test_code_that_only_repeats_a_name_explains_it_less():
+    """The first line with a name introduces it, and a comment explains it. Another line of code does neither."""
+    code = (
+        "func parseConfig(path string) {",
+        "cfg := parseConfig(p)",
+        "// parseConfig reads the settings of a project",
+    )
+    index = SpanIndex()
+    index.add([Block(code, "output", (), 0)])
+    names = [[index.keys[entity] for entity in line.unexplained] for line in index.candidates]
+    assert names == [[], ["parseconfig"], []]
+
+
 def test_a_ledger_without_decisions_lists_the_requests():
     """A decision log is never empty."""
     session = Session("Find the fastest flight to Houston.").call("search", '[{"flight_number": "HAT266"}]', to="IAH")
@@ -475,6 +514,9 @@ def test_sources_are_listed_by_name():
         "return self.limit(x, only=True, instead=False)",
         "You can use /undo to revert and discard commit f542c65.",
         "I don't remember the reservation number, sorry.",
+        "What's the command that we need to use for that?",
+        "$ 0.0271    9,021 repository map  use --map-tokens to resize",
+        "Commit fd43cd4 feat: Use the spinner instead of the inlined one",
     ],
 )
 def test_questions_and_tracebacks_are_not_constraints(text):

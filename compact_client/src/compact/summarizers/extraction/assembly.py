@@ -13,6 +13,7 @@ from compact.summarizers.extraction.state.decision_context import DecisionContex
 from compact.summary.entries import Command, Decision, Entry, FileTouched, Note, OpenItem, Record, ToolOutcome
 from compact.summary.structured_summary import StructuredSummary
 
+_FACT_FIELDS: Final = ("requests", "outputs", "commits")  # fields without a section of their own
 _ROLES: Final = {"user": "user", "output": "tool", "code": "code"}
 
 
@@ -66,7 +67,7 @@ class Assembler:
         if field == "open_items":
             return field, OpenItem(text, sources=block.sources, order=order)
         note = Note(text, block.sources, order, _ROLES.get(block.kind, ""))
-        return ("facts" if field in ("requests", "outputs") else field), note
+        return ("facts" if field in _FACT_FIELDS else field), note
 
 
 class _Entries:

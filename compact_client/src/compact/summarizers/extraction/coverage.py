@@ -1,8 +1,9 @@
 """Select what a summary keeps: lines, records, ledgers and names, by value per token within a budget.
 
 This is budgeted maximum coverage. The value of a line is the reuse score of the entities that no selected line mentions
-yet, plus a bonus for its summary field. A bare name has a part of its entity's score. A greedy algorithm selects by
-value per token and is deterministic. The constants in `span_index` and `entity_names` define the values.
+yet, plus a bonus for its summary field. A bare name has a part of its entity's score, and so has a line of code that
+only repeats it. A greedy algorithm selects by value per token and is deterministic. The constants in `span_index` and
+`entity_names` define the values.
 
 Two kinds of lines come first, each within a share of the budget: the requests, and what the user wants in every summary
 (standing instructions, artifacts, and lines that match `keep_keys`). In the last share, lines compete with the names of
@@ -29,6 +30,8 @@ _MAX_MISFITS: Final = 64  # The next phase uses a small rest better than the tho
 _SUBJECT_VALUE: Final = 0.7  # of the reuse score of a record's id, for each of its lines
 _USE_VALUE: Final = 0.3  # of the same score, for each field that is certainly used
 _OUTPUT_HALF_VALUE_LINES: Final = 24.0  # after this many lines of one output, the next one is worth half
+# How much of an entity's value a line of code has that neither introduces the entity nor explains it in words.
+_BARE_LINE_WORTH: Final = 0.7
 # A line of output is hard to interpret without the call that produced it.
 _CALL_OF_OUTPUT_VALUE: Final = 0.1  # for each selected line of its output
 
@@ -47,7 +50,7 @@ def select_lines(index: SpanIndex, budget_tokens: float, *, spare_tokens: float 
     )
     used_tokens += selector.select(lines, budget_tokens * (1.0 - _NAMES_SHARE) - used_tokens)
     names = [line for line in index.candidates if line.field == "entities"]
-    names += name_candidates(index, selector.entity_values, required, budget_tokens)
+    names += name_candidates(index, selector.name_values(), required, budget_tokens)
     used_tokens += selector.select(
         [name for name in names if not required.isdisjoint(name.entities)],
         budget_tokens * (1.0 - _NAMES_SHARE + _REQUIRED_NAMES_SHARE) - used_tokens,
@@ -63,11 +66,11 @@ class _GreedySelector:
         self.lines: list[Candidate] = []
         self._selected_orders: set[int] = set()
         self._reuse_scores = reuse_scores
-        # Zero once a selected line mentions the entity, and reduced while only its name is selected.
-        self.entity_values = list(reuse_scores)
+        # Zero once a selected line explains the entity, and reduced while only its name or a bare line is selected.
+        self._values = list(reuse_scores)
         self._name_tokens: dict[int, float] = {}  # of the selected names that no selected line mentions
         for entity in visible:
-            self.entity_values[entity] = 0.0
+            self._values[entity] = 0.0
         self._lines_per_output: Counter[int] = Counter()
 
     def select(self, candidates: list[Candidate], budget_tokens: float) -> float:
@@ -118,28 +121,37 @@ class _GreedySelector:
 
     def _cover(self, candidate: Candidate) -> float:
         """Mark the entities of a candidate as covered. Return the tokens of names that it makes superfluous."""
-        values = self.entity_values
+        values, scores = self._values, self._reuse_scores
         if candidate.field == "entities":
             for entity in candidate.entities:
-                values[entity] -= self._name_value(entity)
+                values[entity] = min(values[entity], (1.0 - NAME_WORTH) * scores[entity])
                 self._name_tokens[entity] = candidate.tokens
             return 0.0
         freed_tokens = 0.0
+        left = {
+            entity: min(values[entity], (1.0 - _BARE_LINE_WORTH) * scores[entity]) for entity in candidate.unexplained
+        }
         for entity in candidate.entities:
-            values[entity] = 0.0
+            values[entity] = left.get(entity, 0.0)
             if entity in self._name_tokens:
                 freed_tokens += self._name_tokens.pop(entity)
         return freed_tokens
 
+    def name_values(self) -> list[float]:
+        """Return what the bare name of each entity is still worth."""
+        return list(map(self._name_value, range(len(self._values))))
+
     def _name_value(self, entity: int) -> float:
-        return min(self.entity_values[entity], NAME_WORTH * self._reuse_scores[entity])
+        return max(0.0, self._values[entity] - (1.0 - NAME_WORTH) * self._reuse_scores[entity])
 
     def _density(self, candidate: Candidate) -> float:
-        entity_values, value = self.entity_values, candidate.bonus
+        values, value = self._values, candidate.bonus
         if candidate.field == "entities":
             return sum(map(self._name_value, candidate.entities)) / candidate.tokens
         for entity in candidate.entities:
-            value += entity_values[entity]
+            value += values[entity]
+        for entity in candidate.unexplained:
+            value -= min(values[entity], (1.0 - _BARE_LINE_WORTH) * self._reuse_scores[entity])
         if candidate.subject >= 0:
             value += (_SUBJECT_VALUE + _USE_VALUE * candidate.use) * self._reuse_scores[candidate.subject]
         if candidate.block.kind == "output":

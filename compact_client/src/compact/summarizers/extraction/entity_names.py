@@ -64,17 +64,15 @@ def _is_name(index: SpanIndex, entity: int, *, is_required: bool) -> bool:
     return is_required or not (usage.type in NUMBER_TYPES or index.is_only_in_records(entity))
 
 
-def name_candidates(
-    index: SpanIndex, entity_values: list[float], required: set[int], budget_tokens: float
-) -> list[Candidate]:
+def name_candidates(index: SpanIndex, values: list[float], required: set[int], budget_tokens: float) -> list[Candidate]:
     """Return the required names and the most valuable others that could fit the budget, in order of first mention.
 
-    Entities without a value are mentioned already.
+    `values` are those of the names. A name without a value is mentioned already.
     """
     listed = {entity for line in index.candidates if line.field == "entities" for entity in line.entities}
     densities = [
         (entity in required, value / (len(key) / CHARS_PER_TOKEN + _SEPARATOR_TOKENS), entity)
-        for entity, (key, value) in enumerate(zip(index.keys, entity_values, strict=True))
+        for entity, (key, value) in enumerate(zip(index.keys, values, strict=True))
         if value > 0.0 and entity not in listed and _is_name(index, entity, is_required=entity in required)
     ]
     best = nlargest(int(budget_tokens) // _NAME_TOKENS, densities)

@@ -77,16 +77,16 @@ _DECISION: Final = (
 )
 # Choices of the user. Programs and pasted text rarely speak this way.
 _USER_DECISION: Final = re.compile(
-    r"\b(?:let'?s (?:go with|use|keep|do|stick|take|switch|choose|try)|go(?:ing)? with"
+    r"\b(?:let'?s (?:go with|use|keep|do|stick|take(?! an?\b)|switch|choose|try)|go(?:ing)? with"
     r"|i(?:'ll| will) (?:take|go with|use)"
     r"|we(?:'ll| will) (?:use|go with|keep)|i (?:choose|chose|prefer|approve|agree|decided)|we (?:decided|agreed|chose)"
     r"|i'?ve decided|decided to|my decision|proceed with|go ahead (?:with|and)|settle(?:d)? on|opt(?:ed)? for"
     r"|i'?d (?:rather|prefer))\b"
-    r"|^(?:yes|no|ok|okay|sure|agreed|approved)[,.!:;]? \w+ \w+"
+    r"|^(?:(?:yes|ok|okay|sure|agreed|approved)[,.!:;]?|no[,.!:;]) \w+ \w+"  # "No settings loaded" is no answer
 )
 _RULE: Final = re.compile(r"\b(?:never|always|must|only|do not|don'?t)\b")
 _NO_INSTRUCTION: Final = re.compile(
-    r"^(?:what|why|how|who|where|when|which|is|are|was|were|does|do|did) [^.]*\?$"
+    r"^(?:(?:what|why|how|who|where|when|which)(?:'s|'re|'d)?|is|are|was|were|does|do|did) [^.]*\?$"
     r"|^(?:traceback \(|file \"[^\"]+\", line \d|raise \w+|\w+(?:error|exception): )"
 )
 # Output, code and messages of programs that a user's turn contains. They are not instructions.
@@ -94,8 +94,10 @@ _PROGRAM_LINE: Final = re.compile(
     r"^(?:\S*/)?[\w.-]+\.\w{1,5}:\d+|^/\S+: |^\d+ ?[│█|→]"
     r"|^(?:assert|return|raise|yield|def|class) [^ ]*[(\[=.].*[^.!]$|^[\w.]+\(.*[(),;\"'].?$|^e {2,}\S"
     r"|^(?:error|fatal|info|debug): |\w(?:warning|error|exception): |\\n| \.\.\. (?:ok|skipped|fail|error)\b"
-    r"|^you can use /\w+ |^use /\w+ |^only \d+ reflections|^#* ?searchreplacenoexactmatch"
+    r"|^\$ *\d+\.\d|^you can use /\w+ |^use /\w+ |^only \d+ reflections|^#* ?searchreplacenoexactmatch"
 )
+# Some agents report their commits in the user's turn. The subject of a commit is the shortest account of a change.
+_COMMIT: Final = re.compile(r"Commit [0-9a-f]{7,40} ")
 # What the user cannot remember or find is not an instruction.
 _NOT_KNOWN: Final = re.compile(
     r"\bi(?:'m| am)?(?: \w+)? (?:don'?t|do not|can'?t|cannot|didn'?t)(?: \w+)? "
@@ -186,6 +188,8 @@ def is_error(text: str) -> bool:
 def summary_field(text: str, kind: LineKind) -> str:
     """Return the summary field that a line belongs to."""
     if kind == "user":
+        if _COMMIT.match(text):
+            return "commits"
         if _is_constraint(text):
             return "constraints"
         return "requests" if _is_sentence(text) else "facts"
@@ -237,4 +241,8 @@ def _prose_field(text: str) -> str:
 
 def _matches_either(phrases: tuple[_PhraseMatcher, _PhraseMatcher], lowered: str) -> bool:
     firm, loose = phrases
-    return firm.matches(lowered) or (loose.matches(lowered) and not _QUESTION_OR_ANNOUNCEMENT.search(lowered))
+    if firm.matches(lowered):
+        return True
+    # A line that ends with a colon, or a row of a table, says little without the lines around it.
+    is_part = lowered.endswith(":") or lowered.startswith("|")
+    return not is_part and loose.matches(lowered) and not _QUESTION_OR_ANNOUNCEMENT.search(lowered)

@@ -76,6 +76,7 @@ FIELD_BONUS: Final[dict[str, float]] = {
     "decisions": 0.95,
     "sources": 0.3,
     "current_plan": 0.8,
+    "commits": 0.6,
     "commands": 0.35,
     "files_read": 0.05,
     "requests": 0.06,
@@ -90,6 +91,14 @@ _WORD_WITH_DIGIT: Final = re.compile(r"(?<!\S)[^\s\d]*+\d\S*+")
 _FIELD_NAME: Final = re.compile(r"(?<![\w.])[A-Za-z_][\w.]*+[=(](?:(?:[\w.-]+, )+[\w.-]+: )?")
 _LONE_WORD: Final = re.compile(r"[\"'`][^\"'`\s]{0,80}[\"'`],?")
 _SHOWN_KINDS: Final = frozenset({"output", "record"})
+_TOOL_TEXT_KINDS: Final = frozenset({"output", "code"})
+# Words between spaces that are not part of an expression, as in a comment or a message.
+_PLAIN_WORD: Final = re.compile(r"(?<![\w.$-])[A-Za-z][a-z]{2,}+(?![\w.(\[=:-])")
+_KEYWORD_NAMES: Final = (
+    "and append assert bool class const def elif else err error false for from func import int len let nil none not "
+    "package raise range return self string struct true type var"
+)
+_KEYWORDS: Final = frozenset(_KEYWORD_NAMES.split())
 _CALL_KINDS: Final = frozenset({"call", "command", "edit"})
 _OPTION: Final = re.compile(r"[(,] ?[\w-]+=(?!true|false|null)([A-Za-z][\w-]{2,30})(?=[,)])")
 # Fields whose lines are tool calls and may carry excerpts of their output.
@@ -140,6 +149,7 @@ class Candidate:
     is_priority: bool
     subject: int = -1  # for a record: the entity that identifies it
     use: float = 0.0  # for a record: the use of the fields in this line
+    unexplained: tuple[int, ...] = ()  # entities that a line of code repeats without a word about them
 
 
 class _EntityIds(dict[Mention, int]):
@@ -210,7 +220,7 @@ class SpanIndex:
         """Index lines that may be kept. `last_user` is the position of the last user message."""
         candidates = self._candidates_by_line
         for block in blocks:
-            is_tool_text = block.kind in ("output", "code")
+            is_tool_text = block.kind in _TOOL_TEXT_KINDS
             weights = iter(block.weights)
             for text, entities in zip(block.lines, self._record_usage(block, last_user), strict=True):
                 use = next(weights, 0.0)
@@ -280,8 +290,16 @@ class SpanIndex:
             label = text.partition(": ")[0].partition(" ")[2]
             mentions = find_entities(label) if label else ()
             candidate.subject, candidate.use = self._entity_ids[mentions[0]] if mentions else -1, use
+        elif block.kind in _TOOL_TEXT_KINDS:
+            candidate.unexplained = self._repeated_without_words(text, entities)
         self.candidates.append(candidate)
         return candidate
+
+    def _repeated_without_words(self, text: str, entities: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the entities that earlier lines introduced, if the line contains only code."""
+        usages = self.usages
+        repeated = [entity for entity in entities if usages[entity].first_line != text]
+        return tuple(repeated) if repeated and not _has_words(text) else ()
 
     def _is_boilerplate(self, text: str) -> bool:
         """True if several lines so far differ only in their numbers, as in program output."""
@@ -375,6 +393,11 @@ def _record_repetition(candidate: Candidate, text: str, block: Block) -> None:
         # The user repeated a rule that first appeared in other text, so it is now the user's instruction.
         candidate.block, candidate.field = block, "constraints"
         candidate.bonus, candidate.is_priority = FIELD_BONUS["constraints"], True
+
+
+def _has_words(text: str) -> bool:
+    """True if a line has at least two words that are not keywords of a programming language."""
+    return sum(word.lower() not in _KEYWORDS for word in _PLAIN_WORD.findall(text)) >= 2
 
 
 @lru_cache(maxsize=4096)  # Hundreds of entities often share one output and its size.
