@@ -365,7 +365,7 @@ if SSO:
     #: The claim with a person's groups (operators, developers, auditors, admins). If empty, groups are managed here.
     OIDC_GROUPS_CLAIM = env_str("ARIADNE_OIDC_GROUPS_CLAIM")
     OIDC_USE_PKCE = True
-    LOGIN_REDIRECT_URL_FAILURE = "login"
+    LOGIN_REDIRECT_URL_FAILURE = "/login/?sso=failed"
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [

@@ -58,4 +58,5 @@ def database_unavailable(request: HttpRequest) -> HttpResponseBase:
 def _error_response(request: HttpRequest, status: int, detail: str) -> HttpResponseBase:
     if request.path.startswith("/api/"):
         return JsonResponse({"detail": detail}, status=status)
-    return HttpResponse(loader.get_template("500.html").render(), status=status)
+    page = loader.get_template("500.html").render({"is_unavailable": status == 503})
+    return HttpResponse(page, status=status)

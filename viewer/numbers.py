@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+_UNITS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
+
 
 def to_count(value: Any) -> int:
     """Return `value` as an integer, or 0 if it is not a number."""
@@ -27,6 +29,15 @@ def to_fraction(value: Any) -> float:
     if math.isnan(fraction):
         return 0.0
     return max(0.0, min(1.0, fraction / 100 if fraction > 1 else fraction))
+
+
+def format_short(value: float) -> str:
+    """Abbreviate to at most three digits: 13604 → 13.6k, 109312 → 109k. The same as `shortTokens` in `format.js`."""
+    for size, unit in _UNITS:
+        if abs(value) >= size:
+            number = value / size
+            return (f"{number:.1f}".removesuffix(".0") if abs(number) < 100 else f"{number:,.0f}") + unit
+    return f"{value:,.0f}"
 
 
 def format_percent(value: float) -> str:
@@ -57,7 +68,7 @@ def format_share(part: int, total: int) -> str:
 
 def format_usage(tokens: int, window: int) -> str:
     """109,312 of 128,000 tokens (85.4%)."""
-    return f"{tokens:,} of {window:,} tokens ({tokens / window:.1%})" if window else f"{tokens:,} tokens"
+    return f"{tokens:,} of {window:,} tokens ({tokens / window:,.1%})" if window else f"{tokens:,} tokens"
 
 
 def format_count(number: int, noun: str) -> str:

@@ -3,19 +3,27 @@
 
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
+/** @type {[number, string][]} */
+const UNITS = [
+  [1e12, "T"],
+  [1e9, "B"],
+  [1e6, "M"],
+  [1e3, "k"],
+];
+
 /** Group digits: 109312 → 109,312. Intl.NumberFormat takes 100 ms to load. @param {number | null | undefined} value */
 export function tokens(value) {
   return value == null ? "–" : String(value).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
-/** Abbreviate: 109312 → 109k. @param {number | null | undefined} value */
+/** Abbreviate to at most three digits: 13604 → 13.6k, 109312 → 109k. @param {number | null | undefined} value */
 export function shortTokens(value) {
   if (value == null) return "–";
   const size = Math.abs(value);
   if (size < 1000) return String(value);
-  if (size < 10_000) return `${(value / 1000).toFixed(1).replace(/\.0$/, "")}k`;
-  if (size < 1_000_000) return `${tokens(Math.round(value / 1000))}k`;
-  return size < 1_000_000_000 ? `${(value / 1_000_000).toFixed(1)}M` : `${(value / 1_000_000_000).toFixed(1)}B`;
+  const [unit, name] = /** @type {[number, string]} */ (UNITS.find(([limit]) => size >= limit));
+  const number = value / unit;
+  return `${Math.abs(number) < 100 ? number.toFixed(1).replace(/\.0$/, "") : tokens(Math.round(number))}${name}`;
 }
 
 /** @param {number | null | undefined} share 0 to 1 */

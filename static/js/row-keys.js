@@ -8,6 +8,9 @@ export function moveByKey(event) {
   const key = event.key.toLowerCase();
   // The span tree has its own keys.
   if (document.querySelector("span-tree")) return false;
+  // The tail has rows only for the events on the screen, and knows the others.
+  const tail = /** @type {import("./live/event-tail.js").EventTail | null} */ (document.querySelector("event-tail"));
+  if (tail && "jkc".includes(key)) return tail.moveFocus(key === "k" || (key === "c" && event.shiftKey) ? -1 : 1, key === "c");
   if (key === "j" || key === "k") return focusRow(visibleRows(), key === "j" ? 1 : -1);
   if (key !== "c") return false;
   const link = document.querySelector(event.shiftKey ? "main a[rel=prev]" : "main a[rel=next]");
@@ -25,7 +28,7 @@ function visibleRows() {
 
 /** @param {HTMLElement} row */
 function hasCompaction(row) {
-  return row.querySelector(".compactions") !== null || /^(compaction|summary)$/.test(row.dataset.family ?? "");
+  return row.querySelector(".compactions") !== null;
 }
 
 /** Focus the next or previous row, or the first. @param {HTMLElement[]} rows in order @param {number} step */

@@ -206,7 +206,7 @@ def test_trends_explain_an_invalid_and_an_empty_range(lossy: str, page: Page) ->
     expect(page.get_by_role("alert")).to_contain_text("Showing the last 24 hours.")
     expect(page.get_by_test_id("trend-chart").first).to_be_visible()
     page.goto("/trends/?since=2001-01-01T00:00Z&until=2001-01-02T00:00Z")
-    expect(page.get_by_role("heading", name="Nothing happened in this time")).to_be_visible()
+    expect(page.get_by_role("heading", name="No events in this time range")).to_be_visible()
 
 
 def test_an_alert_is_on_the_home_page(server: Server, sign_in: SignIn) -> None:

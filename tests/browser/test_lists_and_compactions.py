@@ -214,6 +214,31 @@ def test_tail_handles_thousands_of_events(server: Server, sign_in: SignIn) -> No
     assert page.get_by_test_id("tail-row").count() <= 80
 
 
+def test_keys_move_between_the_events_and_compactions_of_the_tail(server: Server, sign_in: SignIn) -> None:
+    """Events far above the screen have no row until the focus moves to them."""
+    name = f"keys-{uuid.uuid4().hex[:8]}"
+    page = sign_in("developer")
+    page.goto(f"/tail/?session={name}")
+    expect(page.locator("live-state")).to_have_attribute("data-state", "live")
+    send(server.ingest_url, server.ingest_key, play(name, turns=30))
+    rows = page.get_by_test_id("tail-row")
+    focused = page.locator('[data-testid="tail-row"]:focus-within')
+    expect(rows.filter(has_text="Turn 30")).to_be_visible()
+    page.keyboard.press("c")
+    expect(focused).to_have_attribute("data-kind", "compact.pruned_messages")
+    newest = focused.get_attribute("data-seq")
+    page.keyboard.press("Shift+c")
+    expect(focused).to_have_attribute("data-kind", "compact.pruned_messages")
+    earlier = focused.get_attribute("data-seq")
+    assert int(earlier or 0) < int(newest or 0)
+    expect(focused).to_be_in_viewport()
+    page.keyboard.press("k")
+    before = focused.get_attribute("data-seq")
+    page.keyboard.press("j")
+    expect(focused).to_have_attribute("data-seq", earlier or "")
+    assert int(before or 0) < int(earlier or 0)
+
+
 def test_keys_open_the_shortcuts_and_switch_the_theme(sign_in: SignIn) -> None:
     page = sign_in("operator")
     page.goto("/")

@@ -107,3 +107,15 @@ test("neighboring events share a mark that shows the most severe", () => {
   const { lane } = layout(all, positions(all, "turn", false), view({ events }));
   assert.deepEqual(lane.map(({ kind, count, events: own }) => [kind, count, own.length]), [["error", 1, 2], ["warning", 1, 1]]);
 });
+
+test("the result of a compaction stays inside the plot, before its marker if there is no room after it", () => {
+  const all = checks(40, (i) => i === 10 || i === 39);
+  for (const width of [390, 1000]) {
+    const { markers, plot } = layout(all, positions(all, "turn", false), view({ width }));
+    const [first, last] = markers;
+    assert.equal(first.isLabelLeft, false);
+    assert.deepEqual([last.label, last.isLabelLeft], ["1k → 400", true]);
+    assert.ok(last.middle - last.label.length * 6 > first.middle);
+    assert.ok(last.middle + last.pill / 2 <= plot.left + plot.width + last.pill / 2);
+  }
+});

@@ -137,7 +137,8 @@ def test_single_sign_on(start_server, provider: Provider):
         assert remaining.fetchone() == (0,), "a group that is removed at the provider is removed here"
     for claims in ({}, {"sub": "43", "email_verified": False}):
         provider.claims = claims
-        assert not log_in(server.url)[1], claims
+        page, is_logged_in = log_in(server.url)
+        assert not is_logged_in and "Single sign-on failed" in page.text, claims
     provider.claims = {"sub": "44"}
     provider.signing_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     assert not log_in(server.url)[1], "signed with another key"

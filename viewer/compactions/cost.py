@@ -35,8 +35,9 @@ class CompactionMoney:
     """Costs and savings of a compaction, in US dollars."""
 
     model: str
-    source: str
-    cache_lost: Decimal  # sending what follows the unchanged prefix to the cache again
+    rates: Rates  # for the prompt after the compaction
+    sent_again: int  # tokens after the unchanged prefix, which the provider has to cache again
+    cache_lost: Decimal  # the price of sending them as cache writes instead of cached input
     summary_model: str
     summary: Decimal | None  # None: the price of the summarizer's model is unknown
     saved_per_call: Decimal
@@ -118,7 +119,8 @@ def _money(check: Check, invalidated: int, calls: int, rates: CompactionRates) -
     saved_per_call = before * per_token_before - after * per_token_after
     return CompactionMoney(
         model=rates.model,
-        source=rates.after.source,
+        rates=rates.after,
+        sent_again=sent_again,
         cache_lost=sent_again * max(Decimal(0), rates.after.cache_write - rates.after.cached),
         summary_model=rates.summary_model,
         summary=summary,
@@ -147,10 +149,12 @@ def _sentences(
         sentences = [f"Each later prompt is {freed:,} tokens smaller and saves {format_price(money.saved_per_call)}."]
     # Without cached tokens in the usage of the calls there was no cache to lose.
     if invalidated and (money is None or money.is_cached):
-        sentences.append(f"{invalidated:,} tokens were dropped from the provider's prompt cache and sent again.")
+        sent_again = f" {money.sent_again:,} tokens were sent again uncached." if money is not None else ""
+        sentences.append(f"It invalidated {invalidated:,} tokens in the provider's prompt cache.{sent_again}")
     if break_even == 0:
         sentences.append("It saves from the first call on.")
     elif break_even is not None:
         state = "has broken even" if calls >= break_even else "has not broken even yet"
-        sentences.append(f"It breaks even after {format_count(break_even, 'call')}. After {calls} so far, it {state}.")
+        so_far = format_count(calls, "call")
+        sentences.append(f"It breaks even after {format_count(break_even, 'call')}. After {so_far}, it {state}.")
     return sentences

@@ -12,6 +12,9 @@ from viewer.compactions.ledger import Entry
 _MAX_LOST_FACTS = 500
 _MAX_CONTEXT_CHARS = 140
 _SENTENCE_END = re.compile(r"[.!?](?=\s|$)|\n")
+# A line of indented JSON: `"departs": "2026-12-02",` is quoted as `departs: 2026-12-02`.
+_JSON_START = re.compile(r'[\s\[{]*(?:"(?P<key>[^"\\]+)":\s*)?"?')
+_JSON_END = re.compile(r'"?[\]}\s]*,?')
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,10 @@ def quote(value: str, text: str) -> tuple[str, str, str] | None:
     if match is None:
         return None
     start, end = match.span()
-    return _sentence_start(text[:start]), text[start:end], _sentence_rest(text[end:])
+    before, after = _sentence_start(text[:start]), _sentence_rest(text[end:])
+    if _JSON_END.fullmatch(after) and (line := _JSON_START.fullmatch(before)):
+        before, after = f"{line['key']}: " if line["key"] else "", ""
+    return before, text[start:end], after
 
 
 def _sentence_start(text: str) -> str:

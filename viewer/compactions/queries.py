@@ -19,10 +19,10 @@ from viewer.compactions.lost_facts import lost_facts, source_ids, with_sentences
 from viewer.compactions.rework import RepeatedCall, Utterance, message_text, text_of_role
 from viewer.kinds import PRUNED
 from viewer.sessions.checks import Check
+from viewer.sessions.lines import format_arguments
 from viewer.sessions.queries import ARGUMENTS_HASH, SPAN_COLUMNS, from_json, span_row
 from viewer.sessions.spans import SpanRow
 from viewer.visibility.public_parts import Visibility, public_payload
-from viewer.visibility.shapes import HIDDEN
 
 _COLUMNS = [*SPAN_COLUMNS.split(", "), "stored_data"]
 _REPEATED_CALLS = f"""
@@ -51,7 +51,6 @@ ORDER BY started_at, seq LIMIT %(limit)s
 """  # noqa: S608 - constants
 _MAX_CONVERSATION = 500
 _MAX_PAYLOAD_BYTES = 2_000_000
-_MAX_ARGUMENT_CHARS = 300
 _HEX_DIGITS = set("0123456789abcdef")
 
 
@@ -141,8 +140,7 @@ def repeated_calls(
     stored = payloads(session, [again for _, again, _ in pairs]) if has_content else {}
     calls = []
     for before, again, times in pairs:
-        text = tool_arguments(again.data, stored.get(again.key)) if has_content else HIDDEN
-        arguments = (text or "")[:_MAX_ARGUMENT_CHARS]
+        arguments = format_arguments(tool_arguments(again.data, stored.get(again.key))) if has_content else ""
         calls.append(RepeatedCall(before.as_seen(visibility), again.as_seen(visibility), times, arguments))
     return calls
 

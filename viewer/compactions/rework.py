@@ -59,7 +59,7 @@ class RepeatedCall:
     before: SpanRow
     again: SpanRow
     times: int
-    arguments: str
+    arguments: str  # as `(path="a.py")`, and empty if the reader may not see them
 
 
 @dataclass(frozen=True, slots=True)

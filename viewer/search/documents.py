@@ -14,6 +14,7 @@ from uuid import UUID
 
 from ingest.archive.hash_chain import canonical
 from ingest.storage.messages import MESSAGE_KEYS, REFERENCE
+from viewer.chat import strip_summary_marks
 from viewer.kinds import PREFIX, SUMMARY
 from viewer.sessions.spans import SpanRow
 from viewer.visibility.public_parts import public_data, public_name
@@ -85,8 +86,8 @@ def find_message(payload: Any, digest: bytes) -> Any:
 def strings(value: Any, depth: int = 0) -> Iterator[str]:
     """Return the texts in a JSON value, except roles, types and hashes."""
     if isinstance(value, str):
-        if value:
-            yield value
+        if text := strip_summary_marks(value):
+            yield text
     elif depth < _MAX_DEPTH and isinstance(value, Mapping):
         for key, part in value.items():
             if key not in _NOT_TEXT:

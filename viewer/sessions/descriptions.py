@@ -108,9 +108,14 @@ def _describe_completed(completed: list[Check]) -> str:
         return ""
     compactions = format_count(len(completed), "compaction")
     messages = format_count(sum(check.pruned_count for check in completed), "message")
-    freed = sum(check.freed_tokens for check in completed)
-    change = f"freed {freed:,} tokens" if freed >= 0 else f"added {-freed:,} tokens"
-    return f"{compactions} removed {messages} from the prompt and {change}."
+    removed = f"{compactions} removed {messages} from the prompt"
+    measured = [check for check in completed if check.after is not None]
+    if not measured:
+        return f"{removed}. The prompt size afterward wasn't reported."
+    freed = sum(check.freed_tokens for check in measured)
+    # Compactions without a size may have freed more.
+    least = "" if len(measured) == len(completed) else "at least "
+    return f"{removed} and {f'freed {least}{freed:,}' if freed >= 0 else f'added {-freed:,}'} tokens."
 
 
 def _describe_failed(compactions: list[Check]) -> str:

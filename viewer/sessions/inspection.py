@@ -148,10 +148,13 @@ def retention_rows(data: Mapping[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
+_LABELS = {"t est": "Estimate", "max tokens": "Window", "id": "ID", "keep tool io pairs": "Keep tool I/O pairs"}
+
+
 def label(name: str) -> str:
     """latency_ms → Latency."""
     words = name.removesuffix("_ms").removesuffix("_pct").replace("_", " ").replace(".", " ").strip()
-    return {"t est": "Estimate", "max tokens": "Window"}.get(words, words[:1].upper() + words[1:])
+    return _LABELS.get(words, words[:1].upper() + words[1:])
 
 
 def format_value(name: str, value: Any) -> str:

@@ -46,9 +46,13 @@ class Figure:
     note: str = ""
 
 
+def period_name(range_name: str) -> str:
+    """Return the range of the figures. They are counted per hour, so the shortest one is a day."""
+    return "24h" if range_name in {"", "1h"} else range_name
+
+
 def period_of(range_name: str, now: datetime) -> Period:
-    """Return the period of the figures. Without a range they cover the last 24 hours."""
-    return periods.last("24h" if range_name in {"", "1h"} else range_name, now)
+    return periods.last(period_name(range_name), now)
 
 
 def figures(projects: Iterable[int], range_name: str, now: datetime) -> list[Figure]:
@@ -77,7 +81,7 @@ def figures(projects: Iterable[int], range_name: str, now: datetime) -> list[Fig
             note=note,
         )
 
-    near = format_count(stats.near, "session") + " near the limit now" if stats.near else ""
+    near = format_count(stats.near, "session") + " near the limit" if stats.near else ""
     is_lossy = FactCount(total.facts_total, total.facts_kept).is_lossy
     return [
         figure("running", "Running", f"{stats.running:,}", "Sessions with open spans now", "running"),
@@ -85,7 +89,7 @@ def figures(projects: Iterable[int], range_name: str, now: datetime) -> list[Fig
             "compactions",
             "Compactions",
             f"{total.compactions:,}",
-            "Times messages left a prompt, without those by providers",
+            "Compactions that agents ran, not those of model providers",
             "compacted",
         ),
         figure(

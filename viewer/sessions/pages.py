@@ -108,6 +108,7 @@ def _statistics(project: Project, filters: session_list.SessionFilter) -> dict[s
     now = timezone.now()
     return {
         "figures": overview.figures([project.pk], filters.range, now),
+        "figures_period": _RANGE_LABELS[overview.period_name(filters.range)],
         "attention": overview.attention([project.pk], filters.range, now),
         "alerts": recent_alerts(project.pk, now - session_list.RANGES[filters.range or "24h"]),
         "span_of_time": _RANGE_LABELS.get(filters.range, "24 hours"),

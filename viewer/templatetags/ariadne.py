@@ -22,7 +22,7 @@ from markdown_it import MarkdownIt
 from ingest.decoding.facts import FactCount
 from ingest.models import Session
 from viewer.kinds import browser_table, kind_of
-from viewer.numbers import format_age, format_counts, format_facts, format_percent, format_share
+from viewer.numbers import format_age, format_counts, format_facts, format_percent, format_share, format_short
 from viewer.sessions.checks import Check
 from viewer.sessions.descriptions import describe_check
 
@@ -49,16 +49,8 @@ def tokens(value: Any) -> str:
 
 @register.filter
 def short_tokens(value: Any) -> str:
-    """109312 → 109k."""
-    if not isinstance(value, int):
-        return _MISSING
-    if abs(value) < 1_000:
-        return str(value)
-    if abs(value) < 10_000:
-        return f"{value / 1_000:.1f}k".replace(".0k", "k")
-    if abs(value) < 1_000_000:
-        return f"{value / 1_000:,.0f}k"
-    return f"{value / 1_000_000:.1f}M" if abs(value) < 1_000_000_000 else f"{value / 1_000_000_000:.1f}B"
+    """13604 → 13.6k."""
+    return format_short(value) if isinstance(value, int) else _MISSING
 
 
 @register.filter
@@ -84,7 +76,7 @@ def text_of(texts: Mapping[str, str], key: str) -> str:
 @register.filter
 def fact_kind(kind: str) -> str:
     """open_item → open item."""
-    return kind.replace("_", " ")
+    return "ID" if kind == "id" else kind.replace("_", " ")
 
 
 @register.filter

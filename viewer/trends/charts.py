@@ -14,7 +14,7 @@ from typing import TypedDict
 from urllib.parse import urlencode
 
 from viewer.costs.amounts import format_usd
-from viewer.numbers import format_counts, format_facts
+from viewer.numbers import format_counts, format_facts, format_short
 from viewer.trends.periods import Period
 from viewer.trends.queries import Figures, Series
 
@@ -73,13 +73,6 @@ def _count(value: float) -> str:
     return f"{value:,.0f}"
 
 
-def _short(value: float) -> str:
-    for size, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if value >= size:
-            return f"{value / size:.1f}{letter}".replace(".0", "")
-    return f"{value:,.0f}"
-
-
 def _usd(value: float) -> str:
     return format_usd(Decimal(value).quantize(Decimal("0.000001")))
 
@@ -92,7 +85,7 @@ KINDS = (
         "Times that messages left a prompt. Compactions that a provider makes on its own side are not counted.",
         lambda figures: figures.compactions,
         _count,
-        note="without those by providers",
+        note="without those of model providers",
     ),
     _Kind(
         "tokens_freed",
@@ -100,7 +93,7 @@ KINDS = (
         "tokens per {bucket}",
         "Tokens that compactions removed from prompts.",
         lambda figures: figures.tokens_freed,
-        _short,
+        format_short,
     ),
     _Kind(
         "fallbacks",
@@ -133,9 +126,9 @@ KINDS = (
         "cache_lost",
         "Cache lost",
         "tokens per {bucket}",
-        "Cached prompt tokens that compactions invalidated. They are sent again at full price.",
+        "Cached prompt tokens that compactions invalidated. What is still in the prompt is sent again uncached.",
         lambda figures: figures.cache_lost_tokens,
-        _short,
+        format_short,
     ),
     _Kind(
         "cost",

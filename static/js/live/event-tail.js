@@ -17,8 +17,10 @@ const MAX_ROWS = 160;
 // Beyond this many events, the oldest tenth is dropped at once.
 const MAX_EVENTS = 20_000;
 const FILTER_DELAY_MS = 200;
+// Events after which the prompt is smaller.
+const COMPACTIONS = new Set(["compact.pruned_messages", "compact.overflow_recovered", "compact.provider_compaction"]);
 
-class EventTail extends HTMLElement {
+export class EventTail extends HTMLElement {
   /** @type {LiveSocket | null} */ #socket = null;
   /** @type {TailEvent[]} */ #events = [];
   /** Events rendered with the page, before filtering. @type {TailEvent[]} */ #initial = [];
@@ -178,6 +180,36 @@ class EventTail extends HTMLElement {
     if (this.#isFollowing) this.#unseenCount = 0;
     this.#drawSoon();
   };
+
+  /**
+   * Focus the next or previous event, or compaction. Without a focus, start at the newest. Returns true if there is one.
+   * @param {number} step
+   * @param {boolean} onlyCompactions
+   */
+  moveFocus(step, onlyCompactions) {
+    const isWanted = (/** @type {TailEvent} */ event) => !onlyCompactions || COMPACTIONS.has(event.kind);
+    const row = this.#rows.find((other) => other.contains(document.activeElement));
+    const at = row ? this.#events.findIndex((event) => String(event.seq) === row.dataset.seq) : -1;
+    const isForward = at >= 0 && step > 0;
+    const index = isForward
+      ? this.#events.findIndex((event, i) => i > at && isWanted(event))
+      : this.#events.findLastIndex((event, i) => (at < 0 || i < at) && isWanted(event));
+    if (index >= 0) this.#focus(index);
+    return index >= 0;
+  }
+
+  /** Scroll to an event, focus its link, and stop following new events. @param {number} index */
+  #focus(index) {
+    const body = this.#body;
+    if (!body) return;
+    const [top, bottom] = [index * this.#rowHeight, (index + 1) * this.#rowHeight];
+    this.#isFollowing = false;
+    body.scrollTop = Math.min(top, Math.max(bottom - body.clientHeight, body.scrollTop));
+    this.#draw();
+    const seq = String(this.#events[index]?.seq);
+    const link = this.#rows.find((row) => row.dataset.seq === seq)?.querySelector("a");
+    link?.focus({ preventScroll: true });
+  }
 
   /** Scroll to the newest event and follow new ones. */
   #follow() {

@@ -127,6 +127,9 @@ def test_a_lost_fact_is_quoted_with_its_sentence() -> None:
     text = "First line.\nIn 2024 the sites reported 11,976 and 1,976 MWh. Done."
     assert quote("1,976", text) == ("In 2024 the sites reported 11,976 and ", "1,976", " MWh.")
     assert quote("2,000", text) is None
+    assert quote("192", '{\n  "fee_eur": 192,\n  "cabin": "Y"\n}') == ("fee_eur: ", "192", "")
+    assert quote("Q38AR", '  "fare_basis": "Q38AR",\n') == ("fare_basis: ", "Q38AR", "")
+    assert quote("Q38AR", 'He said "Q38AR", then left.') == ('He said "', "Q38AR", '", then left.')
     assert quote("x" * 10, "a " * 500 + "x" * 10 + " b" * 500)[0].startswith("…")  # type: ignore[index]
 
 

@@ -93,5 +93,6 @@ def test_the_fragment_links_to_repeated_calls_and_questions(server: Server) -> N
         assert "ran again with the same arguments" in page
         assert 'href="#m-m9"' in page
         assert ("Where did billing/legacy/export.py go?" in page) == sees
+        assert ("read_file(&quot;billing/ledger.py&quot;)" in page) == sees
         assert ("billing/ledger.py" in page) == sees
         assert "Done so far" not in page

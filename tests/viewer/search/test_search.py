@@ -20,6 +20,7 @@ from ingest.storage.database import partitions
 from ingest.storage.payloads import pack
 from viewer.models import AuditEntry
 from viewer.search import indexer, queries
+from viewer.search.documents import message_texts
 from viewer.search.words import Query, snippet, words_of
 from viewer.visibility.public_parts import Visibility
 
@@ -322,3 +323,9 @@ def test_a_snippet_is_cut_around_the_first_match() -> None:
     assert [part.text for part in parts if part.is_match] == ["needle", "needle"]
     assert parts[0].text.startswith("…") and parts[-1].text.endswith("…")
     assert sum(len(part.text) for part in parts) < 250
+
+
+def test_the_marks_of_a_summary_are_not_searched() -> None:
+    """They tell a model that the text is a summary. Every summary has them, so they would match all of them."""
+    text = "<COMPACT-SUMMARY v4>\n[Summary v1.0 task_state]\n## Goals\n- Ship the ledger"
+    assert message_texts({"role": "user", "content": text}) == ["## Goals\n- Ship the ledger"]

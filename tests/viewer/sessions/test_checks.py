@@ -209,6 +209,15 @@ def test_description_says_when_a_compaction_made_the_prompt_larger() -> None:
     assert text == "1 compaction removed 47 messages from the prompt and added 853 tokens."
 
 
+def test_description_does_not_invent_freed_tokens() -> None:
+    """Events of document 000 have no size after the compaction."""
+    decision = [flat("trigger_decision", 1, t_est=112_345, max=128_000, pruned_count=47)]
+    text = describe_session(SessionChecks(decision).timeline())
+    assert text == "1 compaction removed 47 messages from the prompt. The prompt size afterward wasn't reported."
+    text = describe_session(SessionChecks([*decision, *overflow(2)]).timeline())
+    assert text.startswith("2 compactions removed 51 messages from the prompt and freed at least 30 tokens.")
+
+
 def test_the_projection_uses_the_pace_of_recent_turns() -> None:
     spans = [flat("token_estimate", n, t_est=10 * n, max_tokens=100, policy={}) for n in range(1, 6)] + [
         flat("trigger_decision", 5, triggered=False, t_est=50, trigger_tokens=85)

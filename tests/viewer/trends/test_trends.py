@@ -135,7 +135,7 @@ def test_the_page_draws_every_figure_and_its_sessions(ours: Project) -> None:
 def test_an_empty_period_says_so(db: None) -> None:
     """A project without figures has no charts."""
     page = client_for(create_user("operator", create_project("quiet"))).get("/trends/").content.decode()
-    assert "Nothing happened in this time" in page
+    assert "No events in this time range" in page
 
 
 @pytest.mark.parametrize("name", list(periods.RANGES))

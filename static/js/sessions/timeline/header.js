@@ -80,7 +80,7 @@ export class TimelineHeader {
 function noteOf({ hasOnlyCalls, isEmpty, skewed }) {
   if (skewed) return `${pluralize(skewed, "check")} with a wrong clock drawn next to the others`;
   if (hasOnlyCalls) return "Prompt tokens as reported by the model provider";
-  return isEmpty ? "No data yet. Bars appear with the first check or model call." : "";
+  return isEmpty ? "No prompt sizes yet. Bars appear with the first check, or the first model call with token usage." : "";
 }
 
 /** Create the legend of parts and events. Events are hidden until there are any. */

@@ -11,7 +11,7 @@ import { regularTicks, roundStep, timeTicks, tokenTicks, withoutOverlap } from "
  * `Gap` is idle time that is drawn short. `before` is the index of the check that ended it. A marker is one
  * compaction, or `count` neighbors of which it is the most severe. A lane event belongs to the check at `index`.
  * @typedef {{ check: Check, index: number, x: number, width: number, at: number }} Bar
- * @typedef {Bar & { number: number, middle: number, pill: number, text: string, label: string, count: number,
+ * @typedef {Bar & { number: number, middle: number, pill: number, text: string, label: string, isLabelLeft: boolean, count: number,
  *   range: [number, number] }} Marker
  * @typedef {{ index: number, kind: EventKind, span: string, text: string }} LaneEvent
  * @typedef {{ x: number, kind: EventKind, index: number, count: number, events: LaneEvent[] }} LaneMark
@@ -41,8 +41,10 @@ const GAP_MEDIANS = 8;
 // Bars narrower than this touch each other.
 const MIN_SPACED_PX = 3;
 const MAX_BAR_PX = 26;
-// Minimum distance to the next marker for a label.
-const LABEL_PX = 112;
+// Distance between a marker and its label.
+export const LABEL_GAP_PX = 5;
+// Width of a character of a label, which is bold.
+const LABEL_CHAR_PX = 6.6;
 
 /**
  * Place the checks on the axis, independent of zoom and size.
@@ -117,7 +119,7 @@ export function layout(checks, { at, gaps, top: ownTop }, view) {
   const xOfGap = (/** @type {Gap} */ { before }) => plot.left + (((at[before - 1] ?? 0) + (at[before] ?? 0)) / 2 - from) * perUnit;
   return {
     bars,
-    markers: clusterMarkers(markers, plot.left + plot.width + 60),
+    markers: labelMarkers(clusterMarkers(markers), plot),
     lane: placeLane(events, at, plot, axis),
     laneY: plot.top + plot.height + LANE_PX / 2 + 1,
     lines: limitLines(checks, y),
@@ -169,7 +171,7 @@ function placeBars(checks, at, plot, { from, to, perUnit, barWidth, isCrowded })
     else if (outranks(check, last.check)) bars[bars.length - 1] = bar;
     if (check.is_compaction) {
       const middle = bar.x + barWidth / 2;
-      markers.push({ ...bar, number, middle, pill: 0, text: "", label: "", count: 1, range: [position, position] });
+      markers.push({ ...bar, number, middle, pill: 0, text: "", label: "", isLabelLeft: false, count: 1, range: [position, position] });
     }
   }
   return { bars, markers };
@@ -185,11 +187,10 @@ function outranks(check, other) {
 }
 
 /**
- * Join markers that would overlap. Each marker shows its most severe compaction. Add labels where there is room.
+ * Join markers that would overlap. Each marker shows its most severe compaction.
  * @param {Marker[]} markers
- * @param {number} end
  */
-function clusterMarkers(markers, end) {
+function clusterMarkers(markers) {
   /** @type {Marker[][]} */ const clusters = [];
   for (const marker of markers) {
     const cluster = clusters.at(-1);
@@ -203,11 +204,27 @@ function clusterMarkers(markers, end) {
     const previous = joined[i - 1];
     if (previous) marker.middle = Math.max(marker.middle, previous.middle + (previous.pill + marker.pill) / 2 + 3);
   });
-  joined.forEach((marker, i) => {
-    const isAlone = marker.count === 1 && (joined[i + 1]?.middle ?? end) - marker.middle > LABEL_PX;
-    if (isAlone) marker.label = resultOf(marker.check);
-  });
   return joined;
+}
+
+/**
+ * Add the results of compactions where there is room inside the plot: after the marker, else before it.
+ * @param {Marker[]} markers
+ * @param {Plot} plot
+ */
+function labelMarkers(markers, plot) {
+  let start = plot.left;
+  markers.forEach((marker, i) => {
+    const next = markers[i + 1];
+    const [left, right] = [marker.middle - marker.pill / 2, marker.middle + marker.pill / 2];
+    const end = next ? next.middle - next.pill / 2 : plot.left + plot.width;
+    const label = resultOf(marker.check);
+    const width = label.length * LABEL_CHAR_PX + 2 * LABEL_GAP_PX;
+    const fitsRight = end - right >= width;
+    if (marker.count === 1 && (fitsRight || left - start >= width)) [marker.label, marker.isLabelLeft] = [label, !fitsRight];
+    start = right + (marker.label && fitsRight ? width : 0);
+  });
+  return markers;
 }
 
 /** @param {Marker[]} markers neighbors @returns {Marker} */

@@ -1,6 +1,7 @@
 // @ts-check
 // Paint a timeline layout on a surface.
 import { duration, shortTokens } from "../../format.js";
+import { LABEL_GAP_PX } from "./layout.js";
 import { EVENTS, PARTS } from "./parts.js";
 
 /** @typedef {import("./layout.js").Layout} Layout */
@@ -13,8 +14,8 @@ const EVENT_PX = 14;
 const AXIS_TITLES = { turn: "Turn", time: "Time of day (local)", tokens: "Tokens sent so far" };
 
 /**
- * `newest` is the index of the last check, `projected` the number of turns until the next compaction.
- * @typedef {{ scale: string, newest: number, projected: number | null }} PaintState
+ * `newest` is the index of the last check.
+ * @typedef {{ scale: string, newest: number }} PaintState
  */
 
 /**
@@ -44,7 +45,7 @@ export function paint(surface, layout, colors, state) {
   paintGaps(surface, layout, colors);
   paintMarkers(surface, layout, colors);
   const last = layout.bars.at(-1);
-  if (last?.index === state.newest) paintRoom(surface, layout, last, colors, state.projected);
+  if (last?.index === state.newest) paintRoom(surface, layout, last, colors);
   for (const { x, label } of layout.ticksX) surface.text(label, x, layout.bottom + 14, colors.faint ?? "", "center");
   const { faint = "" } = colors;
   surface.text(AXIS_TITLES[state.scale] ?? "", plot.left + plot.width / 2, layout.bottom + 30, faint, "center");
@@ -114,11 +115,12 @@ class BarRun {
  * @param {Colors} colors
  */
 function paintMarkers(surface, layout, colors) {
-  for (const { check, text, middle, pill, label } of layout.markers) {
+  for (const { check, text, middle, pill, label, isLabelLeft } of layout.markers) {
     const color = (check.has_failed ? colors.bad : check.fallback ? colors.warn : colors.compaction) ?? "";
     surface.pill(middle - pill / 2, 4, pill, 18, color);
     surface.text(text, middle, 17, colors.ground ?? "", "center", true);
-    if (label) surface.text(label, middle + pill / 2 + 5, 17, color, "left", true);
+    const labelX = middle + (pill / 2 + LABEL_GAP_PX) * (isLabelLeft ? -1 : 1);
+    if (label) surface.text(label, labelX, 17, color, isLabelLeft ? "right" : "left", true);
   }
 }
 
@@ -140,7 +142,7 @@ function paintGaps(surface, layout, colors) {
   for (const { x, ms } of layout.gaps) {
     for (const side of [-1.5, 1.5]) surface.line(x + side, top, x + side, top + height, colors.line ?? "", [2, 3]);
     if (x - GAP_LABEL_PX / 2 < labelEnd || x + GAP_LABEL_PX / 2 > left + width) continue;
-    paintLabel(surface, `${duration(ms)} idle`, x, top + height - 8, colors, "center");
+    paintLabel(surface, `${duration(ms)} idle`, x, top + height - 8, colors);
     labelEnd = x + GAP_LABEL_PX / 2;
   }
 }
@@ -148,7 +150,7 @@ function paintGaps(surface, layout, colors) {
 /** Paint the height of each bar, if there is room. @param {Surface} surface @param {Layout} layout @param {Colors} colors */
 function paintHeights(surface, layout, colors) {
   for (const { check, x, width } of layout.bars) {
-    if (width >= 24) paintLabel(surface, shortTokens(check.before), x + width / 2, layout.y(check.before) - 4, colors, "center");
+    if (width >= 26) paintLabel(surface, shortTokens(check.before), x + width / 2, layout.y(check.before) - 4, colors);
   }
 }
 
@@ -164,29 +166,28 @@ function hasMargin(check) {
  * @param {number} x
  * @param {number} y
  * @param {Colors} colors
- * @param {"right" | "center"} align
  */
-function paintLabel(surface, text, x, y, colors, align) {
+function paintLabel(surface, text, x, y, colors) {
   const width = text.length * 5.8 + 6;
-  surface.rect(align === "right" ? x - width + 2 : x - width / 2, y - 11, width, 14, colors.ground ?? "", 0.85);
-  surface.text(text, x, y, colors.soft ?? "", align);
+  surface.rect(x - width / 2, y - 11, width, 14, colors.ground ?? "", 0.85);
+  surface.text(text, x, y, colors.soft ?? "", "center");
 }
 
 /**
- * Paint how far the newest check is from the trigger, with the projected number of turns.
+ * Paint how far the newest check is from the trigger, beside the plot, where the label covers no bar.
  * @param {Surface} surface
  * @param {Layout} layout
  * @param {import("./layout.js").Bar} last
  * @param {Colors} colors
- * @param {number | null} projected
  */
-function paintRoom(surface, layout, last, colors, projected) {
+function paintRoom(surface, layout, last, colors) {
   if (!hasMargin(last.check)) return;
   const x = last.x + last.width / 2;
   const from = layout.y(last.check.before);
   const to = layout.y(last.check.trigger_tokens);
   if (from - to < 14) return;
   surface.line(x, from - 2, x, to + 2, colors.trigger ?? "", [2, 2]);
-  const text = `${shortTokens(last.check.margin)} left${projected ? `, about ${projected} turn${projected === 1 ? "" : "s"}` : ""}`;
-  paintLabel(surface, text, x - 5, (from + to) / 2 + 4, colors, "right");
+  // Below the label of the trigger.
+  const labelY = Math.max((from + to) / 2 + 4, to + 18);
+  surface.text(`${shortTokens(last.check.margin)} left`, layout.plot.left + layout.plot.width + 6, labelY, colors.soft ?? "", "left");
 }

@@ -12,7 +12,6 @@ const groups = new Map();
 class SharedChart extends HTMLElement {
   #chart = new TokenChart({ onSelect: (span) => this.#open(span), onHover: (index) => this.#share((chart) => chart.hover(index)) });
   /** @type {import("../store.js").Check[]} */ #checks = [];
-  /** @type {number | null} */ #projected = null;
   #isSharing = false;
 
   async connectedCallback() {
@@ -45,7 +44,6 @@ class SharedChart extends HTMLElement {
       if (!response.ok || isSignedOut(response)) throw new Error(String(response.status));
       const tokens = await response.json();
       this.#checks = tokens.results;
-      this.#projected = tokens.projected_turns;
       if (!this.#checks.length) this.replaceChildren(h("p", { class: "empty" }, "No checks or model calls yet."));
       return this.#checks.length > 0;
     } catch {
@@ -60,7 +58,7 @@ class SharedChart extends HTMLElement {
     this.#chart.show({ checks: this.#checks });
     const needs = [...this.#group].filter((other) => other.#checks.length).map((other) => other.#needs());
     const limits = { top: Math.max(...needs.map(({ top }) => top)), length: Math.max(...needs.map(({ length }) => length)) };
-    this.#chart.show({ checks: this.#checks, projected: this.#projected, limits });
+    this.#chart.show({ checks: this.#checks, limits });
     const compaction = this.#checks.filter((check) => check.is_compaction)[Number(this.dataset.compaction) - 1];
     this.#chart.setSelected(compaction ? this.#checks.indexOf(compaction) : -1);
   }

@@ -40,7 +40,6 @@ export class TokenChart {
   /** @type {Scale} */ scale = "turn";
   shortenGaps = false;
   /** Number of checks that have a wrong clock. */ skewed = 0;
-  /** Turns until the next compaction. @type {number | null} */ #projected = null;
   /** Axes that several charts share. @type {Limits | null} */ #limits = null;
   /** @type {Layout | null} */ #layout = null;
   /** Computed once per set of checks, not per zoom. @type {import("./layout.js").Positions | null} */ #positions = null;
@@ -53,6 +52,7 @@ export class TokenChart {
   #hovered = -1;
   /** @type {Record<string, string> | null} */ #colors = null;
   #darkMode = matchMedia("(prefers-color-scheme: dark)");
+  #print = matchMedia("print");
   #canvas = h("canvas", { class: "timeline-canvas", role: "img", "aria-label": "Tokens per prompt by part" });
   #overlay = h("div", { class: "timeline-overlay" });
   // The highlights are elements behind the canvas, so that hovering doesn't repaint the bars.
@@ -88,6 +88,7 @@ export class TokenChart {
     document.addEventListener("keydown", this.#onKey);
     document.addEventListener("ariadne:theme", this.#onTheme);
     this.#darkMode.addEventListener("change", this.#onTheme);
+    this.#print.addEventListener("change", this.#onPrint);
     this.drawSoon();
   }
 
@@ -97,14 +98,14 @@ export class TokenChart {
     document.removeEventListener("keydown", this.#onKey);
     document.removeEventListener("ariadne:theme", this.#onTheme);
     this.#darkMode.removeEventListener("change", this.#onTheme);
+    this.#print.removeEventListener("change", this.#onPrint);
   }
 
-  /** @param {{ checks: Check[], events?: LaneEvent[], projected?: number | null, limits?: Limits | null }} data */
-  show({ checks, events = [], projected = null, limits = null }) {
+  /** @param {{ checks: Check[], events?: LaneEvent[], limits?: Limits | null }} data */
+  show({ checks, events = [], limits = null }) {
     if (checks !== this.checks) this.#positions = null;
     this.checks = checks;
     this.events = events;
-    this.#projected = projected;
     this.#limits = limits;
     this.drawSoon();
   }
@@ -140,6 +141,12 @@ export class TokenChart {
   #onTheme = () => {
     this.#colors = null;
     this.drawSoon();
+  };
+
+  /** Paper is white. The browser takes the page as soon as this returns, so it can't wait for a frame. */
+  #onPrint = () => {
+    this.#colors = null;
+    this.#draw();
   };
 
   #place() {
@@ -189,7 +196,7 @@ export class TokenChart {
   }
 
   #paintState() {
-    return { scale: this.scale, newest: this.checks.length - 1, projected: this.#projected };
+    return { scale: this.scale, newest: this.checks.length - 1 };
   }
 
   /** Show the tooltip of a check, or hide it with -1. @param {number} index @param {HTMLElement[]} [content] */

@@ -42,7 +42,7 @@ class TokenTimeline extends HTMLElement {
   }
 
   #show() {
-    this.#chart.show({ checks: store.checks, events: laneEvents(store), projected: store.projectedTurns });
+    this.#chart.show({ checks: store.checks, events: laneEvents(store) });
     this.#chart.setSelected(this.#selectedIndex());
   }
 
