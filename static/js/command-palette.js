@@ -9,6 +9,8 @@ const MAX_SESSIONS = 6;
 const MAX_COMPACTIONS = 6;
 const MAX_SPANS = 6;
 const MIN_QUERY = 2;
+// Characters of a text before its match.
+const CONTEXT_CHARS = 12;
 
 class CommandPalette {
   #field = h("input", {
@@ -205,11 +207,22 @@ async function findSpans(query, signal) {
   return results
     .filter((/** @type {Record<string, any>} */ result) => result.span)
     .map((/** @type {Record<string, any>} */ result) => ({
-      label: result.snippet.map((/** @type {{ text: string }} */ part) => part.text).join("") || result.name,
+      label: textFromMatch(result.snippet) || result.name,
       hint: `${result.type} · ${result.session}`,
       icon: "search",
       run: goTo(result.url),
     }));
+}
+
+/**
+ * Return the text of a snippet from shortly before its match, because a row of the palette is cut at its end.
+ * @param {{ text: string, match: boolean }[]} snippet
+ */
+function textFromMatch(snippet) {
+  const at = snippet.findIndex((part) => part.match);
+  const before = snippet.slice(0, Math.max(0, at)).map((part) => part.text).join("");
+  const start = before.length > CONTEXT_CHARS ? `…${before.slice(-CONTEXT_CHARS)}` : before;
+  return start + snippet.slice(Math.max(0, at)).map((part) => part.text).join("");
 }
 
 const palette = new CommandPalette();

@@ -66,9 +66,9 @@ export async function fetchFragment(url, signal) {
   try {
     const response = await fetch(url, { signal });
     if (response.ok && !isSignedOut(response)) return parse(await response.text());
-    toast(failureText(response));
+    problem(failureText(response));
   } catch {
-    if (!signal?.aborted) toast("Can't reach the server. Try again in a moment.");
+    if (!signal?.aborted) problem("Can't reach the server. Try again in a moment.");
   }
   return null;
 }
@@ -125,9 +125,19 @@ export async function copy(text) {
   toast("Copied");
 }
 
-/** Show a short message for 2.5 seconds. @param {string} text */
+/** Confirm an action for 2.5 seconds. @param {string} text */
 export function toast(text) {
-  const element = h("div", { class: "toast", role: "status" }, text);
+  showToast(h("div", { class: "toast", role: "status" }, text), 2500);
+}
+
+/** Show an error for 8 seconds, long enough to be read by someone who looks elsewhere. @param {string} text */
+export function problem(text) {
+  showToast(h("div", { class: "toast", role: "alert", "data-tone": "bad" }, text), 8000);
+}
+
+/** Show a message in place of the one before. @param {HTMLElement} element @param {number} ms */
+function showToast(element, ms) {
+  document.querySelector(".toast")?.remove();
   document.body.append(element);
-  setTimeout(() => element.remove(), 2500);
+  setTimeout(() => element.remove(), ms);
 }

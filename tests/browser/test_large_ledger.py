@@ -70,6 +70,12 @@ def test_what_if_shows_progress_and_can_be_canceled(server: Server, sign_in: Sig
     page.get_by_role("button", name="Cancel").click()
     expect(page.locator(".whatif-progress")).to_have_count(0)
     expect(page.get_by_role("button", name="Replay this compaction")).to_be_visible()
+    # Without a connection, an error says why nothing happens.
+    page.unroute_all(behavior="ignoreErrors")
+    page.route("**/what-if/**", lambda route: route.abort())
+    page.get_by_role("button", name="Replay this compaction").click()
+    expect(page.get_by_role("alert")).to_have_text("Can't reach the server. Try again in a moment.")
+    expect(page.get_by_role("button", name="Replay this compaction")).to_be_visible()
 
 
 @pytest.mark.browser

@@ -145,6 +145,13 @@ def test_names_in_the_tree_are_not_cut(phone: Page, session: str) -> None:
     assert names and all(right <= edge for right, edge in names)
 
 
+def test_a_turn_shows_its_tool_call_instead_of_its_model(phone: Page, session: str) -> None:
+    phone.goto(f"/sessions/{session}/")
+    row = phone.locator(".span-row[data-turn]").filter(has=phone.locator(".detail:not(:empty)")).first
+    expect(row.locator(".detail")).to_be_visible()
+    expect(row.locator(".model")).to_be_hidden()
+
+
 def test_no_row_is_cut_off_below_the_minimap(phone: Page, session: str) -> None:
     phone.goto(f"/sessions/{session}/")
     expect(phone.locator('.span-row[aria-selected="true"]')).to_be_visible()

@@ -47,7 +47,7 @@ class RuleForm(forms.Form):
         help_text="The rule sends no second alert in this time.",
     )
     session_filter = forms.CharField(
-        label="Only sessions with", max_length=200, required=False, help_text="Part of the session id. Optional."
+        label="Only sessions with", max_length=200, required=False, help_text="Part of the session ID. Optional."
     )
     model_filter = forms.CharField(
         label="Only models with", max_length=200, required=False, help_text="Part of the model name. Optional."

@@ -5,6 +5,7 @@ Each download checks the permission and is recorded in the audit log with its re
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 
 from django.conf import settings
@@ -104,6 +105,8 @@ def _send_audit(
 
 def _cell(entry: AuditEntry, name: str) -> object:
     value = getattr(entry, name)
+    if name == "detail":
+        return json.dumps(value, ensure_ascii=False)
     return format_time(value) if name == "at" else value
 
 

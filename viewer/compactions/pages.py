@@ -151,17 +151,24 @@ def rework_fragment(request: HttpRequest, name: str, number: int) -> HttpRespons
 def ledger_file(request: HttpRequest, name: str, number: int, extension: str) -> HttpResponse:
     """The fate ledger as CSV or JSON: ids, hashes and rules, no text."""
     compaction = _get_compaction(request, name, number)
-    session_name = slugify(compaction.session.session_id) or "session"
-    rows = [asdict(entry) for entry in queries.fate_ledger(compaction.session, compaction.check).entries]
+    # The longest file name of most systems is 255 bytes.
+    session_name = slugify(compaction.session.session_id)[:80] or "session"
+    rows = [_file_row(entry) for entry in queries.fate_ledger(compaction.session, compaction.check).entries]
     if extension == "json":
         response = HttpResponse(json.dumps(rows, indent=1), "application/json")
     else:
-        columns = [field.name for field in fields(Entry)]
+        columns = ["number", *(field.name for field in fields(Entry) if field.name != "position")]
         content = csv_file.encode(columns, [list(row.values()) for row in rows])
         response = HttpResponse(b"".join(content), "text/csv; charset=utf-8")
     file_name = f"{session_name}-compaction-{number}-ledger.{extension}"
     response["Content-Disposition"] = f'attachment; filename="{file_name}"'
     return response
+
+
+def _file_row(entry: Entry) -> dict[str, Any]:
+    """Return a row of a downloaded ledger, with the number that the page shows."""
+    row = asdict(entry)
+    return {"number": row.pop("position") + 1, **row}
 
 
 @access.requires(Right.PAYLOAD)

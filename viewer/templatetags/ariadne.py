@@ -20,6 +20,7 @@ from django.utils.safestring import SafeString, mark_safe
 from markdown_it import MarkdownIt
 
 from ingest.decoding.facts import FactCount
+from ingest.decoding.span_stats import HIDDEN_MODEL
 from ingest.models import Session
 from viewer.kinds import browser_table, kind_of
 from viewer.numbers import format_age, format_counts, format_facts, format_percent, format_share, format_short
@@ -51,6 +52,12 @@ def tokens(value: Any) -> str:
 def short_tokens(value: Any) -> str:
     """13604 → 13.6k."""
     return format_short(value) if isinstance(value, int) else _MISSING
+
+
+@register.filter
+def model_title(model: str) -> str:
+    """Return the tooltip of a model's name."""
+    return "The name doesn't look like a model ID, so it is hidden like content" if model == HIDDEN_MODEL else model
 
 
 @register.filter

@@ -85,7 +85,7 @@ KINDS = (
         "Times that messages left a prompt. Compactions that a provider makes on its own side are not counted.",
         lambda figures: figures.compactions,
         _count,
-        note="without those of model providers",
+        note="run by agents",
     ),
     _Kind(
         "tokens_freed",

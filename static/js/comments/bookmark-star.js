@@ -1,6 +1,6 @@
 // @ts-check
 // <bookmark-star>: the star of a session or a compaction. Saves without leaving the page.
-import { isSignedOut, parse, toast } from "../dom.js";
+import { isSignedOut, parse, problem, toast } from "../dom.js";
 
 class BookmarkStar extends HTMLElement {
   connectedCallback() {
@@ -24,7 +24,7 @@ class BookmarkStar extends HTMLElement {
       if (hadFocus) button?.focus();
       toast(button?.getAttribute("aria-pressed") === "true" ? "Bookmarked" : "Bookmark removed");
     } catch {
-      toast("Can't save the bookmark. Try again.");
+      problem("Can't save the bookmark. Try again.");
     }
   };
 }

@@ -1,6 +1,6 @@
 // @ts-check
 // <event-tail>: live events of all sessions. Follows the newest event unless the user scrolls up.
-import { h, icon, setText, toast } from "../dom.js";
+import { h, icon, problem, setText } from "../dom.js";
 import { clockMs, duration, exactTime, pluralize, shortTokens } from "../format.js";
 import { kindOf, titleOf } from "../kinds.js";
 import { LiveSocket } from "../live-socket.js";
@@ -103,7 +103,7 @@ export class EventTail extends HTMLElement {
       this.#regex = new RegExp(field.value, "i");
     } catch (error) {
       field.setAttribute("aria-invalid", "true");
-      toast(error instanceof SyntaxError ? error.message : "Invalid regular expression");
+      problem(error instanceof SyntaxError ? error.message : "Invalid regular expression");
     }
   }
 

@@ -6,7 +6,7 @@ import "./page-tour.js";
 import "./span-inspector.js";
 import "./span-tree.js";
 import "./timeline/token-timeline.js";
-import { isTyping, setText, toast } from "../dom.js";
+import { isTyping, problem, setText } from "../dom.js";
 import { keptOfTotal, pluralize, shortTokens, tokens } from "../format.js";
 import { LiveSocket } from "../live-socket.js";
 import { formatAddress, parseAddress } from "./address.js";
@@ -120,7 +120,7 @@ class SessionView extends HTMLElement {
     if (!span) return;
     const at = store.spans.findKey(span);
     if (at >= 0) store.select(store.spans.key(at), "address");
-    else toast("This session has no such span. The link may be outdated.");
+    else problem("This session has no such span. The link may be outdated.");
   };
 
   #writeAddress() {

@@ -3,7 +3,7 @@
 // that opens when the reader selects something.
 import "../lazy-fragment.js";
 import "../tab-set.js";
-import { h, icon, isSignedOut, parse, toast } from "../dom.js";
+import { h, icon, isSignedOut, parse, problem } from "../dom.js";
 import { pluralize } from "../format.js";
 import { titleOf } from "../kinds.js";
 import { updateTimes } from "../relative-times.js";
@@ -119,7 +119,7 @@ class SpanInspector extends HTMLElement {
       await this.#update();
       this.querySelector(".switch")?.dispatchEvent(new Event("focus"));
     } catch {
-      toast("Couldn't change this. Try again.");
+      problem("Couldn't change this. Try again.");
     }
   };
 }

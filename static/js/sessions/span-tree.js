@@ -177,7 +177,8 @@ class SpanTree extends HTMLElement {
     const [from, to] = this.#cursor >= 0 ? this.#contents.timeRangeOf(this.#cursor, now) : (store.range ?? this.#contents.sessionRange(now));
     const offset = store.range ? from - store.tree.from : 0;
     const times = [0, 0.5, 1].map((share) => offset + (to - from) * share);
-    this.#toolbar.setAxisLabels(times.map((ms) => (ms < 1 ? "0" : duration(ms))));
+    // An instant has no scale.
+    this.#toolbar.setAxisLabels(times.map((ms, i) => (ms >= 1 ? duration(ms) : i ? "" : "0")));
   }
 
   #drawSkew() {

@@ -87,6 +87,7 @@ def test_csv_contains_no_formulas():
     for row in rows:
         assert not any(cell.lstrip()[:1] in set("=+-@＝") for cell in row.values() if cell)
     assert {"plain", 'quote "and", comma'} <= {row["target"] for row in rows}
+    assert all(isinstance(json.loads(row["detail"]), dict) for row in rows)
     exported = AuditEntry.objects.latest("position")
     assert (exported.action, exported.detail["filters"]) == ("audit.export", {"actor": "mallory"})
 

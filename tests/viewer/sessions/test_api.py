@@ -177,8 +177,10 @@ def test_the_ledger_can_be_downloaded_as_json_and_csv(api: httpx.Client, name: s
     assert len(as_json.json()) == 64
     assert "attachment" in as_json.headers["Content-Disposition"]
     as_csv = api.get(f"/sessions/{name}/compactions/1/ledger.csv").content.decode("utf-8-sig").splitlines()
-    assert as_csv[0] == "position,id,hash,role,tokens,fate,rule,into,inferred"
+    assert as_csv[0] == "number,id,hash,role,tokens,fate,rule,into,inferred"
     assert len(as_csv) == 65
+    # The numbers are those of the page.
+    assert (as_json.json()[0]["number"], as_csv[-1].split(",")[0]) == (1, "64")
 
 
 def test_the_schema_is_served(server: Server, api: httpx.Client) -> None:

@@ -221,7 +221,7 @@ function labelMarkers(markers, plot) {
     const label = resultOf(marker.check);
     const width = label.length * LABEL_CHAR_PX + 2 * LABEL_GAP_PX;
     const fitsRight = end - right >= width;
-    if (marker.count === 1 && (fitsRight || left - start >= width)) [marker.label, marker.isLabelLeft] = [label, !fitsRight];
+    if (marker.count === 1 && label && (fitsRight || left - start >= width)) [marker.label, marker.isLabelLeft] = [label, !fitsRight];
     start = right + (marker.label && fitsRight ? width : 0);
   });
   return markers;
@@ -274,6 +274,7 @@ function severity(check) {
 /** Describe the result of a compaction, such as "22k → 10k". @param {Check} check */
 export function resultOf(check) {
   if (check.has_failed) return "failed";
+  if (!check.before && check.after === null) return "";
   return `${shortTokens(check.before)} → ${check.after === null ? "…" : shortTokens(check.after)}`;
 }
 
