@@ -101,3 +101,21 @@ def test_pages_do_not_scroll_horizontally(sign_in, session: str, width: int):
     for path in ("/transcripts/", "/audit/", "/keys/", "/tokens/", "/projects/"):
         page.goto(path)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+
+
+def test_the_list_of_transcripts_fits_a_small_laptop(sign_in, session: str):
+    """The buttons of a row are on the screen without scrolling."""
+    page = sign_in("auditor", width=1024)
+    page.goto(f"/transcripts/?q={session}")
+    region = page.locator(".table-scroll")
+    assert region.evaluate("(e) => e.scrollWidth <= e.clientWidth")
+
+
+def test_printed_hashes_of_a_chain_are_complete(sign_in, session: str):
+    page = sign_in("auditor", width=760)
+    page.goto(f"/transcripts/?q={session}")
+    page.get_by_test_id("transcript-row").first.get_by_role("link").first.click()
+    page.emulate_media(media="print")
+    digest = page.locator(".chain .digest").first
+    assert len(digest.inner_text()) == 64
+    assert digest.evaluate("(e) => e.scrollWidth <= e.clientWidth && e.getBoundingClientRect().right <= innerWidth")
