@@ -154,6 +154,7 @@ OVERFLOW_ERRORS: dict[str, tuple[str, int | None, int | None]] = {
     "lm studio size": ("Context size has been exceeded.", None, None),
     "zhipu": ("Prompt exceeds max length", None, None),
     "vllm negative": ("max_tokens must be at least 1, got -200.", None, None),
+    "llama.cpp short": ("request (53192 tokens) exceeds context size (50176 tokens)", 50176, 53192),
     "llama.cpp": (
         "the request exceeds the available context size (4096 tokens), try increasing it",
         4096,

@@ -64,6 +64,7 @@ _PHRASES = (
 # Texts that also occur in other errors, such as "temperature must be <= 2", unless they count tokens.
 _COUNTED = re.compile(
     r"token count\D{0,20}\d+ exceeds the limit of|tokens? \+ .{0,40}must be <=|must have less than [\d,]+ tokens"
+    r"|request \([\d,]+ tokens\) exceeds context size"
     r"|input length \(?[\d,]+(?: tokens)?\)? exceeds (?:the )?maximum allowed"
 )
 _NOT_OVERFLOW = (
