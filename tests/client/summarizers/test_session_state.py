@@ -161,6 +161,20 @@ def test_rows_of_tables_are_records(output, expected):
     assert expected in Session("Which of these have a problem?").call("list", output, path="x").text()
 
 
+def test_calls_in_code_are_not_the_rows_of_a_table():
+    """Each line has two commas, but the parenthesis spans its cells."""
+    code = "\n".join(f"logging.{level}(ctx, msg, attrs...)" for level in ("Debug", "Info", "Warn", "Error"))
+    summary = Session("How do we log?").call("read", code, path="logger.go").summary()
+    assert not summary.records
+    assert "logging.Info(ctx, msg, attrs...)" in summary.render()
+
+
+def test_an_argument_of_several_lines_is_visibly_cut():
+    """The call shows the first line, which is not the whole query."""
+    text = Session("Who has friends?").call("execute", "[]", query="SELECT name,\n  COUNT(*)\nFROM friend").text()
+    assert "execute(SELECT name, …)" in text
+
+
 def test_a_later_result_replaces_the_earlier_one():
     """The newest state is on one line, and a value that changed is marked."""
     session = Session("Cancel reservation K1NW8N.")

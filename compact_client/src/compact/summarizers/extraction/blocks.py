@@ -171,7 +171,8 @@ def _argument_lines(arguments: dict[str, Any]) -> tuple[dict[str, str], list[str
             shown[key] = stripped
             continue
         lines = output_lines(_truncate(stripped))
-        shown[key] = clip(lines[0] if lines else "", _MAX_ARGUMENT_PREVIEW_CHARS)
+        preview = clip(lines[0] if lines else "", _MAX_ARGUMENT_PREVIEW_CHARS)
+        shown[key] = f"{preview} …" if len(lines) > 1 and not preview.endswith("…") else preview
         rest += lines
     return shown, rest
 

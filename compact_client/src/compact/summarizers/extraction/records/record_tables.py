@@ -99,7 +99,8 @@ def _csv_table(lines: Sequence[str], index: int, separator: str) -> _Table | Non
     sample = [split(line) for line in lines[index + 1 : index + 1 + _MIN_CSV_ROWS]]
     # Prose has commas too, but not the same number in each line, and its cells have many words.
     is_table = all(len(cells) == len(heading) and len(cells[0]) <= _MAX_ID_CHARS for cells in sample)
-    if not is_table or any(name.count(" ") > 2 for name in heading):
+    # Calls in code have the same number of commas in each line, but a parenthesis spans their cells.
+    if not is_table or any(name.count(" ") > 2 or name.count("(") != name.count(")") for name in heading):
         return None
     return _Table(heading, lambda line: split(strip_line_number(line)), index + 1)
 
