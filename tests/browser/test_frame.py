@@ -86,7 +86,7 @@ def test_silent_session_is_not_running_forever(server: Server, sign_in: SignIn) 
     page = sign_in("operator")
     page.goto(f"/sessions/{session.session_id}/")
     expect(page.locator('[data-slot="running"]')).to_contain_text("No events for")
-    expect(page.get_by_test_id("inspector")).to_contain_text("neither checks nor model calls")
+    expect(page.get_by_test_id("inspector")).to_contain_text("no checks, and no model calls with token usage")
 
 
 def test_long_model_name_does_not_widen_the_page(server: Server, sign_in: SignIn) -> None:
