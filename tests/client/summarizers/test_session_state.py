@@ -175,6 +175,19 @@ def test_an_argument_of_several_lines_is_visibly_cut():
     assert "execute(SELECT name, …)" in text
 
 
+def test_only_the_last_of_nearly_equal_open_actions_takes_room():
+    """The others repeat it. A line that mentions something else stays."""
+    steps = (
+        "To fix the import, we still need to change the resolver in lint/loader.py for packages.",
+        "To fix the import, we still need to change the resolver in lint/loader.py for all packages.",
+        "To fix the import, we still need to change the resolver in lint/loader.py for nested packages.",
+        "To fix the import, we still need to change the resolver in lint/parser.py for packages.",
+    )
+    session = Session("The import of packages fails.")
+    session.messages += [Message("assistant", text, id=f"a{number}") for number, text in enumerate(steps, 1)]
+    assert sorted(item.description for item in session.summary(max_tokens=110).open_items) == sorted(steps[2:])
+
+
 def test_a_later_result_replaces_the_earlier_one():
     """The newest state is on one line, and a value that changed is marked."""
     session = Session("Cancel reservation K1NW8N.")

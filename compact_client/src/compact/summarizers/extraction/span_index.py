@@ -85,6 +85,10 @@ FIELD_BONUS: Final[dict[str, float]] = {
 }
 _REPEATED_CALL_BONUS: Final = 0.3
 _MAX_LINES_PER_TEMPLATE: Final = 3  # lines that differ only in their numbers and still get the bonus
+# An agent repeats what it still has to do with each attempt. Only the last of these lines gets the bonus.
+_SUPERSEDED_FIELDS: Final = frozenset({"open_items", "decisions"})
+_OPENING_WORDS: Final = 3
+_SAME_WORDS_SHARE: Final = 0.6
 _DIGIT: Final = re.compile(r"\d")
 _WORD_WITH_DIGIT: Final = re.compile(r"(?<!\S)[^\s\d]*+\d\S*+")
 # The name of a field is not an entity, nor are those above the columns of a table.
@@ -189,6 +193,7 @@ class SpanIndex:
         self.visible: set[int] = set()
         self._chars = 0
         self._template_counts: Counter[str] = Counter()
+        self._line_by_opening: dict[str, Candidate] = {}
         self._entity_ids = _EntityIds(self.usages, self.keys, frozenset(said))
         self._entities_by_line: dict[str, tuple[int, ...]] = {}
         self._candidates_by_line: dict[str, Candidate | None] = {}  # None for lines that stay in the prompt
@@ -292,8 +297,22 @@ class SpanIndex:
             candidate.subject, candidate.use = self._entity_ids[mentions[0]] if mentions else -1, use
         elif block.kind in _TOOL_TEXT_KINDS:
             candidate.unexplained = self._repeated_without_words(text, entities)
+        if field in _SUPERSEDED_FIELDS and not is_priority:
+            self._supersede(candidate)
         self.candidates.append(candidate)
         return candidate
+
+    def _supersede(self, candidate: Candidate) -> None:
+        """Take the bonus from the last line with the same beginning if the new one mentions all that it mentions."""
+        words = candidate.text.lower().split()
+        opening = " ".join(words[:_OPENING_WORDS])
+        earlier = self._line_by_opening.get(opening)
+        self._line_by_opening[opening] = candidate
+        if earlier is None or not earlier.bonus or not set(earlier.entities) <= set(candidate.entities):
+            return
+        old, new = set(earlier.text.lower().split()), set(words)
+        if len(old & new) >= _SAME_WORDS_SHARE * len(old | new):
+            earlier.bonus = 0.0
 
     def _repeated_without_words(self, text: str, entities: tuple[int, ...]) -> tuple[int, ...]:
         """Return the entities that earlier lines introduced, if the line contains only code."""
