@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+_ROUNDS_UP = 0.9995  # 999,500 is 1M, not 1,000k
 _UNITS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
 
 
@@ -34,7 +35,7 @@ def to_fraction(value: Any) -> float:
 def format_short(value: float) -> str:
     """Abbreviate to at most three digits: 13604 → 13.6k, 109312 → 109k. The same as `shortTokens` in `format.js`."""
     for size, unit in _UNITS:
-        if abs(value) >= size:
+        if abs(value) >= _ROUNDS_UP * size:
             number = value / size
             return (f"{number:.1f}".removesuffix(".0") if abs(number) < 100 else f"{number:,.0f}") + unit
     return f"{value:,.0f}"

@@ -1,8 +1,9 @@
 // @ts-check
-// Format numbers and times. Imports nothing. viewer/templatetags/ariadne.py formats the same way on the server.
+// Format numbers and times. Imports nothing. viewer/numbers.py formats the same way on the server.
 
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
+const ROUNDS_UP = 0.9995; // 999,500 is 1M, not 1,000k
 /** @type {[number, string][]} */
 const UNITS = [
   [1e12, "T"],
@@ -21,7 +22,7 @@ export function shortTokens(value) {
   if (value == null) return "–";
   const size = Math.abs(value);
   if (size < 1000) return String(value);
-  const [unit, name] = /** @type {[number, string]} */ (UNITS.find(([limit]) => size >= limit));
+  const [unit, name] = /** @type {[number, string]} */ (UNITS.find(([limit]) => size >= ROUNDS_UP * limit));
   const number = value / unit;
   return `${Math.abs(number) < 100 ? number.toFixed(1).replace(/\.0$/, "") : tokens(Math.round(number))}${name}`;
 }

@@ -9,8 +9,8 @@ test("a negative duration is shown as missing", () => {
 });
 
 test("token counts are abbreviated", () => {
-  const sizes = [999, 9_500, 13_604, 16_000, 109_312, 1_500_000, 2_147_483_647, 1e15];
-  assert.deepEqual(sizes.map(shortTokens), ["999", "9.5k", "13.6k", "16k", "109k", "1.5M", "2.1B", "1,000T"]);
+  const sizes = [999, 9_500, 13_604, 16_000, 109_312, 999_499, 999_500, 1_500_000, 2_147_483_647, 1e15];
+  assert.deepEqual(sizes.map(shortTokens), ["999", "9.5k", "13.6k", "16k", "109k", "999k", "1M", "1.5M", "2.1B", "1,000T"]);
 });
 
 test("times more than a month away are shown as dates", () => {
