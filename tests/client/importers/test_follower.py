@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -85,6 +86,19 @@ def test_watch_imports_the_agents_logs_once_per_project(server: Project, capsys:
     assert watch(server, key="key-b") == exit_codes.OK
     assert span_ids(server.events_of("key-b")) == span_ids(first)
     assert b"s3cr3t-Pa55" not in b"".join(request.raw for request in server.requests)
+
+
+def test_a_watch_without_news_says_why(home: Path, server: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    """Everything is imported already, or there are no sessions on this machine."""
+    watch(server)
+    capsys.readouterr()
+    assert watch(server) == exit_codes.OK
+    assert "Nothing new in the logs of Claude Code, Codex" in (error := capsys.readouterr().err)
+    assert "since the last import (2 found)" in error
+    shutil.rmtree(home / ".claude")
+    shutil.rmtree(home / ".codex")
+    assert watch(server) == exit_codes.OK
+    assert "No sessions found in the logs of Claude Code, Codex" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("home")

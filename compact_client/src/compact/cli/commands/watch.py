@@ -63,6 +63,8 @@ def watch(options: argparse.Namespace) -> int:
     try:
         reports += _import(importer, importer.find_pending(), options)
         if options.once or options.dry_run:
+            if not reports:
+                sys.stderr.write(f"{_explain_nothing(logs)}\n")
             return _finish(reports, options)
         if options.json:
             for report in reports:
@@ -125,14 +127,24 @@ def _import(importer: Importer, files: Sequence[LogLocation], options: argparse.
 
 def _follow(importer: Importer, logs: LogFilter, reports: list[FileReport], options: argparse.Namespace) -> int:
     if not options.json:
-        names = ", ".join(agent.title for agent in FORMATS if not logs.agents or agent.name in logs.agents)
-        place = ", ".join(map(str, logs.paths)) or f"the logs of {names}"
-        sys.stderr.write(f"Watching {place}. Press Ctrl-C to stop.\n")
+        sys.stderr.write(f"Watching {_place(logs)}. Press Ctrl-C to stop.\n")
         sys.stderr.flush()
     for report in importer.follow():
         reports.append(report)
         _print_news(report, options)
     return _exit_code(reports)
+
+
+def _place(logs: LogFilter) -> str:
+    names = ", ".join(agent.title for agent in FORMATS if not logs.agents or agent.name in logs.agents)
+    return ", ".join(map(str, logs.paths)) or f"the logs of {names}"
+
+
+def _explain_nothing(logs: LogFilter) -> str:
+    count = sum(logs.accepts(log) for log in logs.find())
+    if count:
+        return f"Nothing new in {_place(logs)} since the last import ({count} found)."
+    return f"No sessions found in {_place(logs)}."
 
 
 def _finish(reports: list[FileReport], options: argparse.Namespace) -> int:
