@@ -257,7 +257,7 @@ def _render_fact(fact: LostFact) -> str:
         words = f"{entry.role} message {entry.position + 1}"
         link = f' <a class="small" href="#m-{escape(entry.id)}">{escape(words)}</a>'
     elif fact.has_context:
-        # The message itself left the prompt before. The fact was in the previous summary.
+        # The message left the prompt in an earlier compaction, and the previous summary had the fact.
         link = ' <span class="faint small">earlier message</span>'
     return f'<li data-testid="lost-fact"><q dir="auto">{sentence}</q>{link}</li>\n'
 
