@@ -202,6 +202,53 @@ def test_siblings_of_a_protected_result_are_cleared_once_they_are_old():
     ]
 
 
+@pytest.mark.req("A-END-1", "R-PROT-1")
+@pytest.mark.parametrize("fmt", ["chat", "anthropic"])
+@pytest.mark.parametrize("renderer", RENDERERS)
+@pytest.mark.parametrize("later_turns", [0, 1])
+def test_a_large_output_beside_a_recent_todo_list_is_truncated(later_turns, renderer, fmt):
+    """The todo list stays whole. Without truncation, both would be pinned and exceed the budget."""
+    recorder = Recorder()
+    newest = todo(1, "word " * 4500, "short")
+    items = [{"role": "user", "content": "go"}, *(newest if fmt == "chat" else in_one_message(newest))]
+    items += turns(later_turns)
+    out = small_manager(recorder, window=4000, policy={"renderer": renderer}).preflight("s", items)
+    assert "todo list 1" in json.dumps(out)
+    assert "short" in json.dumps(out)
+    (event,) = recorder.of("compact.truncated")
+    assert event["properties"]["tokens_before"] > 4500 > 3500 > event["properties"]["tokens_after"] > 1000
+    assert not recorder.of("compact.over_budget")
+
+
+@pytest.mark.req("A-END-1")
+def test_small_outputs_leave_their_share_to_a_large_one():
+    """Ten short results of parallel calls do not take the space of one that has to be truncated."""
+    recorder = Recorder()
+    items = [*turns(1), {"role": "user", "content": "go"}, *parallel_reads("word " * 3000, *["ok"] * 10)]
+    small_manager(recorder, window=2500, buffer=500).preflight("s", items)
+    (event,) = recorder.of("compact.truncated")
+    assert event["properties"]["tokens_after"] > 800
+
+
+def in_one_message(messages):
+    """Return a call with its results in the form of Anthropic: all results in one message."""
+    call, *results = messages
+    uses = [
+        {"type": "tool_use", "id": item["id"], "name": item["function"]["name"], "input": {}}
+        for item in call["tool_calls"]
+    ]
+    blocks = [
+        {"type": "tool_result", "tool_use_id": item["tool_call_id"], "content": item["content"]} for item in results
+    ]
+    return [{"role": "assistant", "content": uses}, {"role": "user", "content": blocks}]
+
+
+def parallel_reads(*texts):
+    """Return calls of `read` in one response, with their results."""
+    call, _, *results = todo(1, *texts)
+    return [{**call, "tool_calls": call["tool_calls"][1:]}, *results]
+
+
 @pytest.mark.req("A-END-1")
 def test_bridge_ends_with_the_question():
     """The handover summary comes before the message that the model has to answer."""

@@ -6,7 +6,7 @@ compaction cannot keep what the policy asks for. The log always has the full tex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,13 +15,12 @@ from compact.engine.effects import Steps, call_store
 from compact.engine.session import Session
 from compact.exceptions import StoreFailed
 from compact.messages import Message
+from compact.messages.codecs.base import ChangeOutput
 from compact.planning.tool_results.artifacts import ArtifactMetadata
 from compact.planning.tool_results.truncation import fits_without_counting, truncate_output
 
 if TYPE_CHECKING:
     from compact.engine.engine import Engine
-
-Shorten = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,25 +78,25 @@ def is_truncatable(engine: Engine, session: Session, message: Message) -> bool:
     return not message.meta.get(engine.policy.protected_flag)
 
 
-def policy_limit(engine: Engine) -> Shorten:
-    """Return the function that truncates a text to the limit of the policy."""
-    return lambda text: truncate_output(text, engine.policy, engine.counter.count_text)
+def policy_limit(engine: Engine) -> ChangeOutput:
+    """Return the function that truncates an output to the limit of the policy."""
+    return lambda _, text: truncate_output(text, engine.policy, engine.counter.count_text)
 
 
 def truncate_message(
-    engine: Engine, session: Session, message: Message, shorten: Shorten, reason: str, check: events.CheckSpan
+    engine: Engine, session: Session, message: Message, shorten: ChangeOutput, reason: str, check: events.CheckSpan
 ) -> Steps[Truncation | None]:
     """Show a shorter form of a message from now on. Return None if `shorten` changes nothing."""
     codec, logged = session.codec, session.thread.get(message.id or "") or message
     assert codec is not None
     assert message.id is not None
-    if codec.map_outputs(message, lambda _, text: shorten(text)) is message:
+    if codec.map_outputs(message, shorten) is message:
         return None
     artifact_id = yield from _store_full_text(engine, session, logged, check)
     pointer = f'\n[Full output: read_artifact("{artifact_id}")]' if artifact_id else ""
 
-    def shorten_with_pointer(_: str, text: str) -> str:
-        short = shorten(text)
+    def shorten_with_pointer(call_id: str, text: str) -> str:
+        short = shorten(call_id, text)
         return text if short == text else short + pointer
 
     short = codec.map_outputs(message, shorten_with_pointer)

@@ -6,19 +6,20 @@ would meet the budget.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING
 
 from compact import events
 from compact.engine.compaction.ledger import is_host_message
 from compact.engine.effects import Steps
 from compact.engine.session import Session
-from compact.engine.truncation import Shorten, is_truncatable, policy_limit, truncate_message
+from compact.engine.truncation import is_truncatable, policy_limit, truncate_message
 from compact.messages import Message
+from compact.messages.codecs.base import ChangeOutput
 from compact.messages.units import Unit
 from compact.planning.draft import Draft, EarlierTokens, draft_compaction
 from compact.planning.limits import TokenLimits
-from compact.planning.partition import newest_unit, partition_for_bridge, partition_units
+from compact.planning.partition import PROTECTED_TOOL, Partition, newest_unit, partition_for_bridge, partition_units
 from compact.planning.strategies.externalize import POINTER_TOKENS
 from compact.planning.tool_results.non_replayable import non_replayable_ids
 from compact.planning.tool_results.truncation import truncate_with_split
@@ -74,37 +75,31 @@ def host_messages(session: Session) -> tuple[list[Message], list[int]]:
 
 def truncate_recent(compaction: Compaction) -> Steps[bool]:
     """Truncate long outputs that the policy wants to keep, except for the newest unit. Return True if any was long."""
-    policy = compaction.engine.policy
-    partition = partition_units(
-        compaction.units,
-        compaction.messages,
-        compaction.pins,
-        keep_turns=policy.keep_recent_turns,
-        keep_pairs=policy.keep_tool_io_pairs,
-    )
     newest = newest_unit(compaction.units) if compaction.units else None
-    older = [unit for unit in partition.recent if unit is not newest]
+    partition = _policy_partition(compaction)
+    units = [*partition.recent, *_recent_protected(compaction, partition)]
+    older = [unit for unit in units if unit is not newest]
     return (yield from _truncate(compaction, older, policy_limit(compaction.engine), "the recent window does not fit"))
 
 
 def truncate_to_fit(compaction: Compaction) -> Steps[bool]:
     """Truncate the outputs that must stay to the rest of the budget. Return False if that is not possible."""
-    counts, pins = compaction.counts, compaction.pins
-    kept = _floor_units(compaction)
-    outputs = {index for unit in kept for index in _outputs_of(compaction, unit)}
-    others = sum(counts[index] for unit in kept for index in unit.indices if index not in outputs)
-    pinned = sum(counts[index] for unit in compaction.units if unit.first in pins for index in unit.indices)
-    needed_tokens = compaction.fixed_tokens + pinned + others
+    counts, pins, count_text = compaction.counts, compaction.pins, compaction.engine.counter.count_text
+    units = [*_floor_units(compaction), *_recent_protected(compaction, _policy_partition(compaction))]
+    outputs = [text for unit in units for texts in _outputs_of(compaction, unit).values() for text in texts.values()]
+    output_tokens = [count_text(text) for text in outputs]
+    firsts = {*pins, *(unit.first for unit in units)}
+    kept = sum(counts[index] for unit in compaction.units if unit.first in firsts for index in unit.indices)
+    needed_tokens = compaction.fixed_tokens + kept - sum(output_tokens)
     free_tokens = int((compaction.limits.budget_tokens - needed_tokens) * _OUTPUT_SHARE)
-    max_tokens = free_tokens // max(1, len(outputs)) - _MARKER_TOKENS
+    max_tokens = _largest_share(output_tokens, free_tokens) - _MARKER_TOKENS
     if compaction.engine.policy.tool_output_truncation == "none" or max_tokens < _MIN_OUTPUT_TOKENS:
         return False
-    count_text = compaction.engine.counter.count_text
 
-    def shorten(text: str) -> str:
+    def shorten(_: str, text: str) -> str:
         return truncate_with_split(text, max_tokens, count_text)
 
-    return (yield from _truncate(compaction, kept, shorten, "the output does not fit the budget"))
+    return (yield from _truncate(compaction, units, shorten, "the output does not fit the budget"))
 
 
 def kept_at_floor(compaction: Compaction) -> events.KeptCounts:
@@ -127,19 +122,59 @@ def _floor_units(compaction: Compaction) -> Sequence[Unit]:
     return partition_units(units, compaction.messages, pins, keep_turns=turns, keep_pairs=pairs).recent
 
 
-def _outputs_of(compaction: Compaction, unit: Unit) -> list[int]:
-    """Return the indices of the unit's tool outputs that may be truncated."""
+def _policy_partition(compaction: Compaction) -> Partition:
+    """Return the partition that the policy asks for."""
+    policy = compaction.engine.policy
+    return partition_units(
+        compaction.units,
+        compaction.messages,
+        compaction.pins,
+        keep_turns=policy.keep_recent_turns,
+        keep_pairs=policy.keep_tool_io_pairs,
+    )
+
+
+def _recent_protected(compaction: Compaction, partition: Partition) -> list[Unit]:
+    """Return the units of protected tools in the recent window. In older ones, other outputs are cleared."""
+    rules = compaction.pins
+    return [
+        unit
+        for unit in partition.pinned
+        if unit.last >= partition.window_start and rules[unit.first].startswith(PROTECTED_TOOL)
+    ]
+
+
+def _outputs_of(compaction: Compaction, unit: Unit) -> dict[int, dict[str, str]]:
+    """Return the outputs that may be truncated, by message index and call id. A pinned unit keeps the protected one."""
     engine, session, messages = compaction.engine, compaction.session, compaction.messages
-    return [index for index in unit.indices if is_truncatable(engine, session, messages[index])]
+    assert session.codec is not None
+    protected_tools = engine.policy.protected_tools if unit.first in compaction.pins else ()
+    calls = (call for index in unit.indices for call in messages[index].tool_calls)
+    protected = {call.id for call in calls if call.name in protected_tools}
+    return {
+        index: {call_id: text for call_id, text in session.codec.outputs(messages[index]) if call_id not in protected}
+        for index in unit.indices
+        if is_truncatable(engine, session, messages[index])
+    }
 
 
-def _truncate(compaction: Compaction, units: Sequence[Unit], shorten: Shorten, reason: str) -> Steps[bool]:
+def _largest_share(sizes: Sequence[int], free_tokens: int) -> int:
+    """Return the most that one of several outputs may take. Small ones leave their share to the others."""
+    for number, size in enumerate(sorted(sizes)):
+        share = free_tokens // (len(sizes) - number)
+        if size > share:
+            return share
+        free_tokens -= size
+    return max(sizes, default=0)
+
+
+def _truncate(compaction: Compaction, units: Sequence[Unit], shorten: ChangeOutput, reason: str) -> Steps[bool]:
     """Truncate the outputs of some units. Return True if any of them changed."""
-    engine, session = compaction.engine, compaction.session
+    engine, session, check = compaction.engine, compaction.session, compaction.check
     truncations = []
-    for index in (index for unit in units for index in _outputs_of(compaction, unit)):
-        message = compaction.messages[index]
-        truncation = yield from truncate_message(engine, session, message, shorten, reason, compaction.check)
+    for index, outputs in (item for unit in units for item in _outputs_of(compaction, unit).items()):
+        message, change = compaction.messages[index], _limit_to(outputs, shorten)
+        truncation = yield from truncate_message(engine, session, message, change, reason, check)
         if truncation is not None:
             truncations.append(truncation)
     if not truncations:
@@ -147,6 +182,11 @@ def _truncate(compaction: Compaction, units: Sequence[Unit], shorten: Shorten, r
     compaction.truncations += truncations
     compaction.render()
     return True
+
+
+def _limit_to(call_ids: Container[str], change: ChangeOutput) -> ChangeOutput:
+    """Return a function that changes only the outputs of these calls."""
+    return lambda call_id, text: change(call_id, text) if call_id in call_ids else text
 
 
 def _results_to_keep(compaction: Compaction) -> set[str]:
