@@ -8,12 +8,10 @@ read, merged, deleted and inserted again.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import Any
-
-import psycopg
 
 from ingest.decoding.labels import Label
 from ingest.decoding.records import Record, Span, Trace
@@ -21,6 +19,8 @@ from ingest.decoding.span_stats import stats_of
 from ingest.decoding.timestamps import to_microseconds
 from ingest.storage import labels, messages, session_assignment
 from ingest.storage.database import copy_rows
+from ingest.storage.database.pg_arrays import encode_array
+from ingest.storage.database.pipeline import Pipeline, Query
 from ingest.storage.figures import trends, usage
 from ingest.storage.figures.aggregates import RESET_SESSION, UPDATE_SESSIONS, SessionDelta, update_parameters
 from ingest.storage.figures.trends import HourRow
@@ -29,7 +29,6 @@ from ingest.storage.messages import KnownMessages
 from ingest.storage.payloads import DATA, PAYLOAD, decode_data
 from ingest.storage.session_assignment import SpanGroups
 
-Cursor = psycopg.AsyncCursor[Any]
 SpanKey = tuple[str, str]
 SessionSpans = dict[uuid.UUID, list[Span]]
 Deltas = dict[uuid.UUID, SessionDelta]
@@ -40,7 +39,7 @@ LOCK_SPACE = 0x41524941
 # Takes the lock before the number, so that numbers increase in commit order.
 _LOCK_AND_NEXT_SEQ = "SELECT nextval('ingest_seq') FROM (SELECT pg_advisory_xact_lock(%s, %s)) AS locked"
 _NEXT_SEQ = "SELECT nextval('ingest_seq')"
-_FIND_DAYS = "SELECT session_key, day FROM ingest_session WHERE session_key = ANY(%s)"
+_FIND_SESSIONS = "SELECT session_key, day, trend_model FROM ingest_session WHERE session_key = ANY(%s::uuid[])"
 _INSERT_SESSIONS = """
 INSERT INTO ingest_session (session_key, project_id, session_id, day, created_at, last_seq, span_count, running_count,
   error_count, turn_count, turn_span_count, check_count, compaction_count, fallback_count, model, peak_tokens,
@@ -69,6 +68,7 @@ _SESSION_SPANS = f"""
 SELECT trace_id, span_id, parent_id, kind, name, status, started_at, ended_at, {DATA}, NULL
 FROM ingest_span WHERE session_key = %s AND session_day = %s
 """  # noqa: S608 - a constant
+_TRACE_TIMES = "SELECT started_at, ended_at FROM ingest_trace WHERE session_key = %s"
 _DELETE_EMPTY_SESSIONS = """
 DELETE FROM ingest_session WHERE session_key = ANY(%(keys)s) AND span_count = 0
   AND session_key NOT IN (SELECT session_key FROM ingest_trace WHERE session_key = ANY(%(keys)s))
@@ -93,8 +93,22 @@ class Committed:
     day: date = field(default_factory=lambda: datetime.now(UTC).date())
 
 
+@dataclass(slots=True)
+class KnownSessions:
+    """Days of the stored sessions that a commit changes, and those that trends count without a model."""
+
+    days: Days = field(default_factory=dict)
+    without_model: set[uuid.UUID] = field(default_factory=set)
+
+    def add(self, rows: Iterable[tuple[uuid.UUID, date, str | None]]) -> None:
+        for key, day, trend_model in rows:
+            self.days[key] = day
+            if trend_model == "":
+                self.without_model.add(key)
+
+
 async def write(
-    cursor: Cursor,
+    pipeline: Pipeline,
     project_id: int,
     records: Sequence[Record],
     *,
@@ -106,62 +120,66 @@ async def write(
     `maybe_stored` has the spans that may already be in the table. None means that any span may be. If another span is
     there, the transaction fails with UniqueViolation.
     """
-    seq = await _next_seq(cursor, _LOCK_AND_NEXT_SEQ, LOCK_SPACE, project_id)
-    result = Committed(project_id, seq)
-    result.messages = await _store_messages(cursor, project_id, records, known_messages)
     groups, traces = _group_records(records)
-    assignments, moves, days = await session_assignment.assign_traces(cursor, project_id, groups, traces)
-    spans = await session_assignment.assign_spans(cursor, project_id, groups, assignments, days)
+    new_assignments = session_assignment.new_assignments(project_id, groups, traces)
+    session_ids = session_assignment.session_ids(project_id, groups, new_assignments)
+    message_texts = known_messages.find_missing(project_id, _message_texts(records), datetime.now(UTC).date())
+    ((seq,),), trace_rows, session_rows, message_rows = await pipeline.fetch(
+        (_LOCK_AND_NEXT_SEQ, (LOCK_SPACE, project_id)),
+        session_assignment.find_traces(new_assignments),
+        _find_sessions(session_ids),
+        (messages.FIND, (project_id, list(message_texts))),
+    )
+    result = Committed(project_id, seq, messages=list(message_texts))
+    sessions = KnownSessions()
+    sessions.add((row[1], row[8], row[9]) for row in trace_rows)
+    sessions.add(session_rows)
+    days = sessions.days
+    assignments, moves = await session_assignment.assign_traces(pipeline, new_assignments, trace_rows)
+    spans = await session_assignment.assign_spans(pipeline, project_id, groups, assignments, days)
     moved_keys = {key for move in moves for key in (move.old_key, move.new_key)}
     session_keys = {*spans, *(assignment.session_key for assignment in assignments.values()), *moved_keys}
-    if unknown_keys := session_keys - days.keys():
-        ids = session_assignment.session_ids(project_id, groups, assignments)
-        days |= await _find_or_create_sessions(cursor, project_id, unknown_keys, ids, seq)
+    new_sessions = await _find_new_sessions(pipeline, session_keys, session_ids, sessions)
     for move in moves:
         old_day, new_day = days[move.old_key], days[move.new_key]
-        await cursor.execute(_MOVE_SPANS, (move.old_key, old_day, move.trace_id, move.new_key, new_day))
+        pipeline.queue(_MOVE_SPANS, (move.old_key, old_day, move.trace_id, move.new_key, new_day))
     deltas: Deltas = {}
-    changed_spans = await _merge_stored_spans(cursor, spans, days, deltas, maybe_stored, result)
-    last_seqs = await _copy_spans(cursor, project_id, changed_spans, days, seq) if changed_spans else {}
-    changed_traces = await session_assignment.store_traces(cursor, project_id, assignments, seq)
+    changed_spans = await _merge_stored_spans(pipeline, spans, days, deltas, maybe_stored, result)
+    last_seqs = await _copy_spans(pipeline, project_id, changed_spans, days, seq) if changed_spans else {}
+    # Statements after COPY are sent together. One before it would have to be waited for.
+    _store_messages(pipeline, result, message_texts, {bytes(digest) for (digest,) in message_rows})
+    _create_sessions(pipeline, project_id, new_sessions, session_ids, days, seq)
+    changed_traces = session_assignment.store_traces(pipeline, project_id, assignments, seq)
     for key, trace in changed_traces:
         deltas.setdefault(key, SessionDelta()).extend(trace.started_us, trace.ended_us)
-    await _add_labels(cursor, project_id, [(key, trace.metadata) for key, trace in changed_traces])
+    _add_labels(pipeline, project_id, [(key, trace.metadata) for key, trace in changed_traces])
     result.stored = sum(map(len, changed_spans.values()))
     result.sessions = deltas.keys() | moved_keys
-    result.seq = await _update_sessions(cursor, project_id, deltas, last_seqs, seq + result.stored)
-    await _update_usage(cursor, project_id, deltas)
+    _update_usage(pipeline, project_id, deltas)
+    result.seq = await _update_sessions(
+        pipeline, project_id, deltas, last_seqs, seq + result.stored, sessions.without_model
+    )
     if moved_keys:
-        result.seq = await _rebuild_aggregates(cursor, project_id, moved_keys, days)
+        result.seq = await _rebuild_aggregates(pipeline, project_id, moved_keys, days)
     return result
 
 
-async def _store_messages(
-    cursor: Cursor, project_id: int, records: Sequence[Record], known: KnownMessages
-) -> list[bytes]:
-    """Store the message texts that are missing. Return the hashes of those that were not known to be stored."""
+def _message_texts(records: Sequence[Record]) -> dict[bytes, bytes]:
     texts: dict[bytes, bytes] = {}
     for record in records:
         if isinstance(record, Span) and record.messages:
             texts |= record.messages
-    today = datetime.now(UTC).date()
-    unknown = known.find_missing(project_id, texts, today) if texts else []
-    if not unknown:
-        return []
-    await cursor.execute(messages.FIND, (project_id, unknown))
-    stored = {bytes(row[0]) for row in await cursor.fetchall()}
+    return texts
+
+
+def _store_messages(pipeline: Pipeline, result: Committed, texts: dict[bytes, bytes], stored: set[bytes]) -> None:
+    """Insert the messages that are not stored yet, and give the others today's date."""
+    project_id, today = result.project_id, result.day
     if stored:
-        await cursor.execute(messages.SET_DAY, (today, project_id, list(stored), today))
-    new = {digest: texts[digest] for digest in unknown if digest not in stored}
+        pipeline.queue(messages.SET_DAY, (today, project_id, list(stored), today))
+    new = {digest: text for digest, text in texts.items() if digest not in stored}
     if new:
-        await cursor.execute(messages.INSERT, messages.insert_parameters(project_id, today, new))
-    return unknown
-
-
-async def _next_seq(cursor: Cursor, statement: str = _NEXT_SEQ, *arguments: int) -> int:
-    await cursor.execute(statement, arguments)
-    (value,) = await cursor.fetchone() or (0,)
-    return int(value)
+        pipeline.queue(messages.INSERT, messages.insert_parameters(project_id, today, new))
 
 
 def _group_records(records: Sequence[Record]) -> tuple[SpanGroups, dict[str, Trace]]:
@@ -189,21 +207,33 @@ def _group_records(records: Sequence[Record]) -> tuple[SpanGroups, dict[str, Tra
     return groups, traces
 
 
-async def _find_or_create_sessions(
-    cursor: Cursor, project_id: int, keys: set[uuid.UUID], session_ids: dict[uuid.UUID, str], seq: int
-) -> Days:
-    """Return the day of each session. New sessions are created with today's date."""
-    await cursor.execute(_FIND_DAYS, (list(keys),))
-    days = dict(await cursor.fetchall())
+def _find_sessions(keys: Iterable[uuid.UUID]) -> Query:
+    return _FIND_SESSIONS, (encode_array(keys),)
+
+
+async def _find_new_sessions(
+    pipeline: Pipeline, keys: set[uuid.UUID], session_ids: dict[uuid.UUID, str], sessions: KnownSessions
+) -> list[uuid.UUID]:
+    """Return the sessions to create, and add all `keys` to the known sessions. New ones get today's date."""
+    # Sessions that only the strays of a trace belong to.
+    if other_keys := keys - sessions.days.keys() - session_ids.keys():
+        sessions.add(*await pipeline.fetch(_find_sessions(other_keys)))
+    missing_keys = keys - sessions.days.keys()
     today = datetime.now(UTC).date()
-    new = [key for key in keys if key not in days and key in session_ids]
-    if new:
-        await cursor.execute(_INSERT_SESSIONS, (project_id, today, seq, new, [session_ids[key] for key in new]))
-    return days | {key: today for key in keys if key not in days}
+    sessions.days.update(dict.fromkeys(missing_keys, today))
+    return [key for key in missing_keys if key in session_ids]
+
+
+def _create_sessions(
+    pipeline: Pipeline, project_id: int, keys: list[uuid.UUID], session_ids: dict[uuid.UUID, str], days: Days, seq: int
+) -> None:
+    if keys:
+        ids = encode_array(session_ids[key] for key in keys)
+        pipeline.queue(_INSERT_SESSIONS, (project_id, days[keys[0]], seq, encode_array(keys), ids))
 
 
 async def _merge_stored_spans(
-    cursor: Cursor,
+    pipeline: Pipeline,
     session_spans: SessionSpans,
     days: Days,
     deltas: Deltas,
@@ -211,7 +241,7 @@ async def _merge_stored_spans(
     result: Committed,
 ) -> SessionSpans:
     """Merge spans with their stored versions, which are deleted. Return the spans to insert."""
-    stored = await _find_stored_spans(cursor, session_spans, days, maybe_stored)
+    stored = await _find_stored_spans(pipeline, session_spans, days, maybe_stored)
     to_insert: SessionSpans = {}
     replaced: SessionSpans = {}
     for key, spans in session_spans.items():
@@ -229,7 +259,7 @@ async def _merge_stored_spans(
                 result.opened += [(span.trace_id, span.span_id) for span in changed if span.is_running]
     if replaced:
         result.closed = [(span.trace_id, span.span_id) for spans in replaced.values() for span in spans]
-        await cursor.execute(_DELETE_SPANS, _key_arrays(replaced, days))
+        pipeline.queue(_DELETE_SPANS, _key_arrays(replaced, days))
     return to_insert
 
 
@@ -248,7 +278,7 @@ def _merge_with_stored(spans: list[Span], stored: dict[SpanKey, Span]) -> tuple[
 
 
 async def _find_stored_spans(
-    cursor: Cursor, session_spans: SessionSpans, days: Days, maybe_stored: Container[SpanKey] | None
+    pipeline: Pipeline, session_spans: SessionSpans, days: Days, maybe_stored: Container[SpanKey] | None
 ) -> dict[SpanKey, Span]:
     """Return the stored versions of spans that may already be in the table."""
     candidates = session_spans
@@ -259,8 +289,8 @@ async def _find_stored_spans(
                 candidates[key] = matches
     if not candidates:
         return {}
-    await cursor.execute(_FIND_SPANS, _key_arrays(candidates, days))
-    return {(span.trace_id, span.span_id): span for span in map(_from_row, await cursor.fetchall())}
+    (rows,) = await pipeline.fetch((_FIND_SPANS, _key_arrays(candidates, days)))
+    return {(span.trace_id, span.span_id): span for span in map(_from_row, rows)}
 
 
 def _key_arrays(session_spans: SessionSpans, days: Days) -> tuple[list[uuid.UUID], list[date], list[str], list[str]]:
@@ -289,30 +319,40 @@ def _from_row(row: tuple[Any, ...]) -> Span:
 
 
 async def _copy_spans(
-    cursor: Cursor, project_id: int, session_spans: SessionSpans, days: Days, seq: int
+    pipeline: Pipeline, project_id: int, session_spans: SessionSpans, days: Days, seq: int
 ) -> dict[uuid.UUID, int]:
     """Insert spans, numbered from `seq` on. Return the last number of each session."""
-    pieces = [copy_rows.HEADER]
     last_seqs: dict[uuid.UUID, int] = {}
-    async with cursor.copy(_COPY_SPANS) as copy:
+
+    def pack() -> Iterator[bytes]:
+        number = seq
+        pieces = [copy_rows.HEADER]
         for key, spans in session_spans.items():
-            pieces += copy_rows.pack_rows(spans, session_key=key, day=days[key], project_id=project_id, seq=seq)
-            seq += len(spans)
-            last_seqs[key] = seq - 1
+            pieces += copy_rows.pack_rows(spans, session_key=key, day=days[key], project_id=project_id, seq=number)
+            number += len(spans)
+            last_seqs[key] = number - 1
             # Send rows in chunks, so that Postgres inserts while the next ones are packed.
             if len(pieces) > _COPY_CHUNK_PIECES:
-                await copy.write(b"".join(pieces))
+                yield b"".join(pieces)
                 pieces.clear()
-        await copy.write(b"".join((*pieces, copy_rows.TRAILER)))
+        yield b"".join((*pieces, copy_rows.TRAILER))
+
+    await pipeline.copy(_COPY_SPANS, pack())
     return last_seqs
 
 
 async def _update_sessions(
-    cursor: Cursor, project_id: int, deltas: Deltas, last_seqs: dict[uuid.UUID, int], next_seq: int
+    pipeline: Pipeline,
+    project_id: int,
+    deltas: Deltas,
+    last_seqs: dict[uuid.UUID, int],
+    next_seq: int,
+    without_model: set[uuid.UUID],
 ) -> int:
     """Update the aggregates of sessions and return the last sequence number used.
 
-    Each session gets its own number, which makes keyset pagination possible.
+    Each session gets its own number, which makes keyset pagination possible. `without_model` has the sessions whose
+    hourly figures move as soon as they have a model.
     """
     rows = []
     for key, delta in deltas.items():
@@ -320,13 +360,17 @@ async def _update_sessions(
             seq, next_seq = next_seq, next_seq + 1
         rows.append(delta.row(key, seq))
     if rows:
-        await cursor.execute(UPDATE_SESSIONS, update_parameters(rows))
-        await _update_trends(cursor, project_id, deltas, await cursor.fetchall())
+        query = (UPDATE_SESSIONS, update_parameters(rows))
+        if any(delta.trend is not None or key in without_model for key, delta in deltas.items()):
+            (updated,) = await pipeline.fetch(query)
+            await _update_trends(pipeline, project_id, deltas, updated)
+        else:
+            pipeline.queue(*query)
     return next_seq - 1
 
 
 async def _update_trends(
-    cursor: Cursor, project_id: int, deltas: Deltas, sessions: Sequence[tuple[uuid.UUID, str, str | None]]
+    pipeline: Pipeline, project_id: int, deltas: Deltas, sessions: Sequence[tuple[uuid.UUID, str, str | None]]
 ) -> None:
     """Add the hourly figures of sessions, given with their latest model and the model that they count under."""
     rows: list[tuple[str, HourRow]] = []
@@ -338,83 +382,82 @@ async def _update_trends(
         if (trend_model is None and key in counted) or (trend_model == "" and model):
             named[key] = model
     if named:
-        await cursor.execute(trends.SET_SESSION_MODEL, {"keys": list(named), "models": list(named.values())})
-        rows += await _move_activity(cursor, named)
+        pipeline.queue(trends.SET_SESSION_MODEL, {"keys": list(named), "models": list(named.values())})
+        rows += await _move_activity(pipeline, named)
     activity = [(key, model, row) for key, model in counted.items() for row in _trend_rows(deltas[key])]
     if activity:
-        await cursor.execute(trends.ADD_ACTIVITY, trends.activity_parameters(project_id, activity))
+        pipeline.queue(trends.ADD_ACTIVITY, trends.activity_parameters(project_id, activity))
         rows += [(model, row) for _, model, row in activity]
-    await _add_trends(cursor, project_id, rows)
+    _add_trends(pipeline, project_id, rows)
 
 
 def _trend_rows(delta: SessionDelta) -> list[HourRow]:
     return [] if delta.trend is None else delta.trend.rows()
 
 
-async def _add_trends(cursor: Cursor, project_id: int, rows: list[tuple[str, HourRow]]) -> None:
+def _add_trends(pipeline: Pipeline, project_id: int, rows: list[tuple[str, HourRow]]) -> None:
     parameters = trends.trend_parameters(project_id, rows)
     if parameters:
-        await cursor.execute(trends.ADD_TREND, parameters)
+        pipeline.queue(trends.ADD_TREND, parameters)
 
 
-async def _move_activity(cursor: Cursor, models: dict[uuid.UUID, str]) -> list[tuple[str, HourRow]]:
+async def _move_activity(pipeline: Pipeline, models: dict[uuid.UUID, str]) -> list[tuple[str, HourRow]]:
     """Move the figures that were counted without a model to the models of their sessions. Return the changes."""
     changes = []
-    for key, old_model, row in await _read_activity(cursor, models):
+    for key, old_model, row in await _read_activity(pipeline, models):
         changes += [(old_model, row.negate()), (models[key], row)]
     if changes:
         parameters = {"keys": list(models), "models": list(models.values())}
-        await cursor.execute(trends.SET_ACTIVITY_MODEL, parameters)
+        pipeline.queue(trends.SET_ACTIVITY_MODEL, parameters)
     return changes
 
 
-async def _read_activity(cursor: Cursor, keys: Iterable[uuid.UUID]) -> list[tuple[uuid.UUID, str, HourRow]]:
-    await cursor.execute(trends.READ_ACTIVITY, (list(keys),))
+async def _read_activity(pipeline: Pipeline, keys: Iterable[uuid.UUID]) -> list[tuple[uuid.UUID, str, HourRow]]:
+    (rows,) = await pipeline.fetch((trends.READ_ACTIVITY, (list(keys),)))
     return [
-        (key, model, trends.stored_row(hour, counts, kept_counts))
-        for key, hour, model, *counts, kept_counts in await cursor.fetchall()
+        (key, model, trends.stored_row(hour, counts, kept_counts)) for key, hour, model, *counts, kept_counts in rows
     ]
 
 
-async def _add_labels(cursor: Cursor, project_id: int, metadata: Iterable[tuple[uuid.UUID, bytes | str]]) -> None:
+def _add_labels(pipeline: Pipeline, project_id: int, metadata: Iterable[tuple[uuid.UUID, bytes | str]]) -> None:
     """Store the labels of sessions, given the metadata of their traces."""
     session_labels: dict[uuid.UUID, list[Label]] = {}
     for key, encoded in metadata:
         session_labels.setdefault(key, []).extend(labels.read_labels(encoded))
     if parameters := labels.insert_parameters(project_id, session_labels):
-        await cursor.execute(labels.INSERT, parameters)
+        pipeline.queue(labels.INSERT, parameters)
 
 
-async def _update_usage(cursor: Cursor, project_id: int, deltas: Deltas) -> None:
+def _update_usage(pipeline: Pipeline, project_id: int, deltas: Deltas) -> None:
     rows = [row for key, delta in deltas.items() if delta.usage is not None for row in delta.usage.rows(key)]
     if rows:
         parameters = usage.add_parameters(project_id, rows)
-        await cursor.execute(usage.ADD, parameters)
-        await cursor.execute(usage.ADD_HOURLY, parameters)
+        pipeline.queue(usage.ADD, parameters)
+        pipeline.queue(usage.ADD_HOURLY, parameters)
 
 
-async def _rebuild_aggregates(cursor: Cursor, project_id: int, keys: set[uuid.UUID], days: Days) -> int:
+async def _rebuild_aggregates(pipeline: Pipeline, project_id: int, keys: set[uuid.UUID], days: Days) -> int:
     """Aggregate sessions again from their spans and traces. Return a number higher than all of theirs."""
-    first_seq = await _next_seq(cursor)
-    removed = [(model, row.negate()) for _, model, row in await _read_activity(cursor, keys)]
-    await cursor.execute(trends.DELETE_ACTIVITY, (list(keys),))
-    await _add_trends(cursor, project_id, removed)
+    (((first_seq,),),) = await pipeline.fetch((_NEXT_SEQ, ()))
+    removed = [(model, row.negate()) for _, model, row in await _read_activity(pipeline, keys)]
+    pipeline.queue(trends.DELETE_ACTIVITY, (list(keys),))
+    _add_trends(pipeline, project_id, removed)
     for position, key in enumerate(sorted(keys)):
         delta = SessionDelta()
-        await cursor.execute(_SESSION_SPANS, (key, days[key]))
-        delta.add(map(_from_row, await cursor.fetchall()))
-        await cursor.execute("SELECT started_at, ended_at FROM ingest_trace WHERE session_key = %s", (key,))
-        for times in await cursor.fetchall():
+        spans, traces = await pipeline.fetch((_SESSION_SPANS, (key, days[key])), (_TRACE_TIMES, (key,)))
+        delta.add(map(_from_row, spans))
+        for times in traces:
             delta.extend(*(None if at is None else to_microseconds(at) for at in times))
-        await cursor.execute(RESET_SESSION, (key,))
-        await cursor.execute(UPDATE_SESSIONS, update_parameters([delta.row(key, first_seq + position)]))
-        await _update_trends(cursor, project_id, {key: delta}, await cursor.fetchall())
-        await cursor.execute(usage.DELETE, (key,))
-        if removed_usage := [usage.negate(row) for row in await cursor.fetchall()]:
-            await cursor.execute(usage.ADD_HOURLY, usage.add_parameters(project_id, removed_usage))
-        await _update_usage(cursor, project_id, {key: delta})
-    await cursor.execute(labels.DELETE, (list(keys),))
-    await cursor.execute(labels.READ_METADATA, (list(keys),))
-    await _add_labels(cursor, project_id, await cursor.fetchall())
-    await cursor.execute(_DELETE_EMPTY_SESSIONS, {"keys": sorted(keys)})
-    return first_seq + len(keys)
+        pipeline.queue(RESET_SESSION, (key,))
+        update = (UPDATE_SESSIONS, update_parameters([delta.row(key, first_seq + position)]))
+        updated, removed_usage = await pipeline.fetch(update, (usage.DELETE, (key,)))
+        await _update_trends(pipeline, project_id, {key: delta}, updated)
+        if removed_usage:
+            parameters = usage.add_parameters(project_id, map(usage.negate, removed_usage))
+            pipeline.queue(usage.ADD_HOURLY, parameters)
+        _update_usage(pipeline, project_id, {key: delta})
+    pipeline.queue(labels.DELETE, (list(keys),))
+    (metadata,) = await pipeline.fetch((labels.READ_METADATA, (list(keys),)))
+    _add_labels(pipeline, project_id, metadata)
+    pipeline.queue(_DELETE_EMPTY_SESSIONS, {"keys": sorted(keys)})
+    return int(first_seq) + len(keys)

@@ -72,9 +72,9 @@ class KnownMessages:
     def __init__(self) -> None:
         self._days: OrderedDict[tuple[int, bytes], date] = OrderedDict()
 
-    def find_missing(self, project_id: int, texts: dict[bytes, bytes], day: date) -> list[bytes]:
-        """Return the hashes that are not known to be stored with the date `day`."""
-        return [digest for digest in texts if self._days.get((project_id, digest)) != day]
+    def find_missing(self, project_id: int, texts: dict[bytes, bytes], day: date) -> dict[bytes, bytes]:
+        """Return the texts, by hash, that are not known to be stored with the date `day`."""
+        return {digest: text for digest, text in texts.items() if self._days.get((project_id, digest)) != day}
 
     def add(self, project_id: int, digests: Iterable[bytes], day: date) -> None:
         """Add messages after their commit."""

@@ -14,16 +14,14 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-import psycopg
-
 from ingest.decoding.records import Span, Trace
 from ingest.decoding.timestamps import to_datetime, to_microseconds
 from ingest.models import Trace as TraceRow
 from ingest.models import session_key, trace_key
 from ingest.storage.database.pg_arrays import encode_array
+from ingest.storage.database.pipeline import Pipeline, Query, Rows
 from ingest.storage.merge import merge_traces
 
-Cursor = psycopg.AsyncCursor[Any]
 SpanGroups = dict[tuple[str, str | None], list[Span]]
 """Spans of a commit by their trace and the session they name."""
 SpanWithSession = tuple[Span, uuid.UUID]
@@ -32,7 +30,7 @@ SpanWithSession = tuple[Span, uuid.UUID]
 _FIND_TRACES = """
 WITH t AS MATERIALIZED (SELECT * FROM ingest_trace WHERE trace_key = ANY(%s::uuid[]))
 SELECT t.trace_key, t.session_key, t.source, t.is_mixed, t.name, t.started_at, t.ended_at, t.metadata::text,
-  s.day
+  s.day, s.trend_model
 FROM t JOIN ingest_session s ON s.session_key = t.session_key
 """
 _UPSERT_TRACES = """
@@ -82,41 +80,51 @@ class Move:
     new_key: uuid.UUID
 
 
-async def assign_traces(
-    cursor: Cursor, project_id: int, groups: SpanGroups, traces: dict[str, Trace]
-) -> tuple[dict[str, Assignment], list[Move], dict[uuid.UUID, date]]:
-    """Assign each trace to a session.
-
-    Return the assignments by trace id, the moves they require, and the days of the sessions the traces were in.
-    """
+def new_assignments(project_id: int, groups: SpanGroups, traces: dict[str, Trace]) -> dict[str, Assignment]:
+    """Return the assignments that follow from the commit's own records, by trace id."""
     named_sessions: dict[str, str] = {}
     mixed_traces: set[str] = set()
     for trace_id, session_id in groups:
         if session_id and named_sessions.setdefault(trace_id, session_id) != session_id:
             mixed_traces.add(trace_id)
     trace_ids = {*traces, *(trace_id for trace_id, _ in groups)}
-    keys = {trace_id: trace_key(project_id, trace_id) for trace_id in trace_ids}
-    await cursor.execute(_FIND_TRACES, (encode_array(keys.values()),))
-    stored_rows = {row[0]: row for row in await cursor.fetchall()}
+    assignments = {}
+    for trace_id in trace_ids:
+        new = _new_assignment(project_id, trace_id, traces.get(trace_id), named_sessions.get(trace_id))
+        new.is_mixed = trace_id in mixed_traces
+        assignments[trace_id] = new
+    return assignments
+
+
+def find_traces(assignments: dict[str, Assignment]) -> Query:
+    """Return the query for the stored rows of traces."""
+    return _FIND_TRACES, (encode_array(assignment.trace_key for assignment in assignments.values()),)
+
+
+async def assign_traces(
+    pipeline: Pipeline, new: dict[str, Assignment], rows: Rows
+) -> tuple[dict[str, Assignment], list[Move]]:
+    """Assign each trace to a session, given the stored rows of traces.
+
+    Return the assignments by trace id, and the moves they require.
+    """
+    stored_rows = {row[0]: row for row in rows}
     assignments: dict[str, Assignment] = {}
     moves: list[Move] = []
-    for trace_id, key in keys.items():
-        trace = traces.get(trace_id)
-        new = _new_assignment(project_id, trace_id, key, trace, named_sessions.get(trace_id))
-        new.is_mixed = trace_id in mixed_traces
-        row = stored_rows.get(key)
+    for trace_id, assignment in new.items():
+        row = stored_rows.get(assignment.trace_key)
         if row is None:
-            assignments[trace_id] = new
+            assignments[trace_id] = assignment
             continue
-        assignments[trace_id] = assignment = _merge_assignment(row, new, trace, trace_id)
-        if assignment.session_key != row[1]:
-            moves.append(Move(trace_id, row[1], assignment.session_key))
-    moves += await _move_strays(cursor, assignments, stored_rows)
-    return assignments, moves, {row[1]: row[8] for row in stored_rows.values()}
+        assignments[trace_id] = merged = _merge_assignment(row, assignment, trace_id)
+        if merged.session_key != row[1]:
+            moves.append(Move(trace_id, row[1], merged.session_key))
+    moves += await _move_strays(pipeline, assignments, stored_rows)
+    return assignments, moves
 
 
 async def _move_strays(
-    cursor: Cursor, assignments: dict[str, Assignment], stored_rows: dict[uuid.UUID, tuple[Any, ...]]
+    pipeline: Pipeline, assignments: dict[str, Assignment], stored_rows: dict[uuid.UUID, tuple[Any, ...]]
 ) -> list[Move]:
     """Return the moves of strays whose trace now has a group, and delete these strays."""
     newly_grouped = {
@@ -128,8 +136,8 @@ async def _move_strays(
     }
     if not newly_grouped:
         return []
-    await cursor.execute(_DELETE_STRAYS, (list(newly_grouped),))
-    old_sessions = {(newly_grouped[key], session) for key, session in await cursor.fetchall()}
+    (rows,) = await pipeline.fetch((_DELETE_STRAYS, (list(newly_grouped),)))
+    old_sessions = {(newly_grouped[key], session) for key, session in rows}
     return [
         Move(trace_id, session, assignments[trace_id].session_key)
         for trace_id, session in sorted(old_sessions)
@@ -137,10 +145,7 @@ async def _move_strays(
     ]
 
 
-def _new_assignment(
-    project_id: int, trace_id: str, key: uuid.UUID, trace: Trace | None, named_session: str | None
-) -> Assignment:
-    """Return the assignment that follows from the commit's own records."""
+def _new_assignment(project_id: int, trace_id: str, trace: Trace | None, named_session: str | None) -> Assignment:
     if trace is not None and trace.group_id:
         session_id, source = trace.group_id, TraceRow.Source.GROUP
     elif trace is not None and trace.session_id:
@@ -149,12 +154,14 @@ def _new_assignment(
         session_id, source = named_session, TraceRow.Source.SPAN
     else:
         session_id, source = trace_id, TraceRow.Source.TRACE_ID
+    key = trace_key(project_id, trace_id)
     return Assignment(key, session_key(project_id, session_id), session_id, int(source), trace=trace)
 
 
-def _merge_assignment(row: tuple[Any, ...], new: Assignment, trace: Trace | None, trace_id: str) -> Assignment:
+def _merge_assignment(row: tuple[Any, ...], new: Assignment, trace_id: str) -> Assignment:
     """Merge the stored assignment of a trace with a new one."""
-    _, old_key, old_source, was_mixed, name, started_at, ended_at, metadata, _ = row
+    _, old_key, old_source, was_mixed, name, started_at, ended_at, metadata, _, _ = row
+    trace = new.trace
     stored = Trace(
         trace_id,
         name,
@@ -179,7 +186,7 @@ def _merge_assignment(row: tuple[Any, ...], new: Assignment, trace: Trace | None
 
 
 async def assign_spans(
-    cursor: Cursor,
+    pipeline: Pipeline,
     project_id: int,
     groups: SpanGroups,
     assignments: dict[str, Assignment],
@@ -203,22 +210,22 @@ async def assign_spans(
         else:
             by_session.setdefault(key, []).extend(spans)
     if mixed:
-        for span, key in await _assign_mixed(cursor, mixed, assignments, days):
+        for span, key in await _assign_mixed(pipeline, mixed, assignments, days):
             by_session.setdefault(key, []).append(span)
     return by_session
 
 
 async def _assign_mixed(
-    cursor: Cursor,
+    pipeline: Pipeline,
     spans: list[SpanWithSession],
     assignments: dict[str, Assignment],
     days: dict[uuid.UUID, date],
 ) -> list[SpanWithSession]:
     """Assign spans of traces with several sessions: each to the session where it is stored, else to the one given."""
     trace_keys = [assignments[span.trace_id].trace_key for span, _ in spans]
-    await cursor.execute(_FIND_STRAYS, (list(set(trace_keys)), [span.span_id for span, _ in spans]))
-    strays = {(key, span_id): session for key, span_id, session in await cursor.fetchall()}
-    stored_with_trace = await _find_stored_with_trace(cursor, spans, assignments, days)
+    (rows,) = await pipeline.fetch((_FIND_STRAYS, (list(set(trace_keys)), [span.span_id for span, _ in spans])))
+    strays = {(key, span_id): session for key, span_id, session in rows}
+    stored_with_trace = await _find_stored_with_trace(pipeline, spans, assignments, days)
     assigned = []
     new_strays = []
     for key, (span, named_session) in zip(trace_keys, spans, strict=True):
@@ -231,12 +238,12 @@ async def _assign_mixed(
                 new_strays.append((key, span.span_id, session))
         assigned.append((span, session))
     if new_strays:
-        await cursor.execute(_INSERT_STRAYS, tuple(map(list, zip(*new_strays, strict=True))))
+        pipeline.queue(_INSERT_STRAYS, tuple(map(list, zip(*new_strays, strict=True))))
     return assigned
 
 
 async def _find_stored_with_trace(
-    cursor: Cursor,
+    pipeline: Pipeline,
     spans: list[SpanWithSession],
     assignments: dict[str, Assignment],
     days: dict[uuid.UUID, date],
@@ -249,8 +256,8 @@ async def _find_stored_with_trace(
     ]
     if not keys:
         return set()
-    await cursor.execute(_FIND_SPANS, tuple(map(list, zip(*keys, strict=True))))
-    return set(await cursor.fetchall())
+    (rows,) = await pipeline.fetch((_FIND_SPANS, tuple(map(list, zip(*keys, strict=True)))))
+    return set(rows)
 
 
 def session_ids(project_id: int, groups: SpanGroups, assignments: dict[str, Assignment]) -> dict[uuid.UUID, str]:
@@ -265,8 +272,8 @@ def session_ids(project_id: int, groups: SpanGroups, assignments: dict[str, Assi
     return ids
 
 
-async def store_traces(
-    cursor: Cursor, project_id: int, assignments: dict[str, Assignment], seq: int
+def store_traces(
+    pipeline: Pipeline, project_id: int, assignments: dict[str, Assignment], seq: int
 ) -> list[tuple[uuid.UUID, Trace]]:
     """Write the traces that changed, and return each with its session."""
     changed: list[tuple[uuid.UUID, Trace]] = []
@@ -290,5 +297,5 @@ async def store_traces(
             )
         )
     if rows:
-        await cursor.execute(_UPSERT_TRACES, (project_id, seq, *map(encode_array, zip(*rows, strict=True))))
+        pipeline.queue(_UPSERT_TRACES, (project_id, seq, *map(encode_array, zip(*rows, strict=True))))
     return changed

@@ -18,6 +18,7 @@ from ingest.errors import Unavailable
 from ingest.storage.commit import Committed, SpanKey, write
 from ingest.storage.database import partitions
 from ingest.storage.database.connections import CONNECTION_ERRORS, connect
+from ingest.storage.database.pipeline import Pipeline
 from ingest.storage.messages import KnownMessages
 from ingest.storage.notifications import publish
 
@@ -33,7 +34,7 @@ class Transactions:
     """Run write transactions on one connection, which is opened when needed."""
 
     def __init__(self) -> None:
-        self._connection: Connection | None = None
+        self._pipeline: Pipeline | None = None
         self._open_spans = OpenSpans()
         self._messages = KnownMessages()
         self._partition_days: set[date] = set()
@@ -48,11 +49,11 @@ class Transactions:
             by_project.setdefault(project_id, []).extend(records)
         looks_up_all = False
         for attempt in range(_MAX_ATTEMPTS):
-            is_new = self._connection is None or self._connection.closed
-            connection = await self._connect()
-            await self._create_partitions(connection)
+            is_new = self._pipeline is None or self._pipeline.connection.closed
+            pipeline = await self._connect()
+            await self._create_partitions(pipeline.connection)
             try:
-                results = await self._write(connection, by_project, looks_up_all=looks_up_all)
+                results = await self._write(pipeline, by_project, looks_up_all=looks_up_all)
             except (pg.UniqueViolation, pg.InternalError_):
                 # A span is already stored that this process does not know of, so look all of them up. Citus reports a
                 # duplicate in a COPY as an internal error.
@@ -69,25 +70,24 @@ class Transactions:
                     raise
             except CONNECTION_ERRORS:
                 # A connection that was dropped while idle does not mean that the server is down.
-                if is_new or not connection.closed:
+                if is_new or not pipeline.connection.closed:
                     raise
                 await self.disconnect()
             else:
                 for result in results:
                     self._finish(result)
-                await self._discard_plans_if_due(connection)
+                await self._discard_plans_if_due(pipeline.connection)
                 return
         raise Unavailable("The database could not commit. Try again later.")
 
     async def _write(
-        self, connection: Connection, by_project: dict[int, list[Record]], *, looks_up_all: bool
+        self, pipeline: Pipeline, by_project: dict[int, list[Record]], *, looks_up_all: bool
     ) -> list[Committed]:
         started_at = time.monotonic()
-        async with connection.transaction():
-            cursor = connection.cursor()
+        async with pipeline.transaction():
             results = [
                 await write(
-                    cursor,
+                    pipeline,
                     project_id,
                     records,
                     maybe_stored=None if looks_up_all else self._open_spans.of_project(project_id),
@@ -115,20 +115,20 @@ class Transactions:
             self._replan_at_rows = 2 * self._written_rows
             await connection.execute("DISCARD PLANS")
 
-    async def _connect(self) -> Connection:
-        if self._connection is None or self._connection.closed:
+    async def _connect(self) -> Pipeline:
+        if self._pipeline is None or self._pipeline.connection.closed:
             self._partition_days.clear()
             # It may be another server, or one that was restored from a backup.
             self._messages = KnownMessages()
-            self._connection = await connect(application="ariadne-writer")
-        return self._connection
+            self._pipeline = Pipeline(await connect(application="ariadne-writer"))
+        return self._pipeline
 
     async def disconnect(self) -> None:
         """Close the connection. The next transaction opens a new one."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
+        pipeline, self._pipeline = self._pipeline, None
+        if pipeline is not None:
             with contextlib.suppress(Exception):
-                await connection.close()
+                await pipeline.connection.close()
 
     async def _create_partitions(self, connection: Connection) -> None:
         today = datetime.now(UTC).date()
