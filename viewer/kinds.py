@@ -115,8 +115,9 @@ def _describe_check(data: Data) -> str:
 def _describe_archival(data: Data) -> str:
     # Clients before the states were introduced sent the event only after the transcript was stored.
     state = str(data.get("state") or "stored")
-    adapter = f" in {data['storage_adapter']}" if data.get("storage_adapter") else ""
-    return f"Step {to_count(data.get('step'))} {state}{adapter}"
+    preposition = "in" if state == "stored" else "for"
+    adapter = f" {preposition} {data['storage_adapter']}" if data.get("storage_adapter") else ""
+    return f"Transcript {state}{adapter}"
 
 
 def _describe_summary(data: Data) -> str:

@@ -212,6 +212,56 @@ def test_flame_view_shows_one_trace(sign_in: SignIn, compacted_session: str) -> 
     expect(page.get_by_test_id("flame")).to_be_visible()
 
 
+def test_the_flame_graph_counts_all_spans_and_hides_the_buttons_of_the_tree(
+    sign_in: SignIn, compacted_session: str
+) -> None:
+    page = sign_in("operator")
+    page.goto(f"/sessions/{compacted_session}/")
+    expand = page.get_by_role("button", name="Expand")
+    expect(expand).to_be_visible()
+    page.get_by_role("button", name="Flame").click()
+    span_count = page.locator('[data-slot="span_count"]').text_content()
+    expect(page.locator(".flame-title")).to_contain_text(f", {span_count} spans")
+    expect(expand).to_be_hidden()
+    page.get_by_role("button", name="Flame").click()
+    expect(expand).to_be_visible()
+
+
+def test_an_error_with_a_fallback_is_a_warning_everywhere(server: Server, sign_in: SignIn) -> None:
+    """The figures, the tree, the chart and the filters count the same errors."""
+    name = f"fallback-{uuid.uuid4().hex[:8]}"
+    # Errors of tools at turns 7 and 14, and two failed attempts of a summary. The second one names the fallback.
+    send(server.ingest_url, server.ingest_key, play(name, turns=17, fails_at=15))
+    page = sign_in("operator")
+    page.goto(f"/sessions/{name}/")
+    expect(page.locator('[data-slot="error_count"]')).to_have_text("3")
+    expect(page.get_by_role("button", name="3 errors")).to_be_visible()
+    lane = page.get_by_test_id("timeline-event")
+    expect(lane.and_(page.locator('[data-kind="warning"], [data-kind="error"]'))).to_have_count(3)
+    rows = page.get_by_test_id("span-row")
+    page.get_by_label("Span kinds").select_option("warning")
+    warnings = page.locator('.span-row[data-status="warning"]')
+    expect(warnings).to_have_count(1)
+    warnings.locator(".label").click()
+    expect(page.get_by_test_id("inspector").locator(".inspect-head")).to_contain_text("Fallback used")
+    page.get_by_label("Span kinds").select_option("error")
+    expect(rows.and_(page.locator('[data-status="error"]'))).to_have_count(3)
+    expect(warnings).to_have_count(0)
+
+
+def test_no_span_opens_on_an_empty_tab(sign_in: SignIn, compacted_session: str) -> None:
+    """Events of a compaction without messages and without a decision open on their metadata."""
+    page = sign_in("operator")
+    page.goto(f"/sessions/{compacted_session}/")
+    row(page, "archival").locator(".label").click()
+    inspector = page.get_by_test_id("inspector")
+    expect(inspector.locator(".headline")).to_have_text("Transcript stored in ariadne")
+    expect(inspector.get_by_role("tab", name="Metadata")).to_have_attribute("aria-selected", "true")
+    inspector.get_by_role("tab", name="Decision").click()
+    inspector.get_by_role("link", name="compaction", exact=False).last.click()
+    expect(inspector.locator(".inspect-head h2")).to_contain_text("Compaction")
+
+
 @pytest.mark.req("K-UI-1")
 def test_timeline_axis_changes_and_zooms(sign_in: SignIn, compacted_session: str) -> None:
     page = sign_in("operator")

@@ -132,6 +132,14 @@ class Check:
         return is_finished and self.span(PRUNED) is None and self.span(ERROR) is not None
 
     @property
+    def has_result(self) -> bool:
+        """True if an event says that messages left the prompt, or how large it was afterward."""
+        if any(self.span(kind) for kind in (PRUNED, OVERFLOW)) or self.after is not None:
+            return True
+        # The decision of document 000 is also the result.
+        return self.value("triggered", DECISION, CHECK) is None and to_count(self.value("pruned_count", DECISION)) > 0
+
+    @property
     def trigger(self) -> str:
         if self.is_recovery:
             return "overflow"
@@ -274,6 +282,11 @@ class Check:
     @property
     def fallback(self) -> str:
         return next((str(span.data["fallback"]) for span in reversed(self.errors) if span.data.get("fallback")), "")
+
+    @property
+    def recovered_errors(self) -> list[str]:
+        """The keys of errors after which the compaction used a fallback. They are not failures of the session."""
+        return [span.key for span in self.errors if span.data.get("fallback")]
 
     @property
     def turn(self) -> int | None:

@@ -33,6 +33,8 @@ def describe_check(check: Check) -> str:
         return f"Compaction failed at {used}: {check.error_message}"
     if check.is_running:
         return f"Compacting: {used}…"
+    if not check.has_result:
+        return f"A compaction started at {used}. Its result wasn't reported."
     result = f" Now {check.after:,}." if check.after is not None else ""
     return f"{_describe_cause(check, used)}.{result}"
 
@@ -49,18 +51,22 @@ def _describe_cause(check: Check, used: str) -> str:
         note = check.value("note", DECISION)
         return f"Compacted manually at {used}" + (f" (“{note}”)" if note else "")
     if check.trigger == "overflow":
-        return f"Compacted after the provider rejected {used}"
+        return f"Compacted after the provider rejected {_describe_rejected(check.before, check.window)}"
     if check.trigger_tokens and check.window and check.before >= check.trigger_tokens:
         return f"Compacted: {used} reached the {format_percent(check.trigger_tokens / check.window)} trigger"
     reason = check.value("reason", DECISION)
-    return f"Compacted: {used}" + (f" ({reason})" if reason else "")
+    return f"Compacted at {used}" + (f": {reason}" if reason else "")
+
+
+def _describe_rejected(tokens: int, window: int) -> str:
+    return f"{tokens:,} tokens for a window of {window:,}" if window else f"{tokens:,} tokens"
 
 
 def _describe_recovery(check: Check) -> str:
     # The provider's own count may differ from the estimate.
     requested = to_count(check.value("requested_tokens", OVERFLOW))
     limit = to_count(check.value("limit_tokens", OVERFLOW)) or check.window
-    rejected = format_usage(requested, limit) if requested else format_usage(check.before, check.window)
+    rejected = _describe_rejected(requested, limit) if requested else _describe_rejected(check.before, check.window)
     if check.after is None:
         return f"The provider rejected {rejected}."
     return f"The provider rejected {rejected}, so {describe_removal(check.pruned_count)}. Now {check.after:,}."
@@ -87,9 +93,10 @@ def describe_session(checks: Iterable[Check], *, provider_count: int = 0) -> str
         return "No compactions reported. Only model calls were recorded."
     if not compactions:
         return "No compactions yet."
-    completed = [check for check in compactions if not check.has_failed and not check.is_running]
+    completed = [check for check in compactions if check.has_result and not check.has_failed and not check.is_running]
     sentences = (
         _describe_completed(completed),
+        _describe_unreported(compactions),
         _describe_failed(compactions),
         _describe_fallbacks(completed),
         _describe_recoveries(recoveries),
@@ -116,6 +123,15 @@ def _describe_completed(completed: list[Check]) -> str:
     # Compactions without a size may have freed more.
     least = "" if len(measured) == len(completed) else "at least "
     return f"{removed} and {f'freed {least}{freed:,}' if freed >= 0 else f'added {-freed:,}'} tokens."
+
+
+def _describe_unreported(compactions: list[Check]) -> str:
+    count = sum(not (check.has_result or check.has_failed or check.is_running) for check in compactions)
+    if not count:
+        return ""
+    return (
+        f"{format_count(count, 'compaction')} started, but {'its' if count == 1 else 'their'} result wasn't reported."
+    )
 
 
 def _describe_failed(compactions: list[Check]) -> str:

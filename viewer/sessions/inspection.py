@@ -50,7 +50,7 @@ def inspect(full_span: FullSpan, checks: SessionChecks) -> dict[str, Any]:
         "key": span.key,
         "check": check,
         "number": number,
-        "has_decision": bool(number or by_kind or any(panels.values())),
+        "has_decision": bool(by_kind or any(panels.values())),
         "title": title(span, number),
         "headline": headline(full_span, check, shown_kind),
         "facts": properties(span.data),
@@ -73,11 +73,12 @@ def check_panels(kind: Kind, check: Check | None) -> dict[str, Any]:
 
 
 def headline(full_span: FullSpan, check: Check | None, kind: Kind) -> str:
-    """Return the sentence of the check, the line of the span, or a sentence about its failure."""
+    """Return the sentence of the check, the line of the span, a sentence about its failure, or one about its kind."""
     span = full_span.row
     if check is not None and Panel.PROMPT in kind.panels:
         return describe_check(check)
-    return describe_span(span) or describe_failure(span, full_span.has_payload)
+    line = describe_span(span) or describe_failure(span, full_span.has_payload)
+    return line or (kind.description if kind.is_compaction else "")
 
 
 def title(span: SpanRow, number: int | None) -> str:

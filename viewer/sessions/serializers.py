@@ -148,6 +148,10 @@ class CheckSerializer(serializers.Serializer[Check]):
     )
     is_lossy = serializers.BooleanField(help_text="Less than 90% of the facts were kept.")
     fallback = serializers.CharField()
+    recovered_errors = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="Error spans after which a fallback was used. The error count of the session leaves them out.",
+    )
     sentence = serializers.SerializerMethodField()
 
     def get_sentence(self, check: Check) -> str:
@@ -185,6 +189,7 @@ def check_json(check: Check) -> dict[str, Any]:
         "weighted_retention": check.weighted_retention,
         "is_lossy": check.is_lossy,
         "fallback": check.fallback,
+        "recovered_errors": check.recovered_errors,
         "sentence": describe_check(check),
     }
 

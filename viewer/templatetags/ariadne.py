@@ -36,7 +36,10 @@ _TAGS = {
 }
 _MARKUP = "[]<>*_`~|&\\#-"
 _MIN_MARKUP = 500
-_markdown = MarkdownIt("commonmark", {"html": False, "linkify": False}).enable(["table", "strikethrough"])
+# Agents end a line where it ends. Without breaks, the calls in a summary run into one paragraph.
+_markdown = MarkdownIt("commonmark", {"html": False, "linkify": False, "breaks": True}).enable(
+    ["table", "strikethrough"]
+)
 _MISSING = "–"
 # `static/js/relative-times.js` has the same limit.
 SILENT_MINUTES = 5

@@ -1,13 +1,15 @@
 // @ts-check
 // One trace as a flame graph: time from left to right, depth from top to bottom. The tree has the same spans as text.
 import { h } from "../dom.js";
-import { duration } from "../format.js";
+import { duration, pluralize } from "../format.js";
 import { kindOf } from "../kinds.js";
 import { store } from "./store.js";
 import { readColors } from "./timeline/parts.js";
 
 const ROW_PX = 20;
 const MIN_TEXT_PX = 28;
+const MIN_TEXT_CHARS = 3;
+const MAX_TEXT_CHARS = 200;
 const AXIS_PX = 18;
 const MAX_DEPTH = 60;
 
@@ -61,7 +63,7 @@ export class FlameView {
     this.#canvas.style.height = `${height}px`;
     context.scale(scale, scale);
     const colors = (this.#colors ??= readColors(this.element));
-    const title = `${root.title}, ${duration(to - from)}, ${boxes.length} spans`;
+    const title = `${root.title}, ${duration(to - from)}, ${pluralize(root.spans, "span")}`;
     this.#title.textContent = title;
     this.#canvas.setAttribute("aria-label", `Flame graph of ${title}. The tree shows the same spans as text.`);
     this.#paintAxis(context, width, to - from, colors);
@@ -91,13 +93,8 @@ export class FlameView {
       context.strokeRect(x + 1, y + 1, Math.max(1, width - 3), ROW_PX - 4);
     }
     if (width < MIN_TEXT_PX) return;
-    context.save();
-    context.beginPath();
-    context.rect(x, y, width - 4, ROW_PX);
-    context.clip();
     context.fillStyle = colors.ground ?? "";
-    context.fillText(this.#callbacks.titleOf(at), x + 5, y + 13);
-    context.restore();
+    context.fillText(fitText(context, this.#callbacks.titleOf(at), width - 9), x + 5, y + 13);
   }
 
   /** @param {MouseEvent} event */
@@ -133,8 +130,17 @@ function rootOf(at) {
   let root = at;
   for (let up = at, depth = 0; up >= 0 && depth < 1000; up = parent[up] ?? -1, depth++) root = up;
   const { kind, name } = store.spans.columns;
-  if (root >= 0 && kind[root] === "trace") return { first: place[root] ?? 0, count: size[root] ?? 1, title: name[root] ?? "Trace" };
-  return { first: order.length ? 0 : -1, count: order.length, title: "Trace" };
+  const count = root >= 0 ? (size[root] ?? 1) : 0;
+  if (root >= 0 && kind[root] === "trace") return { first: place[root] ?? 0, count, spans: count - 1, title: name[root] ?? "Trace" };
+  return { first: order.length ? 0 : -1, count: order.length, spans: order.length, title: "Trace" };
+}
+
+/** Shorten a text to a width in pixels. Return an empty text if less than a word of it would fit. @param {CanvasRenderingContext2D} context @param {string} text @param {number} room */
+function fitText(context, text, room) {
+  if (context.measureText(text).width <= room) return text;
+  const letters = [...text.slice(0, MAX_TEXT_CHARS)];
+  while (letters.length && context.measureText(`${letters.join("")}…`).width > room) letters.pop();
+  return letters.length < MIN_TEXT_CHARS ? "" : `${letters.join("").trimEnd()}…`;
 }
 
 /** Place the spans of a trace. Spans narrower than half a pixel are joined with their neighbor. @param {{ first: number, count: number }} root @param {number} width */
@@ -172,8 +178,8 @@ function layoutTrace({ first, count }, width) {
 
 /** @param {number} at @param {Record<string, string>} colors */
 function colorOf(at, colors) {
-  const { kind, status } = store.spans.columns;
-  if (status[at] === "error") return colors.bad ?? "";
+  const { kind } = store.spans.columns;
+  if (store.statusOf(at) === "error") return colors.bad ?? "";
   const family = kindOf(kind[at] ?? "").family;
   const names = /** @type {Record<string, string>} */ ({ generation: "history", tool: "tools", compaction: "compaction", summary: "compaction", trouble: "warn" });
   return colors[names[family] ?? "system"] ?? "";

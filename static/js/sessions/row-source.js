@@ -62,7 +62,7 @@ export class RowContents {
   /** @param {number} at */
   summaryOf(at) {
     let summary = this.#turns.get(at);
-    if (!summary) this.#turns.set(at, (summary = summarizeTurn(store.spans, store.tree, at)));
+    if (!summary) this.#turns.set(at, (summary = summarizeTurn(store.spans, store.tree, at, store.recovered)));
     return summary;
   }
 
@@ -85,7 +85,7 @@ export class RowContents {
 
   /** @param {number} at @param {number} now @returns {RowContent} */
   contentOf(at, now) {
-    const { kind, status, start, end, tokens: used } = store.spans.columns;
+    const { kind, start, end, tokens: used } = store.spans.columns;
     const { depth, size, turn } = store.tree;
     const compaction = this.#compactions.get(at)?.check;
     const [from, to] = this.timeRangeOf(at, now);
@@ -93,7 +93,7 @@ export class RowContents {
       at,
       kind: kind[at] ?? "",
       title: this.titleOf(at),
-      status: status[at] ?? "",
+      status: store.statusOf(at),
       level: depth[at] ?? 0,
       descendants: (size[at] ?? 1) - 1,
       from,

@@ -12,7 +12,7 @@ const CHECK_EVENTS = new Set(["compact.check", "compact.token_estimate", "compac
  * @returns {((at: number) => boolean) | null}
  */
 export function filterOf(name, isCompaction) {
-  const { kind, status, start, end } = store.spans.columns;
+  const { kind, start, end } = store.spans.columns;
   switch (name) {
     case "":
       return null;
@@ -21,9 +21,9 @@ export function filterOf(name, isCompaction) {
     case "check":
       return (at) => CHECK_EVENTS.has(kind[at] ?? "");
     case "error":
-      return (at) => status[at] === "error" || kind[at] === "compact.error";
+      return (at) => store.statusOf(at) === "error";
     case "warning":
-      return (at) => kind[at] === "compact.warning" || kind[at] === "compact.over_budget" || kind[at] === "compact.breaker_open";
+      return (at) => store.statusOf(at) === "warning" || kind[at] === "compact.warning" || kind[at] === "compact.over_budget" || kind[at] === "compact.breaker_open";
     case "running":
       return (at) => end[at] == null && start[at] != null;
     case "turn":

@@ -103,7 +103,7 @@ class SpanTree extends HTMLElement {
     const filter = this.#filter();
     const isCollapsed = (/** @type {number} */ at) => this.#isCollapsed(at, filter !== null);
     this.#window.setRows(visibleRows(store.tree, { has: isCollapsed }, filter));
-    this.#toolbar.setErrorCount(store.tree.errors);
+    this.#toolbar.setErrorCount(store.errorCount);
     this.#toolbar.setMatchCount(this.#toolbar.searchTerm ? `${tokens(this.#findMatches().length)} found` : "");
     this.#showLayout();
     this.#drawAxis();
@@ -191,10 +191,10 @@ class SpanTree extends HTMLElement {
   }
 
   #drawMinimap() {
-    const { status, kind, tokens: used } = store.spans.columns;
+    const { kind, tokens: used } = store.spans.columns;
     const rowOf = (/** @type {number} */ at) => {
       if (store.tree.turn[at]) return this.#contents.mapRowOf(at);
-      const tone = status[at] === "error" ? "error" : this.#contents.isCompaction(at) ? "compaction" : "";
+      const tone = store.statusOf(at) === "error" ? "error" : this.#contents.isCompaction(at) ? "compaction" : "";
       return { tokens: kind[at] === "trace" ? null : (used[at] ?? null), tone };
     };
     this.#minimap.show(this.#window.rows, rowOf, store.windowTokens);
@@ -281,8 +281,7 @@ class SpanTree extends HTMLElement {
 
   /** @param {number} step */
   #stepError(step) {
-    const { status } = store.spans.columns;
-    this.#selectNext(store.tree.order.filter((at) => status[at] === "error"), step, false);
+    this.#selectNext(store.tree.order.filter((at) => store.statusOf(at) === "error"), step, false);
   }
 
   /**

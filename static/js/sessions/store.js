@@ -9,7 +9,7 @@ import { buildTree } from "./tree.js";
  *   is_running: boolean, has_failed: boolean, before: number, after: number | null, window: number, trigger_tokens: number,
  *   cap_tokens: number, margin: number | null, parts: number[], after_parts: number[] | null, after_is_derived: boolean,
  *   fates: Record<string, number>, pruned_count: number, facts_total: number | null, facts_kept: number | null,
- *   weighted_retention: number | null, is_lossy: boolean, fallback: string, sentence: string }} Check
+ *   weighted_retention: number | null, is_lossy: boolean, fallback: string, recovered_errors: string[], sentence: string }} Check
  * @typedef {"spans" | "checks" | "session" | "selected" | "range" | "view" | "lines"} Topic
  * @typedef {{ axis: "turn" | "time" | "tokens", gaps: boolean, zoom: [number, number] | null, kind: string, find: string,
  *   only: boolean, layout: "tree" | "flame", tab: string }} View the state of the page that its address contains
@@ -24,6 +24,7 @@ class Store {
   /** @type {Record<string, any> | null} */ session = null;
   story = "";
   /** Keys of tool calls that repeat a call from before a compaction. @type {Set<string>} */ repeats = new Set();
+  /** Keys of errors after which a compaction used a fallback. They are warnings. @type {Set<string>} */ recovered = new Set();
   selected = "";
   /** Who chose the selection. The address contains it unless the page did. @type {"reader" | "address" | "page"} */ selectedBy = "page";
   /** @type {View} */ view = { axis: "turn", gaps: false, zoom: null, kind: "", find: "", only: false, layout: "tree", tab: "" };
@@ -78,6 +79,7 @@ class Store {
       this.story = tokens.story;
       this.repeats = new Set(tokens.repeats);
       for (const frame of frames) if (frame.session?.seq > tokens.seq) this.#mergeChecks(frame);
+      this.recovered = recoveredOf(this.checks);
       this.#notify("checks");
     } finally {
       this.#framesDuringLoad.delete(frames);
@@ -108,6 +110,7 @@ class Store {
     if (frame.checks?.length) {
       for (const frames of this.#framesDuringLoad) frames.push(frame);
       this.#mergeChecks(frame);
+      this.recovered = recoveredOf(this.checks);
       this.#notify("checks");
     }
     if (frame.session) {
@@ -151,6 +154,17 @@ class Store {
     if (worst && isFree && this.spans.findKey(worst.span) >= 0) this.select(worst.span, "page");
   }
 
+  /** Status of a span, "warning" for an error after which a fallback was used. @param {number} at */
+  statusOf(at) {
+    const status = this.spans.columns.status[at] ?? "";
+    return status === "error" && this.recovered.size && this.recovered.has(this.spans.key(at)) ? "warning" : status;
+  }
+
+  /** Number of failed spans. The figures above the chart count the same. */
+  get errorCount() {
+    return this.tree.errors - [...this.recovered].filter((key) => this.spans.findKey(key) >= 0).length;
+  }
+
   /** @param {[number, number] | null} range */
   setRange(range) {
     if (range?.[0] === this.range?.[0] && range?.[1] === this.range?.[1]) return;
@@ -191,6 +205,11 @@ class Store {
     this.#changedTopics.clear();
     for (const topic of topics) for (const listener of this.#listeners.get(topic) ?? []) listener();
   }
+}
+
+/** Keys of errors after which a fallback was used. @param {Check[]} checks */
+export function recoveredOf(checks) {
+  return new Set(checks.flatMap((check) => check.recovered_errors));
 }
 
 /** Start of a check in Unix milliseconds. Checks without one sort last. @param {Check} check */

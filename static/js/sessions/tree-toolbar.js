@@ -39,6 +39,7 @@ export class TreeToolbar {
     this.#axis,
   );
   #flame = h("button", { class: "button", type: "button", "aria-pressed": "false", title: "Show one trace as a flame graph" }, "Flame");
+  /** Buttons that do nothing in a flame graph. @type {HTMLElement[]} */ #treeOnly = [];
   #callbacks;
   element;
 
@@ -49,6 +50,7 @@ export class TreeToolbar {
     const quiet = { class: "button quiet", type: "button" };
     const expand = h("button", { ...quiet, title: "Expand all", onclick: callbacks.onExpandAll }, "Expand");
     const collapse = h("button", { ...quiet, title: "Collapse all", onclick: callbacks.onCollapseAll }, "Collapse");
+    this.#treeOnly = [expand, collapse];
     this.#onlyMatches.addEventListener("click", () => {
       this.onlyMatches = !this.onlyMatches;
       this.#onlyMatches.setAttribute("aria-pressed", String(this.onlyMatches));
@@ -117,6 +119,7 @@ export class TreeToolbar {
     this.onlyMatches = only;
     this.#onlyMatches.setAttribute("aria-pressed", String(only));
     this.#flame.setAttribute("aria-pressed", isFlame);
+    for (const button of this.#treeOnly) button.hidden = layout === "flame";
     return hasChanged;
   }
 

@@ -21,9 +21,10 @@ const LOW_SHARE = 0.1;
  * @param {import("./spans.js").Spans} spans
  * @param {Tree} tree
  * @param {number} at the turn
+ * @param {Set<string>} recovered keys of errors that do not count, because a fallback was used
  * @returns {TurnSummary}
  */
-export function summarizeTurn(spans, tree, at) {
+export function summarizeTurn(spans, tree, at, recovered) {
   const { kind, name, status, start, end } = spans.columns;
   const first = tree.place[at] ?? 0;
   const last = first + Math.min(MAX_SPANS, tree.size[at] ?? 1);
@@ -33,7 +34,7 @@ export function summarizeTurn(spans, tree, at) {
     const i = tree.order[k] ?? 0;
     if (kind[i] === "generation") summary.model ||= modelOf(name[i] ?? "");
     else if (kind[i] === "tool" && summary.calls.length <= MAX_CALLS) summary.calls.push(i);
-    if (status[i] === "error") summary.errors++;
+    if (status[i] === "error" && !recovered.has(spans.key(i))) summary.errors++;
     const startTime = start[i] ?? null;
     if (startTime === null) continue;
     from = Math.min(from, startTime);

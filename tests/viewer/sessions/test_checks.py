@@ -147,6 +147,27 @@ def test_the_description_of_a_failed_compaction_has_the_error() -> None:
     assert describe_check(check).endswith("protected messages need 130 tokens")
 
 
+def test_a_compaction_without_a_reported_result_is_not_counted_as_completed() -> None:
+    """Its last events were lost, or the agent stopped."""
+    spans = [
+        flat("token_estimate", 1, t_est=120, max_tokens=128),
+        flat("trigger_decision", 2, triggered=True, t_est=120, pruned_count=24),
+    ]
+    (check,) = SessionChecks(spans).timeline()
+    assert describe_check(check) == ("A compaction started at 120 of 128 tokens (93.8%). Its result wasn't reported.")
+    assert describe_session([check]) == "1 compaction started, but its result wasn't reported."
+
+
+def test_the_reason_of_another_agent_is_part_of_the_sentence() -> None:
+    spans = [
+        flat("token_estimate", 1, t_est=40, max_tokens=100),
+        flat("trigger_decision", 2, triggered=True, t_est=40, reason="Codex compacted"),
+        flat("pruned_messages", 3, tokens_before=40, tokens_after=20, pruned_count=3),
+    ]
+    (check,) = SessionChecks(spans).timeline()
+    assert describe_check(check) == "Compacted at 40 of 100 tokens (40.0%): Codex compacted. Now 20."
+
+
 def overflow(second: int) -> list[SpanRow]:
     at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
     check = {"trigger": "overflow", "triggered": True, "tokens_before": 90, "tokens_after": 60, "max_tokens": 100}
@@ -162,7 +183,7 @@ def test_a_recovered_overflow_is_a_compaction_with_before_and_after() -> None:
     assert [(c.is_compaction, c.is_recovery, c.before, c.after) for c in checks] == [(True, True, 90, 60)]
     assert SessionChecks(overflow(1)).compactions() == checks
     assert describe_check(checks[0]) == (
-        "The provider rejected 112 of 100 tokens (112.0%), so the 4 oldest messages were removed. Now 60."
+        "The provider rejected 112 tokens for a window of 100, so the 4 oldest messages were removed. Now 60."
     )
     assert describe_session(checks) == (
         "1 compaction removed 4 messages from the prompt and freed 30 tokens. "

@@ -1,7 +1,7 @@
 // @ts-check
 // Events of the lane below the bars: errors, overflows, warnings, repeated tool calls and recalls. Pure.
 import { titleOf } from "../../kinds.js";
-import { startOf } from "../store.js";
+import { recoveredOf, startOf } from "../store.js";
 
 /** @typedef {import("./layout.js").LaneEvent} LaneEvent */
 /** @typedef {import("./layout.js").EventKind} EventKind */
@@ -26,9 +26,11 @@ export function laneEvents({ spans, checks, repeats }) {
   if (!checks.length) return [];
   const { kind, name, status, start } = spans.columns;
   const starts = checks.map(startOf);
+  const recovered = recoveredOf(checks);
   /** @type {LaneEvent[]} */ const events = [];
   for (let at = 0; at < kind.length; at++) {
-    const own = KINDS[kind[at] ?? ""] ?? (status[at] === "error" ? "error" : "");
+    const failed = status[at] === "error" || kind[at] === "compact.error";
+    const own = failed && recovered.has(spans.key(at)) ? "warning" : (KINDS[kind[at] ?? ""] ?? (failed ? "error" : ""));
     const isRepeat = repeats.size > 0 && kind[at] === "tool" && repeats.has(spans.key(at));
     if (!own && !isRepeat) continue;
     const index = lastBefore(starts, start[at] ?? 0);

@@ -12,6 +12,8 @@ const GAP_LABEL_PX = 84;
 const EVENT_PX = 14;
 /** @type {Record<string, string>} */
 const AXIS_TITLES = { turn: "Turn", time: "Time of day (local)", tokens: "Tokens sent so far" };
+// A narrower bar has no room for its height.
+const MIN_LABELED_PX = 26;
 
 /**
  * `newest` is the index of the last check.
@@ -150,7 +152,7 @@ function paintGaps(surface, layout, colors) {
 /** Paint the height of each bar, if there is room. @param {Surface} surface @param {Layout} layout @param {Colors} colors */
 function paintHeights(surface, layout, colors) {
   for (const { check, x, width } of layout.bars) {
-    if (width >= 26) paintLabel(surface, shortTokens(check.before), x + width / 2, layout.y(check.before) - 4, colors);
+    if (width >= MIN_LABELED_PX) paintLabel(surface, shortTokens(check.before), x + width / 2, layout.y(check.before) - 4, colors);
   }
 }
 
@@ -186,7 +188,9 @@ function paintRoom(surface, layout, last, colors) {
   const from = layout.y(last.check.before);
   const to = layout.y(last.check.trigger_tokens);
   if (from - to < 14) return;
-  surface.line(x, from - 2, x, to + 2, colors.trigger ?? "", [2, 2]);
+  // Begin above the height of the bar, which is a text.
+  const start = from - (last.width >= MIN_LABELED_PX ? 17 : 2);
+  if (start > to + 2) surface.line(x, start, x, to + 2, colors.trigger ?? "", [2, 2]);
   // Below the label of the trigger.
   const labelY = Math.max((from + to) / 2 + 4, to + 18);
   surface.text(`${shortTokens(last.check.margin)} left`, layout.plot.left + layout.plot.width + 6, labelY, colors.soft ?? "", "left");
