@@ -150,7 +150,7 @@ def compaction_figures(one: Check, other: Check) -> list[Figure]:
         _figure("Tokens after", one.after, other.after, "tokens", "less"),
         _figure("Messages removed", one.pruned_count, other.pruned_count, "count"),
         _facts_figure(one, other),
-        _figure("Errors", len(one.errors), len(other.errors), "count", "less"),
+        _figure("Failed attempts", len(one.errors), len(other.errors), "count", "less"),
         _figure("Duration", one.duration_ms, other.duration_ms, "ms", "less"),
     ]
 

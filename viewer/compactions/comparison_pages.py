@@ -41,13 +41,27 @@ def _comparison_context(request: HttpRequest, chosen: list[tuple[Session, str]])
     project = current_project(request)
     sides = [_get_side(request, session, number) for session, number in chosen]
     messages = _compare_messages(*sides) if len(sides) == 2 else None
+    notes = _describe_numbers(sides, [number for _, number in chosen])
     recent, _ = sessions_page([project.pk] if project else [], SessionFilter())
     return {
         "recent": recent,
+        "notes": notes,
         "comparison": compare_sides(*sides) if len(sides) == 2 else None,
         "messages": messages,
         "previews": _previews(request, sides, messages) if messages else {},
     }
+
+
+def _describe_numbers(sides: list[Side], numbers: list[str]) -> list[str]:
+    """Say why a compaction number of the address is not used. Both sides need one."""
+    notes = [
+        f"{side.session.session_id} has no compaction {number}, only {len(side.compactions):,}."
+        for side, number in zip(sides, numbers, strict=True)
+        if number and side.chosen is None
+    ]
+    if len(sides) == 2 and any(numbers) and not all(side.chosen for side in sides):
+        notes.append("The whole sessions are compared. Enter a compaction number for both to compare two compactions.")
+    return notes
 
 
 def _compare_messages(a: Side, b: Side) -> MessageComparison | None:

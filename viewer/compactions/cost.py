@@ -151,10 +151,17 @@ def _sentences(
     if invalidated and (money is None or money.is_cached):
         sent_again = f" {money.sent_again:,} tokens were sent again uncached." if money is not None else ""
         sentences.append(f"It invalidated {invalidated:,} tokens in the provider's prompt cache.{sent_again}")
+    elif money is not None and money.sent_again:
+        sentences.append(
+            "The client didn't report what it invalidated in the provider's prompt cache, so the whole prompt counts "
+            "as sent again."
+        )
     if break_even == 0:
         sentences.append("It saves from the first call on.")
     elif break_even is not None:
-        state = "has broken even" if calls >= break_even else "has not broken even yet"
-        so_far = format_count(calls, "call")
-        sentences.append(f"It breaks even after {format_count(break_even, 'call')}. After {so_far}, it {state}.")
+        needed, so_far = format_count(break_even, "call"), format_count(calls, "call")
+        if calls >= break_even:
+            sentences.append(f"It broke even after {needed}, and {calls:,} followed.")
+        else:
+            sentences.append(f"It breaks even after {needed}. So far, {so_far} followed.")
     return sentences

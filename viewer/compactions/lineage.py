@@ -24,6 +24,7 @@ _MAX_CANDIDATES = 8
 _MIN_SIMILARITY = 0.5
 _MAX_SOURCES = 6
 UNDISCLOSED = "The provider does not disclose this summary"
+_ITEM = re.compile(r"^[-*] ")
 _SOURCES = re.compile(r"\[([A-Za-z0-9_.:-]+(?:,\s*[A-Za-z0-9_.:-]+)*)\]\s*$")
 
 
@@ -235,7 +236,8 @@ def _split_lines(text: str) -> list[str]:
 
 
 def _strip_marks(text: str) -> str:
-    return _SOURCES.sub("", text).lstrip("# ").rstrip()
+    # A list item begins with a bullet. A hyphen would look like the sign of a removed line.
+    return _ITEM.sub("• ", _SOURCES.sub("", text).lstrip("# ").rstrip())
 
 
 def _normalize(line: str) -> str:

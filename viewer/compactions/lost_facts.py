@@ -26,10 +26,7 @@ class LostFact:
     value: str
     after: str
     entry: Entry | None  # the message that contained it, if it is in the ledger
-
-    @property
-    def has_context(self) -> bool:
-        return bool(self.before or self.after)
+    source: str  # the id of the message whose sentence is quoted, if its text is known
 
 
 def lost_facts(payload: Any) -> list[dict[str, Any]]:
@@ -47,10 +44,10 @@ def in_sentences(
     for fact in facts:
         kind, value = str(fact.get("kind", "")), str(fact.get("text", ""))
         sources = source_ids(fact)
-        quotes = (quote(value, texts[source]) for source in sources if source in texts)
-        before, shown, after = next((match for match in quotes if match), ("", value, ""))
+        quotes = ((source, quote(value, texts[source])) for source in sources if source in texts)
+        quoted, (before, shown, after) = next(((s, match) for s, match in quotes if match), ("", ("", value, "")))
         entry = next((by_id[source] for source in sources if source in by_id), None)
-        kinds.setdefault(kind, []).append(LostFact(kind, before, shown, after, entry))
+        kinds.setdefault(kind, []).append(LostFact(kind, before, shown, after, entry, quoted))
     return kinds
 
 

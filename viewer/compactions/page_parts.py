@@ -73,6 +73,8 @@ class ContentParts:
     lost: list[dict[str, Any]] = field(default_factory=list)
     sources: dict[str, Entry] = field(default_factory=dict)
     """The messages in the ledger that contained a lost fact, by id."""
+    earlier: list[str] = field(default_factory=list)
+    """The ids of messages that a line of the summary came from, and that are not in the ledger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +87,15 @@ class Sources:
     retention: SpanRow | None
     previous: SpanRow | None  # the summary before
     sizes: tuple[int, int | None]  # of the prompt before and after
+    is_corrected: bool  # with the provider's counts, so that the sizes are not the sum of the messages
 
     @classmethod
     def of(cls, number: int, check: Check, previous: Check | None) -> Sources:
         pruned, summary, retention = (check.span(kind) for kind in (PRUNED, SUMMARY, RETENTION))
         before = previous.span(SUMMARY) if previous else None
-        return cls(number, pruned, summary, retention, before, (check.before, check.after))
+        return cls(
+            number, pruned, summary, retention, before, (check.before, check.after), check.is_corrected_by_provider
+        )
 
     def __iter__(self) -> Iterator[SpanRow]:
         return (span for span in (self.pruned, self.summary, self.retention, self.previous) if span is not None)
@@ -118,7 +123,7 @@ def build(sources: Sources, payloads: Mapping[str, Any]) -> tuple[PublicParts, C
     named = {source for fact in lost for source in source_ids(fact)}
     public = PublicParts(
         ledger=_ledger_part(ledger),
-        flow=_draw_flow(ledger, sources.sizes),
+        flow=_draw_flow(ledger, sources),
         summary=_summary_part(version),
         unreadable=unreadable,
     )
@@ -126,7 +131,13 @@ def build(sources: Sources, payloads: Mapping[str, Any]) -> tuple[PublicParts, C
         lines=_draw_lines(ledger, version),
         lost=lost,
         sources={entry.id: entry for entry in ledger.entries if entry.id in named},
+        earlier=_earlier_sources(ledger, version),
     )
+
+
+def _earlier_sources(ledger: Ledger, version: Version | None) -> list[str]:
+    named = {source for line in version.lines for source in line.sources} if version else set()
+    return sorted(named - {entry.id for entry in ledger.entries})
 
 
 def _ledger_part(ledger: Ledger) -> LedgerPart:
@@ -141,10 +152,12 @@ def _ledger_part(ledger: Ledger) -> LedgerPart:
     )
 
 
-def _draw_flow(ledger: Ledger, sizes: tuple[int, int | None]) -> str:
+def _draw_flow(ledger: Ledger, sources: Sources) -> str:
     if not ledger.entries:
         return ""
-    return render_to_string("compactions/_flow.html", {"flow": build_flow(ledger, *sizes), "ledger": ledger})
+    flow = build_flow(ledger, *sources.sizes)
+    context = {"flow": flow, "ledger": ledger, "is_corrected": sources.is_corrected}
+    return render_to_string("compactions/_flow.html", context)
 
 
 def _summary_part(version: Version | None) -> SummaryPart | None:

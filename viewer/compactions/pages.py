@@ -10,6 +10,7 @@ from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.text import slugify
 
@@ -37,6 +38,7 @@ from viewer.sessions.checks import Check
 from viewer.sessions.descriptions import describe_losses
 from viewer.sessions.inspection import retention_rows
 from viewer.sessions.queries import checks as session_checks
+from viewer.templatetags.ariadne import session_name
 
 _MAX_FACT_CHARS = 300
 
@@ -82,7 +84,8 @@ def _compaction_context(request: HttpRequest, compaction: Compaction) -> dict[st
     session, check, compactions, number = compaction.session, compaction.check, compaction.all, compaction.number
     public, content = read_parts(session, compactions, number, has_content=compaction.sight.has_content)
     archival, transcript = _archival(session, check)
-    sources = _source_hashes(content, transcript) if content else {}
+    hashes = _source_hashes(content, transcript) if content else {}
+    sources = {name: hashes[name] for name in _fact_sources(content) if name in hashes} if content else {}
     bodies = _read_messages(session, public.ledger, sources) if content else {}
     if content and (bodies or public.summary or content.lost):
         payload_views.record_view(request, session, part=f"compaction {number}")
@@ -104,6 +107,7 @@ def _compaction_context(request: HttpRequest, compaction: Compaction) -> dict[st
         "version": public.summary,
         "lines": mark_safe(content.lines) if content else "",  # noqa: S308
         "by_kind": retention_rows(retention.data) if (retention := check.span(RETENTION)) else [],
+        "earlier": _message_urls(session, content, hashes) if content else {},
         "lost": _render_lost(content, sources, bodies) if content else None,
         "listed_count": len(content.lost) if content else 0,
         "sight": compaction.sight,
@@ -152,7 +156,7 @@ def ledger_file(request: HttpRequest, name: str, number: int, extension: str) ->
     """The fate ledger as CSV or JSON: ids, hashes and rules, no text."""
     compaction = _get_compaction(request, name, number)
     # The longest file name of most systems is 255 bytes.
-    session_name = slugify(compaction.session.session_id)[:80] or "session"
+    file_stem = slugify(compaction.session.session_id)[:80] or "session"
     rows = [_file_row(entry) for entry in queries.fate_ledger(compaction.session, compaction.check).entries]
     if extension == "json":
         response = HttpResponse(json.dumps(rows, indent=1), "application/json")
@@ -160,7 +164,7 @@ def ledger_file(request: HttpRequest, name: str, number: int, extension: str) ->
         columns = ["number", *(field.name for field in fields(Entry) if field.name != "position")]
         content = csv_file.encode(columns, [list(row.values()) for row in rows])
         response = HttpResponse(b"".join(content), "text/csv; charset=utf-8")
-    file_name = f"{session_name}-compaction-{number}-ledger.{extension}"
+    file_name = f"{file_stem}-compaction-{number}-ledger.{extension}"
     response["Content-Disposition"] = f'attachment; filename="{file_name}"'
     return response
 
@@ -206,16 +210,27 @@ def what_if(request: HttpRequest, name: str, number: int) -> HttpResponse:
 
 
 def _source_hashes(content: ContentParts, transcript: Transcript | None) -> dict[str, str]:
-    """Return the hashes of the messages that contained the lost facts, by id.
+    """Return the hashes of the messages that lost facts and lines of the summary came from, by id.
 
     A message that an earlier compaction removed is not in the ledger, but in the transcript.
     """
-    wanted = {source for fact in content.lost for source in source_ids(fact)}
+    wanted = _fact_sources(content) | set(content.earlier)
     hashes: dict[str, str] = {}
     if transcript is not None and transcript.ids:
         archived = zip(transcript.ids, message_hashes(transcript), strict=False)
         hashes = {name: digest.hex() for name, digest in archived if name in wanted}
     return hashes | {name: entry.hash for name, entry in content.sources.items()}
+
+
+def _fact_sources(content: ContentParts) -> set[str]:
+    """Return the ids of the messages that contained the lost facts."""
+    return {source for fact in content.lost for source in source_ids(fact)}
+
+
+def _message_urls(session: Session, content: ContentParts, hashes: Mapping[str, str]) -> dict[str, str]:
+    """Return the addresses of source messages that are not in the ledger, by id."""
+    earlier = {name: digest for name, digest in hashes.items() if name not in content.sources}
+    return {name: reverse("message", args=[session_name(session), digest]) for name, digest in earlier.items()}
 
 
 def _read_messages(session: Session, ledger: LedgerPart, sources: Mapping[str, str]) -> dict[str, ChatMessage]:
@@ -256,9 +271,11 @@ def _render_fact(fact: LostFact) -> str:
     if entry := fact.entry:
         words = f"{entry.role} message {entry.position + 1}"
         link = f' <a class="small" href="#m-{escape(entry.id)}">{escape(words)}</a>'
-    elif fact.has_context:
+    elif fact.source:
         # The message left the prompt in an earlier compaction, and the previous summary had the fact.
-        link = ' <span class="faint small">earlier message</span>'
+        link = (
+            f' <button class="link small" type="button" data-message="{escape(fact.source)}">earlier message</button>'
+        )
     return f'<li data-testid="lost-fact"><q dir="auto">{sentence}</q>{link}</li>\n'
 
 

@@ -156,7 +156,7 @@ def _sources(compactions: Sequence[Check], number: int) -> Sources:
 def _version(sources: Sources) -> str:
     """Return a digest of the code and of the spans' versions. It changes with the parts."""
     spans = [(span.key, span.seq) for span in sources]
-    return hashlib.sha256(repr((_code_digest(), spans, sources.sizes)).encode()).hexdigest()
+    return hashlib.sha256(repr((_code_digest(), spans, sources.sizes, sources.is_corrected)).encode()).hexdigest()
 
 
 @cache

@@ -152,7 +152,7 @@ class Row:
 
     @property
     def is_same(self) -> bool:
-        return self.actual == self.planned
+        return (self.actual, self.actual_total) == (self.planned, self.planned_total)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +187,8 @@ def replay(source: Source) -> Replay:
     if [row.label for row in different] == [_FACTS] and not outcome.differences and source.is_redacted:
         # The agent also counted facts in values that the transcript does not contain.
         (facts,) = different
-        return Replay(
-            outcome, [], f"It kept {facts.planned} facts, not {facts.actual}, because the transcript is redacted."
-        )
+        kept, was = f"{facts.planned} of {facts.planned_total}", f"{facts.actual} of {facts.actual_total}"
+        return Replay(outcome, [], f"It kept {kept} facts, not {was}, because the transcript is redacted.")
     return Replay(outcome, _reasons(source, outcome.plan))
 
 

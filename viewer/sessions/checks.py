@@ -106,6 +106,11 @@ class Check:
         return GENERATION in self._first
 
     @property
+    def is_corrected_by_provider(self) -> bool:
+        """True if the size before is the provider's count. It differs from the sum of the estimated messages."""
+        return self.is_recovery or self.value("source", ESTIMATE) in {"usage", "provider"}
+
+    @property
     def has_size(self) -> bool:
         """True if the size of the prompt is known. Lifecycle events alone do not say it."""
         return bool(self.before or self.is_compaction)

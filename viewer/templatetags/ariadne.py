@@ -91,8 +91,8 @@ def fact_kind(kind: str) -> str:
 
 @register.filter
 def source_label(positions: Mapping[str, int], source: str) -> str:
-    """Name a source message by its place in the ledger. One that is not there belongs to an earlier prompt."""
-    return f"#{positions[source]}" if source in positions else "earlier"
+    """Name a source message by its place in the ledger. One that is not there belongs to an earlier prompt: no name."""
+    return f"#{positions[source]}" if source in positions else ""
 
 
 @register.filter

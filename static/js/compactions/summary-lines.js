@@ -34,7 +34,10 @@ class SummaryLines extends HTMLElement {
   /** @param {string} id */
   #source(id) {
     const message = this.#ledger?.message(id);
-    if (!message) return h("p", { class: "small faint" }, `${id} is part of an earlier prompt.`);
+    if (!message) {
+      const show = h("button", { class: "link", type: "button", "data-message": id }, "Show message");
+      return h("div", { class: "line-source small soft" }, "A message that left the prompt in an earlier compaction. ", show);
+    }
     return h("p", { class: "small" },
       h("a", { href: `#m-${id}` }, `#${message.position + 1} ${message.role}`), " ", h("span", { dir: "auto" }, message.preview));
   }

@@ -79,7 +79,7 @@ def test_a_diff_has_added_edited_and_removed_lines() -> None:
 
 def test_marks_for_the_model_are_not_lines_of_a_summary() -> None:
     lines = diff_summaries("", "<COMPACT-SUMMARY v3>\n[Summary v1 task_state]\n# Goals\n- Ship it")
-    assert [line.words for line in lines] == ["Goals", "- Ship it"]
+    assert [line.words for line in lines] == ["Goals", "• Ship it"]
 
 
 def test_a_line_that_only_moved_is_neither_removed_nor_added() -> None:

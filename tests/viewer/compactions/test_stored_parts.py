@@ -126,7 +126,7 @@ def test_parts_of_changed_spans_are_computed_again(ours: Project) -> None:
     changed.update(packed_payload=pack(b'{"summary": "# State\\n- Kingfisher"}'), seq=20)
     Session.objects.filter(project_id=ours.pk).update(last_seq=20)
     page = page_of("developer", ours)
-    assert "Kingfisher" in page and "- Nightingale" not in page
+    assert "Kingfisher" in page and "• Nightingale" not in page
 
 
 def test_parts_of_other_code_are_computed_again(ours: Project, monkeypatch: pytest.MonkeyPatch) -> None:

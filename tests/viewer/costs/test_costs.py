@@ -179,8 +179,8 @@ def test_a_compaction_breaks_even() -> None:
     assert money.net == Decimal("-0.013")
     assert effect.sentence == (
         "Each later prompt is 70,000 tokens smaller and saves $0.021. It invalidated 90,000 tokens in the provider's "
-        "prompt cache. 20,000 tokens were sent again uncached. It breaks even after 7 calls. After 6 calls, it has not "
-        "broken even yet."
+        "prompt cache. 20,000 tokens were sent again uncached. It breaks even after 7 calls. So far, 6 "
+        "calls followed."
     )
     assert cache_effect(check, 7, CompactionRates("m", agent, agent, "small", summarizer, True)).money.net > 0  # type: ignore[union-attr, operator]
 
