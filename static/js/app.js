@@ -1,5 +1,6 @@
 // @ts-check
-// Loaded by every page: connection status, account menu, times, theme and global keyboard shortcuts.
+// Loaded by every page: connection status, account menu, confirmations, times, theme and global keyboard shortcuts.
+import "./confirm-dialog.js";
 import "./live-state.js";
 import "./menu-button.js";
 import { openPalette } from "./command-palette.js";
@@ -17,6 +18,7 @@ const ACTIONS = {
   palette: () => openPalette(),
   print: () => print(),
   filters: toggleFilters,
+  find: focusSearch,
   copy: (button) => void copy(button.getAttribute("data-text") ?? ""),
   "copy-link": (button) => void copy(new URL(button.getAttribute("data-text") ?? "", location.href).href),
 };
@@ -42,11 +44,9 @@ function showShortcuts() {
   if (dialog instanceof HTMLDialogElement && !dialog.open) dialog.showModal();
 }
 
-/** @param {KeyboardEvent} event */
-function focusSearch(event) {
+function focusSearch() {
   const field = document.querySelector("[data-find]");
   if (!(field instanceof HTMLInputElement)) return;
-  event.preventDefault();
   field.focus();
   field.select();
 }
@@ -61,7 +61,16 @@ function toggleLive(event) {
 }
 
 /** @type {Record<string, (event: KeyboardEvent) => void>} */
-const SHORTCUTS = { "?": showShortcuts, t: switchTheme, "/": focusSearch, " ": toggleLive };
+const SHORTCUTS = {
+  "?": showShortcuts,
+  t: switchTheme,
+  "/": (event) => {
+    // The field would get the slash.
+    event.preventDefault();
+    focusSearch();
+  },
+  " ": toggleLive,
+};
 
 document.addEventListener("click", (event) => {
   const button = event.target instanceof Element ? event.target.closest("[data-action]") : null;

@@ -74,8 +74,8 @@ def test_a_mention_reaches_the_person(sign_in: SignIn, session: str) -> None:
     expect(reader.get_by_test_id("comment")).to_contain_text("please look")
     assert reader.get_by_role("button", name="Delete").count() == 0
 
-    page.once("dialog", lambda dialog: dialog.accept())
     comment.get_by_role("button", name="Delete").click()
+    page.get_by_test_id("confirm").get_by_role("button", name="Delete").click()
     expect(page.get_by_text("No comments yet.")).to_be_visible()
 
 
@@ -150,6 +150,7 @@ def test_a_price_changes_the_cost(sign_in: SignIn, session: str) -> None:
     assert page.get_by_test_id("cost-total").inner_text() != before
     page.goto("/projects/default/prices/")
     page.get_by_role("button", name="Delete the price of gpt-5").click()
+    page.get_by_test_id("confirm").get_by_role("button", name="Delete").click()
     expect(page.get_by_test_id("override-row")).to_have_count(0)
 
 
@@ -193,4 +194,6 @@ def test_a_rule_is_created_without_reaching_private_addresses(sign_in: SignIn) -
     expect(page.get_by_role("alert")).to_contain_text("can't be resolved")
     expect(page.get_by_test_id("alert-row").first).to_contain_text("Failed")
     page.get_by_test_id("alert-rule").filter(has_text="Browser rule").get_by_role("button", name="Delete").click()
+    expect(page.get_by_test_id("confirm")).to_contain_text("Its alerts are deleted from the history, too.")
+    page.get_by_test_id("confirm").get_by_role("button", name="Delete").click()
     expect(page.get_by_text("Deleted Browser rule.")).to_be_visible()

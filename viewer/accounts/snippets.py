@@ -11,7 +11,10 @@ PLACEHOLDER = "YOUR_INGEST_KEY"
 _PYTHON = """\
 from compact import AriadneExporter, CompactConfig, CompactManager
 
-exporter = AriadneExporter(url="{server}", api_key="{key}")
+exporter = AriadneExporter(
+    url="{server}",
+    api_key="{key}",
+)
 manager = CompactManager(CompactConfig(model="gpt-5", max_context_tokens=8_000, exporter=exporter))
 history = [{{"role": "user", "content": f"Step {{n}}: " + "please go on. " * 90}} for n in range(30)]
 prompt = manager.preflight("my-first-session", history)  # send this to your model

@@ -63,8 +63,9 @@ def token_revoke(request: HttpRequest, pk: int) -> HttpResponse:
 
 def _render(request: HttpRequest, new_secret: dict[str, str] | None = None) -> HttpResponseBase:
     grant = access.request_grant(request)
+    tokens = ApiToken.objects.filter(user=current_user(request)).select_related("project").order_by("-created_at")
     context = {
-        "tokens": ApiToken.objects.filter(user=current_user(request)).select_related("project").order_by("-created_at"),
+        "tokens": [(token, [_SCOPE_LABELS[Right(scope)] for scope in token.scopes]) for token in tokens],
         "scopes": [(right.value, _SCOPE_LABELS[right]) for right in _available_scopes(request)],
         "projects": Project.objects.filter(pk__in=list(grant.rights)).order_by("name"),
         "days": _LIFETIMES_DAYS,

@@ -2,6 +2,7 @@
 // <comment-thread src="…" data-people="…">: comments on a session, a compaction or a span. `data-session` and `data-after`
 // open a live socket, for pages that have no other.
 // <comments-button>: the button that opens the comments of a session in a dialog.
+import { isConfirmed } from "../confirm-dialog.js";
 import { isSignedOut, parse } from "../dom.js";
 import { LiveSocket } from "../live-socket.js";
 import { updateTimes } from "../relative-times.js";
@@ -82,8 +83,7 @@ class CommentThread extends HTMLElement {
     const form = event.target;
     if (!(form instanceof HTMLFormElement)) return;
     event.preventDefault();
-    const question = event.submitter?.getAttribute("data-confirm");
-    if (question && !confirm(question)) return;
+    if (!(await isConfirmed(event.submitter))) return;
     const headers = { "X-Requested-With": "fragment" };
     const isSent = await this.#replace(() => fetch(form.action, { method: "POST", body: new FormData(form), headers }));
     if (isSent) /** @type {HTMLElement | null} */ (this.querySelector("[data-new]"))?.focus();

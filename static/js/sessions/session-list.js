@@ -4,6 +4,7 @@
 import { isSignedOut, parse } from "../dom.js";
 import { LiveSocket } from "../live-socket.js";
 import { updateTimes } from "../relative-times.js";
+import { closeMenusOnLeave } from "./list-menus.js";
 import { SavedViews } from "./saved-views.js";
 
 // Minimum time between two refreshes.
@@ -23,6 +24,7 @@ class SessionList extends HTMLElement {
     this.addEventListener("change", this.#onColumnChange);
     rememberAddress();
     new SavedViews(this);
+    closeMenusOnLeave(this);
     this.#socket = new LiveSocket("/ws/sessions/", {
       after: Number(this.dataset.lastSeq ?? 0),
       query: () => ({ project: this.dataset.project ?? "" }),
