@@ -240,3 +240,15 @@ def test_an_operator_is_told_which_permission_is_missing(page: Page) -> None:
     page.goto("/alerts/new/")
     expect(page.get_by_role("heading", name="Access denied")).to_be_visible()
     expect(page.get_by_text("You don't have permission to")).to_be_visible()
+
+
+def test_a_search_without_sessions_leads_to_messages(lossy: str, sign_in: SignIn) -> None:
+    """The list is filtered by id and model. The button searches the text, and what needs attention makes room."""
+    page = sign_in("developer")
+    page.goto(f"/?q={WORD}")
+    expect(page.get_by_text(f"No session ID or model contains {WORD}")).to_be_visible()
+    expect(page.get_by_test_id("attention")).to_have_count(0)
+    page.get_by_role("button", name="Search messages").click()
+    expect(page.get_by_test_id("search-result").first).to_contain_text(WORD)
+    page.goto("/?range=24h")
+    expect(page.get_by_test_id("attention")).to_be_visible()

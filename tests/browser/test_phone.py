@@ -188,3 +188,26 @@ def test_transcripts_are_compact_cards(phone: Page, session: str) -> None:
     )
     assert redacted and actions and actions["y"] < redacted["y"] + redacted["height"]
     expect(phone.locator("[name=since]")).to_be_hidden()
+
+
+def test_cards_of_sessions_have_labels(phone: Page, session: str) -> None:
+    """Each figure has the title of its column, and stays within the card."""
+    phone.goto(f"/?q={session}")
+    row = phone.get_by_test_id("session-row").first
+    for column, label in (("use", "Peak usage"), ("compactions", "Compactions"), ("facts", "Facts kept")):
+        cell = row.locator(f"[data-col={column}]")
+        assert cell.evaluate("(e) => getComputedStyle(e, '::before').content") == f'"{label}"', column
+        assert cell.evaluate("(e) => e.scrollWidth <= e.clientWidth"), column
+
+
+def test_tags_of_cards_do_not_leave_their_panel(phone: Page) -> None:
+    """A status such as "Expires in 23 h" wraps."""
+    phone.goto("/keys/")
+    phone.get_by_label("New key").fill("rotated")
+    phone.get_by_role("button", name="Create key").click()
+    row = phone.get_by_test_id("key-row").filter(has_text="rotated")
+    row.get_by_role("button", name="Rotate").click()
+    tag = phone.get_by_test_id("key-row").locator(".tag", has_text="Expires in").first
+    expect(tag).to_be_visible()
+    box = tag.bounding_box()
+    assert box and box["x"] + box["width"] <= 390 - 12

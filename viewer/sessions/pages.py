@@ -70,7 +70,6 @@ def _list_context(
         "project": project,
         "rows": _rows(project, page, visibility),
         "next": _address(request, before=cursor) if cursor else "",
-        "filters": filters,
         "is_filtered": filters.is_active,
         # The order of receipt, which is not that of the agents' clocks in the last column.
         "unsorted": _address(request, sort=None, before=None) if filters.sort else "",
@@ -107,10 +106,13 @@ def _statistics(project: Project, filters: session_list.SessionFilter) -> dict[s
     """Return the figures above the list."""
     now = timezone.now()
     return {
+        "filters": filters,
         "figures": overview.figures([project.pk], filters.range, now),
         "figures_period": _RANGE_LABELS[overview.period_name(filters.range)],
-        "attention": overview.attention([project.pk], filters.range, now),
-        "alerts": recent_alerts(project.pk, now - session_list.RANGES[filters.range or "24h"]),
+        "attention": [] if filters.is_search else overview.attention([project.pk], filters.range, now),
+        "alerts": (
+            [] if filters.is_search else recent_alerts(project.pk, now - session_list.RANGES[filters.range or "24h"])
+        ),
         "span_of_time": _RANGE_LABELS.get(filters.range, "24 hours"),
     }
 

@@ -87,7 +87,12 @@ class SessionFilter:
 
     @property
     def is_active(self) -> bool:
-        return bool(self.q or self.model or self.state or self.range or self.labels)
+        return bool(self.is_search or self.range)
+
+    @property
+    def is_search(self) -> bool:
+        """True if the reader looks for certain sessions, not only for those of a time range."""
+        return bool(self.q or self.model or self.state or self.labels)
 
     @property
     def order(self) -> tuple[str, bool]:

@@ -20,6 +20,7 @@ class SearchBox extends HTMLElement {
 
   connectedCallback() {
     this.#input.addEventListener("input", () => this.#searchSoon());
+    this.#input.addEventListener("focus", () => this.#searchSoon());
     this.#input.addEventListener("keydown", (event) => this.#onKey(event));
     this.addEventListener("focusout", (event) => {
       if (!this.contains(/** @type {Node | null} */ (event.relatedTarget))) this.#close();

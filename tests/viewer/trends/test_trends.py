@@ -186,3 +186,12 @@ def test_the_worst_sessions_of_a_day_equal_those_behind_each_metric(ours: Projec
         metric: queries.sessions_behind([ours.pk], since, until, metric=metric, limit=2) for metric in worst
     }
     assert worst["facts"]
+
+
+@pytest.mark.parametrize(
+    ("path", "target"), [("/trends/", "/trends/"), ("/alerts/", "/alerts/"), ("/compare/", "/"), ("/tokens/", "/")]
+)
+def test_the_project_menu_stays_on_pages_of_one_project(path: str, target: str, ours: Project) -> None:
+    page = client_for(create_user("operator", ours, create_project("another"))).get(path).content.decode()
+    form = page.split('class="project-form"')[1].split(">")[0]
+    assert f'action="{target}"' in form
