@@ -1,6 +1,7 @@
 // @ts-check
 // The command palette: finds sessions, compactions, spans and actions. Opened with Ctrl K.
 import { h, icon, isSignedOut } from "./dom.js";
+import { RESULT_LABELS } from "./format.js";
 
 /** @typedef {{ label: string, hint: string, icon: string, run: () => void }} Command */
 
@@ -161,7 +162,7 @@ async function findSessions(query, signal) {
   /** @type {Command[]} */ const commands = [];
   for (const session of results) {
     const url = `/sessions/${session.key}/`;
-    if (!isCompaction) commands.push({ label: session.id, hint: `Session · ${session.model || "no model"}`, icon: "trace", run: goTo(url) });
+    if (!isCompaction) commands.push({ label: session.id.trim() || "(blank)", hint: `Session · ${session.model || "no model"}`, icon: "trace", run: goTo(url) });
     if (!query) continue;
     for (const n of compactionNumbers(session.compaction_count, number, isCompaction)) {
       commands.push({ label: `Compaction ${n}`, hint: session.id, icon: "compaction", run: goTo(`${url}compactions/${n}/`) });
@@ -208,7 +209,7 @@ async function findSpans(query, signal) {
     .filter((/** @type {Record<string, any>} */ result) => result.span)
     .map((/** @type {Record<string, any>} */ result) => ({
       label: textFromMatch(result.snippet) || result.name,
-      hint: `${result.type} · ${result.session}`,
+      hint: `${RESULT_LABELS[result.type] ?? result.type} · ${result.session}`,
       icon: "search",
       run: goTo(result.url),
     }));

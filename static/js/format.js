@@ -3,6 +3,9 @@
 
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
+/** Names of the types of search results. @type {Record<string, string>} */
+export const RESULT_LABELS = { session: "Session", message: "Message", summary: "Summary", span: "Span" };
+
 const ROUNDS_UP = 0.9995; // 999,500 is 1M, not 1,000k
 /** @type {[number, string][]} */
 const UNITS = [

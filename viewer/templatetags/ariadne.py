@@ -170,10 +170,21 @@ def share(value: Any, total: Any) -> str:
     return f"{max(0.0, min(100.0, value / total * 100)):.2f}"
 
 
+_CONTROL_PICTURES = {code: 0x2400 + code for code in range(32)} | {0x7F: 0x2421}
+_INVISIBLE = " \u00a0\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\u3000\ufeff"
+
+
+def _visible(text: str) -> str:
+    """Show control characters as symbols, and a text without visible characters as "(blank)"."""
+    if not text.isprintable():
+        text = text.translate(_CONTROL_PICTURES)
+    return "(blank)" if text and not text.strip(_INVISIBLE) else text
+
+
 @register.filter
 def middle(value: Any, most: int) -> str:
     """Shorten a text in the middle, because ids that begin alike often differ at the end."""
-    text = str(value)
+    text = _visible(str(value))
     if len(text) <= most:
         return text
     head = most // 2

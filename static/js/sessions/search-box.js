@@ -2,13 +2,11 @@
 // <search-box>: results as you type. Up and Down choose one, Enter opens it, Escape closes the list. Without a choice,
 // Enter filters the list of sessions. Snippets contain what agents said, so they are built from text nodes.
 import { h, isSignedOut } from "../dom.js";
-import { relativeTime } from "../format.js";
+import { RESULT_LABELS, relativeTime } from "../format.js";
 
 const WAIT_MS = 150;
 const MIN_CHARS = 2;
 const LIMIT = 12;
-/** @type {Record<string, string>} */
-const LABELS = { session: "Session", message: "Message", summary: "Summary", span: "Span" };
 
 /** @typedef {{ text: string, match: boolean }} Part */
 /** @typedef {{ type: string, session: string, kind: string | null, at: string | null, url: string, snippet: Part[] }} Result */
@@ -140,7 +138,7 @@ function option(result, position) {
     h(
       "a",
       { href: result.url, tabindex: "-1" },
-      h("span", { class: "tag" }, LABELS[result.type] ?? result.type),
+      h("span", { class: "tag" }, RESULT_LABELS[result.type] ?? result.type),
       h("span", { class: `result-text${isSession ? " mono" : ""}` }, h("bdi", {}, ...snippet)),
       isSession ? null : h("span", { class: "result-session mono faint small" }, h("bdi", {}, result.session)),
       h("span", { class: "faint small result-time" }, time),
