@@ -31,7 +31,7 @@ def page_defaults(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpR
 def _reject_nul(request: HttpRequest) -> HttpResponseBase | None:
     # Postgres does not accept NUL in text. Without this check, the request would fail with status 500.
     if "\x00" in request.path or "%00" in request.META.get("QUERY_STRING", ""):
-        return HttpResponse("The URL must not contain NUL characters.", status=400, content_type="text/plain")
+        return _error_response(request, 400, "The URL must not contain NUL characters.")
     return None
 
 
@@ -58,5 +58,6 @@ def database_unavailable(request: HttpRequest) -> HttpResponseBase:
 def _error_response(request: HttpRequest, status: int, detail: str) -> HttpResponseBase:
     if request.path.startswith("/api/"):
         return JsonResponse({"detail": detail}, status=status)
-    page = loader.get_template("500.html").render({"is_unavailable": status == 503})
+    name = "400.html" if status == 400 else "500.html"
+    page = loader.get_template(name).render({"detail": detail, "is_unavailable": status == 503})
     return HttpResponse(page, status=status)

@@ -252,3 +252,15 @@ def test_a_search_without_sessions_leads_to_messages(lossy: str, sign_in: SignIn
     expect(page.get_by_test_id("search-result").first).to_contain_text(WORD)
     page.goto("/?range=24h")
     expect(page.get_by_test_id("attention")).to_be_visible()
+
+
+def test_the_list_fits_a_small_laptop(lossy: str, sign_in: SignIn) -> None:
+    """No column is behind the edge, and the forms keep labels next to their fields."""
+    page = sign_in("admin", width=1024)
+    page.goto(f"/?q={lossy}")
+    table = page.get_by_role("region", name="Sessions")
+    assert table.evaluate("(e) => e.scrollWidth <= e.clientWidth")
+    page.goto("/projects/default/redaction/")
+    for field in ("pattern-name", "pattern-value", "pattern-reason", "exception-reason"):
+        label, box = page.locator(f"label[for={field}]").bounding_box(), page.locator(f"#{field}").bounding_box()
+        assert label and box and abs(label["y"] + label["height"] / 2 - box["y"] - box["height"] / 2) < 8, field

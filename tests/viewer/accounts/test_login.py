@@ -98,7 +98,10 @@ def test_every_response_has_strict_headers(path: str):
 @pytest.mark.parametrize("path", ["/?q=%00", "/%00", "/api/audit/?q=a%00b", "/sessions/%00/"])
 def test_nul_in_an_address_is_rejected(path: str):
     """Otherwise Postgres would fail and the response would be a 500."""
-    assert client_for(create_user("auditor", create_project())).get(path).status_code == 400
+    response = client_for(create_user("auditor", create_project())).get(path)
+    assert response.status_code == 400
+    assert "must not contain NUL" in response.content.decode()
+    assert response["Content-Type"].startswith("application/json" if path.startswith("/api/") else "text/html")
 
 
 def production(tmp_path: Path, code: str, **environment: str) -> subprocess.CompletedProcess[str]:
