@@ -10,10 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from live_server import Server, prepare, run_server
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
+
+# Hypothesis limits the seconds of each example, which a busy machine exceeds. The parent may be its profile for CI.
+settings.register_profile(
+    "busy",
+    parent=settings(),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.load_profile("busy")
 
 
 @pytest.fixture(scope="session")
@@ -116,10 +126,12 @@ SignIn = Callable[..., "Page"]
 
 @pytest.fixture
 def sign_in(browser: Browser, server: Server) -> Iterator[SignIn]:
-    """Return a function that opens a page as a role: `sign_in("operator", width=1280, dark=True)`.
+    """Return a function that opens an empty page as a role: `sign_in("operator", width=1280, dark=True)`.
 
-    Script errors on the page fail the test.
+    The login form is not opened in the browser, which would take longer than most tests. Script errors fail the test.
     """
+    from reader import client_of
+
     contexts: list[BrowserContext] = []
     script_errors: list[str] = []
 
@@ -136,14 +148,11 @@ def sign_in(browser: Browser, server: Server) -> Iterator[SignIn]:
             reduced_motion="reduce",
         )
         contexts.append(context)
+        with client_of(server, person) as client:
+            cookies = client.cookies.items()
+        context.add_cookies([{"name": name, "value": value, "url": server.url} for name, value in cookies])
         page = context.new_page()
         page.on("pageerror", lambda error: script_errors.append(f"{page.url}: {error}"))
-        login = server.logins[person]
-        page.goto("/login/")
-        page.fill("input[name=username]", login["username"])
-        page.fill("input[name=password]", login["password"])
-        page.click("button[type=submit]")
-        page.wait_for_url(lambda url: "/login/" not in url)
         return page
 
     yield open_page
@@ -154,5 +163,5 @@ def sign_in(browser: Browser, server: Server) -> Iterator[SignIn]:
 
 @pytest.fixture
 def page(sign_in: SignIn) -> Page:
-    """A page opened by an operator, the role with the fewest permissions."""
+    """An empty page of an operator, the role with the fewest permissions."""
     return sign_in("operator")

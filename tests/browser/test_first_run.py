@@ -55,6 +55,7 @@ def run(command: list[str], folder: Path) -> str:
 def test_operator_is_told_whom_to_ask(sign_in: SignIn) -> None:
     """A person who may not create keys sees no form."""
     page = sign_in("operator", width=390, dark=True)
+    page.goto("/")
     expect(page.get_by_text("Ask a developer or an admin of this project")).to_be_visible()
     expect(page.get_by_test_id("create-first-key")).to_have_count(0)
     # There is nothing to filter or to count yet.
@@ -66,6 +67,7 @@ def test_operator_is_told_whom_to_ask(sign_in: SignIn) -> None:
 def test_three_steps_lead_to_the_first_session(sign_in: SignIn, server: Server, tmp_path: Path) -> None:
     """Create a key, run the snippet with that key, and follow the link that appears."""
     page = sign_in("developer")
+    page.goto("/")
     expect(page.get_by_text("Waiting for your first event…")).to_be_visible()
     page.get_by_test_id("create-first-key").click()
     key = page.get_by_test_id("secret").inner_text()

@@ -67,6 +67,7 @@ def test_a_mention_reaches_the_person(sign_in: SignIn, session: str) -> None:
     assert comment.locator("img").count() == 0
 
     reader = sign_in("operator")
+    reader.goto("/")
     expect(reader.get_by_role("button", name="new mentions")).to_be_visible()
     reader.goto("/mentions/")
     row = reader.get_by_test_id("mention-row").filter(has_text=session)

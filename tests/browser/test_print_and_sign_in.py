@@ -63,6 +63,13 @@ def test_a_printed_session_has_no_empty_tree_and_no_cut_panel(sign_in: SignIn, s
     assert "2026" in last.evaluate("(e) => getComputedStyle(e, '::after').content")
 
 
+def test_a_sign_in_leads_to_the_requested_page(stranger: Page, server: Server, session: str) -> None:
+    stranger.goto(f"/sessions/{session}/")
+    submit(stranger, server.logins["operator"]["password"], server.logins["operator"]["username"])
+    expect(stranger).to_have_url(f"{server.url}/sessions/{session}/")
+    expect(stranger.get_by_test_id("compaction-marker").first).to_be_visible()
+
+
 def test_a_wrong_password_keeps_the_name_and_focuses_the_password(stranger: Page) -> None:
     stranger.goto("/login/")
     expect(stranger.get_by_label("Username")).to_be_focused()

@@ -7,16 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import psycopg
 from live_server import Server
+from reader import log_in
 
 REQUESTS = 150
 
 
 def test_many_requests_share_few_connections(server: Server) -> None:
     """Each request runs in its own thread, but threads do not keep their connections."""
-    client = httpx.Client(base_url=server.url, timeout=60, limits=httpx.Limits(max_connections=20))
-    client.get("/login/")
-    form = {**server.logins["operator"], "csrfmiddlewaretoken": client.cookies["csrftoken"]}
-    assert client.post("/login/", data=form).status_code == 302
+    client = log_in(server, "operator", limits=httpx.Limits(max_connections=20))
     with ThreadPoolExecutor(20) as senders:
         answers = list(senders.map(lambda _: client.get("/api/sessions/").status_code, range(REQUESTS)))
     client.close()

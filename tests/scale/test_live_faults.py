@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from django.db import OperationalError
 from live_server import Server
+from reader import cookie_header
 from scale.agent import post_events, span
-from scale.watcher import Watcher, sign_in
+from scale.watcher import Watcher
 from wait import wait_until
 
 from viewer.live.consumers import TRY_AGAIN, LiveConsumer
@@ -35,7 +36,7 @@ async def test_failed_connection_is_closed_with_a_retry_code() -> None:
 
 def test_page_far_behind_catches_up(server: Server) -> None:
     """A page that missed six thousand events with long names receives all of them once."""
-    cookies = sign_in(server.url, server.logins["developer"])
+    cookies = cookie_header(server, "developer")
     page = Watcher(server.url, cookies)
     page.start()
     assert page.is_open.wait(20), page.faults

@@ -6,15 +6,15 @@ import json
 import urllib.request
 
 from live_server import Server
+from reader import cookie_header
 from scale.agent import post_events, span
-from scale.watcher import sign_in
 
 
 def test_pages_contain_each_session_of_a_commit_once(server: Server) -> None:
     """120 sessions that arrive in one request appear once each across the pages."""
     names = {f"together-{number:03}" for number in range(120)}
     post_events(server, [span(name, "only") for name in sorted(names)])
-    cookies = sign_in(server.url, server.logins["operator"])
+    cookies = cookie_header(server, "operator")
     seen: list[str] = []
     address = f"{server.url}/api/sessions/?q=together-"
     while address:

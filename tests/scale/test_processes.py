@@ -11,10 +11,11 @@ import psutil
 import psycopg
 import pytest
 from live_server import Server, run_server
+from reader import cookie_header
 from scale.agent import stored_spans
 from scale.load import Agent
 from scale.redis_server import Redis
-from scale.watcher import Watcher, sign_in
+from scale.watcher import Watcher
 from wait import wait_until
 
 from ariadne.runtime.postgres import Postgres
@@ -64,7 +65,7 @@ def load(
 ) -> Iterator[tuple[list[Agent], list[Watcher]]]:
     """Run agents and pages. At the end, every event must be acknowledged, stored once and shown once."""
     run = secrets.token_hex(4)
-    cookies = sign_in(server.url, server.logins["developer"])
+    cookies = cookie_header(server, "developer")
     watchers = [Watcher(server.url, cookies) for _ in range(pages)]
     for watcher in watchers:
         watcher.start()

@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-import http.cookiejar
 import json
-import re
 import threading
 import time
-import urllib.parse
-import urllib.request
 
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage
 from websockets.sync.client import connect
 
 Key = tuple[str, str]
-
-
-def sign_in(url: str, login: dict[str, str]) -> str:
-    """Sign in with the login page and return the Cookie header."""
-    jar = http.cookiejar.CookieJar()
-    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar))
-    page = opener.open(f"{url}/login/", timeout=20).read().decode()
-    token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page)
-    assert token is not None
-    form = {"username": login["username"], "password": login["password"], "csrfmiddlewaretoken": token.group(1)}
-    opener.open(f"{url}/login/", urllib.parse.urlencode(form).encode(), timeout=20)
-    cookies = "; ".join(f"{cookie.name}={cookie.value}" for cookie in jar)
-    assert "session" in cookies, "the login failed"
-    return cookies
 
 
 class Watcher(threading.Thread):

@@ -6,19 +6,11 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import httpx
 import psycopg
 import pytest
-
-
-def log_in(server: Any, role: str) -> httpx.Client:
-    client = httpx.Client(base_url=server.url, follow_redirects=True, timeout=30)
-    client.get("/login/")
-    data = {**server.logins[role], "csrfmiddlewaretoken": client.cookies["csrftoken"]}
-    assert client.post("/login/", data=data, headers={"Referer": server.url}).status_code == 200
-    return client
+from reader import log_in
 
 
 @pytest.fixture(scope="module")

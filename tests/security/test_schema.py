@@ -16,9 +16,7 @@ from schemathesis.specs.openapi.checks import (
 # The server responds within a minute. The default of Schemathesis, ten seconds, is too short on a busy machine.
 TIMEOUT_S = 60
 CHECKS = [not_a_server_error, content_type_conformance, response_schema_conformance]
-_SETTINGS = settings(
-    max_examples=15, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
-)
+_SETTINGS = settings(max_examples=15, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.req("P-SEC-1")

@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 import psycopg
 import pytest
+from reader import log_in
 from websockets.sync.client import connect
 
 from ingest.storage.payloads import unpack as unpack_payload
@@ -77,14 +78,6 @@ def transcript() -> bytes:
     ]
     messages.append({"id": "m99", "role": "assistant", "content": None, "password": SECRETS["data key"]})
     return b"".join(json.dumps(message).encode() + b"\n" for message in messages)
-
-
-def log_in(server, role: str) -> httpx.Client:
-    client = httpx.Client(base_url=server.url, follow_redirects=True, timeout=30)
-    client.get("/login/")
-    data = {**server.logins[role], "csrfmiddlewaretoken": client.cookies["csrftoken"]}
-    assert client.post("/login/", data=data, headers={"Referer": server.url}).status_code == 200
-    return client
 
 
 @pytest.fixture(scope="module")

@@ -27,10 +27,11 @@ sys.path[:0] = [str(TESTS), str(TESTS.parent)]
 
 import psutil  # noqa: E402
 from live_server import Server, run_server  # noqa: E402
+from reader import cookie_header  # noqa: E402
 from scale.agent import stored_spans  # noqa: E402
 from scale.load import Agent  # noqa: E402
 from scale.redis_server import Redis  # noqa: E402
-from scale.watcher import Watcher, sign_in  # noqa: E402
+from scale.watcher import Watcher  # noqa: E402
 from soak.faults import Faults  # noqa: E402
 from wait import wait_until  # noqa: E402
 
@@ -120,7 +121,7 @@ def start_compactions(server: Server, folder: Path) -> tuple[subprocess.Popen[by
 def soak() -> int:
     with system() as (server, redis, database, folder):
         log(f"{server.url}: {MINUTES:g} minutes, {AGENTS} agents, {PAGES + SLOW_PAGES} pages, {RUNS} compaction runs")
-        cookies = sign_in(server.url, server.logins["developer"])
+        cookies = cookie_header(server, "developer")
         pages = [Watcher(server.url, cookies) for _ in range(PAGES)]
         slow = [Watcher(server.url, cookies, pause_s=0.25) for _ in range(SLOW_PAGES)]
         for page in [*pages, *slow]:

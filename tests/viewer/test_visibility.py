@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from compact.events import CATALOG
 from django.db import connection
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from viewer.kinds import KINDS, kind_of
@@ -91,7 +91,7 @@ def test_span_names(kind: str, name: str, is_visible: bool):
 
 
 @pytest.mark.django_db
-@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.sampled_from(["tool", "span", "agent", "a b"]), st.text(max_size=40)), max_size=6))
 def test_the_query_of_the_tree_hides_the_same_names(rows: list[tuple[str, str]]):
     """Postgres builds the tree, with the same patterns."""
@@ -122,7 +122,7 @@ _JSON = st.recursive(
 )
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50)
 @given(st.sampled_from([*KINDS, "unknown"]), st.dictionaries(st.text(max_size=20), _JSON, max_size=6))
 def test_nothing_without_a_schema_is_visible(kind: str, data: dict[str, Any]):
     """Only empty values pass. Nothing raises, whatever agents send."""

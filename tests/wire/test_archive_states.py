@@ -6,12 +6,12 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-import httpx
 import psycopg
 import pytest
 from builders import chat_turns
 from compact import AriadneExporter, AriadneStorage, CompactConfig, CompactManager, CompactPolicy, Message
 from live_server import Server
+from reader import log_in
 
 from ingest.storage.payloads import decode_data
 
@@ -35,14 +35,6 @@ def rows(server: Server, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
         return connection.execute(query, parameters).fetchall()
 
 
-def log_in(server: Server) -> httpx.Client:
-    client = httpx.Client(base_url=server.url, follow_redirects=True, timeout=30)
-    client.get("/login/")
-    data = {**server.logins["admin"], "csrfmiddlewaretoken": client.cookies["csrftoken"]}
-    assert client.post("/login/", data=data, headers={"Referer": server.url}).status_code == 200
-    return client
-
-
 @pytest.mark.req("K-STO-1")
 def test_every_compaction_has_a_transcript_after_restarts(server: Server, tmp_path: Path) -> None:
     """Three processes compact the same session, and so does another tenant. Each event names a stored transcript."""
@@ -62,7 +54,7 @@ def test_every_compaction_has_a_transcript_after_restarts(server: Server, tmp_pa
         events = [tuple(map(decode_data(data).get, ("state", "step", "sha256"))) for (data,) in events]
         assert sorted((step, digest) for state, step, digest in events if state == "stored") == sorted(stored)
         assert {state for state, _, _ in events} == {"queued", "stored"}
-    client = log_in(server)
+    client = log_in(server, "admin")
     for session_id in sessions:
         for number in (1, 2, 3):
             page = client.get(f"/sessions/{session_id}/compactions/{number}/").text

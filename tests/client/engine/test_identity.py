@@ -237,7 +237,7 @@ ACTIONS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(ACTIONS)
 def test_no_sequence_of_histories_shows_one_users_words_to_the_other(actions):
     """Two users share an id and most of their words. A prompt has only its own user's words."""

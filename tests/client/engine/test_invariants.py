@@ -11,7 +11,7 @@ from builders import Recorder, chat_turns, small_manager, tool_pair
 from compact import CompactConfig, CompactManager, CompactPolicy, InsufficientBudget, Message, TiktokenEstimator
 from compact.engine.session.request import to_plain
 from compact.messages.codecs import get_codec
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import convert_to_messages
 from strategies import FORMATS, steps, write
@@ -20,9 +20,7 @@ RENDERERS = ("layered", "inplace", "bridge")
 RECORDED = Path(__file__).parents[2] / "fixtures" / "quality" / "sessions.jsonl.xz"
 ESTIMATOR = TiktokenEstimator()
 WINDOW, BUFFER = 1600, 100
-quick = settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
+quick = settings(max_examples=30)
 formats = st.sampled_from((*FORMATS, "native", "langchain"))
 policies = st.builds(
     CompactPolicy,

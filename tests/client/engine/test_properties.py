@@ -10,7 +10,7 @@ from compact import CompactConfig, CompactManager, CompactPolicy, InsufficientBu
 from compact.messages import Message
 from compact.messages.codecs import get_codec
 from compact.messages.normalization import normalize
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import FORMATS, steps, write
 
@@ -18,9 +18,7 @@ ESTIMATOR = TiktokenEstimator()
 WINDOW = 1600
 BUFFER = 100
 BUDGET = WINDOW - BUFFER
-quick = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
+quick = settings(max_examples=40)
 
 formats = st.sampled_from(FORMATS)
 policies = st.builds(

@@ -13,7 +13,7 @@ from compact import CompactConfig, CompactManager, CompactPolicy, Message, NoopE
 from compact.estimators import encodings
 from compact.estimators.encodings import encoding_name, fast_counter, load_encoding, tiktoken_counter
 from compact.protocols import ProviderAwareTokenizer, TokenEstimator
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 
@@ -41,7 +41,6 @@ _MARKS = st.sampled_from(
 )
 
 
-@settings(deadline=None)  # the first example loads the vocabulary
 @given(st.lists(_MARKS, max_size=30).map("".join), st.sampled_from(["gpt-5", "gpt-4"]))
 def test_counting_by_line_equals_counting_the_whole_text(text, model):
     """`count_by_line` returns the exact count of the whole text."""
@@ -57,7 +56,6 @@ def counters(request):
 
 
 @pytest.mark.req("K-ACC-5")
-@settings(deadline=None)
 @given(st.one_of(st.lists(_MARKS, max_size=60).map("".join), st.text(st.characters(max_codepoint=0x17FF))))
 def test_the_fast_counter_returns_tiktokens_counts(counters, text):
     """gigatoken and tiktoken agree on every text, including special tokens and lone surrogates."""

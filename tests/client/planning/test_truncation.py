@@ -46,7 +46,7 @@ def test_every_output_over_the_limit_is_truncated(text):
     assert "tokens truncated…" in truncate_output(text, CompactPolicy(), count)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.text(max_size=3000), st.integers(2, 200))
 def test_truncated_text_is_not_much_longer_than_the_limit(text, limit):
     """For any text and limit, the result is at most slightly longer than the limit."""

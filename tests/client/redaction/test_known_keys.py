@@ -56,14 +56,14 @@ def _redactor_that_knows_all_keys() -> Redactor:
 _EXPERIENCED = _redactor_that_knows_all_keys()
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.lists(_values, max_size=4))
 def test_known_keys_change_no_result(values: list[Any]) -> None:
     """The first redaction of a process and any later one give the same values and counts."""
     assert _EXPERIENCED.trees(values) == Redactor().trees(values)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.lists(_values, max_size=4))
 def test_texts_are_those_of_the_tree(values: list[Any]) -> None:
     """A finding is located by the position of its text, so both ways must collect the same texts in the same order."""

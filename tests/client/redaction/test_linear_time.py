@@ -93,7 +93,7 @@ def test_the_worst_text_costs_at_most_20_times_as_much_as_ordinary_text(redactor
 
 
 @given(st.lists(st.sampled_from(UNITS) | st.text(min_size=1, max_size=6), min_size=1, max_size=4).map("".join))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_mixtures_of_hostile_text_are_linear(unit: str) -> None:
     """Hypothesis joins units. The growth is checked as above."""
     assert growth_of_mixture(unit) <= 2.5
@@ -162,7 +162,7 @@ def test_both_prefilters_find_the_same_on_the_corpus() -> None:
         max_size=25,
     ).map("".join)
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_both_prefilters_find_the_same_on_any_text(text: str) -> None:
     fast, slow = both(text)
     assert fast == slow

@@ -106,7 +106,7 @@ def test_a_secret_that_is_split_over_two_messages_is_found_in_both() -> None:
         assert texts[1].endswith("please install it") and texts[2] == "done"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.sampled_from([*SECRETS, "hello", "REDACTED_1_001", f"a {MASK} b", "1 2 3"]), min_size=1, max_size=8))
 def test_restoring_the_reversible_form_gives_the_original(texts: list[str]) -> None:
     """The reversible form has no secret, and it has the same gaps as the masked one."""

@@ -8,7 +8,7 @@ import pytest
 from compact.messages import Message, ToolCall
 from compact.summarizers import ExtractiveSummarizer, retention
 from compact.summary.structured_summary import StructuredSummary
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 LONG_SENTENCE = "部署服务时" * 30 + "。"
@@ -78,7 +78,7 @@ def conversations(draw: st.DrawFn) -> list[Message]:
     return messages
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=60)
 @given(conversations(), st.sampled_from((0, 20, 2_000)), st.sampled_from(("task_state", "decision_log", "code_delta")))
 def test_any_text_can_be_summarized_checked_stored_and_continued(messages, max_tokens, style):
     """Nothing raises, and a stored summary is read back unchanged."""

@@ -232,7 +232,7 @@ JSON_PIECES = st.lists(
 ).map(b"".join)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(head=JSON_PIECES, unit=JSON_PIECES, tail=JSON_PIECES)
 def test_any_repeated_text_takes_linear_time(head: bytes, unit: bytes, tail: bytes) -> None:
     assert_linear(decode, around(head, unit, tail))

@@ -51,7 +51,7 @@ def batches(draw: st.DrawFn) -> list[dict[str, Any]]:
     return events
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(batches())
 def test_a_request_is_redacted_like_its_events(batch: list[dict[str, Any]]) -> None:
     """The scan misses nothing that the rules redact, and redacts nothing else."""

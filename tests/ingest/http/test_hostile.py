@@ -201,7 +201,7 @@ FIELDS = ["type", "trace_id", "span_id", "parent_id", "kind", "name", "started_a
 FIELDS += ["data", "properties", "payload", "status", "event", "session_id", "group_id", "metadata"]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(st.dictionaries(st.sampled_from(FIELDS), anything, max_size=8), min_size=1, max_size=4))
 def test_random_events_never_affect_a_valid_one(wire: Wire, events: list[dict[str, Any]]) -> None:
     """Each random event is stored or rejected. The valid event is always stored."""

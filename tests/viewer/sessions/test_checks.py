@@ -95,7 +95,7 @@ def test_the_parts_of_a_prompt_sum_to_its_size_before_and_after(session: list[Sp
             assert sum(check.after_parts) == check.after
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**32))
 def test_arrival_order_does_not_matter(seed: int) -> None:
     """Children before parents, in two batches: the checks are the same."""
