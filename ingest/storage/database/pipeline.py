@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from typing import Any
@@ -119,27 +119,32 @@ class Pipeline:
         return self._transformer.load_rows(0, result.ntuples, tuple)
 
     async def _flush(self) -> None:
-        loop = asyncio.get_running_loop()
+        """Send what is buffered, and read at the same time, because Postgres may wait until its rows are read."""
         while self._libpq.flush():
-            await _wait(self._libpq.socket, loop.add_writer, loop.remove_writer)
+            await self._wait(writes=True)
+            self._libpq.consume_input()
 
     async def _next_result(self) -> pq.abc.PGresult | None:
         """Return the next result. None separates statements."""
-        loop = asyncio.get_running_loop()
         while self._libpq.is_busy():
-            await _wait(self._libpq.socket, loop.add_reader, loop.remove_reader)
+            await self._wait()
             self._libpq.consume_input()
         return self._libpq.get_result()
 
-
-async def _wait(socket: int, add: Callable[..., Any], remove: Callable[[int], Any]) -> None:
-    """Wait until a socket is ready for reading or writing."""
-    ready = asyncio.Event()
-    add(socket, ready.set)
-    try:
-        await ready.wait()
-    finally:
-        remove(socket)
+    async def _wait(self, *, writes: bool = False) -> None:
+        """Wait until the socket can be read, or also until it can be written."""
+        loop = asyncio.get_running_loop()
+        socket = self._libpq.socket
+        ready = asyncio.Event()
+        loop.add_reader(socket, ready.set)
+        if writes:
+            loop.add_writer(socket, ready.set)
+        try:
+            await ready.wait()
+        finally:
+            loop.remove_reader(socket)
+            if writes:
+                loop.remove_writer(socket)
 
 
 def _require_success(result: pq.abc.PGresult | None) -> None:

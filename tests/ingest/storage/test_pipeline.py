@@ -75,6 +75,20 @@ def test_an_error_rolls_back_and_the_connection_stays_usable(server: Any) -> Non
     run(server, check)
 
 
+def test_rows_are_read_while_a_large_statement_is_sent(server: Any) -> None:
+    """Otherwise Postgres waits until its rows are read, and this process until its statement is."""
+
+    async def check(pipeline: Pipeline) -> None:
+        large = "x" * 20_000_000
+        async with pipeline.transaction():
+            query = ("SELECT repeat('y', 20000000)", ())
+            insert = ("INSERT INTO item VALUES (1, %s) RETURNING length(name)", (large,))
+            ((text,),), lengths = await asyncio.wait_for(pipeline.fetch(query, insert), 30)
+        assert (len(text), lengths) == (20_000_000, [(20_000_000,)])
+
+    run(server, check)
+
+
 def test_copy_sends_more_than_the_socket_holds(server: Any) -> None:
     """Writes wait until Postgres has read enough."""
 
