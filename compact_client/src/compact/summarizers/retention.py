@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from compact.messages import Message
 from compact.summarizers.extraction.blocks import Block, read_blocks
-from compact.summarizers.extraction.entities import TYPE_WEIGHTS, find_entities, original_spelling
+from compact.summarizers.extraction.entities import TYPE_WEIGHTS, Mention, find_entities, original_spelling
 from compact.summarizers.extraction.entity_names import ROLE_LABELS
 from compact.summarizers.extraction.line_classifier import is_instruction, summary_field
 from compact.summarizers.extraction.span_index import NUMBER_TYPES
@@ -160,11 +160,13 @@ class _FactFinder:
 
     def __init__(self, rendered: Sequence[Message], summary: StructuredSummary) -> None:
         self._text = normalize("\n".join(_all_text(message) for message in rendered))
-        self._keys = {key for block in read_blocks(rendered) for text in block.lines for key, _ in find_entities(text)}
+        lines = {text for block in read_blocks(rendered) for text in block.lines}
+        self._keys = {key for key, _ in set().union(*map(find_entities, lines))}
         self._summary_lines = _SummaryLines(summary)
         self._facts: list[_TrackedFact] = []
         self._by_key: dict[str, _TrackedFact] = {}
         self._sentences: set[tuple[str, str]] = set()
+        self._mentions: defaultdict[tuple[float, bool], set[Mention]] = defaultdict(set)
 
     def find(self, blocks: Iterable[Block], removed: Sequence[Message]) -> list[_TrackedFact]:
         """Return the facts in order: goals, files, and then all others."""
@@ -218,7 +220,12 @@ class _FactFinder:
 
     def _add_entities(self, text: str, block: Block) -> None:
         weight = _WEIGHT_SHOWN if block.kind in ("output", "record") else _WEIGHT_SAID
-        for key, entity_type in find_entities(text):
+        seen = self._mentions[weight, block.kind in _PROSE_KINDS]
+        for mention in find_entities(text):
+            if mention in seen:
+                continue  # It adds nothing to the fact.
+            seen.add(mention)
+            key, entity_type = mention
             kind = FACT_KINDS.get(entity_type)
             if kind is None:
                 continue

@@ -139,7 +139,8 @@ class _GreedySelector:
 
     def name_values(self) -> list[float]:
         """Return what the bare name of each entity is still worth."""
-        return list(map(self._name_value, range(len(self._values))))
+        pairs = zip(self._values, self._reuse_scores, strict=True)
+        return [max(0.0, value - (1.0 - NAME_WORTH) * score) for value, score in pairs]
 
     def _name_value(self, entity: int) -> float:
         return max(0.0, self._values[entity] - (1.0 - NAME_WORTH) * self._reuse_scores[entity])

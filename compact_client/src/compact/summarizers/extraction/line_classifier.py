@@ -214,6 +214,7 @@ def _is_standing(text: str) -> bool:
     return _STANDING.matches(text.lower()) and _is_sentence(text)
 
 
+@lru_cache(maxsize=_CACHE_SIZE)
 def _is_sentence(text: str) -> bool:
     spaces = text.count(" ")
     return (spaces >= 2 or not text.isascii()) and spaces + _count_letters(text) >= 0.75 * len(text)

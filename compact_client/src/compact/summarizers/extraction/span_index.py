@@ -12,11 +12,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain, repeat
 from typing import Final
 
 from compact.summarizers.extraction.blocks import Block, LineKind
 from compact.summarizers.extraction.entities import TYPE_WEIGHTS, Mention, find_entities, original_spelling
 from compact.summarizers.extraction.line_classifier import is_instruction, summary_field
+from compact.summarizers.extraction.text_cache import TextCache
 from compact.summary.renderer import USER_PREFIX
 
 # Coefficients of a logistic regression on "was this entity used again", fitted on recorded sessions and rounded to
@@ -93,6 +95,7 @@ _DIGIT: Final = re.compile(r"\d")
 _WORD_WITH_DIGIT: Final = re.compile(r"(?<!\S)[^\s\d]*+\d\S*+")
 # The name of a field is not an entity, nor are those above the columns of a table.
 _FIELD_NAME: Final = re.compile(r"(?<![\w.])[A-Za-z_][\w.]*+[=(](?:(?:[\w.-]+, )+[\w.-]+: )?")
+_QUOTATION_MARKS: Final = frozenset("\"'`")
 _LONE_WORD: Final = re.compile(r"[\"'`][^\"'`\s]{0,80}[\"'`],?")
 _SHOWN_KINDS: Final = frozenset({"output", "record"})
 _TOOL_TEXT_KINDS: Final = frozenset({"output", "code"})
@@ -226,14 +229,13 @@ class SpanIndex:
         candidates = self._candidates_by_line
         for block in blocks:
             is_tool_text = block.kind in _TOOL_TEXT_KINDS
-            weights = iter(block.weights)
-            for text, entities in zip(block.lines, self._record_usage(block, last_user), strict=True):
-                use = next(weights, 0.0)
+            weights = chain(block.weights, repeat(0.0))
+            for text, entities, use in zip(block.lines, self._record_usage(block, last_user), weights, strict=False):
                 if text in candidates:
                     if (candidate := candidates[text]) is not None:
                         _record_repetition(candidate, text, block)
                 # Tool text without entities has no value, and a lone quoted word says nothing.
-                elif (entities and not _LONE_WORD.fullmatch(text)) or not is_tool_text or self._keep is not None:
+                elif not is_tool_text or (entities and not _is_lone_word(text)) or self._keep is not None:
                     candidates[text] = self._add_candidate(text, block, entities, use)
 
     def add_visible(self, blocks: Iterable[Block], *, last_user: int = -1) -> None:
@@ -273,7 +275,7 @@ class SpanIndex:
                 + _BY_USER * usage.by_user
                 + _IN_LAST_REQUEST * usage.in_last_request
                 + _AS_ARGUMENT * usage.as_argument
-                + (0.0 if usage.is_said else _shown_only(usage.smallest_output_chars))
+                + (0.0 if usage.said > 0 or usage.written > 0 else _shown_only(usage.smallest_output_chars))
                 + _BY_TYPE.get(usage.type, 0.0)
                 + (0.0 if usage.said else _UNSAID_BY_TYPE.get(usage.type, 0.0))
                 + (_IN_SEVERAL_MESSAGES if usage.messages > 1 else 0.0)
@@ -318,13 +320,13 @@ class SpanIndex:
         """Return the entities that earlier lines introduced, if the line contains only code."""
         usages = self.usages
         repeated = [entity for entity in entities if usages[entity].first_line != text]
-        return tuple(repeated) if repeated and not _has_words(text) else ()
+        return tuple(repeated) if repeated and not _has_words[text] else ()
 
     def _is_boilerplate(self, text: str) -> bool:
         """True if several lines so far differ only in their numbers, as in program output."""
-        if not _DIGIT.search(text):
+        template = _templates[text]
+        if not template:
             return False
-        template = _WORD_WITH_DIGIT.sub("#", text)
         self._template_counts[template] += 1
         return self._template_counts[template] > _MAX_LINES_PER_TEMPLATE
 
@@ -394,14 +396,17 @@ def _name_mentions(name: str) -> tuple[Mention, ...]:
 
 def _mentions(text: str, kind: LineKind) -> tuple[Mention, ...]:
     if kind == "record":
-        kind_name, space, rest = text.partition(" ")
-        # Neither the kind of a record nor the name of a field is an entity.
-        text = rest if space and "=" not in kind_name and "(" not in kind_name else text
-        return find_entities(_FIELD_NAME.sub(" ", text))
-    if kind not in _CALL_KINDS:
+        return find_entities(_record_values[text])
+    if kind not in _CALL_KINDS or "=" not in text:
         return find_entities(text)
     # Option values are plain words, but the next call of the same tool is likely to use them again.
     return find_entities(text) + tuple((word.lower(), "option") for word in _OPTION.findall(text))
+
+
+def _without_field_names(text: str) -> str:
+    """Return the line of a record without its kind and the names of its fields, which are not entities."""
+    kind_name, space, rest = text.partition(" ")
+    return _FIELD_NAME.sub(" ", rest if space and "=" not in kind_name and "(" not in kind_name else text)
 
 
 def _record_repetition(candidate: Candidate, text: str, block: Block) -> None:
@@ -414,9 +419,24 @@ def _record_repetition(candidate: Candidate, text: str, block: Block) -> None:
         candidate.bonus, candidate.is_priority = FIELD_BONUS["constraints"], True
 
 
-def _has_words(text: str) -> bool:
-    """True if a line has at least two words that are not keywords of a programming language."""
-    return sum(word.lower() not in _KEYWORDS for word in _PLAIN_WORD.findall(text)) >= 2
+def _is_lone_word(text: str) -> bool:
+    return text[0] in _QUOTATION_MARKS and _LONE_WORD.fullmatch(text) is not None
+
+
+def _find_words(text: str) -> bool:
+    """Return True if a line has at least two words that are not keywords of a programming language."""
+    words = (word for word in _PLAIN_WORD.findall(text) if word.lower() not in _KEYWORDS)
+    return next(words, None) is not None and next(words, None) is not None
+
+
+def _template(text: str) -> str:
+    """Return a line without its numbers, or an empty text if it has none."""
+    return _WORD_WITH_DIGIT.sub("#", text) if _DIGIT.search(text) else ""
+
+
+_has_words: Final = TextCache(_find_words, max_chars=2_000_000)
+_templates: Final = TextCache(_template, max_chars=1_000_000)
+_record_values: Final = TextCache(_without_field_names, max_chars=1_000_000)
 
 
 @lru_cache(maxsize=4096)  # Hundreds of entities often share one output and its size.

@@ -41,23 +41,29 @@ class CheckResult(NamedTuple):
 
 def last_check(messages: Sequence[Message]) -> CheckResult | None:
     """Return the last check whose output says how it ended."""
-    commands: dict[str, str] = {}
+    calls: dict[str, str] = {}
     runs: list[tuple[int, str | None]] = []
     for position, message in enumerate(messages):
-        for call in message.tool_calls:
-            if _COMMAND.search(call.arguments):
-                arguments = parse_arguments(call.arguments)
-                commands[call.id] = str(next((arguments[key] for key in ("command", "cmd") if key in arguments), ""))
-        command = commands.get(message.answers[0]) if message.answers else None
-        if command is not None or message.role == "user":
-            runs.append((position, command))
-    for position, command in reversed(runs):
-        text = messages[position].text
-        if command is None and not _USER_RUN.search(text[:_END_CHARS]):
+        calls.update((call.id, call.arguments) for call in message.tool_calls)
+        arguments = calls.get(message.answers[0]) if message.answers else None
+        if arguments is not None or message.role == "user":
+            runs.append((position, arguments))
+    # From the end, because searching for a command takes longer than everything else here.
+    for position, arguments in reversed(runs):
+        text, command = messages[position].text, _checking_command(arguments or "")
+        if command is None and (messages[position].role != "user" or not _USER_RUN.search(text[:_END_CHARS])):
             continue
         if verdict := _verdict(text[-_END_CHARS:]):
             return CheckResult(position, f"{_name(command or '')}: {verdict}")
     return None
+
+
+def _checking_command(raw: str) -> str | None:
+    """Return the command of a call, or None if it is no check."""
+    if not _COMMAND.search(raw):
+        return None
+    arguments = parse_arguments(raw)
+    return str(next((arguments[key] for key in ("command", "cmd") if key in arguments), ""))
 
 
 def _name(command: str) -> str:

@@ -204,7 +204,7 @@ def file_actions(messages: Sequence[Message]) -> Iterator[FileAction]:
     reader = _ActionReader(messages)
     for position, message in enumerate(messages):
         if message.role == "user" and not message.answers:
-            for path in _APPLIED.findall(message.text):
+            for path in _APPLIED.findall(message.text) if "Applied edit" in message.text else ():
                 yield FileAction(position, "changed", path)
         for call in message.tool_calls:
             yield from reader.actions(position, call)
