@@ -390,6 +390,20 @@ def test_names_in_other_lines_of_a_shown_message_are_listed_with_a_label():
     assert "value_1," not in passage.text.splitlines()[-1]
 
 
+@pytest.mark.parametrize("excluded", [set(), {0}])
+def test_names_of_a_message_without_a_passage_are_listed_with_its_id(excluded):
+    index = PassageIndex()
+    fillers = [f"filler number {number}" for number in range(20)]
+    texts_ = ["the ledger of ZX-9000 has entry_0", *fillers, "the ledger of ZX-9000 was moved to archive_77"]
+    index.add([Source(f"m{number}", "tool", text) for number, text in enumerate(texts_)])
+    (passage,) = index.search(
+        "ledger ZX-9000 moved", limit=1, max_tokens=120, count_tokens=lambda text: len(text) // 3, excluded=excluded
+    )
+    assert passage.message_id == "m21"
+    assert ("Also in message m0: entry_0" in passage.text) is not bool(excluded)
+    assert passage.neighbor_ids == (() if excluded else ("m0",))
+
+
 def test_a_neighbor_that_may_not_be_shown_is_left_out():
     index = PassageIndex()
     index.add([Source("m0", "tool", "balance of ZX-1 is open"), Source("m1", "tool", "balance of ZX-1 is secret-55")])

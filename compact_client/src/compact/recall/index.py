@@ -11,7 +11,7 @@ import heapq
 import os
 import sqlite3
 import weakref
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -29,16 +29,21 @@ _SELECT: Final = "SELECT rowid FROM sections WHERE sections MATCH ? LIMIT ?"
 _SELECT_BEST: Final = "SELECT rowid FROM sections WHERE sections MATCH ? ORDER BY rank, rowid DESC LIMIT ?"
 _HASH_BYTES: Final = 64 * 1024 * 1024
 _MAX_QUERY_WORDS: Final = 120
-_MAX_LOOKUPS: Final = 40
+_MAX_WORD_LOOKUPS: Final = 30
+_MAX_NAME_LOOKUPS: Final = 20
 # A term in more sections than this says little about where to look. Its frequency only counts for the ranking.
-_MAX_RARE_SECTIONS: Final = 48
-_MAX_SECTIONS: Final = 48
+_MAX_RARE_SECTIONS: Final = 32
+_MAX_CANDIDATES: Final = 64
+_MAX_SECTIONS: Final = 32
 _MIN_SECTIONS: Final = 12
 _MAX_COMMON_TERMS: Final = 4
+_MIN_COMMON_WEIGHT: Final = 2.0
 _MAX_CONTEXT_SECTIONS: Final = 6
-_MAX_NAME_DISTANCE: Final = 3
+_MAX_NAME_DISTANCE: Final = 2
 _IN_PROMPT_WEIGHT: Final = 0.2
 _NAME_DECAY: Final = 0.7
+_MIN_NAME_SHARE: Final = 0.1
+_MAX_NAME_SECTIONS: Final = 96
 _MAX_CACHED_SECTIONS: Final = 1_024
 # Frequencies of common terms are counted again when the index has grown by this factor.
 _MAX_GROWTH: Final = 1.25
@@ -128,12 +133,12 @@ class PassageIndex:
         if not words or not self._sections or limit < 1:
             return []
         self._forget_old_sections()
-        weights, hits = self._look_up(words, visible, excluded)
+        weights, hits, common = self._look_up(words, visible, excluded)
         sections = [(self._read(row), terms) for row, terms in hits.items()]
-        ranked = rank_sections(sections, self.sources, weights, visible, known_terms)
+        ranked = rank_sections(sections, common, self.sources, weights, visible, known_terms)
         selection = Selection(self.sources, ranked, known_terms, count_tokens)
         selection.choose(limit, max_tokens)
-        selection.add_names(self._names(selection.numbers, hits, weights))
+        selection.add_names(self._names(hits, weights, visible))
         selection.choose_more()
         return selection.passages(visible)
 
@@ -141,61 +146,73 @@ class PassageIndex:
 
     def _look_up(
         self, words: list[tuple[str, ...]], visible: Collection[int], excluded: Collection[int]
-    ) -> tuple[QueryWeights, dict[int, list[str]]]:
-        """Return the weights of the query's terms, and the terms of the sections that have most of the rare ones."""
+    ) -> tuple[QueryWeights, dict[int, list[str]], list[str]]:
+        """Return the weights of the query's terms, the rare terms of the best sections, and the common terms."""
         total = len(self._sections)
         if total > self._common_count * _MAX_GROWTH:
             self._common, self._common_count = {}, total
         frequencies, rows_by_term = self._find_terms(words)
         weights = {term: rarity(frequency, total) for term, frequency in frequencies.items()}
         common = sorted(weights.keys() - rows_by_term.keys(), key=lambda term: (-weights[term], term))
+        del common[_MAX_COMMON_TERMS:]
         scores: dict[int, float] = {}
         for term, rows in rows_by_term.items():
             weight = weights[term]
             for row in rows:
                 scores[row] = scores.get(row, 0.0) + weight
         if len(scores) < _MIN_SECTIONS:
-            others = [row for row in self._match(common[:_MAX_COMMON_TERMS], excluded) if row not in scores]
-            rows_by_term |= dict.fromkeys(common[:_MAX_COMMON_TERMS], others)
-            scores |= dict.fromkeys(others, sum(weights[term] for term in common[:_MAX_COMMON_TERMS]))
-        hits: dict[int, list[str]] = {row: [] for row in self._best_rows(scores, visible, excluded)}
+            others = [row for row in self._match(common, excluded) if row not in scores]
+            rows_by_term |= dict.fromkeys(common, others)
+            scores |= dict.fromkeys(others, sum(weights[term] for term in common))
+        hits: dict[int, list[str]] = {row: [] for row in self._best_rows(scores, visible, excluded, _MAX_CANDIDATES)}
         for term, rows in rows_by_term.items():
             for row in rows:
                 if row in hits:
                     hits[row].append(term)
-        return QueryWeights(words, weights, common), hits
+        query = QueryWeights(words, weights)
+        if len(hits) > _MAX_SECTIONS:
+            scores = {row: query.match(terms) for row, terms in hits.items()}
+            hits = {row: hits[row] for row in self._best_rows(scores, visible, excluded, _MAX_SECTIONS)}
+        return query, hits, [term for term in common if weights[term] >= _MIN_COMMON_WEIGHT]
 
-    def _best_rows(self, scores: dict[int, float], visible: Collection[int], excluded: Collection[int]) -> list[int]:
+    def _best_rows(
+        self, scores: Mapping[int, float], visible: Collection[int], excluded: Collection[int], count: int
+    ) -> list[int]:
         """Return the sections with the highest scores, the newer one of two that are equal."""
         ranked: list[tuple[float, int]] = []
         for row, score in scores.items():
             number = self._sections[row].source
             if number not in excluded:
                 ranked.append((score * _IN_PROMPT_WEIGHT if number in visible else score, row))
-        return [row for _, row in heapq.nlargest(_MAX_SECTIONS, ranked)]
+        return [row for _, row in heapq.nlargest(count, ranked)]
 
     def _find_terms(self, words: list[tuple[str, ...]]) -> tuple[dict[str, int], dict[str, list[int]]]:
         """Return the number of sections with each term, and the sections of the rare ones."""
         terms = dict.fromkeys(term for word in words for term in word)
         frequencies: dict[str, int] = {}
         rows_by_term: dict[str, list[int]] = {}
-        for term in _longest([term for term in terms if term.isalnum()], _MAX_LOOKUPS):
+        texts: dict[int, str] = {}
+        for term in _longest([term for term in terms if term.isalnum()], _MAX_WORD_LOOKUPS):
             frequencies[term] = self._find(term, rows_by_term)
-        for term in _longest([term for term in terms if not term.isalnum()], _MAX_LOOKUPS):
+        for term in _longest([term for term in terms if not term.isalnum()], _MAX_NAME_LOOKUPS):
             # A path or identifier can only be where its rarest part is.
             known = [rows_by_term[part] for part in parts_of(term) if part in rows_by_term]
             if known:
-                rows_by_term[term] = [row for row in min(known, key=len) if self._contains(row, term)]
+                rows_by_term[term] = [row for row in min(known, key=len) if self._contains(row, term, texts)]
                 frequencies[term] = len(rows_by_term[term])
             else:
                 frequencies[term] = self._find(term, rows_by_term)
         return frequencies, rows_by_term
 
-    def _contains(self, row: int, term: str) -> bool:
-        section = self._sections[row]
-        source = self.sources[section.source]
-        texts = (source.text[section.start : section.end], source.context, source.id)
-        return any(find_term(text.lower(), term) >= 0 for text in texts)
+    def _contains(self, row: int, term: str, texts: dict[int, str]) -> bool:
+        """Return True if a section or its context has a term. `texts` are the sections that were read before."""
+        text = texts.get(row)
+        if text is None:
+            section = self._sections[row]
+            source = self.sources[section.source]
+            text = f"{source.text[section.start : section.end]}\n{source.context}\n{source.id}".lower()
+            texts[row] = text
+        return find_term(text, term) >= 0
 
     def _find(self, term: str, rows_by_term: dict[str, list[int]]) -> int:
         """Return the number of sections with a term, and note the sections themselves if they are few."""
@@ -242,34 +259,36 @@ class PassageIndex:
         """Bound the memory of sections that were read."""
         if len(self._cached) > _MAX_CACHED_SECTIONS:
             for section in self._cached:
-                section.chunks, section.names = [], None
+                section.chunks = []
             self._cached = []
 
     def _names(
-        self, numbers: Iterable[int], hits: Mapping[int, Collection[str]], weights: QueryWeights
-    ) -> list[tuple[float, int, str]]:
-        """Return the names around the lines that a search has found in these sources, the best first."""
-        near: dict[int, tuple[float, int]] = {}
-        for number in numbers:
-            rows = self.sources[number].rows
-            for index, row in enumerate(rows):
-                if row in hits:
-                    match = weights.total(hits[row])
-                    reach = range(max(0, index - _MAX_NAME_DISTANCE), min(len(rows), index + _MAX_NAME_DISTANCE + 1))
-                    for other in reach:
-                        worth = near.get(rows[other], (0.0, number))[0] + match * _NAME_DECAY ** abs(index - other)
-                        near[rows[other]] = (worth, number)
-        worths: dict[str, tuple[float, int]] = {}
-        for row in sorted(near, key=near.__getitem__, reverse=True):
-            for name in self._names_of(row):
-                worths.setdefault(name, near[row])
-        return [(worth, number, name) for name, (worth, number) in worths.items()]
+        self, hits: Mapping[int, Collection[str]], weights: QueryWeights, visible: Collection[int]
+    ) -> Iterator[tuple[float, int, dict[str, str]]]:
+        """Yield the names around the lines that a search has found, with the worth and the source of each section.
 
-    def _names_of(self, row: int) -> Sequence[str]:
-        section = self._read(row)
-        if section.names is None:
-            section.names = names_in(self.sources[section.source].text[section.start : section.end])
-        return section.names
+        The prompt has the names of visible sources.
+        """
+        worths: dict[tuple[int, int], float] = {}
+        best = 0.0
+        for row, terms in hits.items():
+            number = self._sections[row].source
+            if number in visible:
+                continue
+            match = weights.match(terms)
+            best = max(best, match)
+            rows = self.sources[number].rows
+            index = rows.index(row)
+            for other in range(max(0, index - _MAX_NAME_DISTANCE), min(len(rows), index + _MAX_NAME_DISTANCE + 1)):
+                key = (rows[other], number)
+                worths[key] = worths.get(key, 0.0) + match * _NAME_DECAY ** abs(index - other)
+        least = _MIN_NAME_SHARE * best
+        ranked = heapq.nlargest(_MAX_NAME_SECTIONS, ((worth, key) for key, worth in worths.items()))
+        for worth, (row, number) in ranked:
+            if worth < least:
+                break
+            section = self._sections[row]
+            yield worth, number, names_in(self.sources[section.source].text[section.start : section.end])
 
 
 def _longest(terms: Sequence[str], count: int) -> Sequence[str]:

@@ -1,24 +1,24 @@
 """Choose the lines of a recall, and write them as passages.
 
 The best lines first, as long as they say something new. Messages next to each other form one passage. What is left of
-the tokens lists further names from the same messages, so that the model can ask for them.
+the tokens lists further names, from the same messages and from others that match, so that the model can ask for them.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final, Protocol
 
 from compact.recall.passage import Passage
 from compact.recall.scores import Chunk, RankedChunk
-from compact.recall.terms import names_in
+from compact.recall.terms import name_of
 
 _MIN_SHARE: Final = 0.02
 _COVERED_WEIGHT: Final = 0.1
-_TEXT_SHARE: Final = 0.6
+_TEXT_SHARE: Final = 0.5
 _MAX_DISTANCE: Final = 2
 _MAX_MESSAGES: Final = 4
 _OMISSION: Final = "…"
@@ -26,8 +26,10 @@ _OMISSION_TOKENS: Final = 2
 _HEADING_TOKENS: Final = 12
 _MIN_CHUNK_TOKENS: Final = 16
 _SAMPLE_CHUNKS: Final = 4
-_NAMES_HEADING: Final = "Also in this part: "
-_NAMES_TOKENS: Final = 6
+_NAMES_TOKENS: Final = 8
+_OTHER_WEIGHT: Final = 0.5
+# Names are read until they would take this many times the tokens that are left. The shorter ones are preferred.
+_NAME_CHOICE: Final = 1.5
 
 
 class SourceText(Protocol):
@@ -45,7 +47,7 @@ class _Group:
 
     def __init__(self) -> None:
         self.chunks: dict[int, list[RankedChunk]] = {}
-        self.names: list[str] = []
+        self.names: dict[int, list[str]] = {}
 
     @property
     def best(self) -> RankedChunk:
@@ -62,8 +64,26 @@ class _Group:
         if not self.chunks[number]:
             del self.chunks[number]
 
+    def remove_names(self) -> bool:
+        """Remove the last names of the message that has most of them. Return False if there are none."""
+        if not self.names:
+            return False
+        number = max(self.names, key=lambda number: len(self.names[number]))
+        del self.names[number][-max(1, len(self.names[number]) // 4) :]
+        if not self.names[number]:
+            del self.names[number]
+        return True
+
+    @property
+    def numbers(self) -> list[int]:
+        """The messages of which the passage shows something."""
+        return sorted({*self.chunks, *self.names})
+
+    def distance(self, number: int) -> int:
+        return min(abs(number - other) for other in self.chunks)
+
     def is_near(self, number: int) -> bool:
-        return len(self.chunks) < _MAX_MESSAGES and any(abs(number - other) <= _MAX_DISTANCE for other in self.chunks)
+        return len(self.chunks) < _MAX_MESSAGES and self.distance(number) <= _MAX_DISTANCE
 
 
 class Selection:
@@ -88,11 +108,6 @@ class Selection:
         self._heap: list[tuple[float, int, int]] = []
         self._chosen_count = 0
         self._shown_terms: set[str] = set()
-
-    @property
-    def numbers(self) -> list[int]:
-        """The sources that are shown."""
-        return [number for group in self._groups for number in group.chunks]
 
     def choose(self, limit: int, max_tokens: int) -> None:
         """Choose the best chunks for a share of the tokens."""
@@ -149,20 +164,42 @@ class Selection:
         self._left -= tokens
         return True
 
-    def add_names(self, names: Sequence[tuple[float, int, str]]) -> None:
-        """List names from other lines of the shown messages that the prompt does not have. Each has a worth."""
-        text = "\n".join(self._text(item.chunk) for group in self._groups for item in group.items())
-        shown = {name.lower() for name in names_in(text)}
+    def add_names(self, names: Iterable[tuple[float, int, Mapping[str, str]]]) -> None:
+        """List names that the prompt does not have, from other lines of the shown messages and from other messages.
+
+        `names` yields the worth of a section, its source, and its names by their form in lower case. Only as many
+        sections are read as are needed for a choice.
+        """
+        if not self._groups:
+            return
         groups = {number: group for group in self._groups for number in group.chunks}
-        ranked = sorted((-worth / math.sqrt(self._name_tokens(name)), number, name) for worth, number, name in names)
-        for _, number, name in ranked:
-            group = groups[number]
-            tokens = self._name_tokens(name) + (0 if group.names else _NAMES_TOKENS)
-            lower = name.lower()
-            if tokens <= self._left and lower not in shown and lower.removeprefix("…/") not in self._known_terms:
-                group.names.append(name)
-                shown.add(lower)
-                self._left -= tokens
+        seen = {
+            name_of(token)[0]
+            for group in self._groups
+            for item in group.items()
+            for token in item.chunk.read_tokens(self._sources[item.chunk.source].text)
+        }
+        known = self._known_terms
+        candidates: list[tuple[float, int, str, float]] = []
+        wanted = self._left * _NAME_CHOICE
+        for worth, number, names_by_key in names:
+            new = {key: name for key, name in names_by_key.items() if key not in seen and key not in known}
+            seen.update(new)
+            value = worth if number in groups else worth * _OTHER_WEIGHT
+            for name in new.values():
+                tokens = self._name_tokens(name)
+                candidates.append((-value / math.sqrt(tokens), number, name, tokens))
+                wanted -= tokens
+            if wanted < 0:
+                break
+        for _, number, name, tokens in sorted(candidates):
+            group = groups.get(number)
+            if group is None:
+                group = groups[number] = min(self._groups, key=lambda group: group.distance(number))
+            needed = tokens + (0 if number in group.names else _NAMES_TOKENS)
+            if needed <= self._left:
+                group.names.setdefault(number, []).append(name)
+                self._left -= needed
 
     def passages(self, visible: Collection[int]) -> list[Passage]:
         """Return the passages, best first, within the tokens."""
@@ -171,9 +208,9 @@ class Selection:
         counts = {key: self._count_tokens(text) for key, text in texts.items()}
         while sum(counts.values()) > self._max_tokens:
             # The sizes were estimates. Drop what is worth least.
-            group = max(groups, key=lambda group: len(group.names))
-            if group.names:
-                del group.names[-max(1, len(group.names) // 4) :]
+            group = max(groups, key=lambda group: sum(map(len, group.names.values())))
+            if group.remove_names():
+                pass
             elif len(groups) == 1 and sum(1 for _ in group.items()) == 1:
                 text = self._cut(texts[id(group)])
                 return [self._passage(group, text, visible)] if text else []
@@ -204,10 +241,8 @@ class Selection:
             time=source.time,
             text=text,
             score=round(best.score, 3),
-            is_in_prompt=all(number in visible for number in group.chunks),
-            neighbor_ids=tuple(
-                self._sources[number].id for number in sorted(group.chunks) if number != best.chunk.source
-            ),
+            is_in_prompt=all(number in visible for number in group.numbers),
+            neighbor_ids=tuple(self._sources[number].id for number in group.numbers if number != best.chunk.source),
         )
 
     def _render(self, group: _Group) -> str:
@@ -218,8 +253,11 @@ class Selection:
             if parts or number != best:
                 parts.append(f"[{self._sources[number].role}, message {self._sources[number].id}]")
             parts.append(self._lines(number, [item.chunk for item in group.chunks[number]]))
-        if group.names:
-            parts.append(_NAMES_HEADING + ", ".join(group.names))
+        own = [name for number, names in group.names.items() if number in group.chunks for name in names]
+        if own:
+            parts.append(f"Also in this part: {', '.join(own)}")
+        others = sorted(group.names.keys() - group.chunks.keys())
+        parts += [f"Also in message {self._sources[number].id}: {', '.join(group.names[number])}" for number in others]
         return "\n".join(parts)
 
     def _lines(self, number: int, chunks: Sequence[Chunk]) -> str:

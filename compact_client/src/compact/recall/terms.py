@@ -14,6 +14,8 @@ MAX_TERM_CHARS: Final = 120
 _TOKEN: Final = re.compile(r"\w+(?:[-./:@#\\]\w+)*")
 # Tokens of at least four characters, several times as fast to find. A run of separators does not end such a token.
 _LONG_TOKEN: Final = re.compile(r"\w[\w\-./:@#\\]{2,}\w")
+# The same for a text in ASCII, in half of the time.
+_ASCII_LONG_TOKEN: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-./:@#\\]{2,}[A-Za-z0-9_]")
 _SEPARATORS: Final = re.compile(r"[-./:@#\\]+")
 _PLAIN_WORD: Final = re.compile(r"[^\W_]+")
 _WORD_PARTS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")
@@ -24,6 +26,7 @@ _UNSPACED_WORD: Final = re.compile(rf"\w*[{_UNSPACED_RANGES}]\w*")
 _CAMEL_CASE: Final = re.compile("[A-Z](?:(?<=[a-z][A-Z])|(?<=[A-Z][A-Z])(?=[a-z]))")
 _NAME: Final = re.compile(r"[a-z][A-Z]|[_./\\:@#\d-]|^[A-Z]+$")
 _MIN_NAME_CHARS: Final = 4
+_MIN_ID_DIGITS: Final = 5
 _MAX_NAME_CHARS: Final = 80
 _MAX_NAME_FOLDERS: Final = 3
 _LINE_NUMBER: Final = re.compile(r"(?<=[A-Za-z])[:-]\d+(?:[:-]\d+)*$")
@@ -92,29 +95,38 @@ def _after_space(match: re.Match[str]) -> str:
     return f" {match[0]}"
 
 
-def names_in(text: str) -> tuple[str, ...]:
-    """Return the identifiers, paths, ids and numbers of a text."""
-    return tuple(name for token in set(_LONG_TOKEN.findall(text)) if (name := name_of(token)))
+def names_in(text: str) -> dict[str, str]:
+    """Return the identifiers, paths and ids of a text, by their form in lower case."""
+    names = dict(map(name_of, _find_long_tokens(text)))
+    names.pop("", None)
+    return names
 
 
-def long_tokens(text: str) -> frozenset[str]:
-    """Return the words, identifiers and paths of at least four characters, in lower case and without their parts."""
-    return frozenset(_LONG_TOKEN.findall(text.lower()))
+def long_tokens(text: str) -> tuple[str, ...]:
+    """Return the words, identifiers and paths of at least four characters, each once and without its parts."""
+    return tuple(dict.fromkeys(_find_long_tokens(text)))
+
+
+def _find_long_tokens(text: str) -> list[str]:
+    return (_ASCII_LONG_TOKEN if text.isascii() else _LONG_TOKEN).findall(text)
 
 
 @functools.lru_cache(maxsize=65_536)
-def name_of(token: str) -> str:
-    """Return an identifier, path, id or number in the form for a list, and "" for a word of a sentence.
+def name_of(token: str) -> tuple[str, str]:
+    """Return an identifier, path or id in lower case and in the form for a list. Both are "" for other words.
 
     The name of a file has no line number, and of a long path the end is enough.
     """
-    if len(token) < _MIN_NAME_CHARS or _NAME.search(token) is None or not any(map(str.isalpha, token)):
-        return ""
+    if len(token) < _MIN_NAME_CHARS or _NAME.search(token) is None:
+        return "", ""
+    if not any(map(str.isalpha, token)) and sum(map(str.isdigit, token)) < _MIN_ID_DIGITS:
+        return "", ""
     name = _LINE_NUMBER.sub("", token) if "." in token or "/" in token else token
     folders = name.split("/")
     if len(folders) > _MAX_NAME_FOLDERS + 1:
-        name = "/".join(("…", *folders[-_MAX_NAME_FOLDERS:]))
-    return name if len(name) <= _MAX_NAME_CHARS else ""
+        end = "/".join(folders[-_MAX_NAME_FOLDERS:])
+        return (end.lower(), f"…/{end}") if len(end) < _MAX_NAME_CHARS - 1 else ("", "")
+    return (name.lower(), name) if len(name) <= _MAX_NAME_CHARS else ("", "")
 
 
 @functools.lru_cache(maxsize=65_536)
