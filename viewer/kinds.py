@@ -100,8 +100,14 @@ def _describe_estimate(data: Data) -> str:
 
 
 def _describe_decision(data: Data) -> str:
-    verdict = "Compact" if data.get("triggered") else "No compaction"
-    return f"{verdict}: {data.get('reason') or _describe_estimate(data)}"
+    is_triggered, used = bool(data.get("triggered")), _describe_estimate(data)
+    margin = to_count(data.get("trigger_tokens")) - to_count(data.get("t_est"))
+    verdict = "Compact" if is_triggered else "No compaction"
+    # Other rules than the trigger decide against the margin. Their reason says why.
+    if not data.get("trigger_tokens") or is_triggered != (margin <= 0):
+        return f"{verdict}: {data.get('reason') or used}"
+    side = "above" if is_triggered else "below"
+    return f"{verdict}: {used}, {abs(margin):,} {side} the trigger of {to_count(data['trigger_tokens']):,}"
 
 
 def _describe_check(data: Data) -> str:
@@ -122,7 +128,9 @@ def _describe_archival(data: Data) -> str:
 
 def _describe_summary(data: Data) -> str:
     messages = format_count(to_count(data.get("input_messages")), "message")
-    return f"{messages} summarized in {to_count(data.get('summary_tokens')):,} tokens"
+    # The ledger counts the previous summary as one more message.
+    previous = " and the previous summary" if to_count(data.get("version")) > 1 else ""
+    return f"{messages}{previous} summarized in {to_count(data.get('summary_tokens')):,} tokens"
 
 
 def _describe_pruned(data: Data) -> str:

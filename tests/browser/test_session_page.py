@@ -84,6 +84,8 @@ def test_summary_shows_its_text_and_latency(sign_in: SignIn, compacted_session: 
     summary.click()
     inspector = page.get_by_test_id("inspector")
     expect(inspector.locator(".prose h2").first).to_have_text("Goals")
+    # The summary is shown, so there is nothing to switch on.
+    expect(inspector.get_by_role("switch")).to_have_count(0)
     expect(inspector).to_contain_text("1,480 ms")
 
 
@@ -182,7 +184,8 @@ def test_kind_compaction_lists_only_checks_that_compacted(sign_in: SignIn, compa
     expect(page.locator('.span-row[aria-selected="true"]')).to_be_visible()
     page.get_by_label("Span kinds").select_option("compact")
     page.get_by_role("tree").press("Home")
-    expect(page.locator('.span-row[data-kind="compact.check"]').first).to_contain_text("Compaction 1")
+    # Rows are reused while scrolling, so their order in the document is not the order on screen.
+    expect(page.locator('.span-row[data-kind="compact.check"]', has_text="Compaction 1")).to_be_visible()
     expect(page.locator('.span-row[data-kind="compact.check"]:not([data-compaction])')).to_have_count(0)
 
 
@@ -247,6 +250,43 @@ def test_an_error_with_a_fallback_is_a_warning_everywhere(server: Server, sign_i
     page.get_by_label("Span kinds").select_option("error")
     expect(rows.and_(page.locator('[data-status="error"]'))).to_have_count(3)
     expect(warnings).to_have_count(0)
+
+
+def test_a_compaction_without_a_reported_result_claims_nothing(server: Server, sign_in: SignIn) -> None:
+    """The last events of the session were lost. Unknown figures are not zeros."""
+    session = Session(f"lost-{uuid.uuid4().hex[:8]}")
+    decision = session.span("compact.trigger_decision", "compact.trigger_decision", data={"triggered": True})
+    send(server.ingest_url, server.ingest_key, [session.trace(), decision])
+    page = sign_in("operator")
+    page.goto(f"/sessions/{session.session_id}/")
+    expect(page.locator('[data-slot="compaction_count"]')).to_have_text("0")
+    story = "1 compaction started, but its result wasn't reported."
+    expect(page.locator('[data-slot="story"]')).to_have_text(story)
+    page.goto(f"/sessions/{session.session_id}/compactions/1/")
+    expect(page.locator(".story")).to_contain_text("A compaction started. Its result wasn't reported.")
+    expect(page.locator(".figures")).not_to_contain_text("0 messages")
+    expect(page.locator("#summary")).to_contain_text("The client didn't report a summary.")
+    expect(page.get_by_test_id("compaction-cost")).to_contain_text("didn't report the size of the prompt afterward")
+
+
+def test_a_prompt_without_reported_parts_is_one_part(server: Server, sign_in: SignIn) -> None:
+    """Agents whose logs are imported do not split their prompts."""
+    session = Session(f"whole-{uuid.uuid4().hex[:8]}")
+    data = {"triggered": True, "t_est": 24_300, "max_tokens": 200_000}
+    pruned = {"tokens_before": 24_300, "tokens_after": 20_700, "pruned_count": 16}
+    events = [
+        session.trace(),
+        session.span("compact.trigger_decision", "compact.trigger_decision", data=data),
+        session.span("compact.pruned_messages", "compact.pruned_messages", data=pruned),
+    ]
+    send(server.ingest_url, server.ingest_key, events)
+    page = sign_in("operator")
+    page.goto(f"/sessions/{session.session_id}/")
+    parts = page.get_by_test_id("inspector").locator(".parts")
+    expect(parts.locator("tbody tr")).to_have_count(1)
+    expect(parts).to_contain_text("Whole prompt")
+    expect(parts).to_contain_text("20,700")
+    expect(page.get_by_test_id("inspector")).to_contain_text("didn't report the parts of the prompt")
 
 
 def test_no_span_opens_on_an_empty_tab(sign_in: SignIn, compacted_session: str) -> None:

@@ -61,3 +61,14 @@ def test_an_unknown_kind_gets_a_default_row() -> None:
 def test_the_browser_gets_labels_icons_and_families() -> None:
     assert browser_table()["compact.error"] == {"label": "error", "icon": "error", "family": "trouble"}
     assert browser_table().keys() == KINDS.keys()
+
+
+def test_a_decision_is_described_with_its_distance_from_the_trigger() -> None:
+    describe = kind_of("compact.trigger_decision").describe
+    data = {"triggered": False, "t_est": 17_964, "max_tokens": 24_000, "trigger_tokens": 20_400, "reason": "a reason"}
+    assert describe(data) == "No compaction: 17,964 of 24,000 tokens (74.9%), 2,436 below the trigger of 20,400"
+    reached = {**data, "triggered": True, "t_est": 20_414}
+    assert describe(reached) == "Compact: 20,414 of 24,000 tokens (85.1%), 14 above the trigger of 20,400"
+    # Another rule decided.
+    assert describe({**data, "triggered": True}) == "Compact: a reason"
+    assert describe({"triggered": False, "t_est": 5, "max_tokens": 10}) == "No compaction: 5 of 10 tokens (50.0%)"

@@ -101,7 +101,9 @@ def cache_effect(check: Check, calls: int, rates: CompactionRates | None = None)
         break_even=break_even,
         calls=calls,
         latency_ms=float(latency) if isinstance(latency, int | float) else None,
-        sentence=" ".join(_sentences(freed, invalidated, break_even, calls, money)),
+        sentence=" ".join(_sentences(freed, invalidated, break_even, calls, money))
+        if check.after is not None
+        else "The client didn't report the size of the prompt afterward.",
         money=money,
     )
 

@@ -198,11 +198,13 @@ class Check:
         return self.trigger_tokens - self.before if self.trigger_tokens else None
 
     @property
+    def has_parts(self) -> bool:
+        """True if the client reported the size of each part of the prompt."""
+        return isinstance(self.value("breakdown", ESTIMATE), Mapping)
+
+    @property
     def parts(self) -> list[int]:
-        breakdown = self.value("breakdown", ESTIMATE)
-        if not isinstance(breakdown, Mapping):
-            return [0, 0, 0, 0, self.before, 0]
-        return _parts(breakdown)
+        return _parts(self.value("breakdown", ESTIMATE)) if self.has_parts else [0, 0, 0, 0, self.before, 0]
 
     @property
     def after_parts(self) -> list[int] | None:
@@ -213,7 +215,7 @@ class Check:
         breakdown = self._breakdown_after
         if breakdown is not None:
             return _parts(breakdown)
-        if self.after is None or not isinstance(self.value("breakdown", ESTIMATE), Mapping):
+        if self.after is None or not self.has_parts:
             return None
         system, developer, tools, memory, _, user_input = self.parts
         memory = to_count(self.value("summary_tokens", SUMMARY)) or memory

@@ -34,7 +34,7 @@ def describe_check(check: Check) -> str:
     if check.is_running:
         return f"Compacting: {used}…"
     if not check.has_result:
-        return f"A compaction started at {used}. Its result wasn't reported."
+        return f"A compaction started{f' at {used}' if check.before else ''}. Its result wasn't reported."
     result = f" Now {check.after:,}." if check.after is not None else ""
     return f"{_describe_cause(check, used)}.{result}"
 

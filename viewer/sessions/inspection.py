@@ -126,9 +126,11 @@ def policy(check: Check) -> list[tuple[str, str]]:
 
 
 def prompt_parts(check: Check) -> list[dict[str, Any]]:
-    """Return the size of each part of the prompt, before and after."""
+    """Return the size of each part of the prompt, before and after. Without reported parts, the prompt is one part."""
     if not check.before:
         return []
+    if not check.has_parts:
+        return [{"name": "history", "label": "Whole prompt", "before": check.before, "after": check.after}]
     before, after = check.parts, check.after_parts
     return [
         {"name": name, "label": PART_LABELS[name], "before": before[i], "after": after[i] if after else None}
