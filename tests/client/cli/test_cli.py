@@ -274,6 +274,19 @@ def test_doctor_reports_problems(capsys: pytest.CaptureFixture[str], monkeypatch
     assert run(capsys, "doctor", "--url", "http://127.0.0.1:1")[0] == exit_codes.FAILED
 
 
+def test_commands_without_rich_say_what_to_install(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, history: Path
+) -> None:
+    """The server's environment has no rich. Doctor prints plain lines, because it reports what is missing."""
+    monkeypatch.setitem(sys.modules, "rich", None)
+    code, out, _ = run(capsys, "doctor", "--url", "http://127.0.0.1:1")
+    assert code == exit_codes.OK
+    assert "missing  rich: optional: pip install 'compact-client[cli]'" in out
+    code, _, err = run(capsys, "diff", str(history))
+    assert code == exit_codes.USAGE
+    assert "This command needs the package rich: pip install 'compact-client[cli]'" in err
+
+
 def test_doctor_explains_an_address_that_is_not_ariadne(capsys: pytest.CaptureFixture[str]) -> None:
     """The receiver answers GET requests with an HTML error page, like any other web server."""
     with Receiver() as other:

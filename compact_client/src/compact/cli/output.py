@@ -17,13 +17,17 @@ T = TypeVar("T")
 
 def console(*, to_stderr: bool = False) -> Any:
     """Return a rich console. Stop with the install command if rich is missing."""
-    extras.require("rich", extra="cli", hint=" (or use --json)")
+    _require_rich()
     from rich.console import Console
 
     stream = sys.stderr if to_stderr else sys.stdout
     # A file or a pipe has no width. Without one, rich would fold the columns at 80 characters.
     width = None if stream.isatty() or os.environ.get("COLUMNS") else 160
     return Console(stderr=to_stderr, highlight=False, width=width)
+
+
+def _require_rich() -> None:
+    extras.require("rich", extra="cli", hint=" (or use --json)")
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Sequence[int] = ()) -> None:
@@ -78,7 +82,8 @@ def line(value: Any) -> None:
 
 
 def style(text: str, style: str) -> Any:
-    """Return text with a rich style."""
+    """Return text with a rich style. Stop with the install command if rich is missing."""
+    _require_rich()
     from rich.text import Text
 
     return Text(text, style=style)

@@ -28,7 +28,7 @@ _ENVIRONMENT = """\
 environment:
   COMPACT_*          any setting, see `compactctl config show`
   ARIADNE_URL        address of the server, default http://127.0.0.1:8000
-  ARIADNE_API_KEY    ingest key for `import`
+  ARIADNE_API_KEY    ingest key for `watch`, `import`, `hooks` and `doctor`
   ARIADNE_API_TOKEN  API token for `tail` and `uncompact --server`
   NO_COLOR           disable colors
 

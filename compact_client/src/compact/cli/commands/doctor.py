@@ -49,9 +49,13 @@ def doctor(options: argparse.Namespace) -> int:
     if options.json:
         rows = [dict(zip(("what", "state", "detail"), finding, strict=True)) for finding in findings]
         output.document({"ok": is_ok, "findings": rows})
-    else:
+    elif output.has_tables():
         cells = [(output.style(state, _COLORS[state]), subject, detail) for subject, state, detail in findings]
         output.table("", ("", "what", "detail"), cells)
+    else:
+        # Doctor reports missing packages, so it must not need one.
+        for subject, state, detail in findings:
+            sys.stdout.write(f"{state:<8} {subject}: {detail}\n")
     return exit_codes.OK if is_ok else exit_codes.FAILED
 
 
