@@ -10,7 +10,7 @@ import pytest
 from agent_session import Session, play, send
 from conftest import SignIn
 from live_server import Server
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 pytestmark = pytest.mark.browser
 
@@ -98,3 +98,22 @@ def test_long_model_name_does_not_widen_the_page(server: Server, sign_in: SignIn
         page.goto(f"/sessions/{session.session_id}/")
         expect(page.get_by_test_id("span-row").first).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_long_names_leave_room_for_the_navigation(page: Page) -> None:
+    """The menu of projects and the name of the user are cut, not the links."""
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.goto("/trends/")
+    page.evaluate(
+        """() => {
+          const form = document.createElement("form");
+          form.className = "project-form";
+          const menu = form.appendChild(document.createElement("select"));
+          menu.className = "field";
+          menu.add(new Option("very long project name ".repeat(2)));
+          document.querySelector(".topbar .end").prepend(form);
+          document.querySelector(".topbar menu-button .hide-narrow").textContent = "u".repeat(150);
+        }"""
+    )
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+    expect(page.get_by_role("navigation", name="Main").get_by_role("link", name="Alerts")).to_be_in_viewport(ratio=1)

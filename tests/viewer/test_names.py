@@ -37,3 +37,23 @@ def test_transcripts_of_shards_differ_in_the_list() -> None:
         create_transcript(project, session=f"shard-{'a' * 150}-00{number}")
     page = client_for(create_user("auditor", project)).get("/transcripts/").content.decode()
     assert all(f'<span class="cut-tail">aaaaaaaaaa-00{number}</span>' in page for number in (1, 2))
+
+
+@pytest.mark.django_db
+def test_many_projects_do_not_fill_the_list_of_transcripts() -> None:
+    """With a few projects, the page shows how long each keeps its transcripts."""
+    projects = [create_project(f"p{number}") for number in range(5)]
+    create_transcript(projects[0])
+    auditor = client_for(create_user("auditor", *projects))
+    assert "5 projects" in auditor.get("/transcripts/").content.decode()
+    few = client_for(create_user("auditor", *projects[:3])).get("/transcripts/").content.decode()
+    assert few.count("kept forever") == 3
+
+
+@pytest.mark.django_db
+def test_a_new_key_is_for_the_current_project() -> None:
+    first, second = create_project("first"), create_project("second")
+    client = client_for(create_user("developer", first, second))
+    client.get("/", {"project": "second"})
+    menu = client.get("/keys/").content.decode().split('id="key-project"')[1]
+    assert '<option value="second" selected>Second</option>' in menu
