@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 _ALNUM = string.ascii_letters + string.digits
 _HEX = "0123456789abcdef"
-_UPPER = string.ascii_uppercase + string.digits
 
 
 @dataclass(frozen=True)

@@ -71,11 +71,6 @@ class Values:
         return self.pick(string.ascii_uppercase, 1) + self.pick(_ALNUM, 30) + "4x"
 
     @property
-    def hex32(self) -> str:
-        """32 hexadecimal digits."""
-        return self.pick(_HEX, 32)
-
-    @property
     def aws_secret(self) -> str:
         """An AWS secret access key."""
         return self.pick(_ALNUM, 18) + "/" + self.pick(_B64, 20) + "7"

@@ -141,11 +141,6 @@ class Version:
     def removed(self) -> int:
         return self.count("removed")
 
-    @property
-    def drift(self) -> float:
-        """The fraction of lines that are not the same as in the previous version."""
-        return 1 - self.count("same") / len(self.lines) if self.lines else 0.0
-
 
 @dataclass(frozen=True, slots=True)
 class VersionLink:
@@ -198,11 +193,6 @@ def summary_version(number: int, span: SpanRow, payload: Any, previous: Any) -> 
 
 def summary_text(payload: Any) -> str:
     return str(payload.get("summary") or "") if isinstance(payload, Mapping) else ""
-
-
-def hide_text(version: Version) -> Version:
-    """Return a version with its figures and without its text."""
-    return replace(version, text="", lines=[Line(line.state, "", "", ()) for line in version.lines])
 
 
 def _original_bytes(payload: Mapping[str, Any]) -> int:

@@ -274,12 +274,6 @@ def multiply(value: Any, by: float) -> str:
 
 
 @register.filter
-def from_top(value: float) -> str:
-    """Convert a height in percent to a y coordinate. SVG counts from the top."""
-    return f"{100 - value:.2f}"
-
-
-@register.filter
 def figure(value: Any, unit: str) -> str:
     """Format a figure of a comparison by its unit."""
     if value is None:

@@ -65,10 +65,6 @@ class Conversation:
     version: str | None = None
     link: SessionLink | None = None
 
-    def last_span(self, kind: LogSpanKind) -> LogSpan | None:
-        """Return the latest span of a kind."""
-        return next((span for span in reversed(self.spans) if span.kind == kind), None)
-
 
 @dataclass(slots=True)
 class Thread:

@@ -29,7 +29,7 @@ STRUCTURED_SUMMARY_SCHEMA_VERSION: Final = "v1.0"
 SUMMARY_RENDER_VERSION: Final = "v1.0"
 
 # The order in which consumers iterate over entries. It does not decide which entries are dropped first when the budget
-# is short: `extraction/span_index.py` defines the value of a line.
+# is short: `summarizers/extraction/span_index.py` defines the value of a line.
 READING_ORDER: Final = (
     "current_task",
     "constraints",
