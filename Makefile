@@ -24,7 +24,8 @@ up: $(VENV)/.runtime ## start the server on http://127.0.0.1:$(PORT). DEMO=0 sta
 test: $(VENV)/.dev ## run all tests, with a real Postgres and a real browser
 	@$(BIN)/python -m tools.browser
 	@# The client tests run once, against the wheel. PYTEST_ARGS selects tests and runs only those.
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(PYTEST_ARGS)
+	@# Tests often wait for a server or a browser, so three processes keep two cores busy. conftest.py orders the files.
+	@$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 	@$(if $(PYTEST_ARGS),,$(MAKE) --no-print-directory test-client)
 
 test-client: $(VENV)/.dev $(CLIENT_VENV)/.ready ## run the client tests against the built wheel, without Django

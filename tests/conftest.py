@@ -25,6 +25,28 @@ settings.register_profile(
 )
 settings.load_profile("busy")
 
+# Files and folders whose tests take longest, longest first.
+_LONG = (
+    "tests/scale/test_processes.py",
+    "tests/test_up.py",
+    "tests/viewer/test_permissions.py",
+    "tests/scale/",
+    "tests/ingest/storage/test_faults.py",
+    "tests/browser/",
+    "tests/security/",
+    "tests/wire/",
+)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start long files first, so that no worker is still busy with one when the others have finished."""
+
+    def place(item: pytest.Item) -> int:
+        return next((place for place, start in enumerate(_LONG) if item.nodeid.startswith(start)), len(_LONG))
+
+    items.sort(key=place)
+
 
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:

@@ -29,8 +29,10 @@ collect()
 """
 # A test can kill a process, but not the machine.
 _WITHOUT_SYNC = "\nfsync = off\nfull_page_writes = off\n"
-# Variables that would point the test server at a real one.
+_SETTINGS = {"DJANGO_SETTINGS_MODULE": "tests.server_settings"}
+# Variables that would point the test server at a real one, and one that would compile each module in each process.
 _NOT_INHERITED = {"DATABASE_URL", "REDIS_URL", "PORT", "DATA_DIR", "DEMO", "PROCESSES", "MAKELEVEL"}
+_NOT_INHERITED |= {"DJANGO_SETTINGS_MODULE", "PYTHONDONTWRITEBYTECODE"}
 
 
 @dataclass
@@ -71,7 +73,7 @@ def prepare(folder: Path) -> None:
     from ariadne.runtime.postgres import THROWAWAY, Postgres
 
     with Postgres(folder, options=THROWAWAY).run() as database_url:
-        environment = {**_environment(), "DATA_DIR": str(folder), "DATABASE_URL": database_url}
+        environment = {**_environment(), **_SETTINGS, "DATA_DIR": str(folder), "DATABASE_URL": database_url}
         subprocess.run([sys.executable, "-c", _PREPARE], cwd=ROOT, env=environment, check=True)
 
 
@@ -91,7 +93,7 @@ def run_server(data_dir: Path, prepared: Path | None = None, /, **environment: s
         copy_prepared(prepared, data_dir)
         with (data_dir / "postgres" / "postgresql.conf").open("a") as settings:
             settings.write(_WITHOUT_SYNC)
-        environment = {"DJANGO_SETTINGS_MODULE": "tests.server_settings", **environment}
+        environment = {**_SETTINGS, **environment}
     server = _start(data_dir, environment)
     try:
         yield server

@@ -105,7 +105,7 @@ class Receiver:
         self.close()
 
 
-def eventually(condition: Callable[[], Any], timeout_s: float = 30.0) -> Any:
+def eventually(condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
     """Wait until the condition is true and return its value."""
     deadline = time.monotonic() + timeout_s
     while not (result := condition()):

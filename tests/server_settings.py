@@ -1,4 +1,4 @@
-"""Settings of the servers that tests start: those of the product, without what would only make tests wait."""
+"""Settings of tests and of their servers: those of the product, without what would only make tests wait."""
 
 from ariadne.settings import *  # noqa: F403
 

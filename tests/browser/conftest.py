@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from playwright.sync_api import expect
 
-expect.set_options(timeout=15_000)
+expect.set_options(timeout=30_000)

@@ -1,13 +1,13 @@
-"""Wait for a condition of the test while the page runs."""
+"""Conditions that a test waits for while the page runs."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-from playwright.sync_api import Page
+from playwright.sync_api import Locator, Page
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 
 
 def wait_until(page: Page, condition: Callable[[], bool]) -> None:
@@ -16,3 +16,9 @@ def wait_until(page: Page, condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "the condition did not become true"
         page.wait_for_timeout(50)
+
+
+def is_below(row: Locator, head: Locator) -> bool:
+    """Return True if a row is drawn and not covered by the head of its table."""
+    place, above = row.bounding_box(), head.bounding_box()
+    return place is not None and above is not None and place["y"] >= above["y"] + above["height"]

@@ -14,9 +14,9 @@ from axe_playwright_python.sync_playwright import Axe
 from compact.messages import content_hash
 from conftest import SignIn
 from live_server import Server
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.wait import wait_until
+from .page_wait import is_below, wait_until
 
 pytestmark = pytest.mark.browser
 PATH = "billing/legacy/export.py"
@@ -74,14 +74,8 @@ def test_the_ledger_shows_words_and_opens_a_message_as_a_bubble(sign_in: SignIn,
     expect(fact.locator("mark")).to_have_text(PATH)
     fact.get_by_role("link", name="message 10").click()
     # The table draws its rows again while it scrolls.
-    assert wait_until(lambda: is_below(page.locator("#m-m9"), page.locator(".ledger thead tr")))
+    wait_until(page, lambda: is_below(page.locator("#m-m9"), page.locator(".ledger thead tr")))
     check_accessibility(page)
-
-
-def is_below(row: Locator, head: Locator) -> bool:
-    """Return True if a row is drawn and not covered by the head of its table."""
-    place, above = row.bounding_box(), head.bounding_box()
-    return place is not None and above is not None and place["y"] >= above["y"] + above["height"]
 
 
 def test_a_line_of_the_summary_shows_its_source_messages(sign_in: SignIn, session: str) -> None:

@@ -14,6 +14,8 @@ from conftest import SignIn
 from live_server import Server
 from playwright.sync_api import expect
 
+from .page_wait import is_below, wait_until
+
 MESSAGES = 2_000
 MAX_NODES = 3_000
 
@@ -47,8 +49,7 @@ def test_a_large_ledger_draws_only_visible_rows(sign_in: SignIn, session: str) -
     expect(ledger.locator("#m-row1000")).to_be_in_viewport()
     expect(ledger.locator("#m-row1000")).to_have_class("target")
     # Neither the header of the page nor that of the table covers the row.
-    row, head = (ledger.locator(name).bounding_box() for name in ("#m-row1000", "thead tr"))
-    assert row and head and row["y"] >= head["y"] + head["height"]
+    wait_until(page, lambda: is_below(ledger.locator("#m-row1000"), ledger.locator("thead tr")))
     ledger.get_by_label("Search messages").fill("row1234")
     expect(ledger.locator("tbody tr")).to_have_count(1)
     expect(ledger.locator("#m-row1234")).to_be_visible()
@@ -63,8 +64,8 @@ def test_what_if_shows_progress_and_can_be_canceled(server: Server, sign_in: Sig
     url = f"{server.url}/ingest/transcripts?{query}"
     assert httpx.post(url, content=body, headers=server.headers).status_code == 200
     page = sign_in("developer")
-    page.goto(f"/sessions/{session}/compactions/1/")
     page.route("**/what-if/**", lambda _route: None)
+    page.goto(f"/sessions/{session}/compactions/1/")
     page.locator("#what-if").scroll_into_view_if_needed()
     expect(page.locator(".whatif-progress")).to_contain_text(re.compile(r"Replaying… \d+ s"))
     page.get_by_role("button", name="Cancel").click()
@@ -97,11 +98,11 @@ def test_lower_parts_are_laid_out_after_the_first_paint(
 
 
 @pytest.mark.browser
-def test_lower_parts_need_no_script(sign_in: SignIn, session: str) -> None:
+def test_lower_parts_need_no_script(server: Server, sign_in: SignIn, session: str) -> None:
     page = sign_in("operator")
     assert page.context.browser
     context = page.context.browser.new_context(
-        java_script_enabled=False, storage_state=page.context.storage_state(), base_url=page.url
+        java_script_enabled=False, storage_state=page.context.storage_state(), base_url=server.url
     )
     plain = context.new_page()
     plain.goto(f"/sessions/{session}/compactions/1/")

@@ -308,6 +308,7 @@ def test_timeline_axis_changes_and_zooms(sign_in: SignIn, compacted_session: str
     page.goto(f"/sessions/{compacted_session}/")
     markers = page.get_by_test_id("compaction-marker")
     expect(markers).to_have_count(2)
+    expect(page.locator('.span-row[aria-selected="true"]')).to_be_visible()
     for axis in ("Time", "Tokens", "Turns"):
         page.get_by_role("button", name=axis, exact=True).click()
         expect(markers).to_have_count(2)
@@ -438,7 +439,7 @@ def test_reconnected_page_receives_missed_updates(server: Server, sign_in: SignI
     send(server.ingest_url, server.ingest_key, session.play_turn())
     page.context.set_offline(False)
     send(server.ingest_url, server.ingest_key, session.play_turn())
-    expect(row(page, "Turn 3")).to_be_visible(timeout=20_000)
+    expect(row(page, "Turn 3")).to_be_visible()
     expect(row(page, "Turn 2")).to_be_visible()
 
 

@@ -105,7 +105,7 @@ class Stack:
             part.send_signal(signal.SIGSTOP if is_stalled else signal.SIGCONT)
 
     def start_postgres(self) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90
         while True:
             try:
                 self.postgres.start()
@@ -117,7 +117,7 @@ class Stack:
             else:
                 return
 
-    def wait_until_ready(self, timeout_s: float = 30) -> None:
+    def wait_until_ready(self, timeout_s: float = 90) -> None:
         deadline = time.monotonic() + timeout_s
         while get(self.port, "/readyz")[0] != 200:
             assert time.monotonic() < deadline, "not ready"
@@ -231,7 +231,7 @@ class Senders:
                 return False
             time.sleep(random.uniform(0.02, 0.1))
 
-    def wait_for(self, more: int, timeout_s: float = 30) -> None:
+    def wait_for(self, more: int, timeout_s: float = 90) -> None:
         """Wait until `more` additional spans are acknowledged."""
         target = len(self.acknowledged) + more
         deadline = time.monotonic() + timeout_s

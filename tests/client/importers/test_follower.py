@@ -201,15 +201,15 @@ def test_a_growing_log_is_followed(tmp_path: Path) -> None:
     with path.open("ab", buffering=0) as log:
         for line in LINES[:6]:
             log.write(line)
-        eventually(lambda: follow.spans("tool"), 10)
+        eventually(lambda: follow.spans("tool"))
         assert follow.spans("tool")[-1]["ended_at"] is None
         log.write(LINES[6][:50])
         time.sleep(0.5)
         log.write(LINES[6][50:])
-        eventually(lambda: follow.spans("tool")[-1]["ended_at"], 10)
+        eventually(lambda: follow.spans("tool")[-1]["ended_at"])
         for line in LINES[7:]:
             log.write(line)
-        eventually(lambda: len(follow.spans("compact.pruned_messages")) == 2, 10)
+        eventually(lambda: len(follow.spans("compact.pruned_messages")) == 2)
     follow.stop()
     path_again = tmp_path / "again" / CLAUDE.name
     path_again.parent.mkdir()
@@ -223,10 +223,10 @@ def test_a_truncated_or_replaced_log_starts_again(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     path.write_bytes(b"".join(LINES[:10]))
     follow = Follow(tmp_path)
-    eventually(lambda: follow.spans("generation"), 10)
+    eventually(lambda: follow.spans("generation"))
     other = next((FIXTURES / "claude_code_1").glob("1111*"))
     path.write_bytes(other.read_bytes()[: path.stat().st_size // 2].rpartition(b"\n")[0] + b"\n")
-    eventually(lambda: any(event.get("session_id", "").startswith("1111") for event in follow.upload.events), 10)
+    eventually(lambda: any(event.get("session_id", "").startswith("1111") for event in follow.upload.events))
     follow.stop()
 
 
@@ -235,12 +235,12 @@ def test_a_new_process_continues_behind_the_saved_position(tmp_path: Path) -> No
     path, state = tmp_path / CLAUDE.name, tmp_path / "state.json"
     path.write_bytes(b"".join(LINES[:16]))
     first = Follow(path, WatchState(state))
-    eventually(lambda: first.spans("compact.pruned_messages"), 10)
+    eventually(lambda: first.spans("compact.pruned_messages"))
     first.stop()
     with path.open("ab") as log:
         log.write(b"".join(LINES[16:]))
     second = Follow(path, WatchState(state))
-    eventually(lambda: second.spans("compact.pruned_messages"), 10)
+    eventually(lambda: second.spans("compact.pruned_messages"))
     second.stop()
     (pruned,) = second.spans("compact.pruned_messages")
     assert [entry["id"] for entry in pruned["payload"]["ledger"]][:2] == ["u1", "a1"]
