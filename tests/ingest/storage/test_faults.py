@@ -51,7 +51,7 @@ def test_requests_fail_fast_without_a_database(stack: Stack) -> None:
             began = time.monotonic()
             status, headers = post(stack, span("outage", "during"))
             assert (status, headers["retry-after"]) == (503, "1")
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 10
         assert get(stack.port, "/healthz")[0] == 200
         assert get(stack.port, "/readyz")[0] == 503
     finally:
