@@ -24,6 +24,7 @@ from compact.summarizers.extraction.state.file_ledger import read_ledger
 from compact.summarizers.extraction.state.requests import request_positions, request_text
 from compact.summarizers.extraction.summary_blocks import message_blocks, summary_blocks
 from compact.summarizers.extraction.summary_builder import CountTokens, estimate_tokens, fit, rendered_tokens
+from compact.summarizers.extraction.text_cache import TextCache
 from compact.summary.entries import Decision, Entity, FileTouched, Note, OpenItem, normalize
 from compact.summary.renderer import SAID, SHOWN
 from compact.summary.structured_summary import StructuredSummary
@@ -159,7 +160,7 @@ class _FactFinder:
     """Finds the distinct facts of blocks, and marks those that the rendered prompt contains."""
 
     def __init__(self, rendered: Sequence[Message], summary: StructuredSummary) -> None:
-        self._text = normalize("\n".join(_all_text(message) for message in rendered))
+        self._text = " ".join(filter(None, (_lowered_words[_all_text(message)] for message in rendered)))
         lines = {text for block in read_blocks(rendered) for text in block.lines}
         self._keys = {key for key, _ in set().union(*map(find_entities, lines))}
         self._summary_lines = _SummaryLines(summary)
@@ -372,3 +373,7 @@ def _weighted_retention(facts: Sequence[_TrackedFact], lost: Sequence[_TrackedFa
 
 def _all_text(message: Message) -> str:
     return "\n".join([message.text, *(f"{call.name} {call.arguments}" for call in message.tool_calls)])
+
+
+# A normalized sentence is part of a normalized text exactly if it is part of this.
+_lowered_words: Final = TextCache(lambda text: " ".join(text.split()).lower(), max_chars=4_000_000)

@@ -146,15 +146,16 @@ class _GreedySelector:
         return max(0.0, self._values[entity] - (1.0 - NAME_WORTH) * self._reuse_scores[entity])
 
     def _density(self, candidate: Candidate) -> float:
-        values, value = self._values, candidate.bonus
+        values, value, scores = self._values, candidate.bonus, self._reuse_scores
         if candidate.field == "entities":
             return sum(map(self._name_value, candidate.entities)) / candidate.tokens
         for entity in candidate.entities:
             value += values[entity]
         for entity in candidate.unexplained:
-            value -= min(values[entity], (1.0 - _BARE_LINE_WORTH) * self._reuse_scores[entity])
+            bare_value = (1.0 - _BARE_LINE_WORTH) * scores[entity]
+            value -= values[entity] if values[entity] < bare_value else bare_value
         if candidate.subject >= 0:
-            value += (_SUBJECT_VALUE + _USE_VALUE * candidate.use) * self._reuse_scores[candidate.subject]
+            value += (_SUBJECT_VALUE + _USE_VALUE * candidate.use) * scores[candidate.subject]
         if candidate.block.kind == "output":
             # Diminishing returns: an agent rarely needs a hundred names from one listing.
             selected = self._lines_per_output[candidate.block.position]

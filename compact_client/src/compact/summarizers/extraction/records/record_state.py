@@ -16,6 +16,7 @@ from compact.messages import Message
 from compact.summarizers.extraction.blocks import Block
 from compact.summarizers.extraction.records.record_lines import Record, join_pairs, parse_record, record_subject
 from compact.summarizers.extraction.state.file_ledger import parse_arguments
+from compact.summarizers.extraction.text_cache import TextCache
 from compact.summary.entries import Record as RecordEntry
 
 _WORD: Final = re.compile(r"[\w@.:/+-]*\w")
@@ -168,14 +169,17 @@ def _said_words(messages: Sequence[Message]) -> tuple[set[str], set[str]]:
         if message.role not in ("user", "assistant"):
             continue
         if not message.answers and not message.is_summary:
-            words.update(_WORD.findall(message.text.lower()))
+            words |= _words[message.text]
         for call in message.tool_calls:
             arguments = parse_arguments(call.arguments)
             names.update(map(str, arguments))
             for value in arguments.values():
                 text = value if isinstance(value, str) else str(value)
-                words.update(_WORD.findall(text[:_MAX_ARGUMENT_CHARS].lower()))
+                words |= _words[text[:_MAX_ARGUMENT_CHARS]]
     return words, names
+
+
+_words: Final = TextCache(lambda text: frozenset(_WORD.findall(text.lower())), max_chars=1_000_000)
 
 
 def _identity(record: Record) -> str:
