@@ -20,7 +20,7 @@ from compact.planning.tool_results.durability import ToolDurability, ToolDurabil
 from compact.recall import PassageIndex, Source
 from compact.recall import index as recall_index
 from compact.recall.chunks import split_text
-from compact.recall.terms import terms_of
+from compact.recall.terms import name_of, terms_of
 from compact.summary.structured_summary import StructuredSummary
 
 from tests.growth import MAX_GROWTH, cost_s
@@ -402,6 +402,31 @@ def test_names_of_a_message_without_a_passage_are_listed_with_its_id(excluded):
     assert passage.message_id == "m21"
     assert ("Also in message m0: entry_0" in passage.text) is not bool(excluded)
     assert passage.neighbor_ids == (() if excluded else ("m0",))
+
+
+@pytest.mark.parametrize(
+    ("token", "name"),
+    [
+        ("src/app/main.py:12:34", "src/app/main.py"),
+        ("auto_commit.go-130-func", "auto_commit.go"),
+        ("db.example.com:5432", "db.example.com:5432"),
+        ("fix/issue-123", "fix/issue-123"),
+        ("/srv/a/b/c/readUser.py", "…/b/c/readUser.py"),
+        ("2734887122", "2734887122"),
+        ("1151", ""),
+        ("sentence", ""),
+    ],
+)
+def test_a_listed_name_is_whole_and_has_no_line_number(token, name):
+    assert name_of(token)[1] == name
+
+
+@pytest.mark.parametrize("query", ["http server", "Response", "decoder", "größe", "ledger2026"])
+def test_parts_of_camel_case_are_found(query):
+    index = PassageIndex()
+    index.add([Source(f"x{n}", "user", f"filler {n}") for n in range(30)])
+    index.add([Source("m", "tool", "parse(HTTPServerResponse, lineDecoder, maxGröße, größe, Ledger2026)")])
+    assert search(index, query)[0] == "m"
 
 
 def test_a_neighbor_that_may_not_be_shown_is_left_out():

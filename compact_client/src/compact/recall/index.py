@@ -24,12 +24,11 @@ from compact.recall.terms import find_term, hidden_parts, names_in, parts_of, qu
 _CREATE: Final = (
     "CREATE VIRTUAL TABLE sections USING fts5(text, content='', columnsize=0, tokenize='unicode61 remove_diacritics 0')"
 )
-_CREATE_VOCABULARY: Final = "CREATE VIRTUAL TABLE vocabulary USING fts5vocab('sections', 'row')"
 _SELECT: Final = "SELECT rowid FROM sections WHERE sections MATCH ? LIMIT ?"
 _SELECT_BEST: Final = "SELECT rowid FROM sections WHERE sections MATCH ? ORDER BY rank, rowid DESC LIMIT ?"
 _HASH_BYTES: Final = 64 * 1024 * 1024
 _MAX_QUERY_WORDS: Final = 120
-_MAX_WORD_LOOKUPS: Final = 30
+_MAX_WORD_LOOKUPS: Final = 36
 _MAX_NAME_LOOKUPS: Final = 20
 # A term in more sections than this says little about where to look. Its frequency only counts for the ranking.
 _MAX_RARE_SECTIONS: Final = 32
@@ -42,10 +41,10 @@ _MAX_CONTEXT_SECTIONS: Final = 6
 _MAX_NAME_DISTANCE: Final = 2
 _IN_PROMPT_WEIGHT: Final = 0.2
 _NAME_DECAY: Final = 0.7
-_MIN_NAME_SHARE: Final = 0.1
+_MIN_NAME_SHARE: Final = 0.15
 _MAX_NAME_SECTIONS: Final = 96
-_MAX_CACHED_SECTIONS: Final = 1_024
-# Frequencies of common terms are counted again when the index has grown by this factor.
+_MAX_CACHED_SECTIONS: Final = 2_048
+# Frequencies of common terms are estimated again when the index has grown by this factor.
 _MAX_GROWTH: Final = 1.25
 
 
@@ -226,9 +225,10 @@ class PassageIndex:
         if len(matches) <= _MAX_RARE_SECTIONS:
             rows_by_term[term] = [row for (row,) in matches]
             return len(matches)
-        (count,) = self._db.execute("SELECT doc FROM vocabulary WHERE term = ?", (term,)).fetchone() or (len(matches),)
-        self._common[term] = count
-        return int(count)
+        # The rows come in their order, so the place of the last one tells how dense they are.
+        last: int = matches[-1][0]
+        self._common[term] = len(matches) * len(self._sections) // (last + 1)
+        return self._common[term]
 
     def _match(self, terms: list[str], excluded: Collection[int]) -> list[int]:
         """Return the best sections by BM25, for a query that has only common terms."""
@@ -259,12 +259,12 @@ class PassageIndex:
         """Bound the memory of sections that were read."""
         if len(self._cached) > _MAX_CACHED_SECTIONS:
             for section in self._cached:
-                section.chunks = []
+                section.chunks, section.names = (), None
             self._cached = []
 
     def _names(
         self, hits: Mapping[int, Collection[str]], weights: QueryWeights, visible: Collection[int]
-    ) -> Iterator[tuple[float, int, dict[str, str]]]:
+    ) -> Iterator[tuple[float, int, Mapping[str, str]]]:
         """Yield the names around the lines that a search has found, with the worth and the source of each section.
 
         The prompt has the names of visible sources.
@@ -288,7 +288,10 @@ class PassageIndex:
             if worth < least:
                 break
             section = self._sections[row]
-            yield worth, number, names_in(self.sources[section.source].text[section.start : section.end])
+            if section.names is None:
+                section.names = names_in(self.sources[section.source].text[section.start : section.end])
+                self._cached.append(section)
+            yield worth, number, section.names
 
 
 def _longest(terms: Sequence[str], count: int) -> Sequence[str]:
@@ -313,7 +316,6 @@ def _open_database() -> sqlite3.Connection | None:
     connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
     try:
         connection.execute(_CREATE)
-        connection.execute(_CREATE_VOCABULARY)
         # One large segment: a term is looked up in one place, and nothing is merged.
         connection.execute("INSERT INTO sections(sections, rank) VALUES ('hashsize', ?)", (_HASH_BYTES,))
     except sqlite3.OperationalError:

@@ -11,7 +11,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final, Protocol
 
@@ -61,8 +61,10 @@ class Section:
     source: int
     start: int
     end: int
-    chunks: list[Chunk] = field(default_factory=list)
+    chunks: Sequence[Chunk] = ()
     """Its lines, after a search has read them."""
+    names: Mapping[str, str] | None = None
+    """Its names by their form in lower case, after a search has read them."""
 
 
 class Text(Protocol):

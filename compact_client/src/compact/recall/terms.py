@@ -22,14 +22,19 @@ _WORD_PARTS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[
 _UNSPACED_RANGES: Final = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _UNSPACED: Final = re.compile(f"[{_UNSPACED_RANGES}]")
 _UNSPACED_WORD: Final = re.compile(rf"\w*[{_UNSPACED_RANGES}]\w*")
-# A capital letter after a small one, or before one. The conditions follow the letter, because to find a letter is fast.
-_CAMEL_CASE: Final = re.compile("[A-Z](?:(?<=[a-z][A-Z])|(?<=[A-Z][A-Z])(?=[a-z]))")
+# `a` for a small letter in ASCII, `A` for a capital one, and a space for any other character.
+_LETTER_CLASSES: Final = bytes(
+    ord("a" if chr(c).islower() else "A" if chr(c).isupper() else " ") for c in range(128)
+).ljust(256)
 _NAME: Final = re.compile(r"[a-z][A-Z]|[_./\\:@#\d-]|^[A-Z]+$")
 _MIN_NAME_CHARS: Final = 4
 _MIN_ID_DIGITS: Final = 5
 _MAX_NAME_CHARS: Final = 80
 _MAX_NAME_FOLDERS: Final = 3
-_LINE_NUMBER: Final = re.compile(r"(?<=[A-Za-z])[:-]\d+(?:[:-]\d+)*$")
+# The line, and the first word of it, that a search prints after the name of a file. A host keeps its port.
+_LINE_NUMBER: Final = re.compile(
+    r"(\.(?!(?:com|org|net|io|dev|local|internal|svc)\b)[A-Za-z]\w{0,5})[:-]\d+(?:[:-].*)?$"
+)
 _MAX_SUFFIXES: Final = 3
 _STOP = (
     "the a an of to in and or for on with is are was be this that it as at by from i you we let me my your now will so "
@@ -82,17 +87,28 @@ def find_term(lower: str, term: str, start: int = 0) -> int:
 
 def hidden_parts(text: str) -> str:
     """Return the terms that a tokenizer for words does not see: parts of camelCase, and pairs of characters."""
-    parts = _CAMEL_CASE.sub(_after_space, text)
-    if len(parts) == len(text):
-        parts = ""
+    classes = text.encode("ascii", "replace").translate(_LETTER_CLASSES)
+    words = dict.fromkeys(_mixed_words(text, classes, b"aA") + _mixed_words(text, classes, b"AAa"))
+    parts = list(map(_camel_parts, words))
     if not text.isascii() and _UNSPACED.search(text):
-        words = set(_UNSPACED_WORD.findall(text))
-        parts += " ".join(("", *(term for word in words for term in _expand(word))))
-    return parts
+        parts += (term for word in set(_UNSPACED_WORD.findall(text)) for term in _expand(word))
+    return " ".join(parts)
 
 
-def _after_space(match: re.Match[str]) -> str:
-    return f" {match[0]}"
+@functools.lru_cache(maxsize=16_384)
+def _camel_parts(word: str) -> str:
+    return " ".join(_WORD_PARTS.findall(word))
+
+
+def _mixed_words(text: str, classes: bytes, pattern: bytes) -> list[str]:
+    """Return the words whose letters have a pattern. `classes` has one byte for each character of the text."""
+    words = []
+    index = classes.find(pattern)
+    while index >= 0:
+        end = classes.find(b" ", index)
+        words.append(text[classes.rfind(b" ", 0, index) + 1 : end if end >= 0 else None])
+        index = classes.find(pattern, end) if end >= 0 else -1
+    return words
 
 
 def names_in(text: str) -> dict[str, str]:
@@ -121,7 +137,7 @@ def name_of(token: str) -> tuple[str, str]:
         return "", ""
     if not any(map(str.isalpha, token)) and sum(map(str.isdigit, token)) < _MIN_ID_DIGITS:
         return "", ""
-    name = _LINE_NUMBER.sub("", token) if "." in token or "/" in token else token
+    name = _LINE_NUMBER.sub(r"\1", token) if "." in token else token
     folders = name.split("/")
     if len(folders) > _MAX_NAME_FOLDERS + 1:
         end = "/".join(folders[-_MAX_NAME_FOLDERS:])
