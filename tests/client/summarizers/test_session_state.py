@@ -61,6 +61,25 @@ def test_a_record_stays_on_one_line_with_its_id_first():
     assert "- flight HAT266 (reservation OBUT9V): date=2024-05-28, price=131" in text
 
 
+def test_the_lines_of_a_long_record_are_joined():
+    """A record is split into lines that can be selected one by one, but its id is shown once."""
+    issue = {"identifier": "ENT-221"} | {f"field{number}": f"a value of the issue {number}" for number in range(12)}
+    text = Session("Read the issue.").call("get_issue", json.dumps(issue), id="ENT-221").text()
+    (line,) = (line for line in text.split("\n") if line.startswith("- record ENT-221: "))
+    assert "field0=a value of the issue 0, " in line
+    assert line.endswith("field11=a value of the issue 11")
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [("reservation_id", "reservation"), ("reservationId", "reservation"), ("oid", "oid"), ("headRefOid", "headRefOid")],
+)
+def test_the_kind_of_a_record_is_a_whole_word(key, kind):
+    """Only a suffix that is a word of its own is removed from the name of the id."""
+    text = Session("Look it up.").call("look_up", json.dumps({key: "74d4fd04a1", "status": "open"})).text()
+    assert f"- {kind} 74d4fd04a1: status=open" in text
+
+
 def test_a_result_without_an_id_belongs_to_the_id_that_the_call_asked_for():
     """The id of the call's argument is the id of the record."""
     text = Session("Is the order paid?").call("get_order", '{"status": "paid", "total": 75.5}', order_id="W-118").text()
@@ -679,3 +698,56 @@ def test_words_that_only_look_like_names_are_not_listed():
     names = [entity.name for entity in session.summary(max_tokens=300).entities]
     assert not {"inserted/deleted", "MUST", "must"}.intersection(names)
     assert not [name for name in names if name.isdigit() or name.startswith("text ")]
+
+
+def test_a_commit_shows_the_first_line_of_its_message():
+    """The subject of a commit is the shortest account of a change."""
+    command = "git add -A && git commit -m \"$(cat <<'EOF'\nReturn after t.Fatal in the tests\n\nLong text.\nEOF\n)\""
+    text = Session("Fix the lint errors.").call("Bash", "1 file changed", command=command).text()
+    assert "$ Bash(git add -A && git commit -m \"$(cat <<'EOF' Return after t.Fatal in the tests …)" in text
+
+
+def test_a_command_of_the_user_is_shown_without_its_tags():
+    """Some agents wrap commands of the user in elements."""
+    command = "<command-message>plan</command-message>\n<command-name>/plan</command-name>"
+    session = Session("Fix the lint errors in app.go.")
+    text = session.user(f"{command}\n<command-args>split the parser in parse.go</command-args>").text()
+    assert "split the parser in parse.go" in text
+    assert "command-" not in text
+
+
+def test_headings_and_labels_without_facts_take_no_room():
+    """A heading announces what follows, and says nothing by itself."""
+    answer = (
+        "### The Core Problem\nPerfect!\n**Architecture:**\nThe hook in hooks.go writes twice.\n### Remaining: ENT-9"
+    )
+    session = Session("Why is the file wrong?")
+    session.messages.append(Message("assistant", answer, id="a1"))
+    text = session.text()
+    assert "The hook in hooks.go writes twice." in text
+    assert "ENT-9" in text
+    assert not any(noise in text for noise in ("### The", "Perfect", "Architecture"))
+
+
+def test_the_outline_of_a_file_stays_with_its_file():
+    """In the map of a repository, the lines of a file follow its name."""
+    outline = "app/diffs.py:\n⋮...\n│def find_last(lines):\n│def main():\n⋮...\napp/dump.py:\n│def dump(*vals):"
+    session = Session("Show the map of the repository.")
+    session.messages.append(Message("assistant", outline, id="a1"))
+    lines = session.text().split("\n")
+    assert "- app/diffs.py: def find_last(lines):; def main():" in lines
+    assert "- app/dump.py: def dump(*vals):" in lines
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Now at:  d5ff892 fix: use get_head() in init_before_message",
+        "HEAD is: 843eed8 fix: Use GitTemporaryDirectory instead",
+        "# use unicode corners",
+        "Unexpected error: the model must be set",
+    ],
+)
+def test_messages_of_programs_are_not_constraints(line):
+    """Output that the user pasted is not an instruction."""
+    assert Session(f"Fix the printer in pretty.py.\n{line}").summary().constraints == ()

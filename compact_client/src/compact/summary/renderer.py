@@ -62,6 +62,7 @@ USER_PREFIX: Final = "user: "
 PHRASE_END: Final = "; "
 _TOOL_TEXT_ROLES: Final = ("tool", "code")
 _LOOKS_MARKED: Final = re.compile(r"(?:\d+\. )?[=*$>!?-] |## | ")
+_RECORD_FIELD: Final = re.compile(r"(?:^|[:,] )([A-Za-z_][\w.-]*[=(])")
 _STATE_SECTIONS: Final = ("files", "checks", "changed_values", "records")
 _LAST_SECTIONS: Final = ("artifacts", "entities", "sources")
 FILE_HEADINGS: Final[dict[str, str]] = {
@@ -222,12 +223,21 @@ def _common_root(paths: list[str]) -> str:
 
 
 def _record_lines(records: Iterable[Record]) -> Iterator[str]:
-    """Render records grouped by kind, the kinds and the records in chronological order."""
-    by_kind: dict[str, list[Record]] = {}
+    """Render one line per record, grouped by kind, the kinds and the records in chronological order.
+
+    Lines with the same subject are joined, unless they have the same field: a flight number is used every day.
+    """
+    by_kind: dict[str, dict[str, list[str]]] = {}
     for record in sorted(records, key=lambda entry: entry.order):
-        by_kind.setdefault(record.kind, []).append(record)
-    for group in by_kind.values():
-        yield from (f"- {_single_line(record.text)}" for record in group)
+        text = _single_line(record.text)
+        subject, colon, pairs = text.partition(": ")
+        lines = by_kind.setdefault(record.kind, {}).setdefault(subject, [])
+        if colon and lines and set(_RECORD_FIELD.findall(pairs)).isdisjoint(_RECORD_FIELD.findall(lines[-1])):
+            lines[-1] += f", {pairs}"
+        else:
+            lines.append(text)
+    for subjects in by_kind.values():
+        yield from (f"- {line}" for lines in subjects.values() for line in lines)
 
 
 def _record(summary: StructuredSummary, markers: Mapping[str, str]) -> Iterator[str]:

@@ -45,7 +45,9 @@ _SENTENCE_END: Final = re.compile(
 _HAS_SENTENCE_END: Final = re.compile(r"[.!?]\s|[。！？]")  # a cheap necessary condition for _SENTENCE_END
 _BULLET: Final = re.compile(r"^[-*•]\s+(?=\S)")
 _SOFT_BREAK: Final = re.compile(r"(?<=[,;}\]|])\s+|(?<=[,;])(?=[\"{\[])")
-_LINE_NUMBER: Final = re.compile(r"^\s*\d+(?:→|\t|\| ?)\s*")
+_LINE_NUMBER: Final = re.compile(r"^\s*\d+(?:→|\t|\| ?|[│█])\s*")
+_OUTLINE_MARK: Final = "│"  # before the lines of a file, in maps of a repository
+_FILE_LABEL: Final = re.compile(r"[\w./@+-]+\.\w{1,6}:(?: |$)")
 _PAIR: Final = re.compile(r"\*{0,2}[A-Za-z][\w /()-]{1,30}?\*{0,2}:\*{0,2} \S")
 _MAX_PAIR_CHARS: Final = 80
 # A label says what the list below it is about, and nothing by itself.
@@ -56,6 +58,9 @@ _ITEM: Final = re.compile(r"(?:[-*•]|\d{1,2}[.)])\s+\S")
 _TAG: Final = re.compile(r"</?[A-Za-z][\w:-]*/?>")
 _CONTROL_SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _FENCE: Final = "```"
+# Commands of the user are wrapped in elements. The first one repeats the name of the command.
+_COMMAND_TAG: Final = re.compile(r"<command-message>[^<]*</command-message>|</?command-(?:name|args)>")
+_COMMIT_TEXT: Final = re.compile(r"\bgit commit\b.*<<-?\s?['\"]?\w+['\"]?$")
 
 _PATH_LINE: Final = re.compile(r"[~.\w@+-]*(?:/[\w.@+-]+)+/?")
 _PATHS_LABEL: Final = "listed files: "
@@ -92,7 +97,10 @@ def read_blocks(messages: Sequence[Message]) -> Iterator[Block]:
             yield from calls.result_blocks(message, sources, position)
             continue
         kind: LineKind = "user" if message.role == "user" else "prose"
-        for lines, is_code in _prose_blocks[_truncate(message.text)]:
+        text = _truncate(message.text)
+        if kind == "user" and "<command-" in text:
+            text = _COMMAND_TAG.sub("", text)
+        for lines, is_code in _prose_blocks[text]:
             yield Block(lines, "code" if is_code and kind == "prose" else kind, sources, position)
         for call in message.tool_calls:
             yield from calls.call_blocks(call, sources, position)
@@ -172,6 +180,8 @@ def _argument_lines(arguments: dict[str, Any]) -> tuple[dict[str, str], list[str
             continue
         lines = output_lines(_truncate(stripped))
         preview = clip(lines[0] if lines else "", _MAX_ARGUMENT_PREVIEW_CHARS)
+        if len(lines) > 1 and _COMMIT_TEXT.search(lines[0]):
+            preview = f"{preview} {clip(lines[1], _MAX_ARGUMENT_PREVIEW_CHARS)}"
         shown[key] = f"{preview} …" if len(lines) > 1 and not preview.endswith("…") else preview
         rest += lines
     return shown, rest
@@ -216,6 +226,8 @@ def prose_blocks(text: str) -> list[tuple[list[str], bool]]:
     blocks = [(lines, is_code)]
     for raw in text.split("\n"):
         line = raw.strip()
+        if line and line[0].isdigit():
+            line = _LINE_NUMBER.sub("", line)
         if line.startswith(_FENCE):
             lines, is_code = [], not is_code
             blocks.append((lines, is_code))
@@ -230,13 +242,16 @@ def prose_blocks(text: str) -> list[tuple[list[str], bool]]:
 
 def _says_something(line: str) -> bool:
     """False for rules, empty bullets and lone tags."""
-    if len(line) < 3 or not (line[0].isalnum() or line.strip("-=_*#~|+`. ")):
+    if len(line) < 3 or not (line[0].isalnum() or line.strip("-=_*#~|+`.⋮│ ")):
         return False
     return line[0] != "<" or _TAG.fullmatch(line) is None
 
 
 def _add_prose(lines: list[str], line: str) -> None:
     """Add the sentences of a line. The first item of a list stands with the label of the list."""
+    if line.startswith(_OUTLINE_MARK):
+        _add_outline(lines, line.strip(f"{_OUTLINE_MARK} "))
+        return
     is_item = _ITEM.match(line) is not None
     text = _BULLET.sub("", line)
     if is_item and lines and len(lines[-1]) <= _MAX_LABEL_CHARS and lines[-1][-1] in ":*":
@@ -249,6 +264,17 @@ def _add_prose(lines: list[str], line: str) -> None:
         return
     for sentence in _SENTENCE_END.split(text) if _HAS_SENTENCE_END.search(text) else (text,):
         lines += _split_line(sentence, MAX_SENTENCE_CHARS)
+
+
+def _add_outline(lines: list[str], text: str) -> None:
+    """Add a line of a file to the line of its file, as long as there is room."""
+    if not lines or len(text) < 3:
+        return
+    last = lines[-1]
+    if not _FILE_LABEL.match(last) or len(last) + len(text) > MAX_SENTENCE_CHARS:
+        lines.append(text)
+    else:
+        lines[-1] = f"{last} {text}" if last.endswith(":") and " " not in last else f"{last}; {text}"
 
 
 def _join_pairs(lines: list[str]) -> list[str]:

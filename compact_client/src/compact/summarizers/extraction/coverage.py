@@ -31,7 +31,7 @@ _SUBJECT_VALUE: Final = 0.7  # of the reuse score of a record's id, for each of 
 _USE_VALUE: Final = 0.3  # of the same score, for each field that is certainly used
 _OUTPUT_HALF_VALUE_LINES: Final = 24.0  # after this many lines of one output, the next one is worth half
 # How much of an entity's value a line of code has that neither introduces the entity nor explains it in words.
-_BARE_LINE_WORTH: Final = 0.7
+_BARE_LINE_WORTH: Final = 0.5
 # A line of output is hard to interpret without the call that produced it.
 _CALL_OF_OUTPUT_VALUE: Final = 0.1  # for each selected line of its output
 

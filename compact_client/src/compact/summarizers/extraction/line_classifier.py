@@ -94,6 +94,8 @@ _PROGRAM_LINE: Final = re.compile(
     r"^(?:\S*/)?[\w.-]+\.\w{1,5}:\d+|^/\S+: |^\d+ ?[│█|→]"
     r"|^(?:assert|return|raise|yield|def|class) [^ ]*[(\[=.].*[^.!]$|^[\w.]+\(.*[(),;\"'].?$|^e {2,}\S"
     r"|^(?:error|fatal|info|debug): |\w(?:warning|error|exception): |\\n| \.\.\. (?:ok|skipped|fail|error)\b"
+    r"|^(?:removed|now at|head is(?: now at)?):? +[0-9a-f]{7,40} |^unexpected error: "
+    r"|^# (?!.*\b(?:must|never|always|do not|don'?t)\b)"
     r"|^\$ *\d+\.\d|^you can use /\w+ |^use /\w+ |^only \d+ reflections|^#* ?searchreplacenoexactmatch"
 )
 # Some agents report their commits in the user's turn. The subject of a commit is the shortest account of a change.
@@ -189,7 +191,7 @@ def summary_field(text: str, kind: LineKind) -> str:
     """Return the summary field that a line belongs to."""
     if kind == "user":
         if _COMMIT.match(text):
-            return "commits"
+            return "milestones"
         if _is_constraint(text):
             return "constraints"
         return "requests" if _is_sentence(text) else "facts"

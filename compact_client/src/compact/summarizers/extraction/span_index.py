@@ -27,6 +27,7 @@ from compact.summary.renderer import USER_PREFIX
 _INTERCEPT: Final = -2.0
 _SAID: Final = 0.4  # per log mention in prose or as an argument
 _SHOWN: Final = 0.15  # per log mention in tool output
+_SHOWN_SYMBOL: Final = 0.7  # the same for a symbol of code, where 15 mentions make its use seven times as likely as one
 _DISTANCE: Final = -0.2  # per log thousand tokens since the last mention
 _BY_USER: Final = 0.6
 _IN_LAST_REQUEST: Final = 0.5
@@ -73,12 +74,12 @@ FIELD_BONUS: Final[dict[str, float]] = {
     "files": 1.3,
     "checks": 2.0,
     "changed_values": 0.6,
-    "records": 0.05,
+    "records": 0.1,
     "changes": 1.3,  # a file and its change, only in the `code_delta` style
     "decisions": 0.95,
     "sources": 0.3,
     "current_plan": 0.8,
-    "commits": 0.6,
+    "milestones": 0.6,  # commits, and completed items of earlier plans
     "commands": 0.35,
     "files_read": 0.05,
     "requests": 0.06,
@@ -114,6 +115,7 @@ CALL_FIELDS: Final = frozenset({"commands", "tool_outcomes", "files", "files_rea
 _VERBATIM_NAMES: Final = "branch code date email error file hex id money path ticket url uuid version"
 _VERBATIM_TYPES: Final = frozenset(_VERBATIM_NAMES.split())
 _KEPT_TYPES: Final = frozenset({"ident", "quoted", "flag", "name"})
+_WORD_TYPES: Final = frozenset({"acronym", "name", "num", "unit"})
 # Numbers mean nothing without the text around them.
 NUMBER_TYPES: Final = frozenset({"num", "unit"})
 
@@ -235,7 +237,11 @@ class SpanIndex:
                     if (candidate := candidates[text]) is not None:
                         _record_repetition(candidate, text, block)
                 # Tool text without entities has no value, and a lone quoted word says nothing.
-                elif not is_tool_text or (entities and not _is_lone_word(text)) or self._keep is not None:
+                elif self._keep is not None or (
+                    bool(entities) and not _is_lone_word(text)
+                    if is_tool_text
+                    else block.field or not self._is_announcement(text, block.kind, entities)
+                ):
                     candidates[text] = self._add_candidate(text, block, entities, use)
 
     def add_visible(self, blocks: Iterable[Block], *, last_user: int = -1) -> None:
@@ -270,7 +276,7 @@ class SpanIndex:
             logit = (
                 _INTERCEPT
                 + _SAID * log1p(usage.said)
-                + _SHOWN * log1p(usage.shown)
+                + (_SHOWN_SYMBOL if usage.type == "ident" else _SHOWN) * log1p(usage.shown)
                 + _DISTANCE * log1p(distance)
                 + _BY_USER * usage.by_user
                 + _IN_LAST_REQUEST * usage.in_last_request
@@ -321,6 +327,13 @@ class SpanIndex:
         usages = self.usages
         repeated = [entity for entity in entities if usages[entity].first_line != text]
         return tuple(repeated) if repeated and not _has_words[text] else ()
+
+    def _is_announcement(self, text: str, kind: LineKind, entities: tuple[int, ...]) -> bool:
+        """True for headings, labels and exclamations that mention nothing but words and numbers."""
+        if text[0] != "#" and text[-1] not in ":*" and text.count(" ") > 1:
+            return False
+        is_plain = all(self.usages[entity].type in _WORD_TYPES for entity in entities)
+        return is_plain and FIELD_BONUS.get(summary_field(text, kind), 0.0) <= FIELD_BONUS["requests"]
 
     def _is_boilerplate(self, text: str) -> bool:
         """True if several lines so far differ only in their numbers, as in program output."""

@@ -35,7 +35,10 @@ _ID_KEY: Final = re.compile(
     re.IGNORECASE,
 )
 _ID: Final = re.compile(r"(?=[^\s]*\d)[\w.:/#@-]{3,60}|[A-Z]{5,12}")
-_KIND_SUFFIX: Final = re.compile(r"_?(?:id|uuid|sha|key|number|identifier)$", re.IGNORECASE)
+# A suffix is a word of its own: `reservation_id`, `reservationId`, but not `oid`.
+_KIND_SUFFIX: Final = re.compile(
+    r"(?:^|_)(?i:id|uuid|sha|key|number|identifier)$|(?<=[a-z0-9])(?:I[dD]|U(?:uid|UID)|S(?:ha|HA)|Key|Number|Identifier)$"
+)
 _NEXT_PAIR: Final = re.compile(r", (?=[A-Za-z_][\w.-]*[=(])(?![^(]*\))")  # not inside of brackets
 _PAIR_START: Final = re.compile(r"[^ ]*[=(]|.*=")
 _MIN_TABLE_ROWS: Final = 2

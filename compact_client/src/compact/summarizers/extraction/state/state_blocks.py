@@ -87,7 +87,7 @@ def _todo_blocks(todo: TodoList, end: int) -> Iterator[Block]:
         yield todo.plan
     for note in todo.replaced:
         if note.order < end:
-            yield Block((f"{_DONE}{note.text}",), "prose", note.sources, note.order, field="facts")
+            yield Block((f"{_DONE}{note.text}",), "prose", note.sources, note.order, field="milestones")
 
 
 def _is_replaced(block: Block, replaced: Collection[str], todo: TodoList, todo_lines: Collection[str]) -> bool:
