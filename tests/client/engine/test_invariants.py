@@ -228,6 +228,24 @@ def test_small_outputs_leave_their_share_to_a_large_one():
     assert event["properties"]["tokens_after"] > 800
 
 
+@pytest.mark.req("A-END-1")
+def test_a_newest_output_that_leaves_no_room_for_a_summary_is_truncated():
+    """The output alone fits the budget, but not together with the shortest summary."""
+    for words in range(3320, 3400, 4):
+        items = [
+            message
+            for number in range(10)
+            for message in (
+                {"role": "user", "content": f"question {number} about src/m{number}.py " + "word " * 60},
+                {"role": "assistant", "content": f"answer {number} " + "text " * 60},
+            )
+        ]
+        items += [{"role": "user", "content": "go"}, *tool_pair(1, "row " * words)]
+        manager = small_manager(window=4000, buffer=500, policy={"renderer": "bridge"})
+        assert manager.preflight("s", items)[-1]["role"] == "tool"
+        assert manager.remember("s").tokens <= 3500
+
+
 def in_one_message(messages):
     """Return a call with its results in the form of Anthropic: all results in one message."""
     call, *results = messages

@@ -157,7 +157,7 @@ class Compaction:
         """Build the new plan and commit it. Return False if nothing can be gained."""
         yield from self._make_first_draft()
         self._report_start()
-        limits = self._find_useful_limits()
+        limits = yield from self._find_useful_limits()
         if limits is None:
             return False
         self.step = self._last_step() + 1
@@ -262,7 +262,7 @@ class Compaction:
         except InsufficientBudget:
             return None
 
-    def _find_useful_limits(self) -> TokenLimits | None:
+    def _find_useful_limits(self) -> Steps[TokenLimits | None]:
         """Lower the limits until the draft has something to compact. Return None if the request fits already."""
         limits = self.limits
         while not self._changes_something:
@@ -271,8 +271,19 @@ class Compaction:
                 return None
             # The request fits by our count, but not by the caller's.
             limits = self._lower(limits, used_tokens)
-            self.draft = make_draft(self, limits)
+            self.draft = yield from self._draft_again(limits)
         return limits
+
+    def _draft_again(self, limits: TokenLimits) -> Steps[Draft]:
+        """Draft within lower limits. If not even the minimum fits, truncate the outputs that must stay."""
+        try:
+            return make_draft(self, limits)
+        except InsufficientBudget:
+            self.limits = limits
+            is_truncated = yield from truncate_to_fit(self)
+            if not is_truncated:
+                raise
+            return self.preview()
 
     @property
     def _changes_something(self) -> bool:
@@ -298,8 +309,9 @@ class Compaction:
 
     def _fit_budget(self, limits: TokenLimits) -> Steps[None]:
         """Apply the ladder and build a plan until the rendered request fits the budget."""
-        session, request = self.session, self.session.request
+        session = self.session
         for attempt in range(1, _FIT_ATTEMPTS + 1):
+            request = session.request
             self.ladder = yield from self._apply_ladder(self.draft)
             session.plan = build_plan(self, self.ladder)
             self.render()
@@ -310,7 +322,7 @@ class Compaction:
             session.plan, session.request = self.plan_before, request
             limits = self._lower(limits, self.tokens_after)
             if attempt < _FIT_ATTEMPTS:
-                self.draft = make_draft(self, limits)
+                self.draft = yield from self._draft_again(limits)
         raise InsufficientBudget(
             needed_tokens=self.tokens_after, budget_tokens=self.budget_tokens, detail="messages that must stay"
         )
