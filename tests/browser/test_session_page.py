@@ -139,6 +139,19 @@ def test_search_finds_rows_outside_of_the_screen(sign_in: SignIn, compacted_sess
     expect(page.get_by_test_id("turn-row").first).to_be_visible()
 
 
+def test_the_toolbar_of_the_tree_is_one_line_on_a_small_laptop(sign_in: SignIn, compacted_session: str) -> None:
+    page = sign_in("operator", width=1024, height=768)
+    page.goto(f"/sessions/{compacted_session}/")
+    search, collapse = page.get_by_label("Search spans"), page.get_by_role("button", name="Collapse")
+    expect(page.get_by_role("button", name="errors")).to_be_visible()
+    only_matches = page.get_by_role("button", name="Filter", exact=True)
+    expect(only_matches).to_be_hidden()
+    first, last = search.bounding_box(), collapse.bounding_box()
+    assert first and last and abs(first["y"] - last["y"]) < 4 and first["width"] >= 100
+    search.fill("read_file")
+    expect(only_matches).to_be_visible()
+
+
 def test_turns_are_rows_that_expand_to_their_spans(sign_in: SignIn, compacted_session: str) -> None:
     page = sign_in("developer")
     page.goto(f"/sessions/{compacted_session}/")

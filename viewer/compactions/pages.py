@@ -84,13 +84,15 @@ def _compaction_context(request: HttpRequest, compaction: Compaction) -> dict[st
     session, check, compactions, number = compaction.session, compaction.check, compaction.all, compaction.number
     public, content = read_parts(session, compactions, number, has_content=compaction.sight.has_content)
     archival, transcript = _archival(session, check)
-    hashes = _source_hashes(content, transcript) if content else {}
-    sources = {name: hashes[name] for name in _fact_sources(content) if name in hashes} if content else {}
-    bodies = _read_messages(session, public.ledger, sources) if content else {}
-    if content and (bodies or public.summary or content.lost):
-        payload_views.record_view(request, session, part=f"compaction {number}")
     ledger = public.ledger
+    bodies: dict[str, ChatMessage] = {}
+    texts: dict[str, Any] = {"lines": "", "lost": None, "listed_count": 0, "earlier": {}}
+    if content:
+        bodies, texts = _content_context(session, ledger, content, transcript)
+        if bodies or public.summary or content.lost:
+            payload_views.record_view(request, session, part=f"compaction {number}")
     return {
+        **texts,
         "check": check,
         "losses": describe_losses(check),
         "count": len(compactions),
@@ -105,15 +107,26 @@ def _compaction_context(request: HttpRequest, compaction: Compaction) -> dict[st
         "rows": mark_safe(ledger.rows),  # noqa: S308
         "versions": version_links(compactions, number),
         "version": public.summary,
-        "lines": mark_safe(content.lines) if content else "",  # noqa: S308
         "by_kind": retention_rows(retention.data) if (retention := check.span(RETENTION)) else [],
-        "earlier": _message_urls(session, content, hashes) if content else {},
-        "lost": _render_lost(content, sources, bodies) if content else None,
-        "listed_count": len(content.lost) if content else 0,
         "sight": compaction.sight,
         "cache": compaction_effect(session, check, compaction.calls_until_next),
         "archival": archival,
         "transcript": transcript,
+    }
+
+
+def _content_context(
+    session: Session, ledger: LedgerPart, content: ContentParts, transcript: Transcript | None
+) -> tuple[dict[str, ChatMessage], dict[str, Any]]:
+    """Return the messages that the page shows, by hash, and the part of its context that has texts."""
+    hashes = _source_hashes(content, transcript)
+    sources = {name: hashes[name] for name in _fact_sources(content) if name in hashes}
+    bodies = _read_messages(session, ledger, sources)
+    return bodies, {
+        "lines": mark_safe(content.lines),  # noqa: S308 - rendered by `page_parts`
+        "lost": _render_lost(content, sources, bodies),
+        "listed_count": len(content.lost),
+        "earlier": _message_urls(session, content, hashes),
     }
 
 

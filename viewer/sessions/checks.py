@@ -145,6 +145,10 @@ class Check:
         return self.value("triggered", DECISION, CHECK) is None and to_count(self.value("pruned_count", DECISION)) > 0
 
     @property
+    def is_completed(self) -> bool:
+        return self.has_result and not self.has_failed and not self.is_running
+
+    @property
     def trigger(self) -> str:
         if self.is_recovery:
             return "overflow"

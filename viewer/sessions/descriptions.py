@@ -93,7 +93,7 @@ def describe_session(checks: Iterable[Check], *, provider_count: int = 0) -> str
         return "No compactions reported. Only model calls were recorded."
     if not compactions:
         return "No compactions yet."
-    completed = [check for check in compactions if check.has_result and not check.has_failed and not check.is_running]
+    completed = [check for check in compactions if check.is_completed]
     sentences = (
         _describe_completed(completed),
         _describe_unreported(compactions),

@@ -131,6 +131,8 @@ export class TreeToolbar {
   /** @param {string} text such as "3 found" or "1 of 3" */
   setMatchCount(text) {
     setText(this.#matchCount, text);
+    this.#matchCount.hidden = !text;
+    this.#onlyMatches.hidden = !text && !this.onlyMatches;
   }
 
   /** @param {number} count */
