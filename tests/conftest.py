@@ -28,12 +28,15 @@ settings.load_profile("busy")
 # Files and folders whose tests take longest, longest first.
 _LONG = (
     "tests/scale/test_processes.py",
-    "tests/test_up.py",
     "tests/viewer/test_permissions.py",
+    "tests/docs/test_snippets.py",
+    "tests/test_up.py",
     "tests/scale/",
     "tests/ingest/storage/test_faults.py",
     "tests/browser/",
+    "tests/providers/",
     "tests/security/",
+    "tests/docs/",
     "tests/wire/",
 )
 

@@ -28,7 +28,7 @@ EXPECTED_OUTPUT = {
 def run(name: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "EXAMPLE_DIR": str(folder), "OPENAI_API_KEY": "", **environment}
     command = [sys.executable, str(EXAMPLES / name)]
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=250, check=False)
 
 
 def test_every_example_is_listed() -> None:

@@ -38,7 +38,7 @@ class Process:
             pass_fds=(listener.fileno(), ready_write_end),
         )
         os.close(ready_write_end)
-        assert select.select([ready], [], [], 20)[0]
+        assert select.select([ready], [], [], 90)[0]
         assert os.read(ready, 5) == b"ready"
         os.close(ready)
 

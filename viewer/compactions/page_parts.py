@@ -183,7 +183,7 @@ def _draw_lines(ledger: Ledger, version: Version | None) -> str:
 
 
 class _Compact(json.JSONEncoder):
-    """Without spaces."""
+    """Encodes JSON without spaces."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{**options, "separators": (",", ":")})

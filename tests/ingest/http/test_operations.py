@@ -185,6 +185,7 @@ def test_production_settings_pass_the_deployment_check(tmp_path: Path) -> None:
     """`manage.py check --deploy` reports no warning."""
     environment = {
         **os.environ,
+        "DJANGO_SETTINGS_MODULE": "ariadne.settings",
         "ARIADNE_PRODUCTION": "1",
         "ARIADNE_SECRET_KEY": "k" * 20 + "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGH",
         "ARIADNE_HOSTS": "ariadne.example.com",
