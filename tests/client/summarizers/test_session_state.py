@@ -751,3 +751,18 @@ def test_the_outline_of_a_file_stays_with_its_file():
 def test_messages_of_programs_are_not_constraints(line):
     """Output that the user pasted is not an instruction."""
     assert Session(f"Fix the printer in pretty.py.\n{line}").summary().constraints == ()
+
+
+def test_a_long_listing_is_a_list_of_names():
+    """Permissions, owners and sizes of files take most of a listing, and are hardly ever needed again."""
+    rows = ["total 300", "drwxr-xr-x 36 root root   4096 Apr 30 08:32 examples"]
+    rows += [f"-rw-r--r--  1 root root 106625 Apr 30 08:32 {name}" for name in ("CHANGELOG.md", "make.ps1")]
+    text = Session("Look around.").call("Bash", "\n".join(rows), command="ls -l").text()
+    assert " listed files: examples/ CHANGELOG.md make.ps1" in text.split("\n")
+    assert "root" not in text
+
+
+def test_a_fact_after_sure_is_not_a_decision():
+    """A user who gives an id has not decided anything."""
+    session = Session("Cancel my flight.").user("Sure, my user ID is raj_brown_5782.").user("Yes, cancel both flights.")
+    assert [entry.decision for entry in session.summary().decisions] == ["user: Yes, cancel both flights."]

@@ -64,6 +64,11 @@ _COMMIT_TEXT: Final = re.compile(r"\bgit commit\b.*<<-?\s?['\"]?\w+['\"]?$")
 
 _PATH_LINE: Final = re.compile(r"[~.\w@+-]*(?:/[\w.@+-]+)+/?")
 _PATHS_LABEL: Final = "listed files: "
+# A row of `ls -l`. Its name is a tenth of it, and the rest is hardly ever needed again.
+_LISTED_FILE: Final = re.compile(
+    r"([d-])[rwxsStT-]{9}[.+@]? +\d+ +\S+ +\S+ +\d+ +(?:\w{3} +\d+|\d+ +\w{3}|\d{4}-\d\d-\d\d) +[\d:]+ +([^ ]+)"
+)
+_LISTING_SUM: Final = re.compile(r"total \d+")
 _MIN_LISTED_PATHS: Final = 2
 _PATHS_PER_LINE: Final = 3
 _COMMAND_KEYS: Final = ("command", "cmd", "script", "action", "code", "query", "sql")
@@ -313,10 +318,17 @@ def output_lines(text: str) -> list[str]:
     """Return the lines of a tool output without line numbers and separator lines."""
     lines: list[str] = []
     paths: list[str] = []
+    names: list[str] = []
     for raw in text.split("\n"):
         line = raw.strip()
         if line and line[0].isdigit():
             line = _LINE_NUMBER.sub("", line)
+        if line and line[0] in "-dt" and (name := _listed_name(line)) is not None:
+            names += name
+            continue
+        if names:
+            _add_names(lines, names)
+            names = []
         if _is_path(line):
             paths.append(line)
             continue
@@ -333,6 +345,8 @@ def output_lines(text: str) -> list[str]:
                 lines += _split_line(sentence, MAX_OUTPUT_CHARS)
     if paths:
         _add_paths(lines, paths)
+    if names:
+        _add_names(lines, names)
     return lines
 
 
@@ -343,6 +357,28 @@ _output_lines: Final[TextCache[Sequence[str]]] = TextCache(output_lines, max_cha
 
 def _is_path(line: str) -> bool:
     return "/" in line and " " not in line and "\t" not in line and _PATH_LINE.fullmatch(line) is not None
+
+
+def _listed_name(line: str) -> list[str] | None:
+    """Return the name in a row of a listing, an empty list for its first line, or None for any other line."""
+    if line[0] == "t":
+        return [] if _LISTING_SUM.fullmatch(line) else None
+    match = _LISTED_FILE.fullmatch(line)
+    if match is None:
+        return None
+    kind, name = match.groups()
+    return [] if name in (".", "..") else [f"{name}/" if kind == "d" else name]
+
+
+def _add_names(lines: list[str], names: list[str]) -> None:
+    """Add the names of a listing as lines with a label."""
+    line = _PATHS_LABEL
+    for name in names:
+        if len(line) + len(name) > MAX_OUTPUT_CHARS and line != _PATHS_LABEL:
+            lines.append(line.rstrip())
+            line = _PATHS_LABEL
+        line += f"{name} "
+    lines.append(line.rstrip())
 
 
 def _add_paths(lines: list[str], paths: list[str]) -> None:

@@ -82,7 +82,8 @@ _USER_DECISION: Final = re.compile(
     r"|we(?:'ll| will) (?:use|go with|keep)|i (?:choose|chose|prefer|approve|agree|decided)|we (?:decided|agreed|chose)"
     r"|i'?ve decided|decided to|my decision|proceed with|go ahead (?:with|and)|settle(?:d)? on|opt(?:ed)? for"
     r"|i'?d (?:rather|prefer))\b"
-    r"|^(?:(?:yes|ok|okay|sure|agreed|approved)[,.!:;]?|no[,.!:;]) \w+ \w+"  # "No settings loaded" is no answer
+    # "No settings loaded" is no answer, and "Sure, my user ID is" gives a fact.
+    r"|^(?:(?:yes|ok|okay|sure|agreed|approved)[,.!:;]?|no[,.!:;]) (?!(?:my|here|it'?s|this is) )\w+ \w+"
 )
 _RULE: Final = re.compile(r"\b(?:never|always|must|only|do not|don'?t)\b")
 _NO_INSTRUCTION: Final = re.compile(
