@@ -154,20 +154,13 @@ class PassageIndex:
         weights = {term: rarity(frequency, total) for term, frequency in frequencies.items()}
         common = sorted(weights.keys() - rows_by_term.keys(), key=lambda term: (-weights[term], term))
         del common[_MAX_COMMON_TERMS:]
-        scores: dict[int, float] = {}
-        for term, rows in rows_by_term.items():
-            weight = weights[term]
-            for row in rows:
-                scores[row] = scores.get(row, 0.0) + weight
+        scores = _sum_weights(rows_by_term, weights)
         if len(scores) < _MIN_SECTIONS:
             others = [row for row in self._match(common, excluded) if row not in scores]
             rows_by_term |= dict.fromkeys(common, others)
             scores |= dict.fromkeys(others, sum(weights[term] for term in common))
-        hits: dict[int, list[str]] = {row: [] for row in self._best_rows(scores, visible, excluded, _MAX_CANDIDATES)}
-        for term, rows in rows_by_term.items():
-            for row in rows:
-                if row in hits:
-                    hits[row].append(term)
+        candidates = self._best_rows(scores, visible, excluded, _MAX_CANDIDATES)
+        hits = _terms_by_row(rows_by_term, candidates)
         query = QueryWeights(words, weights)
         if len(hits) > _MAX_SECTIONS:
             scores = {row: query.match(terms) for row, terms in hits.items()}
@@ -292,6 +285,26 @@ class PassageIndex:
                 section.names = names_in(self.sources[section.source].text[section.start : section.end])
                 self._cached.append(section)
             yield worth, number, section.names
+
+
+def _sum_weights(rows_by_term: Mapping[str, Iterable[int]], weights: Mapping[str, float]) -> dict[int, float]:
+    """Return the weight of the terms of each section."""
+    sums: dict[int, float] = {}
+    for term, rows in rows_by_term.items():
+        weight = weights[term]
+        for row in rows:
+            sums[row] = sums.get(row, 0.0) + weight
+    return sums
+
+
+def _terms_by_row(rows_by_term: Mapping[str, Iterable[int]], rows: Iterable[int]) -> dict[int, list[str]]:
+    """Return the terms of these sections, in the order of the sections."""
+    terms_by_row: dict[int, list[str]] = {row: [] for row in rows}
+    for term, matches in rows_by_term.items():
+        for row in matches:
+            if row in terms_by_row:
+                terms_by_row[row].append(term)
+    return terms_by_row
 
 
 def _longest(terms: Sequence[str], count: int) -> Sequence[str]:

@@ -173,26 +173,16 @@ class Selection:
         if not self._groups:
             return
         groups = {number: group for group in self._groups for number in group.chunks}
-        seen = {
-            name_of(token)[0]
-            for group in self._groups
-            for item in group.items()
-            for token in item.chunk.read_tokens(self._sources[item.chunk.source].text)
-        }
-        known = self._known_terms
-        candidates: list[tuple[float, int, str, float]] = []
+        ranked: list[tuple[float, int, str, float]] = []
         wanted = self._left * _NAME_CHOICE
-        for worth, number, names_by_key in names:
-            new = {key: name for key, name in names_by_key.items() if key not in seen and key not in known}
-            seen.update(new)
+        for worth, number, name in self._new_names(names):
+            tokens = self._name_tokens(name)
             value = worth if number in groups else worth * _OTHER_WEIGHT
-            for name in new.values():
-                tokens = self._name_tokens(name)
-                candidates.append((-value / math.sqrt(tokens), number, name, tokens))
-                wanted -= tokens
+            ranked.append((-value / math.sqrt(tokens), number, name, tokens))
+            wanted -= tokens
             if wanted < 0:
                 break
-        for _, number, name, tokens in sorted(candidates):
+        for _, number, name, tokens in sorted(ranked):
             group = groups.get(number)
             if group is None:
                 group = groups[number] = min(self._groups, key=lambda group: group.distance(number))
@@ -200,6 +190,20 @@ class Selection:
             if needed <= self._left:
                 group.names.setdefault(number, []).append(name)
                 self._left -= needed
+
+    def _new_names(self, names: Iterable[tuple[float, int, Mapping[str, str]]]) -> Iterator[tuple[float, int, str]]:
+        """Yield the names that neither the prompt nor the shown lines have, each once."""
+        seen = {
+            name_of(token)[0]
+            for group in self._groups
+            for item in group.items()
+            for token in item.chunk.read_tokens(self._sources[item.chunk.source].text)
+        }
+        for worth, number, names_by_key in names:
+            for key, name in names_by_key.items():
+                if key not in seen and key not in self._known_terms:
+                    seen.add(key)
+                    yield worth, number, name
 
     def passages(self, visible: Collection[int]) -> list[Passage]:
         """Return the passages, best first, within the tokens."""
