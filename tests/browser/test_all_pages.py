@@ -46,6 +46,24 @@ def test_pages_have_no_accessibility_violations(dark: bool, sign_in: SignIn, com
         check_accessibility(page, path)
 
 
+RECORDS = (
+    "/transcripts/",
+    "/projects/",
+    "/projects/default/",
+    "/projects/default/redaction/",
+    "/sessions/%00/",
+)
+
+
+@pytest.mark.parametrize(("dark", "width"), [(False, 1280), (True, 390)], ids=["light", "dark phone"])
+def test_pages_that_manage_records_have_no_accessibility_violations(dark: bool, width: int, sign_in: SignIn) -> None:
+    page = sign_in("admin", dark=dark, width=width)
+    for path in RECORDS:
+        page.goto(path)
+        check_accessibility(page, path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_the_inspector_has_no_accessibility_violations(dark: bool, sign_in: SignIn, compacted_session: str) -> None:
     """Each tab of a compaction, the flame view, the palette and the shortcuts."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from decimal import Decimal
 
 import pytest
 from agent_session import play, send
@@ -153,6 +154,21 @@ def test_a_price_changes_the_cost(sign_in: SignIn, session: str) -> None:
     page.get_by_role("button", name="Delete the price of gpt-5").click()
     page.get_by_test_id("confirm").get_by_role("button", name="Delete").click()
     expect(page.get_by_test_id("override-row")).to_have_count(0)
+
+
+def test_the_net_amount_is_the_sum_of_its_rows(server: Server, sign_in: SignIn) -> None:
+    name = f"net-{uuid.uuid4().hex[:8]}"
+    send(server.ingest_url, server.ingest_key, play(name, turns=50))
+    page = sign_in("operator")
+    page.goto(f"/sessions/{name}/cost/")
+    total = page.get_by_test_id("net-total").locator("strong").inner_text()
+    nets = page.get_by_test_id("compaction-cost-row").locator("[data-label=Net]").all_inner_texts()
+    assert len(nets) > 1
+    assert sum(map(amount, nets)) == amount(total)
+
+
+def amount(text: str) -> Decimal:
+    return Decimal(text.replace("−", "-").replace("$", "").replace(",", ""))
 
 
 def test_the_form_of_a_rule_names_the_unit_of_its_threshold(sign_in: SignIn) -> None:

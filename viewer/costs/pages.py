@@ -43,10 +43,15 @@ def session_cost(request: HttpRequest, name: str) -> HttpResponseBase:
 def _cost_context(request: HttpRequest, session: Session) -> dict[str, Any]:
     cost = queries.session_cost(session)
     visibility = payload_views.sight(request, session).visibility
+    effects = compaction_effects(session, cost, visibility)
+    # The sum of the amounts as the rows show them.
+    nets = [entry.effect.money.round().net if entry.effect.money else None for entry in effects]
     return {
         "project": Project.objects.filter(pk=session.project_id).first(),
         "cost": cost.round(),
-        "effects": compaction_effects(session, cost, visibility),
+        "effects": effects,
+        "net_total": None if None in nets else sum(net for net in nets if net is not None),
+        "left_out": effects[0].number - 1 if effects else 0,
     }
 
 

@@ -14,7 +14,7 @@ from typing import TypedDict
 from urllib.parse import urlencode
 
 from viewer.costs.amounts import format_usd
-from viewer.numbers import format_counts, format_facts, format_short
+from viewer.numbers import format_counts, format_percent, format_short
 from viewer.trends.periods import Period
 from viewer.trends.queries import Figures, Series
 
@@ -227,7 +227,8 @@ def _facts_chart(series: Series, axis: _Axis) -> Chart:
         worst, median = point.facts_kept_worst, point.facts_kept_p50
         if worst is None or median is None:
             continue
-        value = f"median {median:.0%}, worst {worst:.0%}, {format_facts(point.facts_total, point.facts_kept)}"
+        counts = format_counts(point.facts_total, point.facts_kept)
+        value = f"{counts}, median {format_percent(median)}, worst {format_percent(worst)}"
         bars.append(axis.bar(number, "facts", value, bottom=worst * 100, top=median * 100, mark=median * 100))
     total = series.total
     return Chart(

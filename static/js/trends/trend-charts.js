@@ -26,8 +26,8 @@ class TrendCharts extends HTMLElement {
     const chart = bar?.closest("section");
     if (!(bar instanceof SVGElement) || !(chart instanceof HTMLElement)) return;
     const { at = "", until = "", value = "" } = bar.dataset;
-    const time = `${moment(at)} – ${moment(until)}`;
-    const tip = h("div", { class: "trend-tip", role: "status" }, h("strong", {}, value), h("div", { class: "faint" }, time));
+    const text = `${chart.querySelector("h2")?.textContent}: ${value}`;
+    const tip = h("div", { class: "trend-tip", role: "status" }, h("strong", {}, text), h("div", { class: "faint" }, period(at, until)));
     chart.append(tip);
     const area = chart.getBoundingClientRect();
     const place = bar.getBoundingClientRect();
@@ -67,6 +67,12 @@ function barsOf(chart) {
 function moment(iso) {
   const date = new Date(iso);
   return `${day(date)} ${hour(date)}`;
+}
+
+/** Format a period as "16 Nov 21:00 – 22:00". @param {string} at @param {string} until */
+function period(at, until) {
+  const isSameDay = day(new Date(at)) === day(new Date(until));
+  return `${moment(at)} – ${isSameDay ? hour(new Date(until)) : moment(until)}`;
 }
 
 /** @param {Date} date */
