@@ -230,18 +230,12 @@ class SpanIndex:
         """Index lines that may be kept. `last_user` is the position of the last user message."""
         candidates = self._candidates_by_line
         for block in blocks:
-            is_tool_text = block.kind in _TOOL_TEXT_KINDS
             weights = chain(block.weights, repeat(0.0))
             for text, entities, use in zip(block.lines, self._record_usage(block, last_user), weights, strict=False):
                 if text in candidates:
                     if (candidate := candidates[text]) is not None:
                         _record_repetition(candidate, text, block)
-                # Tool text without entities has no value, and a lone quoted word says nothing.
-                elif self._keep is not None or (
-                    bool(entities) and not _is_lone_word(text)
-                    if is_tool_text
-                    else block.field or not self._is_announcement(text, block.kind, entities)
-                ):
+                elif self._keep is not None or self._is_informative(text, block, entities):
                     candidates[text] = self._add_candidate(text, block, entities, use)
 
     def add_visible(self, blocks: Iterable[Block], *, last_user: int = -1) -> None:
@@ -327,6 +321,12 @@ class SpanIndex:
         usages = self.usages
         repeated = [entity for entity in entities if usages[entity].first_line != text]
         return tuple(repeated) if repeated and not _has_words[text] else ()
+
+    def _is_informative(self, text: str, block: Block, entities: tuple[int, ...]) -> bool:
+        """False for lines that say nothing: tool text without entities, a lone quoted word, an announcement."""
+        if block.kind in _TOOL_TEXT_KINDS:
+            return bool(entities) and not _is_lone_word(text)
+        return bool(block.field) or not self._is_announcement(text, block.kind, entities)
 
     def _is_announcement(self, text: str, kind: LineKind, entities: tuple[int, ...]) -> bool:
         """True for headings, labels and exclamations that mention nothing but words and numbers."""
