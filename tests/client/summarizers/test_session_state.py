@@ -744,7 +744,6 @@ def test_the_outline_of_a_file_stays_with_its_file():
     [
         "Now at:  d5ff892 fix: use get_head() in init_before_message",
         "HEAD is: 843eed8 fix: Use GitTemporaryDirectory instead",
-        "# use unicode corners",
         "Unexpected error: the model must be set",
     ],
 )

@@ -318,17 +318,10 @@ def output_lines(text: str) -> list[str]:
     """Return the lines of a tool output without line numbers and separator lines."""
     lines: list[str] = []
     paths: list[str] = []
-    names: list[str] = []
-    for raw in text.split("\n"):
+    for raw in _fold_listings(text).split("\n"):
         line = raw.strip()
         if line and line[0].isdigit():
             line = _LINE_NUMBER.sub("", line)
-        if line and line[0] in "-dt" and (name := _listed_name(line)) is not None:
-            names += name
-            continue
-        if names:
-            _add_names(lines, names)
-            names = []
         if _is_path(line):
             paths.append(line)
             continue
@@ -345,8 +338,6 @@ def output_lines(text: str) -> list[str]:
                 lines += _split_line(sentence, MAX_OUTPUT_CHARS)
     if paths:
         _add_paths(lines, paths)
-    if names:
-        _add_names(lines, names)
     return lines
 
 
@@ -359,19 +350,37 @@ def _is_path(line: str) -> bool:
     return "/" in line and " " not in line and "\t" not in line and _PATH_LINE.fullmatch(line) is not None
 
 
-def _listed_name(line: str) -> list[str] | None:
+def _fold_listings(text: str) -> str:
+    """Replace the rows of `ls -l` by lines of names."""
+    if "rw-" not in text:
+        return text
+    lines: list[str] = []
+    names: list[str] = []
+    for line in text.split("\n"):
+        listed = _listed_names(line.strip())
+        if listed is not None:
+            names += listed
+            continue
+        _add_names(lines, names)
+        names = []
+        lines.append(line)
+    _add_names(lines, names)
+    return "\n".join(lines)
+
+
+def _listed_names(line: str) -> list[str] | None:
     """Return the name in a row of a listing, an empty list for its first line, or None for any other line."""
-    if line[0] == "t":
-        return [] if _LISTING_SUM.fullmatch(line) else None
     match = _LISTED_FILE.fullmatch(line)
     if match is None:
-        return None
+        return [] if _LISTING_SUM.fullmatch(line) else None
     kind, name = match.groups()
     return [] if name in (".", "..") else [f"{name}/" if kind == "d" else name]
 
 
 def _add_names(lines: list[str], names: list[str]) -> None:
     """Add the names of a listing as lines with a label."""
+    if not names:
+        return
     line = _PATHS_LABEL
     for name in names:
         if len(line) + len(name) > MAX_OUTPUT_CHARS and line != _PATHS_LABEL:

@@ -96,7 +96,6 @@ _PROGRAM_LINE: Final = re.compile(
     r"|^(?:assert|return|raise|yield|def|class) [^ ]*[(\[=.].*[^.!]$|^[\w.]+\(.*[(),;\"'].?$|^e {2,}\S"
     r"|^(?:error|fatal|info|debug): |\w(?:warning|error|exception): |\\n| \.\.\. (?:ok|skipped|fail|error)\b"
     r"|^(?:removed|now at|head is(?: now at)?):? +[0-9a-f]{7,40} |^unexpected error: "
-    r"|^# (?!.*\b(?:must|never|always|do not|don'?t)\b)"
     r"|^\$ *\d+\.\d|^you can use /\w+ |^use /\w+ |^only \d+ reflections|^#* ?searchreplacenoexactmatch"
 )
 # Some agents report their commits in the user's turn. The subject of a commit is the shortest account of a change.
