@@ -467,6 +467,8 @@ def test_content_requires_permission_and_one_switch_per_session(sign_in: SignIn,
         call = page.locator('.span-row[data-kind="generation"]').first
         call.click()
         inspector = page.get_by_test_id("inspector")
+        # The turn has the same switch. A click on it would be lost when the call replaces the turn.
+        expect(inspector.get_by_role("heading", name="gpt-5", exact=True)).to_be_visible()
         expect(inspector.get_by_role("tab", name="Messages")).to_have_attribute("aria-selected", "true")
         expect(inspector).not_to_contain_text(secret)
         switch = inspector.get_by_role("switch", name="Show content for this session")

@@ -201,7 +201,10 @@ def read(client: httpx.Client, path: str, word: str) -> str:
     """Return the whole response without the part of it that repeats the request."""
     response = client.get(path)
     assert response.status_code < 500, f"{path}: {response.status_code}"
-    return (response.text + str(response.headers)).replace(f"q={word}", "").replace(f'value="{word}"', "")
+    text = response.text + str(response.headers)
+    for repeated in (f"q={word}", f'value="{word}"', f"<q><bdi>{word}</bdi></q>"):
+        text = text.replace(repeated, "")
+    return text
 
 
 def frames(server, client: httpx.Client, path: str) -> str:
