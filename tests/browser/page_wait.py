@@ -11,7 +11,10 @@ TIMEOUT_S = 60.0
 
 
 def wait_until(page: Page, condition: Callable[[], bool]) -> None:
-    """Handle the events of the page until the condition holds. Fail after the timeout."""
+    """Handle the events of the page until the condition holds. Fail after the timeout.
+
+    Use this instead of `page.wait_for_function`. The content security policy of the pages blocks its second attempt.
+    """
     deadline = time.monotonic() + TIMEOUT_S
     while not condition():
         assert time.monotonic() < deadline, "the condition did not become true"

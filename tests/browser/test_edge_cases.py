@@ -11,6 +11,8 @@ from conftest import SignIn
 from live_server import Server
 from playwright.sync_api import Page, expect
 
+from .page_wait import wait_until
+
 pytestmark = pytest.mark.browser
 
 
@@ -217,13 +219,12 @@ def test_tail_fills_a_taller_window(server: Server, sign_in: SignIn) -> None:
     expect(page.get_by_test_id("tail-row").first).to_be_visible()
     page.set_viewport_size({"width": 1280, "height": 2200})
     # The rows reach the bottom of the visible area.
-    page.wait_for_function(
-        """() => {
-          const body = document.querySelector(".tail-body").getBoundingClientRect();
-          const ends = [...document.querySelectorAll(".tail-row")].map((row) => row.getBoundingClientRect().bottom);
-          return Math.max(...ends) >= body.bottom - 1;
-        }"""
-    )
+    is_filled = """() => {
+      const body = document.querySelector(".tail-body").getBoundingClientRect();
+      const ends = [...document.querySelectorAll(".tail-row")].map((row) => row.getBoundingClientRect().bottom);
+      return Math.max(...ends) >= body.bottom - 1;
+    }"""
+    wait_until(page, lambda: page.evaluate(is_filled))
 
 
 def test_lists_of_hundreds_of_compactions_are_limited(server: Server, sign_in: SignIn) -> None:

@@ -91,7 +91,7 @@ def test_lower_parts_are_laid_out_after_the_first_paint(
         ".observe(document, { attributes: true, subtree: true, attributeFilter: ['data-paint'] })"
     )
     page.goto(f"/sessions/{session}/compactions/1/{part}")
-    page.wait_for_function("(count) => marks.length >= count", arg=len(marks))
+    wait_until(page, lambda: page.evaluate("marks.length") >= len(marks))
     expect(page.locator("#what-if")).to_be_visible()
     assert page.locator("#what-if").evaluate("element => getComputedStyle(element).contentVisibility") == "visible"
     assert page.evaluate("marks") == marks

@@ -16,6 +16,8 @@ from conftest import SignIn
 from live_server import Server
 from playwright.sync_api import Page, expect
 
+from .page_wait import wait_until
+
 pytestmark = pytest.mark.browser
 SCROLLED = """() => [...document.querySelectorAll("main .table-scroll")]
   .filter((e) => e.scrollWidth > e.clientWidth)
@@ -127,8 +129,8 @@ def test_messages_of_a_ledger_have_the_whole_width(phone: Page, session: str) ->
     expect(row.locator(".tokens")).to_be_visible()
     expect(row.locator(".role")).to_be_visible()
     # The script replaces the rows, and a row that is no longer in the page has no width.
-    wide = "() => [...document.querySelectorAll('.ledger .preview')].some((e) => e.offsetWidth > 300)"
-    phone.wait_for_function(wide)
+    previews = phone.locator(".ledger .preview")
+    wait_until(phone, lambda: previews.evaluate_all("(previews) => previews.some((e) => e.offsetWidth > 300)"))
     heights = phone.get_by_test_id("ledger-row").evaluate_all(
         "(rows) => rows.map((e) => [e.offsetTop, e.offsetHeight])"
     )
