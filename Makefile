@@ -25,7 +25,10 @@ test: $(VENV)/.dev ## run all tests, with a real Postgres and a real browser
 	@$(BIN)/python -m tools.browser
 	@# The client tests run once, against the wheel. PYTEST_ARGS selects tests and runs only those.
 	@# Tests often wait for a server or a browser, so three processes keep two cores busy. conftest.py orders the files.
-	@$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	@# Tests that fail while three processes share the machine run once more, alone. The output shows both attempts.
+	@$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS) \
+		|| { [ $$? -eq 1 ] && echo "Second attempt of the tests that failed, one at a time:" \
+		&& $(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(PYTEST_ARGS); }
 	@$(if $(PYTEST_ARGS),,$(MAKE) --no-print-directory test-client)
 
 test-client: $(VENV)/.dev $(CLIENT_VENV)/.ready ## run the client tests against the built wheel, without Django
