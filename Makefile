@@ -25,7 +25,7 @@ test: $(VENV)/.dev ## run all tests, with a real Postgres and a real browser
 	@$(BIN)/python -m tools.browser
 	@# The client tests run once, against the wheel. PYTEST_ARGS selects tests and runs only those.
 	@# Tests often wait for a server or a browser, so three processes keep two cores busy. conftest.py orders the files.
-	@# Tests that fail while three processes share the machine run once more, alone. The output shows both attempts.
+	@# Tests that fail while three processes share the machine run again, alone. The output shows both attempts.
 	@$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS) \
 		|| { [ $$? -eq 1 ] && echo "Second attempt of the tests that failed, one at a time:" \
 		&& $(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(PYTEST_ARGS); }
