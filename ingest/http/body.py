@@ -46,6 +46,7 @@ async def read_body(receive: Receive, *, content_length: str, encoding: str, max
 
 
 async def _receive_body(receive: Receive, max_bytes: int) -> bytes:
+    """Return the body. The server passes it in pieces of a megabyte, and joining many of them takes long."""
     parts: list[bytes] = []
     size = 0
     while True:
@@ -58,7 +59,7 @@ async def _receive_body(receive: Receive, max_bytes: int) -> bytes:
             raise TooLarge(f"The body has more than {max_bytes:,} bytes, which is the limit.")
         parts.append(part)
         if not message.get("more_body", False):
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+            return parts[0] if len(parts) == 1 else await run_in_thread(b"".join, parts)
 
 
 def decompress(body: bytes, encoding: str, max_bytes: int) -> bytes:
