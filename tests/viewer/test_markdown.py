@@ -25,3 +25,9 @@ def test_markup_takes_linear_time(unit: str) -> None:
 def test_text_that_is_mostly_markup_is_shown_as_it_is() -> None:
     assert markdown("[<b>" * 1000) == f"<pre>{'[&lt;b&gt;' * 1000}</pre>"
     assert "<strong>the login</strong>" in markdown(SUMMARY * 50)
+
+
+def test_very_long_text_is_shown_as_it_is() -> None:
+    """A summary of 200 kB with short lines would be 10,000 elements."""
+    text = "Valve V-7 is closed.\n" * 10_000
+    assert markdown(text) == f"<pre>{text}</pre>"

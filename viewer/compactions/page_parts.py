@@ -6,7 +6,7 @@ The texts of messages are not among them, because an archive may expire.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,12 +16,15 @@ from django.utils.html import json_script
 from ingest.storage.payloads import unreadable_message
 from viewer.compactions.flow import build_flow
 from viewer.compactions.ledger import Entry, Ledger, parse_ledger
-from viewer.compactions.lineage import Version, summary_version
+from viewer.compactions.lineage import Line, Version, summary_version
 from viewer.compactions.lost_facts import lost_facts, source_ids
 from viewer.kinds import PRUNED, RETENTION, SUMMARY
 from viewer.sessions.checks import Check
 from viewer.sessions.spans import SpanRow
 from viewer.visibility.public_parts import public_payload
+
+# Each line has several elements, and a browser takes seconds to draw a hundred thousand.
+FIRST_LINES = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,7 @@ class SummaryPart:
     added: int
     edited: int
     removed: int
+    line_count: int
     is_compared: bool
     is_disclosed: bool
     omitted: str
@@ -69,7 +73,7 @@ class PublicParts:
 class ContentParts:
     """The parts that only readers with the right to view payloads may see."""
 
-    lines: str = ""  # HTML
+    lines: str = ""  # HTML of the first lines of the summary
     lost: list[dict[str, Any]] = field(default_factory=list)
     sources: dict[str, Entry] = field(default_factory=dict)
     """The messages in the ledger that contained a lost fact, by id."""
@@ -115,10 +119,7 @@ def build(sources: Sources, payloads: Mapping[str, Any]) -> tuple[PublicParts, C
     }
     unreadable = {part: text for part, span in spans.items() if (text := unreadable_message(payload(span)))}
     ledger = parse_ledger(public_payload(PRUNED, payload(sources.pruned)))
-    version = None
-    if sources.summary is not None:
-        previous = None if "previous" in unreadable else payload(sources.previous)
-        version = summary_version(sources.number, sources.summary, payload(sources.summary), previous)
+    version = _summary_version(sources, payloads)
     lost = lost_facts(payload(sources.retention))
     named = {source for fact in lost for source in source_ids(fact)}
     public = PublicParts(
@@ -128,11 +129,27 @@ def build(sources: Sources, payloads: Mapping[str, Any]) -> tuple[PublicParts, C
         unreadable=unreadable,
     )
     return public, ContentParts(
-        lines=_draw_lines(ledger, version),
+        lines=_draw_lines(ledger, version.lines[:FIRST_LINES] if version else []),
         lost=lost,
         sources={entry.id: entry for entry in ledger.entries if entry.id in named},
         earlier=_earlier_sources(ledger, version),
     )
+
+
+def all_lines(sources: Sources, payloads: Mapping[str, Any]) -> str:
+    """Return all lines of the summary as HTML."""
+    version = _summary_version(sources, payloads)
+    payload = payloads.get(sources.pruned.key) if sources.pruned else None
+    return _draw_lines(parse_ledger(public_payload(PRUNED, payload)), version.lines if version else [])
+
+
+def _summary_version(sources: Sources, payloads: Mapping[str, Any]) -> Version | None:
+    if sources.summary is None:
+        return None
+    previous = payloads.get(sources.previous.key) if sources.previous else None
+    if unreadable_message(previous):
+        previous = None
+    return summary_version(sources.number, sources.summary, payloads.get(sources.summary.key), previous)
 
 
 def _earlier_sources(ledger: Ledger, version: Version | None) -> list[str]:
@@ -170,6 +187,7 @@ def _summary_part(version: Version | None) -> SummaryPart | None:
         added=version.added,
         edited=version.edited,
         removed=version.removed,
+        line_count=len(version.lines),
         is_compared=version.is_compared,
         is_disclosed=version.is_disclosed,
         omitted=version.omitted,
@@ -177,9 +195,11 @@ def _summary_part(version: Version | None) -> SummaryPart | None:
     )
 
 
-def _draw_lines(ledger: Ledger, version: Version | None) -> str:
+def _draw_lines(ledger: Ledger, lines: Sequence[Line]) -> str:
+    if not lines:
+        return ""
     positions = {entry.id: entry.position + 1 for entry in ledger.entries}
-    return render_to_string("compactions/_summary_lines.html", {"version": version, "positions": positions})
+    return render_to_string("compactions/_summary_lines.html", {"lines": lines, "positions": positions})
 
 
 class _Compact(json.JSONEncoder):

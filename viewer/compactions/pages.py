@@ -27,9 +27,9 @@ from viewer.compactions import queries, rework
 from viewer.compactions.ledger import Entry
 from viewer.compactions.lineage import previous_summary, summary_text, version_links
 from viewer.compactions.lost_facts import LostFact, in_sentences, lost_facts, source_ids
-from viewer.compactions.page_parts import ContentParts, LedgerPart
+from viewer.compactions.page_parts import FIRST_LINES, ContentParts, LedgerPart, SummaryPart
 from viewer.compactions.session_replay import CannotPlan, Step
-from viewer.compactions.stored_parts import read_parts
+from viewer.compactions.stored_parts import read_all_lines, read_parts
 from viewer.compactions.what_if import STRATEGIES, Choice, Source, plan_again, replay
 from viewer.costs.session_report import compaction_effect
 from viewer.kinds import ARCHIVAL, RETENTION, SUMMARY
@@ -89,6 +89,8 @@ def _compaction_context(request: HttpRequest, compaction: Compaction) -> dict[st
     texts: dict[str, Any] = {"lines": "", "lost": None, "listed_count": 0, "earlier": {}}
     if content:
         bodies, texts = _content_context(session, ledger, content, transcript)
+        if public.summary and public.summary.line_count > FIRST_LINES:
+            texts |= _long_summary(request, compaction, public.summary)
         if bodies or public.summary or content.lost:
             payload_views.record_view(request, session, part=f"compaction {number}")
     return {
@@ -128,6 +130,14 @@ def _content_context(
         "listed_count": len(content.lost),
         "earlier": _message_urls(session, content, hashes),
     }
+
+
+def _long_summary(request: HttpRequest, compaction: Compaction, summary: SummaryPart) -> dict[str, Any]:
+    """Return all lines of a long summary with `?lines=all`, or else the number of those that are not shown."""
+    if request.GET.get("lines") != "all":
+        return {"hidden_line_count": summary.line_count - FIRST_LINES}
+    lines = read_all_lines(compaction.session, compaction.all, compaction.number)
+    return {"lines": mark_safe(lines)}  # noqa: S308 - rendered by `page_parts`
 
 
 @access.requires(Right.PAYLOAD)

@@ -23,7 +23,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 from ingest.models import Project, Session
 from viewer.compactions import queries
 from viewer.compactions.lineage import previous_summary
-from viewer.compactions.page_parts import ContentParts, PublicParts, Sources, build
+from viewer.compactions.page_parts import ContentParts, PublicParts, Sources, all_lines, build
 from viewer.kinds import PRUNED, RETENTION, SUMMARY
 from viewer.live.queries import sessions_after
 from viewer.models import CompactionArrivals, CompactionParts
@@ -66,6 +66,12 @@ def read_parts(
         return public, _decode(row[1], ContentParts) if has_content else None
     public, content = _compute(session, number)
     return public, content if has_content else None
+
+
+def read_all_lines(session: Session, compactions: Sequence[Check], number: int) -> str:
+    """Return all lines of a summary as HTML. Those of a very long one are not stored."""
+    sources = _sources(compactions, number)
+    return all_lines(sources, queries.payloads(session, list(sources)))
 
 
 def store_arrivals() -> None:

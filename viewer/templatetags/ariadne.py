@@ -36,6 +36,7 @@ _TAGS = {
 }
 _MARKUP = "[]<>*_`~|&\\#-"
 _MIN_MARKUP = 500
+_MAX_MARKDOWN_CHARS = 100_000
 # Agents end a line where it ends. Without breaks, the calls in a summary run into one paragraph.
 _markdown = MarkdownIt("commonmark", {"html": False, "linkify": False, "breaks": True}).enable(
     ["table", "strikethrough"]
@@ -235,10 +236,11 @@ def session_url(session: Session) -> str:
 def markdown(value: Any) -> SafeString:
     """Render an agent's Markdown without links, images and attributes. The result is also sanitized.
 
-    Text that consists mostly of markup takes hundreds of times as long as prose, and is shown as it is.
+    Text that consists mostly of markup takes hundreds of times as long as prose, and is shown as it is. So is text that
+    would be thousands of paragraphs.
     """
     text = str(value)
-    if sum(map(text.count, _MARKUP)) > _MIN_MARKUP + len(text) // 6:
+    if len(text) > _MAX_MARKDOWN_CHARS or sum(map(text.count, _MARKUP)) > _MIN_MARKUP + len(text) // 6:
         return format_html("<pre>{}</pre>", text)
     html = _markdown.render(text)
     return mark_safe(nh3.clean(html, tags=_TAGS, attributes={}))  # noqa: S308 - sanitized by nh3

@@ -60,8 +60,8 @@ def theirs() -> Project:
     return project
 
 
-def page_of(role: str, project: Project, *, status: int = 200) -> str:
-    response = client_for(create_user(role, project)).get(PAGE)
+def page_of(role: str, project: Project, *, status: int = 200, query: str = "") -> str:
+    response = client_for(create_user(role, project)).get(PAGE + query)
     assert response.status_code == status
     return str(response.content.decode())
 
@@ -225,3 +225,16 @@ def test_an_upgrade_starts_with_the_next_compaction(ours: Project, theirs: Proje
     assert "Flamingo" in page_of("developer", theirs)
     assert CompactionParts.objects.get().project_id == theirs.pk
     assert CompactionArrivals.objects.count() == 2
+
+
+def test_a_long_summary_is_shown_in_full_only_on_request(theirs: Project) -> None:
+    """The page has the first 300 lines and says how many are missing. A person without the right sees none."""
+    ours = create_project("ours")
+    create_compaction(ours, "\n".join(f"- Valve V-{number} is closed." for number in range(1_000)))
+    page = page_of("developer", ours)
+    assert "Valve V-298 " in page and "Valve V-299 " not in page
+    assert "701 of 1,001 lines are not shown" in page
+    page = page_of("auditor", ours, query="?lines=all")
+    assert "Valve V-999 " in page and "hidden-lines" not in page
+    assert "Valve V-" not in page_of("operator", ours, query="?lines=all")
+    assert "Valve V-" not in page_of("developer", theirs, query="?lines=all")
