@@ -29,6 +29,8 @@ PART_LABELS = {
 # Nested properties that have a panel of their own, or are only in the raw data.
 _HIDDEN = {"policy", "breakdown", "breakdown_after", "layers", "fates", "by_kind", "cache", "kept", "reductions"}
 _FLATTENED = ("kept", "layers", "fates", "cache")
+# A span can have any number of attributes. The raw data has all of them.
+_MAX_PROPERTIES = 200
 
 
 def inspect(full_span: FullSpan, checks: SessionChecks) -> dict[str, Any]:
@@ -44,6 +46,7 @@ def inspect(full_span: FullSpan, checks: SessionChecks) -> dict[str, Any]:
     number = compactions.index(check) + 1 if check is not None and check in compactions else None
     panels = check_panels(shown_kind, check)
     by_kind = retention_rows(span.data) if Panel.RETENTION in kind.panels else []
+    facts = properties(span.data)
     return {
         "span": span,
         "kind": kind,
@@ -53,7 +56,8 @@ def inspect(full_span: FullSpan, checks: SessionChecks) -> dict[str, Any]:
         "has_decision": bool(by_kind or any(panels.values())),
         "title": title(span, number),
         "headline": headline(full_span, check, shown_kind),
-        "facts": properties(span.data),
+        "facts": facts[:_MAX_PROPERTIES],
+        "hidden_fact_count": max(0, len(facts) - _MAX_PROPERTIES),
         "summary": strip_summary_marks(str(payload.get("summary", ""))) if Panel.SUMMARY in kind.panels else "",
         "by_kind": by_kind,
         **panels,
