@@ -390,6 +390,14 @@ def test_names_in_other_lines_of_a_shown_message_are_listed_with_a_label():
     assert "value_1," not in passage.text.splitlines()[-1]
 
 
+def test_names_far_from_a_match_are_listed_while_there_is_room():
+    lines = "".join(f"{'word ' * 130}\nvalue_{number}: filler line\n" for number in range(20))
+    index = PassageIndex()
+    index.add([Source("m0", "tool", f"the ledger of ZX-9000 begins\n{lines}")])
+    (passage,) = index.search("ledger ZX-9000", limit=1, max_tokens=900, count_tokens=lambda text: len(text) // 3)
+    assert "value_9," in passage.text.splitlines()[-1]
+
+
 @pytest.mark.parametrize("excluded", [set(), {0}])
 def test_names_of_a_message_without_a_passage_are_listed_with_its_id(excluded):
     index = PassageIndex()

@@ -13,12 +13,14 @@ import sqlite3
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from compact.recall.chunks import CHUNK_CHARS, SECTION_CHARS, split_text
 from compact.recall.passage import Passage
 from compact.recall.scores import Chunk, QueryWeights, Section, rank_sections, rarity
 from compact.recall.selection import Selection
+from compact.recall.spread import spread
 from compact.recall.terms import find_term, hidden_parts, names_in, parts_of, query_words, terms_of
 
 _CREATE: Final = (
@@ -32,17 +34,15 @@ _MAX_WORD_LOOKUPS: Final = 36
 _MAX_NAME_LOOKUPS: Final = 20
 # A term in more sections than this says little about where to look. Its frequency only counts for the ranking.
 _MAX_RARE_SECTIONS: Final = 32
-_MAX_CANDIDATES: Final = 64
+_MAX_CANDIDATES: Final = 40
 _MAX_SECTIONS: Final = 32
+# The lines of these sections are ranked. The names of all of them may be listed.
+_MAX_RANKED_SECTIONS: Final = 16
 _MIN_SECTIONS: Final = 12
 _MAX_COMMON_TERMS: Final = 4
 _MIN_COMMON_WEIGHT: Final = 2.0
 _MAX_CONTEXT_SECTIONS: Final = 6
-_MAX_NAME_DISTANCE: Final = 2
 _IN_PROMPT_WEIGHT: Final = 0.2
-_NAME_DECAY: Final = 0.7
-_MIN_NAME_SHARE: Final = 0.15
-_MAX_NAME_SECTIONS: Final = 96
 _MAX_CACHED_SECTIONS: Final = 2_048
 # Frequencies of common terms are estimated again when the index has grown by this factor.
 _MAX_GROWTH: Final = 1.25
@@ -100,16 +100,17 @@ class PassageIndex:
     def _add_section(self, number: int, source: Source, start: int, end: int, documents: list[tuple[int, str]]) -> None:
         text = source.text[start:end]
         key = hash(text)
+        place = len(source.rows)
         row = self._rows_by_text.get(key)
         if row is not None:
             # The same lines again, such as a file that was read twice. The newest source has them.
             source.rows.append(row)
-            self._sections[row] = Section(number, start, end)
+            self._sections[row] = Section(number, place, start, end)
             return
         row = self._rows_by_text[key] = len(self._sections)
-        context = f"{source.id} {source.context}" if len(source.rows) < _MAX_CONTEXT_SECTIONS else ""
+        context = f"{source.id} {source.context}" if place < _MAX_CONTEXT_SECTIONS else ""
         source.rows.append(row)
-        self._sections.append(Section(number, start, end))
+        self._sections.append(Section(number, place, start, end))
         documents.append((row, _storable(f"{text}\n{hidden_parts(text)}\n{context}")))
 
     def search(
@@ -133,7 +134,7 @@ class PassageIndex:
             return []
         self._forget_old_sections()
         weights, hits, common = self._look_up(words, visible, excluded)
-        sections = [(self._read(row), terms) for row, terms in hits.items()]
+        sections = [(self._read(row), terms) for row, terms in islice(hits.items(), _MAX_RANKED_SECTIONS)]
         ranked = rank_sections(sections, common, self.sources, weights, visible, known_terms)
         selection = Selection(self.sources, ranked, known_terms, count_tokens)
         selection.choose(limit, max_tokens)
@@ -257,34 +258,23 @@ class PassageIndex:
 
     def _names(
         self, hits: Mapping[int, Collection[str]], weights: QueryWeights, visible: Collection[int]
-    ) -> Iterator[tuple[float, int, Mapping[str, str]]]:
-        """Yield the names around the lines that a search has found, with the worth and the source of each section.
+    ) -> Iterator[tuple[int, Mapping[str, str]]]:
+        """Yield the source and the names of each section around the lines that a search has found, best first.
 
         The prompt has the names of visible sources.
         """
-        worths: dict[tuple[int, int], float] = {}
-        best = 0.0
-        for row, terms in hits.items():
-            number = self._sections[row].source
-            if number in visible:
-                continue
-            match = weights.match(terms)
-            best = max(best, match)
-            rows = self.sources[number].rows
-            index = rows.index(row)
-            for other in range(max(0, index - _MAX_NAME_DISTANCE), min(len(rows), index + _MAX_NAME_DISTANCE + 1)):
-                key = (rows[other], number)
-                worths[key] = worths.get(key, 0.0) + match * _NAME_DECAY ** abs(index - other)
-        least = _MIN_NAME_SHARE * best
-        ranked = heapq.nlargest(_MAX_NAME_SECTIONS, ((worth, key) for key, worth in worths.items()))
-        for worth, (row, number) in ranked:
-            if worth < least:
-                break
-            section = self._sections[row]
+        sections = ((self._sections[row], terms) for row, terms in hits.items())
+        matches = (
+            (weights.match(terms), section.source, section.place)
+            for section, terms in sections
+            if section.source not in visible
+        )
+        for number, place in spread(matches, lambda number: len(self.sources[number].rows)):
+            section = self._sections[self.sources[number].rows[place]]
             if section.names is None:
                 section.names = names_in(self.sources[section.source].text[section.start : section.end])
                 self._cached.append(section)
-            yield worth, number, section.names
+            yield number, section.names
 
 
 def _sum_weights(rows_by_term: Mapping[str, Iterable[int]], weights: Mapping[str, float]) -> dict[int, float]:

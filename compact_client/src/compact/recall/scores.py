@@ -26,7 +26,7 @@ _IN_PROMPT_WEIGHT: Final = 0.2
 _NOVELTY_WEIGHT: Final = 30.0
 _RECENCY_WEIGHT: Final = 0.05
 _MIN_TERMS: Final = 6
-_MAX_CHUNKS: Final = 40
+_MAX_CHUNKS: Final = 24
 _UNKNOWN_TERM: Final = 0.01
 
 
@@ -59,6 +59,8 @@ class Section:
     """A part of a source that the index can find."""
 
     source: int
+    place: int
+    """Its place among the sections of the source."""
     start: int
     end: int
     chunks: Sequence[Chunk] = ()

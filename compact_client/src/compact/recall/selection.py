@@ -27,9 +27,6 @@ _HEADING_TOKENS: Final = 12
 _MIN_CHUNK_TOKENS: Final = 16
 _SAMPLE_CHUNKS: Final = 4
 _NAMES_TOKENS: Final = 8
-_OTHER_WEIGHT: Final = 0.5
-# Names are read until they would take this many times the tokens that are left. The shorter ones are preferred.
-_NAME_CHOICE: Final = 1.5
 
 
 class SourceText(Protocol):
@@ -164,34 +161,26 @@ class Selection:
         self._left -= tokens
         return True
 
-    def add_names(self, names: Iterable[tuple[float, int, Mapping[str, str]]]) -> None:
+    def add_names(self, names: Iterable[tuple[int, Mapping[str, str]]]) -> None:
         """List names that the prompt does not have, from other lines of the shown messages and from other messages.
 
-        `names` yields the worth of a section, its source, and its names by their form in lower case. Only as many
-        sections are read as are needed for a choice.
+        `names` yields the source of a section and its names by their form in lower case, the best section first. Only
+        as many sections are read as there is room for.
         """
         if not self._groups:
             return
         groups = {number: group for group in self._groups for number in group.chunks}
-        ranked: list[tuple[float, int, str, float]] = []
-        wanted = self._left * _NAME_CHOICE
-        for worth, number, name in self._new_names(names):
-            tokens = self._name_tokens(name)
-            value = worth if number in groups else worth * _OTHER_WEIGHT
-            ranked.append((-value / math.sqrt(tokens), number, name, tokens))
-            wanted -= tokens
-            if wanted < 0:
-                break
-        for _, number, name, tokens in sorted(ranked):
+        for number, name in self._new_names(names):
             group = groups.get(number)
             if group is None:
                 group = groups[number] = min(self._groups, key=lambda group: group.distance(number))
-            needed = tokens + (0 if number in group.names else _NAMES_TOKENS)
-            if needed <= self._left:
-                group.names.setdefault(number, []).append(name)
-                self._left -= needed
+            needed = self._name_tokens(name) + (0 if number in group.names else _NAMES_TOKENS)
+            if needed > self._left:
+                break
+            group.names.setdefault(number, []).append(name)
+            self._left -= needed
 
-    def _new_names(self, names: Iterable[tuple[float, int, Mapping[str, str]]]) -> Iterator[tuple[float, int, str]]:
+    def _new_names(self, names: Iterable[tuple[int, Mapping[str, str]]]) -> Iterator[tuple[int, str]]:
         """Yield the names that neither the prompt nor the shown lines have, each once."""
         seen = {
             name_of(token)[0]
@@ -199,11 +188,11 @@ class Selection:
             for item in group.items()
             for token in item.chunk.read_tokens(self._sources[item.chunk.source].text)
         }
-        for worth, number, names_by_key in names:
+        for number, names_by_key in names:
             for key, name in names_by_key.items():
                 if key not in seen and key not in self._known_terms:
                     seen.add(key)
-                    yield worth, number, name
+                    yield number, name
 
     def passages(self, visible: Collection[int]) -> list[Passage]:
         """Return the passages, best first, within the tokens."""
