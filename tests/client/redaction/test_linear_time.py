@@ -32,6 +32,8 @@ UNITS = [
     "password: |\n  x\n", "a at b dot c ", "a\u200b", "ｐ", "login code: ", "0123456789abcdef" * 4 + " ", "private key 0x", "\x1e",
     "-----BEGIN PRIVATE KEY-----\x1eMIIE\x1e", "curl -u a:b ", "ldapsearch -w ", "echo a | ", "identified by '", "$6$a$",
     "secret: ", "a", "\0", "=", '"', "\\", "password a b c d e f ",
+    # A rejected value that contains the start of the next one.
+    "authorization:{", "bearer+", "signature=", "x-amz-security-token=", "pat.", "phpsessid=", "$argon2id$v=1",
 ]  # fmt: skip
 SIZE = 4_000
 BEFORE = ["", "x ", " ", '"', "\n", "the ", "ü", "call ", "https", "curl ", "\u200b", "("]
@@ -202,6 +204,10 @@ def test_both_prefilters_find_the_same_for_every_pattern() -> None:
         ("npm config set //registry.npmjs.org/:_authToken q1w2e3r4t5", "q1w2e3r4t5"),
         ("password\tSky79lark", "Sky79lark"),
         ("creds: ada / Sky79lark", "Sky79lark"),
+        ("mot de passe : Tr0ub4dor!17", "Tr0ub4dor!17"),
+        ("api key: Sky79lark", "Sky79lark"),
+        # The pattern needs more characters after its literal than the others.
+        (f"pbkdf2_sha256$870000${'a1' * 20}${'B2' * 16}=", "B2" * 16),
     ],
 )
 def test_both_prefilters_find_a_secret(text: str, secret: str) -> None:

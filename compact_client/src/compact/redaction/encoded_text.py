@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
-from operator import itemgetter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, chain
 
 from compact.redaction.findings import BOUNDARY
 
@@ -38,22 +37,26 @@ class EncodedText:
         self._wide_starts = [end - sizes[index] for end, index in zip(self._wide_ends, wide, strict=True)]
         self._wide_extra = [0, *accumulate(sizes[index] - lengths[index] for index in wide)]
 
-    def in_characters(self, hits: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-        """Convert positions in bytes to positions in characters. A hint that ends inside a character ends after it."""
+    def in_characters(self, ends: Mapping[int, list[int]]) -> Mapping[int, list[int]]:
+        """Convert positions in bytes to positions in characters. A position inside a character is moved after it."""
         if self.is_ascii:
-            yield from hits
-            return
+            return ends
+        positions = dict(self._positions(sorted(set(chain.from_iterable(ends.values())))))
+        return {number: [positions[end] for end in places] for number, places in ends.items()}
+
+    def _positions(self, ends: Iterable[int]) -> Iterator[tuple[int, int]]:
+        """Yield ascending positions in bytes, each with its position in characters."""
         position = extra = 0
-        for rule, end in sorted(hits, key=itemgetter(1)):
+        for end in ends:
             index = bisect_right(self._wide_starts, end) - 1
             if index < 0 or end >= self._wide_ends[index]:
-                yield rule, end - self._wide_extra[index + 1]
+                yield end, end - self._wide_extra[index + 1]
                 continue
             if position < self._wide_starts[index]:
                 position, extra = self._wide_starts[index], self._wide_extra[index]
             extra += _count_extra(self.data[position:end])
             position = end
-            yield rule, end - extra
+            yield end, end - extra
 
 
 def _encode_all(parts: Sequence[str]) -> list[bytes]:

@@ -10,6 +10,8 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
+from operator import itemgetter
 from typing import Literal, NamedTuple
 
 Kind = Literal["secret", "pii", "custom"]
@@ -52,8 +54,10 @@ def mask(_: Finding) -> str:
 
 def is_masked(text: str, start: int, end: int) -> bool:
     """True if a span is a mask or inside one."""
-    opening = text.rfind("<", max(0, start - 90), start + 1)
-    match = MASKED.match(text, opening) if opening >= 0 else None
+    opening = text.rfind("<", start - 90 if start > 90 else 0, start + 1)
+    if opening < 0:
+        return False
+    match = MASKED.match(text, opening)
     return match is not None and end <= match.end()
 
 
@@ -71,19 +75,17 @@ def merge(spans: Iterable[Span]) -> list[Span]:
     """Sort spans and join those that overlap. The rule of the first and longest one names the result."""
     merged: list[Span] = []
     end = -1
-    for span in sorted(spans, key=_start_then_longest):
-        if span.start < end:
-            if span.end > end:
-                end = span.end
-                merged[-1] = merged[-1]._replace(end=end, quote="")
-        else:
+    for span in sorted(spans, key=itemgetter(0)):
+        if span.start >= end:
             merged.append(span)
-            end = span.end
+        elif span.end <= end:
+            continue
+        elif span.start == merged[-1].start:
+            merged[-1] = span
+        else:
+            merged[-1] = merged[-1]._replace(end=span.end, quote="")
+        end = span.end
     return merged
-
-
-def _start_then_longest(span: Span) -> tuple[int, int]:
-    return span.start, -span.end
 
 
 def split_at_boundaries(text: str, spans: Iterable[Span]) -> Iterator[tuple[Span, int]]:
@@ -102,29 +104,24 @@ class MaskedText:
     """A text with masked spans that maps positions back to the original text."""
 
     def __init__(self, text: str, spans: Sequence[Span]) -> None:
-        pieces: list[str] = []
-        self._mask_starts: list[int] = []
         self._spans = spans
-        position = length = 0
-        for span in spans:
-            length += span.start - position
-            self._mask_starts.append(length)
-            pieces += (text[position : span.start], MASK)
-            length += len(MASK)
-            position = span.end
-        pieces.append(text[position:])
-        self.text = "".join(pieces)
+        ends = [0, *(span.end for span in spans)]
+        kept = [text[end : span.start] for end, span in zip(ends, spans, strict=False)]
+        self._mask_starts = [end + index * len(MASK) for index, end in enumerate(accumulate(map(len, kept)))]
+        self.text = MASK.join([*kept, text[ends[-1] :]])
 
     def surroundings(self, distance: int) -> list[tuple[int, int]]:
         """Return the ranges of the masked text that are at most `distance` characters from a mask."""
-        ranges: list[tuple[int, int]] = []
-        for start in self._mask_starts:
-            first, end = max(0, start - distance), start + len(MASK) + distance
-            if ranges and first <= ranges[-1][1]:
-                ranges[-1] = (ranges[-1][0], end)
-            else:
-                ranges.append((first, end))
-        return ranges
+        starts, gap = self._mask_starts, 2 * distance + len(MASK)
+        groups = [
+            0,
+            *(index for index in range(1, len(starts)) if starts[index] - starts[index - 1] > gap),
+            len(starts),
+        ]
+        return [
+            (max(0, starts[first] - distance), starts[following - 1] + len(MASK) + distance)
+            for first, following in pairwise(groups)
+        ]
 
     def original(self, span: Span) -> Span:
         """Return where a span of the masked text is in the original. Masks are included as a whole."""

@@ -11,7 +11,8 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any, Protocol
@@ -24,9 +25,16 @@ from compact.redaction.rules.rule import MIN_RUN_CHARS
 
 _log = logging.getLogger(__name__)
 
-Hit = tuple[int, int]
-"""The index of a rule, and the position where its literal or hint ends."""
+Hits = dict[int, list[int]]
+"""The places where a rule can match, in ascending order, by the index of the rule.
+
+A place is where a literal or hint ends, or where the literal starts if matches of the rule start with it.
+"""
+Ends = defaultdict[int, list[int]]
+"""The positions where each expression of Hyperscan ends."""
 _CHARS_BEFORE_COMPILING = 200_000
+EVERYWHERE = -1
+"""In place of a position: the rule can match anywhere."""
 NORMALIZE = -1
 """In place of a rule: the text contains hidden or full-width characters."""
 _HIDDEN_GROUP = "hidden characters"
@@ -41,8 +49,8 @@ _DIGIT = re.compile(rb"[0-9]")
 class Prefilter(Protocol):
     """Yields the places where a rule can match."""
 
-    def hits(self, text: str, parts: Sequence[str] = ()) -> list[Hit]:
-        """Return the hits in a text, sorted by position for each rule. `parts` is the text without its boundaries."""
+    def hits(self, text: str, parts: Sequence[str] = ()) -> Hits:
+        """Return the hits in a text. `parts` is the text without its boundaries."""
         ...
 
 
@@ -68,7 +76,7 @@ class AdaptivePrefilter:
         self._lock = threading.Lock()
         self._compiling_in: int | None = None
 
-    def hits(self, text: str, parts: Sequence[str] = ()) -> list[Hit]:
+    def hits(self, text: str, parts: Sequence[str] = ()) -> Hits:
         """Return the hits in a text."""
         if not self._is_compiled:
             self._prepare(len(text))
@@ -116,25 +124,25 @@ class LiteralPrefilter:
     """Searches for the literals of each rule. A rule without literals is tried everywhere."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
-        self._rules_of: dict[str, list[int]] = {}
+        self._rules_of: dict[str, list[tuple[int, int]]] = {}
         for index, rule in enumerate(rules):
             for literal in {literal.lower() for literal in rule.literals}:
-                self._rules_of.setdefault(literal, []).append(index)
+                offset = 0 if rule.starts_with_literal else len(literal)
+                self._rules_of.setdefault(literal, []).append((index, offset))
         self._everywhere = [index for index, rule in enumerate(rules) if not rule.literals]
 
-    def hits(self, text: str, parts: Sequence[str] = ()) -> list[Hit]:
-        """Return the end of each literal. A rule without literals has a hit at the end of the text."""
+    def hits(self, text: str, parts: Sequence[str] = ()) -> Hits:
+        """Return the hits in a text."""
         lowered = _lower_same_length(text)
-        hits: list[Hit] = [(index, -1) for index in self._everywhere]
+        hits: Hits = {index: [EVERYWHERE] for index in self._everywhere}
         if not text.isascii() and HIDDEN.search(text):
-            hits.append((NORMALIZE, 0))
+            hits[NORMALIZE] = [0]
         for literal, rules in self._rules_of.items():
-            position = lowered.find(literal)
-            while position >= 0:
-                end = position + len(literal)
-                hits += [(index, end) for index in rules]
-                position = lowered.find(literal, position + 1)
-        hits.sort()
+            if starts := _find_all(lowered, literal):
+                for index, offset in rules:
+                    hits.setdefault(index, []).extend([start + offset for start in starts] if offset else starts)
+        for positions in hits.values():
+            positions.sort()
         return hits
 
 
@@ -144,43 +152,56 @@ class HyperscanPrefilter:
     def __init__(self, rules: Sequence[Rule], *, is_compiled: bool = True) -> None:
         """Load the databases from the cache, or compile them if `is_compiled` is set. Raise `NotCached` otherwise."""
         self._local = threading.local()
-        self._rules_of: list[list[int]] = [[NORMALIZE], []]
-        self._runs = [(rule.run_chars, index) for index, rule in enumerate(rules) if rule.run_chars is not None]
+        self._rules_of: list[list[tuple[int, int]]] = [[(NORMALIZE, 0)], []]
+        self._runs: list[tuple[range, int]] = []
         groups: dict[str, dict[str, int]] = {_HIDDEN_GROUP: {HINT: _HIDDEN}, "runs": {_RUN_HINT: _RUN}}
         for index, rule in enumerate(rules):
-            for hint in rule.hints or [re.escape(literal) for literal in rule.literals]:
+            if rule.run_chars is not None:
+                self._runs.append((rule.run_chars, len(self._rules_of)))
+                self._rules_of.append([(index, 0)])
+            for hint, offset in _hints(rule):
                 number = groups.setdefault(rule.group, {}).setdefault(hint, len(self._rules_of))
                 if number == len(self._rules_of):
                     self._rules_of.append([])
-                self._rules_of[number].append(index)
+                self._rules_of[number].append((index, offset))
         self._databases = [_load_database(group, is_compiled=is_compiled) for group in groups.values()]
 
-    def hits(self, text: str, parts: Sequence[str] = ()) -> list[Hit]:
-        """Return the end of each hint."""
+    def hits(self, text: str, parts: Sequence[str] = ()) -> Hits:
+        """Return the hits in a text."""
         if not text:
-            return []
+            return {}
         encoded = EncodedText(parts or (text,))
         data = encoded.data
-        ends: list[Hit] = []
+        ends: Ends = defaultdict(list)
         scans = getattr(self._local, "scans", None) or self._prepare_thread()
         # Arguments by position, because names double the cost of a short text.
         for scan, scratch in scans[1:] if encoded.is_ascii else scans:
-            scan(data, _add_hit, 0, ends, scratch)
+            scan(data, _add_end, 0, ends, scratch)
         if not ends:
-            return ends
-        rules_of = self._rules_of
-        hits = [(rule, end) for number, end in ends for rule in rules_of[number]]
-        for number, end in ends:
+            return {}
+        for end in ends.pop(_RUN, ()):
             # Most paths and long words have no digits.
-            if number == _RUN and _DIGIT.search(data, end - MIN_RUN_CHARS, end) is not None:
-                hits += self._run_hits(data, end)
-        return sorted(encoded.in_characters(hits))
+            if _DIGIT.search(data, end - MIN_RUN_CHARS, end) is not None:
+                self._add_run(ends, data, end)
+        return self._hits(encoded.in_characters(ends))
 
-    def _run_hits(self, data: bytes, end: int) -> list[Hit]:
-        """Return the hits of the run of which the first `MIN_RUN_CHARS` characters end here."""
+    def _add_run(self, ends: Ends, data: bytes, end: int) -> None:
+        """Add the run of which the first `MIN_RUN_CHARS` characters end here to the rules for runs of its length."""
         rest = _RUN_REST.match(data, end)
         length = MIN_RUN_CHARS + (len(rest[0]) if rest else 0)
-        return [(rule, end) for lengths, rule in self._runs if length in lengths]
+        for lengths, number in self._runs:
+            if length in lengths:
+                ends[number].append(end)
+
+    def _hits(self, ends: Mapping[int, list[int]]) -> Hits:
+        hits: Hits = {}
+        for number, positions in ends.items():
+            for index, offset in self._rules_of[number]:
+                places = [position - offset for position in positions] if offset else positions
+                hits[index] = hits[index] + places if index in hits else places
+        for positions in hits.values():
+            positions.sort()
+        return hits
 
     def _prepare_thread(self) -> list[tuple[Any, Any]]:
         """Return the search in each database, with working memory.
@@ -219,8 +240,28 @@ def _load_database(numbers_of: Mapping[str, int], *, is_compiled: bool) -> Any:
     return database
 
 
-def _add_hit(number: int, _start: int, end: int, _flags: int, hits: Any) -> None:
-    hits.append((number, end))
+def _hints(rule: Rule) -> Iterator[tuple[str, int]]:
+    """Yield the expressions of a rule, and how far the place to return is before the end of each."""
+    hints = rule.hints or [re.escape(literal) for literal in rule.literals]
+    if not rule.starts_with_literal:
+        yield from ((hint, 0) for hint in hints)
+        return
+    for hint, literal in zip(hints, rule.literals, strict=True):
+        yield hint, len(literal) + rule.hint_tail
+
+
+def _add_end(number: int, _start: int, end: int, _flags: int, ends: Ends) -> None:
+    ends[number].append(end)
+
+
+def _find_all(text: str, literal: str) -> list[int]:
+    """Return where a literal starts, also where it overlaps with itself."""
+    starts: list[int] = []
+    position = text.find(literal)
+    while position >= 0:
+        starts.append(position)
+        position = text.find(literal, position + 1)
+    return starts
 
 
 _ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}

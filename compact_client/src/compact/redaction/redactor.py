@@ -29,12 +29,13 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import accumulate, groupby
-from operator import attrgetter
-from typing import Any, TypeVar
+from itertools import accumulate, count, groupby
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeVar
 
 from compact.redaction.findings import (
     BOUNDARY,
+    MASK,
     Finding,
     MaskedText,
     Replace,
@@ -58,6 +59,17 @@ _MAX_PASSES = 4
 # Only text near a mask can match now that did not match before.
 _MASK_DISTANCE = 1_000
 _FAR_RULES = frozenset({"private_key", "putty_key"})
+
+
+class _Secret(NamedTuple):
+    """A secret, or the piece of it that is in one part."""
+
+    part: int
+    offset: int
+    """The position of the part in the joined text, from which the span counts."""
+    span: Span
+    group: int
+    """The number of the secret, which is the same for all of its pieces."""
 
 
 class Redactor:
@@ -110,38 +122,28 @@ class Redactor:
         Only secrets that are recognizable across a boundary continue there: a key in PEM format, and a key with a
         vendor's prefix whose rest is at the start of the next part. Their findings, one per part, share a `group`.
         """
-        text = parts[0] if len(parts) == 1 else BOUNDARY.join(parts)
-        spans = self._spans(text, parts)
-        if not spans:
-            return []
-        starts = [0, *accumulate(len(part) + 1 for part in parts)]
-        findings = []
-        for (start, end, rule, kind, quote), group in spans:
-            index = bisect_right(starts, start) - 1
-            offset = starts[index]
-            findings.append(Finding(start - offset, end - offset, rule, kind, text[start:end], index, group, quote))
-        return findings
+        return [_finding(parts[secret.part], secret) for secret in self._locate(parts)]
 
     def text(self, text: str, *, replace: Replace = mask) -> tuple[str, Counter[str]]:
         """Return the text with secrets replaced, and the number of redactions per rule."""
         counts: Counter[str] = Counter()
         if self._functions:
             text = self._apply_functions(text, counts)
-        findings = self.find(text)
-        if findings:
-            _count(findings, counts)
-            text = _replace_all(text, findings, replace)
+        secrets = self._locate([text])
+        if secrets:
+            _count(secrets, counts)
+            text = _replace_all(text, secrets, replace)
         return text, counts
 
     def parts(self, parts: Sequence[str], *, replace: Replace = mask) -> tuple[list[str], Counter[str]]:
         """Redact texts that belong together, such as the parts of a message. See `find_in_parts`."""
         counts: Counter[str] = Counter()
         texts = [self._apply_functions(part, counts) for part in parts] if self._functions else list(parts)
-        findings = self.find_in_parts(texts)
-        if not findings:
+        secrets = self._locate(texts)
+        if not secrets:
             return texts, counts
-        _count(findings, counts)
-        for index, pieces in _by_part(findings):
+        _count(secrets, counts)
+        for index, pieces in _by_part(secrets):
             texts[index] = _replace_all(texts[index], pieces, replace)
         return texts, counts
 
@@ -187,24 +189,34 @@ class Redactor:
                 if applied:
                     counts[forest.owner(index)] += applied
                     forest.replace(index, texts[index])
-        findings = self.find_in_parts(texts)
-        for index, pieces in _by_part(findings):
+        secrets = self._locate(texts)
+        for index, pieces in _by_part(secrets):
             forest.replace(index, _replace_all(texts[index], pieces, replace))
-        _count_by_owner(findings, forest.owner, counts)
+        _count_by_owner(secrets, forest.owner, counts)
 
     def _replace_keys(self, forest: Forest, counts: _Counts, replace: Replace) -> None:
         places = [(owner, place) for owner, tree in forest.trees.items() for place in tree.key_places]
         keys = [key for _, (_, key) in places]
-        findings = self.find_in_parts(keys) if keys else []
-        if not findings:
+        secrets = self._locate(keys) if keys else []
+        if not secrets:
             self._keys.add(keys)
             for tree in forest.trees.values():
                 self._keys.add(tree.short_keys)
             return
-        for index, pieces in _by_part(findings):
+        for index, pieces in _by_part(secrets):
             owner, place = places[index]
             forest.trees[owner].rename(place, _replace_all(keys[index], pieces, replace))
-        _count_by_owner(findings, lambda part: places[part][0], counts)
+        _count_by_owner(secrets, lambda part: places[part][0], counts)
+
+    def _locate(self, parts: Sequence[str]) -> list[_Secret]:
+        """Search the parts as one text, and return where the secrets of each part are."""
+        text = parts[0] if len(parts) == 1 else BOUNDARY.join(parts)
+        spans = self._spans(text, parts)
+        if len(parts) == 1 or not spans:
+            return [_Secret(0, 0, span, group) for span, group in spans]
+        starts = [0, *accumulate(len(part) + 1 for part in parts)]
+        indexes = (bisect_right(starts, span.start) - 1 for span, _ in spans)
+        return [_Secret(index, starts[index], *item) for index, item in zip(indexes, spans, strict=True)]
 
     def _spans(self, text: str, parts: Sequence[str]) -> list[tuple[Span, int]]:
         """Return the spans to replace, each with the number of its secret. They contain no boundaries."""
@@ -226,7 +238,8 @@ class Redactor:
 
     @staticmethod
     def _split(text: str, spans: Iterable[Span]) -> list[tuple[Span, int]]:
-        return list(split_at_boundaries(text, merge(spans)))
+        merged = merge(spans)
+        return list(split_at_boundaries(text, merged) if BOUNDARY in text else zip(merged, count(), strict=False))
 
     def _matches(self, text: str, parts: Sequence[str], ranges: Sequence[tuple[int, int]] | None = None) -> list[Span]:
         spans = self._scanner.spans(text, self._disabled, ranges, parts)
@@ -276,31 +289,39 @@ def default_redactor() -> Redactor:
     return Redactor()
 
 
-def _by_part(findings: Iterable[Finding]) -> Iterator[tuple[int, list[Finding]]]:
-    for index, group in groupby(findings, key=attrgetter("part")):
+def _by_part(secrets: Iterable[_Secret]) -> Iterator[tuple[int, list[_Secret]]]:
+    for index, group in groupby(secrets, key=itemgetter(0)):
         yield index, list(group)
 
 
-def _count(findings: Iterable[Finding], counts: Counter[str]) -> None:
+def _count(secrets: Iterable[_Secret], counts: Counter[str]) -> None:
     """Count secrets. A secret in several parts counts once."""
-    counts.update(rule for _, rule in {(finding.group, finding.rule) for finding in findings})
+    counts.update(rule for _, rule in {(secret.group, secret.span.rule) for secret in secrets})
 
 
-def _count_by_owner(findings: Iterable[Finding], owner: Callable[[int], int], counts: _Counts) -> None:
+def _count_by_owner(secrets: Iterable[_Secret], owner: Callable[[int], int], counts: _Counts) -> None:
     """Count secrets for each value. `owner` returns the value of a part. A secret that continues in the next value
     counts in both.
     """
-    for index, _, rule in {(owner(item.part), item.group, item.rule) for item in findings}:
+    for index, _, rule in {(owner(secret.part), secret.group, secret.span.rule) for secret in secrets}:
         counts[index][rule] += 1
 
 
-def _replace_all(text: str, findings: Iterable[Finding], replace: Replace) -> str:
+def _finding(part: str, secret: _Secret) -> Finding:
+    index, offset, (start, end, rule, kind, quote), group = secret
+    start, end = start - offset, end - offset
+    return Finding(start, end, rule, kind, part[start:end], index, group, quote)
+
+
+def _replace_all(text: str, secrets: Iterable[_Secret], replace: Replace) -> str:
     pieces: list[str] = []
     position = 0
-    for finding in findings:
-        replacement = replace(finding)
-        pieces += (text[position : finding.start], f"{finding.quote}{replacement}{finding.quote}")
-        position = finding.end
+    for secret in secrets:
+        start, end, _, _, quote = secret.span
+        # Creating a finding costs more than replacing it.
+        replacement = MASK if replace is mask else replace(_finding(text, secret))
+        pieces += (text[position : start - secret.offset], f"{quote}{replacement}{quote}")
+        position = end - secret.offset
     return "".join([*pieces, text[position:]])
 
 

@@ -9,18 +9,25 @@ from compact.redaction.findings import MASKED
 from compact.redaction.rules.rule import GAP, HAS_DIGIT, Rule, caseless, is_key_material, looks_random
 
 # A quoted value ends at its own quote, at any level of JSON escaping. An unquoted value ends at a separator. A YAML
-# block contains the indented lines below the key.
+# block contains the indented lines below the key. `__BARE__` is replaced by what an unquoted value must have.
 _VALUE = r"""
     (?: (?P<quote>(?P<escaped>\\{1,7}+)?["'`]|%22)(?!\x1e)
         (?P<quoted>(?:[^\n\x1e\\"'`%]++|(?!(?(escaped)(?<!\\)|)(?P=quote))(?:\\.|["'`%])){0,512}+)
       | [|>][+-]?\d?[ \t]*\r?\n(?P<block>(?:[ \t]+[^\n\x1e]{1,512}(?:\r?\n)?){1,40}+)
-      | (?P<bare>[^\s\x1e"'`,;&<>\\]{1,96}+) )
+      | (?P<bare>__BARE__[^\s\x1e"'`,;&<>\\]{1,96}+) )
 """
+# What `looks_random` and `is_key_material` need. Testing it here is several times as fast as rejecting a match.
+_NOT_BARE = r"""\s\x1e"'`,;&<>\\"""
+_RANDOM = (
+    rf"(?=[^{_NOT_BARE}0-9]{{0,63}}+[0-9]|(?-i:(?=[^{_NOT_BARE}a-z]{{0,63}}+[a-z])[^{_NOT_BARE}A-Z]{{0,63}}+[A-Z]))"
+)
+_EARLY_DIGIT = r"(?=[!-/:-~]{0,23}[0-9])"
 _QUOTE_AFTER_KEY = r"""(?P<keyquote>\\{0,7}+["'`]\]?|%22)?[*_~]{0,3}"""
 _SUFFIX_WORDS = (
     "key|base|value|token|access|prod|production|dev|test|staging|live|old|new|plain|text|raw|string|hash|data"
 )
-_SUFFIX = rf"(?:[_.-]?(?:{_SUFFIX_WORDS}|\d{{1,3}})){{0,3}}s?(?:\[\d{{0,3}}\])?"
+# The lookahead skips all words at once if there is none, which is the usual case.
+_SUFFIX = rf"(?:(?=[\w.-])[_.-]?(?:{_SUFFIX_WORDS}|\d{{1,3}})){{0,3}}s?(?:\[\d{{0,3}}\])?"
 _SIGNS = r"(?P<separator>=>|:=|={1,3}|:{1,2}|：|＝|%3[AD]|(?<=\w)>|(?<=[ \t])(?:-{1,2}>|→))"
 # The two patterns of document 002 allow line breaks around the sign. For other names, the value is on the same line.
 _SEPARATOR = rf"{GAP}{{0,32}}+{_SIGNS}(?:{GAP}|[*_~](?![\w])){{0,32}}+"
@@ -29,23 +36,32 @@ _REST = re.compile(r"""[^\s\x1e"'`,;&<>\\]*+""")
 
 _TYPES = r"""none|null|nil|undefined|true|false|str|string|int|integer|bool|boolean|bytes|any|object|number|char|text
     |varchar|secretstr|await|async|yield|new|lambda|function|required|optional|redacted|hidden|masked|empty|unset|missing|changeme"""
-# Not a literal value: a type, a null value, a variable, a template, an expression or a mask.
-NOT_A_SECRET = re.compile(
+# Not a literal value: a type, a null value, a variable, a template, an expression or a mask. In lower case, because `re`
+# skips alternatives by their first character only if it does not ignore case.
+_PLACEHOLDER = re.compile(
     rf"""(?: (?:{_TYPES})(?:\([\w, ]*\))? | (\W)\1*+ | \W{{1,2}} | x{{3,}} | <[^<>]*>?
-      | [\w-]{{0,12}}(?:\.{{3,}}|…)\w{{0,4}} | \$\{{.* | \$\(.* | (?-i:\$[A-Z_][A-Z0-9_]*) | \$[a-z_]+\d?
+      | [\w-]{{0,12}}(?:\.{{3,}}|…)\w{{0,4}} | \$\{{.* | \$\(.* | \$[a-z_]+\d?
       | \$(?:\w*_)?(?:pass(?:word)?|passwd|pwd?|secret|token|key|api_?key|\d)
-      | %\w+% | %\(\w+\)s | %[sdr] | \{{.* | \#\{{.* | !\w+ | ENC\[.* | arn:.* | vault:.* | op://.*
+      | %\w+% | %\(\w+\)s | %[sdr] | \{{.* | \#\{{.* | !\w+ | enc\[.* | arn:.* | vault:.* | op://.*
       | (?:optional|list|dict|union|literal|annotated|option)[\[<].* | \&(?:mut\ )?str
       | [a-z_][a-z_.]{{2,}}[(\[].* | (?:f|r|b)
       | (?:self|cls|os|settings|config|cfg|env|process|request|req|args|ctx|this|secrets|options|opts|params|kwargs|vault
          |var|data|other|user|form|body|props|state|app|local|module|credentials|creds)(?:\.|->|::)[\w.\-\[\]()>:]+
       )[)\]}}.:!?*_]*""",
-    re.IGNORECASE | re.VERBOSE | re.ASCII,
+    re.VERBOSE | re.ASCII,
 )
+_VARIABLE = re.compile(r"\$[A-Z_][A-Z0-9_]*[)\]}.:!?*_]*")
+
+
+def is_placeholder(value: str) -> bool:
+    """True if a value stands for another one, such as `None`, `$TOKEN` or `settings.password`."""
+    return _PLACEHOLDER.fullmatch(value.lower()) is not None or _VARIABLE.fullmatch(value) is not None
+
+
 # Code compares with these, and documents map a name to a column. Only a value with a digit is a password then.
 _WEAK_SIGNS = frozenset({"==", "===", "->", "-->", "→"})
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z_.]*[)\]}:.!?*]*")
-_SECRET_WORD = re.compile(r"pass|secret|token|key|pwd|auth|cred|^pw$", re.IGNORECASE)
+_SECRET_WORD = re.compile(r"pass|secret|token|key|pwd|auth|cred|pw\Z(?<!.pw)")
 # A UUID or a digest names something. It is only a secret under a more specific name than `key`.
 _IDENTIFIER_SHAPE = re.compile(r"[0-9a-f-]{36}|(?:sha\d+[:-])?[0-9a-f]{32,128}|https?://.*", re.IGNORECASE)
 _DIGIT_AND_LETTER = re.compile(r"(?=[^0-9]*[0-9])[^A-Za-z]*[A-Za-z]")
@@ -62,29 +78,28 @@ _MIN_TOKEN_CHARS = 8
 
 def value_of(match: re.Match[str]) -> str:
     """Return the value of an assignment."""
-    for group in ("quoted", "block", "bare"):
-        if match[group] is not None:
-            return match[group]
-    return ""
+    quoted, block, bare = match.group("quoted", "block", "bare")
+    return bare or quoted or block or ""
 
 
 def _is_literal(match: re.Match[str]) -> bool:
     """True for a literal value. This is the floor: the value of `password:` may be any word."""
     value = value_of(match).strip()
-    if not value or MASKED.match(value) or NOT_A_SECRET.fullmatch(value):
+    if not value or MASKED.match(value) or is_placeholder(value):
         return False
-    if match["quote"] is not None:
+    quote, block, separator = match.group("quote", "block", "separator")
+    if quote is not None:
         return value.lower() not in match[0].lower()[: match.start("quote") - match.start()]
-    if match["block"] is not None:
+    if block is not None:
         return True
-    if match["separator"] in _WEAK_SIGNS and not HAS_DIGIT.search(value):
+    if separator in _WEAK_SIGNS and not HAS_DIGIT.search(value):
         return False
     return not _is_variable(match, value)
 
 
 def _is_variable(match: re.Match[str], value: str) -> bool:
     """True for `password=user_password` inside a call or an object."""
-    if not IDENTIFIER.fullmatch(value) or not _SECRET_WORD.search(value):
+    if not IDENTIFIER.fullmatch(value) or not _SECRET_WORD.search(value.lower()):
         return False
     if match["separator"] == "=" and match.string[match.start() - 1 : match.start()] == ".":
         return True
@@ -97,11 +112,16 @@ def _is_variable(match: re.Match[str], value: str) -> bool:
 def _is_value(match: re.Match[str]) -> bool:
     """True for a literal value that is not the next word of a sentence."""
     value = value_of(match).strip()
-    if len(value) < 2 or not _is_literal(match):
+    if len(value) < 2:
         return False
-    if match["bare"] is not None and IDENTIFIER.fullmatch(value):
-        return not _SECRET_WORD.search(value) and not _NEXT_WORD.match(match.string, match.end())
-    return match["bare"] is None or not value.startswith(("/", "./", "~/", "http://", "https://"))
+    if match["bare"] is not None:
+        if value.startswith(("/", "./", "~/", "http://", "https://")):
+            return False
+        if IDENTIFIER.fullmatch(value) and (
+            _SECRET_WORD.search(value.lower()) or _NEXT_WORD.match(match.string, match.end())
+        ):
+            return False
+    return _is_literal(match)
 
 
 def _is_token(match: re.Match[str]) -> bool:
@@ -169,16 +189,17 @@ def _assignment(
     key: str = "",
     hint: str = "",
     start: str = "",
+    bare: str = "",
     reach: int = 80,
 ) -> Rule:
     words = tuple(word.replace("+", " ") for word in literals.split())
     key = key or "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
     separator = _SEPARATOR if accepts is _is_literal else _SEPARATOR_IN_LINE
-    anchor = caseless(key.replace(" ", "[ ]"))
-    pattern = caseless(rf"{start}(?:{key}){_SUFFIX}{_QUOTE_AFTER_KEY}{separator}(?P<value>{_VALUE})")
-    return Rule(
-        name, "secret", words, pattern, accepts, hints=(hint,) if hint else (), reach=reach, anchor=anchor, spans=_spans
-    )
+    value = _VALUE.replace("__BARE__", bare)
+    pattern = caseless(rf"{start}(?:{key}){_SUFFIX}{_QUOTE_AFTER_KEY}{separator}(?P<value>{value})")
+    if not hint:
+        return Rule(name, "secret", words, pattern, accepts, starts_with_literal=True, spans=_spans)
+    return Rule(name, "secret", words, pattern, accepts, hints=(hint,), reach=reach, anchor=caseless(key), spans=_spans)
 
 
 # Hyperscan is faster without upper bounds.
@@ -228,12 +249,18 @@ ASSIGNMENTS = (
         reach=_VALUE_REACH,
     ),
     _assignment(
-        "token", "token", _is_token, hint=rf"token{_AFTER_KEY}{_SIGN}{_BEFORE_VALUE}[^ ]{{8}}", reach=_VALUE_REACH
+        "token",
+        "token",
+        _is_token,
+        bare=_RANDOM,
+        hint=rf"token{_AFTER_KEY}{_SIGN}{_BEFORE_VALUE}[^ ]{{8}}",
+        reach=_VALUE_REACH,
     ),
     _assignment(
         "generic_key",
         "key auth creds license sasl otp totp 2fa mfa nonce_secret dsn webhook salt",
         _is_generic_key,
+        bare=_EARLY_DIGIT,
         hint=rf"(?:key|auth|creds|license|sasl|otp|2fa|mfa|nonce_secret|dsn|webhook|salt){_AFTER_KEY}{_SIGN}"
         rf"{_BEFORE_VALUE}(?:[!-/:-~]{{0,7}}\d[^ ]{{8}}|[!-/:-~]{{8,23}}\d)",
         reach=_VALUE_REACH,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from compact.redaction.rules.assignments import IDENTIFIER, NOT_A_SECRET
+from compact.redaction.rules.assignments import IDENTIFIER, is_placeholder
 from compact.redaction.rules.rule import Rule, caseless, looks_random, near, verbose
 
 _CURL = re.compile(r"curl|http|wget")
@@ -12,7 +12,7 @@ _WORD = r"""(?P<quote>["'])?(?P<secret>(?(quote)[^"'\n\x1e]{1,512}|[^\s\x1e"'`,;
 
 
 def _is_argument(match: re.Match[str]) -> bool:
-    return not NOT_A_SECRET.fullmatch(match["secret"])
+    return not is_placeholder(match["secret"])
 
 
 def _is_random_argument(match: re.Match[str]) -> bool:
@@ -51,7 +51,7 @@ COMMANDS = (
         ("mysql", "mariadb"),
         verbose(r"(?<![\w-])(?:mysql|mariadb)\w{0,12}[ ][^\n\x1e|]{0,200}?(?<=[ ])-p(?=[^\s\x1e])" + _WORD),
         _is_argument,
-        lookahead=300,
+        starts_with_literal=True,
     ),
     _program("sshpass|expect", r"-p[ ]?", "sshpass"),
     _program("redis-cli", r"-a[ ]|--pass[ ]", "redis-cli"),
@@ -93,7 +93,7 @@ COMMANDS = (
             r"-{1,2}(?:proxy-)?u(?:ser)?[ ]"  # codespell:ignore ser
             r"""["']?[^\s\x1e"':/]{0,128}:(?P<secret>[^\s\x1e"'<>]{2,256}+)(?=["'\s]|\Z)"""
         ),
-        lambda match: not NOT_A_SECRET.fullmatch(match["secret"]) and near(match, _CURL, before=400),
+        lambda match: not is_placeholder(match["secret"]) and near(match, _CURL, before=400),
     ),
     Rule(
         "netrc",
@@ -101,7 +101,7 @@ COMMANDS = (
         ("login ", "login\n"),
         caseless(r"login[ \t\r\n]{1,8}\S{1,128}[ \t\r\n]{1,8}password[ \t\r\n]{1,8}(?P<secret>\S{1,256}+)"),
         lambda match: not match["secret"].startswith("<REDACTED"),
-        lookahead=300,
+        starts_with_literal=True,
     ),
     Rule(
         "pgpass",
@@ -120,7 +120,7 @@ COMMANDS = (
                 (?P<quote>['"])(?P<secret>[^'"\n\x1e]{1,256}+)"""
         ),
         lambda match: (
-            (not NOT_A_SECRET.fullmatch(match["secret"]) and not IDENTIFIER.fullmatch(match["secret"]))
+            (not is_placeholder(match["secret"]) and not IDENTIFIER.fullmatch(match["secret"]))
             or ("identified" in match[0].lower())
         ),
     ),
@@ -140,8 +140,9 @@ COMMANDS = (
         ("$1$", "$2a$", "$2b$", "$2y$", "$5$", "$6$", "$y$", "$apr1$", "$argon2", "pbkdf2_sha256$", "{ssha}"),
         verbose(
             r"""(?:\$(?:1|5|6|y|apr1)\$[\w./$=,]{0,40}\$[\w./]{22,}+|\$2[aby]\$\d\d\$[\w./]{53}
-                |\$argon2(?:id|i|d)\$v=\d+\$m=\d+,t=\d+,p=\d+\$[\w+/]{8,}\$[\w+/]{16,}+
-                |pbkdf2_sha256\$\d+\$\w+\$[\w+/=]{20,}+|\{SSHA\}[\w+/=]{20,}+)"""
+                |\$argon2(?:id|i|d)\$v=\d++\$m=\d++,t=\d++,p=\d++\$[\w+/]{8,}+\$[\w+/]{16,}+
+                |pbkdf2_sha256\$\d++\$\w++\$[\w+/=]{20,}+|\{SSHA\}[\w+/=]{20,}+)"""
         ),
+        starts_with_literal=True,
     ),
 )

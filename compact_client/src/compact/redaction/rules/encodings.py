@@ -7,13 +7,13 @@ import binascii
 import re
 from string import ascii_letters, digits
 
-from compact.redaction.rules.rule import HAS_DIGIT, Rule, is_key_material, near, verbose
+from compact.redaction.rules.rule import Rule, is_key_material, near, verbose
 
 _ALPHABET = ascii_letters[26:] + ascii_letters[:26] + digits + "+/"
 _MAX_DECODED_CHARS = 16_384
 _TEXT = re.compile(r"[\t\n\r -~\u00a0-\U0010ffff]+")
 _BASIC = re.compile(r"[\w.@+-]{1,64}:[^\s:]{4,128}")
-_AWS_WORDS = re.compile(r"aws|amazon|secret|AKIA|ASIA|access|credential|s3|iam\b", re.IGNORECASE)
+_AWS_WORDS = re.compile(r"aws|amazon|secret|akia|asia|access|credential|s3|iam\b")
 _SYMBOL = re.compile(r"[+/]")
 
 
@@ -51,7 +51,7 @@ def _is_basic_auth(match: re.Match[str]) -> bool:
 def _is_aws_secret(match: re.Match[str]) -> bool:
     """True for 40 random characters with a sign that only AWS uses, or with a word nearby that says so."""
     value = match[0]
-    if not HAS_DIGIT.search(value) or not is_key_material(value) or value.lower() == value or value.upper() == value:
+    if value.lower() == value or value.upper() == value or not is_key_material(value):
         return False
     return _SYMBOL.search(value) is not None or near(match, _AWS_WORDS, before=200, after=60)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 
-from compact.redaction.rules.assignments import IDENTIFIER, NOT_A_SECRET
+from compact.redaction.rules.assignments import IDENTIFIER, is_placeholder
 from compact.redaction.rules.rule import GAP, NOT_IN_WORD, Rule, caseless, is_key_material, looks_random, verbose
 
+# The first characters of a value decide if it is a secret.
+_MAX_CHECKED_CHARS = 128
 _MIXED_CASE = re.compile(r"[a-z][A-Z]")
 _VARIABLE_PART = re.compile(r"[$<{*x]")
 
@@ -17,7 +19,7 @@ def _is_random_secret(match: re.Match[str]) -> bool:
 
 def _is_credential(match: re.Match[str]) -> bool:
     value = match["secret"]
-    if NOT_A_SECRET.fullmatch(value):
+    if is_placeholder(value):
         return False
     if match["scheme"]:
         return looks_random(value) or _MIXED_CASE.search(value) is not None
@@ -26,7 +28,7 @@ def _is_credential(match: re.Match[str]) -> bool:
 
 def _is_url_password(match: re.Match[str]) -> bool:
     value = match["secret"]
-    if _VARIABLE_PART.match(value) and NOT_A_SECRET.fullmatch(value):
+    if _VARIABLE_PART.match(value) and is_placeholder(value):
         return False
     return "/" not in value or "." not in value.split("/", 1)[0]
 
@@ -45,16 +47,20 @@ HEADERS = (
         caseless(
             rf"""authorization(?:\\*["'`]\]?)?{GAP}{{0,4}}[:=,：]{GAP}{{0,4}}(?:\\*["'`])?{GAP}{{0,4}}
                 (?P<scheme>(?:bearer|basic|token|digest|negotiate|apikey|bot|aws4-hmac-sha256){_SPACE}{{1,4}})?
-                (?P<secret>[^\s\x1e"'`<>\\]{{4,}}+)"""
+                (?P<secret>[^\s\x1e"'`<>\\]{{4,{_MAX_CHECKED_CHARS}}}+)"""
         ),
         _is_credential,
+        rest=re.compile(r"""[^\s\x1e"'`<>\\]*+"""),
+        starts_with_literal=True,
     ),
     Rule(
         "authorization",
         "secret",
         ("bearer ", "bearer%20", "bearer+"),
-        caseless(rf"{NOT_IN_WORD}bearer{_SPACE}{{1,4}}(?P<secret>[\w.~+/=%-]{{8,}}+)"),
+        caseless(rf"{NOT_IN_WORD}bearer{_SPACE}{{1,4}}(?P<secret>[\w.~+/=%-]{{8,{_MAX_CHECKED_CHARS}}}+)"),
         _is_random_secret,
+        rest=re.compile(r"[\w.~+/=%-]*+", re.ASCII),
+        starts_with_literal=True,
     ),
     Rule(
         "cookie",
@@ -71,10 +77,11 @@ HEADERS = (
         "secret",
         ("sessid", "session", "sid=", "csrf", "xsrf", "remember", "asp.net"),
         caseless(
-            r"""(?:phpsessid|jsessionid|asp\.net_sessionid|connect\.sid|(?<![\w-])(?:sessionid|session|sid|auth_session
-                |laravel_session|_session_id|csrftoken|xsrf-token|remember_token))=(?P<secret>[\w.%+/=-]{16,4096}+)"""
+            rf"""(?:phpsessid|jsessionid|asp\.net_sessionid|connect\.sid|(?<![\w-])(?:sessionid|session|sid|auth_session
+                |laravel_session|_session_id|csrftoken|xsrf-token|remember_token))=(?P<secret>[\w.%+/=-]{{16,{_MAX_CHECKED_CHARS}}}+)"""
         ),
         _is_key,
+        rest=re.compile(r"[\w.%+/=-]{0,3968}+", re.ASCII),
         hints=(r"(?:sid|session|session_?id|sessid|csrftoken|xsrf-token|remember_token)=[\w.%+/=-]{16}",),
     ),
 )
@@ -84,7 +91,7 @@ URLS = (
         "url_credentials",
         "secret",
         ("://",),
-        verbose(r"""://[^\s\x1e:/@"'<>?\#]{0,128}+:(?P<secret>[^\s\x1e@"'<>]{1,256}?)@(?=[\w.\[%$-])"""),
+        verbose(r"""://[^\s\x1e:/@"'<>?\#]{0,128}+:(?P<secret>[^\s\x1e@"'<>]{1,256}+)@(?=[\w.\[%$-])"""),
         _is_url_password,
         hints=(r"""://[^ \t\r\n:/@"'<>?\#]{0,128}:""",),
         reach=132,
@@ -115,13 +122,17 @@ URLS = (
             r"""(?:hooks\.slack\.com/\w{1,16}/|discord(?:app)?\.com/api/webhooks/|webhook\.office\.com/
                 |hooks\.zapier\.com/hooks/|api\.telegram\.org/bot|chat\.googleapis\.com/)(?P<secret>[\w/@.:?=&%-]{16,}+)"""
         ),
+        starts_with_literal=True,
     ),
     Rule(
         "signed_url",
         "secret",
         ("signature=", "&sig=", "?sig=", "sharedaccesssignature", "&se=", "x-amz-security-token="),
-        caseless(r"(?:[?&](?:amp;)?sig|signature|x-amz-security-token)=(?P<secret>[\w%+/=-]{16,}+)"),
+        caseless(
+            rf"(?:[?&](?:amp;)?sig|signature|x-amz-security-token)=(?P<secret>[\w%+/=-]{{16,{_MAX_CHECKED_CHARS}}}+)"
+        ),
         _is_random_secret,
+        rest=re.compile(r"[\w%+/=-]*+", re.ASCII),
     ),
     Rule(
         "url_token",

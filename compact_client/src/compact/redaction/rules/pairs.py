@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from compact.redaction.rules.assignments import NOT_A_SECRET
+from compact.redaction.rules.assignments import is_placeholder
 from compact.redaction.rules.rule import GAP, Rule, caseless
 from compact.redaction.secret_keys import rule_for_item
 
@@ -15,7 +15,7 @@ _VALUE = "value|val|default|content|stringValue|data"
 
 def _is_secret_pair(match: re.Match[str]) -> bool:
     value = match["secret"]
-    return not NOT_A_SECRET.fullmatch(value) and rule_for_item(match["name"], value) is not None
+    return not is_placeholder(value) and rule_for_item(match["name"], value) is not None
 
 
 PAIRS = (

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import re
-from string import ascii_uppercase
+from string import ascii_letters, ascii_uppercase, digits
 
 from compact.redaction.rules.rule import Rule, caseless, near, verbose
+
+_DOUBLED = bytes.maketrans(b"0123456789", b"0246813579")
+"""The digit sum of twice each digit."""
 
 
 def luhn(number: str) -> bool:
     """True if the last digit of a card number is a valid check digit."""
-    total = 0
-    for index, char in enumerate(reversed(number)):
-        value = int(char)
-        if index % 2:
-            value = value * 2 - 9 if value > 4 else value * 2
-        total += value
-    return total % 10 == 0
+    digits = number.encode()[::-1]
+    total = sum(digits[::2]) + sum(digits[1::2].translate(_DOUBLED))
+    return (total - len(digits) * ord("0")) % 10 == 0
 
 
 _CARD = re.compile(
@@ -25,16 +24,14 @@ _CARD = re.compile(
     re.ASCII,
 )
 _SSN = re.compile(r"(?!000|666|9)\d{3}([ -]?)(?!00)\d{2}\1(?!0000)\d{4}", re.ASCII)
-_SSN_WORDS = re.compile(r"\bssn\b|social[ -]security|\bsocial\b", re.IGNORECASE)
+_SSN_WORDS = re.compile(r"ssn\b(?<!\wssn)|social(?:[ -]security|\b(?<!\wsocial))")
 _PHONE_WORDS = re.compile(
-    r"\btel\b|phone|telefon|\bfon\b|mobil|handy|\bcall(?:ed)?\b|\bring\b|\bfax\b|nummer|number|reach|contact|anruf"
-    r"|erreich|whatsapp|\bsms\b|text me|durchwahl",
-    re.IGNORECASE,
+    r"t(?<!\wt)el\b|phone|telefon|f(?<!\wf)(?:on|ax)\b|mobil|handy|c(?<!\wc)all(?:ed)?\b|r(?<!\wr)ing\b|nummer|number|reach"
+    r"|contact|anruf|erreich|whatsapp|s(?<!\ws)ms\b|text me|durchwahl"
 )
 _PHONE_LABEL = re.compile(
     r"(?:tel|phone|telefon|mobile?|handy|fax|whatsapp|cell|(?:call|reach|text|contact) (?:me|us|him|her|them) (?:at|on))"
-    r"(?: ?(?:number|no\.?|nr\.?|nummer))?(?: is)?[ :.=\"']{1,5}\Z",
-    re.IGNORECASE,
+    r"(?: ?(?:number|no\.?|nr\.?|nummer))?(?: is)?[ :.=\"']{1,5}\Z"
 )
 _LABEL_ENDS = (
     *("tel", "phone", "telefon", "mobil", "mobile", "handy", "fax", "whatsapp", "cell", " at", " on"),
@@ -120,9 +117,12 @@ _IBAN_LENGTHS = {
         ]
     )
 }
-_IBAN_DIGITS = {ord(letter): str(value) for value, letter in enumerate(ascii_uppercase, start=10)}
+_IBAN_DIGITS = {char: str(value) for value, char in enumerate(digits + ascii_uppercase)}
 _CITY_CODES = "30|40|69|89|221|211|231|201|711|341|351|421|511|911|203|228|234|251|271|381|391|431|441|451|531|551|561|611|621|631|641|661|681|721|731|761|821|831|841|851|871|941|951"
 _LOCAL_PART = re.compile(r"[\w.%+'-]*[\w%+-]|[^\x00-\x20\"'(),:;<>@\[\]\\`|=/?&]*[^\x00-\x2f:;<=>?@\[\\\]`{|}]")
+_LOCAL_CHARS = f"{ascii_letters}{digits}_.%+'-"
+_MAX_LOCAL_CHARS = 64
+_ALPHANUMERIC = re.compile(r"[^\W_]")
 _NO_PERSON = ("git", "noreply", "no-reply", "donotreply")
 
 
@@ -135,13 +135,17 @@ def _is_ssn(match: re.Match[str]) -> bool:
     return _SSN.fullmatch(match[0]) is not None and ("-" in match[0] or near(match, _SSN_WORDS, before=40, after=16))
 
 
+def _count_digits(text: str) -> int:
+    return sum(map(str.isdigit, text))
+
+
 def _is_phone(match: re.Match[str]) -> bool:
-    return 9 <= sum(char.isdigit() for char in match[0]) <= 15
+    return 9 <= _count_digits(match[0]) <= 15
 
 
 def _is_local_phone(match: re.Match[str]) -> bool:
     """True for a number without a country code, which needs a word such as "call" or a known area code."""
-    if not 9 <= sum(char.isdigit() for char in match[0]) <= 13:
+    if not 9 <= _count_digits(match[0]) <= 13:
         return False
     if match["city"] is not None:
         return True
@@ -154,9 +158,10 @@ def _is_local_phone(match: re.Match[str]) -> bool:
 
 def _iban_spans(match: re.Match[str]) -> list[tuple[int, int]]:
     """Return the span of a valid account number. What follows it, such as a BIC, is not part of it."""
-    length = _IBAN_LENGTHS.get(match[0][:2].upper())
-    number = match[0].replace(" ", "").replace("-", "").upper()[:length]
-    if length is None or len(number) < length or int((number[4:] + number[:4]).translate(_IBAN_DIGITS)) % 97 != 1:
+    account = match[0].upper()
+    length = _IBAN_LENGTHS.get(account[:2])
+    number = account.replace(" ", "").replace("-", "")[:length]
+    if length is None or len(number) < length or not _has_check_digits(number):
         return []
     count = 0
     for end in range(match.start(), match.end()):
@@ -167,23 +172,34 @@ def _iban_spans(match: re.Match[str]) -> list[tuple[int, int]]:
     return [] if following.isascii() and following.isalnum() else [(match.start(), end + 1)]
 
 
+def _has_check_digits(number: str) -> bool:
+    return int("".join(map(_IBAN_DIGITS.__getitem__, number[4:] + number[:4]))) % 97 == 1
+
+
 def _email_spans(match: re.Match[str]) -> list[tuple[int, int]]:
+    """Return the span of an address. The match is the part that starts with the `@`."""
+    at, text = match.start(), match.string
+    window = text[max(0, at - _MAX_LOCAL_CHARS) : at]
+    outside = window.rstrip(_LOCAL_CHARS)
+    if len(outside) < len(window) and outside[-1:].isascii():
+        name = window[len(outside) :].lstrip(".'%-+")
+    else:
+        # The sign of a written-out address has spaces around it, or the name has other letters than ASCII.
+        name = _local_part(window[::-1].lstrip(" " if match["at"][0] == " " else ""))
     # `git@github.com:owner/repo` is a repository address, and noreply@ addresses belong to no person.
-    window = match.string[max(0, match.start() - 64) : match.start()]
-    local = _LOCAL_PART.match(window[::-1].lstrip(" " if match["at"][0] == " " else ""))
-    name = local[0][::-1] if local else ""
-    stripped = name.lstrip(".'%-+") if name.isascii() else name.lstrip("'“„«»「（")
-    if (
-        not any(char.isalnum() for char in stripped)
-        or stripped.lower().endswith(_NO_PERSON)
-        or _VERSION.match(match["domain"])
-    ):
+    if _ALPHANUMERIC.search(name) is None or name.lower().endswith(_NO_PERSON):
         return []
-    start = match.string.rfind(stripped, 0, match.start())
-    return [(start, match.end())]
+    return [(text.rfind(name, 0, at), match.end())]
 
 
-_VERSION = re.compile(r"v?\d+\.\d")
+def _local_part(reversed_text: str) -> str:
+    local = _LOCAL_PART.match(reversed_text)
+    name = local[0][::-1] if local else ""
+    return name.lstrip(".'%-+") if name.isascii() else name.lstrip("'“„«»「（")
+
+
+# `v2.1` and `1.2` after an `@` are versions.
+_NO_VERSION = r"(?!v?\d+\.\d)"
 _DOMAIN = r"(?P<domain>(?:[A-Za-z0-9\x80-\U0010ffff][A-Za-z0-9\x80-\U0010ffff-]{0,62}\.){1,8}[A-Za-z\x80-\U0010ffff][A-Za-z0-9\x80-\U0010ffff-]{1,23})"
 # Ten or eleven digits, and nine digits after a zero. All hints of the group start alike, which makes them fast.
 _LOCAL_PHONE_HINTS = (
@@ -196,19 +212,19 @@ PII = (
         "email",
         "pii",
         ("@", "%40"),
-        verbose(rf"(?<=[\w+%'\x80-\U0010ffff-])(?P<at>@|%40){_DOMAIN}(?![\w@])"),
+        verbose(rf"(?<=[\w+%'\x80-\U0010ffff-])(?P<at>@|%40){_NO_VERSION}{_DOMAIN}(?![\w@])"),
         spans=_email_spans,
         hints=(r"[\w+%'\x80-\xff-]@[A-Za-z0-9\x80-\xff]", r"[\w+%'\x80-\xff-]%40[A-Za-z0-9\x80-\xff]"),
-        reach=8,
-        lookahead=80,
+        starts_with_literal=True,
+        hint_tail=1,
     ),
     Rule(
         "email",
         "pii",
         ("at)", "at]", "at}", "at )", "at ]", "at }", " at "),
         caseless(
-            r"""(?<=[\w])(?P<at>[ ]?[(\[{][ ]?at[ ]?[)\]}][ ]?|[ ]at[ ](?=[\w-]{1,40}[ ]dot[ ]))
-                (?P<domain>[\w-]{1,40}(?:(?:\.|[ ]?[(\[{][ ]?dot[ ]?[)\]}][ ]?|[ ]dot[ ])[\w-]{2,24}){1,4})"""
+            rf"""(?<=[\w])(?P<at>[ ]?[(\[{{][ ]?at[ ]?[)\]}}][ ]?|[ ]at[ ](?=[\w-]{{1,40}}[ ]dot[ ])){_NO_VERSION}
+                (?P<domain>[\w-]{{1,40}}(?:(?:\.|[ ]?[(\[{{][ ]?dot[ ]?[)\]}}][ ]?|[ ]dot[ ])[\w-]{{2,24}}){{1,4}})"""
         ),
         spans=_email_spans,
         hints=(r"[({\[] ?at ?[)}\]]", r" at [\w-]{1,40} dot "),
@@ -270,7 +286,7 @@ PII = (
         "iban",
         "pii",
         (),
-        caseless(r"(?<![A-Za-z0-9])[A-Z]{2}\d{2}(?:[ -]?[A-Z0-9]{2,4}){3,8}"),
+        verbose(r"[A-Za-z](?<![A-Za-z0-9].)[A-Za-z]\d{2}(?:[ -]?[A-Za-z0-9]{2,4}){3,8}"),
         spans=_iban_spans,
         hints=(r"(?:^|[^a-z0-9])[a-z]{2}\d{2}(?:[ -]?[a-z0-9]){10}",),
         group="numbers",

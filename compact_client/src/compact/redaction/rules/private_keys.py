@@ -140,7 +140,14 @@ PRIVATE_KEYS = (
         ),
         spans=_from_first_line,
     ),
-    Rule("private_key", "secret", ("-----end",), verbose(r"-----END\ [A-Z0-9 ]{0,40}PRIVATE\ KEY"), spans=_before_end),
+    Rule(
+        "private_key",
+        "secret",
+        ("-----end",),
+        verbose(r"-----END\ [A-Z0-9 ]{0,40}PRIVATE\ KEY"),
+        starts_with_literal=True,
+        spans=_before_end,
+    ),
     Rule(
         "private_key",
         "secret",
@@ -156,12 +163,19 @@ PRIVATE_KEYS = (
         lookahead=220,
         is_whole=True,
     ),
-    Rule("age_key", "secret", ("age-secret-key-1",), caseless(r"AGE-SECRET-KEY-1[A-Z0-9]{40,}+")),
+    Rule(
+        "age_key",
+        "secret",
+        ("age-secret-key-1",),
+        caseless(r"AGE-SECRET-KEY-1[A-Z0-9]{40,}+"),
+        starts_with_literal=True,
+    ),
     Rule(
         "putty_key",
         "secret",
         ("private-lines:",),
         verbose(r"Private-Lines:\ \d{1,3}"),
+        starts_with_literal=True,
         spans=lambda match: _body_spans(match.string, match.end()),
     ),
     Rule(
@@ -170,5 +184,7 @@ PRIVATE_KEYS = (
         ("eyj",),
         verbose(r"(?<![\w-])eyJ[\w-]{8,8192}+\.[\w-]{8,16384}+(?:\.[\w-]{0,16384}+){0,3}"),
         hints=(r"(?-i:eyJ)[\w-]{8}",),
+        starts_with_literal=True,
+        hint_tail=8,
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from compact.redaction.rules.assignments import NOT_A_SECRET
+from compact.redaction.rules.assignments import is_placeholder
 from compact.redaction.rules.rule import Rule, caseless, is_key_material, looks_random, verbose
 
 _WORDS = (
@@ -53,7 +53,7 @@ def _is_named_key(match: re.Match[str]) -> bool:
 def _is_told(match: re.Match[str]) -> bool:
     """True if a sentence gives a value that no ordinary word could be."""
     value = match["secret"].rstrip(".!?)")
-    if len(value) < 4 or NOT_A_SECRET.fullmatch(value):
+    if len(value) < 4 or is_placeholder(value):
         return False
     word = match["word"].lower()
     if word.startswith("pin"):
@@ -96,7 +96,7 @@ PROSE = (
                 (?P<secret>[^\s\x1e"'`“”,;<>()|=:]{6,256}+)"""
         ),
         _is_told,
-        hints=(r"(?:password|passwort|passphrase|passcode)[ \t]{1,4}",),
+        starts_with_literal=True,
     ),
     Rule(
         "password",
@@ -108,8 +108,7 @@ PROSE = (
                 (?P<secret>[a-z]{3,12}(?:[ -][a-z]{3,12}){2,11}+)(?![\w-])"""
         ),
         _is_passphrase,
-        hints=(r"pass ?phrase",),
-        lookahead=200,
+        starts_with_literal=True,
     ),
     # "twilio auth token …"
     Rule(

@@ -122,6 +122,10 @@ _COMMON_PREFIXES = frozenset(
 )
 # The first part of a split key must be distinctive.
 _MIN_SPLIT_PREFIX_CHARS = 4
+# A hint for a prefix that is not distinctive includes this many characters after it.
+_HINT_TAIL = 8
+# The first characters of a key decide if it looks random.
+_MAX_CHECKED_CHARS = 128
 
 
 _MIN_CHARS = {
@@ -145,10 +149,12 @@ def _looks_like_key(match: re.Match[str]) -> bool:
 def _vendor(name: str, prefixes: str, tail: str, min_chars: int) -> Rule:
     words = prefixes.split()
     start = "|".join(re.escape(word) for word in words)
-    pattern = re.compile(rf"{NOT_IN_WORD}(?:{start})(?:{tail}){{{min_chars},}}+", re.ASCII)
+    max_chars = max(min_chars, _MAX_CHECKED_CHARS)
+    pattern = re.compile(rf"{NOT_IN_WORD}(?:{start}){tail}{{{min_chars},{max_chars}}}+", re.ASCII)
     is_common = not _COMMON_PREFIXES.isdisjoint(words)
+    hint_tail = 0 if _MIN_CHARS.keys() >= set(words) else _HINT_TAIL
     hints = tuple(
-        _prefix_hint(word) if word in _MIN_CHARS else rf"(?-i:(?:^|[^A-Za-z0-9]){re.escape(word)}{tail}{{8}})"
+        rf"(?-i:(?:^|[^A-Za-z0-9]){re.escape(word)}{tail}{{{hint_tail}}})" if hint_tail else _prefix_hint(word)
         for word in words
     )
     return Rule(
@@ -158,8 +164,9 @@ def _vendor(name: str, prefixes: str, tail: str, min_chars: int) -> Rule:
         pattern,
         _looks_like_key if is_common else None,
         hints=hints,
-        reach=max(map(len, words)) + 14,
-        lookahead=min_chars + 16,
+        starts_with_literal=True,
+        hint_tail=hint_tail,
+        rest=re.compile(rf"{tail}*+", re.ASCII),
     )
 
 
@@ -173,7 +180,13 @@ def _is_split_key(match: re.Match[str]) -> bool:
 VENDORS = (
     *(_vendor(name, *spec) for name, spec in _VENDORS.items()),
     # Telegram keys such as `123456789:AA…` are the only ones with a number before the recognizable part.
-    Rule("telegram", "secret", (":aa",), re.compile(r"(?<=\d{8}):(?P<secret>AA[\w-]{30,}+)", re.ASCII)),
+    Rule(
+        "telegram",
+        "secret",
+        (":aa",),
+        re.compile(r"(?<=\d{8}):(?P<secret>AA[\w-]{30,}+)", re.ASCII),
+        starts_with_literal=True,
+    ),
     Rule(
         "discord",
         "secret",
@@ -237,6 +250,6 @@ VENDORS = (
         _is_split_key,
         spans=lambda match: [(match.start("prefix"), match.end("first")), match.span("rest")],
         hints=tuple(map(_prefix_hint, _MIN_CHARS)),
-        reach=32,
+        starts_with_literal=True,
     ),
 )

@@ -15,8 +15,8 @@ _MIN_PHRASE_WORDS = 12
 _MAX_PHRASE_WORDS = 48
 _MIN_DISTINCT_WORDS = 8
 _WORD = re.compile(r"[a-z]{3,8}")
-_KEY_WORDS = re.compile(r"priv(?:ate)?[ _-]?key|wallet|signer|deployer|secret|mnemonic|\bpk\b|keystore", re.IGNORECASE)
-_HASH_WORDS = re.compile(r"hash|tx|transaction|block|root|topic|commit|digest|sha|checksum|address", re.IGNORECASE)
+_KEY_WORDS = re.compile(r"priv(?:ate)?[ _-]?key|wallet|signer|deployer|secret|mnemonic|pk\b(?<!\wpk)|keystore")
+_HASH_WORDS = re.compile(r"hash|tx|transaction|block|root|topic|commit|digest|sha|checksum|address")
 _BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
 
@@ -45,7 +45,7 @@ def _phrases(match: re.Match[str]) -> list[tuple[int, int]]:
 def _is_private_number(match: re.Match[str]) -> bool:
     """True for 64 hexadecimal digits that a nearby word calls a key. Digests have the same form."""
     before = match.string[max(0, match.start() - 40) : match.start()].rpartition("\n")[2]
-    return near(match, _KEY_WORDS, before=80) and not _HASH_WORDS.search(before)
+    return near(match, _KEY_WORDS, before=80) and not _HASH_WORDS.search(before.lower())
 
 
 def _has_checksum(match: re.Match[str]) -> bool:
