@@ -204,7 +204,7 @@ def test_both_prefilters_find_the_same_for_every_pattern() -> None:
         ("npm config set //registry.npmjs.org/:_authToken q1w2e3r4t5", "q1w2e3r4t5"),
         ("password\tSky79lark", "Sky79lark"),
         ("creds: ada / Sky79lark", "Sky79lark"),
-        ("mot de passe : Tr0ub4dor!17", "Tr0ub4dor!17"),
+        ("mot de passe : Tr0ub4dor!17", "Tr0ub4dor!17"),  # codespell:ignore mot
         ("api key: Sky79lark", "Sky79lark"),
         # The pattern needs more characters after its literal than the others.
         (f"pbkdf2_sha256$870000${'a1' * 20}${'B2' * 16}=", "B2" * 16),

@@ -122,7 +122,7 @@ class Redactor:
         Only secrets that are recognizable across a boundary continue there: a key in PEM format, and a key with a
         vendor's prefix whose rest is at the start of the next part. Their findings, one per part, share a `group`.
         """
-        return [_finding(parts[secret.part], secret) for secret in self._locate(parts)]
+        return [_create_finding(parts[secret.part], secret) for secret in self._locate(parts)]
 
     def text(self, text: str, *, replace: Replace = mask) -> tuple[str, Counter[str]]:
         """Return the text with secrets replaced, and the number of redactions per rule."""
@@ -307,7 +307,7 @@ def _count_by_owner(secrets: Iterable[_Secret], owner: Callable[[int], int], cou
         counts[index][rule] += 1
 
 
-def _finding(part: str, secret: _Secret) -> Finding:
+def _create_finding(part: str, secret: _Secret) -> Finding:
     index, offset, (start, end, rule, kind, quote), group = secret
     start, end = start - offset, end - offset
     return Finding(start, end, rule, kind, part[start:end], index, group, quote)
@@ -319,7 +319,7 @@ def _replace_all(text: str, secrets: Iterable[_Secret], replace: Replace) -> str
     for secret in secrets:
         start, end, _, _, quote = secret.span
         # Creating a finding costs more than replacing it.
-        replacement = MASK if replace is mask else replace(_finding(text, secret))
+        replacement = MASK if replace is mask else replace(_create_finding(text, secret))
         pieces += (text[position : start - secret.offset], f"{quote}{replacement}{quote}")
         position = end - secret.offset
     return "".join([*pieces, text[position:]])

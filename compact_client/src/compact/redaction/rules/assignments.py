@@ -54,7 +54,7 @@ _VARIABLE = re.compile(r"\$[A-Z_][A-Z0-9_]*[)\]}.:!?*_]*")
 
 
 def is_placeholder(value: str) -> bool:
-    """True if a value stands for another one, such as `None`, `$TOKEN` or `settings.password`."""
+    """True if a value represents another one, such as `None`, `$TOKEN` or `settings.password`."""
     return _PLACEHOLDER.fullmatch(value.lower()) is not None or _VARIABLE.fullmatch(value) is not None
 
 
