@@ -313,6 +313,11 @@ class DecodePool:
             del self._waiting[project_id]
 
     @property
+    def is_busy(self) -> bool:
+        """True while a worker decodes a body."""
+        return self._busy > 0
+
+    @property
     def waiting_count(self) -> int:
         """Number of bodies that wait for a worker."""
         return sum(map(len, self._waiting.values()))

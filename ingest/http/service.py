@@ -41,7 +41,7 @@ class Service:
 
     def __init__(self) -> None:
         self.database = address()
-        self.writer = Writer()
+        self.writer = Writer(is_decoding=lambda: self.decode_pool.is_busy)
         self.probe = DatabaseProbe(on_unavailable=self.writer.fail_pending)
         self.keys = KeyCache(self._find_key)
         self.event_rate = RateLimit(settings.INGEST_KEY_EVENTS_PER_S, "events")

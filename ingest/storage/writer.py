@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import psycopg
@@ -35,6 +35,10 @@ GROUP_MAX_RECORDS = 2_000
 # get their turn in between.
 CHUNK_RECORDS = 500
 GROUP_MAX_BYTES = 16 * 1024 * 1024
+# Half of a commit's time does not depend on its size, so a batch waits this long for the next one if a worker is
+# decoding it. A batch with fewer records does not wait, and ends the wait of others.
+_MAX_WAIT_S = 0.02
+_MIN_WAITING_RECORDS = 50
 QUEUE_MAX_BYTES = 128 * 1024 * 1024
 QUEUE_MAX_RECORDS = 100_000
 COMMIT_TIMEOUT_S = 20.0
@@ -60,7 +64,9 @@ class Batch:
 class Writer:
     """Queue batches and write them in groups. Each event loop has one writer."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_decoding: Callable[[], bool] = lambda: False) -> None:
+        """`is_decoding` returns True while a worker decodes a body, whose records will be written next."""
+        self._is_decoding = is_decoding
         self._transactions = Transactions()
         self._queue: FairQueue[Batch] = FairQueue()
         self._group: list[Batch] = []
@@ -148,6 +154,7 @@ class Writer:
                     return
                 self._wake.clear()
                 await self._wake.wait()
+            await self._wait_for_next_batch()
             self._group = self._next_group()
             began = time.monotonic()
             is_connected = await self._try_commit(self._group)
@@ -160,6 +167,16 @@ class Writer:
             else:
                 await asyncio.sleep(retry_s)
                 retry_s = min(retry_s * 2, _RETRY_MAX_S)
+
+    async def _wait_for_next_batch(self) -> None:
+        """Wait for a body that is being decoded, so that its records are part of the next commit."""
+        is_small = any(len(batch.records) < _MIN_WAITING_RECORDS for batch in self._queue.heads())
+        if is_small or self._pending_records >= GROUP_MAX_RECORDS or self._is_closing or not self._is_decoding():
+            return
+        self._wake.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_MAX_WAIT_S):
+                await self._wake.wait()
 
     async def _try_commit(self, group: list[Batch]) -> bool:
         """Commit a group, or fail its requests. Return False if the database did not respond."""
