@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from functools import lru_cache
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
@@ -29,6 +30,8 @@ def trace_key(project_id: int, trace_id: str) -> uuid.UUID:
     return _key("trace", project_id, trace_id)
 
 
+# A commit needs the key of a session for each of its traces.
+@lru_cache(maxsize=4096)
 def _key(kind: str, project_id: int, text: str) -> uuid.UUID:
     digest = hashlib.blake2b(f"{kind}:{project_id}:{text}".encode("utf-8", "surrogatepass"), digest_size=16)
     return uuid.UUID(bytes=digest.digest())

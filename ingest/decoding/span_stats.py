@@ -27,12 +27,9 @@ USAGE_KEYS = ("usage", *_INPUT_TOKENS, *_OUTPUT_TOKENS)
 """Keys under which a model call reports its token usage."""
 
 
-class Stats(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Contribution of one span to its session's aggregates."""
+class EventStats(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """The part of `Stats` that only turns and compaction events have."""
 
-    model: str = ""
-    tokens: int | None = None  # shown in the token bar of the span's row
-    context_tokens: int | None = None  # size of the prompt
     window_tokens: int | None = None
     trigger_tokens: int | None = None
     turn: int = 0
@@ -43,7 +40,6 @@ class Stats(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     facts_total: int = 0
     facts_kept: int = 0
     retention: float | None = None  # share of facts kept, from 0 to 1
-    usage: Usage | None = None  # billed tokens
     is_overflow: bool = False
     freed_tokens: int = 0
     cache_lost_tokens: int = 0
@@ -52,6 +48,19 @@ class Stats(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     def is_trend(self) -> bool:
         """True if trends count the span."""
         return self.is_compaction or self.is_fallback or self.is_overflow or self.facts_total > 0
+
+
+NO_EVENT = EventStats()
+
+
+class Stats(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Contribution of one span to its session's aggregates."""
+
+    model: str = ""
+    tokens: int | None = None  # shown in the token bar of the span's row
+    context_tokens: int | None = None  # size of the prompt
+    usage: Usage | None = None  # billed tokens
+    event: EventStats = NO_EVENT
 
 
 NO_STATS = Stats()
@@ -81,7 +90,7 @@ def stats_of(kind: str, data: dict[str, Any]) -> Stats:
     if kind.startswith("compact."):
         return _compaction_stats(kind, data)
     if kind == "turn":
-        return Stats(is_turn=True, turn=_count(data.get("turn")) or 0)
+        return Stats(event=EventStats(is_turn=True, turn=_count(data.get("turn")) or 0))
     return NO_STATS
 
 
@@ -95,10 +104,7 @@ def _compaction_stats(kind: str, data: dict[str, Any]) -> Stats:
     is_compaction = _is_compaction(kind, data)
     is_retention = kind == "compact.retention"
     facts = (count_facts(data) if is_retention else None) or FactCount(0, 0)
-    return Stats(
-        model=_text(get("model")) if has_count else "",
-        tokens=_row_tokens(kind, estimate, before, after, _count(get("summary_tokens"))),
-        context_tokens=estimate if has_count else None,
+    event = EventStats(
         window_tokens=_first_count(get("max_tokens"), get("max")) if has_count else None,
         trigger_tokens=_count(get("trigger_tokens")) if is_decision else None,
         turn=_count(get("turn")) or 0,
@@ -108,10 +114,16 @@ def _compaction_stats(kind: str, data: dict[str, Any]) -> Stats:
         facts_total=facts.total,
         facts_kept=facts.kept,
         retention=_retention(data) if is_retention else None,
-        usage=_summary_usage(get) if kind == "compact.summary_created" else None,
         is_overflow=kind == "compact.overflow_recovered",
         freed_tokens=_count_freed(before, after) if is_compaction else 0,
         cache_lost_tokens=_cache_lost(get("cache")),
+    )
+    return Stats(
+        model=_text(get("model")) if has_count else "",
+        tokens=_row_tokens(kind, estimate, before, after, _count(get("summary_tokens"))),
+        context_tokens=estimate if has_count else None,
+        usage=_summary_usage(get) if kind == "compact.summary_created" else None,
+        event=event,
     )
 
 
@@ -178,7 +190,7 @@ def _generation_stats(data: dict[str, Any]) -> Stats:
     if input_tokens is not None or output_tokens is not None:
         total = min((input_tokens or 0) + (output_tokens or 0), _INT_MAX)
     name = _text(model)
-    return Stats(name, total, input_tokens, usage=call_usage(name, data, input_tokens, output_tokens))
+    return Stats(name, total, input_tokens, call_usage(name, data, input_tokens, output_tokens))
 
 
 def _first_count(*values: Any) -> int | None:

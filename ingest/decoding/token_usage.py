@@ -66,14 +66,10 @@ class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, array_lik
     output: int = 0
     reasoning: int = 0
 
-    @property
-    def prompt_size(self) -> int:
-        return prompt_size(self.input)
-
 
 def prompt_size(tokens: int) -> int:
     """Return the largest of `PROMPT_SIZES` below `tokens`, which decides the price per token."""
-    return PROMPT_SIZES[max(0, bisect_left(PROMPT_SIZES, tokens) - 1)]
+    return PROMPT_SIZES[bisect_left(PROMPT_SIZES, tokens, 1) - 1]
 
 
 def call_usage(

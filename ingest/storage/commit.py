@@ -167,7 +167,7 @@ async def write(
 def _message_texts(records: Sequence[Record]) -> dict[bytes, bytes]:
     texts: dict[bytes, bytes] = {}
     for record in records:
-        if isinstance(record, Span) and record.messages:
+        if type(record) is Span and record.messages:
             texts |= record.messages
     return texts
 

@@ -47,8 +47,8 @@ def span_match(
 ) -> tuple[AlertRule.Kind, str, int] | None:
     """Return the rule kind, the key and the value of a span, or None if no rule is about it."""
     if kind == RETENTION:
-        stats = stats_of(kind, dict(data))
-        lost = stats.facts_total - stats.facts_kept
+        event = stats_of(kind, dict(data)).event
+        lost = event.facts_total - event.facts_kept
         return (Kind.FACTS_LOST, f"{trace_id}:{span_id}", lost) if lost > 0 else None
     if kind == ERROR:
         return (Kind.FALLBACK, f"{trace_id}:{span_id}", 1) if data.get("fallback") else None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from uuid import UUID
 
 
 def encode_array(values: Iterable[object]) -> str:
-    """Return the text of an array. Values other than integers and None are quoted."""
+    """Return the text of an array. Values other than integers, UUIDs and None are quoted."""
     return f"{{{','.join(map(_element, values))}}}"
 
 
@@ -15,5 +16,8 @@ def _element(value: object) -> str:
         return "NULL"
     if type(value) is int:
         return str(value)
+    if type(value) is UUID:
+        # Without hyphens, which takes a third of the time.
+        return value.hex
     escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

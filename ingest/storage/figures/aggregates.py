@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ingest.decoding.records import Span
-from ingest.decoding.span_stats import NO_STATS, Stats
+from ingest.decoding.span_stats import NO_EVENT, NO_STATS, EventStats
 from ingest.decoding.timestamps import to_datetime
 from ingest.storage.database.pg_arrays import encode_array
 from ingest.storage.figures.trends import TrendDelta, is_failure
@@ -83,11 +83,8 @@ class SessionDelta:
                 if last is None or end > last:
                     last = end
             self._count(span, 1)
-            stats = span.stats
-            if stats is not NO_STATS:
-                self._add_stats(stats, span.at_us or 0)
-                if stats.facts_total:
-                    self._add_facts(span)
+            if span.stats is not NO_STATS:
+                self._add_stats(span)
         self.first_us, self.last_us = first, last
 
     def subtract(self, spans: Iterable[Span]) -> None:
@@ -102,23 +99,30 @@ class SessionDelta:
                 self.first_us = at if self.first_us is None else min(self.first_us, at)
                 self.last_us = at if self.last_us is None else max(self.last_us, at)
 
-    def _add_stats(self, stats: Stats, at: int) -> None:
-        self.max_turn = max(self.max_turn, stats.turn)
+    def _add_stats(self, span: Span) -> None:
+        stats, at = span.stats, span.at_us or 0
         if (model := stats.model) and _is_newer(at, model, self.model_us, self.model):
             self.model, self.model_us = model, at
         if (tokens := stats.context_tokens) is not None:
             self.peak = max(self.peak, tokens)
             if _is_newer(at, tokens, self.tokens_us, self.tokens):
                 self.tokens, self.tokens_us = tokens, at
-        if (window := stats.window_tokens) and _is_newer(at, window, self.window_us, self.window):
+        if stats.event is not NO_EVENT:
+            self._add_event(stats.event, at)
+            if stats.event.facts_total:
+                self._add_facts(span)
+
+    def _add_event(self, event: EventStats, at: int) -> None:
+        self.max_turn = max(self.max_turn, event.turn)
+        if (window := event.window_tokens) and _is_newer(at, window, self.window_us, self.window):
             self.window, self.window_us = window, at
-        if (trigger := stats.trigger_tokens) and _is_newer(at, trigger, self.trigger_us, self.trigger):
+        if (trigger := event.trigger_tokens) and _is_newer(at, trigger, self.trigger_us, self.trigger):
             self.trigger, self.trigger_us = trigger, at
-        if stats.retention is not None:
-            self.retention = stats.retention if self.retention is None else min(self.retention, stats.retention)
+        if event.retention is not None:
+            self.retention = event.retention if self.retention is None else min(self.retention, event.retention)
 
     def _add_facts(self, span: Span) -> None:
-        total, kept = span.stats.facts_total, span.stats.facts_kept
+        total, kept = span.stats.event.facts_total, span.stats.event.facts_kept
         facts = (total - kept, total, f"{span.trace_id}:{span.parent_id or span.span_id}")
         if self.worst is None or facts > self.worst:
             self.worst = facts
@@ -128,24 +132,31 @@ class SessionDelta:
         if span.ended_us is None and span.started_us is not None:
             self.running += sign
         stats = span.stats
-        if stats is not NO_STATS:
-            self.turns += sign * stats.is_turn
-            self.checks += sign * stats.is_check
-            self.compactions += sign * stats.is_compaction
-            self.fallbacks += sign * stats.is_fallback
-            self.facts_total += sign * stats.facts_total
-            self.facts_kept += sign * stats.facts_kept
-            self.overflows += sign * stats.is_overflow
-            if stats.usage is not None:
-                if self.usage is None:
-                    self.usage = UsageDelta()
-                self.usage.add(stats.usage, span.at_us, sign)
+        if (usage := stats.usage) is not None:
+            if self.usage is None:
+                self.usage = UsageDelta()
+            self.usage.add(usage, span.at_us, sign)
+        if stats.event is not NO_EVENT:
+            self._count_event(stats.event, sign)
+        if stats.event is not NO_EVENT or span.status == "error":
+            self._count_trend(span, sign)
+
+    def _count_trend(self, span: Span, sign: int) -> None:
         has_failed = is_failure(span)
         self.errors += sign * has_failed
-        if (stats is not NO_STATS and stats.is_trend) or has_failed:
+        if has_failed or span.stats.event.is_trend:
             if self.trend is None:
                 self.trend = TrendDelta()
             self.trend.add(span, sign)
+
+    def _count_event(self, event: EventStats, sign: int) -> None:
+        self.turns += sign * event.is_turn
+        self.checks += sign * event.is_check
+        self.compactions += sign * event.is_compaction
+        self.fallbacks += sign * event.is_fallback
+        self.facts_total += sign * event.facts_total
+        self.facts_kept += sign * event.facts_kept
+        self.overflows += sign * event.is_overflow
 
     def row(self, session_key: uuid.UUID, seq: int) -> tuple[object, ...]:
         """Return the values for `update_parameters`, in the order of `_COLUMNS`. `seq` is the session's new number."""
@@ -181,7 +192,9 @@ class SessionDelta:
 
 def _is_newer(at: int, value: Any, known_at: int | None, known: Any) -> bool:
     """True if `value` replaces `known`: see `_LATEST`."""
-    return known_at is None or (at, value) > (known_at, known)
+    if known_at is None or at != known_at:
+        return known_at is None or at > known_at
+    return bool(value > known)
 
 
 def update_parameters(sessions: Iterable[tuple[object, ...]]) -> dict[str, str]:

@@ -59,18 +59,18 @@ class TrendDelta:
 
     def add(self, span: Span, sign: int) -> None:
         at_us = span.at_us
-        stats = span.stats
+        event = span.stats.event
         counts, shares = self._hour(0 if at_us is None else at_us - at_us % _HOUR_US)
-        counts[0] += sign * stats.is_compaction
-        counts[1] += sign * stats.freed_tokens
-        counts[2] += sign * stats.cache_lost_tokens
-        if stats.facts_total:
-            counts[3] += sign * stats.facts_total
-            counts[4] += sign * stats.facts_kept
-            share = share_kept(stats.facts_total, stats.facts_kept)
+        counts[0] += sign * event.is_compaction
+        counts[1] += sign * event.freed_tokens
+        counts[2] += sign * event.cache_lost_tokens
+        if event.facts_total:
+            counts[3] += sign * event.facts_total
+            counts[4] += sign * event.facts_kept
+            share = share_kept(event.facts_total, event.facts_kept)
             shares[share] = shares.get(share, 0) + sign
-        counts[5] += sign * stats.is_fallback
-        counts[6] += sign * stats.is_overflow
+        counts[5] += sign * event.is_fallback
+        counts[6] += sign * event.is_overflow
         counts[7] += sign * is_failure(span)
 
     def add_row(self, row: HourRow) -> None:
@@ -103,7 +103,7 @@ def stored_row(hour: datetime, counts: Sequence[int], kept_counts: Sequence[int]
 
 def is_failure(span: Span) -> bool:
     """True if a part of the agent failed. A summary that used a fallback counts as a fallback only."""
-    return span.status == "error" and not span.stats.is_fallback
+    return span.status == "error" and not span.stats.event.is_fallback
 
 
 def share_kept(total: int, kept: int) -> int:

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from ingest.decoding.timestamps import to_datetime
-from ingest.decoding.token_usage import Usage
+from ingest.decoding.token_usage import Usage, prompt_size
 from ingest.storage.database.pg_arrays import encode_array
 
 _HOUR_US = 3_600_000_000
@@ -30,7 +30,7 @@ class UsageDelta:
 
     def add(self, usage: Usage, at_us: int | None, sign: int) -> None:
         hour_us = 0 if at_us is None else at_us - at_us % _HOUR_US
-        key = (hour_us, usage.model, usage.provider, usage.is_summary, usage.prompt_size)
+        key = (hour_us, usage.model, usage.provider, usage.is_summary, prompt_size(usage.input))
         sums = self._sums.get(key)
         if sums is None:
             sums = self._sums[key] = [0, 0, 0, 0, 0, 0]
