@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import random
 from datetime import timedelta
 from io import StringIO
 from typing import Any
@@ -48,10 +49,20 @@ values = st.recursive(
 def test_a_payload_is_read_as_it_was_written(payload: dict[str, Any], padding: int) -> None:
     """Below and above the size from which payloads are compressed."""
     encoded = msgspec.json.encode({**payload, "padding": "a" * padding})
-    stored = payloads.pack(encoded)
-    assert payloads.unpack(stored) == encoded
-    assert payloads.size_of(stored) == len(encoded)
-    assert len(stored) <= len(encoded) + 1
+    for pack in (payloads.pack, payloads.pack_event, payloads.pack_data):
+        stored = pack(encoded)
+        assert payloads.unpack(stored) == encoded
+        assert payloads.size_of(stored) == len(encoded)
+        assert len(stored) <= len(encoded) + 1
+
+
+def test_large_payloads_of_compaction_events_are_compressed_more() -> None:
+    """A summary and its structured form repeat each other."""
+    chance = random.Random(1)
+    words = ["".join(chance.choices("aeinorst", k=chance.randrange(2, 9))) for _ in range(300)]
+    lines = [" ".join(chance.choices(words, k=12)) for _ in range(400)]
+    payload = json.dumps({"summary": "\n".join(lines), "structured": [{"text": line} for line in lines]}).encode()
+    assert len(payloads.pack_event(payload)) < 0.95 * len(payloads.pack(payload))
 
 
 def test_large_payloads_are_compressed_and_nul_characters_are_replaced() -> None:
