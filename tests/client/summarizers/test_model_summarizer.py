@@ -6,12 +6,13 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-from client.chat_endpoint import BODY_START, HEADERS_START, ChatEndpoint, completion, failure
+from client.chat_endpoint import BODY_START, HEADERS_START, ChatEndpoint, Response, completion, failure
 from compact import (
     CallbackExporter,
     CompactConfig,
@@ -202,12 +203,17 @@ def test_a_short_prompt_has_no_note(endpoint):
     [
         completion(None, refusal="I cannot do that"),
         completion("I'm sorry, but I can't help with that."),
+        completion("As an AI language model, I cannot summarize this conversation."),
+        completion("Unfortunately, I cannot fulfill this request."),
+        completion("I won't be able to summarize this."),
+        completion({"current_task": "I'm sorry, but I can't help with that."}),
+        completion({"facts": [{"text": "I cannot summarize this conversation.", "sources": []}]}),
         completion("", finish_reason="content_filter"),
         failure(400, "flagged", code="content_policy_violation"),
     ],
 )
 def test_refusals_raise_summary_refused(endpoint, reply):
-    """A refusal can be a field, prose, a finish reason or an error code."""
+    """A refusal can be a field, prose, the only entry of a summary, a finish reason or an error code."""
     endpoint.respond(reply)
     with pytest.raises(SummaryRefused):
         summarizer(endpoint).summarize_span(SPAN, max_tokens=600)
@@ -313,6 +319,35 @@ def test_plain_text_is_repaired_once(endpoint):
     assert len(endpoint.requests) == 2
     assert [message["content"] for message in endpoint.requests[1]["messages"]][-1] == PROSE
     assert endpoint.requests[1]["response_format"]["type"] == "json_schema"
+
+
+def test_a_conversation_about_a_refusal_is_not_a_refusal(endpoint):
+    """Only a reply that has nothing else is one."""
+    facts = [{"text": "I cannot provide a refund above $80, said the agent."}, {"text": "The item broke."}]
+    endpoint.respond(completion({"facts": facts}))
+    assert "The item broke." in summarizer(endpoint).summarize_span(SPAN, max_tokens=600).render()
+
+
+def test_json_with_other_fields_is_repaired_once(endpoint):
+    """Some endpoints accept the schema and ignore it."""
+    endpoint.respond(completion({"summary": "A refund was made.", "items": [1]}), completion(GOOD))
+    summary = summarizer(endpoint).summarize_span(SPAN, max_tokens=600)
+    assert summary.current_task.text == "Refund order ORD-4711"
+    assert len(endpoint.requests) == 2
+
+
+def test_a_repair_has_only_the_rest_of_the_time(endpoint):
+    """The reply took most of the timeout, and the repair hangs."""
+
+    def late(body: dict) -> Response:
+        endpoint.released.wait(0.8)
+        return completion(PROSE)
+
+    endpoint.respond(late, endpoint.hang)
+    started = time.monotonic()
+    text = summarizer(endpoint, timeout_s=1.0).summarize_span(SPAN, max_tokens=600).render()
+    assert time.monotonic() - started < 1.6
+    assert "The user wants a refund for ORD-4711." in text
 
 
 @pytest.mark.parametrize("second", [completion("Still prose."), failure(400, "no"), completion(None, refusal="no")])

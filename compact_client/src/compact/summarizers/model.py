@@ -169,20 +169,21 @@ class ModelSummarizer:
             count_tokens=request.count_tokens,
             facts=self._ledger_lines(request),
         )
-        text = await self._complete(prompt, request.reply_tokens)
+        deadline_s = asyncio.get_running_loop().time() + self._timeout_s
+        text = await self._complete(prompt, request.reply_tokens, deadline_s)
         try:
             summary = read_reply(text, request.messages, style=request.style)
         except UnstructuredReply:
-            summary = await self._repair(text, request)
+            summary = await self._repair(text, request, deadline_s)
         tokens = rendered_tokens(summary, request.count_tokens)
         if tokens > request.max_tokens:
             raise SummaryTooLong(summary_tokens=tokens, max_tokens=request.max_tokens)
         return summary
 
-    async def _repair(self, text: str, request: _SpanRequest) -> StructuredSummary:
+    async def _repair(self, text: str, request: _SpanRequest, deadline_s: float) -> StructuredSummary:
         """Ask once for the same summary in the right format. If that fails, the plain text is the summary."""
         try:
-            again = await self._complete(repair_prompt(text), request.reply_tokens)
+            again = await self._complete(repair_prompt(text), request.reply_tokens, deadline_s)
             return read_reply(again, request.messages, style=request.style)
         except SummarizationError:
             return read_prose(text, request.messages, style=request.style)
@@ -198,7 +199,7 @@ class ModelSummarizer:
         )
         return [line for line in ledger.render_as_message().splitlines()[1:] if line.strip()]
 
-    async def _complete(self, prompt: list[dict[str, str]], max_tokens: int) -> str:
+    async def _complete(self, prompt: list[dict[str, str]], max_tokens: int, deadline_s: float) -> str:
         import httpx
 
         body = completion_body(
@@ -207,7 +208,7 @@ class ModelSummarizer:
         try:
             # One deadline for everything. httpx only limits each read, so a response that trickles in never times out.
             async with (
-                asyncio.timeout(self._timeout_s),
+                asyncio.timeout_at(deadline_s),
                 httpx.AsyncClient(timeout=None, verify=self._is_https) as client,  # noqa: S113 - see the deadline above
             ):
                 return await request_completion(client, self._url, body, headers=self._headers, max_tokens=max_tokens)

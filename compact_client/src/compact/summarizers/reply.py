@@ -31,8 +31,13 @@ from compact.summary.structured_summary import StructuredSummary
 
 _MAX_EXCERPT_CHARS: Final = 120
 _FENCE: Final = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n```\s*$", re.DOTALL)
+_REFUSED_TASK: Final = (
+    r"(?:help|assist|summari|comply|provide|fulfill|process|complete|create|generate|do (?:this|that)|be able to)"
+)
 _REFUSAL: Final = re.compile(
-    r"\s*(?:i['’]?m (?:very )?sorry|sorry,|i am sorry|i can(?:no|['’])t (?:help|assist|summari|comply|provide)"
+    r"\s*(?:unfortunately,? |as an ai\b[^,.]*,? )?"
+    r"(?:i['’]?m (?:very )?sorry|sorry,|i am sorry|i (?:must|have to) decline"
+    rf"|i (?:can(?:no|['’])t|won['’]t|will not) {_REFUSED_TASK}"
     r"|i(?:['’]m| am) (?:unable|not able) to)"
 )
 _LIST_MARK: Final = re.compile(r"^(?:[-*•]|#+|\d+[.)])\s+")
@@ -116,35 +121,52 @@ def is_refusal(text: str) -> bool:
 
 
 class UnstructuredReply(SummarizationError):
-    """The model replied with something else than a JSON object."""
+    """The model replied with something else than a JSON object of the schema."""
 
 
 def read_reply(text: str, messages: Sequence[Message], *, style: str) -> StructuredSummary:
     """Return the typed summary in a model's reply. Raise a `SummarizationError` if there is none.
 
-    That is a `SummaryRefused` for a refusal, and an `UnstructuredReply` for text that is not a JSON object.
+    That is a `SummaryRefused` for a refusal, and an `UnstructuredReply` for text that is not a JSON object of the
+    schema.
     """
     if not text.strip():
         raise SummarizationError("The model returned an empty reply.")
     data = _parse_json_object(text)
-    if data is None:
-        excerpt = collapse_whitespace(text)[:_MAX_EXCERPT_CHARS]
-        if is_refusal(text):
-            raise SummaryRefused(f"The model refused: {excerpt}")
-        raise UnstructuredReply(f"The model did not reply with a JSON object: {excerpt}")
+    excerpt = collapse_whitespace(text)[:_MAX_EXCERPT_CHARS]
+    if is_refusal(text) if data is None else _is_refusal_only(data):
+        raise SummaryRefused(f"The model refused: {excerpt}")
+    if data is None or data.keys().isdisjoint(_PROPERTIES):
+        raise UnstructuredReply(f"The model did not reply with a JSON object of the schema: {excerpt}")
     summary = _build_summary(data, messages, style)
     if summary.is_empty:
         raise SummarizationError("The model's reply has no entry that the messages support.")
     return summary
 
 
+def _is_refusal_only(data: Mapping[str, Any]) -> bool:
+    """True if a reply has the right format, but all of its texts decline the request."""
+    texts = [value for value in data.values() if isinstance(value, str)]
+    texts += [text for name in _ENTRY_TYPES for text in _entry_texts(data.get(name), _ENTRY_TYPES[name][1])]
+    return bool(texts) and all(map(is_refusal, texts))
+
+
+def _entry_texts(items: Any, main_field: str) -> list[str]:
+    values = [item.get(main_field) if isinstance(item, dict) else item for item in _items(items)]
+    return [value for value in values if isinstance(value, str)]
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
 def read_prose(text: str, messages: Sequence[Message], *, style: str) -> StructuredSummary:
     """Return a reply in plain text as a summary. Each of its lines is a fact, if the messages support it.
 
-    Raise `SummarizationError` if there is none, or if the text is broken JSON.
+    Raise `SummarizationError` if there is none, or if the text is JSON.
     """
     if text.lstrip().startswith(("{", "[", "```")):
-        raise SummarizationError("The model replied with invalid JSON, twice.")
+        raise SummarizationError("The model replied with JSON that is not a summary, twice.")
     conversation = _Conversation(messages)
     ids = tuple(message.id for message in messages if message.id)
     lines = (_LIST_MARK.sub("", collapse_whitespace(line)) for line in text.splitlines())
@@ -195,9 +217,7 @@ def _read_task(value: Any, *, order: int) -> Note | None:
 
 def _read_entries(name: str, items: Any, positions: Mapping[str, int]) -> list[Entry]:
     """Return the valid entries of one field. Invalid items are skipped."""
-    if not isinstance(items, list):
-        return []
-    entries = [_read_entry(name, item, positions) for item in items]
+    entries = [_read_entry(name, item, positions) for item in _items(items)]
     return [entry for entry in entries if entry is not None]
 
 
@@ -231,16 +251,15 @@ def _read_values(item: Mapping[str, Any], properties: Mapping[str, Any]) -> dict
 def _read_key_fields(value: Any) -> dict[str, str]:
     if isinstance(value, dict):
         return {str(name): str(item) for name, item in value.items()}
-    pairs = value if isinstance(value, list) else []
     return {
         str(pair["name"]): str(pair["value"])
-        for pair in pairs
+        for pair in _items(value)
         if isinstance(pair, dict) and {"name", "value"} <= set(pair)
     }
 
 
 def _strings(value: Any) -> list[str]:
-    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+    return [item for item in _items(value) if isinstance(item, str)]
 
 
 class _Conversation:
