@@ -546,6 +546,54 @@ def test_a_ledger_without_decisions_lists_the_requests():
     assert first.startswith("[u0] user: Find the fastest flight to Houston. :: - :: - :: search → ")
 
 
+AIDER_TURN = """Aider v0.35.1-dev
+Models: gpt-4o with diff edit format, weak model gpt-3.5-turbo
+Git repo: ../tmp9p9wnvlu/.git with 167 files
+Repo-map: using 2048 tokens
+Allow lists in the dict values of the hooks argument
+Currently the Request class has a .register_hook() method, but it parses the dictionary that it expects strangely.
+18319 prompt tokens, 253 completion tokens, $0.095390 cost"""
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("max_tokens", [150, 800])
+def test_the_banner_of_a_program_is_neither_a_goal_nor_a_decision(style, max_tokens):
+    summary = Session(AIDER_TURN, "requests/models.py").summary(style=style, max_tokens=max_tokens)
+    (goal,) = summary.goals
+    assert goal.text.startswith("Allow lists in the dict values")
+    decisions = [entry.decision for entry in summary.decisions]
+    assert not any(banner in text for text in decisions for banner in ("Aider v", "weak model", "prompt tokens"))
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("max_tokens", [120, 300])
+def test_a_request_that_is_too_long_keeps_its_beginning(style, max_tokens):
+    """Both the first and the newest request have a place, however long they are."""
+    details = " ".join(f"The invoice of client {number} goes to folder {number * 7}." for number in range(60))
+    session = Session(f"Sort all invoices into folders. {details}", f"Now sort the receipts by date. {details}")
+    text = session.text(style=style, max_tokens=max_tokens)
+    assert "Sort all invoices into folders." in text
+    assert "Now sort the receipts by date." in text
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_no_style_is_empty_if_its_lines_are_longer_than_estimated(style):
+    """The inputs and outputs of a decision are only known when its line is written."""
+    session = Session("Hi! I need to change my flight back from Denver to Houston.")
+    session.messages.append(Message("assistant", f"Could you give me the reservation id? {'It is in the mail. ' * 9}"))
+    session.user("I don't remember the reservation ID, sorry.")
+    session.messages.append(Message("assistant", f"Then your user id, please. {'It is in the profile. ' * 9}"))
+    session.user("Sure, it's sofia_kim_7287.")
+    session.call("get_user", '{"name": "Sofia", "city": "Denver"}', user_id="sofia_kim_7287")
+    assert not session.summary(style=style, max_tokens=70).is_empty
+
+
+def test_a_step_ledger_has_steps_beside_a_long_request():
+    plan = "\n".join(f"- Create `cmd/part_{number}.go` and call `startPart{number}()` there." for number in range(80))
+    session = Session(f"Implement the following plan.\n{plan}").call("Read", "package cmd", file_path="cmd/root.go")
+    assert "1. > Read(file_path=cmd/root.go)" in session.text(style="step_ledger", max_tokens=300)
+
+
 def test_sources_are_listed_by_name():
     """Web addresses that the user or the agent mentioned or opened have their own section."""
     assert short_session().text().endswith("## Sources\n- https://example.org/sliding-window")
@@ -714,6 +762,28 @@ def test_a_command_of_the_user_is_shown_without_its_tags():
     text = session.user(f"{command}\n<command-args>split the parser in parse.go</command-args>").text()
     assert "split the parser in parse.go" in text
     assert "command-" not in text
+
+
+@pytest.mark.parametrize(
+    ("command", "goal"),
+    [
+        (
+            "<command-message>plan</command-message>\n<command-name>/plan</command-name>\n"
+            "<command-args>split the parser\nin parse.go</command-args>",
+            "/plan split the parser in parse.go",
+        ),
+        ("<command-name>/review</command-name> <command-args>158</command-args>", "/review 158"),
+        ("<command-message>review</command-message>\n<command-name>/review</command-name>", "/review"),
+        (" /workflows:review", "/workflows:review"),
+    ],
+)
+def test_a_command_of_the_user_is_a_goal(command, goal):
+    assert [note.text for note in Session(command).summary().goals] == [goal]
+
+
+def test_a_command_without_arguments_is_no_goal_beside_a_request():
+    session = Session("<command-name>/ide</command-name>", "Review the importer and fix the lint errors.")
+    assert [note.text for note in session.summary().goals] == ["Review the importer and fix the lint errors."]
 
 
 def test_headings_and_labels_without_facts_take_no_room():

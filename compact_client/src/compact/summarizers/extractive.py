@@ -12,6 +12,7 @@ from typing import Final
 from compact.messages import Message
 from compact.messages.span import SpanReference
 from compact.summarizers.extraction.blocks import Block
+from compact.summarizers.extraction.coverage import request_chars
 from compact.summarizers.extraction.entities import find_entities, original_spelling
 from compact.summarizers.extraction.line_classifier import is_open_item
 from compact.summarizers.extraction.span_index import SpanIndex
@@ -23,7 +24,11 @@ from compact.summarizers.extraction.summary_builder import build_summary, estima
 from compact.summary.structured_summary import StructuredSummary, merge_spans
 
 DEFAULT_MAX_TOKENS: Final = 2_000
-_OWN_FIELDS: Final = {"decision_log": "decisions", "code_delta": "files"}
+_OWN_FIELDS: Final = {
+    "decision_log": ("decisions",),
+    "code_delta": ("files",),
+    "step_ledger": ("commands", "tool_outcomes"),
+}
 _OWN_BONUS: Final = 2.0
 _PATH_PREFIX: Final = re.compile(r"[\w./~@+-]+\Z")
 _CHANGE_VERB: Final = re.compile(
@@ -63,7 +68,7 @@ class ExtractiveSummarizer:
         if todo.plan is not None and todo.plan.position >= len(messages):
             todo = todo._replace(plan=None)
         read = [*(earlier_blocks(previous) if previous is not None else ()), *message_blocks(messages)]
-        blocks = with_state(messages, visible, read, todo, style=style)
+        blocks = with_state(messages, visible, read, todo, style=style, request_chars=request_chars(max_tokens))
         index = SpanIndex(keep_keys, said=previous.said if previous is not None else ())
         index.add(_group_by_file(blocks) if style == "code_delta" else blocks, last_user=last_user)
         _prefer_own_entries(index, style)
@@ -88,7 +93,7 @@ class ExtractiveSummarizer:
 def _prefer_own_entries(index: SpanIndex, style: str) -> None:
     """Let the lines that a style is named after come first, so that many instructions cannot displace them."""
     for line in index.candidates:
-        if line.field == _OWN_FIELDS.get(style):
+        if line.field in _OWN_FIELDS.get(style, ()):
             line.bonus, line.is_priority = line.bonus + _OWN_BONUS, True
 
 

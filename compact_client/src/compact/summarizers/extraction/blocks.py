@@ -21,7 +21,7 @@ from compact.summarizers.extraction.state.file_ledger import (
     parse_arguments,
     read_arguments,
 )
-from compact.summarizers.extraction.state.requests import without_wrappers
+from compact.summarizers.extraction.state.requests import without_command_tags, without_wrappers
 from compact.summarizers.extraction.text_cache import TextCache
 
 if TYPE_CHECKING:
@@ -58,8 +58,6 @@ _ITEM: Final = re.compile(r"(?:[-*•]|\d{1,2}[.)])\s+\S")
 _TAG: Final = re.compile(r"</?[A-Za-z][\w:-]*/?>")
 _CONTROL_SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _FENCE: Final = "```"
-# Commands of the user are wrapped in elements. The first one repeats the name of the command.
-_COMMAND_TAG: Final = re.compile(r"<command-message>[^<]*</command-message>|</?command-(?:name|args)>")
 _COMMIT_TEXT: Final = re.compile(r"\bgit commit\b.*<<-?\s?['\"]?\w+['\"]?$")
 
 _PATH_LINE: Final = re.compile(r"[~.\w@+-]*(?:/[\w.@+-]+)+/?")
@@ -103,8 +101,8 @@ def read_blocks(messages: Sequence[Message]) -> Iterator[Block]:
             continue
         kind: LineKind = "user" if message.role == "user" else "prose"
         text = _truncate(message.text)
-        if kind == "user" and "<command-" in text:
-            text = _COMMAND_TAG.sub("", text)
+        if kind == "user":
+            text = without_command_tags(text)
         for lines, is_code in _prose_blocks[text]:
             yield Block(lines, "code" if is_code and kind == "prose" else kind, sources, position)
         for call in message.tool_calls:

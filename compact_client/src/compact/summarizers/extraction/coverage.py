@@ -18,11 +18,12 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from compact.summarizers.extraction.entity_names import NAME_WORTH, name_candidates
-from compact.summarizers.extraction.span_index import CALL_FIELDS, Candidate, SpanIndex
+from compact.summarizers.extraction.span_index import CALL_FIELDS, CHARS_PER_TOKEN, Candidate, SpanIndex
 
 _PRIORITY_SHARE: Final = 0.5  # of the budget, at most
 _REQUEST_FIELDS: Final = ("current_task", "goals")
-_REQUESTS_SHARE: Final = 0.35
+_REQUESTS_SHARE: Final = 0.6
+_REQUEST_TEXT_SHARE: Final = 0.35  # much less than the share above, because the size of a line is an estimate
 _NAMES_SHARE: Final = 0.22  # of the budget, for lines and names
 _REQUIRED_NAMES_SHARE: Final = 0.14  # of the budget, for names alone
 _MIN_LINE_TOKENS: Final = 4
@@ -34,6 +35,11 @@ _OUTPUT_HALF_VALUE_LINES: Final = 24.0  # after this many lines of one output, t
 _BARE_LINE_WORTH: Final = 0.5
 # A line of output is hard to interpret without the call that produced it.
 _CALL_OF_OUTPUT_VALUE: Final = 0.1  # for each selected line of its output
+
+
+def request_chars(max_tokens: int) -> int:
+    """Return how many characters the requests of a summary may have in total, so that none is left out."""
+    return round(max_tokens * _REQUEST_TEXT_SHARE * CHARS_PER_TOKEN)
 
 
 def select_lines(index: SpanIndex, budget_tokens: float, *, spare_tokens: float = 0.0) -> list[Candidate]:

@@ -92,8 +92,12 @@ def build_summary(
         is_full = _MIN_FILL * max_tokens <= tokens <= max_tokens or len(fitting) == len(selection)
         if not fitting or (used_tokens and (is_full or attempt >= _FIT_ATTEMPTS)):
             break
-        # Headings, separators and the estimated sizes are not exact. Retry with the difference.
-        room += max_tokens - tokens - 1 if tokens > max_tokens else (max_tokens - tokens) * _GROWTH
+        # Headings, separators and the estimated sizes are not exact. Retry with the difference. Lines with a long
+        # context, such as those of a decision log, can exceed the room by more than all of it.
+        if tokens > max_tokens:
+            room = max(room + max_tokens - tokens - 1, room / 2)
+        else:
+            room += (max_tokens - tokens) * _GROWTH
     kept = {line.order for line in lines}
     others = [line for line in selection if line.order not in kept]
     return replace(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import chain
 from typing import Final
 
 from compact.messages import Message
@@ -35,7 +36,13 @@ _FILLER: Final = (
     " awesome help need some with my i'd i'm that sounds works looks do it like"
 )
 _FILLER_WORDS: Final = frozenset(_FILLER.split())
+_MIN_REQUEST_CHARS: Final = 60
+MORE: Final = " …"  # ends a request that was shortened
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+|\n")
+# Commands of the user are wrapped in elements. The first one repeats the name of the command.
+_COMMAND_TAG: Final = re.compile(r"<command-message>[^<]*</command-message>|</?command-(?:name|args)>")
+_BARE_COMMAND: Final = re.compile(r"/[\w:-]+")
+_MAX_COMMAND_CHARS: Final = 400
 _MAX_UNCLOSED_TAGS: Final = 16
 _MIN_WORDS: Final = 3
 _MIN_FIRST_WORDS: Final = 2  # Later, a text this short mostly answers a question.
@@ -49,10 +56,41 @@ def request_text(message: Message) -> str:
     return text if len(text) > _MAX_SHORT_CHARS or len(_content_words(text)) >= _MIN_WORDS else ""
 
 
+def shorten_requests(texts: Sequence[str], max_chars: int) -> list[str]:
+    """Return requests with at most `max_chars` in total. The longer one is shortened first."""
+    left = max_chars
+    shortened: dict[int, str] = {}
+    for count, index in enumerate(sorted(range(len(texts)), key=lambda index: len(texts[index]))):
+        room = max(_MIN_REQUEST_CHARS, left // (len(texts) - count))
+        shortened[index] = _shorten(texts[index], room)
+        left -= len(shortened[index])
+    return [shortened[index] for index in range(len(texts))]
+
+
+def _shorten(text: str, max_chars: int) -> str:
+    """Return the first sentences of a text that fit, or the beginning of the first one."""
+    if len(text) <= max_chars:
+        return text
+    limit = max_chars - len(MORE)
+    ends = [match.start() for match in _SENTENCE_END.finditer(text, 0, limit)]
+    end = ends[-1] if ends and ends[-1] >= limit // 2 else limit
+    return text[:end].rstrip() + MORE
+
+
 def first_request(messages: Sequence[Message]) -> tuple[int, str]:
-    """Return the position and text of the first request, which may be short, or -1 and an empty text."""
-    requests = ((position, _requests[message.text]) for position, message in enumerate(messages) if _is_user(message))
-    return next((request for request in requests if request[1]), (-1, ""))
+    """Return the position and text of the first request, which may be short, or -1 and an empty text.
+
+    A command without arguments, such as `/review`, only counts if there is no other request.
+    """
+    texts = [(position, message.text) for position, message in enumerate(messages) if _is_user(message)]
+    requests = ((position, _requests[text]) for position, text in texts)
+    commands = ((position, _bare_command(text)) for position, text in texts)
+    return next((request for request in chain(requests, commands) if request[1]), (-1, ""))
+
+
+def _bare_command(text: str) -> str:
+    match = _BARE_COMMAND.fullmatch(without_command_tags(text[:_MAX_COMMAND_CHARS]).strip())
+    return match.group() if match else ""
 
 
 def _read_request(source: str) -> str:
@@ -88,6 +126,11 @@ def _is_filler(text: str) -> bool:
 _fillers: Final = TextCache(_is_filler, max_chars=1_000_000)
 
 
+def is_banner(text: str) -> bool:
+    """True if a program wrote all of a text in the user's turn."""
+    return not _BANNER.sub("", text).strip()
+
+
 def request_positions(messages: Sequence[Message]) -> list[int]:
     """Return the positions of the user messages that ask for something."""
     return [position for position, message in enumerate(messages) if _is_user(message) and request_text(message)]
@@ -98,7 +141,17 @@ def _is_user(message: Message) -> bool:
 
 
 def _clean(text: str) -> str:
-    return _BANNER.sub("", _TEST_OUTPUT.sub("", without_wrappers(text))).strip()
+    return _BANNER.sub("", _TEST_OUTPUT.sub("", without_wrappers(_with_command(text)))).strip()
+
+
+def _with_command(text: str) -> str:
+    """Return a command and its arguments as one line, so that they are read as one request."""
+    return " ".join(without_command_tags(text).split()) if "<command-name>" in text else text
+
+
+def without_command_tags(text: str) -> str:
+    """Return a message of the user with the name and the arguments of a command, but without their tags."""
+    return _COMMAND_TAG.sub("", text) if "<command-" in text else text
 
 
 def without_wrappers(text: str) -> str:

@@ -21,7 +21,15 @@ from compact.summarizers.extraction.records.record_state import RecordStates
 from compact.summarizers.extraction.state.changed_values import changed_values
 from compact.summarizers.extraction.state.check_results import CheckResult, last_check
 from compact.summarizers.extraction.state.file_ledger import LedgerFile, read_ledger
-from compact.summarizers.extraction.state.requests import first_request, is_filler, request_positions, request_text
+from compact.summarizers.extraction.state.requests import (
+    MORE,
+    first_request,
+    is_banner,
+    is_filler,
+    request_positions,
+    request_text,
+    shorten_requests,
+)
 from compact.summarizers.extraction.state.todo_list import TodoList
 from compact.summarizers.extraction.summary_blocks import EARLIER_POSITION, message_blocks
 from compact.summary.entries import FileTouched, OpenItem
@@ -44,11 +52,12 @@ def with_state(
     todo: TodoList,
     *,
     style: str = "task_state",
+    request_chars: int,
 ) -> Iterator[Block]:
     """Yield the blocks of the messages, with the state of the session instead of the lines it is derived from.
 
     `visible` messages stay in the prompt. They can make an older state obsolete. The blocks may start with those of an
-    earlier summary.
+    earlier summary. `request_chars` is the room for the first and the newest request.
     """
     all_messages = [*messages, *visible]
     blocks = list(blocks)
@@ -57,7 +66,7 @@ def with_state(
     yield from _file_blocks(all_messages, len(messages), earlier)
     check = last_check(all_messages)
     yield from _check_blocks(check, all_messages, len(messages))
-    requests = dict(_request_blocks(messages, visible, has_summary=has_summary))
+    requests = dict(_request_blocks(messages, visible, has_summary=has_summary, max_chars=request_chars))
     yield from requests.values()
     yield from _value_blocks(all_messages, len(messages))
     replaced = {"files"}
@@ -162,12 +171,17 @@ def _user_decisions(blocks: Sequence[Block], *, is_ledger: bool) -> dict[int, li
     users = [(index, block) for index, block in enumerate(blocks) if block.kind == "user" and block.entry is None]
     lines = [(index, block, line) for index, block in users for line in block.lines if is_user_decision(line)]
     if not lines and is_ledger and not any(map(_has_decision, blocks)):
-        lines = [(index, block, block.lines[0]) for index, block in users if not is_filler(block.lines[0])]
+        spoken = [(index, block, next(filter(_is_spoken, block.lines), "")) for index, block in users]
+        lines = [(index, block, line) for index, block, line in spoken if line]
     decisions: dict[int, list[Block]] = {}
     for index, block, line in lines:
         decision = block._replace(lines=(f"{USER_PREFIX}{line}",), field="decisions")
         decisions.setdefault(index, []).append(decision)
     return decisions
+
+
+def _is_spoken(line: str) -> bool:
+    return not is_filler(line) and not is_banner(line)
 
 
 def _has_decision(block: Block) -> bool:
@@ -191,9 +205,9 @@ def _source_blocks(messages: Sequence[Message]) -> Iterator[Block]:
 
 
 def _request_blocks(
-    messages: Sequence[Message], visible: Sequence[Message], *, has_summary: bool
+    messages: Sequence[Message], visible: Sequence[Message], *, has_summary: bool, max_chars: int
 ) -> Iterator[tuple[int, Block]]:
-    """Yield the first and the newest request, by position."""
+    """Yield the first and the newest request, by position. Each of them has a place, even if it must be shortened."""
     requests: dict[int, tuple[str, str]] = {}
     positions = request_positions(messages)
     if positions and not request_positions(visible):
@@ -201,9 +215,10 @@ def _request_blocks(
     first, text = first_request(messages)
     if text and not has_summary:
         requests[first] = ("goals", text)  # also if it is the only request
-    for position, (field, line) in requests.items():
+    texts = shorten_requests([line for _, line in requests.values()], max_chars)
+    for (position, (field, _)), text in zip(requests.items(), texts, strict=True):
         source = messages[position].id
-        yield position, Block((line,), "user", (source,) if source else (), position, field=field)
+        yield position, Block((text,), "user", (source,) if source else (), position, field=field)
 
 
 def _without_request(block: Block, request: Block | None) -> Iterator[Block]:
@@ -225,7 +240,7 @@ def _without_request(block: Block, request: Block | None) -> Iterator[Block]:
 
 def _repeats(line: str, request: str) -> bool:
     collapsed = collapse_whitespace(line)
-    return collapsed in request or request in collapsed
+    return collapsed in request or request.removesuffix(MORE) in collapsed
 
 
 def _file_line(line: str) -> str:
