@@ -36,7 +36,7 @@ GROUP_MAX_RECORDS = 2_000
 CHUNK_RECORDS = 500
 GROUP_MAX_BYTES = 16 * 1024 * 1024
 # Half of a commit's time does not depend on its size, so a batch waits this long for the next one if a worker is
-# decoding it. A batch with fewer records does not wait, and ends the wait of others.
+# decoding it and no other project writes. A batch with fewer records does not wait, and ends the wait of others.
 _MAX_WAIT_S = 0.02
 _MIN_WAITING_RECORDS = 50
 QUEUE_MAX_BYTES = 128 * 1024 * 1024
@@ -170,8 +170,10 @@ class Writer:
 
     async def _wait_for_next_batch(self) -> None:
         """Wait for a body that is being decoded, so that its records are part of the next commit."""
+        if self._is_closing or not self._is_decoding() or self.backlog.has_several_projects:
+            return
         is_small = any(len(batch.records) < _MIN_WAITING_RECORDS for batch in self._queue.heads())
-        if is_small or self._pending_records >= GROUP_MAX_RECORDS or self._is_closing or not self._is_decoding():
+        if is_small or self._pending_records >= GROUP_MAX_RECORDS:
             return
         self._wake.clear()
         with contextlib.suppress(TimeoutError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -26,17 +27,20 @@ class Commits:
         pass
 
 
-def write(*sizes: int, is_decoding: bool) -> list[list[int]]:
-    """Write one batch after the other, each before the previous one is committed. Return the commits."""
+def write(*sizes: int, is_decoding: bool, projects: Sequence[int] = (1,)) -> list[list[int]]:
+    """Write one batch after the other, each before the previous one is committed. Return the commits.
+
+    The batches belong to `projects` in turn.
+    """
     commits = Commits()
 
     async def run() -> None:
         writer = Writer(is_decoding=lambda: is_decoding)
         writer._transactions = commits  # type: ignore[assignment]
         tasks = []
-        for size in sizes:
+        for size, project_id in zip(sizes, cycle(projects), strict=False):
             records: Any = [Trace(str(number), "", None, None, None, None, b"{}") for number in range(size)]
-            tasks.append(asyncio.create_task(writer.write(1, records, size=size)))
+            tasks.append(asyncio.create_task(writer.write(project_id, records, size=size)))
             # Several turns of the event loop, in which the writer could start a commit.
             for _ in range(5):
                 await asyncio.sleep(0)
@@ -58,6 +62,11 @@ def test_a_batch_with_few_records_does_not_wait(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(writer_module, "_MAX_WAIT_S", 60.0)
     assert write(1, is_decoding=True) == [[1]]
     assert write(100, 1, is_decoding=True) == [[100, 1]]
+
+
+def test_a_batch_does_not_wait_while_several_projects_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "_MAX_WAIT_S", 60.0)
+    assert write(1, 100, 100, is_decoding=True, projects=(1, 2)) == [[1], [100], [100]]
 
 
 def test_the_wait_is_limited() -> None:
