@@ -89,3 +89,8 @@ def test_a_deep_tree_is_redacted() -> None:
     for _ in range(50_000):
         clean = clean[0]
     assert (clean, counts) == (f"password={MASK}", {"password": 1})
+
+
+def test_a_text_without_masks_has_no_surroundings() -> None:
+    """A span of a boundary alone is no secret, so nothing is masked."""
+    assert MaskedText("a\x1eb", []).surroundings(1_000) == []

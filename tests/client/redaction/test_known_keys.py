@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from collections import OrderedDict
 from typing import Any
 
 import pytest
-from compact.redaction import Redactor
+from compact.redaction import Redactor, secret_keys
 from compact.redaction.forest import Forest
 from compact.redaction.known_keys import KnownKeys
 from compact.redaction.tree import Tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from regex_samples import sample
 
 _SECRET = "q7Xz81kP99"
 _KEYS = (
@@ -126,3 +128,12 @@ def test_the_memory_of_keys_is_bounded() -> None:
     assert len(keys.clean) <= 50_000
     assert keys.plain <= keys.clean
     assert "x" * 81 not in keys.clean
+
+
+def test_every_secret_name_has_a_stem() -> None:
+    """A name without a stem is not compared with the patterns for names."""
+    rng = random.Random(20261118)
+    for pattern in (secret_keys._SECRET_KEY, secret_keys._TOKEN_KEY, secret_keys._NUMBER_KEY):
+        names = [name for name in (sample(pattern, rng) for _ in range(500)) if pattern.fullmatch(name)]
+        assert names
+        assert [name for name in names if not secret_keys._STEM.search(name)] == []

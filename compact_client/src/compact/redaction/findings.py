@@ -113,6 +113,8 @@ class MaskedText:
     def surroundings(self, distance: int) -> list[tuple[int, int]]:
         """Return the ranges of the masked text that are at most `distance` characters from a mask."""
         starts, gap = self._mask_starts, 2 * distance + len(MASK)
+        if not starts:
+            return []
         groups = [
             0,
             *(index for index in range(1, len(starts)) if starts[index] - starts[index - 1] > gap),

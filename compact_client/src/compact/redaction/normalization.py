@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from itertools import accumulate
 
 from compact.redaction.findings import Span
 
 _INVISIBLE = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]+"
+    "([\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]+)"
 )
 # In ordinary text, these characters follow an emoji. Between letters and digits, they hide something.
 HIDDEN = re.compile(f"(?<=[!-~]){_INVISIBLE.pattern}(?=[!-~])|[\uff01-\uff5e]")
@@ -24,30 +26,20 @@ class NormalizedText:
     """A text without invisible characters, which maps positions back to the original."""
 
     def __init__(self, text: str) -> None:
-        self._removed: list[tuple[int, int]] = []
-        pieces: list[str] = []
-        position = removed = 0
-        for match in _INVISIBLE.finditer(text):
-            pieces.append(text[position : match.start()])
-            self._removed.append((match.start() - removed, removed + len(match[0])))
-            removed += len(match[0])
-            position = match.end()
-        pieces.append(text[position:])
-        self.text = "".join(pieces).translate(_ASCII_FORM)
+        pieces = _INVISIBLE.split(text)
+        visible = pieces[::2]
+        self._places = list(accumulate(map(len, visible)))
+        self._removed = list(accumulate(map(len, pieces[1::2])))
+        self.text = "".join(visible).translate(_ASCII_FORM)
 
     def original(self, span: Span) -> Span:
         """Return where a span is in the original text."""
         return span._replace(start=self._position(span.start), end=self._position(span.end - 1) + 1)
 
     def _position(self, position: int) -> int:
-        low, high = 0, len(self._removed)
-        while low < high:
-            middle = (low + high) // 2
-            if self._removed[middle][0] <= position:
-                low = middle + 1
-            else:
-                high = middle
-        return position + (self._removed[low - 1][1] if low else 0)
+        # The last place is the end of the text.
+        index = min(bisect_right(self._places, position), len(self._removed))
+        return position + (self._removed[index - 1] if index else 0)
 
 
 def normalize(text: str) -> NormalizedText | None:

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from compact.redaction.database_cache import cache_key, read_database, write_database
 from compact.redaction.encoded_text import EncodedText
+from compact.redaction.literals import find_all, lower
 from compact.redaction.normalization import HIDDEN, HINT
 from compact.redaction.rules import Rule
 from compact.redaction.rules.rule import MIN_RUN_CHARS
@@ -133,12 +134,12 @@ class LiteralPrefilter:
 
     def hits(self, text: str, parts: Sequence[str] = ()) -> Hits:
         """Return the hits in a text."""
-        lowered = _lower_same_length(text)
+        lowered = lower(text)
         hits: Hits = {index: [EVERYWHERE] for index in self._everywhere}
         if not text.isascii() and HIDDEN.search(text):
             hits[NORMALIZE] = [0]
         for literal, rules in self._rules_of.items():
-            if starts := _find_all(lowered, literal):
+            if starts := find_all(lowered, literal):
                 for index, offset in rules:
                     hits.setdefault(index, []).extend([start + offset for start in starts] if offset else starts)
         for positions in hits.values():
@@ -226,6 +227,9 @@ def _load_database(numbers_of: Mapping[str, int], *, is_compiled: bool) -> Any:
     expressions = [expression.encode() for expression in numbers_of]
     numbers = list(numbers_of.values())
     flags = [hyperscan.HS_FLAG_CASELESS | hyperscan.HS_FLAG_DOTALL] * len(numbers)
+    if _HIDDEN in numbers:
+        # It only matters if there is one.
+        flags = [flag | hyperscan.HS_FLAG_SINGLEMATCH for flag in flags]
     key = cache_key(numbers, expressions, flags, [version("hyperscan")])
     cached = read_database(key)
     if cached is not None:
@@ -252,22 +256,3 @@ def _hints(rule: Rule) -> Iterator[tuple[str, int]]:
 
 def _add_end(number: int, _start: int, end: int, _flags: int, ends: Ends) -> None:
     ends[number].append(end)
-
-
-def _find_all(text: str, literal: str) -> list[int]:
-    """Return where a literal starts, also where it overlaps with itself."""
-    starts: list[int] = []
-    position = text.find(literal)
-    while position >= 0:
-        starts.append(position)
-        position = text.find(literal, position + 1)
-    return starts
-
-
-_ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
-
-
-def _lower_same_length(text: str) -> str:
-    lowered = text.lower()
-    # A few letters such as İ become two in lower case, which would shift all positions after them.
-    return lowered if len(lowered) == len(text) else text.translate(_ASCII_LOWER)

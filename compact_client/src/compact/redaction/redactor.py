@@ -176,7 +176,8 @@ class Redactor:
                     continue
                 counts[owner][rule] += 1
                 value = str(item)
-                tree.replace(place, replace(Finding(0, len(value), rule, "secret", value)))
+                replacement = MASK if replace is mask else replace(Finding(0, len(value), rule, "secret", value))
+                tree.replace(place, replacement)
 
     def _replace_texts(self, forest: Forest, counts: _Counts, replace: Replace) -> None:
         texts = forest.texts
@@ -296,7 +297,7 @@ def _by_part(secrets: Iterable[_Secret]) -> Iterator[tuple[int, list[_Secret]]]:
 
 def _count(secrets: Iterable[_Secret], counts: Counter[str]) -> None:
     """Count secrets. A secret in several parts counts once."""
-    counts.update(rule for _, rule in {(secret.group, secret.span.rule) for secret in secrets})
+    counts.update({secret.group: secret.span.rule for secret in secrets}.values())
 
 
 def _count_by_owner(secrets: Iterable[_Secret], owner: Callable[[int], int], counts: _Counts) -> None:
@@ -317,11 +318,11 @@ def _replace_all(text: str, secrets: Iterable[_Secret], replace: Replace) -> str
     pieces: list[str] = []
     position = 0
     for secret in secrets:
-        start, end, _, _, quote = secret.span
+        _, offset, (start, end, _, _, quote), _ = secret
         # Creating a finding costs more than replacing it.
         replacement = MASK if replace is mask else replace(_create_finding(text, secret))
-        pieces += (text[position : start - secret.offset], f"{quote}{replacement}{quote}")
-        position = end - secret.offset
+        pieces += (text[position : start - offset], f"{quote}{replacement}{quote}" if quote else replacement)
+        position = end - offset
     return "".join([*pieces, text[position:]])
 
 

@@ -10,10 +10,11 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from compact.redaction.findings import Span, is_masked
+from compact.redaction.literals import find_all, lower
 from compact.redaction.prefilter import EVERYWHERE
 from compact.redaction.rules import Rule
 
-_MAX_ANCHOR_CHARS = 16
+_MAX_WORD_CHARS = 32
 
 
 class RuleSearch:
@@ -31,8 +32,8 @@ class RuleSearch:
         spans: list[Span] = []
         if self._rule.starts_with_literal:
             self._search_at(text, positions, spans)
-        elif self._rule.anchor is not None:
-            self._search_anchors(text, positions, self._rule.anchor, spans)
+        elif self._rule.first_words:
+            self._search_words(text, positions, spans)
         else:
             self._search_ranges(text, positions, spans)
         return spans
@@ -44,17 +45,15 @@ class RuleSearch:
             if position >= resume and (match := match_at(text, position)) is not None:
                 resume = self._add_spans(match, spans)
 
-    def _search_anchors(self, text: str, positions: Sequence[int], anchor: re.Pattern[str], spans: list[Span]) -> None:
-        match_at = self._rule.pattern.match
+    def _search_words(self, text: str, positions: Sequence[int], spans: list[Span]) -> None:
+        match_at, words = self._rule.pattern.match, self._rule.first_words
         resume = 0
         for start, end in _ranges(positions, self._rule.reach, len(text)):
-            position = max(start, resume)
-            limit = end + _MAX_ANCHOR_CHARS
-            while (place := anchor.search(text, position, limit)) is not None and place.start() < end:
-                if (match := match_at(text, place.start())) is None:
-                    position = place.end()
-                else:
-                    position = resume = self._add_spans(match, spans)
+            lowered = lower(text[start : end + _MAX_WORD_CHARS])
+            places = sorted({start + place for word in words for place in find_all(lowered, word)})
+            for place in places:
+                if resume <= place < end and (match := match_at(text, place)) is not None:
+                    resume = self._add_spans(match, spans)
 
     def _search_ranges(self, text: str, positions: Sequence[int], spans: list[Span]) -> None:
         pattern, length = self._rule.pattern, len(text)

@@ -24,12 +24,17 @@ _NUMBER_KEY = re.compile(
     r"|(?P<pin>(?:.*card|.*bank|.*account|.*sim|.*user|.*login|.*security|.*door)?pin(?:code|number|no|nr)?)"
     r"|(?P<phone>.*(?:phone|phonenumber|mobile|mobilenumber|telephone|telefon|handy|faxnumber|phoneno))"
 )
+# One of these is in every name that the patterns above match. Most names have none.
+_STEM = re.compile(
+    r"pass|secret|key|connectionstring|credential|mnemonic|phrase|pwd|auth|cookie|token|bearer|jwt|ssn|socialsecurity|cvv|cvc"
+    r"|card|ccnumber|pin|phone|mobile|telefon|handy|fax"
+)
 _MIN_DIGITS = {"us_ssn": 9, "card": 3, "pin": 4, "phone": 7}
 _MIN_TOKEN_CHARS = 8
 TEXT_RULES = frozenset({"token"})
 """Rules for keys whose numbers are never secret: `{"input_tokens": 7}`."""
 _MAX_CACHED_KEYS = 50_000
-_SEPARATORS = re.compile(r"[\s_.-]")
+_SEPARATORS = re.compile(r"[\s_.-]+")
 _rules: dict[str, str | None] = {}
 _MAX_KEY_CHARS = 80  # Longer keys are not names, and caching them would waste memory.
 _PLACEHOLDER = re.compile(
@@ -149,6 +154,8 @@ def _normalize(key: str) -> str:
 
 def _key_rule(key: str) -> str | None:
     name = _normalize(key)
+    if _STEM.search(name) is None:
+        return None
     if _SECRET_KEY.fullmatch(name):
         return "password" if "pass" in name or "pwd" in name else "secret"
     if _TOKEN_KEY.fullmatch(name) and not _NOT_A_TOKEN_KEY.fullmatch(name):

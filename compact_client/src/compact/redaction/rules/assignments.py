@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from compact.redaction.findings import MASKED
-from compact.redaction.rules.rule import GAP, HAS_DIGIT, Rule, caseless, is_key_material, looks_random
+from compact.redaction.rules.rule import GAP, HAS_DIGIT, Rule, before_random, caseless, is_key_material, looks_random
 
 # A quoted value ends at its own quote, at any level of JSON escaping. An unquoted value ends at a separator. A YAML
 # block contains the indented lines below the key. `__BARE__` is replaced by what an unquoted value must have.
@@ -16,11 +16,8 @@ _VALUE = r"""
       | [|>][+-]?\d?[ \t]*\r?\n(?P<block>(?:[ \t]+[^\n\x1e]{1,512}(?:\r?\n)?){1,40}+)
       | (?P<bare>__BARE__[^\s\x1e"'`,;&<>\\]{1,96}+) )
 """
-# What `looks_random` and `is_key_material` need. Testing it here is several times as fast as rejecting a match.
-_NOT_BARE = r"""\s\x1e"'`,;&<>\\"""
-_RANDOM = (
-    rf"(?=[^{_NOT_BARE}0-9]{{0,63}}+[0-9]|(?-i:(?=[^{_NOT_BARE}a-z]{{0,63}}+[a-z])[^{_NOT_BARE}A-Z]{{0,63}}+[A-Z]))"
-)
+_RANDOM = before_random(r"!#-%(-+\--/:=?@\[\]^_{-\U0010ffff")
+# Random characters contain a digit early on.
 _EARLY_DIGIT = r"(?=[!-/:-~]{0,23}[0-9])"
 _QUOTE_AFTER_KEY = r"""(?P<keyquote>\\{0,7}+["'`]\]?|%22)?[*_~]{0,3}"""
 _SUFFIX_WORDS = (
@@ -55,7 +52,9 @@ _VARIABLE = re.compile(r"\$[A-Z_][A-Z0-9_]*[)\]}.:!?*_]*")
 
 def is_placeholder(value: str) -> bool:
     """True if a value represents another one, such as `None`, `$TOKEN` or `settings.password`."""
-    return _PLACEHOLDER.fullmatch(value.lower()) is not None or _VARIABLE.fullmatch(value) is not None
+    if _PLACEHOLDER.fullmatch(value.lower()) is not None:
+        return True
+    return value.startswith("$") and _VARIABLE.fullmatch(value) is not None
 
 
 # Code compares with these, and documents map a name to a column. Only a value with a digit is a password then.
@@ -68,7 +67,6 @@ _DIGIT_AND_LETTER = re.compile(r"(?=[^0-9]*[0-9])[^A-Za-z]*[A-Za-z]")
 _TEST_NAME = re.compile(r"test|\w+_\w+|\d|[A-Z][a-z]+[A-Z]", re.IGNORECASE)
 # `tokens: input=100`
 _COUNT = re.compile(r"[a-z_]+[=:]\d+[a-z]?")
-# Random characters contain a digit early on.
 _KEY_START = re.compile(r"[!-/:-~]{0,23}[0-9]")
 _NEXT_WORD = re.compile(r"[ \t]+[A-Za-z]{2,}")
 _OPENED = re.compile(r"[({\[][^(){}\[\]]*\Z")
@@ -199,7 +197,7 @@ def _assignment(
     pattern = caseless(rf"{start}(?:{key}){_SUFFIX}{_QUOTE_AFTER_KEY}{separator}(?P<value>{value})")
     if not hint:
         return Rule(name, "secret", words, pattern, accepts, starts_with_literal=True, spans=_spans)
-    return Rule(name, "secret", words, pattern, accepts, hints=(hint,), reach=reach, anchor=caseless(key), spans=_spans)
+    return Rule(name, "secret", words, pattern, accepts, hints=(hint,), reach=reach, first_words=words, spans=_spans)
 
 
 # Hyperscan is faster without upper bounds.

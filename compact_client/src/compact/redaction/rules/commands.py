@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from compact.redaction.rules.assignments import IDENTIFIER, is_placeholder
-from compact.redaction.rules.rule import Rule, caseless, looks_random, near, verbose
+from compact.redaction.rules.rule import Rule, caseless, looks_random, verbose
 
-_CURL = re.compile(r"curl|http|wget")
+_HTTP_WORDS = ("curl", "http", "wget")
 _WORD = r"""(?P<quote>["'])?(?P<secret>(?(quote)[^"'\n\x1e]{1,512}|[^\s\x1e"'`,;&|<>\\-][^\s\x1e"'`;&|<>\\]{0,512}))"""
 
 
@@ -15,23 +15,35 @@ def _is_argument(match: re.Match[str]) -> bool:
     return not is_placeholder(match["secret"])
 
 
+def _is_after_http_word(match: re.Match[str]) -> bool:
+    """True if a word such as `curl` is up to 400 characters before a match, in the same part."""
+    text, end = match.string, match.start()
+    start = max(end - 400, 0)
+    start = max(start, text.rfind("\x1e", start, end))
+    return any(text.find(word, start, end) >= 0 for word in _HTTP_WORDS)
+
+
 def _is_random_argument(match: re.Match[str]) -> bool:
     return _is_argument(match) and looks_random(match["secret"])
 
 
-def _program(names: str, option: str, literals: str, *, reach: int = 40) -> Rule:
-    """A rule for an option of a program, on the same line."""
+def _program(names: str, option: str, literals: str, *, sign: str = "", reach: int = 40) -> Rule:
+    """A rule for an option of a program, on the same line. `sign` is the start of the option, for Hyperscan."""
+    words = tuple(literal.replace("+", " ") for literal in literals.split())
     return Rule(
         "command_line",
         "secret",
-        tuple(literal.replace("+", " ") for literal in literals.split()),
+        words,
         verbose(rf"(?<![\w-])(?:{names})[ ][^\n\x1e|]{{0,200}}?(?:{option}){_WORD}"),
         _is_argument,
-        reach=reach,
-        lookahead=300,
+        hints=tuple(rf"{re.escape(word)}[^\n\x1e|]*{sign}" for word in words) if sign else (),
+        reach=_OPTION_REACH if sign else reach,
+        first_words=tuple(name.replace("\\", "") for name in names.split("|")),
     )
 
 
+# From the name of a program to the start of an option.
+_OPTION_REACH = 240
 COMMANDS = (
     Rule(
         "command_line",
@@ -51,26 +63,28 @@ COMMANDS = (
         ("mysql", "mariadb"),
         verbose(r"(?<![\w-])(?:mysql|mariadb)\w{0,12}[ ][^\n\x1e|]{0,200}?(?<=[ ])-p(?=[^\s\x1e])" + _WORD),
         _is_argument,
-        starts_with_literal=True,
+        hints=(r"(?:mysql|mariadb)[^\n\x1e|]* -p",),
+        reach=_OPTION_REACH,
+        first_words=("mysql", "mariadb"),
     ),
-    _program("sshpass|expect", r"-p[ ]?", "sshpass"),
-    _program("redis-cli", r"-a[ ]|--pass[ ]", "redis-cli"),
-    _program("mongo|mongosh|mongodump|mongorestore|mongoexport", r"-p[ ]", "mongo"),
+    _program("sshpass|expect", r"-p[ ]?", "sshpass", sign="-p"),
+    _program("redis-cli", r"-a[ ]|--pass[ ]", "redis-cli", sign="(?:-a|--pass) "),
+    _program("mongo|mongosh|mongodump|mongorestore|mongoexport", r"-p[ ]", "mongo", sign="-p "),
     _program(
         "docker|podman|helm|skopeo|buildah|nerdctl|oc",
         r"(?<=[ ])-p[ ]|--password[ ]",
         "docker+login podman+login login+-u",
     ),
-    _program("ldapsearch|ldapadd|ldapmodify|ldapwhoami", r"(?<=[ ])-w[ ]?", "ldap"),
+    _program("ldapsearch|ldapadd|ldapmodify|ldapwhoami", r"(?<=[ ])-w[ ]?", "ldap", sign=" -w"),
     _program("zip|unzip", r"(?<=[ ])-P[ ]?", "zip+-"),
-    _program("7z|7za|rar|unrar", r"(?<=[ ])-p", "7z rar+"),
+    _program("7z|7za|rar|unrar", r"(?<=[ ])-p", "7z rar+", sign="-p"),
     _program(
         "smbclient|net|rpcclient|mount\\.cifs", r"-U[ ]\S{1,64}?%|/user:\S{1,64}[ ]", "smbclient net+use rpcclient"
     ),
-    _program("htpasswd", r"-\w*b\w*[ ]\S{1,128}[ ]\S{1,64}[ ]", "htpasswd"),
+    _program("htpasswd", r"-\w*b\w*[ ]\S{1,128}[ ]\S{1,64}[ ]", "htpasswd", sign="-"),
     _program("az", r"(?<=[ ])-p[ ]", "az+login"),
     _program("vault", r"login[ ]", "vault+login"),
-    _program("openssl", r"pass(?:in|out)?[ ]pass:|(?<=[ ])-k[ ]", "openssl"),
+    _program("openssl", r"pass(?:in|out)?[ ]pass:|(?<=[ ])-k[ ]", "openssl", sign="(?:pass:| -k )"),
     _program("aws", r"(?:aws_)?secret_access_key[ ]|session_token[ ]", "aws+configure"),
     _program("npm|yarn|pnpm", r"_auth(?:Token)?[ ]", "_auth+ _authtoken+", reach=220),
     Rule(
@@ -91,9 +105,10 @@ COMMANDS = (
         ("-u ", "--user ", "--proxy-user "),
         verbose(
             r"-{1,2}(?:proxy-)?u(?:ser)?[ ]"  # codespell:ignore ser
-            r"""["']?[^\s\x1e"':/]{0,128}:(?P<secret>[^\s\x1e"'<>]{2,256}+)(?=["'\s]|\Z)"""
+            r"""["']?[^\s\x1e"':/]{0,128}:(?P<secret>[^\s\x1e"'<>]{2,256}+)(?=["'\s\x1e]|\Z)"""
         ),
-        lambda match: not is_placeholder(match["secret"]) and near(match, _CURL, before=400),
+        lambda match: _is_after_http_word(match) and not is_placeholder(match["secret"]),
+        starts_with_literal=True,
     ),
     Rule(
         "netrc",
@@ -133,6 +148,7 @@ COMMANDS = (
         ),
         _is_random_argument,
         hints=(r"(?:requirepass|masterauth|enable secret|password 7|secret [59]) ",),
+        first_words=("requirepass", "masterauth", "enable secret", "password", "secret"),
     ),
     Rule(
         "password_hash",

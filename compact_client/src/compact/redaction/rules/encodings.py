@@ -7,13 +7,14 @@ import binascii
 import re
 from string import ascii_letters, digits
 
-from compact.redaction.rules.rule import Rule, is_key_material, near, verbose
+from compact.redaction.rules.rule import Rule, around, is_key_material, verbose
 
 _ALPHABET = ascii_letters[26:] + ascii_letters[:26] + digits + "+/"
 _MAX_DECODED_CHARS = 16_384
 _TEXT = re.compile(r"[\t\n\r -~\u00a0-\U0010ffff]+")
 _BASIC = re.compile(r"[\w.@+-]{1,64}:[^\s:]{4,128}")
-_AWS_WORDS = re.compile(r"aws|amazon|secret|akia|asia|access|credential|s3|iam\b")
+_AWS_WORDS = ("aws", "amazon", "secret", "akia", "asia", "access", "credential", "s3")
+_IAM = re.compile(r"iam\b")
 _SYMBOL = re.compile(r"[+/]")
 
 
@@ -53,7 +54,10 @@ def _is_aws_secret(match: re.Match[str]) -> bool:
     value = match[0]
     if value.lower() == value or value.upper() == value or not is_key_material(value):
         return False
-    return _SYMBOL.search(value) is not None or near(match, _AWS_WORDS, before=200, after=60)
+    if _SYMBOL.search(value) is not None:
+        return True
+    window = around(match, before=200, after=60)
+    return any(word in window for word in _AWS_WORDS) or _IAM.search(window) is not None
 
 
 ENCODED = (

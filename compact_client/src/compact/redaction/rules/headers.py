@@ -5,7 +5,17 @@ from __future__ import annotations
 import re
 
 from compact.redaction.rules.assignments import IDENTIFIER, is_placeholder
-from compact.redaction.rules.rule import GAP, NOT_IN_WORD, Rule, caseless, is_key_material, looks_random, verbose
+from compact.redaction.rules.rule import (
+    GAP,
+    NOT_IN_WORD,
+    Rule,
+    before_digit,
+    before_random,
+    caseless,
+    is_key_material,
+    looks_random,
+    verbose,
+)
 
 # The first characters of a value decide if it is a secret.
 _MAX_CHECKED_CHARS = 128
@@ -57,7 +67,9 @@ HEADERS = (
         "authorization",
         "secret",
         ("bearer ", "bearer%20", "bearer+"),
-        caseless(rf"{NOT_IN_WORD}bearer{_SPACE}{{1,4}}(?P<secret>[\w.~+/=%-]{{8,{_MAX_CHECKED_CHARS}}}+)"),
+        caseless(
+            rf"{NOT_IN_WORD}bearer{_SPACE}{{1,4}}{before_random('_.~+/=%-')}(?P<secret>[\w.~+/=%-]{{8,{_MAX_CHECKED_CHARS}}}+)"
+        ),
         _is_random_secret,
         rest=re.compile(r"[\w.~+/=%-]*+", re.ASCII),
         starts_with_literal=True,
@@ -78,11 +90,15 @@ HEADERS = (
         ("sessid", "session", "sid=", "csrf", "xsrf", "remember", "asp.net"),
         caseless(
             rf"""(?:phpsessid|jsessionid|asp\.net_sessionid|connect\.sid|(?<![\w-])(?:sessionid|session|sid|auth_session
-                |laravel_session|_session_id|csrftoken|xsrf-token|remember_token))=(?P<secret>[\w.%+/=-]{{16,{_MAX_CHECKED_CHARS}}}+)"""
+                |laravel_session|_session_id|csrftoken|xsrf-token|remember_token))={before_digit("A-Za-z_.%+/=-")}(?P<secret>[\w.%+/=-]{{16,{_MAX_CHECKED_CHARS}}}+)"""
         ),
         _is_key,
         rest=re.compile(r"[\w.%+/=-]{0,3968}+", re.ASCII),
         hints=(r"(?:sid|session|session_?id|sessid|csrftoken|xsrf-token|remember_token)=[\w.%+/=-]{16}",),
+        first_words=(
+            *("phpsessid", "jsessionid", "asp.net_sessionid", "connect.sid", "session", "sid", "auth_session"),
+            *("laravel_session", "_session_id", "csrftoken", "xsrf-token", "remember_token"),
+        ),
     ),
 )
 
@@ -129,16 +145,19 @@ URLS = (
         "secret",
         ("signature=", "&sig=", "?sig=", "sharedaccesssignature", "&se=", "x-amz-security-token="),
         caseless(
-            rf"(?:[?&](?:amp;)?sig|signature|x-amz-security-token)=(?P<secret>[\w%+/=-]{{16,{_MAX_CHECKED_CHARS}}}+)"
+            rf"(?:[?&](?:amp;)?sig|signature|x-amz-security-token)={before_random('_%+/=-')}(?P<secret>[\w%+/=-]{{16,{_MAX_CHECKED_CHARS}}}+)"
         ),
         _is_random_secret,
         rest=re.compile(r"[\w%+/=-]*+", re.ASCII),
+        first_words=("?sig", "&sig", "?amp;sig", "&amp;sig", "signature", "x-amz-security-token"),
     ),
     Rule(
         "url_token",
         "secret",
         ("key=", "token=", "code=", "auth=", "secret="),
-        caseless(r"[?&\#;](?:[\w-]{0,24})(?:key|token|code|auth|secret)=(?P<secret>[\w.~%+/-]{12,}+)"),
+        caseless(
+            rf"[?&\#;](?:[\w-]{{0,24}})(?:key|token|code|auth|secret)={before_digit('A-Za-z_.~%+/-')}(?P<secret>[\w.~%+/-]{{12,}}+)"
+        ),
         _is_key,
         hints=(r"[?&\#;][\w-]{0,24}(?:key|token|code|auth|secret)=[\w.~%+/-]{12}",),
         reach=60,

@@ -35,6 +35,7 @@ PAIRS = (
             # Hyperscan is faster without upper bounds.
             rf"(?:{_NAME})[\"'`\\ \t\r\n]*[:=][\"'`\\ \t\r\n]*[\w.-]{{2,}}[\"'`\\,; \t\r\n]+(?:{_VALUE})",
         ),
+        first_words=tuple(_NAME.split("|")),
         reach=150,
     ),
     Rule(

@@ -31,7 +31,7 @@ _PHONE_WORDS = re.compile(
 )
 _PHONE_LABEL = re.compile(
     r"(?:tel|phone|telefon|mobile?|handy|fax|whatsapp|cell|(?:call|reach|text|contact) (?:me|us|him|her|them) (?:at|on))"
-    r"(?: ?(?:number|no\.?|nr\.?|nummer))?(?: is)?[ :.=\"']{1,5}\Z"
+    r"(?: ?(?:number|no\.?|nr\.?|nummer))?(?: is)?[ :.=\"']{1,5}\n\Z"
 )
 _LABEL_ENDS = (
     *("tel", "phone", "telefon", "mobil", "mobile", "handy", "fax", "whatsapp", "cell", " at", " on"),
@@ -128,7 +128,7 @@ _NO_PERSON = ("git", "noreply", "no-reply", "donotreply")
 
 def _is_card(match: re.Match[str]) -> bool:
     number = match[0].replace(" ", "").replace("-", "")
-    return bool(_CARD.fullmatch(number)) and luhn(number) and len(set(number)) > 1
+    return luhn(number) and _CARD.fullmatch(number) is not None and len(set(number)) > 1
 
 
 def _is_ssn(match: re.Match[str]) -> bool:
@@ -235,8 +235,8 @@ PII = (
         "pii",
         (),
         verbose(
-            r"""(?=\d)(?<![\w+/])(?<!\w[.-])(?:\d{4}[ ]\d{4}[ ]\d{4}[ ]\d{1,7}|\d{4}-\d{4}-\d{4}-\d{1,7}|\d{4}[ ]\d{6}[ ]\d{4,5}
-                |\d{4}-\d{6}-\d{4,5}|\d{13,19})(?![\w+/]|[.-]\w)"""
+            r"""\d(?<![\w+/].)(?<!\w[.-].)(?:\d{3}[ ]\d{4}[ ]\d{4}[ ]\d{1,7}|\d{3}-\d{4}-\d{4}-\d{1,7}|\d{3}[ ]\d{6}[ ]\d{4,5}
+                |\d{3}-\d{6}-\d{4,5}|\d{12,18})(?![\w+/]|[.-]\w)"""
         ),
         _is_card,
         hints=(r"(?:^|\W)[2-6]\d{3}(?:[ -]\d{4}[ -]\d{4}[ -]\d|[ -]\d{6}[ -]\d{4}|\d{9})",),
@@ -299,6 +299,7 @@ PII = (
             r"""(?:national[ ]insurance|\bnino\b|\bni[ ]number)[^\n\x1e]{0,40}?
                 (?P<secret>\b[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z][ ]?\d{2}[ ]?\d{2}[ ]?\d{2}[ ]?[A-D]\b)"""
         ),
+        first_words=("national insurance", "nino", "ni number"),
     ),
     Rule(
         "national_id",
@@ -308,5 +309,6 @@ PII = (
             r"""(?:passport|driver'?s?[ ]licen[sc]e|tax[ ]id|steuer-?(?:id|nummer)|sozialversicherungsnummer|nhs[ ](?:number|no)
                 |aadhaar)(?:[ ](?:number|no\.?|nr\.?|id))?(?:[ ]is)?[ :\#]{1,3}(?P<secret>[A-Z]{0,2}\d[\d A-Z/]{5,16}\d)(?!\w)"""
         ),
+        first_words=("passport", "driver", "tax id", "steuer", "sozialversicherungsnummer", "nhs", "aadhaar"),
     ),
 )

@@ -5,17 +5,13 @@ from __future__ import annotations
 import re
 
 from compact.redaction.rules.assignments import is_placeholder
-from compact.redaction.rules.rule import Rule, caseless, is_key_material, looks_random, verbose
+from compact.redaction.rules.rule import Rule, caseless, is_key_material, looks_random
 
 _WORDS = (
     "password|passwd|passwort|kennwort|passphrase|passcode|pass[ ]code|pwd|pin|pin[ ]code|secret|secret[ ]key|api[ ]key"
     "|access[ ]key|access[ ]token|auth[ ]token|token|credential|private[ ]key|login|key"
 )
-# The start of each of the words. A first class in both cases lets `re` skip all other characters.
-_WORD_START = verbose(
-    r"""[AaCcKkLlPpSsTt](?<![A-Za-z].)(?i:(?<=p)(?:ass|wd|in|rivate)|(?<=k)(?:ey|ennwort)|(?<=s)ecret|(?<=t)oken
-        |(?<=a)(?:pi|ccess|uth)[ ]|(?<=c)redential|(?<=l)ogin)"""
-)
+_WORD_LIST = tuple(_WORDS.replace("[ ]", " ").split("|"))
 # A password that a person chose has a digit or a sign inside. A word of a sentence does not.
 _CHOSEN = re.compile(r"(?=[^A-Za-z]*[A-Za-z])(?:[^0-9]*[0-9]|\w+[!@#$%^&*+=?~]+\w)")
 _PIN = re.compile(r"\d{4,8}")
@@ -74,7 +70,7 @@ PROSE = (
     Rule(
         "password",
         "secret",
-        tuple(word.replace("[ ]", " ") for word in _WORDS.split("|")),
+        _WORD_LIST,
         caseless(
             rf"""(?<![A-Za-z])(?P<word>{_WORDS})s?[ ](?:[\w@.:/'-]{{1,40}}+[ ]){{0,6}}?(?:is|was|ist|to|be|should[ ]be|will[ ]be)
                 [ ](?:now[ ]|set[ ]to[ ]|still[ ])?:?[ ]?(?P<quote>["'`“‘])?(?P<secret>[^\s\x1e"'`“”’,;<>]{{4,256}}+)"""
@@ -85,7 +81,7 @@ PROSE = (
             r"|login)s? (?:[\w@.:/'-]+ ){0,8}(?:is|was|ist|to|be) ",
         ),
         reach=280,
-        anchor=_WORD_START,
+        first_words=_WORD_LIST,
     ),
     Rule(
         "password",
@@ -124,6 +120,9 @@ PROSE = (
             r"(?:auth|access|api|secret|bearer|refresh|bot|app|signing|client|service) (?:token|key|secret) {1,4}"
             r"(?:[\"'`]|\xe2\x80\x9c)?[\w+/=.~-]{20}",
         ),
+        first_words=(
+            *("auth", "access", "api", "secret", "bearer", "refresh", "bot", "app", "signing", "client", "service"),
+        ),
         reach=50,
         lookahead=80,
     ),
@@ -150,6 +149,7 @@ PROSE = (
         ),
         lambda match: _CHOSEN.match(match["secret"]) is not None,
         hints=(r"(?:log ?in|sign in|credentials|creds|account)(?: \w+){0,4}[ :]+[\"'`]?[\w.@+-]+ ?/",),
+        first_words=("log in", "login", "sign in", "credentials", "creds", "account"),
         reach=160,
         lookahead=140,
     ),
@@ -166,6 +166,10 @@ PROSE = (
         hints=(
             r"(?:verification|security|time|otp|2fa|mfa|login|auth|authentication|confirmation|access|sms|backup|recovery)"
             r" (?:code|pin|passcode|tan)",
+        ),
+        first_words=(
+            *("verification", "security", "one time", "one-time", "otp", "2fa", "mfa", "login", "auth", "confirmation"),
+            *("access", "sms", "backup", "recovery"),
         ),
         reach=60,
         lookahead=120,

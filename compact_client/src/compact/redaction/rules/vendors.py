@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from compact.redaction.rules.rule import NOT_IN_WORD, Rule, is_key_material, verbose
+from compact.redaction.rules.rule import HAS_DIGIT, NOT_IN_WORD, Rule, before_digit, is_key_material, verbose
 
 _WORD = "[A-Za-z0-9]"
 _DASHED = r"[\w-]"
@@ -146,12 +146,18 @@ def _looks_like_key(match: re.Match[str]) -> bool:
     return is_key_material(match[0])
 
 
+def _without_digits(tail: str) -> str:
+    return tail.strip("[]").replace(r"\w", "A-Za-z_").replace("0-9", "")
+
+
 def _vendor(name: str, prefixes: str, tail: str, min_chars: int) -> Rule:
     words = prefixes.split()
     start = "|".join(re.escape(word) for word in words)
     max_chars = max(min_chars, _MAX_CHECKED_CHARS)
-    pattern = re.compile(rf"{NOT_IN_WORD}(?:{start}){tail}{{{min_chars},{max_chars}}}+", re.ASCII)
     is_common = not _COMMON_PREFIXES.isdisjoint(words)
+    # A digit in the prefix counts as well.
+    digit = before_digit(_without_digits(tail)) if is_common and not HAS_DIGIT.search(prefixes) else ""
+    pattern = re.compile(rf"{NOT_IN_WORD}(?:{start}){digit}{tail}{{{min_chars},{max_chars}}}+", re.ASCII)
     hint_tail = 0 if _MIN_CHARS.keys() >= set(words) else _HINT_TAIL
     hints = tuple(
         rf"(?-i:(?:^|[^A-Za-z0-9]){re.escape(word)}{tail}{{{hint_tail}}})" if hint_tail else _prefix_hint(word)
