@@ -565,6 +565,21 @@ def test_the_banner_of_a_program_is_neither_a_goal_nor_a_decision(style, max_tok
     assert not any(banner in text for text in decisions for banner in ("Aider v", "weak model", "prompt tokens"))
 
 
+def test_messages_of_a_program_before_a_request_are_not_part_of_it():
+    turn = """Tokens: 9,413 sent, 135 received. Cost: $0.03 request, $0.03 session.
+Applied edit to aider/commands.py
+Commit b057b30 fix: Handle an empty clipboard
+You can use /undo to revert and discard commit b057b30.
+Model openai/aws/claude-3.5-sonnet: Unknown context window size and costs, using sane defaults.
+For more info, see: https://aider.chat/docs/llms/warnings.html
+No models match "openai/aws/claude-3.5-sonnet".
+^C again to exit
+make a SuitableRepoNotFound class in repo.py"""
+    summary = Session(turn, "Add the output to the chat?").summary()
+    assert [note.text for note in summary.goals] == ["make a SuitableRepoNotFound class in repo.py"]
+    assert summary.current_task is None
+
+
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("max_tokens", [120, 300])
 def test_a_request_that_is_too_long_keeps_its_beginning(style, max_tokens):
@@ -599,6 +614,14 @@ def test_sources_are_listed_by_name():
     assert short_session().text().endswith("## Sources\n- https://example.org/sliding-window")
 
 
+def test_the_reason_of_an_error_is_not_a_decision():
+    line = "ERROR: Cannot install tokenizers because these package versions have conflicting dependencies."
+    session = Session("Update the requirements of the importer.")
+    session.messages.append(Message("assistant", f"pip failed.\n\n{line}", id="a1"))
+    assert session.summary().decisions == ()
+    assert line in session.text()
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -611,6 +634,8 @@ def test_sources_are_listed_by_name():
         "What's the command that we need to use for that?",
         "$ 0.0271    9,021 repository map  use --map-tokens to resize",
         "Commit fd43cd4 feat: Use the spinner instead of the inlined one",
+        "Model gpt-4-mini: Unknown which environment variables are required.",
+        "No files matched 'aider/io_polling.py'. Do you want to create /srv/aider/io_polling.py? y",
     ],
 )
 def test_questions_and_tracebacks_are_not_constraints(text):
@@ -773,15 +798,13 @@ def test_a_command_of_the_user_is_shown_without_its_tags():
             "/plan split the parser in parse.go",
         ),
         ("<command-name>/review</command-name> <command-args>158</command-args>", "/review 158"),
-        ("<command-message>review</command-message>\n<command-name>/review</command-name>", "/review"),
-        (" /workflows:review", "/workflows:review"),
     ],
 )
-def test_a_command_of_the_user_is_a_goal(command, goal):
+def test_a_command_with_arguments_is_a_goal(command, goal):
     assert [note.text for note in Session(command).summary().goals] == [goal]
 
 
-def test_a_command_without_arguments_is_no_goal_beside_a_request():
+def test_a_command_without_arguments_is_no_goal():
     session = Session("<command-name>/ide</command-name>", "Review the importer and fix the lint errors.")
     assert [note.text for note in session.summary().goals] == ["Review the importer and fix the lint errors."]
 

@@ -97,6 +97,7 @@ _PROGRAM_LINE: Final = re.compile(
     r"|^(?:error|fatal|info|debug): |\w(?:warning|error|exception): |\\n| \.\.\. (?:ok|skipped|fail|error)\b"
     r"|^(?:removed|now at|head is(?: now at)?):? +[0-9a-f]{7,40} |^unexpected error: "
     r"|^\$ *\d+\.\d|^you can use /\w+ |^use /\w+ |^only \d+ reflections|^#* ?searchreplacenoexactmatch"
+    r"|^model \S+: unknown |^no files matched "
 )
 # Some agents report their commits in the user's turn. The subject of a commit is the shortest account of a change.
 _COMMIT: Final = re.compile(r"Commit [0-9a-f]{7,40} ")
@@ -234,6 +235,8 @@ def _prose_field(text: str) -> str:
     has_checkbox = _EMPTY_CHECKBOX in lowered
     if lowered.startswith("#"):
         return "facts"  # A heading only announces what follows.
+    if lowered.startswith("error: "):
+        return "errors"  # Its reason is not the reason of a decision.
     if (has_checkbox or _DECISION_OR_OPEN_ITEM.matches(lowered)) and not _COURTESY.search(lowered):
         if has_checkbox or _matches_either(_OPEN_ITEM, lowered):
             return "open_items"

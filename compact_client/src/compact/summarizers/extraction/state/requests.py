@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import chain
 from typing import Final
 
 from compact.messages import Message
@@ -16,7 +15,9 @@ _WRAPPER: Final = re.compile(
 # Lines that programs add to the user's turn.
 _BANNER: Final = re.compile(
     r"^(?:Aider v\S+|(?:Main |Weak |Editor )?[Mm]odels?: .*|Git repo: .*|Repo-map: .*|Use /help.*|VSCode terminal.*"
-    r"|Warning: For large repos.*|For more info see:.*|Added \S+ to the chat.*|Add (?:these files|\S+) to the chat.*"
+    r"|Warning: For large repos.*|For more info,? see:.*|Added \S+ to the chat.*"
+    r"|Add (?:these files|the output|\S+) to the chat.*|You can use /undo to .*|Committing \S+ before applying edits.*"
+    r"|Model \S+: Unknown .*|No models match .*|\^C .*"
     r"|Tokens: .*|Cost: .*|\d+ prompt tokens.*|Applied edit to \S+|Commit [0-9a-f]{7}.*"
     r"|Restored previous conversation.*|Dropping .*"
     r"|Removed .*from the chat.*|Caveat: The messages below.*|\[Request interrupted by user.*\]|\[image\]"
@@ -41,8 +42,6 @@ MORE: Final = " …"  # ends a request that was shortened
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+|\n")
 # Commands of the user are wrapped in elements. The first one repeats the name of the command.
 _COMMAND_TAG: Final = re.compile(r"<command-message>[^<]*</command-message>|</?command-(?:name|args)>")
-_BARE_COMMAND: Final = re.compile(r"/[\w:-]+")
-_MAX_COMMAND_CHARS: Final = 400
 _MAX_UNCLOSED_TAGS: Final = 16
 _MIN_WORDS: Final = 3
 _MIN_FIRST_WORDS: Final = 2  # Later, a text this short mostly answers a question.
@@ -78,19 +77,9 @@ def _shorten(text: str, max_chars: int) -> str:
 
 
 def first_request(messages: Sequence[Message]) -> tuple[int, str]:
-    """Return the position and text of the first request, which may be short, or -1 and an empty text.
-
-    A command without arguments, such as `/review`, only counts if there is no other request.
-    """
-    texts = [(position, message.text) for position, message in enumerate(messages) if _is_user(message)]
-    requests = ((position, _requests[text]) for position, text in texts)
-    commands = ((position, _bare_command(text)) for position, text in texts)
-    return next((request for request in chain(requests, commands) if request[1]), (-1, ""))
-
-
-def _bare_command(text: str) -> str:
-    match = _BARE_COMMAND.fullmatch(without_command_tags(text[:_MAX_COMMAND_CHARS]).strip())
-    return match.group() if match else ""
+    """Return the position and text of the first request, which may be short, or -1 and an empty text."""
+    requests = ((position, _requests[message.text]) for position, message in enumerate(messages) if _is_user(message))
+    return next((request for request in requests if request[1]), (-1, ""))
 
 
 def _read_request(source: str) -> str:
