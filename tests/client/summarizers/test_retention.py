@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from compact.messages import Message, ToolCall
 from compact.summarizers import ExtractiveSummarizer, retention
-from compact.summary.entries import Note, OpenItem
+from compact.summary.entries import Entity, Note, OpenItem
 from compact.summary.structured_summary import StructuredSummary
 
 REMOVED = [
@@ -87,6 +87,14 @@ def test_missing_facts_are_restored_with_their_source():
     assert not report.is_blocking
     assert {fact.kind for fact in report.restored} >= {"constraint", "id", "number", "path", "open_item"}
     assert all(fact.source_ids for fact in report.restored)
+
+
+def test_a_name_that_the_summary_lists_is_kept():
+    """Without the slash behind it, `templates` is only known to be a path by its label."""
+    removed = [Message("assistant", "Copy templates/ to the image.", id="a1")]
+    summary = StructuredSummary(entities=(Entity("templates", "said paths", ("a1",)),))
+    report = retention.check(removed, prompt_with(summary), summary, max_tokens=1000)
+    assert (report.kept_count("path"), report.total_count("path")) == (1, 1)
 
 
 def test_a_number_with_a_comma_is_one_number():

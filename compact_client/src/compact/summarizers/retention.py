@@ -163,6 +163,7 @@ class _FactFinder:
         self._text = " ".join(filter(None, (_lowered_words[_all_text(message)] for message in rendered)))
         lines = {text for block in read_blocks(rendered) for text in block.lines}
         self._keys = {key for key, _ in set().union(*map(find_entities, lines))}
+        self._keys.update(entity.key for entity in summary.entities)
         self._summary_lines = _SummaryLines(summary)
         self._facts: list[_TrackedFact] = []
         self._by_key: dict[str, _TrackedFact] = {}
