@@ -7,11 +7,14 @@ facts that only a tool showed weigh less. It can be far from the count, so it is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 LOSSY_SHARE = 0.9
 """A compaction that kept a smaller share of its facts raises the alarm."""
 _INT_MAX = 2**31 - 1
+
+
+FACT_KINDS: Final = ("goal", "constraint", "decision", "open_item", "file", "id", "number", "path")
 
 
 class FactCount(NamedTuple):
@@ -49,6 +52,18 @@ def count_facts(data: Mapping[str, Any]) -> FactCount | None:
         return None
     total = min(_INT_MAX, sum(_count(counts.get("found")) or 0 for counts in kinds))
     return FactCount(total, min(total, sum(map(_count_kept, kinds))))
+
+
+def count_facts_by_kind(data: Mapping[str, Any]) -> dict[str, FactCount]:
+    """Return the facts of each known kind that a retention event counts."""
+    by_kind = data.get("by_kind")
+    if not isinstance(by_kind, Mapping):
+        return {}
+    return {
+        kind: FactCount(_count(counts.get("found")) or 0, _count_kept(counts))
+        for kind in FACT_KINDS
+        if isinstance(counts := by_kind.get(kind), Mapping)
+    }
 
 
 def weighted_share(data: Mapping[str, Any]) -> float | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from ingest.decoding.facts import LOSSY_SHARE, FactCount, count_facts, weighted_share
+from ingest.decoding.facts import LOSSY_SHARE, FactCount, count_facts, count_facts_by_kind, weighted_share
 from ingest.decoding.span_stats import stats_of
 from viewer.kinds import (
     ARCHIVAL,
@@ -266,6 +266,11 @@ class Check:
     @property
     def facts_kept(self) -> int | None:
         return self.facts.kept if self.facts else None
+
+    @property
+    def facts_by_kind(self) -> dict[str, FactCount]:
+        span = self.span(RETENTION)
+        return count_facts_by_kind(span.data) if span else {}
 
     @property
     def weighted_retention(self) -> float | None:

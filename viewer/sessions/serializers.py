@@ -9,6 +9,7 @@ from typing import Any
 from drf_spectacular.utils import inline_serializer
 from rest_framework import serializers
 
+from ingest.decoding.facts import FactCount
 from ingest.decoding.labels import LABEL_KEYS
 from ingest.models import Session
 from viewer.sessions.checks import Check
@@ -115,6 +116,13 @@ TreeSchema = inline_serializer(
 )
 
 
+class FactCountSerializer(serializers.Serializer[FactCount]):
+    """Facts of one kind."""
+
+    total = serializers.IntegerField()
+    kept = serializers.IntegerField()
+
+
 class CheckSerializer(serializers.Serializer[Check]):
     """One check: the parts of the prompt, its limits, and the result."""
 
@@ -143,6 +151,10 @@ class CheckSerializer(serializers.Serializer[Check]):
     pruned_count = serializers.IntegerField()
     facts_total = serializers.IntegerField(allow_null=True)
     facts_kept = serializers.IntegerField(allow_null=True)
+    facts_by_kind = serializers.DictField(
+        child=FactCountSerializer(),
+        help_text="The same counts for goals, constraints, decisions, open items, files, ids, numbers and paths.",
+    )
     weighted_retention = serializers.FloatField(
         allow_null=True, help_text="The client's own share. Facts that only a tool showed weigh less."
     )
@@ -186,6 +198,7 @@ def check_json(check: Check) -> dict[str, Any]:
         "pruned_count": check.pruned_count,
         "facts_total": check.facts_total,
         "facts_kept": check.facts_kept,
+        "facts_by_kind": {kind: facts._asdict() for kind, facts in check.facts_by_kind.items()},
         "weighted_retention": check.weighted_retention,
         "is_lossy": check.is_lossy,
         "fallback": check.fallback,

@@ -9,7 +9,8 @@ import { buildTree } from "./tree.js";
  *   is_running: boolean, has_failed: boolean, before: number, after: number | null, window: number, trigger_tokens: number,
  *   cap_tokens: number, margin: number | null, parts: number[], after_parts: number[] | null, after_is_derived: boolean,
  *   fates: Record<string, number>, pruned_count: number, facts_total: number | null, facts_kept: number | null,
- *   weighted_retention: number | null, is_lossy: boolean, fallback: string, recovered_errors: string[], sentence: string }} Check
+ *   facts_by_kind: Record<string, { total: number, kept: number }>, weighted_retention: number | null,
+ *   is_lossy: boolean, fallback: string, recovered_errors: string[], sentence: string }} Check
  * @typedef {"spans" | "checks" | "session" | "selected" | "range" | "view" | "lines"} Topic
  * @typedef {{ axis: "turn" | "time" | "tokens", gaps: boolean, zoom: [number, number] | null, kind: string, find: string,
  *   only: boolean, layout: "tree" | "flame", tab: string }} View the state of the page that its address contains

@@ -15,7 +15,7 @@ from live_server import Server
 from people import create_project, create_session
 from reader import client_of
 
-from ingest.decoding.facts import FactCount, count_facts
+from ingest.decoding.facts import FactCount, count_facts, count_facts_by_kind
 from ingest.models import Session, Span
 from viewer.kinds import RETENTION, kind_of
 from viewer.numbers import format_facts
@@ -29,6 +29,13 @@ def test_the_counts_by_kind_of_an_older_client_are_added_up() -> None:
     assert count_facts({"facts_total": 265, "facts_kept": 196, "by_kind": {}}) == FactCount(265, 196)
     assert count_facts({"retention_pct": 0.908}) is None
     assert kind_of(RETENTION).describe({"retention_pct": 0.908, "by_kind": BY_KIND}) == HEADLINE
+
+
+def test_only_known_kinds_are_counted_by_kind() -> None:
+    """The name of any other kind could be content."""
+    by_kind = {"goal": {"found": 2, "kept": 1, "restored": 1}, "the password is x": {"found": 1}, "file": 3}
+    assert count_facts_by_kind({"by_kind": by_kind}) == {"goal": FactCount(2, 2)}
+    assert count_facts_by_kind({"by_kind": []}) == {}
 
 
 @given(st.integers(1, 10_000), st.integers(0, 10_000))
@@ -65,6 +72,7 @@ def test_the_api_counts_facts_and_lists_lost_ones_only_to_readers_of_payloads(se
             assert session["worst_retention"] == pytest.approx(196 / 265)
             row = client.get(f"/api/sessions/{lossy}/compactions/").json()["results"][0]
             assert (row["facts_total"], row["facts_kept"], row["is_lossy"]) == (265, 196, True)
+            assert row["facts_by_kind"] == {"id": {"total": 11, "kept": 11}, "number": {"total": 254, "kept": 185}}
             assert row["weighted_retention"] == 0.908
         assert "facts_lost" not in operator.get(f"/api/sessions/{lossy}/compactions/").text
         assert "export.py" not in operator.get(f"/api/sessions/{lossy}/compactions/").text
