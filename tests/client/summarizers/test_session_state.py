@@ -609,6 +609,17 @@ def test_a_step_ledger_has_steps_beside_a_long_request():
     assert "1. > Read(file_path=cmd/root.go)" in session.text(style="step_ledger", max_tokens=300)
 
 
+def test_a_ledger_without_decisions_leaves_out_what_programs_wrote():
+    session = Session(
+        "<command-name>/ide</command-name>",
+        "<local-command-stdout>Connected to the editor.</local-command-stdout>",
+        "<command-name>/plan</command-name>\n<command-args>split the parser in parse.go</command-args>",
+    )
+    assert [entry.decision for entry in session.summary(style="decision_log").decisions] == [
+        "user: split the parser in parse.go"
+    ]
+
+
 def test_sources_are_listed_by_name():
     """Web addresses that the user or the agent mentioned or opened have their own section."""
     assert short_session().text().endswith("## Sources\n- https://example.org/sliding-window")
