@@ -21,7 +21,8 @@ class Attack:
 
 
 def _text(unit: str) -> Callable[[int], bytes]:
-    return lambda size: _SPAN + b'"' + unit.encode() * (size // len(unit)) + b'"}}'
+    encoded = unit.encode()
+    return lambda size: _SPAN + b'"' + encoded * (size // len(encoded)) + b'"}}'
 
 
 def _repeat(head: bytes, unit: bytes, tail: bytes = b"") -> Callable[[int], bytes]:
@@ -43,6 +44,14 @@ ATTACKS = [
     Attack("digits", _text("4111 1111 ")),
     Attack("addresses", _text("a@a.")),
     Attack("base64", _text("eyJhbGciOi.")),
+    Attack("values in values", _text("authorization:{bearer+pat.signature=")),
+    Attack("short addresses", _text("a@b.co ")),
+    Attack("options of programs", _text("openssl passn pass:8 rar -p7z -pv' 7z -pv --u :_bn ")),
+    Attack("invisible characters", _text("zip -Pkp -P L 7z -pX\u200b --u :#4 pWds=9e ")),
+    Attack(
+        "keys of passwords",
+        lambda size: _SPAN + b"{" + b",".join(b'"password%d":"x"' % n for n in range(size // 20)) + b"}}}",
+    ),
     Attack("key headers", _text("-----BEGIN PRIVATE KEY-----")),
     Attack("OTLP brackets", _repeat(b"", b"["), path="/v1/traces"),
     Attack("OTLP protobuf", _repeat(b"", b"\x0a\x05"), path="/v1/traces", content_type="application/x-protobuf"),

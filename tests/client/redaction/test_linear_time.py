@@ -39,6 +39,12 @@ UNITS = [
     # A rejected value that contains the start of the next one.
     "authorization:{", "bearer+", "signature=", "x-amz-security-token=", "pat.", "phpsessid=", "$argon2id$v=1",
 ]  # fmt: skip
+# The worst texts that a search by mutation found. Each of four passes masks something new, and invisible characters double
+# that. They cost 130 to 330 times as much as ordinary text.
+WORST_UNITS = [
+    "openssl passn pass:8 rar -p)7\" -p7z -pv' 7z -pv --u :_bn ",
+    "--pasSwd=wdwds'--u :#4 zip -Pkp -P L 7z ü-pX\u200b --u :#4azip -PL 7z -pX\u200b --u :#4 pWds'＝9e ",
+]
 MAX_RATIO = 30
 # Each of these is a secret, or is only rejected by its check digits or the words around it. Python needs three to seven
 # microseconds for that, whatever the length. They miss the goal of 20 by up to two times.
@@ -84,7 +90,7 @@ def growth(redactor: Redactor, unit: str) -> float:
 def test_the_cost_of_hostile_text_at_most_doubles_with_its_size(redactor: Redactor) -> None:
     """Each unit is repeated. A doubling of the text may cost at most 2.5 times as much."""
     slow = {}
-    for unit in UNITS:
+    for unit in [*UNITS, *WORST_UNITS]:
         small, large = repeat(unit, SIZE), repeat(unit, 4 * SIZE)
         per_doubling = (seconds(redactor, large, 2) / max(seconds(redactor, small, 2), 1e-4)) ** 0.5
         if per_doubling > 2.5 and (per_doubling := growth(redactor, unit)) > 2.5:

@@ -1,6 +1,6 @@
 """Decoding takes linear time for any input, and hostile input costs at most 20 times as much as ordinary input.
 
-Redaction has its own test in `tests/client/redaction`.
+Redaction has its own test in `tests/client/redaction`. Only a few bodies are redacted here.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ingest.decoding import json_body, lenient_json
 from ingest.decoding.otlp import conversion
 from ingest.decoding.records import Span
 from ingest.errors import RequestError
+from ingest.http.decode_jobs import decode_events
 from ingest.storage.messages import extract
 
 Make = Callable[[int], bytes]
@@ -180,6 +181,21 @@ OTLP_BODIES: dict[str, Make] = {
 @pytest.mark.parametrize("case", BODIES)
 def test_json_bodies_take_linear_time(case: str) -> None:
     assert_linear(decode, BODIES[case], ordinary=ordinary)
+
+
+REDACTED_BODIES: dict[str, Make] = {
+    "keys of passwords": lambda size: (
+        SPAN + b"{" + b",".join(b'"password%d":"x"' % n for n in range(size // 20)) + b"}}}"
+    ),
+    "texts of passwords": around(SPAN + b"[", b'"password=x1",', b'""]}}'),
+    "values in values": around(SPAN + b'"', b"authorization:{bearer+pat.signature=", b'"}}'),
+}
+
+
+@pytest.mark.parametrize("case", REDACTED_BODIES)
+def test_bodies_with_secrets_take_linear_time(case: str) -> None:
+    """Each is decoded and redacted as in a request."""
+    assert_linear(lambda body: decode_events(body, "json", MAX_EVENTS), REDACTED_BODIES[case])
 
 
 @pytest.mark.parametrize("case", SHORT_EVENTS)
