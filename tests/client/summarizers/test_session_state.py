@@ -369,7 +369,34 @@ def test_numbered_tasks_have_their_newest_state():
     session = Session("Do the two things.")
     session.call("TaskCreate", "Task #1 created", subject="Write the parser")
     session.call("TaskUpdate", "Updated task #1", taskId="1", status="completed")
-    assert "- [completed] Write the parser" in session.text()
+    assert "- [completed] #1 Write the parser" in session.text()
+
+
+def test_numbered_tasks_are_listed_although_their_newest_update_stays():
+    """An update in the prompt shows a number and a state, but not the list."""
+    session = Session("Do the two things.")
+    session.call("TaskCreate", "Task #1 created", subject="Write the parser")
+    session.call("TaskCreate", "Task #2 created", subject="Write its tests")
+    count = len(session.messages)
+    session.call("TaskUpdate", "Updated task #1", taskId="1", status="completed")
+    old, visible = session.messages[:count], session.messages[count:]
+    text = ExtractiveSummarizer().summarize_span(old, max_tokens=800, visible=visible).render()
+    assert "## Recorded plan\n- [completed] #1 Write the parser\n- [pending] #2 Write its tests" in text
+
+
+@pytest.mark.parametrize("is_parsed", [False, True])
+def test_numbered_tasks_of_an_earlier_summary_are_updated(is_parsed):
+    """An update gives only a number. The earlier summary knows the task."""
+    session = Session("Do the two things.").call("TaskCreate", "Task #1 created", subject="Write the parser")
+    session.call("TaskUpdate", "Updated task #1", taskId="1", status="in_progress")
+    earlier = session.summary()
+    later = Session().call("TaskUpdate", "Updated task #1", taskId="1", status="completed").messages
+    if is_parsed:
+        messages, previous = [Message("assistant", earlier.render(), id="s1"), *later], None
+    else:
+        messages, previous = later, earlier
+    summary = ExtractiveSummarizer().summarize_span(messages, max_tokens=800, previous=previous)
+    assert [note.text for note in summary.current_plan] == ["[completed] #1 Write the parser"]
 
 
 def test_the_first_and_the_newest_request_are_on_top_without_greetings():
