@@ -207,6 +207,50 @@ def test_only_the_last_of_nearly_equal_open_actions_takes_room():
     assert sorted(item.description for item in session.summary(max_tokens=110).open_items) == sorted(steps[2:])
 
 
+def test_only_the_last_of_nearly_equal_commands_gets_a_bonus():
+    """An agent runs the same tests after each change."""
+    commands = ("Bash(make check | tail -20) Run all tests", "Bash(make check | tail -20) Run all tests again")
+    index = SpanIndex()
+    index.add([Block((command,), "command", (), position) for position, command in enumerate(commands)])
+    first, last = index.candidates
+    assert first.bonus == 0.0 < last.bonus
+
+
+def test_the_parts_of_a_file_stand_under_one_call():
+    """An agent reads a large file part by part. The path is written once."""
+    session = Session("Where is the limit set?")
+    session.call("Read", "max_limit = 5", file_path="src/limits.py", offset=1, limit=100)
+    session.call("Read", "min_limit = 2", file_path="src/limits.py", offset=101, limit=100)
+    assert "> Read(file_path=src/limits.py)\n max_limit = 5\n min_limit = 2" in session.text()
+
+
+def test_a_question_of_the_user_comes_before_tool_output():
+    """It has no names, but nobody else can say it again."""
+    session = Session("Clean up the sessions.").user("Which of the broken states would the repair have to handle?")
+    session.call("Read", "\n".join(f"state_{number} = find_state({number})" for number in range(200)), path="src/a.py")
+    session.user("Now write the release notes for version 2.4.")
+    assert "user: Which of the broken states" in session.text(max_tokens=250)
+
+
+def test_the_parts_of_a_dotted_name_are_not_listed_again():
+    """`path.joinAll` already contains `joinAll`."""
+    index = SpanIndex()
+    index.add([Block(("path.joinAll(parts)",), "output", (), 0)])
+    dotted, part = index.keys.index("path.joinall"), index.keys.index("joinall")
+    assert index.with_parts(dotted) == (dotted, part)
+
+
+def test_instructions_come_before_names():
+    """Names do not take the room of what the user demands."""
+    parts = ("id", "role", "time", "author", "name", "size")
+    rules = [f"Never change the {part} of a stored message without a migration." for part in parts]
+    files = " ".join(f"src/stored/part_{number}.py" for number in range(60))
+    session = Session("Fix the storage.").user(" ".join(rules)).user(f"The files are {files}")
+    session.user("Now write the release notes.")
+    text = session.text(max_tokens=220)
+    assert all(rule in text for rule in rules)
+
+
 def test_a_later_result_replaces_the_earlier_one():
     """The newest state is on one line, and a value that changed is marked."""
     session = Session("Cancel reservation K1NW8N.")

@@ -70,6 +70,8 @@ _LISTING_SUM: Final = re.compile(r"total \d+")
 _MIN_LISTED_PATHS: Final = 2
 _PATHS_PER_LINE: Final = 3
 _COMMAND_KEYS: Final = ("command", "cmd", "script", "action", "code", "query", "sql")
+_PATH_KEYS: Final = frozenset({"file_path", "path", "filename", "file", "notebook_path"})
+_RANGE_KEYS: Final = frozenset({"offset", "limit", "view_range", "start_line", "end_line"})
 _EDIT_TOOL: Final = re.compile(r"edit|write|create|patch|replace|insert|delete|remove|rename|move|apply", re.IGNORECASE)
 
 
@@ -160,6 +162,9 @@ def _describe_call(name: str, raw: Any) -> tuple[str, LineKind, list[str]]:
     if path and any(changed_texts(arguments)):
         return f"{path}: {name}({change_detail(arguments)})", "edit", _added_lines(arguments)
     shown, rest = _argument_lines(arguments)
+    if not _PATH_KEYS.isdisjoint(shown):
+        # The parts of a file that an agent reads one after the other are lines of the same call.
+        shown = {key: value for key, value in shown.items() if key not in _RANGE_KEYS}
     if (key := next((key for key in _COMMAND_KEYS if key in arguments), None)) is not None:
         return _command_line(name, key, shown), "command", rest
     if path:

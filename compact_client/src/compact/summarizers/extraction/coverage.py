@@ -7,7 +7,7 @@ only repeats it. A greedy algorithm selects by value per token and is determinis
 
 Two kinds of lines come first, each within a share of the budget: the requests, and what the user wants in every summary
 (standing instructions, artifacts, and lines that match `keep_keys`). In the last share, lines compete with the names of
-entities that no line mentions yet, and the names of required entities come first.
+entities that no line mentions yet. The rest of what the user wants and the names of required entities come first.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ def select_lines(index: SpanIndex, budget_tokens: float, *, spare_tokens: float 
     used_tokens = selector.select(
         [line for line in lines if line.field in _REQUEST_FIELDS], budget_tokens * _REQUESTS_SHARE
     )
-    used_tokens += selector.select(
-        [line for line in lines if line.is_priority and line.field not in _REQUEST_FIELDS],
-        budget_tokens * _PRIORITY_SHARE - used_tokens,
-    )
+    wanted = [line for line in lines if line.is_priority and line.field not in _REQUEST_FIELDS]
+    used_tokens += selector.select(wanted, budget_tokens * _PRIORITY_SHARE - used_tokens)
     used_tokens += selector.select(lines, budget_tokens * (1.0 - _NAMES_SHARE) - used_tokens)
     names = [line for line in index.candidates if line.field == "entities"]
     names += name_candidates(index, selector.name_values(), required, budget_tokens)
+    required_tokens = budget_tokens * (1.0 - _NAMES_SHARE + _REQUIRED_NAMES_SHARE)
+    # An instruction is worth more than the names that would fit in its place.
+    used_tokens += selector.select(wanted, required_tokens - used_tokens)
     used_tokens += selector.select(
-        [name for name in names if not required.isdisjoint(name.entities)],
-        budget_tokens * (1.0 - _NAMES_SHARE + _REQUIRED_NAMES_SHARE) - used_tokens,
+        [name for name in names if not required.isdisjoint(name.entities)], required_tokens - used_tokens
     )
     selector.select([*lines, *names], budget_tokens + spare_tokens - used_tokens)
     return selector.lines

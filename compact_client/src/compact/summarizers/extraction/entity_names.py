@@ -15,9 +15,9 @@ from compact.summarizers.extraction.span_index import CHARS_PER_TOKEN, NUMBER_TY
 from compact.summary.entries import Entity
 from compact.summary.renderer import PHRASE_END, SAID, SHOWN
 
-# How much of an entity's value its bare name keeps. With a fact in a whole line of the prompt, a small language model
-# needs 3.1 bits less per token of the real continuation, and 1.1 with one in a list of names.
-NAME_WORTH: Final = 0.5
+# How much of an entity's value its bare name keeps. With a higher worth, a summary has more facts, and fewer of them
+# next to their words. At 0.8, FUR-LR is 0.9 points higher than at 0.5, and GFUR 0.6 points lower.
+NAME_WORTH: Final = 0.8
 _NAME_TOKENS: Final = 10  # enough candidates for the share of the budget that names can take
 _SEPARATOR_TOKENS: Final = 1.5
 _WORD_PAIR: Final = re.compile(r"[A-Za-z]+/[A-Za-z]+")  # `key/value` is not a path, and `os/exec` says little
@@ -86,6 +86,6 @@ def name_candidates(index: SpanIndex, values: list[float], required: set[int], b
         order = first_order + len(names)
         block = Block((name,), "prose", sources, usage.last_position, entry=Entity(name, role, sources, order))
         tokens = len(name) / CHARS_PER_TOKEN + _SEPARATOR_TOKENS
-        entities = index.with_file(entity)
+        entities = index.with_parts(entity)
         names.append(Candidate(name, block, "entities", entities, 0.0, tokens, order, is_priority=False))
     return names

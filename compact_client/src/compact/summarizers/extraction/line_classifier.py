@@ -195,7 +195,9 @@ def summary_field(text: str, kind: LineKind) -> str:
             return "milestones"
         if _is_constraint(text):
             return "constraints"
-        return "requests" if _is_sentence(text) else "facts"
+        if not _is_sentence(text):
+            return "facts"
+        return "questions" if text.endswith("?") else "requests"
     if kind == "prose":
         return _prose_field(text)
     if kind == "code" and _CODE_TODO.search(text):

@@ -74,22 +74,24 @@ FIELD_BONUS: Final[dict[str, float]] = {
     "files": 1.3,
     "checks": 2.0,
     "changed_values": 0.6,
-    "records": 0.1,
+    "records": 0.2,
     "changes": 1.3,  # a file and its change, only in the `code_delta` style
     "decisions": 0.95,
     "sources": 0.3,
     "current_plan": 0.8,
     "milestones": 0.6,  # commits, and completed items of earlier plans
-    "commands": 0.35,
+    "commands": 0.25,
     "files_read": 0.05,
+    "questions": 0.5,  # of the user
     "requests": 0.06,
     "tool_outcomes": 0.05,
     "facts": 0.01,  # ordinary prose, which only fills leftover space
 }
 _REPEATED_CALL_BONUS: Final = 0.3
 _MAX_LINES_PER_TEMPLATE: Final = 3  # lines that differ only in their numbers and still get the bonus
-# An agent repeats what it still has to do with each attempt. Only the last of these lines gets the bonus.
-_SUPERSEDED_FIELDS: Final = frozenset({"open_items", "decisions"})
+# An agent repeats what it still has to do, and its commands, with each attempt. Only the last of these lines gets the
+# bonus.
+_SUPERSEDED_FIELDS: Final = frozenset({"open_items", "decisions", "commands"})
 _OPENING_WORDS: Final = 3
 _SAME_WORDS_SHARE: Final = 0.6
 _DIGIT: Final = re.compile(r"\d")
@@ -208,12 +210,11 @@ class SpanIndex:
         """Return an entity as it was first spelled."""
         return original_spelling(self.usages[entity].first_line, self.keys[entity])
 
-    def with_file(self, entity: int) -> tuple[int, ...]:
-        """Return an entity and, if it is a path, the entities of its file name."""
-        key, known = self.keys[entity], self._entity_ids.by_key
-        file = key.rpartition("/")[2]
-        names = (file, file.partition(".")[0]) if file != key else ()
-        return (entity, *(known[name] for name in dict.fromkeys(names) if name in known))
+    def with_parts(self, entity: int) -> tuple[int, ...]:
+        """Return an entity and those that its name contains: the file of a path, the parts of a dotted name."""
+        known = self._entity_ids.by_key
+        parts = (known[key] for key, _ in find_entities(self.name(entity)) if key in known)
+        return tuple(dict.fromkeys((entity, *parts)))
 
     def is_only_in_records(self, entity: int) -> bool:
         """True if an entity was not said and a record was the first to contain it."""

@@ -121,14 +121,14 @@ def _fitting_lines(lines: Sequence[Candidate], room: float, tokens_per_char: flo
     for _ in range(2):
         fitting, left = [], room
         for line in lines:
-            if line.field == "entities" and not mentioned.isdisjoint(line.entities):
+            if line.field == "entities" and line.entities[0] in mentioned:
                 continue
             tokens = len(line.text) * tokens_per_char + (_MARKER_TOKENS if line.field != "entities" else 1.0)
             if tokens <= left:
                 left -= tokens
                 fitting.append(line)
         mentioned.update(*(line.entities for line in fitting if line.field != "entities"))
-    return [line for line in fitting if line.field != "entities" or mentioned.isdisjoint(line.entities)]
+    return [line for line in fitting if line.field != "entities" or line.entities[0] not in mentioned]
 
 
 def _said_but_only_shown(index: SpanIndex, lines: Sequence[Candidate]) -> tuple[str, ...]:
