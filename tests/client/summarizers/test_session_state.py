@@ -147,6 +147,14 @@ def test_a_long_value_is_not_part_of_its_line():
     assert "The gateway gw-7781 closes after 20 seconds." in text
 
 
+def test_the_length_of_a_long_value_is_not_an_old_value():
+    """A later call may show the beginning of the same text."""
+    whole = json.dumps({"id": "ENT-194", "body": "The gateway closes too early. " * 20})
+    part = json.dumps({"id": "ENT-194", "body": "The gateway closes too early."})
+    session = Session("Read the issue ENT-194.").call("get_issue", whole, issue_id="ENT-194")
+    assert "body=The gateway closes too early.\n" in session.call("get_issue", part, issue_id="ENT-194").text() + "\n"
+
+
 def test_key_value_output_with_an_id_is_one_record():
     """`gh pr view` and similar commands print one field per line."""
     output = "title:\tFix the login\nstate:\tOPEN\nnumber:\t142\nadditions:\t2136\n--\nBody text."

@@ -26,6 +26,7 @@ _DATE_FIELDS: Final = frozenset({"date", "day", "start_date"})
 _TIME_FIELD: Final = re.compile(r"(?:_at|_time|At|Time|timestamp|duration(?:_ms)?)$")
 _MAX_ARGUMENT_CHARS: Final = 2_000
 _MAX_OLD_CHARS: Final = 40
+_LONG_VALUE: Final = re.compile(r"<\d+ characters>")
 _PRIOR: Final = 0.1  # the use of a field that no value shows to be used
 _ARGUMENT_PRIOR: Final = 0.4
 _MIN_SHARED: Final = 3
@@ -201,6 +202,8 @@ def _replace(name: str, old: list[str] | None, new: list[str]) -> list[str]:
     after = new[0].removeprefix(f"{name}=")
     if before == after or "(" in before or len(before) > _MAX_OLD_CHARS or not new[0].startswith(f"{name}="):
         return new
+    if _LONG_VALUE.fullmatch(before):
+        return new  # Two calls may show different parts of the same text.
     return [f"{new[0]} (was {before})"]
 
 
