@@ -18,7 +18,7 @@ from compact.summarizers.extraction.line_classifier import is_open_item
 from compact.summarizers.extraction.span_index import SpanIndex
 from compact.summarizers.extraction.state.decision_context import DecisionContexts
 from compact.summarizers.extraction.state.state_blocks import with_state
-from compact.summarizers.extraction.state.todo_list import PLAN_FIELD, read_todo_list
+from compact.summarizers.extraction.state.todo_list import PLAN_FIELD, TodoList, read_todo_list
 from compact.summarizers.extraction.summary_blocks import earlier_blocks, message_blocks
 from compact.summarizers.extraction.summary_builder import build_summary, estimate_tokens
 from compact.summary.structured_summary import StructuredSummary, merge_spans
@@ -64,12 +64,7 @@ class ExtractiveSummarizer:
         all_messages = [*messages, *visible]
         last_user = max((index for index, message in enumerate(all_messages) if message.role == "user"), default=-1)
         read = [*(earlier_blocks(previous) if previous is not None else ()), *message_blocks(messages)]
-        todo = read_todo_list(
-            all_messages, [line for block in read if block.field == PLAN_FIELD for line in block.lines]
-        )
-        # A plan that stays in the prompt is not repeated, and an older one would contradict it.
-        if todo.plan is not None and todo.first_position >= len(messages):
-            todo = todo._replace(plan=None)
+        todo = _read_todo_list(messages, visible, read)
         blocks = with_state(messages, visible, read, todo, style=style, request_chars=request_chars(max_tokens))
         index = SpanIndex(keep_keys, said=previous.said if previous is not None else ())
         index.add(_group_by_file(blocks) if style == "code_delta" else blocks, last_user=last_user)
@@ -90,6 +85,14 @@ class ExtractiveSummarizer:
         """Return the summary as one assistant message (the `Summarizer` protocol)."""
         summary = self.summarize_span(messages, style=style, keep_keys=keep_keys)
         return Message("assistant", summary.render(version=1))
+
+
+def _read_todo_list(messages: Sequence[Message], visible: Sequence[Message], read: Iterable[Block]) -> TodoList:
+    """Return the to-do list, without a plan that stays in the prompt. An older plan would contradict it."""
+    earlier_plan = [line for block in read if block.field == PLAN_FIELD for line in block.lines]
+    todo = read_todo_list([*messages, *visible], earlier_plan)
+    is_visible = todo.plan is not None and todo.first_position >= len(messages)
+    return todo._replace(plan=None) if is_visible else todo
 
 
 def _prefer_own_entries(index: SpanIndex, style: str) -> None:

@@ -56,7 +56,7 @@ class Assembler:
     def _line_entry(self, line: Candidate) -> tuple[str, Entry]:
         text, block, field, order = line.text, line.block, line.field, line.order
         if block.entry is not None and field != "outputs":
-            return field, replace(block.entry, order=order)
+            return ("facts" if field in _FACT_FIELDS else field), replace(block.entry, order=order)
         if field == "decisions":
             decision = Decision.from_sentence(text, sources=block.sources, order=order)
             if self._contexts is None:

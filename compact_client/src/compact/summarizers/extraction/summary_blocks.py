@@ -93,8 +93,10 @@ def earlier_blocks(summary: StructuredSummary) -> Iterator[Block]:
 
 
 def _entry_blocks(name: str, entry: Entry) -> Iterator[Block]:
-    line = _first_line(entry)
-    yield Block((line,), _entry_kind(name, entry), entry.sources, entry.order, entry=entry, field=name)
+    line, kind = _first_line(entry), _entry_kind(name, entry)
+    # What the user said keeps its value: a question is classified again.
+    field = "" if name == "facts" and kind == "user" else name
+    yield Block((line,), kind, entry.sources, entry.order, entry=entry, field=field)
     if excerpts := getattr(entry, "excerpts", ()):
         excerpt_kind: LineKind = "code" if name == "files" else "output"
         yield Block(excerpts, excerpt_kind, entry.sources, entry.order, line, field="outputs")
