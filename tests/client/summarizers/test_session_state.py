@@ -233,7 +233,7 @@ def test_the_parts_of_a_file_stand_under_one_call():
 
 
 def test_a_question_of_the_user_comes_before_tool_output():
-    """It has no names, but nobody else can say it again."""
+    """It mentions no name, and no tool can show it again."""
     session = Session("Clean up the sessions.").user("Which of the broken states would the repair have to handle?")
     session.call("Read", "\n".join(f"state_{number} = find_state({number})" for number in range(200)), path="src/a.py")
     session.user("Now write the release notes for version 2.4.")
