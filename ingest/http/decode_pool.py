@@ -33,8 +33,8 @@ from ingest.http.decode_worker import HEADER_BYTES, READY, Failure, Job, Reply, 
 logger = logging.getLogger("ariadne.ingest")
 
 # Text of which every word is a secret takes about 0.6 µs per byte, so this many bytes take 10 ms. The worst text that
-# a search found takes 5 µs per byte, which is 80 ms. Very short events cost more for each byte, so objects, lists and
-# lines are counted too.
+# a search found takes 5 µs per byte, which is 80 ms, once for each project (`Trust`). Very short events cost more for
+# each byte, so objects, lists and lines are counted too.
 MAX_INLINE_BYTES = 16 * 1024
 _MAX_INLINE_PARTS = 400
 # Ordinary batches are smaller, so only tool outputs and attacks are limited.
@@ -143,22 +143,27 @@ class _Turn:
 
 
 class Trust:
-    """Projects whose bodies decode at an ordinary speed.
+    """Projects whose bodies decode at an ordinary speed, and those that sent an expensive one.
 
-    With one or two cores, sending a body to another process costs more CPU time than it saves. A project whose last
-    bodies were ordinary may therefore have larger ones decoded in the web process. One expensive body ends that.
+    With one or two cores, sending a body to another process costs more CPU time than it saves. With `allows_larger`, a
+    project whose last bodies were ordinary may therefore have larger ones decoded in the web process. After one
+    expensive body, even small ones are decoded by workers, until many ordinary ones have followed.
     """
 
-    def __init__(self, *, is_enabled: bool) -> None:
-        self._is_enabled = is_enabled
+    def __init__(self, *, allows_larger: bool) -> None:
+        self._allows_larger = allows_larger
         self._ordinary_counts: OrderedDict[int, int] = OrderedDict()
 
+    def allows_small(self, project_id: int) -> bool:
+        return self._ordinary_counts.get(project_id, 0) >= 0
+
     def allows(self, project_id: int, size: int) -> bool:
-        return size <= _MAX_TRUSTED_BYTES and self._ordinary_counts.get(project_id, 0) >= _TRUSTED_AFTER
+        is_trusted = self._ordinary_counts.get(project_id, 0) >= _TRUSTED_AFTER
+        return self._allows_larger and is_trusted and size <= _MAX_TRUSTED_BYTES
 
     def observe(self, project_id: int, size: int, cpu_s: float) -> None:
         """Record the cost of a body. Small bodies say little."""
-        if not self._is_enabled or size < _MIN_OBSERVED_BYTES:
+        if size < _MIN_OBSERVED_BYTES:
             return
         is_ordinary = cpu_s <= size * _ORDINARY_S_PER_BYTE
         count = self._ordinary_counts.get(project_id, 0)
@@ -173,7 +178,7 @@ class DecodePool:
 
     def __init__(self, size: int, *, timeout_s: float, trusts: bool = False) -> None:
         self._size = size
-        self._trust = Trust(is_enabled=trusts)
+        self._trust = Trust(allows_larger=trusts)
         self._timeout_s = timeout_s
         self._idle: list[_Worker] = []
         self._busy = 0
@@ -200,7 +205,7 @@ class DecodePool:
         self, project_id: int, body: bytes, body_format: Format, *, max_events: int, rules: ProjectRules = NO_RULES
     ) -> Decoded:
         """Decode and redact a body with at most `max_events` events."""
-        if self._is_inline(body) or self._trust.allows(project_id, len(body)):
+        if self._is_inline(project_id, body) or self._trust.allows(project_id, len(body)):
             # One body at a time, with a turn of the event loop in between. Otherwise bodies that arrive together would
             # block the writer and all pages until the last one is decoded.
             async with self._inline:
@@ -217,15 +222,17 @@ class DecodePool:
 
     async def parse_transcript(self, project_id: int, body: bytes, rules: ProjectRules = NO_RULES) -> ParsedTranscript:
         """Parse and redact a transcript."""
-        if self._is_inline(body):
+        if self._is_inline(project_id, body):
             return parse_transcript(body, rules)
         result = await self._run_in_worker(project_id, Job(len(body), None, rules=rules), body)
         assert isinstance(result, ParsedTranscript)
         return result
 
-    def _is_inline(self, body: bytes) -> bool:
+    def _is_inline(self, project_id: int, body: bytes) -> bool:
+        if self._size == 0:
+            return True
         is_small = len(body) <= MAX_INLINE_BYTES and sum(map(body.count, (b"{", b"[", b"\n"))) <= _MAX_INLINE_PARTS
-        return is_small or self._size == 0
+        return is_small and self._trust.allows_small(project_id)
 
     async def _run_in_worker(self, project_id: int, job: Job, body: bytes) -> Decoded | ParsedTranscript:
         is_large = job.size > _LARGE_BYTES

@@ -180,7 +180,7 @@ async def test_small_bodies_need_no_worker(pool: DecodePool) -> None:
 
 def test_only_projects_with_ordinary_bodies_are_trusted() -> None:
     """One expensive body ends the trust, and another project is not affected."""
-    trust = Trust(is_enabled=True)
+    trust = Trust(allows_larger=True)
     size = 50_000
     for project_id in (1, 2):
         for _ in range(20):
@@ -193,3 +193,18 @@ def test_only_projects_with_ordinary_bodies_are_trusted() -> None:
         assert not trust.allows(1, size)
         trust.observe(1, size, size * 30e-9)
     assert trust.allows(2, size)
+
+
+def test_small_bodies_of_a_project_with_an_expensive_body_need_a_worker() -> None:
+    """Many ordinary bodies end that. Another project is not affected, and very small bodies say nothing."""
+    trust = Trust(allows_larger=False)
+    size = 15_000
+    trust.observe(1, 500, 500 * 5_000e-9)
+    assert trust.allows_small(1)
+    trust.observe(1, size, size * 5_000e-9)
+    for _ in range(500):
+        assert not trust.allows_small(1)
+        assert trust.allows_small(2)
+        trust.observe(1, size, size * 30e-9)
+    assert trust.allows_small(1)
+    assert not trust.allows(1, size)
