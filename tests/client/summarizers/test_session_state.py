@@ -678,6 +678,40 @@ def test_a_request_that_is_too_long_keeps_its_beginning(style, max_tokens):
     assert "Now sort the receipts by date." in text
 
 
+FAILED_EDIT = """Allow edits to tests/test_blueprints.py which was not previously added to chat? yes
+The LLM did not conform to the edit format.
+For more info see: https://aider.chat/docs/faq.html#aider-isnt-editing-my-files
+# 1 SEARCH/REPLACE block failed to match!
+
+## SearchReplaceNoExactMatch: This SEARCH block failed to exactly match lines in tests/test_blueprints.py
+<<<<<<< SEARCH
+def test_dotted_names(app, client):
+=======
+def test_names(app, client):
+>>>>>>> REPLACE
+
+The SEARCH section must exactly match an existing block of lines including all white space, comments and indentation
+"""
+
+
+def test_a_report_of_failed_edits_is_not_a_request():
+    """The program sends the report to the model. After too many of them, the user starts again."""
+    request = "Raise an error if the name of a blueprint contains a dot."
+    again = f"{FAILED_EDIT}Only 4 reflections allowed, stopping.\n{AIDER_TURN}"
+    summary = Session(request, FAILED_EDIT).summary()
+    assert summary.current_task is None
+    summary = Session(request, again).summary()
+    assert summary.current_task is not None
+    assert summary.current_task.text.startswith("Allow lists in the dict values of the hooks argument")
+
+
+@pytest.mark.parametrize(
+    "request_text", ["Allow edits to invoices after they were paid.", "No models match the filter in the list, fix it."]
+)
+def test_a_request_that_begins_like_a_message_of_a_program_is_a_goal(request_text):
+    assert [goal.text for goal in Session(request_text).summary().goals] == [request_text]
+
+
 @pytest.mark.parametrize("style", STYLES)
 def test_no_style_is_empty_if_its_lines_are_longer_than_estimated(style):
     """The inputs and outputs of a decision are only known when its line is written."""

@@ -17,14 +17,20 @@ _BANNER: Final = re.compile(
     r"^(?:Aider v\S+|(?:Main |Weak |Editor )?[Mm]odels?: .*|Git repo: .*|Repo-map: .*|Use /help.*|VSCode terminal.*"
     r"|Warning: For large repos.*|For more info,? see:.*|Added \S+ to the chat.*"
     r"|Add (?:these files|the output|\S+) to the chat.*|You can use /undo to .*|Committing \S+ before applying edits.*"
-    r"|Model \S+: Unknown .*|No models match .*|\^C .*"
+    r"|Model \S+: Unknown .*|No models match \"[^\"\n]*\"\.|\^C .*"
+    r"|Allow edits to \S+ .*\bto (?:the )?chat\?.*|Only \d+ reflections allowed, .*"
     r"|Tokens: .*|Cost: .*|\d+ prompt tokens.*|Applied edit to \S+|Commit [0-9a-f]{7}.*"
     r"|Restored previous conversation.*|Dropping .*"
     r"|Removed .*from the chat.*|Caveat: The messages below.*|\[Request interrupted by user.*\]|\[image\]"
     r"|This session is being continued.*|https?://\S+|\S+/bin/aider\b.*|(?:isort|black|flake8)\.{5,}.*)\s*$",
     re.MULTILINE,
 )
-_TEST_OUTPUT: Final = re.compile(r"^Test Script: [\s\S]*", re.MULTILINE)
+# Aider sends the output of tests and the report of failed edits to the model, and stops after a few attempts.
+_REPORT: Final = re.compile(
+    r"^Test Script: [\s\S]*"
+    r"|^The LLM did not conform to the edit format\.[\s\S]*?(?:^Only \d+ reflections allowed, stopping\.$|\Z)",
+    re.MULTILINE,
+)
 _WORD: Final = re.compile(r"[^\W_][\w'./:-]*")  # a path is one word
 _STOP: Final = (
     "a an and are as at be by can could do does for from had has have how i if in is it its me my no not of on or our"
@@ -132,7 +138,7 @@ def _is_user(message: Message) -> bool:
 
 
 def _clean(text: str) -> str:
-    return _BANNER.sub("", _TEST_OUTPUT.sub("", without_wrappers(_with_command(text)))).strip()
+    return _BANNER.sub("", _REPORT.sub("", without_wrappers(_with_command(text)))).strip()
 
 
 def _with_command(text: str) -> str:
