@@ -705,11 +705,40 @@ def test_a_report_of_failed_edits_is_not_a_request():
     assert summary.current_task.text.startswith("Allow lists in the dict values of the hooks argument")
 
 
+def test_a_request_that_the_user_repeats_is_listed_once():
+    request = "Raise an error if the name of a blueprint contains a dot."
+    summary = Session(request, "Use the newest version of the tests.", request).summary()
+    assert summary.current_task is None
+    assert [goal.text for goal in summary.goals] == [request]
+
+
 @pytest.mark.parametrize(
     "request_text", ["Allow edits to invoices after they were paid.", "No models match the filter in the list, fix it."]
 )
 def test_a_request_that_begins_like_a_message_of_a_program_is_a_goal(request_text):
     assert [goal.text for goal in Session(request_text).summary().goals] == [request_text]
+
+
+def test_a_request_is_shortened_after_a_line_so_that_the_next_one_is_an_instruction():
+    request = "Raise an error if the name of a blueprint contains a dot\nNames must never contain dots, because "
+    summary = Session(f"{request}every dot is now significant since blueprints can be nested.").summary(max_tokens=97)
+    assert [goal.text for goal in summary.goals] == ["Raise an error if the name of a blueprint contains a dot …"]
+    assert [note.text[:30] for note in summary.constraints] == ["Names must never contain dots,"]
+
+
+def test_a_request_is_shortened_after_a_whole_word():
+    goal = Session("Compare " + "ordinary " * 60).summary(max_tokens=120).goals[0].text
+    assert goal.endswith("ordinary …")
+
+
+def test_a_sentence_stays_if_the_request_only_has_its_beginning():
+    trades = "baker, brewer, carpenter, dentist, farmer, gardener, grocer, hatter, printer, tailor, teacher and weaver"
+    request = (
+        f"Sort the letters of the {trades} by street, put each of them into its folder and then print the new list"
+    )
+    summary = Session(f"{request} of folders.").summary(max_tokens=150)
+    assert summary.goals[0].text.endswith(" …")
+    assert f"- user: {request} of folders." in summary.render()
 
 
 @pytest.mark.parametrize("style", STYLES)

@@ -44,7 +44,8 @@ _FILLER: Final = (
 )
 _FILLER_WORDS: Final = frozenset(_FILLER.split())
 _MIN_REQUEST_CHARS: Final = 60
-MORE: Final = " …"  # ends a request that was shortened
+_MORE: Final = " …"  # ends a request that was shortened
+_MIN_SHARE: Final = 1 / 3  # of the room. A request that ends after fewer sentences says too little.
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+|\n")
 # Commands of the user are wrapped in elements. The first one repeats the name of the command.
 _COMMAND_TAG: Final = re.compile(r"<command-message>[^<]*</command-message>|</?command-(?:name|args)>")
@@ -58,52 +59,58 @@ _MAX_WORDS: Final = 66  # content words: what is pasted below a request is mater
 
 def request_text(message: Message) -> str:
     """Return the beginning of a user's request as one line, or an empty text if the message asks for nothing."""
-    text = _requests[message.text]
+    text = _one_line(_requests[message.text])
     return text if len(text) > _MAX_SHORT_CHARS or len(_content_words(text)) >= _MIN_WORDS else ""
 
 
-def shorten_requests(texts: Sequence[str], max_chars: int) -> list[str]:
-    """Return requests with at most `max_chars` in total. The longer one is shortened first."""
+def shorten_requests(messages: Sequence[Message], max_chars: int) -> list[str]:
+    """Return the requests of some messages with at most `max_chars` in total. The longer one is shortened first."""
+    texts = [_requests[message.text] for message in messages]
     left = max_chars
     shortened: dict[int, str] = {}
     for count, index in enumerate(sorted(range(len(texts)), key=lambda index: len(texts[index]))):
         room = max(_MIN_REQUEST_CHARS, left // (len(texts) - count))
         shortened[index] = _shorten(texts[index], room)
         left -= len(shortened[index])
-    return [shortened[index] for index in range(len(texts))]
+    return [_one_line(shortened[index]) for index in range(len(texts))]
 
 
 def _shorten(text: str, max_chars: int) -> str:
     """Return the first sentences of a text that fit, or the beginning of the first one."""
     if len(text) <= max_chars:
         return text
-    limit = max_chars - len(MORE)
+    limit = max_chars - len(_MORE)
     ends = [match.start() for match in _SENTENCE_END.finditer(text, 0, limit)]
-    end = ends[-1] if ends and ends[-1] >= limit // 2 else limit
-    return text[:end].rstrip() + MORE
+    end = ends[-1] if ends and ends[-1] >= limit * _MIN_SHARE else text.rfind(" ", 0, limit + 1)
+    return text[: end if end > 0 else limit].rstrip() + _MORE
 
 
 def first_request(messages: Sequence[Message]) -> tuple[int, str]:
     """Return the position and text of the first request, which may be short, or -1 and an empty text."""
     requests = ((position, _requests[message.text]) for position, message in enumerate(messages) if _is_user(message))
-    return next((request for request in requests if request[1]), (-1, ""))
+    return next(((position, _one_line(text)) for position, text in requests if text), (-1, ""))
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\n", " ")
 
 
 def _read_request(source: str) -> str:
+    """Return the beginning of a request, one sentence per line."""
     text = _clean(source)
     if len(_content_words(text[:4_000])) < _MIN_FIRST_WORDS:
         return ""
     words = 0
     parts: list[str] = []
     for part in _SENTENCE_END.split(text[:8_000]):
-        stripped = part.strip()
+        stripped = " ".join(part.split())
         if not stripped or (not parts and len(_content_words(stripped)) < 2):
             continue
         parts.append(stripped)
         words += len(_WORD.findall(stripped)) - sum(word in _STOP_WORDS for word in _WORD.findall(stripped.lower()))
         if words >= _MAX_WORDS:
             break
-    return " ".join(" ".join(" ".join(parts).split()).split(" ")[: 3 * _MAX_WORDS])
+    return " ".join("\n".join(parts).split(" ")[: 3 * _MAX_WORDS])
 
 
 _requests: Final = TextCache(_read_request, max_chars=2_000_000)

@@ -22,7 +22,6 @@ from compact.summarizers.extraction.state.changed_values import changed_values
 from compact.summarizers.extraction.state.check_results import CheckResult, last_check
 from compact.summarizers.extraction.state.file_ledger import LedgerFile, read_ledger
 from compact.summarizers.extraction.state.requests import (
-    MORE,
     first_request,
     is_banner,
     is_filler,
@@ -208,15 +207,15 @@ def _request_blocks(
     messages: Sequence[Message], visible: Sequence[Message], *, has_summary: bool, max_chars: int
 ) -> Iterator[tuple[int, Block]]:
     """Yield the first and the newest request, by position. Each of them has a place, even if it must be shortened."""
-    requests: dict[int, tuple[str, str]] = {}
+    first, goal = (-1, "") if has_summary else first_request(messages)
+    fields: dict[int, str] = {}
     positions = request_positions(messages)
-    if positions and not request_positions(visible):
-        requests[positions[-1]] = ("current_task", request_text(messages[positions[-1]]))
-    first, text = first_request(messages)
-    if text and not has_summary:
-        requests[first] = ("goals", text)  # also if it is the only request
-    texts = shorten_requests([line for _, line in requests.values()], max_chars)
-    for (position, (field, _)), text in zip(requests.items(), texts, strict=True):
+    if positions and not request_positions(visible) and request_text(messages[positions[-1]]) != goal:
+        fields[positions[-1]] = "current_task"
+    if goal:
+        fields[first] = "goals"
+    texts = shorten_requests([messages[position] for position in fields], max_chars)
+    for (position, field), text in zip(fields.items(), texts, strict=True):
         source = messages[position].id
         yield position, Block((text,), "user", (source,) if source else (), position, field=field)
 
@@ -240,7 +239,7 @@ def _without_request(block: Block, request: Block | None) -> Iterator[Block]:
 
 def _repeats(line: str, request: str) -> bool:
     collapsed = collapse_whitespace(line)
-    return collapsed in request or request.removesuffix(MORE) in collapsed
+    return collapsed in request or request in collapsed
 
 
 def _file_line(line: str) -> str:
