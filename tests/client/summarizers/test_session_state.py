@@ -694,11 +694,20 @@ The SEARCH section must exactly match an existing block of lines including all w
 """
 
 
-def test_a_report_of_failed_edits_is_not_a_request():
+LINT_ERRORS = """# Fix any errors below, if possible.
+
+## Running: flake8 --select=E9,F821 --show-source --isolated sympy/sets/sets.py
+sympy/sets/sets.py:1281:20: F821 undefined name 'Piecewise'
+## See relevant line below marked with █.
+"""
+
+
+@pytest.mark.parametrize("report", [FAILED_EDIT, LINT_ERRORS])
+def test_a_report_for_the_model_is_not_a_request(report):
     """The program sends the report to the model. After too many of them, the user starts again."""
     request = "Raise an error if the name of a blueprint contains a dot."
-    again = f"{FAILED_EDIT}Only 4 reflections allowed, stopping.\n{AIDER_TURN}"
-    summary = Session(request, FAILED_EDIT).summary()
+    again = f"{report}Only 4 reflections allowed, stopping.\n{AIDER_TURN}"
+    summary = Session(request, report).summary()
     assert summary.current_task is None
     summary = Session(request, again).summary()
     assert summary.current_task is not None

@@ -25,10 +25,12 @@ _BANNER: Final = re.compile(
     r"|This session is being continued.*|https?://\S+|\S+/bin/aider\b.*|(?:isort|black|flake8)\.{5,}.*)\s*$",
     re.MULTILINE,
 )
-# Aider sends the output of tests and the report of failed edits to the model, and stops after a few attempts.
+# Aider sends the output of tests and the reports of failed edits and lint errors to the model, and stops after a few
+# attempts.
 _REPORT: Final = re.compile(
     r"^Test Script: [\s\S]*"
-    r"|^The LLM did not conform to the edit format\.[\s\S]*?(?:^Only \d+ reflections allowed, stopping\.$|\Z)",
+    r"|^(?:The LLM did not conform to the edit format\.|# Fix any errors below, if possible\.)"
+    r"[\s\S]*?(?:^Only \d+ reflections allowed, stopping\.$|\Z)",
     re.MULTILINE,
 )
 _WORD: Final = re.compile(r"[^\W_][\w'./:-]*")  # a path is one word
