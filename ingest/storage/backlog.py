@@ -21,7 +21,7 @@ _WEIGHT = 0.1
 # Another key of the same project still finds room.
 _KEY_SHARE = 0.75
 # A single event of another project waits for at most two groups.
-_GROUP_S = 0.025
+_GROUP_S = 0.008
 _MIN_GROUP_RECORDS = 100
 _ACTIVE_S = 10.0
 

@@ -178,6 +178,14 @@ async def test_small_bodies_need_no_worker(pool: DecodePool) -> None:
     assert len(pool._idle) == 1
 
 
+async def test_a_single_event_does_not_wait_for_the_bodies_of_others(pool: DecodePool) -> None:
+    """A flood of larger bodies is decoded one after the other. The event of another project is decoded meanwhile."""
+    async with asyncio.timeout(5), pool._inline:
+        result = await pool.decode_events(2, body_of(2, events=2), "json", max_events=10)
+    text = readable(result.records)
+    assert "project 2" in text and SECRETS[2] not in text
+
+
 def test_only_projects_with_ordinary_bodies_are_trusted() -> None:
     """One expensive body ends the trust, and another project is not affected."""
     trust = Trust(allows_larger=True)
