@@ -179,7 +179,7 @@ async def test_small_bodies_need_no_worker(pool: DecodePool) -> None:
 
 
 async def test_a_single_event_does_not_wait_for_the_bodies_of_others(pool: DecodePool) -> None:
-    """A flood of larger bodies is decoded one after the other. The event of another project is decoded meanwhile."""
+    """A flood of larger bodies is decoded one after the other. The event of another project is decoded concurrently."""
     async with asyncio.timeout(5), pool._inline:
         result = await pool.decode_events(2, body_of(2, events=2), "json", max_events=10)
     text = readable(result.records)
