@@ -1,11 +1,9 @@
-"""Summaries state what is true at the end: requests, files, the last check, values and records."""
+"""Summaries state what is true at the end: files, the last check, values, decisions and to-do lists."""
 
 from __future__ import annotations
 
-import json
-
 import pytest
-from compact.messages import Message, ToolCall
+from compact.messages import Message
 from compact.summarizers import ExtractiveSummarizer
 from compact.summarizers.extraction.blocks import Block
 from compact.summarizers.extraction.entities import find_entities
@@ -17,183 +15,7 @@ from compact.summary.entries import Note
 from compact.summary.structured_summary import StructuredSummary
 
 from tests.growth import assert_linear
-
-
-class Session:
-    """Builds a conversation call by call."""
-
-    def __init__(self, *requests: str) -> None:
-        self.messages = [Message("user", text, id=f"u{number}") for number, text in enumerate(requests)]
-
-    def call(self, name: str, result: str, **arguments: object) -> Session:
-        number = len(self.messages)
-        call = ToolCall(f"c{number}", name, json.dumps(arguments))
-        self.messages.append(Message("assistant", "", tool_calls=(call,), id=f"a{number}"))
-        self.messages.append(Message("tool", result, tool_call_id=call.id, id=f"t{number}"))
-        return self
-
-    def user(self, text: str) -> Session:
-        self.messages.append(Message("user", text, id=f"u{len(self.messages)}"))
-        return self
-
-    def summary(self, *, max_tokens: int = 800, style: str = "task_state") -> StructuredSummary:
-        return ExtractiveSummarizer().summarize_span(self.messages, max_tokens=max_tokens, style=style)
-
-    def text(self, **options: object) -> str:
-        return self.summary(**options).render()
-
-
-def edit(session: Session, path: str, old: str, new: str, result: str = "ok") -> Session:
-    return session.call("Edit", result, file_path=path, old_string=old, new_string=new)
-
-
-def test_a_record_stays_on_one_line_with_its_id_first():
-    """Every value stands with its record, and a child names its parent."""
-    reservation = {
-        "reservation_id": "OBUT9V",
-        "cabin": "economy",
-        "flights": [{"flight_number": "HAT266", "date": "2024-05-28", "price": 131}],
-        "passengers": [{"first_name": "Sofia", "last_name": "Kim"}],
-    }
-    session = Session("Change my flight to Houston, please.")
-    text = session.call("get_reservation", json.dumps(reservation), reservation_id="OBUT9V").text()
-    assert "- reservation OBUT9V: cabin=economy, flights=HAT266, passengers(first_name=Sofia, last_name=Kim)" in text
-    assert "- flight HAT266 (reservation OBUT9V): date=2024-05-28, price=131" in text
-
-
-def test_the_lines_of_a_long_record_are_joined():
-    """A record is split into lines that can be selected one by one, but its id is shown once."""
-    issue = {"identifier": "ENT-221"} | {f"field{number}": f"a value of the issue {number}" for number in range(12)}
-    text = Session("Read the issue.").call("get_issue", json.dumps(issue), id="ENT-221").text()
-    (line,) = (line for line in text.split("\n") if line.startswith("- record ENT-221: "))
-    assert "field0=a value of the issue 0, " in line
-    assert line.endswith("field11=a value of the issue 11")
-
-
-@pytest.mark.parametrize(
-    ("key", "kind"),
-    [("reservation_id", "reservation"), ("reservationId", "reservation"), ("oid", "oid"), ("headRefOid", "headRefOid")],
-)
-def test_the_kind_of_a_record_is_a_whole_word(key, kind):
-    """Only a suffix that is a word of its own is removed from the name of the id."""
-    text = Session("Look it up.").call("look_up", json.dumps({key: "74d4fd04a1", "status": "open"})).text()
-    assert f"- {kind} 74d4fd04a1: status=open" in text
-
-
-def test_a_result_without_an_id_belongs_to_the_id_that_the_call_asked_for():
-    """The id of the call's argument is the id of the record."""
-    text = Session("Is the order paid?").call("get_order", '{"status": "paid", "total": 75.5}', order_id="W-118").text()
-    assert "- order W-118: status=paid, total=75.5" in text
-
-
-def test_a_result_that_repeats_the_id_of_the_call_is_that_record():
-    """An internal id is one more field, so that no line has to name two ids."""
-    issue = json.dumps({"id": "864b2bd6-8b26-4965", "identifier": "ENT-108", "status": "Todo"})
-    text = Session("Read the issue ENT-108.").call("get_issue", issue, id="ENT-108").text()
-    assert "- record ENT-108: id=864b2bd6-8b26-4965, status=Todo" in text
-
-
-def test_objects_without_ids_are_rows_of_a_table():
-    """The values of one object stay together, and the names of their fields are written once."""
-    legs = [
-        {"flight": "AR173", "from": "LIS", "departs": "2026-12-17T17:45Z", "cabin": "economy", "fare_basis": "V80AR"},
-        {"flight": "AR511", "from": "ATH", "departs": "2026-12-01T12:45Z", "cabin": "business", "fare_basis": "L27AR"},
-    ]
-    fees = [{"rule": "R0", "fee_eur": 67}, {"rule": "R1", "fee_eur": 164}, {"rule": "R2", "fee_eur": 115}]
-    result = json.dumps({"total_eur": 688, "legs": legs, "fees": fees})
-    session = Session("Which legs has order W-118?").call("get_order", result, order_id="W-118")
-    first = session.summary()
-    assert "order W-118: total_eur=688, " in first.render()
-    assert (
-        "legs(flight, from, departs, cabin, fare_basis: AR173, LIS, 2026-12-17T17:45Z, economy, V80AR; "
-        "AR511, ATH, 2026-12-01T12:45Z, business, L27AR)"
-    ) in first.render()
-    assert "fees(rule, fee_eur: R0, 67; R1, 164; R2, 115)" in first.render()
-    assert "fare_basis" not in [entity.name for entity in first.entities]
-    again = ExtractiveSummarizer().summarize_span([Message("user", "And now?", id="n")], previous=first, max_tokens=900)
-    assert [record.text for record in again.records] == [record.text for record in first.records]
-
-
-def test_values_without_an_id_stand_under_their_call():
-    """Nothing else says what they are about."""
-    result = json.dumps({"available": 3, "cheapest": "AR982"})
-    text = Session("Find a flight to Toronto.").call("search_flights", result, to="YYZ", day=14).text()
-    assert "> search_flights(to=YYZ, day=14)\n available=3, cheapest=AR982" in text
-
-
-def test_only_the_sentence_of_an_output_that_has_the_figures_is_kept():
-    """A paragraph of prose in a tool result is split like one of the assistant."""
-    figure = "1. In 2023 the island sites reported 34.8% curtailment over 6,305 MWh of storage, above the forecast."
-    rest = "Nobody wanted to explain why this happened, and the authors of the report moved on to other matters."
-    text = Session("What fails first?").call("fetch", f"{figure} {rest}", title="x").text(max_tokens=110)
-    assert figure in text
-    assert rest not in text
-
-
-def test_templates_of_addresses_are_not_values_of_a_record():
-    """A link with a placeholder takes space and leads nowhere."""
-    user = {"user_id": "ada_42", "gists": "https://api.example.com/ada{/gist_id}", "page": "https://example.com/ada"}
-    text = Session("Find Ada, please.").call("get_user", json.dumps(user), user_id="ada_42").text()
-    assert "- user ada_42: page=https://example.com/ada" in text
-    assert "gist" not in text
-
-
-def test_a_long_value_is_not_part_of_its_line():
-    """The line gives its length, and its sentences are lines of their own."""
-    body = "The gateway gw-7781 closes after 20 seconds. " + "More words follow here. " * 20
-    issue = json.dumps({"id": "ENT-194", "state": "open", "body": body})
-    text = Session("Read the issue ENT-194.").call("get_issue", issue, issue_id="ENT-194").text()
-    assert f"- issue ENT-194: state=open, body=<{len(body)} characters>" in text
-    assert "The gateway gw-7781 closes after 20 seconds." in text
-
-
-def test_the_length_of_a_long_value_is_not_an_old_value():
-    """A later call may show the beginning of the same text."""
-    whole = json.dumps({"id": "ENT-194", "body": "The gateway closes too early. " * 20})
-    part = json.dumps({"id": "ENT-194", "body": "The gateway closes too early."})
-    session = Session("Read the issue ENT-194.").call("get_issue", whole, issue_id="ENT-194")
-    assert "body=The gateway closes too early.\n" in session.call("get_issue", part, issue_id="ENT-194").text() + "\n"
-
-
-def test_key_value_output_with_an_id_is_one_record():
-    """`gh pr view` and similar commands print one field per line."""
-    output = "title:\tFix the login\nstate:\tOPEN\nnumber:\t142\nadditions:\t2136\n--\nBody text."
-    text = Session("Review the pull request.").call("Bash", output, command="gh pr view 142").text()
-    assert "142: title=Fix the login, state=OPEN, additions=2136" in text
-
-
-@pytest.mark.parametrize(
-    ("output", "expected"),
-    [
-        (
-            "| Phase | Condition |\n|---|---|\n| PhaseEnded | files touched |\n| PhaseIdle | normal commit |",
-            "- phase PhaseEnded: Condition=files touched\n- phase PhaseIdle: Condition=normal commit",
-        ),
-        (
-            "order,status,total\nW-118,paid,75.50\nW-119,open,12.00\nW-120,open,3.10",
-            "- order W-118: status=paid, total=75.50\n- order W-119: status=open, total=12.00",
-        ),
-        (
-            "NAME      READY   STATUS\nweb-7f9c  1/1     Running\ndb-0a1b   0/1     CrashLoopBackOff\n",
-            "- name web-7f9c: READY=1/1, STATUS=Running\n- name db-0a1b: READY=0/1, STATUS=CrashLoopBackOff",
-        ),
-        (
-            'Found 2 orders\n{"order_id": "W-118", "status": "paid"}\n{"order_id": "W-119", "status": "open"}\nDone',
-            "- order W-118: status=paid\n- order W-119: status=open",
-        ),
-    ],
-)
-def test_rows_of_tables_are_records(output, expected):
-    """Markdown, CSV, columns of a command and lines of JSON keep each value with its id and field."""
-    assert expected in Session("Which of these have a problem?").call("list", output, path="x").text()
-
-
-def test_calls_in_code_are_not_the_rows_of_a_table():
-    """Each line has two commas, but the parenthesis spans its cells."""
-    code = "\n".join(f"logging.{level}(ctx, msg, attrs...)" for level in ("Debug", "Info", "Warn", "Error"))
-    summary = Session("How do we log?").call("read", code, path="logger.go").summary()
-    assert not summary.records
-    assert "logging.Info(ctx, msg, attrs...)" in summary.render()
+from tests.summary_session import STYLES, Session, edit
 
 
 def test_an_argument_of_several_lines_is_visibly_cut():
@@ -265,57 +87,6 @@ def test_instructions_come_before_names():
     session.user("Now write the release notes.")
     text = session.text(max_tokens=220)
     assert all(rule in text for rule in rules)
-
-
-def test_a_later_result_replaces_the_earlier_one():
-    """The newest state is on one line, and a value that changed is marked."""
-    session = Session("Cancel reservation K1NW8N.")
-    session.call("get", '{"reservation_id": "K1NW8N", "status": "confirmed", "cabin": "economy"}')
-    session.call("cancel", '{"reservation_id": "K1NW8N", "status": "canceled"}')
-    text = session.text()
-    assert "status=canceled (was confirmed)" in text
-    assert text.count("reservation K1NW8N: ") == 1
-    assert "cabin=economy" in text
-
-
-def test_a_later_result_replaces_a_record_of_an_earlier_summary():
-    """Records are merged over several compactions too."""
-    first = Session("Cancel reservation K1NW8N.")
-    first.call("get", '{"reservation_id": "K1NW8N", "status": "confirmed", "cabin": "economy"}')
-    earlier = Message("assistant", first.summary().render(), id="s1")
-    later = Session("Go on with it.").call("cancel", '{"reservation_id": "K1NW8N", "status": "canceled"}')
-    summary = ExtractiveSummarizer().summarize_span([earlier, *later.messages], max_tokens=800)
-    assert [record.text for record in summary.records] == [
-        "reservation K1NW8N: status=canceled (was confirmed), cabin=economy"
-    ]
-
-
-def test_the_same_id_on_another_day_is_another_record():
-    """A flight number is used every day."""
-    session = Session("Find a flight to Houston.")
-    for day, price in ((27, 130), (28, 122)):
-        session.call("search", json.dumps([{"flight_number": "HAT266", "date": f"2024-05-{day}", "price": price}]))
-    text = session.text()
-    assert "- flight HAT266: date=2024-05-27, price=130" in text
-    assert "- flight HAT266: date=2024-05-28, price=122" in text
-
-
-def test_the_fields_that_were_used_come_first():
-    """The agent asked about the cabin, so the cabin is on the first line of every reservation."""
-    session = Session("Which of my reservations are in business?")
-    filler = {f"note_{number}": f"text {number} without use" for number in range(12)}
-    for code in ("OBUT9V", "K1NW8N", "Q0ZF0J"):
-        session.call("get", json.dumps({"reservation_id": code, **filler, "cabin": f"business {code}"}))
-    session.messages.append(Message("assistant", "They are business OBUT9V and business K1NW8N.", id="a99"))
-    first_lines = [line for line in session.text(max_tokens=2000).split("\n") if "cabin=" in line]
-    assert len(first_lines) == 3
-    assert all(": cabin=business" in line for line in first_lines)
-
-
-def test_json_of_any_shape_is_read_without_an_error():
-    """Deep, empty, numeric and invalid results are kept as text or records."""
-    for result in ("[" * 500 + "]" * 500, "{}", "[]", "[1, 2]", '{"id": 7}', '{"id": "a1b2", "x": null}', "{broken"):
-        assert Session("Look at this value 42.").call("get", result).summary() is not None
 
 
 def test_files_are_listed_by_what_happened_to_them():
@@ -459,36 +230,6 @@ def test_numbered_tasks_of_an_earlier_summary_are_updated(is_parsed):
     assert [note.text for note in summary.current_plan] == ["[completed] #1 Write the parser"]
 
 
-def test_the_first_and_the_newest_request_are_on_top_without_greetings():
-    """Greetings, wrappers and banners are not requests."""
-    session = Session(
-        "Hi!", "<system-reminder>Use the tools.</system-reminder>Fix the login timeout in src/auth.py, please."
-    )
-    session.user("Thanks, great!").user("Now write the release notes for version 2.4.").user("ok")
-    summary = session.summary()
-    assert summary.current_task is not None
-    assert summary.current_task.text == "Now write the release notes for version 2.4."
-    assert [goal.text for goal in summary.goals] == ["Fix the login timeout in src/auth.py, please."]
-    assert "Hi!" not in summary.render()
-
-
-def test_a_short_first_request_is_a_goal_and_a_short_answer_is_no_task():
-    """Two words of content are enough to ask for something at the beginning."""
-    session = (
-        Session("Hi there!", "Fix the importer.").user("Write tests for the CSV reader, too.").user("The second one.")
-    )
-    summary = session.summary()
-    assert [goal.text for goal in summary.goals] == ["Fix the importer."]
-    assert summary.current_task is not None
-    assert summary.current_task.text == "Write tests for the CSV reader, too."
-
-
-def test_a_rule_in_the_first_request_is_also_a_constraint():
-    """A standing instruction keeps its own line."""
-    summary = Session("Fix the login timeout.\nNever touch the production database.").summary()
-    assert [note.text for note in summary.constraints] == ["Never touch the production database."]
-
-
 @pytest.mark.parametrize(
     "style", ["task_state", "brief", "step_ledger", "requirements_ledger", "code_delta", "decision_log"]
 )
@@ -561,17 +302,6 @@ def test_a_file_has_one_entry_under_its_longest_spelling():
     ]
 
 
-STYLES = (
-    "task_state",
-    "brief",
-    "extractive_brief",
-    "decision_log",
-    "code_delta",
-    "step_ledger",
-    "requirements_ledger",
-)
-
-
 def short_session() -> Session:
     session = Session("Add rate limiting to the API, please.")
     session.messages.append(Message("assistant", "I'll use Redis because the API runs on several nodes.", id="a1"))
@@ -624,159 +354,6 @@ def test_code_that_only_repeats_a_name_explains_it_less():
     index.add([Block(code, "output", (), 0)])
     names = [[index.keys[entity] for entity in line.unexplained] for line in index.candidates]
     assert names == [[], ["parseconfig"], []]
-
-
-def test_a_ledger_without_decisions_lists_the_requests():
-    """A decision log is never empty."""
-    session = Session("Find the fastest flight to Houston.").call("search", '[{"flight_number": "HAT266"}]', to="IAH")
-    first = session.text(style="decision_log").split("\n")[2]
-    assert first.startswith("[u0] user: Find the fastest flight to Houston. :: - :: - :: search → ")
-
-
-AIDER_TURN = """Aider v0.35.1-dev
-Models: gpt-4o with diff edit format, weak model gpt-3.5-turbo
-Git repo: ../tmp9p9wnvlu/.git with 167 files
-Repo-map: using 2048 tokens
-Allow lists in the dict values of the hooks argument
-Currently the Request class has a .register_hook() method, but it parses the dictionary that it expects strangely.
-18319 prompt tokens, 253 completion tokens, $0.095390 cost"""
-
-
-@pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("max_tokens", [150, 800])
-def test_the_banner_of_a_program_is_neither_a_goal_nor_a_decision(style, max_tokens):
-    summary = Session(AIDER_TURN, "requests/models.py").summary(style=style, max_tokens=max_tokens)
-    (goal,) = summary.goals
-    assert goal.text.startswith("Allow lists in the dict values")
-    decisions = [entry.decision for entry in summary.decisions]
-    assert not any(banner in text for text in decisions for banner in ("Aider v", "weak model", "prompt tokens"))
-
-
-def test_messages_of_a_program_before_a_request_are_not_part_of_it():
-    turn = """Tokens: 9,413 sent, 135 received. Cost: $0.03 request, $0.03 session.
-Applied edit to aider/commands.py
-Commit b057b30 fix: Handle an empty clipboard
-You can use /undo to revert and discard commit b057b30.
-Model openai/aws/claude-3.5-sonnet: Unknown context window size and costs, using sane defaults.
-For more info, see: https://aider.chat/docs/llms/warnings.html
-No models match "openai/aws/claude-3.5-sonnet".
-^C again to exit
-make a SuitableRepoNotFound class in repo.py"""
-    summary = Session(turn, "Add the output to the chat?").summary()
-    assert [note.text for note in summary.goals] == ["make a SuitableRepoNotFound class in repo.py"]
-    assert summary.current_task is None
-
-
-@pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("max_tokens", [120, 300])
-def test_a_request_that_is_too_long_keeps_its_beginning(style, max_tokens):
-    """Both the first and the newest request have a place, however long they are."""
-    details = " ".join(f"The invoice of client {number} goes to folder {number * 7}." for number in range(60))
-    session = Session(f"Sort all invoices into folders. {details}", f"Now sort the receipts by date. {details}")
-    text = session.text(style=style, max_tokens=max_tokens)
-    assert "Sort all invoices into folders." in text
-    assert "Now sort the receipts by date." in text
-
-
-FAILED_EDIT = """Allow edits to tests/test_blueprints.py which was not previously added to chat? yes
-The LLM did not conform to the edit format.
-For more info see: https://aider.chat/docs/faq.html#aider-isnt-editing-my-files
-# 1 SEARCH/REPLACE block failed to match!
-
-## SearchReplaceNoExactMatch: This SEARCH block failed to exactly match lines in tests/test_blueprints.py
-<<<<<<< SEARCH
-def test_dotted_names(app, client):
-=======
-def test_names(app, client):
->>>>>>> REPLACE
-
-The SEARCH section must exactly match an existing block of lines including all white space, comments and indentation
-"""
-
-
-LINT_ERRORS = """# Fix any errors below, if possible.
-
-## Running: flake8 --select=E9,F821 --show-source --isolated sympy/sets/sets.py
-sympy/sets/sets.py:1281:20: F821 undefined name 'Piecewise'
-## See relevant line below marked with █.
-"""
-
-
-@pytest.mark.parametrize("report", [FAILED_EDIT, LINT_ERRORS])
-def test_a_report_for_the_model_is_not_a_request(report):
-    """The program sends the report to the model. After too many of them, the user starts again."""
-    request = "Raise an error if the name of a blueprint contains a dot."
-    again = f"{report}Only 4 reflections allowed, stopping.\n{AIDER_TURN}"
-    summary = Session(request, report).summary()
-    assert summary.current_task is None
-    summary = Session(request, again).summary()
-    assert summary.current_task is not None
-    assert summary.current_task.text.startswith("Allow lists in the dict values of the hooks argument")
-
-
-def test_a_request_that_the_user_repeats_is_listed_once():
-    request = "Raise an error if the name of a blueprint contains a dot."
-    summary = Session(request, "Use the newest version of the tests.", request).summary()
-    assert summary.current_task is None
-    assert [goal.text for goal in summary.goals] == [request]
-
-
-@pytest.mark.parametrize(
-    "request_text", ["Allow edits to invoices after they were paid.", "No models match the filter in the list, fix it."]
-)
-def test_a_request_that_begins_like_a_message_of_a_program_is_a_goal(request_text):
-    assert [goal.text for goal in Session(request_text).summary().goals] == [request_text]
-
-
-def test_a_request_is_shortened_after_a_line_so_that_the_next_one_is_an_instruction():
-    request = "Raise an error if the name of a blueprint contains a dot\nNames must never contain dots, because "
-    summary = Session(f"{request}every dot is now significant since blueprints can be nested.").summary(max_tokens=97)
-    assert [goal.text for goal in summary.goals] == ["Raise an error if the name of a blueprint contains a dot …"]
-    assert [note.text[:30] for note in summary.constraints] == ["Names must never contain dots,"]
-
-
-def test_a_request_is_shortened_after_a_whole_word():
-    goal = Session("Compare " + "ordinary " * 60).summary(max_tokens=120).goals[0].text
-    assert goal.endswith("ordinary …")
-
-
-def test_a_sentence_stays_if_the_request_only_has_its_beginning():
-    trades = "baker, brewer, carpenter, dentist, farmer, gardener, grocer, hatter, printer, tailor, teacher and weaver"
-    request = (
-        f"Sort the letters of the {trades} by street, put each of them into its folder and then print the new list"
-    )
-    summary = Session(f"{request} of folders.").summary(max_tokens=150)
-    assert summary.goals[0].text.endswith(" …")
-    assert f"- user: {request} of folders." in summary.render()
-
-
-@pytest.mark.parametrize("style", STYLES)
-def test_no_style_is_empty_if_its_lines_are_longer_than_estimated(style):
-    """The inputs and outputs of a decision are only known when its line is written."""
-    session = Session("Hi! I need to change my flight back from Denver to Houston.")
-    session.messages.append(Message("assistant", f"Could you give me the reservation id? {'It is in the mail. ' * 9}"))
-    session.user("I don't remember the reservation ID, sorry.")
-    session.messages.append(Message("assistant", f"Then your user id, please. {'It is in the profile. ' * 9}"))
-    session.user("Sure, it's sofia_kim_7287.")
-    session.call("get_user", '{"name": "Sofia", "city": "Denver"}', user_id="sofia_kim_7287")
-    assert not session.summary(style=style, max_tokens=70).is_empty
-
-
-def test_a_step_ledger_has_steps_beside_a_long_request():
-    plan = "\n".join(f"- Create `cmd/part_{number}.go` and call `startPart{number}()` there." for number in range(80))
-    session = Session(f"Implement the following plan.\n{plan}").call("Read", "package cmd", file_path="cmd/root.go")
-    assert "1. > Read(file_path=cmd/root.go)" in session.text(style="step_ledger", max_tokens=300)
-
-
-def test_a_ledger_without_decisions_leaves_out_what_programs_wrote():
-    session = Session(
-        "<command-name>/ide</command-name>",
-        "<local-command-stdout>Connected to the editor.</local-command-stdout>",
-        "<command-name>/plan</command-name>\n<command-args>split the parser in parse.go</command-args>",
-    )
-    assert [entry.decision for entry in session.summary(style="decision_log").decisions] == [
-        "user: split the parser in parse.go"
-    ]
 
 
 def test_sources_are_listed_by_name():
@@ -948,35 +525,6 @@ def test_a_commit_shows_the_first_line_of_its_message():
     command = "git add -A && git commit -m \"$(cat <<'EOF'\nReturn after t.Fatal in the tests\n\nLong text.\nEOF\n)\""
     text = Session("Fix the lint errors.").call("Bash", "1 file changed", command=command).text()
     assert "$ Bash(git add -A && git commit -m \"$(cat <<'EOF' Return after t.Fatal in the tests …)" in text
-
-
-def test_a_command_of_the_user_is_shown_without_its_tags():
-    """Some agents wrap commands of the user in elements."""
-    command = "<command-message>plan</command-message>\n<command-name>/plan</command-name>"
-    session = Session("Fix the lint errors in app.go.")
-    text = session.user(f"{command}\n<command-args>split the parser in parse.go</command-args>").text()
-    assert "split the parser in parse.go" in text
-    assert "command-" not in text
-
-
-@pytest.mark.parametrize(
-    ("command", "goal"),
-    [
-        (
-            "<command-message>plan</command-message>\n<command-name>/plan</command-name>\n"
-            "<command-args>split the parser\nin parse.go</command-args>",
-            "/plan split the parser in parse.go",
-        ),
-        ("<command-name>/review</command-name> <command-args>158</command-args>", "/review 158"),
-    ],
-)
-def test_a_command_with_arguments_is_a_goal(command, goal):
-    assert [note.text for note in Session(command).summary().goals] == [goal]
-
-
-def test_a_command_without_arguments_is_no_goal():
-    session = Session("<command-name>/ide</command-name>", "Review the importer and fix the lint errors.")
-    assert [note.text for note in session.summary().goals] == ["Review the importer and fix the lint errors."]
 
 
 def test_headings_and_labels_without_facts_take_no_room():

@@ -1,0 +1,211 @@
+"""Structured tool results are records: one line each, the id first, the newest values."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from compact.messages import Message
+from compact.summarizers import ExtractiveSummarizer
+
+from tests.summary_session import Session
+
+
+def test_a_record_stays_on_one_line_with_its_id_first():
+    """Every value stands with its record, and a child names its parent."""
+    reservation = {
+        "reservation_id": "OBUT9V",
+        "cabin": "economy",
+        "flights": [{"flight_number": "HAT266", "date": "2024-05-28", "price": 131}],
+        "passengers": [{"first_name": "Sofia", "last_name": "Kim"}],
+    }
+    session = Session("Change my flight to Houston, please.")
+    text = session.call("get_reservation", json.dumps(reservation), reservation_id="OBUT9V").text()
+    assert "- reservation OBUT9V: cabin=economy, flights=HAT266, passengers(first_name=Sofia, last_name=Kim)" in text
+    assert "- flight HAT266 (reservation OBUT9V): date=2024-05-28, price=131" in text
+
+
+def test_the_lines_of_a_long_record_are_joined():
+    """A record is split into lines that can be selected one by one, but its id is shown once."""
+    issue = {"identifier": "ENT-221"} | {f"field{number}": f"a value of the issue {number}" for number in range(12)}
+    text = Session("Read the issue.").call("get_issue", json.dumps(issue), id="ENT-221").text()
+    (line,) = (line for line in text.split("\n") if line.startswith("- record ENT-221: "))
+    assert "field0=a value of the issue 0, " in line
+    assert line.endswith("field11=a value of the issue 11")
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [("reservation_id", "reservation"), ("reservationId", "reservation"), ("oid", "oid"), ("headRefOid", "headRefOid")],
+)
+def test_the_kind_of_a_record_is_a_whole_word(key, kind):
+    """Only a suffix that is a word of its own is removed from the name of the id."""
+    text = Session("Look it up.").call("look_up", json.dumps({key: "74d4fd04a1", "status": "open"})).text()
+    assert f"- {kind} 74d4fd04a1: status=open" in text
+
+
+def test_a_result_without_an_id_belongs_to_the_id_that_the_call_asked_for():
+    """The id of the call's argument is the id of the record."""
+    text = Session("Is the order paid?").call("get_order", '{"status": "paid", "total": 75.5}', order_id="W-118").text()
+    assert "- order W-118: status=paid, total=75.5" in text
+
+
+def test_a_result_that_repeats_the_id_of_the_call_is_that_record():
+    """An internal id is one more field, so that no line has to name two ids."""
+    issue = json.dumps({"id": "864b2bd6-8b26-4965", "identifier": "ENT-108", "status": "Todo"})
+    text = Session("Read the issue ENT-108.").call("get_issue", issue, id="ENT-108").text()
+    assert "- record ENT-108: id=864b2bd6-8b26-4965, status=Todo" in text
+
+
+def test_objects_without_ids_are_rows_of_a_table():
+    """The values of one object stay together, and the names of their fields are written once."""
+    legs = [
+        {"flight": "AR173", "from": "LIS", "departs": "2026-12-17T17:45Z", "cabin": "economy", "fare_basis": "V80AR"},
+        {"flight": "AR511", "from": "ATH", "departs": "2026-12-01T12:45Z", "cabin": "business", "fare_basis": "L27AR"},
+    ]
+    fees = [{"rule": "R0", "fee_eur": 67}, {"rule": "R1", "fee_eur": 164}, {"rule": "R2", "fee_eur": 115}]
+    result = json.dumps({"total_eur": 688, "legs": legs, "fees": fees})
+    session = Session("Which legs has order W-118?").call("get_order", result, order_id="W-118")
+    first = session.summary()
+    assert "order W-118: total_eur=688, " in first.render()
+    assert (
+        "legs(flight, from, departs, cabin, fare_basis: AR173, LIS, 2026-12-17T17:45Z, economy, V80AR; "
+        "AR511, ATH, 2026-12-01T12:45Z, business, L27AR)"
+    ) in first.render()
+    assert "fees(rule, fee_eur: R0, 67; R1, 164; R2, 115)" in first.render()
+    assert "fare_basis" not in [entity.name for entity in first.entities]
+    again = ExtractiveSummarizer().summarize_span([Message("user", "And now?", id="n")], previous=first, max_tokens=900)
+    assert [record.text for record in again.records] == [record.text for record in first.records]
+
+
+def test_values_without_an_id_stand_under_their_call():
+    """Nothing else says what they are about."""
+    result = json.dumps({"available": 3, "cheapest": "AR982"})
+    text = Session("Find a flight to Toronto.").call("search_flights", result, to="YYZ", day=14).text()
+    assert "> search_flights(to=YYZ, day=14)\n available=3, cheapest=AR982" in text
+
+
+def test_only_the_sentence_of_an_output_that_has_the_figures_is_kept():
+    """A paragraph of prose in a tool result is split like one of the assistant."""
+    figure = "1. In 2023 the island sites reported 34.8% curtailment over 6,305 MWh of storage, above the forecast."
+    rest = "Nobody wanted to explain why this happened, and the authors of the report moved on to other matters."
+    text = Session("What fails first?").call("fetch", f"{figure} {rest}", title="x").text(max_tokens=110)
+    assert figure in text
+    assert rest not in text
+
+
+def test_templates_of_addresses_are_not_values_of_a_record():
+    """A link with a placeholder takes space and leads nowhere."""
+    user = {"user_id": "ada_42", "gists": "https://api.example.com/ada{/gist_id}", "page": "https://example.com/ada"}
+    text = Session("Find Ada, please.").call("get_user", json.dumps(user), user_id="ada_42").text()
+    assert "- user ada_42: page=https://example.com/ada" in text
+    assert "gist" not in text
+
+
+def test_a_long_value_is_not_part_of_its_line():
+    """The line gives its length, and its sentences are lines of their own."""
+    body = "The gateway gw-7781 closes after 20 seconds. " + "More words follow here. " * 20
+    issue = json.dumps({"id": "ENT-194", "state": "open", "body": body})
+    text = Session("Read the issue ENT-194.").call("get_issue", issue, issue_id="ENT-194").text()
+    assert f"- issue ENT-194: state=open, body=<{len(body)} characters>" in text
+    assert "The gateway gw-7781 closes after 20 seconds." in text
+
+
+def test_the_length_of_a_long_value_is_not_an_old_value():
+    """A later call may show the beginning of the same text."""
+    whole = json.dumps({"id": "ENT-194", "body": "The gateway closes too early. " * 20})
+    part = json.dumps({"id": "ENT-194", "body": "The gateway closes too early."})
+    session = Session("Read the issue ENT-194.").call("get_issue", whole, issue_id="ENT-194")
+    assert "body=The gateway closes too early.\n" in session.call("get_issue", part, issue_id="ENT-194").text() + "\n"
+
+
+def test_key_value_output_with_an_id_is_one_record():
+    """`gh pr view` and similar commands print one field per line."""
+    output = "title:\tFix the login\nstate:\tOPEN\nnumber:\t142\nadditions:\t2136\n--\nBody text."
+    text = Session("Review the pull request.").call("Bash", output, command="gh pr view 142").text()
+    assert "142: title=Fix the login, state=OPEN, additions=2136" in text
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        (
+            "| Phase | Condition |\n|---|---|\n| PhaseEnded | files touched |\n| PhaseIdle | normal commit |",
+            "- phase PhaseEnded: Condition=files touched\n- phase PhaseIdle: Condition=normal commit",
+        ),
+        (
+            "order,status,total\nW-118,paid,75.50\nW-119,open,12.00\nW-120,open,3.10",
+            "- order W-118: status=paid, total=75.50\n- order W-119: status=open, total=12.00",
+        ),
+        (
+            "NAME      READY   STATUS\nweb-7f9c  1/1     Running\ndb-0a1b   0/1     CrashLoopBackOff\n",
+            "- name web-7f9c: READY=1/1, STATUS=Running\n- name db-0a1b: READY=0/1, STATUS=CrashLoopBackOff",
+        ),
+        (
+            'Found 2 orders\n{"order_id": "W-118", "status": "paid"}\n{"order_id": "W-119", "status": "open"}\nDone',
+            "- order W-118: status=paid\n- order W-119: status=open",
+        ),
+    ],
+)
+def test_rows_of_tables_are_records(output, expected):
+    """Markdown, CSV, columns of a command and lines of JSON keep each value with its id and field."""
+    assert expected in Session("Which of these have a problem?").call("list", output, path="x").text()
+
+
+def test_calls_in_code_are_not_the_rows_of_a_table():
+    """Each line has two commas, but the parenthesis spans its cells."""
+    code = "\n".join(f"logging.{level}(ctx, msg, attrs...)" for level in ("Debug", "Info", "Warn", "Error"))
+    summary = Session("How do we log?").call("read", code, path="logger.go").summary()
+    assert not summary.records
+    assert "logging.Info(ctx, msg, attrs...)" in summary.render()
+
+
+def test_a_later_result_replaces_the_earlier_one():
+    """The newest state is on one line, and a value that changed is marked."""
+    session = Session("Cancel reservation K1NW8N.")
+    session.call("get", '{"reservation_id": "K1NW8N", "status": "confirmed", "cabin": "economy"}')
+    session.call("cancel", '{"reservation_id": "K1NW8N", "status": "canceled"}')
+    text = session.text()
+    assert "status=canceled (was confirmed)" in text
+    assert text.count("reservation K1NW8N: ") == 1
+    assert "cabin=economy" in text
+
+
+def test_a_later_result_replaces_a_record_of_an_earlier_summary():
+    """Records are merged over several compactions too."""
+    first = Session("Cancel reservation K1NW8N.")
+    first.call("get", '{"reservation_id": "K1NW8N", "status": "confirmed", "cabin": "economy"}')
+    earlier = Message("assistant", first.summary().render(), id="s1")
+    later = Session("Go on with it.").call("cancel", '{"reservation_id": "K1NW8N", "status": "canceled"}')
+    summary = ExtractiveSummarizer().summarize_span([earlier, *later.messages], max_tokens=800)
+    assert [record.text for record in summary.records] == [
+        "reservation K1NW8N: status=canceled (was confirmed), cabin=economy"
+    ]
+
+
+def test_the_same_id_on_another_day_is_another_record():
+    """A flight number is used every day."""
+    session = Session("Find a flight to Houston.")
+    for day, price in ((27, 130), (28, 122)):
+        session.call("search", json.dumps([{"flight_number": "HAT266", "date": f"2024-05-{day}", "price": price}]))
+    text = session.text()
+    assert "- flight HAT266: date=2024-05-27, price=130" in text
+    assert "- flight HAT266: date=2024-05-28, price=122" in text
+
+
+def test_the_fields_that_were_used_come_first():
+    """The agent asked about the cabin, so the cabin is on the first line of every reservation."""
+    session = Session("Which of my reservations are in business?")
+    filler = {f"note_{number}": f"text {number} without use" for number in range(12)}
+    for code in ("OBUT9V", "K1NW8N", "Q0ZF0J"):
+        session.call("get", json.dumps({"reservation_id": code, **filler, "cabin": f"business {code}"}))
+    session.messages.append(Message("assistant", "They are business OBUT9V and business K1NW8N.", id="a99"))
+    first_lines = [line for line in session.text(max_tokens=2000).split("\n") if "cabin=" in line]
+    assert len(first_lines) == 3
+    assert all(": cabin=business" in line for line in first_lines)
+
+
+def test_json_of_any_shape_is_read_without_an_error():
+    """Deep, empty, numeric and invalid results are kept as text or records."""
+    for result in ("[" * 500 + "]" * 500, "{}", "[]", "[1, 2]", '{"id": 7}', '{"id": "a1b2", "x": null}', "{broken"):
+        assert Session("Look at this value 42.").call("get", result).summary() is not None
