@@ -9,8 +9,10 @@ a limit is measured again before the check fails.
 from __future__ import annotations
 
 import gc
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -59,8 +61,7 @@ def cost_s(run: Callable[[T], object], value: T) -> float:
     """Return the CPU seconds of the fastest of several runs."""
     fastest = float("inf")
     total = 0.0
-    gc.disable()
-    try:
+    with undisturbed():
         for _ in range(_RUNS):
             began = time.process_time()
             run(value)
@@ -68,9 +69,20 @@ def cost_s(run: Callable[[T], object], value: T) -> float:
             fastest, total = min(fastest, elapsed), total + elapsed
             if total > _ENOUGH_S:
                 break
-    finally:
-        gc.enable()
     return fastest
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Measure without garbage collection, and without coverage, which makes Python code slower but not C code."""
+    trace = sys.gettrace()
+    gc.disable()
+    sys.settrace(None)
+    try:
+        yield
+    finally:
+        sys.settrace(trace)
+        gc.enable()
 
 
 def _growth(run: Callable[[T], object], make: Callable[[int], T], size: int) -> float:
