@@ -207,7 +207,8 @@ class DecodePool:
         """Decode and redact a body with at most `max_events` events."""
         if self._is_inline(project_id, body) or self._trust.allows(project_id, len(body)):
             if len(body) < _MIN_OBSERVED_BYTES:
-                # Takes less than a millisecond, so a single event does not wait for the large bodies of others.
+                # Takes less than a millisecond, or 20 for the worst text, so a single event does not wait for the large
+                # bodies of others.
                 return decode_events(body, body_format, max_events, rules)
             # One body at a time, with a turn of the event loop in between. Otherwise bodies that arrive together would
             # block the writer and all pages until the last one is decoded.
