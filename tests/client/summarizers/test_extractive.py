@@ -150,7 +150,7 @@ def test_the_ledger_shows_the_key_line_of_a_long_result():
 def test_code_delta_has_a_bullet_per_file():
     """The bullet has the path and the first line that the edit adds."""
     text = summarize(coding_session(), style="code_delta").render()
-    assert "- /srv/app/src/auth/login.py: edited, sleep(3)" in text
+    assert "- /srv/app/src/auth/login.py: edited, `sleep(3)`" in text
 
 
 @pytest.mark.req("S-SUM-3")

@@ -100,8 +100,8 @@ def test_files_are_listed_by_what_happened_to_them():
     session.call("Bash", "", command="rm /srv/app/src/gone.py && git mv src/a.py src/b.py")
     text = session.text()
     assert "## Files changed or created" in text
-    assert "new.py: created, def start" in text
-    assert "old.py: edited, def stop" in text
+    assert "new.py: created, `def start`" in text
+    assert "old.py: edited, `def stop`" in text
     assert "## Files deleted\n- /srv/app/src/gone.py: deleted" in text
     assert "## Files renamed\n- src/a.py: renamed" in text
     assert "- Files read: /srv/app/src/read_only.py" in text
@@ -129,6 +129,37 @@ def test_a_rejected_or_failed_edit_is_not_an_edit(result):
     text = edit(Session("Fix the login."), "src/login.py", "a = 1", "a = 2", result).text()
     assert "Files changed" not in text
     assert "→ failed" in text
+
+
+def test_a_to_do_list_does_not_change_the_file_that_was_read_before():
+    """`TodoWrite` names no file, and is not an editor of the open file."""
+    session = Session("Plan the work.").call("Read", "x = 1", file_path="src/setup.py")
+    session.call("TodoWrite", "Todos have been modified", todos=[{"content": "Read more", "status": "pending"}])
+    assert {file.path: file.state for file in session.summary().files} == {"src/setup.py": "read"}
+
+
+def test_all_files_of_a_directory_with_a_number_are_listed():
+    """Their lines differ only in words with a digit, like lines of program output."""
+    session = Session("Rename the field.")
+    paths = [f"/srv/trees/2/src/{name}.py" for name in "abcdefghij"]
+    for path in paths:
+        edit(session, path, "seen_at", "last_seen")
+    session.call("Read", "\n".join(f"token_{number} = find_{number}()" for number in range(300)), file_path="b.py")
+    assert {file.path for file in session.summary(max_tokens=300).files} >= set(paths)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "detail"),
+    [
+        ("x", "} else {\n  limit = read_limit()\n}", "`limit = read_limit()`"),
+        ("x", "  TokenUsage:      context.usage,", "`TokenUsage: context.usage`"),
+        ("x", "if (size", ""),
+    ],
+)
+def test_the_detail_of_an_edit_is_a_whole_line_of_code(old, new, detail):
+    """Half a bracket or a comma at its end would say nothing."""
+    (file,) = edit(Session("Fix it."), "src/a.go", old, new).summary().files
+    assert file.change == ", ".join(filter(None, ["edited", detail]))
 
 
 def test_a_file_that_was_created_and_deleted_again_is_left_out():
@@ -322,7 +353,7 @@ def test_a_short_remainder_is_copied_in_every_style(style, count):
     text = session.text(style=style)
     assert "Add rate limiting to the API, please." in text
     assert "I'll use Redis" in text
-    assert "src/api/limits.py: edited, LIMIT = 100" in text
+    assert "src/api/limits.py: edited, `LIMIT = 100`" in text
 
 
 def test_decisions_of_the_user_are_in_the_ledger_in_order():

@@ -92,6 +92,8 @@ _MAX_LINES_PER_TEMPLATE: Final = 3  # lines that differ only in their numbers an
 # An agent repeats what it still has to do, and its commands, with each attempt. Only the last of these lines gets the
 # bonus.
 _SUPERSEDED_FIELDS: Final = frozenset({"open_items", "decisions", "commands"})
+# The steps of a plan, records, and the files of a directory such as `v2` may differ only in words with a digit.
+_NUMBERED_FIELDS: Final = frozenset({"current_plan", "records", "files", "changed_values"})
 _OPENING_WORDS: Final = 3
 _SAME_WORDS_SHARE: Final = 0.6
 _DIGIT: Final = re.compile(r"\d")
@@ -290,8 +292,7 @@ class SpanIndex:
         tokens = len(text) / CHARS_PER_TOKEN + (_LINE_TOKENS if field != "entities" else 0.0)
         is_priority = self._is_priority(text, block, field)
         bonus = FIELD_BONUS.get(field, 0.0)
-        # The steps of a plan and records may differ only in their numbers.
-        if bonus and not is_priority and field not in ("current_plan", "records") and self._is_boilerplate(text):
+        if bonus and not is_priority and field not in _NUMBERED_FIELDS and self._is_boilerplate(text):
             bonus = 0.0
         candidate = Candidate(text, block, field, entities, bonus, tokens, len(self.candidates), is_priority)
         if block.kind == "record":

@@ -26,6 +26,8 @@ _COMMAND_KEYS: Final = ("command", "cmd", "script", "input")
 _READ_TOOL: Final = re.compile(r"(?:read|view|open|cat)(?:_?file)?(?:_?range)?", re.IGNORECASE)
 _CREATE_TOOL: Final = re.compile(r"(?:write|create|save)(?:_?(?:to_?)?file)?", re.IGNORECASE)
 _EDIT_TOOL: Final = re.compile(r"edit|write|create|replace|insert|save|str_replace|append", re.IGNORECASE)
+# Tools that edit the open file if they name none. `TodoWrite` is not one of them.
+_OPEN_FILE_TOOL: Final = re.compile(r"(?:multi_?)?edit(?:_?file)?|(?:str_)?replace|insert|append", re.IGNORECASE)
 _DELETE_TOOL: Final = re.compile(r"(?:delete|remove)_?file", re.IGNORECASE)
 _PATCH_TOOL: Final = re.compile(r"patch|diff", re.IGNORECASE)
 _SHELL_TOOL: Final = re.compile(
@@ -55,6 +57,10 @@ _SYMBOL: Final = re.compile(
     r"(?:def|class|func(?: \([^)\n]*\))?|function|fn|type|struct|interface|enum|trait|impl|module)\s+[A-Za-z_]\w+"
 )
 _MAX_DETAIL_CHARS: Final = 90
+_JOINTS: Final = " \t,;{}"
+_EXPRESSION: Final = re.compile(r"[^\W\d_]\w+\W+\w|[^\W\d_]\w{5}")  # more than `else` or `break`
+_BRACKETS: Final = {"(": ")", "[": "]", "{": "}"}
+_CLOSING: Final = frozenset(_BRACKETS.values())
 _MAX_COMMAND_CHARS: Final = 20_000
 _STATE_BY_PROGRAM: Final[dict[str, FileState]] = {
     "rm": "deleted",
@@ -231,7 +237,8 @@ class _ActionReader:
         path = edited_path(arguments)
         command = next((str(arguments[key]) for key in _COMMAND_KEYS if arguments.get(key)), "")
         if path and (state := _tool_state(call.name, command)):
-            yield state, path, "" if state in ("read", "deleted") else change_detail(arguments)
+            detail = "" if state in ("read", "deleted") else change_detail(arguments)
+            yield state, path, f"`{detail}`" if detail else ""
         elif _PATCH_TOOL.search(call.name):
             yield from _patched_files(command or next((str(value) for value in arguments.values()), ""))
         elif _SHELL_TOOL.fullmatch(call.name):
@@ -247,7 +254,10 @@ class _ActionReader:
                 yield "read", path, ""
         elif _EDIT_TOOL.search(call.name):
             matches = _RESULT_FILE.findall(f"{command}\n{self._result(call)}")
-            for path in [next(filter(None, match)) for match in matches] or filter(None, [self._open_file]):
+            paths = [next(filter(None, match)) for match in matches]
+            if not paths and self._open_file and _OPEN_FILE_TOOL.fullmatch(call.name):
+                paths = [self._open_file]
+            for path in paths:
                 yield "changed", path, ""
 
     def _result(self, call: ToolCall) -> str:
@@ -317,12 +327,26 @@ def change_detail(arguments: dict[str, Any]) -> str:
     for line in (*added, *old.split("\n")):
         if match := _SYMBOL.search(line):
             return match.group(0).strip()
-    line = added[0].strip() if added and old else ""
-    return line if len(line) <= _MAX_DETAIL_CHARS and _is_balanced(line) else ""
+    # A new file has no first difference.
+    return next((detail for detail in map(_detail, added) if detail), "") if old else ""
+
+
+def _detail(line: str) -> str:
+    """Return a line of code without what joins it to the lines around it, or an empty text if it says nothing."""
+    text = " ".join(line.strip(_JOINTS).split())
+    says_something = len(text) <= _MAX_DETAIL_CHARS and "`" not in text and _EXPRESSION.search(text) is not None
+    return text if says_something and _is_balanced(text) else ""
 
 
 def _is_balanced(line: str) -> bool:
-    return all(line.count(left) == line.count(right) for left, right in ("()", "[]", "{}")) and line.count('"') % 2 == 0
+    """True if each bracket has its pair, in the right order, and quotation marks are closed."""
+    opened: list[str] = []
+    for character in line:
+        if character in _BRACKETS:
+            opened.append(_BRACKETS[character])
+        elif character in _CLOSING and (not opened or opened.pop() != character):
+            return False
+    return not opened and line.count('"') % 2 == 0
 
 
 def _patched_files(patch: str) -> Iterator[tuple[FileState, str, str]]:
