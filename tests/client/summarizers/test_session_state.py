@@ -54,6 +54,38 @@ def test_the_parts_of_a_file_stand_under_one_call():
     assert "> Read(file_path=src/limits.py)\n max_limit = 5\n min_limit = 2" in session.text()
 
 
+def status_runs(*outputs: str) -> Session:
+    session = Session("Clean up the branch.")
+    for output in outputs:
+        session.call("Bash", output, command="git status")
+    return session
+
+
+def test_the_output_of_a_repeated_call_stands_under_its_own_run():
+    """Nothing is printed under another call's heading."""
+    text = status_runs(
+        "On branch dev/OPS-4417", "On branch dev/OPS-4418", "<tool_use_error>dev/OPS-4419 is locked"
+    ).text()
+    assert "$ Bash(git status)\n On branch dev/OPS-4417\n$ Bash(git status) – run 2\n On branch dev/OPS-4418\n" in text
+    assert "> Bash(git status) – run 3 → failed\n <tool_use_error>dev/OPS-4419 is locked" in text
+
+
+@pytest.mark.parametrize("is_parsed", [False, True])
+def test_runs_are_counted_over_several_compactions(is_parsed):
+    """The output of an earlier summary is not mixed with the newest one."""
+    earlier = status_runs("On branch dev/OPS-4417", "On branch dev/OPS-4418").summary()
+    later = status_runs("On branch dev/OPS-4419").messages[1:]
+    if is_parsed:
+        messages, previous = [Message("assistant", earlier.render(), id="s1"), *later], None
+    else:
+        messages, previous = later, earlier
+    text = ExtractiveSummarizer().summarize_span(messages, max_tokens=800, previous=previous).render()
+    assert (
+        "$ Bash(git status) – run 2\n On branch dev/OPS-4418\n$ Bash(git status) – run 3\n On branch dev/OPS-4419"
+        in text
+    )
+
+
 def test_a_question_of_the_user_comes_before_tool_output():
     """It mentions no name, and no tool can show it again."""
     session = Session("Clean up the sessions.").user("Which of the broken states would the repair have to handle?")
@@ -128,7 +160,7 @@ def test_a_rejected_or_failed_edit_is_not_an_edit(result):
     """The file is not listed as changed, and the call is marked as failed."""
     text = edit(Session("Fix the login."), "src/login.py", "a = 1", "a = 2", result).text()
     assert "Files changed" not in text
-    assert "→ failed" in text
+    assert "> Edit of src/login.py → failed" in text
 
 
 def test_a_to_do_list_does_not_change_the_file_that_was_read_before():
@@ -186,6 +218,26 @@ def test_the_last_check_has_its_verdict_and_first_failing_line():
     session.call("Bash", "FAILED tests/b.py::test_slow - TimeoutError\n1 failed", command="pytest -q tests/b.py")
     text = session.text()
     assert "## Last check\n- pytest -q tests/b.py: failed: FAILED tests/b.py::test_slow - TimeoutError" in text
+
+
+def test_verdicts_of_older_runs_are_left_out():
+    """A newer run of the same command replaces them. A failure of another command still stands."""
+    session = Session("Make the checks pass.")
+    session.call("Bash", "lib/io_test.go:12:3: undefined: Reader\nFAIL\tlib/io\t0.4s", command="go test ./lib/io")
+    session.call("Bash", "src/a.ts(3,1): error TS2304: Cannot find name 'chalk'.", command="tsc -p src")
+    text = session.call("Bash", "ok  \tlib/io\t0.5s", command="go test ./lib/io ./lib/net").text()
+    assert "## Last check\n- go test ./lib/io ./lib/net: succeeded" in text
+    assert "error TS2304" in text
+    assert "undefined: Reader" not in text
+    assert "FAIL" not in text
+
+
+def test_packages_that_passed_are_one_list():
+    """Their names may be needed again, and their times are not."""
+    output = "ok  \tlib/io\t0.412s\nok  \tlib/net\t(cached)\n?   \tlib/log\t[no test files]"
+    lines = Session("Run the tests.").call("Bash", output, command="go test ./...").text().split("\n")
+    assert " passed packages: lib/io lib/net" in lines
+    assert " packages without tests: lib/log" in lines
 
 
 def test_a_changed_value_is_shown_with_the_old_one_marked_as_past():

@@ -12,6 +12,7 @@ from typing import Final
 from compact.messages import Message
 from compact.messages.span import SpanReference
 from compact.summarizers.extraction.blocks import Block
+from compact.summarizers.extraction.call_runs import number_runs
 from compact.summarizers.extraction.coverage import request_chars
 from compact.summarizers.extraction.entities import find_entities, original_spelling
 from compact.summarizers.extraction.line_classifier import is_open_item
@@ -67,7 +68,8 @@ class ExtractiveSummarizer:
         todo = _read_todo_list(messages, visible, read)
         blocks = with_state(messages, visible, read, todo, style=style, request_chars=request_chars(max_tokens))
         index = SpanIndex(keep_keys, said=previous.said if previous is not None else ())
-        index.add(_group_by_file(blocks) if style == "code_delta" else blocks, last_user=last_user)
+        numbered = number_runs(blocks)
+        index.add(_group_by_file(numbered) if style == "code_delta" else numbered, last_user=last_user)
         _prefer_own_entries(index, style)
         index.add_visible(message_blocks(visible), last_user=last_user - len(messages))
         ids = tuple(message.id for message in messages if message.id)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 MAX_SENTENCE_CHARS: Final = 320  # Longer sentences are split at commas, because a long line brings irrelevant text.
 MAX_OUTPUT_CHARS: Final = 200  # Tool output and code carry less information per character.
+FAILED_MARK: Final = " → failed"  # at the end of a call that failed or that the user rejected
 _MAX_ROW_CHARS: Final = 400
 _MAX_ARGUMENT_CHARS: Final = 200
 _MAX_ARGUMENT_PREVIEW_CHARS: Final = 80
@@ -66,6 +67,9 @@ _PATHS_LABEL: Final = "listed files: "
 _LISTED_FILE: Final = re.compile(
     r"([d-])[rwxsStT-]{9}[.+@]? +\d+ +\S+ +\S+ +\d+ +(?:\w{3} +\d+|\d+ +\w{3}|\d{4}-\d\d-\d\d) +[\d:]+ +([^ ]+)"
 )
+_PASSED_LABEL: Final = "passed packages: "
+_UNTESTED_LABEL: Final = "packages without tests: "
+_LISTED_PACKAGE: Final = re.compile(r"ok\s+(\S+)\s+(?:\(cached\)|[\d.]+s)(?:\s.*)?|\?\s+(\S+)\s+\[no test files\]")
 _LISTING_SUM: Final = re.compile(r"total \d+")
 _MIN_LISTED_PATHS: Final = 2
 _PATHS_PER_LINE: Final = 3
@@ -122,7 +126,9 @@ class _Calls:
     def call_blocks(self, call: ToolCall, sources: tuple[str, ...], position: int) -> Iterator[Block]:
         line, kind, rest = describe_call(call)
         if call.id in self._failed:
-            line, kind, rest = f"{line} → failed", "call", []
+            path, edit, _ = line.partition(": ") if kind == "edit" else ("", "", "")
+            # A failed edit does not look like a change of the file.
+            line, kind, rest = f"{f'{call.name} of {path}' if edit else line}{FAILED_MARK}", "call", []
         self._lines[call.id] = line
         self._arguments[call.id] = call.arguments
         yield Block((line,), kind, sources, position)
@@ -354,43 +360,50 @@ def _is_path(line: str) -> bool:
 
 
 def _fold_listings(text: str) -> str:
-    """Replace the rows of `ls -l` by lines of names."""
-    if "rw-" not in text:
+    """Replace the rows of `ls -l` and the packages that `go test` lists by lines of names."""
+    if "rw-" not in text and "ok  \t" not in text and "[no test files]" not in text:
         return text
     lines: list[str] = []
-    names: list[str] = []
+    names: dict[str, list[str]] = {}
     for line in text.split("\n"):
-        listed = _listed_names(line.strip())
-        if listed is not None:
-            names += listed
+        row = _listed_row(line.strip())
+        if row is not None:
+            names.setdefault(row.label, []).extend(row.names)
             continue
         _add_names(lines, names)
-        names = []
         lines.append(line)
     _add_names(lines, names)
     return "\n".join(lines)
 
 
-def _listed_names(line: str) -> list[str] | None:
-    """Return the name in a row of a listing, an empty list for its first line, or None for any other line."""
-    match = _LISTED_FILE.fullmatch(line)
-    if match is None:
-        return [] if _LISTING_SUM.fullmatch(line) else None
-    kind, name = match.groups()
-    return [] if name in (".", "..") else [f"{name}/" if kind == "d" else name]
+class _ListedRow(NamedTuple):
+    label: str
+    names: Sequence[str]
 
 
-def _add_names(lines: list[str], names: list[str]) -> None:
-    """Add the names of a listing as lines with a label."""
-    if not names:
-        return
-    line = _PATHS_LABEL
-    for name in names:
-        if len(line) + len(name) > MAX_OUTPUT_CHARS and line != _PATHS_LABEL:
+def _listed_row(line: str) -> _ListedRow | None:
+    """Return what a row of a listing names, which is nothing for its first line, or None for any other line."""
+    if match := _LISTED_FILE.fullmatch(line):
+        kind, name = match.groups()
+        return _ListedRow(_PATHS_LABEL, () if name in (".", "..") else (f"{name}/" if kind == "d" else name,))
+    if match := _LISTED_PACKAGE.fullmatch(line):
+        passed, untested = match.groups()
+        return _ListedRow(_PASSED_LABEL, (passed,)) if passed else _ListedRow(_UNTESTED_LABEL, (untested,))
+    return _ListedRow(_PATHS_LABEL, ()) if _LISTING_SUM.fullmatch(line) else None
+
+
+def _add_names(lines: list[str], names_by_label: dict[str, list[str]]) -> None:
+    """Add the names of a listing as lines with a label, and forget them."""
+    for label, names in names_by_label.items():
+        line = label
+        for name in names:
+            if len(line) + len(name) > MAX_OUTPUT_CHARS and line != label:
+                lines.append(line.rstrip())
+                line = label
+            line += f"{name} "
+        if names:
             lines.append(line.rstrip())
-            line = _PATHS_LABEL
-        line += f"{name} "
-    lines.append(line.rstrip())
+    names_by_label.clear()
 
 
 def _add_paths(lines: list[str], paths: list[str]) -> None:

@@ -16,6 +16,7 @@ from itertools import chain, repeat
 from typing import Final
 
 from compact.summarizers.extraction.blocks import Block, LineKind
+from compact.summarizers.extraction.call_runs import run_line, split_run
 from compact.summarizers.extraction.entities import TYPE_WEIGHTS, Mention, find_entities, original_spelling
 from compact.summarizers.extraction.line_classifier import is_instruction, summary_field
 from compact.summarizers.extraction.text_cache import TextCache
@@ -92,6 +93,7 @@ _MAX_LINES_PER_TEMPLATE: Final = 3  # lines that differ only in their numbers an
 # An agent repeats what it still has to do, and its commands, with each attempt. Only the last of these lines gets the
 # bonus.
 _SUPERSEDED_FIELDS: Final = frozenset({"open_items", "decisions", "commands"})
+_REPEATED_FIELDS: Final = frozenset({"commands", "tool_outcomes"})
 # The steps of a plan, records, and the files of a directory such as `v2` may differ only in words with a digit.
 _NUMBERED_FIELDS: Final = frozenset({"current_plan", "records", "files", "changed_values"})
 _OPENING_WORDS: Final = 3
@@ -301,10 +303,18 @@ class SpanIndex:
             candidate.subject, candidate.use = self._entity_ids[mentions[0]] if mentions else -1, use
         elif block.kind in _TOOL_TEXT_KINDS:
             candidate.unexplained = self._repeated_without_words(text, entities)
-        if field in _SUPERSEDED_FIELDS and not is_priority:
+        if field in _REPEATED_FIELDS and (earlier := self._earlier_run(text)) is not None:
+            candidate.bonus += earlier.bonus + _REPEATED_CALL_BONUS
+            earlier.bonus = 0.0
+        elif field in _SUPERSEDED_FIELDS and not is_priority:
             self._supersede(candidate)
         self.candidates.append(candidate)
         return candidate
+
+    def _earlier_run(self, text: str) -> Candidate | None:
+        """Return the run of a repeated call before the one of this line."""
+        call, run = split_run(text)
+        return self._candidates_by_line.get(run_line(call, run - 1)) if run > 1 else None
 
     def _supersede(self, candidate: Candidate) -> None:
         """Take the bonus from the last line with the same beginning if the new one mentions all that it mentions."""

@@ -1,12 +1,18 @@
-"""The last test, lint or build command, and its verdict."""
+"""The last test, lint or build command, and its verdict.
+
+Verdicts of older runs are left out of a summary, because a newer run of the same command replaces them.
+"""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from compact.messages import Message
+from compact.summarizers.extraction.blocks import Block
 from compact.summarizers.extraction.state.file_ledger import parse_arguments
 
 _COMMAND: Final = re.compile(
@@ -26,6 +32,8 @@ _PASSED: Final = re.compile(
     r"|Tests? Passed|succeeded|build successful",
     re.MULTILINE | re.IGNORECASE,
 )
+# What one package, test or file of a run says. The verdict of the whole run includes it.
+_PART_PASSED: Final = re.compile(r"\W*(?:\[[\w:.-]+\] )?(?:--- PASS|PASS\b|=== RUN|0 issues\b|\d+ passed\b|OK$)")
 _USER_RUN: Final = re.compile(r"^(?:Test Script|Command: )|tests finished:|>>>>> \w+ Tests \w+", re.MULTILINE)
 _END_CHARS: Final = 4_000
 _MAX_COMMAND_CHARS: Final = 110
@@ -56,6 +64,35 @@ def last_check(messages: Sequence[Message]) -> CheckResult | None:
         if verdict := _verdict(text[-_END_CHARS:]):
             return CheckResult(position, f"{_name(command or '')}: {verdict}")
     return None
+
+
+class VerdictFilter:
+    """Removes the lines of check outputs that say how an older run ended, or that a part of a run passed."""
+
+    def __init__(self, blocks: Iterable[Block], visible: Iterable[Block]) -> None:
+        self._newest: dict[str, float] = {}
+        for block in blocks:
+            if name := _check_name(block):
+                self._newest[name] = block.position
+        self._newest.update((name, math.inf) for name in map(_check_name, visible) if name)
+
+    def current_lines(self, block: Block) -> Sequence[str]:
+        """Return the lines of a block without outdated verdicts."""
+        if not (name := _check_name(block)):
+            return block.lines
+        is_old = block.position < self._newest[name]
+        return [line for line in block.lines if not (_PART_PASSED.match(line) or (is_old and _FAILED.search(line)))]
+
+
+def _check_name(block: Block) -> str:
+    """Return the check that printed the lines of a block, or an empty text."""
+    return _find_check(block.call_line) if block.kind == "output" and block.call_line else ""
+
+
+@lru_cache(maxsize=4096)
+def _find_check(call_line: str) -> str:
+    match = _COMMAND.search(call_line)
+    return match.group(0) if match else ""
 
 
 def _checking_command(raw: str) -> str | None:

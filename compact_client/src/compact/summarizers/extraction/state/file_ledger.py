@@ -284,6 +284,11 @@ def _tool_state(tool: str, command: str) -> FileState | None:
     return "created" if creates else "changed"
 
 
+def is_read_tool(name: str) -> bool:
+    """True for a tool that returns lines of a file."""
+    return _READ_TOOL.fullmatch(name) is not None
+
+
 def parse_arguments(raw: Any) -> dict[str, Any]:
     """Return the arguments of a call, with free-form input under `input`. Do not change them."""
     value = read_arguments(raw)

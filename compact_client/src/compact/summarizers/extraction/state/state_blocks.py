@@ -19,7 +19,7 @@ from compact.summarizers.extraction.line_classifier import (
 )
 from compact.summarizers.extraction.records.record_state import RecordStates
 from compact.summarizers.extraction.state.changed_values import changed_values
-from compact.summarizers.extraction.state.check_results import CheckResult, last_check
+from compact.summarizers.extraction.state.check_results import CheckResult, VerdictFilter, last_check
 from compact.summarizers.extraction.state.file_ledger import LedgerFile, read_ledger
 from compact.summarizers.extraction.state.requests import (
     first_request,
@@ -79,12 +79,14 @@ def with_state(
     yield from _source_blocks(messages)
     records = RecordStates()
     removed = removed_lines(all_messages)
+    visible_blocks = message_blocks(visible)
+    verdicts = VerdictFilter(blocks, visible_blocks)
     for index, block in enumerate(blocks):
         if not _is_replaced(block, replaced, todo, todo_lines) and not records.add(block):
             yield from decisions.get(index, ())
-            yield from _current_lines(block, requests, removed)
+            yield from _current_lines(block, requests, removed, verdicts)
     yield from _todo_blocks(todo, len(messages))
-    for block in message_blocks(visible):
+    for block in visible_blocks:
         records.remove_shown(block)
     yield from records.blocks(all_messages)
 
@@ -107,13 +109,22 @@ def _is_replaced(block: Block, replaced: Collection[str], todo: TodoList, todo_l
     return block.field in replaced
 
 
-def _current_lines(block: Block, requests: Mapping[int, Block], removed: Mapping[str, int]) -> Iterator[Block]:
+def _current_lines(
+    block: Block, requests: Mapping[int, Block], removed: Mapping[str, int], verdicts: VerdictFilter
+) -> Iterator[Block]:
     if block.kind == "user" and block.entry is None:
-        yield from _without_request(block, requests.get(block.position))
-    elif block.kind in _TOOL_TEXT and removed:
-        yield from _without_removed(block, removed)
+        yield from _with_lines(block, _lines_beyond_request(block, requests.get(block.position)))
+    elif block.kind in _TOOL_TEXT:
+        current = _with_lines(block, verdicts.current_lines(block))
+        yield from (part for block in current for part in _with_lines(block, _unremoved_lines(block, removed)))
     else:
         yield block
+
+
+def _with_lines(block: Block, lines: Sequence[str]) -> Iterator[Block]:
+    """Yield a block with some of its lines, or nothing without lines."""
+    if lines:
+        yield block if len(lines) == len(block.lines) else block._replace(lines=lines)
 
 
 def _file_blocks(messages: Sequence[Message], end: int, earlier: Sequence[FileTouched]) -> Iterator[Block]:
@@ -220,21 +231,19 @@ def _request_blocks(
         yield position, Block((text,), "user", (source,) if source else (), position, field=field)
 
 
-def _without_request(block: Block, request: Block | None) -> Iterator[Block]:
-    """Yield the user's lines that are not filler and that the request line does not repeat.
+def _lines_beyond_request(block: Block, request: Block | None) -> Sequence[str]:
+    """Return the user's lines that are not filler and that the request line does not repeat.
 
     A standing instruction is always a line of its own.
     """
     text = request.lines[0] if request is not None else ""
-    lines = [
+    return [
         line
         for line in block.lines
         if not is_filler(line)
         and not (text and _repeats(line, text) and not is_instruction(line))
         and (not is_user_decision(line) or is_rule(line))
     ]
-    if lines:
-        yield block if len(lines) == len(block.lines) else block._replace(lines=lines)
 
 
 def _repeats(line: str, request: str) -> bool:
@@ -248,8 +257,8 @@ def _file_line(line: str) -> str:
     return line[match.end() :] if match else line
 
 
-def _without_removed(block: Block, removed: Mapping[str, int]) -> Iterator[Block]:
-    """Yield the lines of tool text that no later edit removed."""
-    lines = [line for line in block.lines if removed.get(_file_line(line), EARLIER_POSITION - 1) < block.position]
-    if lines:
-        yield block if len(lines) == len(block.lines) else block._replace(lines=lines)
+def _unremoved_lines(block: Block, removed: Mapping[str, int]) -> Sequence[str]:
+    """Return the lines of tool text that no later edit removed."""
+    if not removed:
+        return block.lines
+    return [line for line in block.lines if removed.get(_file_line(line), EARLIER_POSITION - 1) < block.position]
