@@ -209,3 +209,13 @@ def test_json_of_any_shape_is_read_without_an_error():
     """Deep, empty, numeric and invalid results are kept as text or records."""
     for result in ("[" * 500 + "]" * 500, "{}", "[]", "[1, 2]", '{"id": 7}', '{"id": "a1b2", "x": null}', "{broken"):
         assert Session("Look at this value 42.").call("get", result).summary() is not None
+
+
+def test_marks_are_removed_from_a_cell_in_pairs():
+    """Half of a pair would make the rest of the line look like code."""
+    table = (
+        "| Flag | Description |\n|---|---|\n| `--local` | Use `a.json` instead of `b.json` |\n| **--all** | `c.json` |"
+    )
+    text = Session("Which flags are there?").call("Bash", table, command="cat README.md").text()
+    assert "- flag --local: Description=Use `a.json` instead of `b.json`" in text
+    assert "- flag --all: Description=c.json" in text

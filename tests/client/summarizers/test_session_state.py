@@ -591,6 +591,52 @@ def test_tags_control_sequences_and_reminders_are_not_part_of_a_summary():
     assert not any(part in text for part in ("thinking>", "38;2", "\x1b", "reminder", "TodoWrite"))
 
 
+def test_escaped_line_breaks_separate_lines():
+    """A program prints a text of several lines as one string."""
+    model = (
+        "class People(models.Model):\\n    name = models.CharField(max_length=255)\\n\\n    ssn = models.IntegerField()"
+    )
+    output = f'AssertionError: "db_column" not found in "# This is generated.\\n{model}"'
+    lines = Session("Fix inspectdb.").call("Bash", output, command="python runtests.py").text().split("\n")
+    assert " name = models.CharField(max_length=255)" in lines
+    assert not any("\\n" in line for line in lines)
+
+
+def test_decoration_of_comments_is_left_out():
+    """Badges and comments of services are for a browser."""
+    badge = '<p><a href="https://cursor.com/open?data=4411" target="_blank"><picture><img alt="Fix"></picture></a></p>'
+    comment = f"<!-- BUGBOT_BUG_ID: 2a2e29a4 -->\n{badge}\nThe offset in read_tokens() is wrong.<sub>Bugbot</sub>"
+    text = Session("Read the review.").call("Bash", comment, command="gh api comments").text()
+    assert "The offset in read_tokens() is wrong." in text
+    assert not any(part in text for part in ("BUGBOT", "cursor.com", "<p>", "sub>"))
+
+
+def test_the_header_of_a_diff_is_one_line():
+    """The names of both files and their hashes repeat it."""
+    header = "diff --git a/src/io.py b/src/io.py\nindex 1f2e3d4..5a6b7c8 100644\n--- a/src/io.py\n+++ b/src/io.py"
+    text = Session("Review it.").call("Bash", f"{header}\n+x = read_all()", command="git diff").text()
+    assert "diff --git a/src/io.py b/src/io.py\n +x = read_all()" in text
+
+
+def test_items_without_a_text_of_their_own_stay_with_their_list():
+    """`2. 5RJ7UH` says nothing alone."""
+    session = Session("Which reservations do I have?")
+    reply = (
+        "You have these three reservations in your profile at the moment, all of them in economy:\n1. UM3OG5\n2. 5RJ7UH"
+    )
+    session.messages.append(Message("assistant", f"{reply}\n\n1. **Flight HAT069**\n- Seat: 4C", id="a1"))
+    lines = session.text().split("\n")
+    assert "- You have these three reservations" in session.text()
+    assert any(line.endswith("all of them in economy: 1. UM3OG5; 2. 5RJ7UH") for line in lines)
+    assert "- 1. **Flight HAT069** Seat: 4C" in lines
+
+
+@pytest.mark.parametrize("line", ["/clear", "^C again to exit", "Use /help <question> for help"])
+def test_commands_without_an_object_are_left_out(line):
+    session = Session("Fix the importer in src/io.py.", f"{line}\nThe tests of src/io.py fail now.", "Go on.")
+    assert line not in session.text()
+
+
 def test_words_that_only_look_like_names_are_not_listed():
     """Emphasized words, pairs with a slash and line numbers before a comment are no names."""
     assert find_entities("92:// see https://example.com/a") == (("https://example.com/a", "url"),)

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from compact.messages import Message, ToolCall
+from compact.summarizers.extraction.markup import plain_lines
 from compact.summarizers.extraction.records.record_lines import Record, read_result, record_lines
 from compact.summarizers.extraction.state.file_ledger import (
     change_detail,
@@ -46,13 +47,16 @@ _SENTENCE_END: Final = re.compile(
 _HAS_SENTENCE_END: Final = re.compile(r"[.!?]\s|[。！？]")  # a cheap necessary condition for _SENTENCE_END
 _BULLET: Final = re.compile(r"^[-*•]\s+(?=\S)")
 _SOFT_BREAK: Final = re.compile(r"(?<=[,;}\]|])\s+|(?<=[,;])(?=[\"{\[])")
-_LINE_NUMBER: Final = re.compile(r"^\s*\d+(?:→|\t|\| ?|[│█])\s*")
+# Also the number that `grep` puts before the lines around a match.
+_LINE_NUMBER: Final = re.compile(r"^\s*\d+(?:→|\t|\| ?|[│█]|-(?=\s|\W*$))\s*")
 _OUTLINE_MARK: Final = "│"  # before the lines of a file, in maps of a repository
 _FILE_LABEL: Final = re.compile(r"[\w./@+-]+\.\w{1,6}:(?: |$)")
 _PAIR: Final = re.compile(r"\*{0,2}[A-Za-z][\w /()-]{1,30}?\*{0,2}:\*{0,2} \S")
 _MAX_PAIR_CHARS: Final = 80
 # A label says what the list below it is about, and nothing by itself.
-_LABEL: Final = re.compile(r"(?!#)[^:]+(?::\*{0,2}|\*\*:)|\*\*[^*]+\*\*")
+_LABEL: Final = re.compile(r"(?!#)[^:]+(?::\*{0,2}|\*\*:)|(?:\d{1,2}[.)] )?\*\*[^*]+\*\*")
+_BARE_ITEM: Final = re.compile(r"(\d{1,2})[.)] [^\s*]+(?: [^\s*]+)?")
+_MAX_BARE_ITEM_CHARS: Final = 40
 _LABELED: Final = re.compile(r"\*{0,2}[^:*]+(?::\*{0,2}|\*\*:) (?:\d{1,2}[.)] |[^:]{1,40}: )")
 _MAX_LABEL_CHARS: Final = 60
 _ITEM: Final = re.compile(r"(?:[-*•]|\d{1,2}[.)])\s+\S")
@@ -238,7 +242,7 @@ def prose_blocks(text: str) -> list[tuple[list[str], bool]]:
     lines: list[str] = []
     is_code = False
     blocks = [(lines, is_code)]
-    for raw in text.split("\n"):
+    for raw in plain_lines(text):
         line = raw.strip()
         if line and line[0].isdigit():
             line = _LINE_NUMBER.sub("", line)
@@ -273,11 +277,23 @@ def _add_prose(lines: list[str], line: str) -> None:
         if _LABEL.fullmatch(label) and len(label) + len(text) < MAX_SENTENCE_CHARS:
             lines[-1] = f"{label} {text}"
             return
+    if is_item and lines and _continues_list(lines[-1], text):
+        lines[-1] += f" {text}" if lines[-1][-1] in ":*" else f"; {text}"
+        return
     if len(text) <= _MAX_UNSPLIT_CHARS:
         lines.append(text)
         return
     for sentence in _SENTENCE_END.split(text) if _HAS_SENTENCE_END.search(text) else (text,):
         lines += _split_line(sentence, MAX_SENTENCE_CHARS)
+
+
+def _continues_list(last: str, text: str) -> bool:
+    """True if an item such as `2. HAT083`, which says nothing by itself, follows its label or the item before it."""
+    item = _BARE_ITEM.fullmatch(text) if len(text) <= _MAX_BARE_ITEM_CHARS else None
+    if item is None or len(last) + len(text) > MAX_SENTENCE_CHARS:
+        return False
+    number = int(item.group(1))
+    return last.rstrip("*").endswith(":") if number == 1 else re.search(rf"\b{number - 1}[.)] [^;]+$", last) is not None
 
 
 def _add_outline(lines: list[str], text: str) -> None:
@@ -327,7 +343,7 @@ def output_lines(text: str) -> list[str]:
     """Return the lines of a tool output without line numbers and separator lines."""
     lines: list[str] = []
     paths: list[str] = []
-    for raw in _fold_listings(text).split("\n"):
+    for raw in plain_lines(_fold_listings(text)):
         line = raw.strip()
         if line and line[0].isdigit():
             line = _LINE_NUMBER.sub("", line)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 _LINE_NUMBER: Final = re.compile(r"\s*\d+(?:→|\t)")
+_MARKED_CELL: Final = re.compile(r"(\*\*`|\*\*|\*|`)([^*`]+)(?:`\*\*|\*\*|\*|`)")
 _RULE_CELL: Final = re.compile(r":?-{2,}:?")
 _HEADING_CELL: Final = re.compile(r"[A-Za-z_][\w ./#()%-]{0,40}")
 _COLUMNS_HEADING: Final = re.compile(
@@ -125,7 +126,13 @@ def _cells(table: _Table, line: str) -> Sequence[str] | None:
 def _markdown_cells(line: str) -> list[str]:
     if line.count("|") < 2:
         return []
-    return [cell.strip(" *`") for cell in strip_line_number(line).strip().strip("|").split("|")]
+    return [_plain_cell(cell.strip()) for cell in strip_line_number(line).strip().strip("|").split("|")]
+
+
+def _plain_cell(cell: str) -> str:
+    """Return a cell without the marks around all of it. Half of a pair of marks would be left otherwise."""
+    match = _MARKED_CELL.fullmatch(cell)
+    return match.group(2) if match else cell
 
 
 def _column_cells(line: str, starts: Sequence[int]) -> list[str]:

@@ -52,6 +52,7 @@ _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+|\n")
 # Commands of the user are wrapped in elements. The first one repeats the name of the command.
 _COMMAND_TAG: Final = re.compile(r"<command-message>[^<]*</command-message>|</?command-(?:name|args)>")
 _BARE_COMMAND: Final = re.compile(r"/[\w:-]+")
+_NOISE: Final = re.compile(r"Use /help .*|\^C .*|\[Request interrupted by user.*\]|/[a-z]+")
 _MAX_UNCLOSED_TAGS: Final = 16
 _MIN_WORDS: Final = 3
 _MIN_FIRST_WORDS: Final = 2  # Later, a text this short mostly answers a question.
@@ -135,6 +136,11 @@ def is_banner(text: str) -> bool:
     """True if a program wrote all of a text in the user's turn, or if it is only the name of a command."""
     rest = _BANNER.sub("", without_wrappers(text)).strip()
     return not rest or _BARE_COMMAND.fullmatch(rest) is not None
+
+
+def is_noise(text: str) -> bool:
+    """True if a line of the user's turn says nothing that could be needed again."""
+    return _NOISE.fullmatch(text) is not None
 
 
 def request_positions(messages: Sequence[Message]) -> list[int]:

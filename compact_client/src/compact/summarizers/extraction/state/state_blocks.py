@@ -25,6 +25,7 @@ from compact.summarizers.extraction.state.requests import (
     first_request,
     is_banner,
     is_filler,
+    is_noise,
     request_positions,
     request_text,
     shorten_requests,
@@ -241,6 +242,7 @@ def _lines_beyond_request(block: Block, request: Block | None) -> Sequence[str]:
         line
         for line in block.lines
         if not is_filler(line)
+        and not is_noise(line)
         and not (text and _repeats(line, text) and not is_instruction(line))
         and (not is_user_decision(line) or is_rule(line))
     ]
