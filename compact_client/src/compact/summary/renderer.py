@@ -71,6 +71,7 @@ FILE_HEADINGS: Final[dict[str, str]] = {
     "renamed": "Files renamed",
     "read": "Files only read",
 }
+OTHER_OUTPUT: Final = "Other code and tool output"
 RELATIVE_TO: Final = ", relative to "
 READ_LABEL: Final = "- Files read: "
 
@@ -241,19 +242,30 @@ def _record_lines(records: Iterable[Record]) -> Iterator[str]:
 
 
 def _record(summary: StructuredSummary, markers: Mapping[str, str]) -> Iterator[str]:
-    """Render the chronological record. The marker gives the type of a line, and tool output has none."""
+    """Render the chronological record. The marker gives the type of a line.
+
+    Code and output whose call is not part of the summary come last, so that they do not stand under another call.
+    """
     entries = _in_order(summary, markers)
-    if entries:
+    others = [entry for name, entry in entries if _is_tool_text(name, entry)]
+    if len(others) < len(entries):
         yield "## Record"
     for name, entry in entries:
-        first, *rest = entry_lines(entry)
-        text = first.removeprefix("- ")
-        role = entry.role if isinstance(entry, Note) and name == "facts" else ""
-        if role in _TOOL_TEXT_ROLES and not _LOOKS_MARKED.match(text):
-            yield text
-        else:
-            yield f"{markers[name]} {USER_PREFIX if role == 'user' else ''}{text}"
-        yield from rest
+        if not _is_tool_text(name, entry):
+            first, *rest = entry_lines(entry)
+            is_user = name == "facts" and isinstance(entry, Note) and entry.role == "user"
+            yield f"{markers[name]} {USER_PREFIX if is_user else ''}{first.removeprefix('- ')}"
+            yield from rest
+    if others:
+        yield f"## {OTHER_OUTPUT}"
+    for entry in others:
+        (line,) = entry_lines(entry)
+        text = line.removeprefix("- ")
+        yield line if _LOOKS_MARKED.match(text) else text
+
+
+def _is_tool_text(name: str, entry: Entry) -> bool:
+    return name == "facts" and isinstance(entry, Note) and entry.role in _TOOL_TEXT_ROLES
 
 
 def _in_order(summary: StructuredSummary, names: Iterable[str]) -> list[tuple[str, Entry]]:

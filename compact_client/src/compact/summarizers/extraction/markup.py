@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 _LINE_BREAK: Final = "\\n"
@@ -26,9 +26,16 @@ _DIFF_HEADER: Final = re.compile(
     r"(?:---|\+\+\+) (?:[ab]/\S+|/dev/null)$|index [0-9a-f]{7,40}\.\.[0-9a-f]{7,40}(?: \d{6})?$"
 )
 
+_MARKS: Final = (_LINE_BREAK, "<", "--- ", "+++ ", "index ")  # Most texts have none of them.
 
-def plain_lines(text: str) -> Iterator[str]:
-    """Yield the lines of a text without markup. Lines that consist of it are left out."""
+
+def plain_lines(text: str) -> Iterable[str]:
+    """Return the lines of a text without markup. Lines that consist of it are left out."""
+    has_markup = any(mark in text for mark in _MARKS)
+    return _remove_markup(text) if has_markup else text.split("\n")
+
+
+def _remove_markup(text: str) -> Iterator[str]:
     for line in text.split("\n"):
         if len(line) >= _MIN_ESCAPED_CHARS and line.count(_LINE_BREAK) >= _MIN_LINE_BREAKS:
             yield from filter(None, map(_plain_line, _unescape(line).split("\n")))
