@@ -33,13 +33,13 @@ def partition(keep_turns: int, keep_pairs: int) -> Partition:
 
 @pytest.mark.req("S-KEEP-3")
 def test_limits_are_reduced_alternately_down_to_one_each():
-    """One turn less, then one pair less. With the floor `newest`, only required units stay after that."""
+    """One turn less, then one pair less. With the floor `newest`, the last turn and then only required units stay."""
     policy = CompactPolicy(keep_recent_turns=3, keep_tool_io_pairs=2)
     steps = list(reduction_steps(policy, "newest"))
     limits = [(step.keep_turns, step.keep_pairs) for step in steps]
-    assert limits == [(3, 2), (2, 2), (2, 1), (1, 1), (0, 0), (-1, 0)]
+    assert limits == [(3, 2), (2, 2), (2, 1), (1, 1), (1, 0), (0, 0), (-1, 0)]
     assert [(step.keep_turns, step.keep_pairs) for step in reduction_steps(policy)] == limits[:4]
-    assert [step.is_floor for step in steps] == [False, False, False, True, True, True]
+    assert [step.is_floor for step in steps] == [False, False, False, True, True, True, True]
     assert steps[1].reason == "over budget: keep_recent_turns 3 -> 2"
 
 

@@ -76,7 +76,7 @@ class Reduction(NamedTuple):
 def reduction_steps(policy: CompactPolicy, floor: Floor = "turn") -> Iterator[Reduction]:
     """Yield the policy's own numbers, then smaller ones: one turn less, one pair less, down to one each.
 
-    With the floor `newest`, continue to the newest unit alone.
+    With the floor `newest`, continue without tool pairs, and to the newest unit alone.
     """
     turns, pairs = policy.keep_recent_turns, policy.keep_tool_io_pairs
     yield Reduction(turns, pairs, "")
@@ -89,7 +89,8 @@ def reduction_steps(policy: CompactPolicy, floor: Floor = "turn") -> Iterator[Re
             yield Reduction(turns, pairs, f"over budget: keep_tool_io_pairs {pairs + 1} -> {pairs}")
     if floor == "turn":
         return
-    yield Reduction(0, 0, "over budget with 1 turn and 1 tool pair: newest unit and last user message only")
+    yield Reduction(1, 0, "over budget with 1 turn and 1 tool pair: last turn only")
+    yield Reduction(0, 0, "over budget with 1 turn: newest unit and last user message only")
     yield Reduction(-1, 0, "over budget: newest unit only")
 
 
