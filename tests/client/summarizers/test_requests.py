@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from compact.messages import Message
 
@@ -43,6 +45,47 @@ def test_a_ledger_without_decisions_lists_the_requests():
     session = Session("Find the fastest flight to Houston.").call("search", '[{"flight_number": "HAT266"}]', to="IAH")
     first = session.text(style="decision_log").split("\n")[2]
     assert first.startswith("[u0] user: Find the fastest flight to Houston. :: - :: - :: search → ")
+
+
+RESERVATIONS = json.dumps(
+    [{"reservation_id": f"AB{number}CD", "origin": "SEA", "destination": "DFW", "seats": 2} for number in range(40)]
+)
+LOG = "\n".join(f"the {word} part of the log says nothing of interest" for word in "abcdefghijklmnopqrstuvwxyz")
+
+
+def test_short_messages_of_the_user_are_kept_in_order():
+    """They answer the assistant's questions, and no tool can show them again."""
+    answers = "I don't have the reservation number with me.", "It was the trip to Chicago, I believe.", "In economy."
+    session = Session("Change my flight to Houston.").user(answers[0]).call("list", RESERVATIONS).user(answers[1])
+    session.call("find", RESERVATIONS, city="ORD").user(answers[2]).user("Now write the confirmation mail.")
+    lines = session.text(max_tokens=250).split("\n")
+    assert [line for line in lines if line.startswith("- user: I")] == [f"- user: {answer}" for answer in answers[:2]]
+
+
+def test_a_request_below_the_messages_of_a_program_is_kept():
+    """A program adds its own lines to the user's turn. Pasted text is worth less."""
+    turn = """Tokens: 9,413 sent, 135 received. Cost: $0.03 request, $0.03 session.
+Applied edit to aider/commands.py
+move the imports to the top"""
+    session = Session("Add a pager to cmd_web.", turn, LOG).call("list", RESERVATIONS).user("Write the release notes.")
+    assert "- user: move the imports to the top" in session.text(max_tokens=200)
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        "ValueError: the name of a node must not be a constant",
+        "src/maps.py:3: DeprecationWarning: importing from collections instead of collections.abc is deprecated",
+        "Only 4 reflections allowed, stopping.",
+    ],
+)
+def test_a_report_of_a_program_about_what_is_not_possible_is_kept(report):
+    """It is no instruction of the user, but tells what has to be fixed."""
+    turn = f"{LOG}\n{report}\nand the rest is empty"
+    session = Session("Fix the parser.", turn).call("list", RESERVATIONS).user("Now write the release notes.")
+    summary = session.summary(max_tokens=200)
+    assert report in [note.text for note in (*summary.facts, *summary.errors)]
+    assert report not in [note.text for note in summary.constraints]
 
 
 AIDER_TURN = """Aider v0.35.1-dev

@@ -99,7 +99,7 @@ def test_a_kept_question_of_the_user_keeps_its_bonus():
     session = Session("Clean up the sessions.").user("Which of the broken states would the repair have to handle?")
     index = SpanIndex()
     index.add(summary_blocks(session.user("Now write the release notes for version 2.4.").summary()))
-    assert "questions" in {line.field for line in index.candidates}
+    assert "statements" in {line.field for line in index.candidates}
 
 
 def test_the_parts_of_a_dotted_name_are_not_listed_again():

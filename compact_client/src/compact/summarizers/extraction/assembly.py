@@ -13,7 +13,8 @@ from compact.summarizers.extraction.state.decision_context import DecisionContex
 from compact.summary.entries import Command, Decision, Entry, FileTouched, Note, OpenItem, Record, ToolOutcome
 from compact.summary.structured_summary import StructuredSummary
 
-_FACT_FIELDS: Final = ("requests", "questions", "outputs", "milestones")  # fields without a section of their own
+# Fields without a section of their own.
+_FACT_FIELDS: Final = ("requests", "statements", "questions", "reports", "outputs", "milestones")
 _ROLES: Final = {"user": "user", "output": "tool", "code": "code"}
 
 

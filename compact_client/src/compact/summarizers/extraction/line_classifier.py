@@ -86,13 +86,13 @@ _USER_DECISION: Final = re.compile(
     r"|^(?:(?:yes|ok|okay|sure|agreed|approved)[,.!:;]?|no[,.!:;]) (?!(?:my|here|it'?s|this is) )\w+ \w+"
 )
 _RULE: Final = re.compile(r"\b(?:never|always|must|only|do not|don'?t)\b")
-_NO_INSTRUCTION: Final = re.compile(
+_QUESTION: Final = re.compile(
     r"^(?:(?:what|why|how|who|where|when|which)(?:'s|'re|'d)?|is|are|was|were|does|do|did) [^.]*\?$"
-    r"|^(?:traceback \(|file \"[^\"]+\", line \d|raise \w+|\w+(?:error|exception): )"
 )
 # Output, code and messages of programs that a user's turn contains. They are not instructions.
 _PROGRAM_LINE: Final = re.compile(
-    r"^(?:\S*/)?[\w.-]+\.\w{1,5}:\d+|^/\S+: |^\d+ ?[│█|→]"
+    r"^(?:traceback \(|file \"[^\"]+\", line \d|raise \w+|\w+(?:error|exception): )"
+    r"|^(?:\S*/)?[\w.-]+\.\w{1,5}:\d+|^/\S+: |^\d+ ?[│█|→]"
     r"|^(?:assert|return|raise|yield|def|class) [^ ]*[(\[=.].*[^.!]$|^[\w.]+\(.*[(),;\"'].?$|^e {2,}\S"
     r"|^(?:error|fatal|info|debug): |\w(?:warning|error|exception): |\\n| \.\.\. (?:ok|skipped|fail|error)\b"
     r"|^(?:removed|now at|head is(?: now at)?):? +[0-9a-f]{7,40} |^unexpected error: "
@@ -158,7 +158,7 @@ _FIELD_BY_KIND: Final = {
 
 def is_instruction(text: str) -> bool:
     """True if a user's line is a standing instruction in words, as opposed to a pasted log line."""
-    return _is_constraint(text) and _is_standing(text)
+    return _user_field(text) == "constraints" and _is_standing(text)
 
 
 def is_rule(text: str) -> bool:
@@ -178,6 +178,14 @@ def is_user_decision(text: str) -> bool:
     )
 
 
+def spoken_field(text: str) -> str:
+    """Return the field of a line that the user wrote in a short message, or an empty text if it is not a sentence."""
+    field = _user_field(text)
+    if field in ("requests", "questions") and not text.startswith("/"):
+        return "statements"
+    return field if field == "constraints" else ""
+
+
 def is_open_item(text: str) -> bool:
     """True if a line of the assistant says that work remains."""
     return _prose_field(text) == "open_items"
@@ -191,13 +199,7 @@ def is_error(text: str) -> bool:
 def summary_field(text: str, kind: LineKind) -> str:
     """Return the summary field that a line belongs to."""
     if kind == "user":
-        if _COMMIT.match(text):
-            return "milestones"
-        if _is_constraint(text):
-            return "constraints"
-        if not _is_sentence(text):
-            return "facts"
-        return "questions" if text.endswith("?") else "requests"
+        return _user_field(text)
     if kind == "prose":
         return _prose_field(text)
     if kind == "code" and _CODE_TODO.search(text):
@@ -206,9 +208,21 @@ def summary_field(text: str, kind: LineKind) -> str:
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
-def _is_constraint(text: str) -> bool:
+def _user_field(text: str) -> str:
+    if _COMMIT.match(text):
+        return "milestones"
     lowered = text.lower()
-    if not _CONSTRAINT.matches(lowered) or _NO_INSTRUCTION.search(lowered) or _PROGRAM_LINE.search(lowered):
+    if _PROGRAM_LINE.search(lowered):
+        return "reports" if _is_standing(text) else "facts"
+    if _is_constraint(lowered):
+        return "constraints"
+    if not _is_sentence(text):
+        return "facts"
+    return "questions" if text.endswith("?") else "requests"
+
+
+def _is_constraint(lowered: str) -> bool:
+    if not _CONSTRAINT.matches(lowered) or _QUESTION.search(lowered):
         return False
     unknown = _NOT_KNOWN.search(lowered)
     return unknown is None or _CONSTRAINT.matches(lowered[: unknown.start()] + lowered[unknown.end() :])

@@ -83,8 +83,10 @@ FIELD_BONUS: Final[dict[str, float]] = {
     "milestones": 0.6,  # commits, and completed items of earlier plans
     "commands": 0.25,
     "files_read": 0.05,
-    "questions": 0.5,  # of the user
+    "statements": 1.3,  # what the user says or asks in a short message
+    "questions": 0.5,  # of the user, in a long message
     "requests": 0.06,
+    "reports": 0.6,  # of a program in the user's turn, about what is not possible
     "tool_outcomes": 0.05,
     "facts": 0.01,  # ordinary prose, which only fills leftover space
 }
@@ -361,7 +363,7 @@ class SpanIndex:
         # A kept decision of the user is no longer a line of the user, but still says who decided.
         if field == "decisions" and (block.kind == "user" or text.startswith(USER_PREFIX)):
             return True
-        if field == "constraints" and (block.entry is not None or is_instruction(text)):
+        if field == "constraints" and (block.field or is_instruction(text)):
             return True
         return self._keep is not None and self._keep.search(text) is not None
 

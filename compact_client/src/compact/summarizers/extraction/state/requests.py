@@ -57,6 +57,7 @@ _MAX_UNCLOSED_TAGS: Final = 16
 _MIN_WORDS: Final = 3
 _MIN_FIRST_WORDS: Final = 2  # Later, a text this short mostly answers a question.
 _MAX_SHORT_CHARS: Final = 80  # A longer request has enough words.
+_MAX_SPOKEN_CHARS: Final = 600  # Most of a longer message is pasted.
 _MAX_WORDS: Final = 66  # content words: what is pasted below a request is material
 
 
@@ -141,6 +142,19 @@ def is_banner(text: str) -> bool:
 def is_noise(text: str) -> bool:
     """True if a line of the user's turn says nothing that could be needed again."""
     return _NOISE.fullmatch(text) is not None
+
+
+def _read_spoken(source: str) -> str:
+    text = _clean(source)
+    return text if len(text) <= _MAX_SPOKEN_CHARS else ""
+
+
+_spoken: Final = TextCache(_read_spoken, max_chars=2_000_000)
+
+
+def spoken_text(message: Message) -> str:
+    """Return a short message of the user without what programs added to it, or an empty text if it is long."""
+    return _spoken[message.text]
 
 
 def request_positions(messages: Sequence[Message]) -> list[int]:

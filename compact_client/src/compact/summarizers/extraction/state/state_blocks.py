@@ -15,6 +15,7 @@ from compact.summarizers.extraction.line_classifier import (
     is_instruction,
     is_rule,
     is_user_decision,
+    spoken_field,
     summary_field,
 )
 from compact.summarizers.extraction.records.record_state import RecordStates
@@ -29,6 +30,7 @@ from compact.summarizers.extraction.state.requests import (
     request_positions,
     request_text,
     shorten_requests,
+    spoken_text,
 )
 from compact.summarizers.extraction.state.todo_list import TodoList
 from compact.summarizers.extraction.summary_blocks import EARLIER_POSITION, message_blocks
@@ -85,7 +87,8 @@ def with_state(
     for index, block in enumerate(blocks):
         if not _is_replaced(block, replaced, todo, todo_lines) and not records.add(block):
             yield from decisions.get(index, ())
-            yield from _current_lines(block, requests, removed, verdicts)
+            for part in _current_lines(block, requests, removed, verdicts):
+                yield from _statements(part, messages)
     yield from _todo_blocks(todo, len(messages))
     for block in visible_blocks:
         records.remove_shown(block)
@@ -246,6 +249,17 @@ def _lines_beyond_request(block: Block, request: Block | None) -> Sequence[str]:
         and not (text and _repeats(line, text) and not is_instruction(line))
         and (not is_user_decision(line) or is_rule(line))
     ]
+
+
+def _statements(block: Block, messages: Sequence[Message]) -> Iterator[Block]:
+    """Yield a block, split into lines if it is a short message. What the user says there has a value of its own."""
+    is_said = block.kind == "user" and block.entry is None
+    spoken = spoken_text(messages[block.position]) if is_said else ""
+    if not spoken:
+        yield block
+        return
+    for line in block.lines:
+        yield block._replace(lines=(line,), field=spoken_field(line) if line in spoken else "")
 
 
 def _repeats(line: str, request: str) -> bool:
