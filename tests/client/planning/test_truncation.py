@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import pytest
 from builders import Recorder, chat_turns, tool_pair
 from compact import CompactConfig, CompactManager, CompactPolicy, TiktokenEstimator
@@ -20,8 +23,10 @@ def test_truncation_keeps_the_start_and_the_end():
     cut = truncate_with_split(LONG, 1000, count)
     assert cut.startswith("line 0 of the log\n")
     assert cut.endswith("line 2999 of the log")
-    head, marker, tail = cut.split("…")
+    head, marker, rest = cut.split("…")
+    lines, _, tail = rest.partition("\n")
     assert marker == f"{count(LONG) - count(head) - count(tail)} tokens truncated"
+    assert lines == f" ({3000 - len(head.splitlines()) - len(tail.splitlines()):,} lines)"
     assert count(cut) <= 1010
     assert abs(count(head) - count(tail)) < 100
     assert truncate_with_split("short", 1000, count) == "short"
@@ -44,6 +49,96 @@ def test_every_output_over_the_limit_is_truncated(text):
     """Includes outputs within the serialization buffer, and outputs with few characters but many tokens."""
     assert count(text) > 5000
     assert "tokens truncated…" in truncate_output(text, CompactPolicy(), count)
+
+
+def flight(number):
+    """Return a record with a nested one, as an airline's API returns it."""
+    return {"flight": f"HAT{number:03}", "origin": "EWR", "seats": {"economy": number, "business": 2}, "via": ["a, {b"]}
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("", ""), ('{"total": 80, "flights": ', ', "page": {"next": 2}}'), ("[", ", []]")],
+    ids=["array", "field of an object", "array of arrays"],
+)
+def test_records_stay_whole(before, after, indent):
+    """What is left of a JSON text is its first records, its last ones, and whatever is around them."""
+    text = before + json.dumps([flight(number) for number in range(80)], indent=indent) + after
+    cut = truncate_with_split(text, 600, count)
+    assert 300 < count(cut) <= 616
+    middle = re.search(r" …(\d+) tokens truncated… \((\d+) records\) ", cut)
+    assert int(middle[1]) == pytest.approx(count(text) - count(cut), abs=20)
+    data = json.loads(cut.replace(middle[0], ", "))
+    flights = data["flights"] if "flights" in data else data[0] if before else data
+    numbers = [int(item["flight"][3:]) for item in flights]
+    assert flights == [flight(number) for number in sorted(numbers)]
+    assert int(middle[2]) == 80 - len(flights)
+    assert text.startswith(cut[: middle.start()])
+    assert text.endswith(cut[middle.end() :])
+
+
+def test_a_record_that_is_too_long_is_cut_between_the_records_in_it():
+    """The outer object alone exceeds the limit, so its list is shortened."""
+    order = {"order": 7, "lines": [{"sku": f"A-{number}", "quantity": number} for number in range(300)], "paid": True}
+    cut = truncate_with_split(json.dumps([order]), 400, count)
+    short = json.loads(re.sub(r" …\d+ tokens truncated… \(\d+ records\) ", ", ", cut))
+    assert short[0]["order"] == 7
+    assert short[0]["paid"]
+    assert all(line in order["lines"] for line in short[0]["lines"])
+
+
+def test_fields_and_values_stay_whole():
+    """A single long object is cut between its fields, and a list of numbers between the numbers."""
+    issue = {f"field_{number}": f"value {number}, of " + "text " * 20 for number in range(100)}
+    cut = truncate_with_split(json.dumps(issue), 400, count)
+    middle = re.search(r" …\d+ tokens truncated… \((\d+) values\) ", cut)
+    short = json.loads(cut.replace(middle[0], ", "))
+    assert short.items() <= issue.items()
+    assert int(middle[1]) == 100 - len(short)
+    cut = truncate_with_split(json.dumps([number**9 for number in range(1000)]), 400, count)
+    assert {round(number ** (1 / 9)) ** 9 - number for number in json.loads(re.sub(" ….*… .*?\\) ", ", ", cut))} == {0}
+
+
+def test_lines_stay_whole():
+    """A row of a table is never cut, also if it is long."""
+    rows = [f"| {number} | " + "cell | " * 40 for number in range(60)]
+    cut = truncate_with_split("\n".join(rows), 500, count)
+    kept = [line for line in cut.split("\n") if "truncated" not in line]
+    assert 4 <= len(kept) <= 6
+    assert set(kept) <= set(rows)
+    assert f"({60 - len(kept)} lines)" in cut
+
+
+HOSTILE = {
+    "one long string": json.dumps({"text": "word " * 200_000}),
+    "numbers": json.dumps(list(range(150_000))),
+    "records and one long string": json.dumps([{"id": 1}, {"text": "word " * 200_000}, {"id": 2}]),
+    "truncated JSON": json.dumps([flight(number) for number in range(8000)])[:-77_777],
+    "JSON with a hole": json.dumps([flight(number) for number in range(8000)])[:400_004] + "…" + '"}, {"id": 1}]' * 9,
+    "open brackets": "[" * 300_000,
+    "closing brackets": "[" + "]" * 300_000,
+    "open string": '["' + '\\"' * 500_000 + "\\",
+    "empty lines": "\n" * 1_000_000,
+    "one long line between short ones": "start\n" + "x" * 1_000_000 + "\nend",
+    "control characters": "".join(chr(number * 7919 % 256) for number in range(300_000)),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_any_text_is_cut_to_the_limit(name):
+    """The result fills at least a third of the limit, and the text is read only a few times."""
+    counted = 0
+
+    def count_and_sum(text):
+        nonlocal counted
+        counted += len(text)
+        return count(text)
+
+    cut = truncate_with_split(HOSTILE[name], 600, count_and_sum)
+    assert 200 < count(cut) <= 616
+    assert "tokens truncated…" in cut
+    assert counted < 2 * len(HOSTILE[name])
 
 
 @settings(max_examples=50)
@@ -164,3 +259,21 @@ def test_shell_output_is_truncated_inside_its_item():
     assert shown == {**result, "stdout": shown["stdout"]}
     assert "tokens truncated" in shown["stdout"]
     assert count(shown["stdout"]) <= 6100
+
+
+@pytest.mark.req("R-TRUNC-1")
+def test_a_second_truncation_starts_from_the_full_text():
+    """The marker has all the missing tokens, and the pointer to the full output occurs once."""
+    recorder = Recorder()
+    policy = CompactPolicy(tool_output_share=0, tool_output_max_tokens=1000, hard_cap_buffer=0)
+    store = MemoryArtifactStore()
+    manager = CompactManager(CompactConfig("gpt-5", 2000, policy=policy, exporter=recorder, artifact_store=store))
+    messages = [{"role": "user", "content": "go"}, *tool_pair(1, LONG)]
+    manager.preflight("s", messages)
+    messages += [{"role": "assistant", "content": "word " * 1000}, {"role": "user", "content": "next"}]
+    out = manager.preflight("s", messages)
+    assert len(recorder.of("compact.truncated")) > 1
+    (text,) = (message["content"] for message in out if message["role"] == "tool")
+    (missing,) = re.findall(r"…(\d+) tokens truncated…", text)
+    assert int(missing) == pytest.approx(count(LONG) - count(text), abs=50)
+    assert text.count("read_artifact") == 1

@@ -99,7 +99,9 @@ def truncate_message(
         short = shorten(call_id, text)
         return text if short == text else short + pointer
 
-    short = codec.map_outputs(message, shorten_with_pointer)
+    # A message that is truncated again is cut from its full text, so that its marker has all the missing tokens.
+    source = logged if session.forms.get(logged) is message else message
+    short = codec.map_outputs(source, shorten_with_pointer)
     before, after = engine.counter.count_message(message), engine.counter.count_message(short)
     if after >= before:
         return None
